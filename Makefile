@@ -1,0 +1,53 @@
+# `make help` prints the targets. Tools are pinned in go.tools*.mod, one module each
+# where their dependencies clash, and are built by the go command when first used.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
+.DEFAULT_GOAL := help
+
+CONTROLLER_GEN := go tool -modfile=go.tools.mod controller-gen
+GOLANGCI_LINT := go tool -modfile=go.tools.lint.mod golangci-lint
+HELM := go tool -modfile=go.tools.helm.mod helm
+
+BOILERPLATE := hack/boilerplate.go.txt
+CHART := charts/drawbridge
+
+.PHONY: help
+help: ## Show this list.
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: generate
+generate: generate-api generate-docs ## Write all generated files.
+
+.PHONY: generate-api
+generate-api: ## Write deepcopy functions, apply configurations and CRDs.
+	rm -rf api/v1alpha1/applyconfiguration $(CHART)/files/crds
+	$(CONTROLLER_GEN) object:headerFile=$(BOILERPLATE) paths=./api/v1alpha1
+	$(CONTROLLER_GEN) crd paths=./api/v1alpha1 output:crd:artifacts:config=$(CHART)/files/crds
+	$(CONTROLLER_GEN) applyconfiguration:headerFile=$(BOILERPLATE) paths=./api/v1alpha1
+
+.PHONY: generate-docs
+generate-docs: ## Write the pages of docs/ that come from the sources.
+	mkdir -p docs
+	go run ./test/conformance/statements/gen
+
+.PHONY: verify
+verify: verify-generate verify-chart ## Check what must not go stale; changes nothing.
+
+.PHONY: verify-generate
+verify-generate: ## Check that the generated files are up to date.
+	hack/verify-generate.sh
+
+.PHONY: verify-chart
+verify-chart: ## Check the chart with helm's own linter.
+	$(HELM) lint --strict --quiet $(CHART)
+
+.PHONY: lint
+lint: ## Check the Go sources; `make lint-fix` repairs what can be repaired.
+	$(GOLANGCI_LINT) run ./...
+
+.PHONY: lint-fix
+lint-fix: ## Format the Go sources and repair findings of the linter.
+	$(GOLANGCI_LINT) run --fix ./...
