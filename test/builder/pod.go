@@ -1,0 +1,195 @@
+package builder
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// PodWrapper builds a pod.
+type PodWrapper struct{ corev1.Pod }
+
+// Pod begins with a pod of one container, not yet scheduled, without a UID.
+func Pod(namespace, name string) *PodWrapper {
+	return &PodWrapper{corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       podSpec(),
+	}}
+}
+
+func podSpec() corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.example.com/app:1"}}}
+}
+
+// Obj returns the pod.
+func (w *PodWrapper) Obj() *corev1.Pod { return &w.Pod }
+
+// Clone returns an independent copy.
+func (w *PodWrapper) Clone() *PodWrapper { return &PodWrapper{*w.DeepCopy()} }
+
+// UID sets metadata.uid.
+func (w *PodWrapper) UID(uid types.UID) *PodWrapper {
+	w.Pod.UID = uid
+	return w
+}
+
+// ResourceVersion sets metadata.resourceVersion.
+func (w *PodWrapper) ResourceVersion(version string) *PodWrapper {
+	w.Pod.ResourceVersion = version
+	return w
+}
+
+// Label sets a label.
+func (w *PodWrapper) Label(key, value string) *PodWrapper {
+	setKey(&w.Labels, key, value)
+	return w
+}
+
+// Annotation sets an annotation.
+func (w *PodWrapper) Annotation(key, value string) *PodWrapper {
+	setKey(&w.Annotations, key, value)
+	return w
+}
+
+// Interceptors names the pod's interceptors by annotation, in this order.
+func (w *PodWrapper) Interceptors(names ...string) *PodWrapper {
+	return w.Annotation(v1alpha1.InterceptorsAnnotation, strings.Join(names, ","))
+}
+
+// Finalizer adds a finalizer.
+func (w *PodWrapper) Finalizer(name string) *PodWrapper {
+	w.Finalizers = append(w.Finalizers, name)
+	return w
+}
+
+// Created sets metadata.creationTimestamp.
+func (w *PodWrapper) Created(at time.Time) *PodWrapper {
+	w.CreationTimestamp = metav1.NewTime(at)
+	return w
+}
+
+// Deleting makes the pod one that was deleted and has until at to end; its grace
+// period is the one of its spec, or 30 seconds.
+func (w *PodWrapper) Deleting(at time.Time) *PodWrapper {
+	w.DeletionTimestamp = ptr.To(metav1.NewTime(at))
+	w.DeletionGracePeriodSeconds = ptr.To(ptr.Deref(w.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
+	return w
+}
+
+// OwnedBy makes an object of this kind the pod's controller: a kind of apps/v1, a
+// Job or a Node. Its UID is OwnerUID of the same.
+func (w *PodWrapper) OwnedBy(kind, name string) *PodWrapper {
+	apiVersion := "apps/v1"
+	switch kind {
+	case "Job":
+		apiVersion = "batch/v1"
+	case "Node":
+		apiVersion = "v1"
+	}
+	return w.Owner(metav1.OwnerReference{
+		APIVersion: apiVersion, Kind: kind, Name: name, UID: OwnerUID(kind, name),
+		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+	})
+}
+
+// OwnerUID is the UID that OwnedBy gives to an owner.
+func OwnerUID(kind, name string) types.UID {
+	return types.UID("uid-of-" + strings.ToLower(kind) + "-" + name)
+}
+
+// Owner adds an owner reference as it is.
+func (w *PodWrapper) Owner(reference metav1.OwnerReference) *PodWrapper {
+	w.OwnerReferences = append(w.OwnerReferences, reference)
+	return w
+}
+
+// DaemonSet makes it a pod of this DaemonSet.
+func (w *PodWrapper) DaemonSet(name string) *PodWrapper { return w.OwnedBy("DaemonSet", name) }
+
+// Mirror makes it the mirror of a static pod of its node, which must be set before.
+func (w *PodWrapper) Mirror() *PodWrapper {
+	return w.Annotation(corev1.MirrorPodAnnotationKey, "mirror").OwnedBy("Node", w.Spec.NodeName)
+}
+
+// Node schedules the pod to a node.
+func (w *PodWrapper) Node(name string) *PodWrapper {
+	w.Spec.NodeName = name
+	return w
+}
+
+// NodeSelector restricts the nodes it may run on.
+func (w *PodWrapper) NodeSelector(key, value string) *PodWrapper {
+	setKey(&w.Spec.NodeSelector, key, value)
+	return w
+}
+
+// Tolerate lets it run on nodes with any taint.
+func (w *PodWrapper) Tolerate() *PodWrapper {
+	w.Spec.Tolerations = append(w.Spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
+	return w
+}
+
+// GracePeriod sets its termination grace period, in seconds.
+func (w *PodWrapper) GracePeriod(seconds int64) *PodWrapper {
+	w.Spec.TerminationGracePeriodSeconds = &seconds
+	return w
+}
+
+// Priority sets its priority and priority class.
+func (w *PodWrapper) Priority(class string, value int32) *PodWrapper {
+	w.Spec.PriorityClassName, w.Spec.Priority = class, &value
+	return w
+}
+
+// ServiceAccount sets under which account it runs.
+func (w *PodWrapper) ServiceAccount(name string) *PodWrapper {
+	w.Spec.ServiceAccountName = name
+	return w
+}
+
+// Change does anything else.
+func (w *PodWrapper) Change(change func(*corev1.Pod)) *PodWrapper {
+	change(&w.Pod)
+	return w
+}
+
+// Phase sets status.phase.
+func (w *PodWrapper) Phase(phase corev1.PodPhase) *PodWrapper {
+	w.Status.Phase = phase
+	return w
+}
+
+// Ready makes it a pod that runs and is Ready.
+func (w *PodWrapper) Ready() *PodWrapper {
+	return w.Phase(corev1.PodRunning).Condition(corev1.PodReady, corev1.ConditionTrue)
+}
+
+// Unready makes it a pod that runs and is not Ready.
+func (w *PodWrapper) Unready() *PodWrapper {
+	return w.Phase(corev1.PodRunning).Condition(corev1.PodReady, corev1.ConditionFalse)
+}
+
+// Condition sets one of its conditions.
+func (w *PodWrapper) Condition(kind corev1.PodConditionType, status corev1.ConditionStatus) *PodWrapper {
+	for i := range w.Status.Conditions {
+		if w.Status.Conditions[i].Type == kind {
+			w.Status.Conditions[i].Status = status
+			return w
+		}
+	}
+	w.Status.Conditions = append(w.Status.Conditions, corev1.PodCondition{Type: kind, Status: status})
+	return w
+}
+
+func setKey(values *map[string]string, key, value string) {
+	if *values == nil {
+		*values = map[string]string{}
+	}
+	(*values)[key] = value
+}

@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// process is one run of a child process.
+type process struct {
+	command *exec.Cmd
+	done    chan struct{} // Closed when the process has ended.
+	err     error         // How it ended; read after done.
+}
+
+// spawn starts a child in a process group of its own, so that ^C at a terminal
+// reaches only us and we end things in order.
+//
+// The goroutine that starts it keeps its thread for as long as the child lives:
+// on Linux the child is to be killed when its parent dies, and the kernel takes
+// the starting thread for the parent.
+func spawn(command *exec.Cmd) (*process, error) {
+	command.SysProcAttr = childAttributes()
+	p := &process{command: command, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := command.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		p.err = command.Wait()
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", command.Args[0], err)
+	}
+	return p, nil
+}
+
+// signal sends a signal to the process. A process that has ended is no error.
+func (p *process) signal(signal os.Signal) error {
+	if err := p.command.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal %s (%v): %w", p.command.Args[0], signal, err)
+	}
+	return nil
+}
+
+// kill ends the process the hard way, stopped or not, and waits until it is gone.
+func (p *process) kill(ctx context.Context) error {
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the end of %s: %w", p.command.Args[0], context.Cause(ctx))
+	}
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// ForTest starts a control plane for one test or benchmark and stops it at its
+// end. When the test has failed, the logs are kept and it says where.
+func ForTest(tb testing.TB, options Options) *Cluster {
+	tb.Helper()
+	if options.Logf == nil {
+		options.Logf = tb.Logf
+	}
+	c, err := Start(tb.Context(), options)
+	if err != nil {
+		tb.Fatalf("start cluster: %v", err)
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			kept, err := c.KeepLogs(tb.Name())
+			tb.Logf("logs of the cluster are in %s (error: %v)", kept, err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+		defer cancel()
+		if err := c.Stop(ctx); err != nil {
+			tb.Errorf("stop cluster: %v", err)
+		}
+	})
+	return c
+}
+
+// Main runs the tests of a package on one control plane and returns the exit code
+// for os.Exit. use, if not nil, is given the cluster before the first test; an error of
+// it fails the package. When tests have failed, the logs are kept and standard error
+// says where.
+func Main(m *testing.M, options Options, use func(*Cluster) error) (code int) {
+	if options.Logf == nil {
+		options.Logf = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+	}
+	c, err := Start(context.Background(), options)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "start cluster: %v\n", err)
+		return 1
+	}
+	defer func() { // Deferred, so that a panic in use leaves nothing behind either.
+		if code != 0 {
+			kept, err := c.KeepLogs(filepath.Base(os.Args[0]))
+			fmt.Fprintf(os.Stderr, "logs of the cluster are in %s (error: %v)\n", kept, err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+		defer cancel()
+		if err := c.Stop(ctx); err != nil {
+			fmt.Fprintf(os.Stderr, "stop cluster: %v\n", err)
+			code = max(code, 1)
+		}
+	}()
+	code = 1 // Until the tests say otherwise.
+	if use != nil {
+		if err := use(c); err != nil {
+			fmt.Fprintf(os.Stderr, "prepare cluster: %v\n", err)
+			return code
+		}
+	}
+	return m.Run()
+}
+
+// Namespace creates a namespace named after the test, waits until pods can be
+// created in it, and deletes it at the end of the test without waiting.
+func (c *Cluster) Namespace(tb testing.TB) string {
+	tb.Helper()
+	namespaces := c.client.CoreV1().Namespaces()
+	namespace, err := namespaces.Create(tb.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "t-" + dnsLabel(tb.Name(), 40) + "-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		tb.Fatalf("create namespace: %v", err)
+	}
+	tb.Cleanup(func() {
+		// The test's own context has ended by now.
+		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+		defer cancel()
+		if err := namespaces.Delete(ctx, namespace.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			tb.Errorf("delete namespace: %v", err)
+		}
+	})
+	if err := c.waitServiceAccount(tb.Context(), namespace.Name, "default"); err != nil {
+		tb.Fatal(err)
+	}
+	return namespace.Name
+}
+
+// Eventually waits until check has no error, and fails the test at once if that
+// takes longer than within; what says in words what it waited for. A check should
+// wait for a state and not for an event, which may have been missed.
+func Eventually(tb testing.TB, within time.Duration, what string, check func(context.Context) error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), within)
+	defer cancel()
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if err == nil || last == nil || ctx.Err() == nil {
+			last = err // The end of the time itself explains less than what was before.
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		tb.Fatalf("not within %s: %s: %v", within, what, last)
+	}
+}
