@@ -1,0 +1,9 @@
+// Package v1alpha1 is the API of Drawbridge, group drawbridge.dev, version
+// v1alpha1. Its EvictionRequest has the shape of KEP-4563, so that what is
+// written for the one is readable as the other.
+//
+// +kubebuilder:object:generate=true
+// +groupName=drawbridge.dev
+// +kubebuilder:ac:generate=true
+// +kubebuilder:ac:output:package="applyconfiguration"
+package v1alpha1

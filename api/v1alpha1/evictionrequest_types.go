@@ -1,0 +1,311 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// EvictionRequest asks for the graceful eviction of a target.
+//
+// spec.requesters says who wants it; the request is canceled when the list
+// becomes empty. The interceptors of status.targetInterceptors get their turn
+// one after the other, in order; the one whose name stands in
+// status.activeInterceptors reports in its item of status.interceptors. An
+// interceptor that is silent for longer than the heartbeat deadline (20 minutes
+// unless configured otherwise) is passed over. The last one,
+// imperative-eviction.k8s.io, evicts the pod through its eviction subresource.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=er
+// +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.spec.target.pod.name`,description="The pod to evict."
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeName`,description="The node the pod ran on."
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.summary.state`,description="How far the request is."
+// +kubebuilder:printcolumn:name="Interceptor",type=string,JSONPath=`.status.summary.interceptor`,description="Whose turn it is, and the how manieth of how many it is."
+// +kubebuilder:printcolumn:name="ETA",type=string,JSONPath=`.status.summary.expectedFinishTime`,description="When the active interceptor expects to be done."
+// +kubebuilder:printcolumn:name="Requesters",type=integer,JSONPath=`.status.summary.requesters`,description="How many want the eviction."
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!has(self.metadata.generateName)",message="metadata.generateName is not supported: set metadata.name to the UID of the pod instead"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.target.pod) || self.metadata.name == self.spec.target.pod.uid",message="metadata.name must be equal to spec.target.pod.uid: there is one request per pod, and the pod's UID is its name"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="status cannot be removed: send the stored status with your changes"
+type EvictionRequest struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata.name must equal spec.target.pod.uid, metadata.generateName is not
+	// supported. The target's labels are copied here; where both have a label the
+	// target's value wins.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says what to evict and who wants it.
+	// +required
+	Spec EvictionRequestSpec `json:"spec"`
+
+	// status is what the controller and the interceptors last reported.
+	// +optional
+	Status EvictionRequestStatus `json:"status,omitempty"`
+}
+
+// EvictionRequestList is a list of EvictionRequests.
+//
+// +kubebuilder:object:root=true
+type EvictionRequestList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []EvictionRequest `json:"items"`
+}
+
+// EvictionRequestSpec is what to evict and who wants it.
+//
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || (has(self.requesters) && size(self.requesters) > 0)",optionalOldSelf=true,fieldPath=".requesters",reason=FieldValueRequired,message="requesters must have at least one item when a request is created: add your own name"
+// +kubebuilder:validation:XValidation:rule="!has(self.requesters) || size(self.requesters) == 0 || (has(oldSelf.requesters) && size(oldSelf.requesters) > 0)",fieldPath=".requesters",message="requesters was empty, so this request is canceled for good: delete it and create a new one"
+type EvictionRequestSpec struct {
+	// target is the object to evict. Immutable.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="target is immutable: create another request, named by the UID of the other pod"
+	Target EvictionTarget `json:"target"`
+
+	// requesters are those who want the eviction. At least one is needed to
+	// create a request; an empty list cancels it, for good. Every requester owns
+	// its own entry and writes it by server-side apply.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	Requesters []Requester `json:"requesters,omitempty"`
+}
+
+// EvictionTarget refers to the object to evict. Exactly one member is set.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.pod)",fieldPath=".pod",reason=FieldValueRequired,message="pod must be set: it is the only kind of target there is"
+type EvictionTarget struct {
+	// pod is a pod of the request's namespace. Immutable.
+	// +optional
+	Pod *LocalPodReference `json:"pod,omitempty"`
+}
+
+// LocalPodReference identifies one incarnation of a pod of the same namespace.
+type LocalPodReference struct {
+	// name of the pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name must be the name of a pod: lower-case letters, digits, hyphens and periods"
+	Name string `json:"name"`
+
+	// uid of the pod.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	UID types.UID `json:"uid"`
+}
+
+// Requester is one who wants the eviction.
+//
+// +structType=atomic
+type Requester struct {
+	// name is the requester's fully qualified domain name, at most 253 lower-case
+	// letters, digits, periods and hyphens. Unique in the list.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$')",message="name must be a fully qualified domain name: at least two labels of lower-case letters, digits and hyphens, each at most 63 characters, separated by periods (for example foo.example.com)"
+	Name string `json:"name"`
+
+	// leaseName names a coordination.k8s.io Lease in Drawbridge's own namespace.
+	// When the Lease has run out, the controller removes this requester. A
+	// requester without one never expires. Drawbridge sets it for callers of
+	// pods/eviction, who cannot withdraw by themselves.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="leaseName must be the name of a Lease: lower-case letters, digits, hyphens and periods"
+	LeaseName string `json:"leaseName,omitempty"`
+
+	// gracePeriodSeconds is the termination grace period this requester asked
+	// for, in seconds. imperative-eviction.k8s.io passes on the largest one given;
+	// without any the pod's own applies.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
+}
+
+// Interceptor refers to an interceptor.
+//
+// +structType=atomic
+type Interceptor struct {
+	// name is the interceptor's fully qualified domain name, at most 253
+	// lower-case letters, digits, periods and hyphens. Unique in the list.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$')",message="name must be a fully qualified domain name: at least two labels of lower-case letters, digits and hyphens, each at most 63 characters, separated by periods (for example foo.example.com)"
+	Name string `json:"name"`
+}
+
+// EvictionRequestStatus is what the controller and the interceptors last
+// reported. All of it but the items of interceptors is written by the controller.
+//
+// The rules below hold the sequence together whoever writes. Lists are compared
+// through map(), because == ignores the order of a listType map or set.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.conditions) || oldSelf.conditions.all(c, !(c.type in ['Evicted', 'Canceled']) || c.status != 'True' || (has(self.conditions) && self.conditions.exists(d, d.type == c.type && d.status == 'True')))",fieldPath=".conditions",message="conditions Evicted and Canceled are final once True: they cannot be reverted or removed"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.targetInterceptors) || (has(self.targetInterceptors) && self.targetInterceptors.map(t, t.name) == oldSelf.targetInterceptors.map(t, t.name))",fieldPath=".targetInterceptors",message="targetInterceptors is immutable once set: send the stored list"
+// +kubebuilder:validation:XValidation:rule="!has(self.activeInterceptors) || size(self.activeInterceptors) == 0 || (has(self.targetInterceptors) && (has(self.processedInterceptors) ? size(self.processedInterceptors) : 0) < size(self.targetInterceptors) && self.targetInterceptors[has(self.processedInterceptors) ? size(self.processedInterceptors) : 0].name == self.activeInterceptors[0])",fieldPath=".activeInterceptors",message="activeInterceptors may only have the item of targetInterceptors that follows the processed ones: the first one in the beginning, then always the next higher index"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.activeInterceptors) || oldSelf.activeInterceptors.all(n, (has(self.activeInterceptors) && n in self.activeInterceptors) || (has(self.processedInterceptors) && n in self.processedInterceptors))",fieldPath=".processedInterceptors",message="processedInterceptors must get the name that leaves activeInterceptors, in the same write"
+// +kubebuilder:validation:XValidation:rule="!has(self.processedInterceptors) || self.processedInterceptors.all(n, oldSelf.hasValue() && ((has(oldSelf.value().processedInterceptors) && n in oldSelf.value().processedInterceptors) || (has(oldSelf.value().activeInterceptors) && n in oldSelf.value().activeInterceptors)))",optionalOldSelf=true,fieldPath=".processedInterceptors",message="processedInterceptors may only get the name that was in activeInterceptors until now"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.processedInterceptors) || (has(self.processedInterceptors) ? oldSelf.processedInterceptors.all(n, n in self.processedInterceptors) : size(oldSelf.processedInterceptors) == 0)",fieldPath=".processedInterceptors",message="processedInterceptors never loses a name: send the stored ones too"
+// +kubebuilder:validation:XValidation:rule="!has(self.processedInterceptors) || size(self.processedInterceptors) == 0 || (has(self.targetInterceptors) && self.targetInterceptors.filter(t, t.name in self.processedInterceptors).map(t, t.name) == self.processedInterceptors.map(n, n))",fieldPath=".processedInterceptors",message="processedInterceptors must be names of targetInterceptors, in the order of targetInterceptors"
+// +kubebuilder:validation:XValidation:rule="has(self.targetInterceptors) == has(self.interceptors) && (!has(self.interceptors) || (size(self.interceptors) == size(self.targetInterceptors) && self.targetInterceptors.all(t, self.interceptors.exists(i, i.name == t.name))))",fieldPath=".interceptors",message="interceptors must have exactly one item for each name of targetInterceptors, from the same write on"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.interceptors) || !has(self.interceptors) || self.interceptors.all(i, (has(oldSelf.activeInterceptors) && i.name in oldSelf.activeInterceptors) || i in oldSelf.interceptors)",fieldPath=".interceptors",message="interceptors: only the item of the active interceptor may change"
+type EvictionRequestStatus struct {
+	// observedGeneration is the metadata.generation the controller last acted on.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="observedGeneration cannot decrease: read the request again before you write"
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions of the request. Evicted: the target has ended. Canceled: the
+	// request is not processed any more. At most one of them is True, and it
+	// stays so. Others may add conditions of their own.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.filter(c, c.type in ['Evicted', 'Canceled'] && c.status == 'True').size() < 2",message="conditions Evicted and Canceled cannot both be True"
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// nodeName is the node the target ran on when the controller first saw it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName,omitempty"`
+
+	// targetInterceptors are the interceptors of the target in the order in which
+	// they run, imperative-eviction.k8s.io last. Set once, then immutable.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	TargetInterceptors []Interceptor `json:"targetInterceptors,omitempty"`
+
+	// activeInterceptors has the name of the interceptor whose turn it is, if any.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1
+	// +kubebuilder:validation:items:MaxLength=253
+	ActiveInterceptors []string `json:"activeInterceptors,omitempty"`
+
+	// activationTime is when the active interceptor got its turn: the baseline of
+	// its heartbeat deadline (ruling R2).
+	// +optional
+	ActivationTime *metav1.Time `json:"activationTime,omitempty"`
+
+	// processedInterceptors are those that were active before and are not any
+	// more, because they completed, fell silent or the request ended.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	ProcessedInterceptors []string `json:"processedInterceptors,omitempty"`
+
+	// interceptors is the report of each interceptor, under the same names as
+	// targetInterceptors. Only the active one changes, and each interceptor writes
+	// only its own item.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Interceptors []InterceptorStatus `json:"interceptors,omitempty"`
+
+	// summary is what tables show. The controller keeps it in step in the writes
+	// it makes anyway.
+	// +optional
+	Summary *EvictionRequestSummary `json:"summary,omitempty"`
+}
+
+// RequestState says in one word how far a request is.
+//
+// +kubebuilder:validation:Enum=Pending;Intercepting;Evicting;Blocked;Evicted;Canceled
+type RequestState string
+
+// EvictionRequestSummary is what tables show: the rest of the status (and the
+// number of requesters) in a form that needs no computing. Nothing decides by it.
+type EvictionRequestSummary struct {
+	// state in one word. Pending: no interceptor is active. Intercepting: one of
+	// the target's own interceptors is. Evicting: imperative-eviction.k8s.io is.
+	// Blocked: it is, and the eviction has been refused so far. Evicted, Canceled:
+	// the condition of that name is True.
+	// +required
+	State RequestState `json:"state"`
+
+	// interceptor is the active interceptor and its place in the sequence, for
+	// example "surge.drawbridge.dev 1/2". Empty when none is active.
+	// +optional
+	// +kubebuilder:validation:MaxLength=260
+	Interceptor string `json:"interceptor,omitempty"`
+
+	// expectedFinishTime is the one the active interceptor reported, if any.
+	// +optional
+	ExpectedFinishTime *metav1.Time `json:"expectedFinishTime,omitempty"`
+
+	// requesters is the number of spec.requesters.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Requesters int32 `json:"requesters"`
+}
+
+// InterceptorStatus is the report of one interceptor.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.heartbeatTime) || has(self.startTime)",fieldPath=".startTime",message="startTime must be set together with the first heartbeatTime"
+// +kubebuilder:validation:XValidation:rule="!has(self.startTime) || has(self.heartbeatTime)",fieldPath=".heartbeatTime",message="heartbeatTime must be set together with startTime"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.startTime) || (has(self.startTime) && self.startTime == oldSelf.startTime)",fieldPath=".startTime",message="startTime is immutable once set"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.completionTime) || (has(self.completionTime) && self.completionTime == oldSelf.completionTime)",fieldPath=".completionTime",message="completionTime is immutable once set"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.heartbeatTime) || has(self.heartbeatTime)",fieldPath=".heartbeatTime",message="heartbeatTime cannot be unset"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.heartbeatTime) || !has(self.heartbeatTime) || self.heartbeatTime >= oldSelf.heartbeatTime",fieldPath=".heartbeatTime",message="heartbeatTime cannot be earlier than the stored one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.heartbeatTime) || !has(self.heartbeatTime) || self.heartbeatTime <= oldSelf.heartbeatTime || self.heartbeatTime - oldSelf.heartbeatTime >= duration('60s')",fieldPath=".heartbeatTime",message="heartbeatTime must be at least 60 seconds after the stored one: wait, or leave it as it is"
+type InterceptorStatus struct {
+	// name of the interceptor. Immutable.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$')",message="name must be a fully qualified domain name: at least two labels of lower-case letters, digits and hyphens, each at most 63 characters, separated by periods (for example foo.example.com)"
+	Name string `json:"name"`
+
+	// startTime is when the interceptor began, within the clock skew (10 s) of
+	// now. Set once, together with the first heartbeatTime.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// heartbeatTime is when the interceptor last reported. Not in the future
+	// (beyond the clock skew), never earlier than before, and at least 60 s after
+	// the one before.
+	// +optional
+	HeartbeatTime *metav1.Time `json:"heartbeatTime,omitempty"`
+
+	// expectedFinishTime is when the interceptor expects to be done. Not in the
+	// past when set; may change.
+	// +optional
+	ExpectedFinishTime *metav1.Time `json:"expectedFinishTime,omitempty"`
+
+	// completionTime is when the interceptor was done, in full or in part, or
+	// declined; within the clock skew of now. Set once. It ends the
+	// interceptor's turn.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+
+	// retries is the number of failed calls of the pod's eviction subresource.
+	// Only imperative-eviction.k8s.io sets it; the KEP has this number only inside
+	// the message, which nobody should have to parse.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Retries int32 `json:"retries,omitempty"`
+
+	// message says in words how far the interceptor is. It may be empty; writers
+	// cut it at 4000 characters.
+	// +required
+	// +kubebuilder:validation:MaxLength=32768
+	Message string `json:"message"`
+}

@@ -1,0 +1,65 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// States of a request, for people (status.summary.state).
+const (
+	// StatePending says that no interceptor is active: the controller has not
+	// looked at the request yet, or there is none left to activate.
+	StatePending RequestState = "Pending"
+	// StateIntercepting says that one of the target's own interceptors is active.
+	StateIntercepting RequestState = "Intercepting"
+	// StateEvicting says that imperative-eviction.k8s.io is active.
+	StateEvicting RequestState = "Evicting"
+	// StateBlocked says that imperative-eviction.k8s.io is active and at least one
+	// of its calls has failed, most often because of a PodDisruptionBudget.
+	StateBlocked RequestState = "Blocked"
+	// StateEvicted says that condition Evicted is True.
+	StateEvicted RequestState = "Evicted"
+	// StateCanceled says that condition Canceled is True.
+	StateCanceled RequestState = "Canceled"
+)
+
+// Summarize derives status.summary from the rest of the request. It is a pure
+// function: whoever writes the status sets the result in the same write.
+func Summarize(er *EvictionRequest) *EvictionRequestSummary {
+	s := &EvictionRequestSummary{
+		State: StatePending,
+		// The schema limits the list to MaxRequesters, so this cannot overflow.
+		Requesters: int32(len(er.Spec.Requesters)), //nolint:gosec // see above
+	}
+	switch {
+	case meta.IsStatusConditionTrue(er.Status.Conditions, ConditionEvicted):
+		s.State = StateEvicted
+		return s
+	case meta.IsStatusConditionTrue(er.Status.Conditions, ConditionCanceled):
+		s.State = StateCanceled
+		return s
+	case len(er.Status.ActiveInterceptors) == 0:
+		return s
+	}
+
+	active := er.Status.ActiveInterceptors[0]
+	var report InterceptorStatus
+	if i := slices.IndexFunc(er.Status.Interceptors, func(r InterceptorStatus) bool { return r.Name == active }); i >= 0 {
+		report = er.Status.Interceptors[i]
+	}
+	position := slices.IndexFunc(er.Status.TargetInterceptors, func(t Interceptor) bool { return t.Name == active }) + 1
+
+	switch {
+	case active != ImperativeEvictionInterceptor:
+		s.State = StateIntercepting
+	case report.Retries > 0:
+		s.State = StateBlocked
+	default:
+		s.State = StateEvicting
+	}
+	s.Interceptor = fmt.Sprintf("%s %d/%d", active, position, len(er.Status.TargetInterceptors))
+	s.ExpectedFinishTime = report.ExpectedFinishTime.DeepCopy()
+	return s
+}

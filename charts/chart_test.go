@@ -1,0 +1,371 @@
+package charts_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/test/install"
+)
+
+// values of the chart.
+type values = map[string]any
+
+// render renders the chart and decodes every object strictly into its type.
+func render(t *testing.T, v values) []runtime.Object {
+	t.Helper()
+	rendered, err := install.Render(t.Context(), install.Options{Values: v})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	objects := make([]runtime.Object, 0, len(rendered))
+	for _, u := range rendered {
+		typed, err := scheme.New(u.GroupVersionKind())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const strictly = true
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, typed, strictly); err != nil {
+			t.Fatalf("%s %s: %v", u.GetKind(), u.GetName(), err)
+		}
+		checkMeta(t, u)
+		objects = append(objects, typed)
+	}
+	return objects
+}
+
+// checkMeta checks what every object of the chart must have.
+func checkMeta(t *testing.T, u *unstructured.Unstructured) {
+	t.Helper()
+	clusterScoped := []string{"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration"}
+	want := install.DefaultNamespace
+	if slices.Contains(clusterScoped, u.GetKind()) {
+		want = ""
+	}
+	if u.GetNamespace() != want {
+		t.Errorf("%s %s is in namespace %q, want %q", u.GetKind(), u.GetName(), u.GetNamespace(), want)
+	}
+	if u.GetLabels()["app.kubernetes.io/managed-by"] != "Helm" {
+		t.Errorf("%s %s has not the chart's labels: %v", u.GetKind(), u.GetName(), u.GetLabels())
+	}
+}
+
+// only returns the one object of type T.
+func only[T runtime.Object](t *testing.T, objects []runtime.Object) T {
+	t.Helper()
+	found := all[T](objects)
+	if len(found) != 1 {
+		t.Fatalf("want one %T, have %d", *new(T), len(found))
+	}
+	return found[0]
+}
+
+// all returns the objects of type T.
+func all[T runtime.Object](objects []runtime.Object) []T {
+	var found []T
+	for _, o := range objects {
+		if typed, ok := o.(T); ok {
+			found = append(found, typed)
+		}
+	}
+	return found
+}
+
+func TestEveryObjectIsWellFormed(t *testing.T) {
+	cases := map[string]struct {
+		values values
+		want   map[string]int
+	}{
+		"with the default values": {
+			want: map[string]int{
+				"CustomResourceDefinition": 1, "ServiceAccount": 1, "ClusterRole": 4, "ClusterRoleBinding": 1, "Role": 1, "RoleBinding": 1,
+				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
+				"Secret": 1, "Service": 1, "Deployment": 1, "PodDisruptionBudget": 1,
+			},
+		},
+		"for a manager outside of the cluster": {
+			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
+			want: map[string]int{
+				"CustomResourceDefinition": 1, "ServiceAccount": 1, "ClusterRole": 4, "ClusterRoleBinding": 1, "Role": 1, "RoleBinding": 1,
+				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+			},
+		},
+		"with everything optional off": {
+			values: values{
+				"crds": values{"enabled": false}, "rbac": values{"aggregate": false}, "webhook": values{"enabled": false},
+				"podDisruptionBudget": values{"enabled": false},
+			},
+			want: map[string]int{
+				"ServiceAccount": 1, "ClusterRole": 2, "ClusterRoleBinding": 1, "Role": 1, "RoleBinding": 1,
+				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1,
+			},
+		},
+		"with everything that can be given": {
+			values: values{
+				"fullnameOverride": "custom",
+				"image":            values{"repository": "example.com/x", "tag": "v1", "pullSecrets": []any{values{"name": "s"}}},
+				"serviceAccount":   values{"name": "acct", "annotations": values{"a": "b"}},
+				"deployment": values{
+					"replicas": 1, "priorityClassName": "system-cluster-critical", "nodeSelector": values{"a": "b"},
+					"tolerations": []any{values{"operator": "Exists"}}, "affinity": values{"nodeAffinity": values{}},
+					"topologySpreadConstraints": []any{values{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}},
+					"podAnnotations":            values{"a": "b"}, "podLabels": values{"c": "d"}, "extraArgs": []any{"--zap-log-level=debug"},
+					"resources": values{"limits": values{"cpu": 1}},
+				},
+				"webhook": values{"breakGlassGroups": []any{"sre"}, "bypassUsers": []any{}, "excludedNamespaces": []any{}},
+			},
+			want: map[string]int{
+				"CustomResourceDefinition": 1, "ServiceAccount": 1, "ClusterRole": 4, "ClusterRoleBinding": 1, "Role": 1, "RoleBinding": 1,
+				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
+				"Secret": 1, "Service": 1, "Deployment": 1,
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]int{}
+			for _, o := range render(t, tc.values) {
+				got[o.GetObjectKind().GroupVersionKind().Kind]++
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("objects (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRBACHasNoWildcards(t *testing.T) {
+	objects := render(t, nil)
+	rules := only[*rbacv1.Role](t, objects).Rules
+	for _, role := range all[*rbacv1.ClusterRole](objects) {
+		rules = append(rules, role.Rules...)
+	}
+	for _, rule := range rules {
+		for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs} {
+			if slices.Contains(list, "*") {
+				t.Errorf("a rule has a wildcard: %v", rule)
+			}
+		}
+	}
+}
+
+// Names that objects of the chart use for each other, and that the manager is told.
+func TestNamesAgree(t *testing.T) {
+	cases := map[string]values{
+		"with the default names": nil,
+		"with other names":       {"fullnameOverride": "other", "serviceAccount": values{"name": "acct"}},
+	}
+	for name, v := range cases {
+		t.Run(name, func(t *testing.T) {
+			objects := render(t, v)
+			account := only[*corev1.ServiceAccount](t, objects)
+			secret := only[*corev1.Secret](t, objects)
+			service := only[*corev1.Service](t, objects)
+			webhooks := only[*admissionregistrationv1.ValidatingWebhookConfiguration](t, objects)
+			deployment := only[*appsv1.Deployment](t, objects)
+			args := deployment.Spec.Template.Spec.Containers[0].Args
+
+			for what, arg := range map[string]string{
+				"namespace":             "--namespace=" + install.DefaultNamespace,
+				"certificate":           "--webhook-cert-secret=" + secret.Name,
+				"webhook configuration": "--webhook-configuration=" + webhooks.Name,
+				"DNS name":              "--webhook-dns-name=" + service.Name + "." + service.Namespace + ".svc",
+			} {
+				if !slices.Contains(args, arg) {
+					t.Errorf("%s: no argument %s in %q", what, arg, args)
+				}
+			}
+			if got := deployment.Spec.Template.Spec.ServiceAccountName; got != account.Name {
+				t.Errorf("the manager runs under %q, want %q", got, account.Name)
+			}
+			for _, binding := range all[*rbacv1.ClusterRoleBinding](objects) {
+				if got := binding.Subjects[0].Name; got != account.Name {
+					t.Errorf("permissions are bound to %q, want %q", got, account.Name)
+				}
+			}
+
+			user := "system:serviceaccount:" + account.Namespace + ":" + account.Name
+			authorization := findPolicy(t, objects, "evictionrequest-authorization.drawbridge.dev")
+			if got := authorization.Spec.MatchConditions[0].Expression; !strings.Contains(got, "'"+user+"'") {
+				t.Errorf("the policy does not exempt %s: %s", user, got)
+			}
+			for _, webhook := range webhooks.Webhooks {
+				if got := webhook.ClientConfig.Service; got.Name != service.Name || got.Namespace != service.Namespace {
+					t.Errorf("webhook %s calls service %s/%s", webhook.Name, got.Namespace, got.Name)
+				}
+				if webhook.ClientConfig.CABundle != nil {
+					t.Errorf("webhook %s brings a CA, which an upgrade would put in the place of the manager's", webhook.Name)
+				}
+			}
+			if secret.Data != nil || secret.StringData != nil {
+				t.Error("the Secret brings data, which an upgrade would put in the place of the manager's")
+			}
+
+			mayWrite := func(rules []rbacv1.PolicyRule, resource string) []string {
+				var names []string
+				for _, rule := range rules {
+					if slices.Contains(rule.Resources, resource) && slices.Contains(rule.Verbs, "update") {
+						names = append(names, rule.ResourceNames...)
+					}
+				}
+				return names
+			}
+			if diff := cmp.Diff([]string{secret.Name}, mayWrite(only[*rbacv1.Role](t, objects).Rules, "secrets")); diff != "" {
+				t.Errorf("Secrets the manager may write (-want +got):\n%s", diff)
+			}
+			var rules []rbacv1.PolicyRule
+			for _, role := range all[*rbacv1.ClusterRole](objects) {
+				rules = append(rules, role.Rules...)
+			}
+			if diff := cmp.Diff([]string{webhooks.Name}, mayWrite(rules, "validatingwebhookconfigurations")); diff != "" {
+				t.Errorf("webhook configurations the manager may write (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The manager understands what the chart tells it, and the chart's default values
+// are the manager's own.
+func TestArgumentsAreTheManagersFlags(t *testing.T) {
+	cases := map[string]struct {
+		values values
+		want   func(*app.Options)
+	}{
+		"with the default values": {want: func(*app.Options) {}},
+		"with other values": {
+			values: values{
+				"times": values{
+					"heartbeatDeadline": "1m", "clockSkew": "2s", "completionGrace": "3s", "startupGrace": "4m",
+					"evictionBackoffMin": "6s", "evictionBackoffMax": "7m", "retention": "8h", "markerDebounce": "90s",
+				},
+				"replacementGuard": values{"mode": "Evict", "window": "11m"},
+				"interceptors":     values{"allowedReservedNames": []any{"deployment.apps.k8s.io", "a.k8s.io"}},
+				"log":              values{"level": 3, "format": "console"},
+				"webhook":          values{"enabled": false},
+			},
+			want: func(o *app.Options) {
+				o.Policy.HeartbeatDeadline, o.Policy.ClockSkew = time.Minute, 2*time.Second
+				o.Policy.CompletionGrace, o.Policy.StartupGrace = 3*time.Second, 4*time.Minute
+				o.EvictionBackoffMin, o.EvictionBackoffMax = 6*time.Second, 7*time.Minute
+				o.Retention, o.MarkerDebounce = 8*time.Hour, 90*time.Second
+				o.ReplacementGuard, o.ReplacementWindow = "Evict", 11*time.Minute
+				o.AllowedReservedNames = []string{"deployment.apps.k8s.io", "a.k8s.io"}
+				o.LogLevel, o.LogFormat = "3", "console"
+				o.WebhookConfiguration = ""
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			container := only[*appsv1.Deployment](t, render(t, tc.values)).Spec.Template.Spec.Containers[0]
+			got := app.DefaultOptions()
+			flags := pflag.NewFlagSet("drawbridge", pflag.ContinueOnError)
+			got.AddFlags(flags)
+			if err := flags.Parse(container.Args); err != nil {
+				t.Fatal(err)
+			}
+			if err := got.Validate(); err != nil {
+				t.Error(err)
+			}
+			want := app.DefaultOptions()
+			want.Namespace = install.DefaultNamespace
+			want.WebhookHost, want.HealthAddr, want.MetricsAddr = "", ":8081", ":8080"
+			want.WebhookDNSNames = []string{"drawbridge-webhook.drawbridge-system.svc"}
+			tc.want(&want)
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(app.Options{}, "Clock", "Logger", "Registerer")); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func findPolicy(t *testing.T, objects []runtime.Object, name string) *admissionregistrationv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	for _, policy := range all[*admissionregistrationv1.ValidatingAdmissionPolicy](objects) {
+		if policy.Name == name {
+			return policy
+		}
+	}
+	t.Fatalf("no policy %s", name)
+	return nil
+}
+
+func TestWebhooks(t *testing.T) {
+	webhooks := only[*admissionregistrationv1.ValidatingWebhookConfiguration](t, render(t, values{
+		"webhook": values{"url": "https://localhost:1234", "breakGlassGroups": []any{"sre", "it's"}},
+	})).Webhooks
+	if len(webhooks) != 2 {
+		t.Fatalf("want 2 webhooks, have %d", len(webhooks))
+	}
+	eviction, status := webhooks[0], webhooks[1]
+
+	if got, want := *eviction.ClientConfig.URL, "https://localhost:1234/validate-eviction"; got != want {
+		t.Errorf("the eviction webhook calls %s, want %s", got, want)
+	}
+	if got, want := *status.ClientConfig.URL, "https://localhost:1234/validate-evictionrequest-status"; got != want {
+		t.Errorf("the status webhook calls %s, want %s", got, want)
+	}
+	if *eviction.FailurePolicy != admissionregistrationv1.Fail || *status.FailurePolicy != admissionregistrationv1.Ignore {
+		t.Errorf("failure policies are %s and %s, want Fail and Ignore", *eviction.FailurePolicy, *status.FailurePolicy)
+	}
+	// The manager must be evictable while it is down.
+	excluded := eviction.NamespaceSelector.MatchExpressions[0]
+	if diff := cmp.Diff([]string{"kube-system", install.DefaultNamespace}, excluded.Values); diff != "" {
+		t.Errorf("excluded namespaces (-want +got):\n%s", diff)
+	}
+	var conditions []string
+	for _, c := range eviction.MatchConditions {
+		conditions = append(conditions, c.Expression)
+	}
+	want := []string{
+		`!(request.userInfo.username in ["system:kube-controller-manager"])`,
+		`!has(request.userInfo.groups) || !request.userInfo.groups.exists(g, g in ["sre","it's"])`,
+	}
+	if diff := cmp.Diff(want, conditions); diff != "" {
+		t.Errorf("match conditions (-want +got):\n%s", diff)
+	}
+}
+
+func TestCRDsAreKeptOnUninstall(t *testing.T) {
+	const annotation = "helm.sh/resource-policy"
+	if got := only[*apiextensionsv1.CustomResourceDefinition](t, render(t, nil)).Annotations[annotation]; got != "keep" {
+		t.Errorf("annotation %s is %q, want keep", annotation, got)
+	}
+	off := values{"crds": values{"keep": false}}
+	if got := only[*apiextensionsv1.CustomResourceDefinition](t, render(t, off)).Annotations[annotation]; got != "" {
+		t.Errorf("with crds.keep off the annotation %s is %q", annotation, got)
+	}
+}
+
+func TestBudgetOfTheManagerBlocksNoDrain(t *testing.T) {
+	budget := only[*policyv1.PodDisruptionBudget](t, render(t, nil))
+	if got := budget.Spec.MaxUnavailable.IntValue(); got != 1 {
+		t.Errorf("maxUnavailable is %d, want 1", got)
+	}
+	single := values{"deployment": values{"replicas": 1}}
+	if n := len(all[*policyv1.PodDisruptionBudget](render(t, single))); n != 0 {
+		t.Errorf("a single replica has %d budgets, want none", n)
+	}
+}

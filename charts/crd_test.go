@@ -1,0 +1,122 @@
+package charts_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
+	"k8s.io/apimachinery/pkg/util/version"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
+)
+
+// What the apiserver lets the rules of a CRD cost, estimated when it is
+// installed: k8s.io/apiextensions-apiserver v0.37.2,
+// pkg/apis/apiextensions/validation/validation.go, StaticEstimatedCostLimit and
+// StaticEstimatedCRDCostLimit.
+const (
+	ruleCostLimit = 10_000_000
+	crdCostLimit  = 100_000_000
+)
+
+// The rules of every CRD compile on the oldest supported release (Kubernetes
+// 1.30, where ValidatingAdmissionPolicy is stable) and on the one we build
+// with, and stay within half of the apiserver's budget, so that another release's estimate
+// does not make the CRD uninstallable.
+func TestCRDRulesCompileWithinTheBudget(t *testing.T) {
+	files, err := filepath.Glob("drawbridge/files/crds/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal("no CustomResourceDefinition in the chart")
+	}
+	releases := map[string]*version.Version{
+		"Kubernetes 1.30": version.MajorMinor(1, 30),
+		"Kubernetes 1.37": version.MajorMinor(1, 37),
+	}
+	for _, file := range files {
+		structural := structuralSchema(t, file)
+		for release, v := range releases {
+			t.Run(filepath.Base(file)+" on "+release, func(t *testing.T) {
+				c := compiler{t: t, env: environment.MustBaseEnvSet(v)}
+				c.walk("", structural, true, 1)
+				if c.rules == 0 {
+					t.Error("the schema has no rules")
+				}
+				if c.cost > crdCostLimit/2 {
+					t.Errorf("all rules together may cost %d, more than half of the %d allowed", c.cost, crdCostLimit)
+				}
+				t.Logf("%d rules, estimated cost %d", c.rules, c.cost)
+			})
+		}
+	}
+}
+
+type compiler struct {
+	t     *testing.T
+	env   *environment.EnvSet
+	rules int
+	cost  uint64
+}
+
+// walk compiles the rules of s, which an object has at most that many times,
+// and of everything below it.
+func (c *compiler) walk(path string, s *schema.Structural, isRoot bool, times uint64) {
+	c.t.Helper()
+	results, err := cel.Compile(s, model.SchemaDeclType(s, isRoot), celconfig.PerCallLimit, c.env, cel.NewExpressionsEnvLoader())
+	if err != nil {
+		c.t.Fatalf("%s: %v", path, err)
+	}
+	for i, result := range results {
+		rule := s.XValidations[i]
+		c.rules++
+		c.cost += result.MaxCost * times
+		switch {
+		case result.Error != nil:
+			c.t.Errorf("%s: %s: %s", path, rule.Rule, result.Error.Detail)
+		case result.MaxCost*times > ruleCostLimit/2:
+			c.t.Errorf("%s: %s: may cost %d, more than half of the %d allowed", path, rule.Rule, result.MaxCost*times, ruleCostLimit)
+		case rule.Message == "":
+			c.t.Errorf("%s: %s: the rule has no message", path, rule.Rule)
+		}
+	}
+	for key, property := range s.Properties {
+		c.walk(path+"."+key, &property, false, times)
+	}
+	if s.Items != nil {
+		if s.ValueValidation == nil || s.ValueValidation.MaxItems == nil {
+			c.t.Fatalf("%s: the list has no maxItems", path)
+		}
+		c.walk(path+"[]", s.Items, false, times*uint64(*s.ValueValidation.MaxItems))
+	}
+}
+
+// structuralSchema reads a CustomResourceDefinition as the apiserver does.
+func structuralSchema(t *testing.T, file string) *schema.Structural {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(data, &crd); err != nil {
+		t.Fatalf("decode %s: %v", file, err)
+	}
+	var internal apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		crd.Spec.Versions[0].Schema.OpenAPIV3Schema, &internal, nil); err != nil {
+		t.Fatalf("convert %s: %v", file, err)
+	}
+	structural, err := schema.NewStructural(&internal)
+	if err != nil {
+		t.Fatalf("structural schema of %s: %v", file, err)
+	}
+	return structural
+}

@@ -1,0 +1,82 @@
+package charts_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/drawbridge-dev/drawbridge/test/install"
+)
+
+func TestBadValuesAreRefused(t *testing.T) {
+	cases := map[string]struct {
+		values values
+		want   string
+	}{
+		"an unknown key":              {values{"webhok": values{}}, "webhok"},
+		"an unknown key further down": {values{"webhook": values{"uri": "https://x"}}, "uri"},
+		"a duration without a unit":   {values{"times": values{"retention": "60"}}, "retention"},
+		"a negative duration":         {values{"times": values{"retention": "-1h"}}, "retention"},
+		"an unknown failure policy":   {values{"webhook": values{"failurePolicy": "Maybe"}}, "failurePolicy"},
+		"a URL without TLS":           {values{"webhook": values{"url": "http://localhost"}}, "url"},
+		"a URL with a path":           {values{"webhook": values{"url": "https://localhost/x"}}, "url"},
+		"an unknown guard":            {values{"replacementGuard": values{"mode": "Never"}}, "mode"},
+		"a timeout of zero":           {values{"webhook": values{"timeoutSeconds": 0}}, "timeoutSeconds"},
+		"a reserved name that is none": {
+			values{"interceptors": values{"allowedReservedNames": []any{"'] || true || n in ['"}}}, "allowedReservedNames",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := install.Render(t.Context(), install.Options{Values: tc.values})
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("the error does not name %q: %v", tc.want, err)
+			}
+		})
+	}
+}
+
+// Every value the schema knows stands in values.yaml, where it is described. That
+// values.yaml has no others is the schema's own business: helm checks it.
+func TestEveryValueHasADefault(t *testing.T) {
+	type schema struct {
+		Properties map[string]schema `json:"properties"`
+	}
+	var want schema
+	data, err := os.ReadFile("drawbridge/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &want); err != nil {
+		t.Fatal(err)
+	}
+	delete(want.Properties, "global") // Helm's own.
+	var have map[string]any
+	if data, err = os.ReadFile("drawbridge/values.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, &have); err != nil {
+		t.Fatal(err)
+	}
+	var compare func(path string, want schema, have map[string]any)
+	compare = func(path string, want schema, have map[string]any) {
+		for _, key := range slices.Sorted(maps.Keys(want.Properties)) {
+			value, ok := have[key]
+			if !ok {
+				t.Errorf("values.yaml has no %s%s", path, key)
+			}
+			if nested, ok := value.(map[string]any); ok {
+				compare(path+key+".", want.Properties[key], nested)
+			}
+		}
+	}
+	compare("", want, have)
+}

@@ -1,0 +1,215 @@
+// Package install puts Drawbridge into a cluster the way a user does: with helm
+// and the chart of this repository. Tests and the demo have no other road, so
+// what they run against is what people get.
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+const modulePath = "github.com/drawbridge-dev/drawbridge"
+
+// Where a release is installed unless Options say otherwise.
+const (
+	DefaultRelease   = "drawbridge"
+	DefaultNamespace = "drawbridge-system"
+)
+
+// Options of an installation. Only Kubeconfig is required, and only to install.
+type Options struct {
+	// Kubeconfig is the path of the file that says which cluster to install into,
+	// as a user who may create cluster-scoped objects.
+	Kubeconfig string
+	// Release is the name of the release. Default: DefaultRelease.
+	Release string
+	// Namespace is created if it is not there. Default: DefaultNamespace.
+	Namespace string
+	// Values override those of the chart's values.yaml.
+	Values map[string]any
+}
+
+// Args are the arguments helm is run with by [Run], the values left out: they are
+// given on standard input.
+func (o Options) Args(chart string) []string {
+	o = o.withDefaults()
+	args := []string{"upgrade", "--install", o.Release, chart, "--namespace", o.Namespace, "--create-namespace"}
+	if len(o.Values) > 0 {
+		args = append(args, "--values", "-")
+	}
+	return args
+}
+
+func (o Options) withDefaults() Options {
+	if o.Release == "" {
+		o.Release = DefaultRelease
+	}
+	if o.Namespace == "" {
+		o.Namespace = DefaultNamespace
+	}
+	return o
+}
+
+// Run installs the chart, or upgrades the release if it is there already. It does
+// not wait for anything; see [WaitReady]. Error: what helm said on standard error.
+func Run(ctx context.Context, o Options) error {
+	if o.Kubeconfig == "" {
+		return errors.New("install chart: no kubeconfig")
+	}
+	chart, err := Chart(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = runHelm(ctx, o, append(o.Args(chart), "--kubeconfig", o.Kubeconfig)...)
+	return err
+}
+
+// Uninstall removes the release. What the chart keeps (the CRDs) stays.
+func Uninstall(ctx context.Context, o Options) error {
+	if o.Kubeconfig == "" {
+		return errors.New("uninstall chart: no kubeconfig")
+	}
+	o = o.withDefaults()
+	o.Values = nil
+	_, err := runHelm(ctx, o, "uninstall", o.Release, "--namespace", o.Namespace, "--kubeconfig", o.Kubeconfig)
+	return err
+}
+
+// Render returns the objects of the chart without a cluster.
+func Render(ctx context.Context, o Options) ([]*unstructured.Unstructured, error) {
+	chart, err := Chart(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	args := []string{"template", o.Release, chart, "--namespace", o.Namespace}
+	if len(o.Values) > 0 {
+		args = append(args, "--values", "-")
+	}
+	rendered, err := runHelm(ctx, o, args...)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	decoder := utilyaml.NewYAMLToJSONDecoder(bytes.NewReader(rendered))
+	for {
+		object := &unstructured.Unstructured{}
+		switch err := decoder.Decode(&object.Object); {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
+			return nil, fmt.Errorf("decode rendered chart: %w", err)
+		case len(object.Object) > 0: // Not a document of comments only.
+			objects = append(objects, object)
+		}
+	}
+}
+
+func runHelm(ctx context.Context, o Options, args ...string) ([]byte, error) {
+	helm, err := Helm(ctx)
+	if err != nil {
+		return nil, err
+	}
+	command := exec.CommandContext(ctx, helm, args...)
+	if len(o.Values) > 0 {
+		values, err := yaml.Marshal(o.Values)
+		if err != nil {
+			return nil, fmt.Errorf("encode chart values: %w", err)
+		}
+		command.Stdin = bytes.NewReader(values)
+	}
+	home, err := helmHome()
+	if err != nil {
+		return nil, err
+	}
+	command.Env = append(os.Environ(), home...)
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("helm %s: %w: %s", args[0], errors.Join(err, ctx.Err()), strings.TrimSpace(stderr.String()))
+	}
+	return stdout.Bytes(), nil
+}
+
+// helmHome keeps helm away from the plugins and settings of whoever runs it.
+func helmHome() ([]string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("find cache folder: %w", err)
+	}
+	home := filepath.Join(cache, "drawbridge", "helm")
+	return []string{
+		"HELM_CACHE_HOME=" + filepath.Join(home, "cache"),
+		"HELM_CONFIG_HOME=" + filepath.Join(home, "config"),
+		"HELM_DATA_HOME=" + filepath.Join(home, "data"),
+	}, nil
+}
+
+// Chart returns the folder of the chart.
+func Chart(ctx context.Context) (string, error) {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(root, "charts", "drawbridge"), nil
+}
+
+var helmOnce struct {
+	sync.Mutex
+	path string
+}
+
+// Helm returns the path of the pinned helm, which the go command builds if it is
+// not in its cache (about two minutes on two cores).
+func Helm(ctx context.Context) (string, error) {
+	helmOnce.Lock()
+	defer helmOnce.Unlock()
+	if helmOnce.path != "" {
+		return helmOnce.path, nil
+	}
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	// -n builds the tool and prints where it is instead of running it.
+	path, err := goOutput(ctx, root, "tool", "-modfile=go.tools.helm.mod", "-n", "helm")
+	if err != nil {
+		return "", fmt.Errorf("build helm: %w", err)
+	}
+	helmOnce.path = path
+	return path, nil
+}
+
+// moduleRoot is the folder of this module, from wherever in it the caller runs.
+func moduleRoot(ctx context.Context) (string, error) {
+	root, err := goOutput(ctx, "", "list", "-m", "-f", "{{.Dir}}", modulePath)
+	if err != nil {
+		return "", fmt.Errorf("find module: %w", err)
+	}
+	return root, nil
+}
+
+func goOutput(ctx context.Context, dir string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "GOWORK=off")
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	stdout, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w: %s", args[0], errors.Join(err, ctx.Err()), strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(string(stdout)), nil
+}
