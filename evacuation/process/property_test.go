@@ -1,0 +1,267 @@
+package process
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// worlds is how many random requests each property is tried on.
+const worlds = 2000
+
+// world is one request with the people around it, driven by a seeded generator.
+// What it does to the snapshot is what the API admits: only the active one
+// reports, completion is final, the generation rises with the intents.
+type world struct {
+	rand     *rand.Rand
+	snapshot Snapshot
+	policy   Policy
+	now      time.Time
+	log      []string
+}
+
+func newWorld(seed uint64) *world {
+	w := &world{rand: rand.New(rand.NewPCG(seed, 4563)), policy: DefaultPolicy(), now: t0}
+	w.snapshot = Snapshot{Target: Target{Presence: Present}, Intents: []string{"x"}, CreatedAt: t0, Generation: 1}
+	for i := range w.rand.IntN(5) {
+		w.snapshot.Planned = append(w.snapshot.Planned, Participant{Name: fmt.Sprintf("p%d", i)})
+	}
+	w.snapshot.Planned = append(w.snapshot.Planned, Participant{Name: "last", LastResort: true})
+	w.policy.HeartbeatDeadline = w.pick(time.Second, time.Minute, 20*time.Minute)
+	w.policy.ClockSkew = w.pick(0, 10*time.Second, 30*time.Second)
+	w.policy.CompletionGrace = w.pick(0, 5*time.Second)
+	w.policy.StartupGrace = w.pick(0, 5*time.Minute)
+	if w.rand.IntN(3) == 0 {
+		w.snapshot.EngineStartedAt = t0
+	}
+	return w
+}
+
+func (w *world) pick(options ...time.Duration) time.Duration {
+	return options[w.rand.IntN(len(options))]
+}
+
+// disturb lets one thing happen.
+func (w *world) disturb() {
+	s := &w.snapshot
+	switch w.rand.IntN(12) {
+	case 0, 1:
+		w.now = w.now.Add(w.pick(time.Millisecond, time.Second, time.Minute, 20*time.Minute, 24*time.Hour))
+		w.note("time passes")
+	case 2:
+		w.now = w.now.Add(-w.pick(time.Second, time.Hour, 24*time.Hour))
+		w.note("the clock jumps back")
+	case 3, 4:
+		w.report("heartbeat", func(p *Participant) {
+			p.HeartbeatAt = w.now.Add(w.pick(-time.Second, 0, 9*time.Second, 8760*time.Hour))
+			p.HeartbeatSeenAt = w.now
+		})
+	case 5, 6:
+		w.report("completion", func(p *Participant) { p.CompletedAt = w.now })
+	case 7:
+		s.Intents, s.Generation = nil, s.Generation+1
+		w.note("nobody wants it")
+	case 8:
+		s.Intents, s.Generation = append(slices.Clone(s.Intents), "y"), s.Generation+1
+		w.note("somebody wants it")
+	case 9:
+		s.EngineStartedAt = w.now
+		w.note("the engine restarts")
+	case 10:
+		s.Target = Target{Presence: Presence(1 + w.rand.IntN(3)), Terminal: w.rand.IntN(2) == 0, Deleting: w.rand.IntN(2) == 0, EndSeenAt: w.now}
+		w.note("the target is %+v", s.Target)
+	case 11:
+		if w.rand.IntN(3) == 0 {
+			s.Target.Presence = Unknown
+			w.note("the target is unknown")
+		}
+	}
+}
+
+func (w *world) report(what string, change func(*Participant)) {
+	if i := activeIndex(w.snapshot.Participants); i >= 0 {
+		w.snapshot.Participants = slices.Clone(w.snapshot.Participants)
+		change(&w.snapshot.Participants[i])
+		w.note("%s of %s", what, w.snapshot.Participants[i].Name)
+	}
+}
+
+func (w *world) note(format string, args ...any) {
+	w.log = append(w.log, w.now.Format(time.RFC3339Nano)+" "+fmt.Sprintf(format, args...))
+}
+
+// explore drives random requests and shows every step to the check.
+func explore(t *testing.T, check func(before Snapshot, now time.Time, p Policy, d Decision) error) {
+	t.Helper()
+	outcomes := map[Outcome]int{}
+	for seed := range uint64(worlds) {
+		w := newWorld(seed)
+		for range 30 {
+			d := Step(w.snapshot, w.now, w.policy)
+			w.note("step: %v %v", d.Transitions, d.Outcome)
+			if err := check(w.snapshot, w.now, w.policy, d); err != nil {
+				t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(w.log, "\n"))
+			}
+			w.snapshot = apply(w.snapshot, d)
+			w.disturb()
+		}
+		outcomes[w.snapshot.Outcome]++
+	}
+	// A generator that never gets anywhere would prove nothing.
+	for _, o := range []Outcome{OutcomeRunning, OutcomeEvicted, OutcomeCanceled} {
+		if outcomes[o] < worlds/50 {
+			t.Errorf("only %d of %d random requests ended as %s", outcomes[o], worlds, o)
+		}
+	}
+}
+
+func TestProperties(t *testing.T) {
+	properties := map[string]func(before Snapshot, now time.Time, p Policy, d Decision) error{
+		"66: at most one is active": func(_ Snapshot, _ time.Time, _ Policy, d Decision) error {
+			n := 0
+			for _, p := range d.Participants {
+				if p.State == Active {
+					n++
+				}
+			}
+			if n > 1 {
+				return fmt.Errorf("%d are active", n)
+			}
+			return nil
+		},
+		"a final state is absorbing": func(before Snapshot, _ time.Time, _ Policy, d Decision) error {
+			for i, p := range before.Participants {
+				if p.State.Final() && d.Participants[i] != p {
+					return fmt.Errorf("%s was %s and is %s", p.Name, p.State, d.Participants[i].State)
+				}
+			}
+			return nil
+		},
+		"93: an outcome is absorbing": func(before Snapshot, _ time.Time, _ Policy, d Decision) error {
+			if before.Outcome == OutcomeRunning {
+				return nil
+			}
+			if d.Outcome != before.Outcome || d.Cause != before.Cause || len(d.Transitions) > 0 || !d.WakeAt.IsZero() {
+				return fmt.Errorf("after %s: %+v", before.Outcome, d)
+			}
+			return nil
+		},
+		"nobody is active under an outcome": func(_ Snapshot, _ time.Time, _ Policy, d Decision) error {
+			if i := activeIndex(d.Participants); d.Outcome != OutcomeRunning && i >= 0 {
+				return fmt.Errorf("%s is active under %s", d.Participants[i].Name, d.Outcome)
+			}
+			return nil
+		},
+		"no activation in the step that ends the request": func(_ Snapshot, _ time.Time, _ Policy, d Decision) error {
+			for _, tr := range d.Transitions {
+				if d.Outcome != OutcomeRunning && tr.To == Active {
+					return fmt.Errorf("%s was activated", tr.Name)
+				}
+			}
+			return nil
+		},
+		"an outcome has its cause and no outcome has none": func(_ Snapshot, _ time.Time, _ Policy, d Decision) error {
+			if (d.Outcome == OutcomeRunning) != (d.Cause == NoCause) {
+				return fmt.Errorf("outcome %s, cause %s", d.Outcome, d.Cause)
+			}
+			return nil
+		},
+		"73: the plan is frozen and its order kept": func(before Snapshot, _ time.Time, _ Policy, d Decision) error {
+			names := func(ps []Participant) (n []string) {
+				for _, p := range ps {
+					n = append(n, p.Name)
+				}
+				return n
+			}
+			want := before.Participants
+			if len(want) == 0 {
+				want = before.Planned
+			}
+			if diff := cmp.Diff(names(want), names(d.Participants)); len(d.Participants) > 0 && diff != "" {
+				return fmt.Errorf("names (-want +got):\n%s", diff)
+			}
+			return nil
+		},
+		"turns come in order": func(_ Snapshot, _ time.Time, _ Policy, d Decision) error {
+			waiting := ""
+			for _, p := range d.Participants {
+				switch {
+				case p.State == Inactive:
+					waiting = p.Name
+				case waiting != "":
+					return fmt.Errorf("%s is %s before %s had its turn", p.Name, p.State, waiting)
+				}
+			}
+			return nil
+		},
+		"67: one turn ends per step, and the next begins in it": func(_ Snapshot, _ time.Time, _ Policy, d Decision) error {
+			if n := len(d.Transitions); n > 2 {
+				return fmt.Errorf("%d transitions", n)
+			}
+			return nil
+		},
+		"a step on its own result at the same time changes nothing": func(before Snapshot, now time.Time, p Policy, d Decision) error {
+			again := Step(apply(before, d), now, p)
+			if again.Changed {
+				return fmt.Errorf("again: %+v", again)
+			}
+			if !again.WakeAt.Equal(d.WakeAt) {
+				return fmt.Errorf("wakes at %s, and again at %s", d.WakeAt, again.WakeAt)
+			}
+			return nil
+		},
+		"WakeAt lies after now": func(_ Snapshot, now time.Time, _ Policy, d Decision) error {
+			if !d.WakeAt.IsZero() && !d.WakeAt.After(now) {
+				return fmt.Errorf("wakes at %s, now is %s", d.WakeAt, now)
+			}
+			return nil
+		},
+		"a running custom participant always has a wake-up": func(before Snapshot, _ time.Time, _ Policy, d Decision) error {
+			i := activeIndex(d.Participants)
+			if before.Target.Presence != Unknown && i >= 0 && !d.Participants[i].LastResort && d.WakeAt.IsZero() {
+				return fmt.Errorf("%s is active and nothing wakes", d.Participants[i].Name)
+			}
+			return nil
+		},
+		"37: the observed generation never goes back": func(before Snapshot, _ time.Time, _ Policy, d Decision) error {
+			if d.ObservedGeneration < before.ObservedGeneration {
+				return fmt.Errorf("from %d to %d", before.ObservedGeneration, d.ObservedGeneration)
+			}
+			return nil
+		},
+		"nobody is interrupted before its deadline unless the target has ended": func(before Snapshot, now time.Time, p Policy, d Decision) error {
+			for _, tr := range d.Transitions {
+				if tr.To != Interrupted || before.Target.ended() {
+					continue
+				}
+				i := activeIndex(before.Participants)
+				a := before.Participants[i]
+				heartbeat := a.HeartbeatAt
+				if limit := a.HeartbeatSeenAt.Add(p.ClockSkew); heartbeat.After(limit) {
+					heartbeat = limit
+				}
+				if a.LastResort || now.Sub(a.ActivatedAt) < p.HeartbeatDeadline || now.Sub(heartbeat) < p.HeartbeatDeadline {
+					return fmt.Errorf("%+v at %s", a, now)
+				}
+			}
+			return nil
+		},
+		"Changed says whether a write is needed": func(before Snapshot, _ time.Time, _ Policy, d Decision) error {
+			after := apply(before, d)
+			differs := !slices.Equal(before.Participants, after.Participants) || before.Outcome != after.Outcome ||
+				before.ObservedGeneration != after.ObservedGeneration
+			if differs != d.Changed {
+				return fmt.Errorf("changed is %t, differs is %t", d.Changed, differs)
+			}
+			return nil
+		},
+	}
+	for name, check := range properties {
+		t.Run(name, func(t *testing.T) { explore(t, check) })
+	}
+}

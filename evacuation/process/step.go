@@ -1,0 +1,174 @@
+package process
+
+import (
+	"slices"
+	"time"
+)
+
+// Step decides what becomes of a request. It is total and deterministic: the
+// same snapshot, time and policy give the same decision, and a step on its own
+// result at the same time changes nothing, as long as nobody reports before its
+// turn (the API refuses that).
+func Step(s Snapshot, now time.Time, p Policy) Decision {
+	d := Decision{
+		Participants:       slices.Clone(s.Participants),
+		Outcome:            s.Outcome,
+		Cause:              s.Cause,
+		ObservedGeneration: max(s.ObservedGeneration, s.Generation),
+	}
+	switch {
+	case s.Outcome != OutcomeRunning:
+		// Final. Only the generation follows.
+	case s.Target.Presence == Unknown:
+		d.ObservedGeneration = s.ObservedGeneration // Nothing has been acted on.
+	case len(s.Participants) == 0:
+		first(&d, s, now, p)
+	default:
+		next(&d, s, now, p)
+	}
+	d.Changed = len(d.Transitions) > 0 || len(d.Participants) != len(s.Participants) ||
+		d.Outcome != s.Outcome || d.ObservedGeneration != s.ObservedGeneration
+	return d
+}
+
+// first handles a request that was never acted on. Only here the target can be
+// refused: once a plan stands, absence means that the target has ended.
+func first(d *Decision, s Snapshot, now time.Time, p Policy) {
+	switch {
+	case s.Target.Presence == Gone:
+		d.end(OutcomeCanceled, TargetNotFound)
+		return
+	case s.Target.Presence == Replaced:
+		d.end(OutcomeCanceled, TargetMismatch)
+		return
+	case s.Target.Grouped:
+		d.end(OutcomeCanceled, TargetGrouped)
+		return
+	}
+	for _, planned := range s.Planned {
+		d.Participants = append(d.Participants, Participant{Name: planned.Name, LastResort: planned.LastResort})
+	}
+	next(d, s, now, p)
+}
+
+// next handles a request with a plan. The end of the target comes before the
+// wish to cancel (statement 93), completion before silence (statement 74).
+func next(d *Decision, s Snapshot, now time.Time, p Policy) {
+	active := activeIndex(d.Participants)
+	switch {
+	case s.Target.ended():
+		finish(d, s.Target, active, now, p)
+		return
+	case len(s.Intents) == 0:
+		if active >= 0 {
+			d.move(active, finalState(d.Participants[active], Canceled))
+		}
+		d.end(OutcomeCanceled, NoIntent)
+		return
+	case active < 0:
+		d.activateNext(now)
+	case !d.Participants[active].CompletedAt.IsZero():
+		d.move(active, Completed)
+		d.activateNext(now)
+	default:
+		if due, ok := deadline(d.Participants[active], active, s, now, p); ok && !now.Before(due) {
+			d.move(active, Interrupted)
+			d.activateNext(now)
+		}
+	}
+	if active = activeIndex(d.Participants); active >= 0 {
+		if due, ok := deadline(d.Participants[active], active, s, now, p); ok {
+			// Never in the past: with a deadline of zero a turn still lasts a moment.
+			d.WakeAt = later(due, now.Add(time.Millisecond))
+		}
+	}
+}
+
+// finish handles the end of the target: the active participant gets the grace to
+// report, nobody gets a turn any more.
+func finish(d *Decision, t Target, active int, now time.Time, p Policy) {
+	if active >= 0 {
+		a := d.Participants[active]
+		seen := t.EndSeenAt
+		if seen.IsZero() || seen.After(now) {
+			seen = now
+		}
+		// The last resort has nothing to add: for it the end is the report.
+		if over := seen.Add(p.CompletionGrace); a.CompletedAt.IsZero() && !a.LastResort && now.Before(over) {
+			d.WakeAt = over
+			return
+		}
+		d.move(active, finalState(a, Interrupted))
+	}
+	if t.Presence == Present {
+		d.end(OutcomeEvicted, TargetTerminal)
+	} else {
+		d.end(OutcomeEvicted, TargetDeleted)
+	}
+}
+
+// deadline returns when the active participant counts as silent, and false if
+// it never does. The baseline is its activation, for the first one also the
+// request's creation, and its last heartbeat, which counts as no later than the
+// skew after it was first seen: a heartbeat from next year, let in while our
+// webhook was down, would hold the request until then.
+func deadline(a Participant, index int, s Snapshot, now time.Time, p Policy) (time.Time, bool) {
+	if a.LastResort {
+		return time.Time{}, false
+	}
+	baseline := a.ActivatedAt
+	if index == 0 {
+		baseline = later(baseline, s.CreatedAt)
+	}
+	seen := a.HeartbeatSeenAt
+	if seen.IsZero() || seen.After(now) {
+		seen = now
+	}
+	heartbeat := a.HeartbeatAt
+	if limit := seen.Add(p.ClockSkew); heartbeat.After(limit) {
+		heartbeat = limit
+	}
+	due := later(baseline, heartbeat).Add(p.HeartbeatDeadline)
+	if !s.EngineStartedAt.IsZero() {
+		due = later(due, s.EngineStartedAt.Add(p.StartupGrace))
+	}
+	return due, true
+}
+
+// activateNext gives the turn to the first participant that had none yet. If
+// there is none the request stays as it is: nobody can be interrupted into that
+// state, because the last resort never falls silent.
+func (d *Decision) activateNext(now time.Time) {
+	i := slices.IndexFunc(d.Participants, func(a Participant) bool { return a.State == Inactive })
+	if i < 0 {
+		return
+	}
+	d.move(i, Active)
+	d.Participants[i].ActivatedAt = now
+}
+
+func activeIndex(participants []Participant) int {
+	return slices.IndexFunc(participants, func(a Participant) bool { return a.State == Active })
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func (d *Decision) move(i int, to State) {
+	d.Transitions = append(d.Transitions, Transition{Name: d.Participants[i].Name, From: d.Participants[i].State, To: to})
+	d.Participants[i].State = to
+}
+
+func (d *Decision) end(o Outcome, c Cause) { d.Outcome, d.Cause = o, c }
+
+// finalState is Completed for a participant that said so, otherwise the given state.
+func finalState(a Participant, otherwise State) State {
+	if !a.CompletedAt.IsZero() {
+		return Completed
+	}
+	return otherwise
+}
