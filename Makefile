@@ -51,3 +51,33 @@ lint: ## Check the Go sources; `make lint-fix` repairs what can be repaired.
 .PHONY: lint-fix
 lint-fix: ## Format the Go sources and repair findings of the linter.
 	$(GOLANGCI_LINT) run --fix ./...
+
+.PHONY: demo
+demo: ## Show the main job on an embedded control plane (the first time builds it: about 10 minutes).
+	@echo "Building the demo; a control plane, helm and the manager follow the first time."
+	@go build -o bin/demo ./test/demo
+	@bin/demo
+
+.PHONY: test
+test: lint verify test-go test-examples ## Everything CI needs.
+
+.PHONY: test-go
+test-go: ## Unit, property, conformance and e2e tests, on embedded control planes.
+	go run ./test/cluster/cmd/cluster-up --build-only
+	go test -timeout=30m ./...
+
+.PHONY: test-examples
+test-examples: ## Tests of the examples, which are modules of their own.
+	cd examples/interceptor && go vet ./... && go test ./...
+
+.PHONY: race
+race: ## Unit tests under the race detector.
+	go test -race -timeout=30m $$(go list ./... | grep -v /test/)
+
+.PHONY: bench
+bench: ## Benchmarks, with allocations.
+	go test -run='^$$' -bench=. -benchmem $$(go list ./... | grep -v /test/)
+
+.PHONY: cluster-up
+cluster-up: ## Start the embedded Kubernetes and stay until interrupted.
+	go run ./test/cluster/cmd/cluster-up --nodes=3
