@@ -52,10 +52,10 @@ func (w *world) disturb() {
 	switch w.rand.IntN(12) {
 	case 0, 1:
 		w.now = w.now.Add(w.pick(time.Millisecond, time.Second, time.Minute, 20*time.Minute, 24*time.Hour))
-		w.note("time passes")
+		w.notef("time passes")
 	case 2:
 		w.now = w.now.Add(-w.pick(time.Second, time.Hour, 24*time.Hour))
-		w.note("the clock jumps back")
+		w.notef("the clock jumps back")
 	case 3, 4:
 		w.report("heartbeat", func(p *Participant) {
 			p.HeartbeatAt = w.now.Add(w.pick(-time.Second, 0, 9*time.Second, 8760*time.Hour))
@@ -65,20 +65,20 @@ func (w *world) disturb() {
 		w.report("completion", func(p *Participant) { p.CompletedAt = w.now })
 	case 7:
 		s.Intents, s.Generation = nil, s.Generation+1
-		w.note("nobody wants it")
+		w.notef("nobody wants it")
 	case 8:
 		s.Intents, s.Generation = append(slices.Clone(s.Intents), "y"), s.Generation+1
-		w.note("somebody wants it")
+		w.notef("somebody wants it")
 	case 9:
 		s.EngineStartedAt = w.now
-		w.note("the engine restarts")
+		w.notef("the engine restarts")
 	case 10:
 		s.Target = Target{Presence: Presence(1 + w.rand.IntN(3)), Terminal: w.rand.IntN(2) == 0, Deleting: w.rand.IntN(2) == 0, EndSeenAt: w.now}
-		w.note("the target is %+v", s.Target)
+		w.notef("the target is %+v", s.Target)
 	case 11:
 		if w.rand.IntN(3) == 0 {
 			s.Target.Presence = Unknown
-			w.note("the target is unknown")
+			w.notef("the target is unknown")
 		}
 	}
 }
@@ -87,11 +87,11 @@ func (w *world) report(what string, change func(*Participant)) {
 	if i := activeIndex(w.snapshot.Participants); i >= 0 {
 		w.snapshot.Participants = slices.Clone(w.snapshot.Participants)
 		change(&w.snapshot.Participants[i])
-		w.note("%s of %s", what, w.snapshot.Participants[i].Name)
+		w.notef("%s of %s", what, w.snapshot.Participants[i].Name)
 	}
 }
 
-func (w *world) note(format string, args ...any) {
+func (w *world) notef(format string, args ...any) {
 	w.log = append(w.log, w.now.Format(time.RFC3339Nano)+" "+fmt.Sprintf(format, args...))
 }
 
@@ -103,7 +103,7 @@ func explore(t *testing.T, check func(before Snapshot, now time.Time, p Policy, 
 		w := newWorld(seed)
 		for range 30 {
 			d := Step(w.snapshot, w.now, w.policy)
-			w.note("step: %v %v", d.Transitions, d.Outcome)
+			w.notef("step: %v %v", d.Transitions, d.Outcome)
 			if err := check(w.snapshot, w.now, w.policy, d); err != nil {
 				t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(w.log, "\n"))
 			}

@@ -50,11 +50,10 @@ func (p Participant) completed(d time.Duration) Participant {
 	return p
 }
 
-func inactive(name string) Participant { return Participant{Name: name} }
-
 func done(name string, s State) Participant { return Participant{Name: name, State: s} }
 
 var (
+	b          = Participant{Name: "b"}
 	last       = Participant{Name: "last", LastResort: true}
 	activeLast = Participant{Name: "last", LastResort: true, State: Active, ActivatedAt: t0}
 )
@@ -118,7 +117,7 @@ func TestStep(t *testing.T) {
 			want:     result{WakeIn: never},
 		},
 		"55: an unknown target decides nothing later, whatever is due": {
-			snapshot: snap(target(Target{}), noIntents, with(active("a", 0).completed(0), inactive("b"), last)),
+			snapshot: snap(target(Target{}), noIntents, with(active("a", 0).completed(0), b, last)),
 			now:      24 * time.Hour,
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: never},
 		},
@@ -132,27 +131,27 @@ func TestStep(t *testing.T) {
 			want:     result{States: map[string]State{"last": Active}, WakeIn: never},
 		},
 		"67: completion switches to the next": {
-			snapshot: snap(with(active("a", 0).heartbeat(time.Minute).completed(2*time.Minute), inactive("b"), last)),
+			snapshot: snap(with(active("a", 0).heartbeat(time.Minute).completed(2*time.Minute), b, last)),
 			now:      2 * time.Minute,
 			want:     result{States: map[string]State{"a": Completed, "b": Active, "last": Inactive}, WakeIn: deadline},
 		},
 		"68: at 19:59 after the last heartbeat nothing switches": {
-			snapshot: snap(with(active("a", 0).heartbeat(5*time.Minute), inactive("b"), last)),
+			snapshot: snap(with(active("a", 0).heartbeat(5*time.Minute), b, last)),
 			now:      5*time.Minute + deadline - time.Second,
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: time.Second},
 		},
 		"68: at 20:00 after the last heartbeat the next one has its turn": {
-			snapshot: snap(with(active("a", 0).heartbeat(5*time.Minute), inactive("b"), last)),
+			snapshot: snap(with(active("a", 0).heartbeat(5*time.Minute), b, last)),
 			now:      5*time.Minute + deadline,
 			want:     result{States: map[string]State{"a": Interrupted, "b": Active, "last": Inactive}, WakeIn: deadline},
 		},
 		"69: the first one that never reports is due 20 min after creation": {
-			snapshot: snap(with(active("a", -time.Hour), inactive("b"), last)),
+			snapshot: snap(with(active("a", -time.Hour), b, last)),
 			now:      deadline - time.Second,
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: time.Second},
 		},
 		"69, R2: a late activation of the first one moves its baseline": {
-			snapshot: snap(with(active("a", 15*time.Minute), inactive("b"), last)),
+			snapshot: snap(with(active("a", 15*time.Minute), b, last)),
 			now:      deadline,
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: 15 * time.Minute},
 		},
@@ -180,37 +179,37 @@ func TestStep(t *testing.T) {
 			want:     result{States: map[string]State{"a": Active, "last": Inactive}, WakeIn: deadline},
 		},
 		"74: completion and a due deadline together are one completion": {
-			snapshot: snap(with(active("a", 0).completed(time.Minute), inactive("b"), last)),
+			snapshot: snap(with(active("a", 0).completed(time.Minute), b, last)),
 			now:      24 * time.Hour,
 			want:     result{States: map[string]State{"a": Completed, "b": Active, "last": Inactive}, WakeIn: deadline},
 		},
 		"75: after an outage the active one gets the start-up grace": {
-			snapshot: snap(with(active("a", 0), inactive("b"), last), func(s *Snapshot) { s.EngineStartedAt = at(3 * time.Hour) }),
+			snapshot: snap(with(active("a", 0), b, last), func(s *Snapshot) { s.EngineStartedAt = at(3 * time.Hour) }),
 			now:      3 * time.Hour,
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: 5 * time.Minute},
 		},
 		"75: one second before the end of the start-up grace it is still active": {
-			snapshot: snap(with(active("a", 0), inactive("b"), last), func(s *Snapshot) { s.EngineStartedAt = at(3 * time.Hour) }),
+			snapshot: snap(with(active("a", 0), b, last), func(s *Snapshot) { s.EngineStartedAt = at(3 * time.Hour) }),
 			now:      3*time.Hour + 5*time.Minute - time.Second,
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: time.Second},
 		},
 		"75: after the start-up grace its silence counts": {
-			snapshot: snap(with(active("a", 0), inactive("b"), last), func(s *Snapshot) { s.EngineStartedAt = at(3 * time.Hour) }),
+			snapshot: snap(with(active("a", 0), b, last), func(s *Snapshot) { s.EngineStartedAt = at(3 * time.Hour) }),
 			now:      3*time.Hour + 5*time.Minute,
 			want:     result{States: map[string]State{"a": Interrupted, "b": Active, "last": Inactive}, WakeIn: deadline},
 		},
 		"75: the start-up grace does not hold back a completion": {
-			snapshot: snap(with(active("a", 0).completed(time.Minute), inactive("b"), last), func(s *Snapshot) { s.EngineStartedAt = at(3 * time.Hour) }),
+			snapshot: snap(with(active("a", 0).completed(time.Minute), b, last), func(s *Snapshot) { s.EngineStartedAt = at(3 * time.Hour) }),
 			now:      3 * time.Hour,
 			want:     result{States: map[string]State{"a": Completed, "b": Active, "last": Inactive}, WakeIn: deadline},
 		},
 		"75: the start-up grace shortens no deadline": {
-			snapshot: snap(with(active("a", 0), inactive("b"), last), func(s *Snapshot) { s.EngineStartedAt = t0 }),
+			snapshot: snap(with(active("a", 0), b, last), func(s *Snapshot) { s.EngineStartedAt = t0 }),
 			now:      6 * time.Minute,
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: 14 * time.Minute},
 		},
 		"75: a plan in which nobody is active goes on with the next": {
-			snapshot: snap(with(done("a", Completed), inactive("b"), last)),
+			snapshot: snap(with(done("a", Completed), b, last)),
 			now:      time.Hour,
 			want:     result{States: map[string]State{"a": Completed, "b": Active, "last": Inactive}, WakeIn: deadline},
 		},
@@ -226,25 +225,25 @@ func TestStep(t *testing.T) {
 		},
 		// Clocks.
 		"50: a heartbeat from next year counts as seen plus the skew": {
-			snapshot: snap(with(Participant{Name: "a", State: Active, ActivatedAt: t0, HeartbeatAt: at(8760 * time.Hour), HeartbeatSeenAt: at(time.Minute)}, inactive("b"), last)),
+			snapshot: snap(with(Participant{Name: "a", State: Active, ActivatedAt: t0, HeartbeatAt: at(8760 * time.Hour), HeartbeatSeenAt: at(time.Minute)}, b, last)),
 			now:      time.Minute + 10*time.Second + deadline - time.Second,
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: time.Second},
 		},
 		"50: and is due like any other": {
-			snapshot: snap(with(Participant{Name: "a", State: Active, ActivatedAt: t0, HeartbeatAt: at(8760 * time.Hour), HeartbeatSeenAt: at(time.Minute)}, inactive("b"), last)),
+			snapshot: snap(with(Participant{Name: "a", State: Active, ActivatedAt: t0, HeartbeatAt: at(8760 * time.Hour), HeartbeatSeenAt: at(time.Minute)}, b, last)),
 			now:      time.Minute + 10*time.Second + deadline,
 			want:     result{States: map[string]State{"a": Interrupted, "b": Active, "last": Inactive}, WakeIn: deadline},
 		},
 		"50: a heartbeat within the skew counts as it is": {
-			snapshot: snap(with(Participant{Name: "a", State: Active, ActivatedAt: t0, HeartbeatAt: at(9 * time.Second), HeartbeatSeenAt: t0}, inactive("b"), last)),
+			snapshot: snap(with(Participant{Name: "a", State: Active, ActivatedAt: t0, HeartbeatAt: at(9 * time.Second), HeartbeatSeenAt: t0}, b, last)),
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: deadline + 9*time.Second},
 		},
 		"50: a heartbeat never seen before is bounded by now": {
-			snapshot: snap(with(Participant{Name: "a", State: Active, ActivatedAt: t0, HeartbeatAt: at(time.Hour)}, inactive("b"), last)),
+			snapshot: snap(with(Participant{Name: "a", State: Active, ActivatedAt: t0, HeartbeatAt: at(time.Hour)}, b, last)),
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: deadline + 10*time.Second},
 		},
 		"a clock that jumps back one hour switches nothing": {
-			snapshot: snap(with(active("a", 0).heartbeat(19*time.Minute), inactive("b"), last)),
+			snapshot: snap(with(active("a", 0).heartbeat(19*time.Minute), b, last)),
 			now:      -41 * time.Minute,
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: 61 * time.Minute},
 		},
@@ -275,27 +274,27 @@ func TestStep(t *testing.T) {
 			want:     result{States: map[string]State{"a": Active, "last": Inactive}, WakeIn: deadline},
 		},
 		"R11: the active one has the grace to report": {
-			snapshot: snap(target(Target{Presence: Gone, EndSeenAt: t0}), with(active("a", 0), inactive("b"), last)),
+			snapshot: snap(target(Target{Presence: Gone, EndSeenAt: t0}), with(active("a", 0), b, last)),
 			now:      4 * time.Second,
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: time.Second},
 		},
 		"R11: an end that was never seen before starts the grace now": {
-			snapshot: snap(target(Target{Presence: Gone}), with(active("a", 0), inactive("b"), last)),
+			snapshot: snap(target(Target{Presence: Gone}), with(active("a", 0), b, last)),
 			now:      time.Hour,
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: 5 * time.Second},
 		},
 		"R11: a report within the grace ends it": {
-			snapshot: snap(target(Target{Presence: Gone, EndSeenAt: t0}), with(active("a", 0).completed(2*time.Second), inactive("b"), last)),
+			snapshot: snap(target(Target{Presence: Gone, EndSeenAt: t0}), with(active("a", 0).completed(2*time.Second), b, last)),
 			now:      2 * time.Second,
 			want:     result{States: map[string]State{"a": Completed, "b": Inactive, "last": Inactive}, Outcome: OutcomeEvicted, Cause: TargetDeleted, WakeIn: never},
 		},
 		"R11: after the grace the silent one is interrupted and nobody follows": {
-			snapshot: snap(target(Target{Presence: Gone, EndSeenAt: t0}), with(active("a", 0), inactive("b"), last)),
+			snapshot: snap(target(Target{Presence: Gone, EndSeenAt: t0}), with(active("a", 0), b, last)),
 			now:      5 * time.Second,
 			want:     result{States: map[string]State{"a": Interrupted, "b": Inactive, "last": Inactive}, Outcome: OutcomeEvicted, Cause: TargetDeleted, WakeIn: never},
 		},
 		"R11: a deadline inside the grace activates nobody": {
-			snapshot: snap(target(Target{Presence: Present, Terminal: true, EndSeenAt: at(time.Hour)}), with(active("a", 0), inactive("b"), last)),
+			snapshot: snap(target(Target{Presence: Present, Terminal: true, EndSeenAt: at(time.Hour)}), with(active("a", 0), b, last)),
 			now:      time.Hour + time.Second,
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: 4 * time.Second},
 		},
@@ -329,7 +328,7 @@ func TestStep(t *testing.T) {
 			want:     result{States: map[string]State{"a": Canceled}, Outcome: OutcomeCanceled, Cause: NoIntent, WakeIn: never},
 		},
 		"97: an intent after the cancellation revives nothing": {
-			snapshot: snap(with(done("a", Canceled), inactive("b"), last), func(s *Snapshot) { s.Outcome, s.Cause = OutcomeCanceled, NoIntent }),
+			snapshot: snap(with(done("a", Canceled), b, last), func(s *Snapshot) { s.Outcome, s.Cause = OutcomeCanceled, NoIntent }),
 			want:     result{States: map[string]State{"a": Canceled, "b": Inactive, "last": Inactive}, Outcome: OutcomeCanceled, Cause: NoIntent, WakeIn: never},
 		},
 	}

@@ -103,7 +103,7 @@ func TestObservedGeneration(t *testing.T) {
 
 // The snapshot belongs to the caller: gather may keep it.
 func TestStepDoesNotWriteToItsSnapshot(t *testing.T) {
-	s := snap(with(active("a", 0), inactive("b"), last))
+	s := snap(with(active("a", 0), b, last))
 	want := slices.Clone(s.Participants)
 	Step(s, at(time.Hour), DefaultPolicy())
 	if diff := cmp.Diff(want, s.Participants); diff != "" {

@@ -85,9 +85,9 @@ type Outcome int
 const (
 	// OutcomeRunning is being processed.
 	OutcomeRunning Outcome = iota
-	// OutcomeEvicted: the target has ended.
+	// OutcomeEvicted says that the target has ended.
 	OutcomeEvicted
-	// OutcomeCanceled: nobody wants it, or it was refused.
+	// OutcomeCanceled says that nobody wants it, or that it was refused.
 	OutcomeCanceled
 )
 
@@ -99,17 +99,18 @@ type Cause int
 const (
 	// NoCause belongs to OutcomeRunning.
 	NoCause Cause = iota
-	// TargetDeleted: the target is gone or replaced.
+	// TargetDeleted says that the target is gone or replaced.
 	TargetDeleted
-	// TargetTerminal: the target has ended, its object remains.
+	// TargetTerminal says that the target has ended while its object remains.
 	TargetTerminal
-	// NoIntent: nobody wants the eviction any more.
+	// NoIntent says that nobody wants the eviction any more.
 	NoIntent
-	// TargetNotFound: there was no such target when the request was first looked at.
+	// TargetNotFound says that there was no such target when the request was first
+	// looked at.
 	TargetNotFound
-	// TargetMismatch: another incarnation had the name at that time.
+	// TargetMismatch says that another incarnation had the name at that time.
 	TargetMismatch
-	// TargetGrouped: the target was refused because it belongs to a group.
+	// TargetGrouped says that the target was refused because it belongs to a group.
 	TargetGrouped
 )
 

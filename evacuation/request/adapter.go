@@ -1,0 +1,229 @@
+package request
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+)
+
+// observation is what this process remembers and the object does not say.
+type observation struct {
+	// endSeenAt is when the end of the target was first seen, zero if it lives.
+	endSeenAt time.Time
+	// heartbeatSeenAt is when the active interceptor's heartbeat was first seen.
+	heartbeatSeenAt time.Time
+}
+
+// decode makes the snapshot of a request. The planned interceptors matter only as
+// long as the request has none. It is the inverse of encode for all that the
+// status can hold: what is lost is the activation time of those who had their
+// turn, and which check refused the target (nothing depends on either).
+func decode(er *v1alpha1.EvictionRequest, target process.Target, planned []string, seen observation, engineStartedAt time.Time) process.Snapshot {
+	target.EndSeenAt = seen.endSeenAt
+	s := process.Snapshot{
+		Target:             target,
+		CreatedAt:          er.CreationTimestamp.Time,
+		Generation:         er.Generation,
+		ObservedGeneration: er.Status.ObservedGeneration,
+		EngineStartedAt:    engineStartedAt,
+	}
+	s.Outcome, s.Cause = decodeOutcome(er.Status.Conditions)
+	for _, requester := range er.Spec.Requesters {
+		s.Intents = append(s.Intents, requester.Name)
+	}
+	for _, name := range planned {
+		s.Planned = append(s.Planned, process.Participant{Name: name, LastResort: lastResort(name)})
+	}
+	for _, interceptor := range er.Status.TargetInterceptors {
+		s.Participants = append(s.Participants, decodeParticipant(er, interceptor.Name, s.Outcome, seen))
+	}
+	return s
+}
+
+func decodeOutcome(conditions []metav1.Condition) (process.Outcome, process.Cause) {
+	// Evicted first: should both be True against all rules, the pod is gone.
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionEvicted); c != nil && c.Status == metav1.ConditionTrue {
+		if c.Reason == v1alpha1.ReasonPodTerminal {
+			return process.OutcomeEvicted, process.TargetTerminal
+		}
+		return process.OutcomeEvicted, process.TargetDeleted
+	}
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionCanceled); c != nil && c.Status == metav1.ConditionTrue {
+		if c.Reason == v1alpha1.ReasonValidationFailed {
+			return process.OutcomeCanceled, process.TargetNotFound
+		}
+		return process.OutcomeCanceled, process.NoIntent
+	}
+	return process.OutcomeRunning, process.NoCause
+}
+
+func decodeParticipant(er *v1alpha1.EvictionRequest, name string, outcome process.Outcome, seen observation) process.Participant {
+	p := process.Participant{Name: name, LastResort: lastResort(name)}
+	report := reportOf(er, name)
+	p.StartedAt = timeOf(report.StartTime)
+	p.HeartbeatAt = timeOf(report.HeartbeatTime)
+	p.CompletedAt = timeOf(report.CompletionTime)
+
+	processed := er.Status.ProcessedInterceptors
+	switch {
+	case slices.Contains(er.Status.ActiveInterceptors, name):
+		p.State = process.Active
+		p.HeartbeatSeenAt = seen.heartbeatSeenAt
+		p.ActivatedAt = timeOf(er.Status.ActivationTime)
+		if er.Status.ActivationTime == nil {
+			// Written together with the name, so only a foreign hand can have removed
+			// it. Year 1 as the baseline would end the turn at once.
+			p.ActivatedAt = er.CreationTimestamp.Time
+		}
+	case !slices.Contains(processed, name):
+		p.State = process.Inactive
+	case report.CompletionTime != nil:
+		p.State = process.Completed
+	case outcome == process.OutcomeCanceled && processed[len(processed)-1] == name:
+		p.State = process.Canceled
+	default:
+		p.State = process.Interrupted
+	}
+	return p
+}
+
+// facts are what encode needs beside the decision.
+type facts struct {
+	// now is the time of the decision. The API keeps whole seconds of it.
+	now time.Time
+	// nodeName is the node of the target, "" if unknown.
+	nodeName string
+	// foundUID is the UID of the pod that has the target's name, if there is one.
+	foundUID types.UID
+}
+
+// encode writes a decision into the status of the request. A status that already
+// says the same stays as it is, byte for byte.
+func encode(er *v1alpha1.EvictionRequest, d process.Decision, f facts) {
+	status := &er.Status
+	running := !finished(er)
+	status.ObservedGeneration = d.ObservedGeneration
+
+	if len(status.TargetInterceptors) == 0 {
+		for _, p := range d.Participants {
+			status.TargetInterceptors = append(status.TargetInterceptors, v1alpha1.Interceptor{Name: p.Name})
+			status.Interceptors = append(status.Interceptors, v1alpha1.InterceptorStatus{Name: p.Name})
+		}
+	}
+	var active []string
+	var activatedAt *metav1.Time
+	for _, p := range d.Participants {
+		switch {
+		case p.State == process.Active:
+			active = append(active, p.Name)
+			activatedAt = new(metav1.NewTime(p.ActivatedAt.Truncate(time.Second)))
+		case p.State.Final() && !slices.Contains(status.ProcessedInterceptors, p.Name):
+			status.ProcessedInterceptors = append(status.ProcessedInterceptors, p.Name)
+		}
+	}
+	if !slices.Equal(active, status.ActiveInterceptors) {
+		status.ActiveInterceptors, status.ActivationTime = active, activatedAt
+	}
+	if running && status.NodeName == "" {
+		status.NodeName = f.nodeName
+	}
+	if condition := conditionOf(er, d, f); running && condition != nil {
+		meta.SetStatusCondition(&status.Conditions, *condition)
+	}
+	status.Summary = v1alpha1.Summarize(er)
+}
+
+// conditionOf puts an outcome into the words of the API (ruling R10, statements
+// 51-53 and 90-92); nil while the request runs.
+func conditionOf(er *v1alpha1.EvictionRequest, d process.Decision, f facts) *metav1.Condition {
+	name, uid := "", types.UID("")
+	if pod := er.Spec.Target.Pod; pod != nil {
+		name, uid = pod.Name, pod.UID
+	}
+	c := &metav1.Condition{
+		Status:             metav1.ConditionTrue,
+		ObservedGeneration: d.ObservedGeneration,
+		LastTransitionTime: metav1.NewTime(f.now.Truncate(time.Second)),
+	}
+	switch d.Outcome {
+	case process.OutcomeRunning:
+		return nil
+	case process.OutcomeEvicted:
+		c.Type = v1alpha1.ConditionEvicted
+	case process.OutcomeCanceled:
+		c.Type = v1alpha1.ConditionCanceled
+	}
+	switch d.Cause {
+	case process.TargetDeleted:
+		c.Reason, c.Message = v1alpha1.ReasonPodDeleted, "Target pod has been deleted"
+	case process.TargetTerminal:
+		c.Reason, c.Message = v1alpha1.ReasonPodTerminal, "Pod has reached terminal state"
+	case process.NoIntent:
+		c.Reason, c.Message = v1alpha1.ReasonNoRequesters, "Requesters list is empty"
+	case process.TargetNotFound:
+		c.Reason, c.Message = v1alpha1.ReasonValidationFailed, fmt.Sprintf("Target Pod %s was not found.", name)
+	case process.TargetMismatch:
+		c.Reason = v1alpha1.ReasonValidationFailed
+		c.Message = fmt.Sprintf("Target Pod %s was not found. The pod of that name has UID %s, the request names UID %s.", name, f.foundUID, uid)
+	case process.TargetGrouped:
+		c.Reason = v1alpha1.ReasonValidationFailed
+		c.Message = fmt.Sprintf("Target Pod %s is part of a Workload/PodGroup. Eviction of such pods is currently not supported.", name)
+	case process.NoCause:
+	}
+	return c
+}
+
+// plan returns the names to freeze into status.targetInterceptors: those of the
+// pod in their order, each once, at most 15 (ruling R1), and the default one
+// last (statement 62).
+func plan(interceptors []string) []string {
+	var names []string
+	for _, name := range interceptors {
+		if name != v1alpha1.ImperativeEvictionInterceptor && !slices.Contains(names, name) && len(names) < v1alpha1.MaxPodInterceptors {
+			names = append(names, name)
+		}
+	}
+	return append(names, v1alpha1.ImperativeEvictionInterceptor)
+}
+
+// finished reports whether the request has its outcome.
+func finished(er *v1alpha1.EvictionRequest) bool {
+	return finishedAt(er) != nil
+}
+
+// finishedAt returns when the request got its outcome, nil while it runs.
+func finishedAt(er *v1alpha1.EvictionRequest) *metav1.Time {
+	for _, kind := range []string{v1alpha1.ConditionEvicted, v1alpha1.ConditionCanceled} {
+		if c := meta.FindStatusCondition(er.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
+			return &c.LastTransitionTime
+		}
+	}
+	return nil
+}
+
+func lastResort(name string) bool { return name == v1alpha1.ImperativeEvictionInterceptor }
+
+// reportOf returns the interceptor's item of status.interceptors, an empty one if
+// there is none.
+func reportOf(er *v1alpha1.EvictionRequest, name string) v1alpha1.InterceptorStatus {
+	for _, report := range er.Status.Interceptors {
+		if report.Name == name {
+			return report
+		}
+	}
+	return v1alpha1.InterceptorStatus{Name: name}
+}
+
+func timeOf(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}

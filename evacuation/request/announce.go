@@ -1,0 +1,55 @@
+package request
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+)
+
+// announcements returns what people should be told of a decision, in order. They
+// are sent after the write, so what did not happen is never announced. The
+// request is the one that has been written.
+func announcements(er *v1alpha1.EvictionRequest, before process.Outcome, d process.Decision, p process.Policy) []events.Event {
+	var told []events.Event
+	for _, transition := range d.Transitions {
+		i := slices.IndexFunc(d.Participants, func(p process.Participant) bool { return p.Name == transition.Name })
+		participant := d.Participants[i]
+		switch transition.To {
+		case process.Active:
+			told = append(told, events.InterceptorActivated(participant.Name, i+1, len(d.Participants)))
+		case process.Completed:
+			told = append(told, events.InterceptorCompleted(participant.Name))
+		case process.Interrupted:
+			// At the end of the target the active one is cut short, which is no fault.
+			if d.Outcome == process.OutcomeRunning {
+				told = append(told, events.InterceptorTimedOut(participant.Name, p.HeartbeatDeadline, participant.HeartbeatAt))
+			}
+		case process.Canceled, process.Inactive:
+			// The cancellation itself is told below.
+		}
+	}
+	if d.Outcome == before {
+		return told
+	}
+	switch d.Cause {
+	case process.TargetDeleted, process.TargetTerminal:
+		told = append(told, events.Evicted(messageOf(er, v1alpha1.ConditionEvicted)))
+	case process.NoIntent:
+		told = append(told, events.Canceled(messageOf(er, v1alpha1.ConditionCanceled)))
+	case process.TargetNotFound, process.TargetMismatch, process.TargetGrouped:
+		told = append(told, events.Refused(messageOf(er, v1alpha1.ConditionCanceled)))
+	case process.NoCause:
+	}
+	return told
+}
+
+func messageOf(er *v1alpha1.EvictionRequest, condition string) string {
+	if c := meta.FindStatusCondition(er.Status.Conditions, condition); c != nil {
+		return c.Message
+	}
+	return ""
+}

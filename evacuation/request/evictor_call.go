@@ -1,0 +1,108 @@
+package request
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// evictTarget is one incarnation of a pod.
+type evictTarget struct {
+	types.NamespacedName
+	UID types.UID
+}
+
+// evictCall asks the API server to evict the target; the error is the server's
+// answer.
+type evictCall func(ctx context.Context, target evictTarget, gracePeriodSeconds *int64) error
+
+// newEvictCall calls the eviction subresource through a client of the core group,
+// version v1. Every call carries the UID precondition (statement 77) and returns
+// within the deadline, which must be positive.
+//
+// client-go would obey a Retry-After of the answer inside the call, ten times:
+// one budget that is not processed yet could hold a worker for 100 s (callers.md,
+// section 5). So it is told not to.
+func newEvictCall(client rest.Interface, deadline time.Duration) evictCall {
+	return func(ctx context.Context, target evictTarget, gracePeriodSeconds *int64) error {
+		ctx, cancel := context.WithTimeout(ctx, deadline)
+		defer cancel()
+		return client.Post().
+			Namespace(target.Namespace).Resource("pods").Name(target.Name).SubResource("eviction").
+			Body(&policyv1.Eviction{
+				TypeMeta:   metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: target.Namespace, Name: target.Name},
+				DeleteOptions: &metav1.DeleteOptions{
+					GracePeriodSeconds: gracePeriodSeconds,
+					Preconditions:      metav1.NewUIDPreconditions(string(target.UID)),
+				},
+			}).
+			MaxRetries(0).
+			Do(ctx).
+			Error()
+	}
+}
+
+// newEvictClient returns the client for newEvictCall. It has no rate limit of its
+// own: the number of workers limits us, and the server's priority and fairness.
+func newEvictClient(config *rest.Config) (rest.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst, config.RateLimiter = -1, 0, nil
+	set, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client for evictions: %w", err)
+	}
+	return set.RESTClient(), nil
+}
+
+// largestGracePeriod is the largest termination grace period that a requester
+// asked for, nil if none did.
+func largestGracePeriod(requesters []v1alpha1.Requester) *int64 {
+	var largest *int64
+	for _, r := range requesters {
+		if r.GracePeriodSeconds != nil && (largest == nil || *r.GracePeriodSeconds > *largest) {
+			seconds := *r.GracePeriodSeconds
+			largest = &seconds
+		}
+	}
+	return largest
+}
+
+// evictPodState says what the evictor may do with what the cache has under the
+// target's name; nil means nothing.
+func evictPodState(pod *corev1.Pod, uid types.UID) EvictPodState {
+	switch {
+	case pod == nil:
+		return EvictPodUnseen
+	case pod.UID != uid:
+		return EvictPodReplaced
+	case terminal(pod):
+		return EvictPodTerminal
+	case pod.DeletionTimestamp != nil:
+		return EvictPodTerminating
+	case evictUnsupported(pod):
+		return EvictPodUnsupported
+	default:
+		return EvictPodRunning
+	}
+}
+
+// evictUnsupported reports whether the pod belongs to a DaemonSet, which would
+// put it back on the same node, or mirrors a static pod of the kubelet
+// (statements 78 and 79).
+func evictUnsupported(pod *corev1.Pod) bool {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return true
+	}
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == "DaemonSet"
+}

@@ -1,0 +1,179 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+)
+
+// evictorName is the name of the controller and of its queue.
+const evictorName = "imperative-eviction"
+
+// evictWorkers is the default number of pods evicted at a time.
+const evictWorkers = 10
+
+// evictOverhead bounds what one Reconcile asks for besides the eviction itself.
+const evictOverhead = 20 * time.Second
+
+// evictQueue is the queue of this controller.
+type evictQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// SetupWithManager adds the evictor to the manager, on the leader only.
+func (e *Evictor) SetupWithManager(mgr ctrl.Manager) error {
+	err := requireFields(evictorName, map[string]bool{
+		"Client": e.Client != nil, "APIReader": e.APIReader != nil, "Clock": e.Clock != nil,
+		"Recorder": e.Recorder != nil, "Metrics": e.Metrics != nil, "Failures": e.Failures != nil,
+		"Policy.BackoffMin": e.Policy.BackoffMin > 0, "Policy.BackoffMax": e.Policy.BackoffMax >= e.Policy.BackoffMin,
+	})
+	if err != nil {
+		return err
+	}
+	calls, err := newEvictClient(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	if e.Timeout <= 0 {
+		e.Timeout = DefaultEvictTimeout
+	}
+	if e.MaxConcurrentReconciles <= 0 {
+		e.MaxConcurrentReconciles = evictWorkers
+	}
+	e.init(newEvictCall(calls, e.Timeout))
+	newQueue := clockqueue.New(e.Clock)
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named(evictorName).
+		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(evictRequestEvents())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(e.requestOfPod), builder.WithPredicates(evictPodEvents())).
+		Watches(&policyv1.PodDisruptionBudget{}, e.budgetEvents()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: e.MaxConcurrentReconciles,
+			NeedLeaderElection:      new(true),
+			ReconciliationTimeout:   e.Timeout + evictOverhead,
+			RateLimiter:             errorLimiter(),
+			// Called once the controller may start, before any event is handled.
+			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) evictQueue {
+				e.queue = newQueue(name, limiter)
+				return e.queue
+			},
+		}).
+		Complete(e)
+	if err != nil {
+		return fmt.Errorf("set up controller %s: %w", evictorName, err)
+	}
+	return nil
+}
+
+// errorLimiter spaces out the repetitions after an error: 10 ms, doubled up to
+// 30 s. The default goes up to 1000 s, too long to notice that an outage is over.
+func errorLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](10*time.Millisecond, 30*time.Second)
+}
+
+// requireFields fails if a field of a controller is not set.
+func requireFields(controller string, set map[string]bool) error {
+	var missing []error
+	for _, field := range slices.Sorted(maps.Keys(set)) {
+		if !set[field] {
+			missing = append(missing, fmt.Errorf("%s is not set", field))
+		}
+	}
+	if err := errors.Join(missing...); err != nil {
+		return fmt.Errorf("controller %s: %w", controller, err)
+	}
+	return nil
+}
+
+// init makes what a started evictor needs; the queue comes later.
+func (e *Evictor) init(call evictCall) {
+	e.call = call
+	e.budgets = newBudgetQueue()
+	e.last = map[types.NamespacedName]EvictLast{}
+}
+
+// evictRequestEvents lets those events pass that concern the evictor: requests
+// whose turn is or was ours.
+func evictRequestEvents() predicate.Predicate {
+	turn := func(obj client.Object) bool {
+		er, ok := obj.(*v1alpha1.EvictionRequest)
+		return ok && imperativeTurn(er)
+	}
+	return predicate.Funcs{
+		CreateFunc:  func(ev event.CreateEvent) bool { return turn(ev.Object) },
+		UpdateFunc:  func(ev event.UpdateEvent) bool { return turn(ev.ObjectOld) || turn(ev.ObjectNew) },
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// evictPodEvents lets those changes of a pod pass that change what the evictor
+// does: it appears, begins to end, ends, or other budgets select it.
+func evictPodEvents() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(ev event.UpdateEvent) bool {
+			before, ok := ev.ObjectOld.(*corev1.Pod)
+			after, ok2 := ev.ObjectNew.(*corev1.Pod)
+			return ok && ok2 && (deletionChanged(before.DeletionTimestamp, after.DeletionTimestamp) ||
+				terminal(before) != terminal(after) || !maps.Equal(before.Labels, after.Labels))
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// requestOfPod finds the request of a pod by its name, which is the pod's UID. For
+// the many pods without one it costs a look into the cache.
+func (e *Evictor) requestOfPod(ctx context.Context, pod client.Object) []reconcile.Request {
+	key := types.NamespacedName{Namespace: pod.GetNamespace(), Name: string(pod.GetUID())}
+	er := &v1alpha1.EvictionRequest{}
+	if err := e.Client.Get(ctx, key, er); err != nil {
+		if !apierrors.IsNotFound(err) {
+			log.FromContext(ctx).Error(err, "Could not look up the request of a pod", "pod", client.ObjectKeyFromObject(pod))
+		}
+		return nil
+	}
+	if !imperativeTurn(er) {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: key}}
+}
+
+// budgetEvents feeds the queue of those who wait for budgets, and wakes them.
+func (e *Evictor) budgetEvents() handler.EventHandler {
+	wake := func(queue evictQueue, keys []types.NamespacedName) {
+		for _, key := range keys {
+			queue.Add(reconcile.Request{NamespacedName: key})
+		}
+	}
+	observe := func(obj client.Object, queue evictQueue) {
+		if pdb, ok := obj.(*policyv1.PodDisruptionBudget); ok {
+			wake(queue, e.budgets.Observe(pdb))
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, ev event.CreateEvent, queue evictQueue) { observe(ev.Object, queue) },
+		UpdateFunc: func(_ context.Context, ev event.UpdateEvent, queue evictQueue) { observe(ev.ObjectNew, queue) },
+		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, queue evictQueue) {
+			wake(queue, e.budgets.Remove(client.ObjectKeyFromObject(ev.Object)))
+		},
+	}
+}

@@ -1,0 +1,302 @@
+package request
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// EvictPodState is what the evictor knows of the pod it is to evict.
+type EvictPodState int
+
+const (
+	// EvictPodUnseen is the zero value: our cache has no such pod. It is gone or
+	// has not arrived yet; to find out is the request controller's task.
+	EvictPodUnseen EvictPodState = iota
+	// EvictPodReplaced: another pod has the name.
+	EvictPodReplaced
+	// EvictPodRunning: to be evicted.
+	EvictPodRunning
+	// EvictPodTerminating: its deletion has been asked for (statement 81).
+	EvictPodTerminating
+	// EvictPodTerminal: it has ended by itself.
+	EvictPodTerminal
+	// EvictPodUnsupported: a DaemonSet's pod or a mirror pod (ruling R13).
+	EvictPodUnsupported
+)
+
+// EvictItem is the evictor's own item of status.interceptors. Times have a grain
+// of one second; zero means not set.
+type EvictItem struct {
+	StartedAt   time.Time
+	HeartbeatAt time.Time
+	Retries     int32
+	Message     string
+}
+
+// EvictLast is the last attempt of this process. The zero value means that it has
+// made none, so the pod is tried at once.
+type EvictLast struct {
+	At time.Time
+	evictionRefusal
+	// Budgets are the names of the budgets that selected the pod, sorted.
+	Budgets []string
+	// Retries is the number of failed attempts so far, those of earlier processes
+	// included.
+	Retries int32
+	// Since is the first failed attempt of this process.
+	Since time.Time
+}
+
+// EvictTrigger is what makes an attempt happen: a closed set, used as a metric
+// label.
+type EvictTrigger string
+
+const (
+	// TriggerFirst: the first attempt of this process.
+	TriggerFirst EvictTrigger = "first"
+	// TriggerBackoff: the time to wait is over.
+	TriggerBackoff EvictTrigger = "backoff"
+	// TriggerBudget: a budget that selects the pod started to allow disruptions,
+	// or stopped to select it.
+	TriggerBudget EvictTrigger = "budget"
+)
+
+// EvictAction is what to do with the pod now.
+type EvictAction int
+
+const (
+	// EvictNothing is the zero value: there is nothing to do until something
+	// changes, or until WakeAt.
+	EvictNothing EvictAction = iota
+	// EvictWait: an attempt was made; the next one is at WakeAt at the latest.
+	EvictWait
+	// EvictCall: call the eviction subresource.
+	EvictCall
+)
+
+// EvictPolicy is the constants of the evictor.
+type EvictPolicy struct {
+	// BackoffMin is the wait after the first failed attempt; it doubles with every
+	// further one. Default 5 s (upstream.md A.11).
+	BackoffMin time.Duration
+	// BackoffMax is the longest wait. Default 15 min (000:L325).
+	BackoffMax time.Duration
+	// HeartbeatMin is the least distance between two heartbeats that the API
+	// accepts. 60 s (statement 43).
+	HeartbeatMin time.Duration
+	// HeartbeatInterval is the distance of heartbeats while there is nothing to do
+	// but wait. Default 3 min (statement 111, ruling R13).
+	HeartbeatInterval time.Duration
+	// SettleTime is how long after an attempt that was not refused the pod's end is
+	// awaited before the next attempt. Default 30 s.
+	SettleTime time.Duration
+	// TimerPlaces is how many of those who wait for the same budget are tried again
+	// when their backoff is over; those behind them wait for the budget's event.
+	// Their attempts would be refused like those of the first, and a thousand
+	// pods behind one budget would cost a call each every 15 min. Default 10.
+	TimerPlaces int
+}
+
+// DefaultEvictPolicy returns the constants of KEP-4563 and the rulings.
+func DefaultEvictPolicy() EvictPolicy {
+	return EvictPolicy{
+		BackoffMin:        5 * time.Second,
+		BackoffMax:        15 * time.Minute,
+		HeartbeatMin:      time.Minute,
+		HeartbeatInterval: 3 * time.Minute,
+		SettleTime:        30 * time.Second,
+		TimerPlaces:       10,
+	}
+}
+
+// EvictInput is everything the evictor's decision may look at. It is only valid
+// for a request whose turn is the evictor's, see imperativeTurn.
+type EvictInput struct {
+	Pod  EvictPodState
+	Item EvictItem
+	Last EvictLast
+	// ActivatedAt is when the evictor got its turn.
+	ActivatedAt time.Time
+	// Woken: a budget's change wants this attempt now.
+	Woken bool
+	// Behind is how many older ones wait for the same budget, counted up to
+	// TimerPlaces.
+	Behind int
+}
+
+// EvictDecision is what to do, to report, and when to look again.
+type EvictDecision struct {
+	Action EvictAction
+	// Trigger belongs to EvictCall.
+	Trigger EvictTrigger
+	// Report is the item to write, nil if the stored one is right.
+	Report *EvictItem
+	// WakeAt is when to decide again even if nothing happens; zero means never.
+	// It lies after the time given to EvictStep.
+	WakeAt time.Time
+}
+
+// Messages of the evictor.
+const (
+	// evictFailedMessage is the KEP's literal (000:L326, statement 84).
+	evictFailedMessage = "Could not evict a pod due to failing eviction requests, number of retries: %d."
+	// evictUnsupportedMessage is the literal of ruling R13.
+	evictUnsupportedMessage = "API-initiated eviction of DaemonSet and mirror pods is not supported"
+	evictTerminatingMessage = "The pod is terminating."
+)
+
+// EvictStep decides what the imperative evictor does with one pod. It is total
+// and deterministic. The report is level-triggered: what was not stored, because
+// of a conflict or a crash of the write, is asked for again without an attempt.
+func EvictStep(in EvictInput, now time.Time, p EvictPolicy) EvictDecision {
+	switch in.Pod {
+	case EvictPodRunning:
+		return evictTryStep(in, now, p)
+	case EvictPodUnsupported:
+		return evictWaitStep(in, evictUnsupportedMessage, time.Time{}, now, p)
+	case EvictPodTerminating:
+		// Most pods end soon and cost no write.
+		since := in.ActivatedAt
+		if since.IsZero() {
+			since = now
+		}
+		return evictWaitStep(in, evictTerminatingMessage, since, now, p)
+	default:
+		return EvictDecision{}
+	}
+}
+
+// evictTryStep handles a pod that is to be evicted.
+func evictTryStep(in EvictInput, now time.Time, p EvictPolicy) EvictDecision {
+	switch {
+	case in.Woken:
+		return EvictDecision{Action: EvictCall, Trigger: TriggerBudget}
+	case in.Last.At.IsZero():
+		return EvictDecision{Action: EvictCall, Trigger: TriggerFirst}
+	}
+	pause := in.Last.pause(p)
+	due := in.Last.At.Add(pause)
+	switch {
+	case now.Before(due):
+		// After a jump of the clock no wait is longer than it was meant to be.
+		d := EvictDecision{Action: EvictWait, WakeAt: evictEarlier(due, now.Add(pause))}
+		d.Report = in.failureReport(now, p)
+		return d
+	case in.Last.Result.blockedByBudget() && in.Behind >= p.TimerPlaces:
+		// The longer it has waited already, the less often it looks again whether
+		// its place has become one of the first.
+		d := EvictDecision{Action: EvictWait, WakeAt: now.Add(min(max(now.Sub(in.Last.Since), p.BackoffMin), p.BackoffMax))}
+		d.Report = in.failureReport(now, p)
+		return d
+	default:
+		return EvictDecision{Action: EvictCall, Trigger: TriggerBackoff}
+	}
+}
+
+// evictWaitStep handles a pod that nobody can hurry: it reports when the last report
+// is older than the heartbeat interval, counted from since if there was none.
+func evictWaitStep(in EvictInput, message string, since, now time.Time, p EvictPolicy) EvictDecision {
+	last := in.Item.HeartbeatAt
+	if last.Before(since) {
+		last = since
+	}
+	due := last.Add(p.HeartbeatInterval)
+	if now.Before(due) && (!since.IsZero() || in.Item.Message == message) {
+		return EvictDecision{WakeAt: evictEarlier(due, now.Add(p.HeartbeatInterval))}
+	}
+	item := in.Item
+	item.Message = message
+	item.beat(now, p)
+	if item == in.Item {
+		return EvictDecision{WakeAt: now.Add(p.HeartbeatInterval)}
+	}
+	return EvictDecision{Report: &item, WakeAt: evictLater(item.HeartbeatAt, now).Add(p.HeartbeatInterval)}
+}
+
+// failureReport is the item that tells of the last attempt, nil if that one is
+// stored already or needs no telling.
+func (in EvictInput) failureReport(now time.Time, p EvictPolicy) *EvictItem {
+	if !in.Last.Result.Failed() || in.Last.Retries < in.Item.Retries {
+		return nil
+	}
+	message := in.Last.message()
+	if in.Item.Retries == in.Last.Retries && in.Item.Message == message {
+		return nil
+	}
+	item := in.Item
+	item.Retries, item.Message = in.Last.Retries, message
+	item.beat(now, p)
+	return &item
+}
+
+// message is the text for the status: the KEP's literal, then why.
+func (l EvictLast) message() string {
+	return evictCut(fmt.Sprintf(evictFailedMessage, l.Retries)+" "+l.explain(l.Budgets), v1alpha1.MaxMessageLength)
+}
+
+// pause is how long to wait after an attempt, never zero. Who has waited for
+// long, in a budget's queue with few attempts of its own, does not start over with
+// short pauses; for all others the exponent is ahead of the time waited.
+func (l EvictLast) pause(p EvictPolicy) time.Duration {
+	wait := max(evictBackoff(l.Retries, p), min(l.At.Sub(l.Since), p.BackoffMax))
+	switch {
+	case !l.Result.Failed():
+		wait = p.SettleTime
+	case l.Result == ResultOwnWebhook:
+		wait = p.BackoffMin // A replica's cache is behind by a moment, however often it happens.
+	case l.Result == ResultOverloaded:
+		wait = max(wait, min(l.RetryAfter, p.BackoffMax))
+	}
+	return max(wait, time.Millisecond)
+}
+
+// evictBackoff is the wait after the n-th failed attempt: BackoffMin, doubled each
+// time, at most BackoffMax (statement 85).
+func evictBackoff(n int32, p EvictPolicy) time.Duration {
+	wait := p.BackoffMin
+	for ; n > 1 && wait > 0 && wait < p.BackoffMax; n-- {
+		wait *= 2
+	}
+	return min(wait, p.BackoffMax)
+}
+
+// fail counts a failed attempt. The count goes on from the larger of the stored
+// one, which may be behind, and ours, which is empty after a restart.
+func (l *EvictLast) fail(stored int32) {
+	l.Retries = max(stored, l.Retries)
+	if l.Retries < math.MaxInt32 {
+		l.Retries++
+	}
+	if l.Since.IsZero() {
+		l.Since = l.At
+	}
+}
+
+// beat sets the times of a report: start and heartbeat together the first time
+// (ruling R2), later a heartbeat only if the API accepts one (statement 43).
+func (i *EvictItem) beat(now time.Time, p EvictPolicy) {
+	now = now.Truncate(time.Second)
+	switch {
+	case i.StartedAt.IsZero():
+		i.StartedAt, i.HeartbeatAt = now, now
+	case now.Sub(i.HeartbeatAt) >= p.HeartbeatMin:
+		i.HeartbeatAt = now
+	}
+}
+
+func evictEarlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func evictLater(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

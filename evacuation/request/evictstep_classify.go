@@ -1,0 +1,270 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+)
+
+// EvictResult is the class of an answer to a call of the eviction subresource: a
+// closed set, used as a metric label.
+type EvictResult string
+
+// The first three are not failures (statement 89); every other one is counted,
+// reported and tried again.
+const (
+	// ResultEvicted: accepted, the pod is being deleted.
+	ResultEvicted EvictResult = "evicted"
+	// ResultGone: 404, there is no such pod.
+	ResultGone EvictResult = "gone"
+	// ResultReplaced: 409, another pod has the name.
+	ResultReplaced EvictResult = "replaced"
+
+	// ResultBudget: 429, the pod's budget allows no disruption now.
+	ResultBudget EvictResult = "budget"
+	// ResultBudgetNotSynced: 429, the budget's status is behind its spec.
+	ResultBudgetNotSynced EvictResult = "budget-not-synced"
+	// ResultBudgetRefuses: 403, the budget cannot count any more evictions.
+	ResultBudgetRefuses EvictResult = "budget-refuses"
+	// ResultSeveralBudgets: 500, more than one budget selects the pod.
+	ResultSeveralBudgets EvictResult = "several-budgets"
+	// ResultOwnWebhook: 429 of our own webhook; that replica has not seen yet that
+	// the last stage was reached.
+	ResultOwnWebhook EvictResult = "own-webhook"
+	// ResultWebhook: 429 of somebody else's webhook.
+	ResultWebhook EvictResult = "webhook"
+	// ResultOverloaded: 429, the server sheds load.
+	ResultOverloaded EvictResult = "overloaded"
+	// ResultForbidden: 403 of RBAC or of an admission plugin.
+	ResultForbidden EvictResult = "forbidden"
+	// ResultNamespaceTerminating: 403, the namespace is being deleted.
+	ResultNamespaceTerminating EvictResult = "namespace-terminating"
+	// ResultConflict: 409 although the pod is the right one.
+	ResultConflict EvictResult = "conflict"
+	// ResultServerTimeout: the server gave up on the call, for example because the
+	// budget changed all the time (504).
+	ResultServerTimeout EvictResult = "server-timeout"
+	// ResultDeadline: no answer within our own deadline. The eviction may have
+	// happened.
+	ResultDeadline EvictResult = "deadline"
+	// ResultServerError: any other answer of 500 and above.
+	ResultServerError EvictResult = "server-error"
+	// ResultOther: everything else, connection failures among it.
+	ResultOther EvictResult = "other"
+)
+
+// evictCauseInProgress marks the 429 of our own webhook (callers.md, section 7).
+const evictCauseInProgress metav1.CauseType = "EvictionRequestInProgress"
+
+// evictionRefusal is what an answer says, apart from its class.
+type evictionRefusal struct {
+	Result EvictResult
+	// Detail is the server's own explanation, to be quoted and never to be parsed.
+	Detail string
+	// RetryAfter is what the server asks for, zero if it does not.
+	RetryAfter time.Duration
+}
+
+// Failed reports whether an answer of this class counts as a failed eviction.
+func (r EvictResult) Failed() bool {
+	return r != "" && r != ResultEvicted && r != ResultGone && r != ResultReplaced
+}
+
+// blockedByBudget reports whether a change of a budget can make a difference.
+func (r EvictResult) blockedByBudget() bool {
+	switch r {
+	case ResultBudget, ResultBudgetNotSynced, ResultBudgetRefuses, ResultSeveralBudgets:
+		return true
+	default:
+		return false
+	}
+}
+
+// classifyEviction reads the answer to an eviction call; nil is success. Budgets
+// is the number of budgets known to select the pod: the server's answer for more
+// than one is a bare 500, which others use too. No message is ever parsed.
+//
+// A 409 is returned as ResultConflict; only a look at the pod tells whether it
+// has been replaced. See evictSettleConflict.
+func classifyEviction(err error, budgets int) evictionRefusal {
+	if err == nil {
+		return evictionRefusal{Result: ResultEvicted}
+	}
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		if errors.Is(err, context.DeadlineExceeded) || utilnet.IsTimeout(err) {
+			return evictionRefusal{Result: ResultDeadline, Detail: err.Error()}
+		}
+		return evictionRefusal{Result: ResultOther, Detail: err.Error()}
+	}
+	status := answer.Status()
+	r := evictionRefusal{Result: classifyStatus(status, budgets), Detail: status.Message}
+	if status.Details != nil {
+		r.RetryAfter = time.Duration(status.Details.RetryAfterSeconds) * time.Second
+	}
+	if causes := evictCauses(status, policyv1.DisruptionBudgetCause); len(causes) > 0 {
+		// Says more than the message, which is the same for all budgets.
+		r.Detail = strings.Join(causes, " ")
+	}
+	return r
+}
+
+// classifyStatus follows kubernetes: pkg/registry/core/pod/storage/eviction.go
+// (v1.36.3 and v1.37.1), see callers.md, section 4.
+func classifyStatus(status metav1.Status, budgets int) EvictResult {
+	ofBudget := len(evictCauses(status, policyv1.DisruptionBudgetCause)) > 0
+	switch {
+	case status.Code == http.StatusNotFound:
+		return ResultGone
+	case status.Code == http.StatusConflict:
+		return ResultConflict
+	case status.Code == http.StatusTooManyRequests:
+		switch {
+		case ofBudget && status.Details.RetryAfterSeconds > 0:
+			return ResultBudgetNotSynced
+		case ofBudget:
+			return ResultBudget
+		case len(evictCauses(status, evictCauseInProgress)) > 0:
+			return ResultOwnWebhook
+		case len(evictCauses(status, metav1.CauseTypeUnexpectedServerResponse)) > 0:
+			// Not a Status object: the server's filters answer so, a webhook cannot.
+			return ResultOverloaded
+		default:
+			return ResultWebhook
+		}
+	case status.Code == http.StatusForbidden:
+		switch {
+		case len(evictCauses(status, corev1.NamespaceTerminatingCause)) > 0:
+			return ResultNamespaceTerminating
+		case ofBudget, status.Details != nil && status.Details.Kind == "poddisruptionbudget": // no cause before 1.37
+			return ResultBudgetRefuses
+		default:
+			return ResultForbidden
+		}
+	case status.Code == http.StatusGatewayTimeout, status.Reason == metav1.StatusReasonTimeout, status.Reason == metav1.StatusReasonServerTimeout:
+		return ResultServerTimeout
+	case status.Code == http.StatusInternalServerError && status.Reason == metav1.StatusReasonUnknown && status.Details == nil && budgets > 1:
+		return ResultSeveralBudgets
+	case status.Code >= http.StatusInternalServerError:
+		return ResultServerError
+	default:
+		return ResultOther
+	}
+}
+
+// evictSettleConflict tells a replaced pod from a passing conflict, by what a live
+// look at the pod's name found: nil means that there is none.
+func evictSettleConflict(target, found *corev1.Pod) EvictResult {
+	switch {
+	case found == nil:
+		return ResultGone
+	case found.UID != target.UID:
+		return ResultReplaced
+	default:
+		return ResultConflict
+	}
+}
+
+// evictCauses returns the messages of the causes of that type.
+func evictCauses(status metav1.Status, cause metav1.CauseType) []string {
+	if status.Details == nil {
+		return nil
+	}
+	var messages []string
+	for _, c := range status.Details.Causes {
+		if c.Type == cause {
+			messages = append(messages, c.Message)
+		}
+	}
+	return messages
+}
+
+// evictReasons are the reasons of the events, one per class.
+var evictReasons = map[EvictResult]string{
+	ResultBudget:               events.ReasonEvictionBlocked,
+	ResultBudgetNotSynced:      events.ReasonBudgetNotSynced,
+	ResultBudgetRefuses:        events.ReasonBudgetRefuses,
+	ResultSeveralBudgets:       events.ReasonSeveralBudgets,
+	ResultOwnWebhook:           events.ReasonWebhookNotReady,
+	ResultWebhook:              events.ReasonWebhookRefuses,
+	ResultOverloaded:           events.ReasonServerOverloaded,
+	ResultForbidden:            events.ReasonEvictionForbidden,
+	ResultNamespaceTerminating: events.ReasonNamespaceTerminating,
+	ResultConflict:             events.ReasonEvictionConflict,
+	ResultServerTimeout:        events.ReasonEvictionTimeout,
+	ResultDeadline:             events.ReasonEvictionTimeout,
+	ResultServerError:          events.ReasonServerError,
+	ResultOther:                events.ReasonEvictionFailed,
+}
+
+// evictSentences explain a class; the server's own words follow.
+var evictSentences = map[EvictResult]string{
+	ResultBudget:               "%s allows no disruption now.",
+	ResultBudgetNotSynced:      "%s has not been processed by the disruption controller yet.",
+	ResultBudgetRefuses:        "%s cannot take any more evictions now.",
+	ResultSeveralBudgets:       "More than one PodDisruptionBudget selects the pod, which the eviction API does not support: %s.",
+	ResultOwnWebhook:           "A replica of the Drawbridge webhook has not seen yet that all interceptors are done.",
+	ResultWebhook:              "An admission webhook refuses the eviction for now.",
+	ResultOverloaded:           "The API server is overloaded.",
+	ResultForbidden:            "The API server forbids the eviction (RBAC or an admission plugin).",
+	ResultNamespaceTerminating: "The namespace is being deleted, which deletes the pod too.",
+	ResultConflict:             "The pod changed during the eviction.",
+	ResultServerTimeout:        "The API server timed out.",
+	ResultDeadline:             "The API server did not answer in time.",
+	ResultServerError:          "The API server or an admission webhook failed.",
+	ResultOther:                "The eviction call failed.",
+}
+
+// evictMaxBudgets bounds how many budgets a message names.
+const evictMaxBudgets = 5
+
+// evictMaxDetail bounds, in characters, how much of the server's text is quoted.
+const evictMaxDetail = 500
+
+// explain says why an attempt failed, in one or two sentences. Budgets are the
+// names of those that select the pod, sorted.
+func (r evictionRefusal) explain(budgets []string) string {
+	sentence := evictSentences[r.Result]
+	if strings.Contains(sentence, "%s") {
+		sentence = strings.ReplaceAll(sentence, "%s", evictBudgetList(r.Result, budgets))
+	}
+	if detail := strings.TrimSpace(r.Detail); detail != "" && r.Result != ResultSeveralBudgets {
+		sentence += " " + evictCut(strings.TrimRight(detail, ".")+".", evictMaxDetail)
+	}
+	return sentence
+}
+
+func evictBudgetList(result EvictResult, budgets []string) string {
+	list := strings.Join(budgets[:min(len(budgets), evictMaxBudgets)], ", ")
+	if more := len(budgets) - evictMaxBudgets; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	switch {
+	case result == ResultSeveralBudgets:
+		return list
+	case list == "":
+		return "The pod's PodDisruptionBudget"
+	default:
+		return "PodDisruptionBudget " + list
+	}
+}
+
+// evictCut shortens s to at most n characters.
+func evictCut(s string, n int) string {
+	if runes := []rune(s); len(runes) > n {
+		return string(slices.Concat(runes[:n-3], []rune("...")))
+	}
+	return s
+}

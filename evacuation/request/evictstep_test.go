@@ -1,0 +1,323 @@
+package request
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+var stepTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// at is a time of the tests, in seconds after their start.
+func at(seconds int) time.Time { return stepTime.Add(time.Duration(seconds) * time.Second) }
+
+// failed is an attempt that was refused by the budget "web".
+func failed(when time.Time, retries int32) EvictLast {
+	return EvictLast{At: when, Since: when, Retries: retries, Budgets: []string{"web"}, evictionRefusal: evictionRefusal{Result: ResultBudget}}
+}
+
+const blockedText = " PodDisruptionBudget web allows no disruption now."
+
+func retriesText(n string) string {
+	return "Could not evict a pod due to failing eviction requests, number of retries: " + n + "."
+}
+
+func TestEvictStep(t *testing.T) {
+	t.Parallel()
+	answered := func(r EvictResult, retries int32) EvictLast {
+		return EvictLast{At: at(0), Since: at(0), Retries: retries, evictionRefusal: evictionRefusal{Result: r}}
+	}
+	cases := map[string]struct {
+		in   EvictInput
+		now  time.Time
+		want EvictDecision
+	}{
+		"a running pod is tried at once": {
+			in: EvictInput{Pod: EvictPodRunning}, now: at(0),
+			want: EvictDecision{Action: EvictCall, Trigger: TriggerFirst},
+		},
+		"after a restart a blocked pod is tried at once": {
+			in:   EvictInput{Pod: EvictPodRunning, Item: EvictItem{StartedAt: at(-900), HeartbeatAt: at(-10), Retries: 7, Message: retriesText("7") + blockedText}},
+			now:  at(0),
+			want: EvictDecision{Action: EvictCall, Trigger: TriggerFirst},
+		},
+		"the first failure sets start and heartbeat together": {
+			in: EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 1)}, now: at(0),
+			want: EvictDecision{
+				Action: EvictWait, WakeAt: at(5),
+				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 1, Message: retriesText("1") + blockedText},
+			},
+		},
+		"reported times have a grain of one second": {
+			in: EvictInput{Pod: EvictPodRunning, Last: failed(at(0).Add(700*time.Millisecond), 1)}, now: at(0).Add(700 * time.Millisecond),
+			want: EvictDecision{
+				Action: EvictWait, WakeAt: at(5).Add(700 * time.Millisecond),
+				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 1, Message: retriesText("1") + blockedText},
+			},
+		},
+		"a failure within 60 s of the heartbeat reports without one": {
+			in:  EvictInput{Pod: EvictPodRunning, Last: failed(at(59), 2), Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 1}},
+			now: at(59),
+			want: EvictDecision{
+				Action: EvictWait, WakeAt: at(69),
+				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 2, Message: retriesText("2") + blockedText},
+			},
+		},
+		"a failure 60 s after the heartbeat comes with the next one": {
+			in:  EvictInput{Pod: EvictPodRunning, Last: failed(at(60), 2), Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 1}},
+			now: at(60),
+			want: EvictDecision{
+				Action: EvictWait, WakeAt: at(70),
+				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(60), Retries: 2, Message: retriesText("2") + blockedText},
+			},
+		},
+		"a heartbeat of the future is not set back when the clock was": {
+			in:  EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 2), Item: EvictItem{StartedAt: at(900), HeartbeatAt: at(900), Retries: 1}},
+			now: at(0),
+			want: EvictDecision{
+				Action: EvictWait, WakeAt: at(10),
+				Report: &EvictItem{StartedAt: at(900), HeartbeatAt: at(900), Retries: 2, Message: retriesText("2") + blockedText},
+			},
+		},
+		"what is stored already is not reported again": {
+			in: EvictInput{
+				Pod: EvictPodRunning, Last: failed(at(0), 1),
+				Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 1, Message: retriesText("1") + blockedText},
+			},
+			now:  at(1),
+			want: EvictDecision{Action: EvictWait, WakeAt: at(5)},
+		},
+		"a report that a conflict stopped is made without an attempt": {
+			in:  EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 1)},
+			now: at(3),
+			want: EvictDecision{
+				Action: EvictWait, WakeAt: at(5),
+				Report: &EvictItem{StartedAt: at(3), HeartbeatAt: at(3), Retries: 1, Message: retriesText("1") + blockedText},
+			},
+		},
+		"a larger count stored by somebody else is left alone": {
+			in:   EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 1), Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 3, Message: "x"}},
+			now:  at(1),
+			want: EvictDecision{Action: EvictWait, WakeAt: at(5)},
+		},
+		"the backoff is over": {
+			in: EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 3)}, now: at(20),
+			want: EvictDecision{Action: EvictCall, Trigger: TriggerBackoff},
+		},
+		"the backoff is not over": {
+			in: EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 3), Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 3, Message: retriesText("3") + blockedText}}, now: at(19),
+			want: EvictDecision{Action: EvictWait, WakeAt: at(20)},
+		},
+		"a budget's event ignores the rest of the backoff": {
+			in: EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 9), Woken: true, Behind: 10}, now: at(1),
+			want: EvictDecision{Action: EvictCall, Trigger: TriggerBudget},
+		},
+		"ten older ones make the timer wait": {
+			in:  EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 1), Behind: 10, Item: EvictItem{Retries: 1, Message: retriesText("1") + blockedText}},
+			now: at(40), want: EvictDecision{Action: EvictWait, WakeAt: at(80)},
+		},
+		"the timer of those behind looks again within the longest backoff": {
+			in:  EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 1), Behind: 10, Item: EvictItem{Retries: 1, Message: retriesText("1") + blockedText}},
+			now: at(90000), want: EvictDecision{Action: EvictWait, WakeAt: at(90900)},
+		},
+		"nine older ones do not": {
+			in: EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 1), Behind: 9}, now: at(40),
+			want: EvictDecision{Action: EvictCall, Trigger: TriggerBackoff},
+		},
+		"who waited in line for long pauses as long": {
+			in: EvictInput{Pod: EvictPodRunning, Last: EvictLast{
+				At: at(400), Since: at(0), Retries: 2, Budgets: []string{"web"}, evictionRefusal: evictionRefusal{Result: ResultBudget},
+			}, Item: EvictItem{Retries: 2, Message: retriesText("2") + blockedText}},
+			now: at(401), want: EvictDecision{Action: EvictWait, WakeAt: at(800)},
+		},
+		"older ones do not matter to a failure that is not the budget's": {
+			in: EvictInput{Pod: EvictPodRunning, Last: answered(ResultForbidden, 1), Behind: 10}, now: at(40),
+			want: EvictDecision{Action: EvictCall, Trigger: TriggerBackoff},
+		},
+		"a clock set back does not prolong the wait": {
+			in:  EvictInput{Pod: EvictPodRunning, Last: failed(at(100000), 1), Item: EvictItem{Retries: 1, Message: retriesText("1") + blockedText}},
+			now: at(0), want: EvictDecision{Action: EvictWait, WakeAt: at(5)},
+		},
+		"success writes nothing and awaits the end of the pod": {
+			in: EvictInput{Pod: EvictPodRunning, Last: answered(ResultEvicted, 0)}, now: at(0),
+			want: EvictDecision{Action: EvictWait, WakeAt: at(30)},
+		},
+		"a pod that survives its eviction is tried again": {
+			in: EvictInput{Pod: EvictPodRunning, Last: answered(ResultEvicted, 0)}, now: at(30),
+			want: EvictDecision{Action: EvictCall, Trigger: TriggerBackoff},
+		},
+		"404 is not a failure": {
+			in: EvictInput{Pod: EvictPodRunning, Last: answered(ResultGone, 0)}, now: at(0),
+			want: EvictDecision{Action: EvictWait, WakeAt: at(30)},
+		},
+		"409 for another UID is not a failure": {
+			in: EvictInput{Pod: EvictPodRunning, Last: answered(ResultReplaced, 0)}, now: at(0),
+			want: EvictDecision{Action: EvictWait, WakeAt: at(30)},
+		},
+		"a stale replica of our webhook is asked again soon": {
+			in: EvictInput{Pod: EvictPodRunning, Last: answered(ResultOwnWebhook, 9)}, now: at(5),
+			want: EvictDecision{Action: EvictCall, Trigger: TriggerBackoff},
+		},
+		"an unseen pod is the request controller's": {
+			in: EvictInput{Last: failed(at(0), 1)}, now: at(60), want: EvictDecision{},
+		},
+		"a replaced pod is never evicted": {
+			in: EvictInput{Pod: EvictPodReplaced, Woken: true}, now: at(0), want: EvictDecision{},
+		},
+		"a terminal pod needs nothing": {
+			in: EvictInput{Pod: EvictPodTerminal}, now: at(0), want: EvictDecision{},
+		},
+		"a terminating pod is not evicted and at first costs no write": {
+			in: EvictInput{Pod: EvictPodTerminating, ActivatedAt: at(0), Woken: true}, now: at(10),
+			want: EvictDecision{WakeAt: at(180)},
+		},
+		"a pod that terminates for long is reported": {
+			in: EvictInput{Pod: EvictPodTerminating, ActivatedAt: at(0)}, now: at(180),
+			want: EvictDecision{Report: &EvictItem{StartedAt: at(180), HeartbeatAt: at(180), Message: "The pod is terminating."}, WakeAt: at(360)},
+		},
+		"the wait for a terminating pod starts with the last heartbeat": {
+			in:   EvictInput{Pod: EvictPodTerminating, ActivatedAt: at(0), Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(100), Retries: 3, Message: "x"}},
+			now:  at(200),
+			want: EvictDecision{WakeAt: at(280)},
+		},
+		"a DaemonSet's pod is reported at once and never evicted": {
+			in: EvictInput{Pod: EvictPodUnsupported, ActivatedAt: at(0), Woken: true}, now: at(0),
+			want: EvictDecision{
+				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Message: "API-initiated eviction of DaemonSet and mirror pods is not supported"},
+				WakeAt: at(180),
+			},
+		},
+		"a DaemonSet's pod needs no write before the next heartbeat": {
+			in:   EvictInput{Pod: EvictPodUnsupported, Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Message: evictUnsupportedMessage}},
+			now:  at(179),
+			want: EvictDecision{WakeAt: at(180)},
+		},
+		"a DaemonSet's pod gets a heartbeat every 3 min": {
+			in:  EvictInput{Pod: EvictPodUnsupported, Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Message: evictUnsupportedMessage}},
+			now: at(180),
+			want: EvictDecision{
+				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(180), Message: evictUnsupportedMessage},
+				WakeAt: at(360),
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := EvictStep(tc.in, tc.now, DefaultEvictPolicy())
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("EvictStep (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEvictStepBlockedForADay plays a budget that never allows anything, with
+// every report stored, and checks the gaps (statement 85), the count (84) and
+// that the API accepts every write (87).
+func TestEvictStepBlockedForADay(t *testing.T) {
+	t.Parallel()
+	policy := DefaultEvictPolicy()
+	in := EvictInput{Pod: EvictPodRunning}
+	var attempts []time.Time
+	var stored EvictItem
+	for now := at(0); now.Before(at(24 * 3600)); {
+		d := EvictStep(in, now, policy)
+		if d.Action == EvictCall {
+			attempts = append(attempts, now)
+			before := in.Last
+			in.Last = failed(now, before.Retries)
+			in.Last.Since = before.Since
+			in.Last.fail(in.Item.Retries)
+			d = EvictStep(in, now, policy)
+		}
+		if r := d.Report; r != nil {
+			if r.Retries != stored.Retries+1 {
+				t.Fatalf("at %s the count went from %d to %d", now, stored.Retries, r.Retries)
+			}
+			if gap := r.HeartbeatAt.Sub(stored.HeartbeatAt); !stored.HeartbeatAt.IsZero() && gap != 0 && gap < time.Minute {
+				t.Fatalf("at %s the heartbeat moved by %s, which the API rejects", now, gap)
+			}
+			if !stored.StartedAt.IsZero() && !r.StartedAt.Equal(stored.StartedAt) {
+				t.Fatalf("at %s the start moved", now)
+			}
+			if silence := now.Sub(r.HeartbeatAt); silence >= 20*time.Minute {
+				t.Fatalf("at %s it was silent for %s", now, silence)
+			}
+			stored, in.Item = *r, *r
+		}
+		if !d.WakeAt.After(now) {
+			t.Fatalf("at %s it wants to wake at %s", now, d.WakeAt)
+		}
+		now = d.WakeAt
+	}
+	var gaps []time.Duration
+	for i := 1; i < len(attempts); i++ {
+		gaps = append(gaps, attempts[i].Sub(attempts[i-1]))
+	}
+	want := []time.Duration{5, 10, 20, 40, 80, 160, 320, 640, 900, 900}
+	for i := range want {
+		want[i] *= time.Second
+	}
+	if diff := cmp.Diff(want, gaps[:len(want)]); diff != "" {
+		t.Errorf("gaps between attempts (-want +got):\n%s", diff)
+	}
+	if last := gaps[len(gaps)-1]; last != 15*time.Minute {
+		t.Errorf("the last gap is %s, want 15m", last)
+	}
+	if int(stored.Retries) != len(attempts) {
+		t.Errorf("%d attempts failed, %d are stored", len(attempts), stored.Retries)
+	}
+}
+
+// TestEvictStepAfterRestart checks that the exponent resumes from the stored count.
+func TestEvictStepAfterRestart(t *testing.T) {
+	t.Parallel()
+	stored := EvictItem{StartedAt: at(-100), HeartbeatAt: at(-100), Retries: 5, Message: "old"}
+	last := failed(at(0), 0)
+	last.fail(stored.Retries)
+	got := EvictStep(EvictInput{Pod: EvictPodRunning, Item: stored, Last: last}, at(0), DefaultEvictPolicy())
+	want := EvictDecision{
+		Action: EvictWait, WakeAt: at(160),
+		Report: &EvictItem{StartedAt: at(-100), HeartbeatAt: at(0), Retries: 6, Message: retriesText("6") + blockedText},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("EvictStep (-want +got):\n%s", diff)
+	}
+}
+
+func TestEvictBackoffBounds(t *testing.T) {
+	t.Parallel()
+	policy := EvictPolicy{BackoffMin: 7 * time.Second, BackoffMax: 20 * time.Second}
+	got := map[int32]time.Duration{}
+	for _, n := range []int32{-1, 0, 1, 2, 3, 4, 1 << 30} {
+		got[n] = evictBackoff(n, policy)
+	}
+	want := map[int32]time.Duration{
+		-1: 7 * time.Second, 0: 7 * time.Second, 1: 7 * time.Second, 2: 14 * time.Second,
+		3: 20 * time.Second, 4: 20 * time.Second, 1 << 30: 20 * time.Second,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("evictBackoff (-want +got):\n%s", diff)
+	}
+	if got := evictBackoff(1<<30, EvictPolicy{}); got != 0 {
+		t.Errorf("evictBackoff without a policy is %s, want 0", got)
+	}
+}
+
+func TestEvictMessageIsCut(t *testing.T) {
+	t.Parallel()
+	last := EvictLast{Retries: 1, evictionRefusal: evictionRefusal{Result: ResultOther, Detail: strings.Repeat("ä", 9000)}}
+	message := last.message()
+	if n := utf8.RuneCountInString(message); n > v1alpha1.MaxMessageLength || !utf8.ValidString(message) {
+		t.Errorf("the message has %d characters (valid: %t), want at most %d", n, utf8.ValidString(message), v1alpha1.MaxMessageLength)
+	}
+	if diff := cmp.Diff("...", message[len(message)-3:]); diff != "" {
+		t.Errorf("end of the message (-want +got):\n%s", diff)
+	}
+}

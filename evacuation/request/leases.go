@@ -1,0 +1,302 @@
+package request
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	eventsclient "k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// leaseRetry is when to look again after a conflict, in case the event of the
+// newer version is lost.
+const leaseRetry = 5 * time.Second
+
+// leaseDefaultTTL is for a lease that does not say how long it holds: that of an
+// unknown caller (callers.md, section 12).
+const leaseDefaultTTL = 10 * time.Minute
+
+// LeasePolicy is the constants of the requester leases.
+type LeasePolicy struct {
+	// Debounce is how long all recorded markers must have been gone from the node
+	// before the drain counts as called off. Default 60 s (callers.md, section 13).
+	Debounce time.Duration
+	// StartupGrace is how long after the controller's start no lease counts as
+	// expired: renewals are missing only because our webhook was down too, and our
+	// own outage never counts as silence. Default 5 min.
+	StartupGrace time.Duration
+}
+
+// DefaultLeasePolicy returns the default constants.
+func DefaultLeasePolicy() LeasePolicy {
+	return LeasePolicy{Debounce: time.Minute, StartupGrace: 5 * time.Minute}
+}
+
+// Leases is the controller that withdraws legacy requesters. They cannot say
+// "never mind", so their lease speaks for them: when it runs out, or when the
+// drain markers it recorded are gone from the node, the requester is removed from
+// the requests that name the lease.
+//
+// Its keys are leases. A renewal enqueues nothing: a key comes back when its
+// lease would run out and sees then whether it was renewed.
+type Leases struct {
+	// Client reads from the cache and writes. The cache has only our Leases.
+	Client client.Client
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	// Clock also drives the queue, which SetupWithManager makes.
+	Clock    clock.WithTicker
+	Policy   LeasePolicy
+	Recorder eventsclient.EventRecorder
+	// Namespace is where the Leases are.
+	Namespace string
+	// MaxConcurrentReconciles is how many leases are handled at a time. Default 2.
+	MaxConcurrentReconciles int
+
+	mu sync.Mutex
+	// startedAt is when the controller was started.
+	startedAt time.Time
+	// memory is what the objects do not say, by lease name.
+	memory map[string]leaseMemory
+}
+
+// leaseMemory is what is remembered of one lease.
+type leaseMemory struct {
+	// uid of the lease this is about; another one starts afresh.
+	uid types.UID
+	// markersGoneSince is when this process first saw that all markers are gone,
+	// zero if they are not.
+	markersGoneSince time.Time
+	// withdrawal is the event for those requests that still name the lease after
+	// it was deleted, by requester; zero if it was not deleted by us.
+	withdrawal withdrawal
+}
+
+// withdrawal says why a requester is removed: its event, given the requester's
+// name.
+type withdrawal func(requester string) events.Event
+
+// leaseVerdict is what leaseStep decides.
+type leaseVerdict int
+
+const (
+	leaseKeep leaseVerdict = iota
+	leaseWithdrawExpired
+	leaseWithdrawMarkersGone
+)
+
+// leaseDecision is what to do about a lease, and when to look again; a zero
+// wakeAt leaves that to events.
+type leaseDecision struct {
+	verdict          leaseVerdict
+	markersGoneSince time.Time
+	wakeAt           time.Time
+}
+
+// leaseStep decides about one lease. MarkersGoneSince is what the last decision
+// for the same lease returned.
+func leaseStep(rec translate.LeaseRecord, node translate.NodeView, markersGoneSince, startedAt, now time.Time, p LeasePolicy) leaseDecision {
+	state, recheckAt := translate.JudgeLease(rec, node, now)
+	switch state {
+	case translate.LeaseExpired:
+		if graceEnd := startedAt.Add(p.StartupGrace); now.Before(graceEnd) {
+			return leaseDecision{wakeAt: graceEnd}
+		}
+		return leaseDecision{verdict: leaseWithdrawExpired}
+	case translate.LeaseMarkersGone:
+		if markersGoneSince.IsZero() || markersGoneSince.After(now) {
+			markersGoneSince = now
+		}
+		due := markersGoneSince.Add(p.Debounce)
+		if now.Before(due) {
+			if recheckAt.IsZero() || due.Before(recheckAt) {
+				recheckAt = due
+			}
+			return leaseDecision{markersGoneSince: markersGoneSince, wakeAt: recheckAt}
+		}
+		return leaseDecision{verdict: leaseWithdrawMarkersGone, markersGoneSince: markersGoneSince}
+	default:
+		return leaseDecision{wakeAt: recheckAt}
+	}
+}
+
+// Reconcile gathers, decides and applies for one lease.
+func (l *Leases) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	lease, err := l.find(ctx, req.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if lease == nil {
+		return l.leaseIsGone(ctx, req.Name)
+	}
+	rec, err := translate.DecodeLease(lease)
+	if err != nil {
+		// Keeping the requester for ever would be worse than judging by what every
+		// Lease says.
+		log.FromContext(ctx).Error(err, "A lease is damaged, only its renewal counts")
+		rec = plainLease(lease)
+	}
+	node, err := viewNode(ctx, l.Client, rec.Node)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now, since := l.Clock.Now(), l.recall(lease)
+	decision := leaseStep(rec, node, since, l.started(), now, l.Policy)
+	if decision.verdict == leaseWithdrawMarkersGone {
+		// A cache that lags behind the drainer's cordon looks like an uncordon.
+		if node, err = viewNode(ctx, l.APIReader, rec.Node); err != nil {
+			return reconcile.Result{}, err
+		}
+		if decision = leaseStep(rec, node, since, l.started(), now, l.Policy); decision.verdict == leaseKeep {
+			// The cache will show the marker, or the debounce starts again.
+			decision.wakeAt = evictEarlier(decision.wakeAt, now.Add(l.Policy.Debounce))
+		}
+	}
+	switch decision.verdict {
+	case leaseWithdrawExpired:
+		return l.withdraw(ctx, lease, func(requester string) events.Event {
+			return events.RequesterExpired(requester, rec.Display, rec.TTL)
+		})
+	case leaseWithdrawMarkersGone:
+		return l.withdraw(ctx, lease, func(requester string) events.Event {
+			return events.RequesterWithdrawn(requester, rec.Display, rec.Node, rec.Markers, l.Policy.Debounce)
+		})
+	default:
+		l.remember(lease, leaseMemory{markersGoneSince: decision.markersGoneSince})
+		return l.wakeAt(decision.wakeAt), nil
+	}
+}
+
+// find returns the lease, nil if there is none. What is not in the cache may be
+// on its way, or may be somebody else's Lease that a requester named.
+func (l *Leases) find(ctx context.Context, key types.NamespacedName) (*coordinationv1.Lease, error) {
+	for _, reader := range []client.Reader{l.Client, l.APIReader} {
+		lease := &coordinationv1.Lease{}
+		if err := reader.Get(ctx, key, lease); err == nil {
+			return lease, nil
+		} else if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("get lease: %w", err)
+		}
+	}
+	return nil, nil //nolint:nilnil // absence is an answer here
+}
+
+// withdraw deletes the lease and removes whoever names it from the requests. The
+// lease goes first: as soon as it is gone a caller that comes back makes a new
+// one, and nobody can mistake it for the old one.
+func (l *Leases) withdraw(ctx context.Context, lease *coordinationv1.Lease, why withdrawal) (reconcile.Result, error) {
+	if lease.Labels[translate.LeaseLabel] == translate.LeaseLabelValue {
+		// With the version a renewal that we have not seen wins.
+		err := l.Client.Delete(ctx, lease, client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion})
+		if apierrors.IsConflict(err) {
+			return l.wakeAt(l.Clock.Now().Add(leaseRetry)), nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return reconcile.Result{}, fmt.Errorf("delete lease: %w", err)
+		}
+	}
+	l.remember(lease, leaseMemory{withdrawal: why})
+	if err := l.release(ctx, lease.Name, why); err != nil {
+		return reconcile.Result{}, err
+	}
+	l.forget(lease.Name)
+	return reconcile.Result{}, nil
+}
+
+// leaseIsGone removes those who name a lease that does not exist.
+func (l *Leases) leaseIsGone(ctx context.Context, name string) (reconcile.Result, error) {
+	l.mu.Lock()
+	why := l.memory[name].withdrawal
+	l.mu.Unlock()
+	if why == nil {
+		why = func(requester string) events.Event { return events.RequesterLeaseMissing(requester, name) }
+	}
+	if err := l.release(ctx, name, why); err != nil {
+		return reconcile.Result{}, err
+	}
+	l.forget(name)
+	return reconcile.Result{}, nil
+}
+
+// viewNode looks at a node; no name gives the view of a node nobody looked at.
+func viewNode(ctx context.Context, reader client.Reader, name string) (translate.NodeView, error) {
+	if name == "" {
+		return translate.NodeView{}, nil
+	}
+	node := &corev1.Node{}
+	switch err := reader.Get(ctx, types.NamespacedName{Name: name}, node); {
+	case apierrors.IsNotFound(err):
+		return translate.ViewNode(nil), nil
+	case err != nil:
+		return translate.NodeView{}, fmt.Errorf("get node %s: %w", name, err)
+	default:
+		return translate.ViewNode(node), nil
+	}
+}
+
+// plainLease is the record of a lease that lost ours: what every Lease says.
+func plainLease(lease *coordinationv1.Lease) translate.LeaseRecord {
+	rec := translate.LeaseRecord{
+		Display:   ptr.Deref(lease.Spec.HolderIdentity, ""),
+		Class:     translate.ClassUnknown,
+		TTL:       leaseDefaultTTL,
+		RenewedAt: lease.CreationTimestamp.Time,
+	}
+	if seconds := ptr.Deref(lease.Spec.LeaseDurationSeconds, 0); seconds > 0 {
+		rec.TTL = time.Duration(seconds) * time.Second
+	}
+	if lease.Spec.RenewTime != nil {
+		rec.RenewedAt = lease.Spec.RenewTime.Time
+	}
+	return rec
+}
+
+func (l *Leases) started() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.startedAt
+}
+
+// recall returns since when the markers of this lease are gone.
+func (l *Leases) recall(lease *coordinationv1.Lease) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m := l.memory[lease.Name]; m.uid == lease.UID {
+		return m.markersGoneSince
+	}
+	return time.Time{}
+}
+
+func (l *Leases) remember(lease *coordinationv1.Lease, m leaseMemory) {
+	m.uid = lease.UID
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.memory[lease.Name] = m
+}
+
+func (l *Leases) forget(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.memory, name)
+}
+
+// wakeAt comes back at that time, which zero leaves to events.
+func (l *Leases) wakeAt(at time.Time) reconcile.Result {
+	if at.IsZero() {
+		return reconcile.Result{}
+	}
+	return reconcile.Result{RequeueAfter: max(at.Sub(l.Clock.Now()), time.Millisecond)}
+}

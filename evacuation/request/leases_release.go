@@ -1,0 +1,122 @@
+package request
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/index"
+)
+
+// leasePatchTries is how often a patch is tried on a request that keeps changing
+// before the queue's own backoff takes over.
+const leasePatchTries = 4
+
+// release removes from every live request those who name the lease. One request
+// that cannot be written does not keep the others.
+func (l *Leases) release(ctx context.Context, lease string, why withdrawal) error {
+	list := &v1alpha1.EvictionRequestList{}
+	if err := l.Client.List(ctx, list, client.MatchingFields{index.RequestsByLease: lease}); err != nil {
+		return fmt.Errorf("list the requests of lease %s: %w", lease, err)
+	}
+	var errs []error
+	for i := range list.Items {
+		if err := l.releaseOne(ctx, &list.Items[i], lease, why); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// releaseOne removes from one request those who name the lease.
+func (l *Leases) releaseOne(ctx context.Context, er *v1alpha1.EvictionRequest, lease string, why withdrawal) error {
+	key := client.ObjectKeyFromObject(er)
+	for range leasePatchTries {
+		names := requestersOfLease(er, lease)
+		if len(names) == 0 {
+			return nil
+		}
+		patch, err := removeRequestersPatch(er, lease)
+		if err != nil {
+			return err
+		}
+		err = l.Client.Patch(ctx, er, client.RawPatch(types.JSONPatchType, patch))
+		switch {
+		case err == nil:
+			log.FromContext(ctx).Info("Removed requesters", "request", key, "requesters", names)
+			for _, name := range names {
+				events.Emit(l.Recorder, er, events.PodReference(er), why(name))
+			}
+			return nil
+		case apierrors.IsNotFound(err):
+			return nil
+		case !apierrors.IsConflict(err) && !apierrors.IsInvalid(err):
+			return fmt.Errorf("remove requesters %q from %s: %w", names, key, err)
+		}
+		// A test of the patch failed: the request is newer than what we saw.
+		er = &v1alpha1.EvictionRequest{}
+		if err := l.APIReader.Get(ctx, key, er); apierrors.IsNotFound(err) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("get eviction request %s: %w", key, err)
+		}
+	}
+	return fmt.Errorf("remove the requesters of lease %s from %s: it kept changing", lease, key)
+}
+
+// requestersOfLease are the names of those who name the lease in a request that
+// still can be canceled. A finished one keeps its requesters: they tell who
+// wanted the eviction, which matters for the replacement of the pod.
+func requestersOfLease(er *v1alpha1.EvictionRequest, lease string) []string {
+	if er.DeletionTimestamp != nil ||
+		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted) ||
+		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled) {
+		return nil
+	}
+	var names []string
+	for _, r := range er.Spec.Requesters {
+		if r.LeaseName == lease {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// jsonPatchOp is one operation of RFC 6902.
+type jsonPatchOp struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// removeRequestersPatch removes those who name the lease, the last one first so
+// that no index moves. The tests make sure that they stand where we saw them, in
+// the version we saw.
+func removeRequestersPatch(er *v1alpha1.EvictionRequest, lease string) ([]byte, error) {
+	ops := []jsonPatchOp{{"test", "/metadata/resourceVersion", er.ResourceVersion}}
+	for i := len(er.Spec.Requesters) - 1; i >= 0; i-- {
+		r := er.Spec.Requesters[i]
+		if r.LeaseName != lease {
+			continue
+		}
+		path := fmt.Sprintf("/spec/requesters/%d", i)
+		ops = append(ops,
+			jsonPatchOp{"test", path + "/name", r.Name},
+			jsonPatchOp{"test", path + "/leaseName", lease},
+			jsonPatchOp{Op: "remove", Path: path})
+	}
+	patch, err := json.Marshal(ops)
+	if err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	return patch, nil
+}

@@ -1,0 +1,589 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/index"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+const leaseRequester = "alice.users.drawbridge.dev"
+
+// aliceRecord is kubectl's record, renewed at the start of the tests, of a node
+// that was cordoned.
+func aliceRecord() translate.LeaseRecord {
+	return translate.LeaseRecord{
+		Requester: leaseRequester, Node: "n1", Display: "kubectl (alice)", Class: translate.ClassKubectl,
+		TTL: 2 * time.Minute, RenewedAt: at(0), Markers: []string{translate.MarkerUnschedulable},
+	}
+}
+
+var aliceLease = translate.LeaseName(leaseRequester, "n1")
+
+func leaseOf(rec translate.LeaseRecord) *coordinationv1.Lease {
+	lease := translate.EncodeLease(rec, "drawbridge-system")
+	lease.UID = "lease-1"
+	return lease
+}
+
+func TestLeaseStep(t *testing.T) {
+	t.Parallel()
+	cordoned := translate.NodeView{Known: true, Markers: []string{translate.MarkerUnschedulable}}
+	uncordoned := translate.NodeView{Known: true}
+	longAgo := at(-100000)
+	cases := map[string]struct {
+		rec       translate.LeaseRecord
+		node      translate.NodeView
+		since     time.Time
+		startedAt time.Time
+		now       time.Time
+		want      leaseDecision
+	}{
+		"alive until it runs out": {
+			rec: aliceRecord(), node: cordoned, startedAt: longAgo, now: at(1),
+			want: leaseDecision{wakeAt: at(120)},
+		},
+		"alive one second before": {
+			rec: aliceRecord(), node: cordoned, startedAt: longAgo, now: at(119),
+			want: leaseDecision{wakeAt: at(120)},
+		},
+		"expired": {
+			rec: aliceRecord(), node: cordoned, startedAt: longAgo, now: at(120),
+			want: leaseDecision{verdict: leaseWithdrawExpired},
+		},
+		"our own outage never counts as silence": {
+			rec: aliceRecord(), node: cordoned, startedAt: at(100), now: at(399),
+			want: leaseDecision{wakeAt: at(400)},
+		},
+		"after the grace it does": {
+			rec: aliceRecord(), node: cordoned, startedAt: at(100), now: at(400),
+			want: leaseDecision{verdict: leaseWithdrawExpired},
+		},
+		"markers gone, seen for the first time": {
+			rec: aliceRecord(), node: uncordoned, startedAt: at(0), now: at(10),
+			want: leaseDecision{markersGoneSince: at(10), wakeAt: at(70)},
+		},
+		"markers gone, not long enough": {
+			rec: aliceRecord(), node: uncordoned, since: at(10), startedAt: at(0), now: at(69),
+			want: leaseDecision{markersGoneSince: at(10), wakeAt: at(70)},
+		},
+		"markers gone for the debounce": {
+			rec: aliceRecord(), node: uncordoned, since: at(10), startedAt: at(0), now: at(70),
+			want: leaseDecision{verdict: leaseWithdrawMarkersGone, markersGoneSince: at(10)},
+		},
+		"markers back": {
+			rec: aliceRecord(), node: cordoned, since: at(10), startedAt: at(0), now: at(70),
+			want: leaseDecision{wakeAt: at(120)},
+		},
+		"the lease runs out during the debounce": {
+			rec: aliceRecord(), node: uncordoned, since: at(100), startedAt: longAgo, now: at(110),
+			want: leaseDecision{markersGoneSince: at(100), wakeAt: at(120)},
+		},
+		"a clock that was set back starts the debounce again": {
+			rec: aliceRecord(), node: uncordoned, since: at(5000), startedAt: at(0), now: at(10),
+			want: leaseDecision{markersGoneSince: at(10), wakeAt: at(70)},
+		},
+		"a node nobody has looked at proves nothing": {
+			rec: aliceRecord(), startedAt: longAgo, now: at(10),
+			want: leaseDecision{wakeAt: at(120)},
+		},
+		"a node that is gone needs nothing": {
+			rec: aliceRecord(), node: translate.NodeView{Known: true, Gone: true}, startedAt: longAgo, now: at(10),
+			want: leaseDecision{wakeAt: at(120)},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := leaseStep(tc.rec, tc.node, tc.since, tc.startedAt, tc.now, DefaultLeasePolicy())
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(leaseDecision{})); diff != "" {
+				t.Errorf("leaseStep (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// leaseBench is the controller over a fake API server, with the indexes of the
+// real cache. Writes counts what it wrote.
+type leaseBench struct {
+	*Leases
+	t      *testing.T
+	server client.WithWatch
+	clock  *testingclock.FakeClock
+	log    *noteLog
+	writes []string
+	// beforePatch runs before the next patch of a request.
+	beforePatch func()
+}
+
+func newLeaseBench(t *testing.T, objects ...client.Object) *leaseBench {
+	t.Helper()
+	b := &leaseBench{t: t, clock: testingclock.NewFakeClock(at(0)), log: &noteLog{}, server: leaseServer(t, objects...)}
+	b.Leases = &Leases{
+		Client: b.intercept(b.server), APIReader: b.server, Clock: b.clock, Policy: DefaultLeasePolicy(),
+		Recorder: b.log, Namespace: "drawbridge-system", startedAt: at(-100000),
+	}
+	b.init()
+	return b
+}
+
+func leaseServer(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := requestScheme(t)
+	if err := coordinationv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	with := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.EvictionRequest{}).WithObjects(objects...)
+	index.All(func(object client.Object, name string, extract client.IndexerFunc) {
+		with.WithIndex(object, name, extract)
+	})
+	return with.Build()
+}
+
+func (b *leaseBench) intercept(server client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(server, interceptor.Funcs{
+		Delete: func(ctx context.Context, _ client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			b.writes = append(b.writes, "delete "+obj.GetName())
+			return b.server.Delete(ctx, obj, opts...)
+		},
+		Patch: func(ctx context.Context, _ client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if do := b.beforePatch; do != nil {
+				b.beforePatch = nil
+				do()
+			}
+			b.writes = append(b.writes, "patch "+obj.GetName())
+			// The API server answers a failed test of a patch with 422, the fake one
+			// with an error of its own.
+			live := &v1alpha1.EvictionRequest{}
+			if err := b.server.Get(ctx, client.ObjectKeyFromObject(obj), live); err != nil {
+				return err
+			}
+			if live.ResourceVersion != obj.GetResourceVersion() {
+				return apierrors.NewGenericServerResponse(422, "", v1alpha1.Resource("evictionrequests"), "", "testing value failed", 0, false)
+			}
+			return b.server.Patch(ctx, obj, patch, opts...)
+		},
+	})
+}
+
+func (b *leaseBench) reconcile() time.Duration {
+	b.t.Helper()
+	result, err := b.Reconcile(b.t.Context(), b.key(aliceLease))
+	if err != nil {
+		b.t.Fatalf("reconcile: %v", err)
+	}
+	return result.RequeueAfter
+}
+
+// requesters are the names left in a request, nil if it does not exist.
+func (b *leaseBench) requesters(name string) []string {
+	b.t.Helper()
+	er := &v1alpha1.EvictionRequest{}
+	if err := b.server.Get(b.t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, er); err != nil {
+		b.t.Fatal(err)
+	}
+	names := []string{}
+	for _, r := range er.Spec.Requesters {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+func (b *leaseBench) leaseExists() bool {
+	b.t.Helper()
+	err := b.server.Get(b.t.Context(), b.key(aliceLease).NamespacedName, &coordinationv1.Lease{})
+	if client.IgnoreNotFound(err) != nil {
+		b.t.Fatal(err)
+	}
+	return err == nil
+}
+
+func leasedRequest(uid types.UID) *builder.EvictionRequestWrapper {
+	return builder.EvictionRequest("shop", "web-1", uid).Leased(leaseRequester, aliceLease)
+}
+
+func TestLeasesExpiry(t *testing.T) {
+	t.Parallel()
+	b := newLeaseBench(
+		t, leaseOf(aliceRecord()), builder.Node("n1").Cordoned().Obj(),
+		leasedRequest("uid-1").Obj(),
+		builder.EvictionRequest("shop", "web-2", "uid-2").Requesters("native.example.com").Leased(leaseRequester, aliceLease).
+			Leased("bob.users.drawbridge.dev", "other-lease").Obj(),
+		leasedRequest("uid-3").Evicted(v1alpha1.ReasonPodDeleted, at(0)).Obj(),
+		leasedRequest("uid-4").Canceled(v1alpha1.ReasonNoRequesters, at(0)).Obj(),
+	)
+	if after := b.reconcile(); after != 2*time.Minute || len(b.writes) != 0 {
+		t.Fatalf("it comes back in %s and wrote %v, want 2m and nothing", after, b.writes)
+	}
+	b.clock.Step(2 * time.Minute)
+	if after := b.reconcile(); after != 0 {
+		t.Errorf("it comes back in %s, want never", after)
+	}
+	if b.leaseExists() {
+		t.Error("the lease is still there")
+	}
+	if b.writes[0] != "delete "+aliceLease || len(b.writes) != 3 {
+		t.Errorf("writes are %v, want the lease's deletion, then two patches", b.writes)
+	}
+	want := map[string][]string{
+		"uid-1": {}, "uid-2": {"native.example.com", "bob.users.drawbridge.dev"},
+		// The finished ones keep them: they tell who wanted the eviction.
+		"uid-3": {leaseRequester}, "uid-4": {leaseRequester},
+	}
+	got := map[string][]string{}
+	for name := range want {
+		got[name] = b.requesters(name)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("requesters (-want +got):\n%s", diff)
+	}
+	note := "EvictionRequest RequesterExpired: Requester alice.users.drawbridge.dev (kubectl (alice)) was removed: it has not asked for an eviction for 2m0s."
+	if diff := cmp.Diff([]string{note, note}, b.log.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if len(b.memory) != 0 {
+		t.Errorf("%d leases are remembered, want none", len(b.memory))
+	}
+}
+
+func TestLeasesRenewalIsSeenWhenTheOldOneRunsOut(t *testing.T) {
+	t.Parallel()
+	b := newLeaseBench(t, leaseOf(aliceRecord()), builder.Node("n1").Cordoned().Obj(), leasedRequest("uid-1").Obj())
+	b.reconcile()
+	lease := &coordinationv1.Lease{}
+	if err := b.server.Get(t.Context(), b.key(aliceLease).NamespacedName, lease); err != nil {
+		t.Fatal(err)
+	}
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(at(100)))
+	if err := b.server.Update(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	b.clock.Step(2 * time.Minute)
+	if after := b.reconcile(); after != 100*time.Second || len(b.writes) != 0 {
+		t.Errorf("it comes back in %s and wrote %v, want 1m40s and nothing", after, b.writes)
+	}
+}
+
+// TestLeasesRenewalThatWeHaveNotSeenWins: the cache shows the lease as expired,
+// the server has a newer version.
+func TestLeasesRenewalThatWeHaveNotSeenWins(t *testing.T) {
+	t.Parallel()
+	stale := leaseOf(aliceRecord())
+	b := newLeaseBench(t, stale, builder.Node("n1").Cordoned().Obj(), leasedRequest("uid-1").Obj())
+	b.Client = b.intercept(interceptor.NewClient(b.server, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if lease, ok := obj.(*coordinationv1.Lease); ok {
+				leaseOf(aliceRecord()).DeepCopyInto(lease)
+				lease.ResourceVersion = "1"
+				return nil
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}))
+	b.clock.Step(2 * time.Minute)
+	if after := b.reconcile(); after != leaseRetry {
+		t.Errorf("it comes back in %s, want %s", after, leaseRetry)
+	}
+	if !b.leaseExists() || len(b.requesters("uid-1")) != 1 {
+		t.Errorf("lease exists: %t, requesters %v; want both", b.leaseExists(), b.requesters("uid-1"))
+	}
+}
+
+func TestLeasesUncordon(t *testing.T) {
+	t.Parallel()
+	b := newLeaseBench(t, leaseOf(aliceRecord()), builder.Node("n1").Obj(), leasedRequest("uid-1").Obj())
+	if after := b.reconcile(); after != time.Minute || len(b.writes) != 0 {
+		t.Fatalf("it comes back in %s and wrote %v, want 1m and nothing", after, b.writes)
+	}
+	b.clock.Step(59 * time.Second)
+	if after := b.reconcile(); after != time.Second || len(b.writes) != 0 {
+		t.Fatalf("it comes back in %s and wrote %v, want 1s and nothing", after, b.writes)
+	}
+	b.clock.Step(time.Second)
+	b.reconcile()
+	if b.leaseExists() || len(b.requesters("uid-1")) != 0 {
+		t.Errorf("lease exists: %t, requesters %v; want neither", b.leaseExists(), b.requesters("uid-1"))
+	}
+	want := []string{"EvictionRequest RequesterWithdrawn: Requester alice.users.drawbridge.dev (kubectl (alice)) was removed: " +
+		"node n1 is not drained any more (unschedulable gone for 1m0s)."}
+	if diff := cmp.Diff(want, b.log.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// TestLeasesLaggingNodeCacheIsNoUncordon: the cache has not seen the cordon.
+func TestLeasesLaggingNodeCacheIsNoUncordon(t *testing.T) {
+	t.Parallel()
+	b := newLeaseBench(t, leaseOf(aliceRecord()), builder.Node("n1").Cordoned().Obj(), leasedRequest("uid-1").Obj())
+	b.Client = b.intercept(interceptor.NewClient(b.server, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if node, ok := obj.(*corev1.Node); ok {
+				builder.Node("n1").Obj().DeepCopyInto(node)
+				return nil
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}))
+	b.reconcile()
+	b.clock.Step(time.Minute)
+	if after := b.reconcile(); after != time.Minute || len(b.writes) != 0 {
+		t.Errorf("it comes back in %s and wrote %v, want 1m and nothing", after, b.writes)
+	}
+}
+
+func TestLeasesDebounceStartsAfreshWithAnotherLease(t *testing.T) {
+	t.Parallel()
+	b := newLeaseBench(t, leaseOf(aliceRecord()), builder.Node("n1").Obj(), leasedRequest("uid-1").Obj())
+	b.reconcile()
+	old := leaseOf(aliceRecord())
+	if err := b.server.Delete(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	fresh := leaseOf(aliceRecord())
+	fresh.UID = "lease-2"
+	if err := b.server.Create(t.Context(), fresh); err != nil {
+		t.Fatal(err)
+	}
+	b.clock.Step(50 * time.Second)
+	if after := b.reconcile(); after != time.Minute {
+		t.Errorf("it comes back in %s, want 1m", after)
+	}
+}
+
+func TestLeasesMissingLease(t *testing.T) {
+	t.Parallel()
+	b := newLeaseBench(t, builder.Node("n1").Cordoned().Obj(), leasedRequest("uid-1").Obj())
+	b.reconcile()
+	if got := b.requesters("uid-1"); len(got) != 0 {
+		t.Errorf("requesters are %v, want none", got)
+	}
+	want := []string{"EvictionRequest RequesterExpired: Requester alice.users.drawbridge.dev was removed: its lease " + aliceLease + " does not exist."}
+	if diff := cmp.Diff(want, b.log.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// TestLeasesLeaseThatOurCacheDoesNotHave: it was made a moment ago.
+func TestLeasesLeaseThatOurCacheDoesNotHave(t *testing.T) {
+	t.Parallel()
+	b := newLeaseBench(t, leaseOf(aliceRecord()), builder.Node("n1").Cordoned().Obj(), leasedRequest("uid-1").Obj())
+	b.Client = b.intercept(leaseServer(t, builder.Node("n1").Cordoned().Obj(), leasedRequest("uid-1").Obj()))
+	if after := b.reconcile(); after != 2*time.Minute || len(b.writes) != 0 {
+		t.Errorf("it comes back in %s and wrote %v, want 2m and nothing", after, b.writes)
+	}
+}
+
+func TestLeasesForeignLeaseIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	foreign := leaseOf(aliceRecord())
+	foreign.Labels, foreign.Annotations = nil, nil
+	b := newLeaseBench(t, foreign, leasedRequest("uid-1").Obj())
+	b.clock.Step(2 * time.Minute)
+	b.reconcile()
+	if !b.leaseExists() || len(b.requesters("uid-1")) != 0 {
+		t.Errorf("lease exists: %t, requesters %v; want the lease and no requester", b.leaseExists(), b.requesters("uid-1"))
+	}
+}
+
+func TestLeasesUnusedLeaseIsCollected(t *testing.T) {
+	t.Parallel()
+	b := newLeaseBench(t, leaseOf(aliceRecord()))
+	b.clock.Step(2 * time.Minute)
+	b.reconcile()
+	if b.leaseExists() || len(b.log.events) != 0 {
+		t.Errorf("lease exists: %t, events %v; want neither", b.leaseExists(), b.log.events)
+	}
+}
+
+func TestLeasesDamagedLeaseIsJudgedByItsRenewal(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		damage func(*coordinationv1.Lease)
+		alive  time.Duration
+	}{
+		"no annotations": {func(l *coordinationv1.Lease) { l.Annotations = nil }, 2 * time.Minute},
+		"no duration":    {func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }, 10 * time.Minute},
+		"no renewal":     {func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil; l.CreationTimestamp.Time = at(60) }, 3 * time.Minute},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lease := leaseOf(aliceRecord())
+			tc.damage(lease)
+			b := newLeaseBench(t, lease, leasedRequest("uid-1").Obj())
+			if after := b.reconcile(); after != tc.alive {
+				t.Errorf("it comes back in %s, want %s", after, tc.alive)
+			}
+			b.clock.Step(tc.alive)
+			b.reconcile()
+			if got := b.requesters("uid-1"); len(got) != 0 {
+				t.Errorf("requesters are %v, want none", got)
+			}
+		})
+	}
+}
+
+// TestLeasesRetryAfterAConflict: somebody changes the request between our look and
+// our patch.
+func TestLeasesRetryAfterAConflict(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		change func(*v1alpha1.EvictionRequest)
+		want   []string
+	}{
+		"another requester in front": {
+			func(er *v1alpha1.EvictionRequest) {
+				er.Spec.Requesters = append([]v1alpha1.Requester{{Name: "native.example.com"}}, er.Spec.Requesters...)
+			},
+			[]string{"native.example.com"},
+		},
+		"the requester has another lease now": {
+			func(er *v1alpha1.EvictionRequest) { er.Spec.Requesters[0].LeaseName = "other-lease" },
+			[]string{leaseRequester},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newLeaseBench(t, leaseOf(aliceRecord()), leasedRequest("uid-1").Obj())
+			b.beforePatch = func() {
+				er := &v1alpha1.EvictionRequest{}
+				if err := b.server.Get(t.Context(), key, er); err != nil {
+					t.Error(err)
+				}
+				tc.change(er)
+				if err := b.server.Update(t.Context(), er); err != nil {
+					t.Error(err)
+				}
+			}
+			b.clock.Step(2 * time.Minute)
+			b.reconcile()
+			if diff := cmp.Diff(tc.want, b.requesters("uid-1")); diff != "" {
+				t.Errorf("requesters (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLeasesSeveralRequestersOfOneLease(t *testing.T) {
+	t.Parallel()
+	er := builder.EvictionRequest("shop", "web-1", "uid-1").Leased("a.example.com", aliceLease).
+		Requesters("b.example.com").Leased("c.example.com", aliceLease).Leased("d.example.com", aliceLease)
+	b := newLeaseBench(t, leaseOf(aliceRecord()), er.Obj())
+	b.clock.Step(2 * time.Minute)
+	b.reconcile()
+	if diff := cmp.Diff([]string{"b.example.com"}, b.requesters("uid-1")); diff != "" {
+		t.Errorf("requesters (-want +got):\n%s", diff)
+	}
+}
+
+// TestLeasesFailedPatchIsTriedAgain: the lease is gone by then, and the reason is
+// still told.
+func TestLeasesFailedPatchIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	b := newLeaseBench(t, leaseOf(aliceRecord()), leasedRequest("uid-1").Obj(), leasedRequest("uid-2").Obj())
+	failing := interceptor.NewClient(b.server, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if obj.GetName() == "uid-1" {
+				return apierrors.NewInternalError(errors.New("x"))
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+	})
+	working := b.Client
+	b.Client = failing
+	b.clock.Step(2 * time.Minute)
+	if _, err := b.Reconcile(t.Context(), b.key(aliceLease)); !apierrors.IsInternalError(err) {
+		t.Fatalf("the error is %v, want the server's", err)
+	}
+	if got := b.requesters("uid-2"); len(got) != 0 {
+		t.Errorf("one failure kept the other request: %v", got)
+	}
+	b.Client = working
+	b.reconcile()
+	if got := b.requesters("uid-1"); len(got) != 0 {
+		t.Errorf("requesters are %v, want none", got)
+	}
+	if len(b.log.events) != 2 || b.log.events[0] != b.log.events[1] {
+		t.Errorf("events are %v, want the same one twice", b.log.events)
+	}
+}
+
+func TestLeaseEvents(t *testing.T) {
+	t.Parallel()
+	l := &Leases{Namespace: "drawbridge-system"}
+	lease := func(change func(*coordinationv1.Lease)) *coordinationv1.Lease {
+		lease := leaseOf(aliceRecord())
+		change(lease)
+		return lease
+	}
+	updates := map[string]struct {
+		after *coordinationv1.Lease
+		want  bool
+	}{
+		"a renewal": {lease(func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = at(30); l.ResourceVersion = "2" }), false},
+		"a renewal that goes back": {
+			lease(func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = at(-30) }), true,
+		},
+		"a shorter duration": {lease(func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To(int32(1)) }), true},
+		"another marker": {
+			lease(func(l *coordinationv1.Lease) { l.Annotations[translate.LeaseMarkersAnnotation] = "a,b" }), true,
+		},
+		"another lease of the name": {lease(func(l *coordinationv1.Lease) { l.UID = "lease-2" }), true},
+		"not one of ours":           {lease(func(l *coordinationv1.Lease) { l.Labels = nil; l.UID = "lease-2" }), false},
+		"another namespace":         {lease(func(l *coordinationv1.Lease) { l.Namespace = "kube-system"; l.UID = "lease-2" }), false},
+	}
+	for name, tc := range updates {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := l.leaseEvents().Update(event.UpdateEvent{ObjectOld: leaseOf(aliceRecord()), ObjectNew: tc.after})
+			if got != tc.want {
+				t.Errorf("passes: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestLeasesOfOtherObjects(t *testing.T) {
+	t.Parallel()
+	b := newLeaseBench(t, leaseOf(aliceRecord()))
+	er := leasedRequest("uid-1").Leased("bob.users.drawbridge.dev", "lease-b").Requesters("native.example.com")
+	want := []reconcile.Request{b.key(aliceLease), b.key("lease-b")}
+	if diff := cmp.Diff(want, b.leasesOfRequest(t.Context(), er.Obj())); diff != "" {
+		t.Errorf("leases of a request (-want +got):\n%s", diff)
+	}
+	if got := b.leasesOfRequest(t.Context(), er.Clone().Evicted(v1alpha1.ReasonPodDeleted, at(0)).Obj()); got != nil {
+		t.Errorf("leases of a finished request are %v, want none", got)
+	}
+	if diff := cmp.Diff(want[:1], b.leasesOfNode(t.Context(), builder.Node("n1").Obj())); diff != "" {
+		t.Errorf("leases of a node (-want +got):\n%s", diff)
+	}
+	if got := b.leasesOfNode(t.Context(), builder.Node("n2").Obj()); len(got) != 0 {
+		t.Errorf("leases of another node are %v, want none", got)
+	}
+	node := func(change *builder.NodeWrapper) bool {
+		return leaseNodeEvents().Update(event.UpdateEvent{ObjectOld: builder.Node("n1").Obj(), ObjectNew: change.Obj()})
+	}
+	if !node(builder.Node("n1").Cordoned()) || node(builder.Node("n1").Label("a", "b").Ready(corev1.ConditionFalse)) {
+		t.Error("of these changes of a node only the cordon matters")
+	}
+}

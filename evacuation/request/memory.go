@@ -1,0 +1,74 @@
+package request
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// memory keeps when this process first saw what has no time of its own in the
+// API. It is a hint: a restart forgets it, which costs at most one grace at the
+// end of a request and one skew on a heartbeat from the future. The zero value is
+// ready; safe for concurrent use.
+type memory struct {
+	mu       sync.Mutex
+	requests map[types.NamespacedName]sighting
+}
+
+type sighting struct {
+	// uid tells a request from a later one of the same name.
+	uid         types.UID
+	endSeenAt   time.Time
+	interceptor string
+	heartbeat   time.Time
+	heartbeatAt time.Time
+}
+
+// observe records what is seen of the request now and returns when each thing was
+// seen first. A sighting from the future (the clock was set back) counts as now:
+// otherwise the request would wait until the clock has caught up.
+func (m *memory) observe(er *v1alpha1.EvictionRequest, ended bool, now time.Time) observation {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := types.NamespacedName{Namespace: er.Namespace, Name: er.Name}
+	s := m.requests[key]
+	if s.uid != er.UID {
+		s = sighting{uid: er.UID}
+	}
+
+	switch {
+	case !ended:
+		s.endSeenAt = time.Time{}
+	case s.endSeenAt.IsZero(), s.endSeenAt.After(now):
+		s.endSeenAt = now
+	}
+
+	interceptor, heartbeat := "", time.Time{}
+	if active := er.Status.ActiveInterceptors; len(active) > 0 {
+		interceptor = active[0]
+		heartbeat = timeOf(reportOf(er, interceptor).HeartbeatTime)
+	}
+	switch {
+	case heartbeat.IsZero():
+		s.heartbeatAt = time.Time{}
+	case s.interceptor != interceptor, !s.heartbeat.Equal(heartbeat), s.heartbeatAt.After(now):
+		s.heartbeatAt = now
+	}
+	s.interceptor, s.heartbeat = interceptor, heartbeat
+
+	if m.requests == nil {
+		m.requests = map[types.NamespacedName]sighting{}
+	}
+	m.requests[key] = s
+	return observation{endSeenAt: s.endSeenAt, heartbeatSeenAt: s.heartbeatAt}
+}
+
+// forget drops what is known of a request that is gone or final.
+func (m *memory) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.requests, key)
+}

@@ -1,0 +1,235 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	k8sevents "k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+)
+
+const (
+	// statusManager owns the status, except what interceptors report.
+	statusManager = "drawbridge"
+	// conflictRetry is a net: a write that met a newer version is repeated by that
+	// version's event, which normally comes long before.
+	conflictRetry = time.Second
+)
+
+// Resolver says who intercepts the eviction of a pod, in order, without the
+// default interceptor. It is asked once per request.
+type Resolver interface {
+	Interceptors(pod *corev1.Pod) []string
+}
+
+// Metrics are the metrics that follow a request.
+type Metrics interface {
+	// Observe sets the series of the request to what it says.
+	Observe(er *v1alpha1.EvictionRequest)
+	// Forget removes the series of a request that is gone.
+	Forget(namespace, name string)
+}
+
+// Reconciler moves every EvictionRequest on: it gathers what is known of the
+// request and its pod, lets process.Step decide and writes the decision, with at
+// most one write of the status per call. All fields but WorkloadRef and Retention
+// are required.
+type Reconciler struct {
+	// Client reads from the informer cache, which must hold EvictionRequests (with
+	// their managedFields) and pods, and writes.
+	Client client.Client
+	// APIReader reads live. It backs every verdict that rests on an absence.
+	APIReader client.Reader
+	// Clock is the only source of time; the queue obeys it too.
+	Clock clock.WithTicker
+	// Policy is the constants of the process.
+	Policy process.Policy
+	// Retention is how long a finished request is kept (ruling R4). Zero keeps it
+	// for ever.
+	Retention time.Duration
+	// Resolver is asked for the interceptors of a new request's pod.
+	Resolver Resolver
+	// Recorder records events on the request and on its pod.
+	Recorder k8sevents.EventRecorder
+	// Metrics follow the requests.
+	Metrics Metrics
+	// WorkloadRef reports whether a pod belongs to a Workload in a way that its
+	// type does not show. Only servers of version 1.35 need it, see
+	// LiveWorkloadRef; nil means that spec.schedulingGroup says it all.
+	WorkloadRef func(ctx context.Context, pod types.NamespacedName, uid types.UID) (bool, error)
+
+	// startedAt is when this controller began to work, see SetupWithManager.
+	startedAt time.Time
+	seen      memory
+}
+
+// Reconcile moves one request on. A conflict is no error: the newer version
+// brings the request back. Every other failure is returned, and none becomes a
+// verdict on the target (statement 55).
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	er := &v1alpha1.EvictionRequest{}
+	if err := r.Client.Get(ctx, req.NamespacedName, er); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.seen.forget(req.NamespacedName)
+			r.Metrics.Forget(req.Namespace, req.Name)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("get EvictionRequest: %w", err)
+	}
+	if er.DeletionTimestamp != nil {
+		// A finalizer of somebody else holds it. It is withdrawn, so all work stops
+		// (statement 95).
+		r.seen.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+
+	now := r.Clock.Now()
+	snapshot, target, err := r.gather(ctx, er, now)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	decision := process.Step(snapshot, now, r.Policy)
+	er, err = r.apply(ctx, er, snapshot, decision, target, now)
+	if err != nil {
+		return r.afterFailedWrite(ctx, err)
+	}
+	return r.next(ctx, er, decision)
+}
+
+// gather collects everything the decision may look at.
+func (r *Reconciler) gather(ctx context.Context, er *v1alpha1.EvictionRequest, now time.Time) (process.Snapshot, targetView, error) {
+	if finished(er) {
+		// Nothing about the target matters any more: no look at it, not even a cheap one.
+		r.seen.forget(client.ObjectKeyFromObject(er))
+		return decode(er, process.Target{}, nil, observation{}, r.startedAt), targetView{}, nil
+	}
+	target, err := r.findTarget(ctx, er)
+	if err != nil {
+		return process.Snapshot{}, targetView{}, err
+	}
+	var planned []string
+	if len(er.Status.TargetInterceptors) == 0 && target.pod != nil {
+		if r.WorkloadRef != nil && !target.Grouped {
+			target.Grouped, err = r.WorkloadRef(ctx, client.ObjectKeyFromObject(target.pod), target.pod.UID)
+			if err != nil {
+				return process.Snapshot{}, targetView{}, err
+			}
+		}
+		planned = plan(r.Resolver.Interceptors(target.pod))
+	}
+	ended := target.Presence != process.Present || target.Terminal
+	seen := r.seen.observe(er, ended, now)
+	return decode(er, target.Target, planned, seen, r.startedAt), target, nil
+}
+
+// apply writes what differs: first the labels, so that interceptors who select by
+// them see an activation, then the status. It returns the request as it is now
+// stored. Metrics and events follow the writes. Labels that cannot be written
+// hold up no eviction: their error is returned after the status is written.
+func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s process.Snapshot, d process.Decision, target targetView, now time.Time) (*v1alpha1.EvictionRequest, error) {
+	before := er.DeepCopy()
+	var labelsErr error
+	if s.Outcome == process.OutcomeRunning && target.pod != nil && d.Cause != process.TargetGrouped {
+		labelsErr = r.syncLabels(ctx, before, target.pod.Labels)
+		if apierrors.IsConflict(labelsErr) || apierrors.IsNotFound(labelsErr) {
+			return nil, labelsErr // Decided for a version that is no more.
+		}
+	}
+	after := before.DeepCopy()
+	f := facts{now: now, foundUID: target.foundUID}
+	if target.pod != nil {
+		f.nodeName = target.pod.Spec.NodeName
+	}
+	encode(after, d, f)
+	if !apiequality.Semantic.DeepEqual(before.Status, after.Status) {
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := r.Client.Status().Patch(ctx, after, patch, client.FieldOwner(statusManager)); err != nil {
+			return nil, errors.Join(labelsErr, fmt.Errorf("patch status of EvictionRequest: %w", err))
+		}
+		for _, event := range announcements(after, s.Outcome, d, r.Policy) {
+			log.FromContext(ctx).Info(event.Note, "event", event.Reason, "pod", podName(after))
+			events.EmitOnBoth(r.Recorder, after, event)
+		}
+	}
+	r.Metrics.Observe(after)
+	return after, labelsErr
+}
+
+// syncLabels applies the pod's labels if they differ and moves the request to the
+// version that holds them. It is a write of its own: the status subresource
+// ignores metadata.
+func (r *Reconciler) syncLabels(ctx context.Context, er *v1alpha1.EvictionRequest, labels map[string]string) error {
+	synced, err := labelsInSync(er, labels)
+	if err != nil || synced {
+		return err
+	}
+	patch := labelPatch(er, labels)
+	if err := r.Client.Apply(ctx, patch, client.FieldOwner(labelManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply labels to EvictionRequest: %w", err)
+	}
+	if patch.ResourceVersion != nil {
+		er.ResourceVersion = *patch.ResourceVersion
+	}
+	return nil
+}
+
+// afterFailedWrite tells stale reads, which are everyday, from failures.
+func (r *Reconciler) afterFailedWrite(ctx context.Context, err error) (ctrl.Result, error) {
+	switch {
+	case apierrors.IsConflict(err):
+		log.FromContext(ctx).V(1).Info("The request has changed meanwhile, deciding again", "cause", err.Error())
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case apierrors.IsNotFound(err):
+		// Deleted meanwhile; its event cleans up.
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+// next says when to look again, and deletes a finished request whose retention is
+// over (ruling R4).
+func (r *Reconciler) next(ctx context.Context, er *v1alpha1.EvictionRequest, d process.Decision) (ctrl.Result, error) {
+	if !d.WakeAt.IsZero() {
+		return r.wakeAt(d.WakeAt), nil
+	}
+	end := finishedAt(er)
+	if end == nil || r.Retention == 0 {
+		return ctrl.Result{}, nil
+	}
+	if due := end.Add(r.Retention); r.Clock.Now().Before(due) {
+		return r.wakeAt(due), nil
+	}
+	// The preconditions spare a successor of the same name and a request that
+	// changed since it was read.
+	err := r.Client.Delete(ctx, er, client.Preconditions{UID: &er.UID, ResourceVersion: &er.ResourceVersion})
+	if err != nil {
+		return r.afterFailedWrite(ctx, fmt.Errorf("delete finished EvictionRequest: %w", err))
+	}
+	log.FromContext(ctx).V(1).Info("Deleted the finished request", "finished", end.Time, "retention", r.Retention)
+	return ctrl.Result{}, nil
+}
+
+// wakeAt never returns zero, which would mean never.
+func (r *Reconciler) wakeAt(t time.Time) ctrl.Result {
+	return ctrl.Result{RequeueAfter: max(t.Sub(r.Clock.Now()), time.Millisecond)}
+}
+
+func podName(er *v1alpha1.EvictionRequest) string {
+	if er.Spec.Target.Pod == nil {
+		return ""
+	}
+	return er.Spec.Target.Pod.Name
+}

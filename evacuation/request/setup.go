@@ -1,0 +1,127 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+)
+
+const (
+	// controllerName is also the name of the queue in the workqueue_* metrics
+	// (statement 107).
+	controllerName = "evictionrequests"
+	// workers is how many requests are moved on at the same time.
+	workers = 10
+	// reconcileTimeout bounds all calls of one Reconcile together.
+	reconcileTimeout = 30 * time.Second
+	// Failures back off from errorDelayMin to errorDelayMax. The default of the
+	// queue goes up to 1000 s, which is too long to notice that an outage is over.
+	errorDelayMin = 10 * time.Millisecond //nolint:revive // Min is no unit here.
+	errorDelayMax = 30 * time.Second
+)
+
+// SetupWithManager adds the controller to the manager. It runs only on the
+// leader. An error means that a required field is missing or that the manager
+// refuses the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if err := r.validate(); err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&v1alpha1.EvictionRequest{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.requestOfPod), builder.WithPredicates(podEvents())).
+		WithOptions(r.options()).
+		Complete(r)
+}
+
+func (r *Reconciler) options() controller.Options {
+	queue := clockqueue.New(r.Clock)
+	return controller.Options{
+		MaxConcurrentReconciles: workers,
+		NeedLeaderElection:      new(true),
+		ReconciliationTimeout:   reconcileTimeout,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](errorDelayMin, errorDelayMax),
+		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+			// The queue is made when the controller starts, which on a leader is when
+			// it was elected: from here on interceptors can be heard, so the start-up
+			// grace counts from here.
+			r.startedAt = r.Clock.Now()
+			return queue(name, limiter)
+		},
+	}
+}
+
+func (r *Reconciler) validate() error {
+	var missing []error
+	for name, set := range map[string]bool{
+		"Client": r.Client != nil, "APIReader": r.APIReader != nil, "Clock": r.Clock != nil,
+		"Resolver": r.Resolver != nil, "Recorder": r.Recorder != nil, "Metrics": r.Metrics != nil,
+		"Policy.HeartbeatDeadline": r.Policy.HeartbeatDeadline > 0,
+	} {
+		if !set {
+			missing = append(missing, fmt.Errorf("%s is not set", name))
+		}
+	}
+	if err := errors.Join(missing...); err != nil {
+		return fmt.Errorf("controller %s: %w", controllerName, err)
+	}
+	return nil
+}
+
+// requestOfPod maps a pod to the request of its UID if there is one: one look into
+// the cache per event, no list. A pod that arrives before its request needs no
+// mapping, as the request's own event finds it.
+func (r *Reconciler) requestOfPod(ctx context.Context, pod client.Object) []reconcile.Request {
+	key := types.NamespacedName{Namespace: pod.GetNamespace(), Name: string(pod.GetUID())}
+	if err := r.Client.Get(ctx, key, &v1alpha1.EvictionRequest{}); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		// Not knowing is no reason to miss the event.
+		log.FromContext(ctx).Error(err, "Looking for the request of a pod", "pod", client.ObjectKeyFromObject(pod))
+	}
+	return []reconcile.Request{{NamespacedName: key}}
+}
+
+// podEvents lets through what can change a decision or the labels: a pod that
+// comes (late) or goes, ends, is being deleted, is bound to a node, or is
+// replaced by another one between two looks.
+func podEvents() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*corev1.Pod)
+			if !ok {
+				return false
+			}
+			after, ok := e.ObjectNew.(*corev1.Pod)
+			if !ok {
+				return false
+			}
+			return before.UID != after.UID ||
+				terminal(before) != terminal(after) ||
+				before.Spec.NodeName != after.Spec.NodeName ||
+				deletionChanged(before.DeletionTimestamp, after.DeletionTimestamp) ||
+				!maps.Equal(before.Labels, after.Labels)
+		},
+	}
+}

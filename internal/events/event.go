@@ -1,0 +1,79 @@
+// Package events holds what Drawbridge says in events.k8s.io Events: one
+// constructor per event, each returning a value, so that the words stand in one
+// place and tests compare values.
+package events
+
+import (
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// maxNoteLength is the largest note in bytes that the API server accepts
+// (kubernetes: pkg/apis/core/validation/events.go, NoteLengthLimit).
+const maxNoteLength = 1024
+
+// Event is what is to be said. The zero value says nothing.
+type Event struct {
+	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
+	Type string
+	// Reason is one word in CamelCase, from a closed set.
+	Reason string
+	// Action is what was done, one word in CamelCase, from a closed set.
+	Action string
+	// Note is the sentence for people. It is cut at 1024 bytes.
+	Note string
+}
+
+// Emit records the event on regarding; related, which may be nil, is the other
+// object it is about. The zero Event is not recorded.
+func Emit(recorder events.EventRecorder, regarding, related runtime.Object, e Event) {
+	if e == (Event{}) {
+		return
+	}
+	recorder.Eventf(regarding, related, e.Type, e.Reason, e.Action, "%s", truncate(e.Note))
+}
+
+// EmitOnBoth records the event twice, on the request and on the pod it targets:
+// people look at either. The pod is named by reference, with its UID, so the
+// event is right even if the pod is gone.
+func EmitOnBoth(recorder events.EventRecorder, request *v1alpha1.EvictionRequest, e Event) {
+	pod := PodReference(request)
+	if pod == nil {
+		Emit(recorder, request, nil, e)
+		return
+	}
+	Emit(recorder, request, pod, e)
+	Emit(recorder, pod, request, e)
+}
+
+// PodReference returns a reference to the pod that the request targets, or nil if
+// it targets none.
+func PodReference(request *v1alpha1.EvictionRequest) *corev1.ObjectReference {
+	if request.Spec.Target.Pod == nil {
+		return nil
+	}
+	return &corev1.ObjectReference{
+		APIVersion: corev1.SchemeGroupVersion.String(),
+		Kind:       "Pod",
+		Namespace:  request.Namespace,
+		Name:       request.Spec.Target.Pod.Name,
+		UID:        request.Spec.Target.Pod.UID,
+	}
+}
+
+// truncate cuts a note at the limit without splitting a character.
+func truncate(note string) string {
+	if len(note) <= maxNoteLength {
+		return note
+	}
+	end := maxNoteLength
+	for end > 0 && !utf8.RuneStart(note[end]) {
+		end--
+	}
+	return note[:end]
+}

@@ -1,0 +1,100 @@
+package events
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Reasons of the events of the imperative evictor, one per class of answer.
+const (
+	ReasonEvictionAccepted     = "EvictionAccepted"
+	ReasonEvictionBlocked      = "EvictionBlocked"
+	ReasonBudgetNotSynced      = "BudgetNotSynced"
+	ReasonBudgetRefuses        = "BudgetRefuses"
+	ReasonSeveralBudgets       = "SeveralBudgets"
+	ReasonWebhookNotReady      = "WebhookNotReady"
+	ReasonWebhookRefuses       = "WebhookRefuses"
+	ReasonServerOverloaded     = "ServerOverloaded"
+	ReasonEvictionForbidden    = "EvictionForbidden"
+	ReasonNamespaceTerminating = "NamespaceTerminating"
+	ReasonEvictionConflict     = "EvictionConflict"
+	ReasonEvictionTimeout      = "EvictionTimeout"
+	ReasonServerError          = "ServerError"
+	ReasonEvictionFailed       = "EvictionFailed"
+	ReasonEvictionNotSupported = "EvictionNotSupported"
+)
+
+// Reasons of the events of the requester leases.
+const (
+	ReasonRequesterExpired   = "RequesterExpired"
+	ReasonRequesterWithdrawn = "RequesterWithdrawn"
+)
+
+// Actions of the events of the imperative evictor and of the requester leases.
+const (
+	actionEvict           = "EvictPod"
+	actionRemoveRequester = "RemoveRequester"
+)
+
+// EvictionAccepted says that the API server accepted the eviction. Trigger is
+// what made this attempt happen: first, backoff or budget.
+func EvictionAccepted(pod, trigger string) Event {
+	return Event{
+		Type: corev1.EventTypeNormal, Reason: ReasonEvictionAccepted, Action: actionEvict,
+		Note: fmt.Sprintf("The eviction of pod %s was accepted (triggered by: %s).", pod, trigger),
+	}
+}
+
+// EvictionRefused says that an attempt failed. The reason is the one of its class
+// of answers, the sentence explains it; retries counts the failed attempts so
+// far.
+func EvictionRefused(reason, pod, trigger, sentence string, retries int32) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: reason, Action: actionEvict,
+		Note: fmt.Sprintf("The eviction of pod %s failed (attempt %d, triggered by: %s). %s", pod, retries, trigger, sentence),
+	}
+}
+
+// EvictionNotSupported says that the pod will not be evicted because of its kind
+// (ruling R13). The message is the one of the status.
+func EvictionNotSupported(message string) Event {
+	return Event{Type: corev1.EventTypeWarning, Reason: ReasonEvictionNotSupported, Action: actionEvict, Note: message + "."}
+}
+
+// RequesterExpired says that a requester was removed because its lease ran out.
+// Display names the caller for people and may be empty.
+func RequesterExpired(requester, display string, ttl time.Duration) Event {
+	return Event{
+		Type: corev1.EventTypeNormal, Reason: ReasonRequesterExpired, Action: actionRemoveRequester,
+		Note: fmt.Sprintf("Requester %s (%s) was removed: it has not asked for an eviction for %s.", requester, caller(display), ttl),
+	}
+}
+
+// RequesterLeaseMissing says that a requester was removed because the lease it
+// names does not exist.
+func RequesterLeaseMissing(requester, lease string) Event {
+	return Event{
+		Type: corev1.EventTypeNormal, Reason: ReasonRequesterExpired, Action: actionRemoveRequester,
+		Note: fmt.Sprintf("Requester %s was removed: its lease %s does not exist.", requester, lease),
+	}
+}
+
+// RequesterWithdrawn says that a requester was removed because the drain of its
+// node was called off: none of the markers has been there for the debounce.
+func RequesterWithdrawn(requester, display, node string, markers []string, debounce time.Duration) Event {
+	return Event{
+		Type: corev1.EventTypeNormal, Reason: ReasonRequesterWithdrawn, Action: actionRemoveRequester,
+		Note: fmt.Sprintf("Requester %s (%s) was removed: node %s is not drained any more (%s gone for %s).",
+			requester, caller(display), node, strings.Join(markers, ", "), debounce),
+	}
+}
+
+func caller(display string) string {
+	if display == "" {
+		return "an unknown caller"
+	}
+	return display
+}

@@ -1,0 +1,74 @@
+package events
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Reasons of the events of the request controller.
+const (
+	ReasonInterceptorActivated = "InterceptorActivated"
+	ReasonInterceptorCompleted = "InterceptorCompleted"
+	ReasonInterceptorTimedOut  = "InterceptorTimedOut"
+	ReasonEvicted              = "Evicted"
+	ReasonCanceled             = "Canceled"
+)
+
+// Actions of the events of the request controller.
+const (
+	actionActivate  = "ActivateInterceptor"
+	actionPassOver  = "PassOverInterceptor"
+	actionFinish    = "FinishEviction"
+	actionWithdraw  = "CancelEviction"
+	actionRejection = "RefuseEviction"
+)
+
+// InterceptorActivated says that it is the interceptor's turn. Position counts
+// from 1.
+func InterceptorActivated(interceptor string, position, total int) Event {
+	return Event{
+		Type: corev1.EventTypeNormal, Reason: ReasonInterceptorActivated, Action: actionActivate,
+		Note: fmt.Sprintf("Interceptor %s is active (%d of %d).", interceptor, position, total),
+	}
+}
+
+// InterceptorCompleted says that the interceptor reported that it is done.
+func InterceptorCompleted(interceptor string) Event {
+	return Event{
+		Type: corev1.EventTypeNormal, Reason: ReasonInterceptorCompleted, Action: actionPassOver,
+		Note: fmt.Sprintf("Interceptor %s has completed.", interceptor),
+	}
+}
+
+// InterceptorTimedOut says that the interceptor was silent for too long. The
+// last heartbeat is told if there was one.
+func InterceptorTimedOut(interceptor string, deadline time.Duration, lastHeartbeat time.Time) Event {
+	heard := "it never sent a heartbeat"
+	if !lastHeartbeat.IsZero() {
+		heard = "its last heartbeat was at " + lastHeartbeat.UTC().Format(time.RFC3339)
+	}
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonInterceptorTimedOut, Action: actionPassOver,
+		Note: fmt.Sprintf("Interceptor %s was silent for more than %s and is passed over: %s.", interceptor, deadline, heard),
+	}
+}
+
+// Evicted says that the target has ended. The message is the one of the
+// condition.
+func Evicted(message string) Event {
+	return Event{Type: corev1.EventTypeNormal, Reason: ReasonEvicted, Action: actionFinish, Note: message}
+}
+
+// Canceled says that nobody wants the eviction any more. The message is the one
+// of the condition.
+func Canceled(message string) Event {
+	return Event{Type: corev1.EventTypeNormal, Reason: ReasonCanceled, Action: actionWithdraw, Note: message}
+}
+
+// Refused says that the request was canceled because its target cannot be
+// evicted through this API. The message is the one of the condition.
+func Refused(message string) Event {
+	return Event{Type: corev1.EventTypeWarning, Reason: ReasonCanceled, Action: actionRejection, Note: message}
+}
