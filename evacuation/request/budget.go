@@ -371,38 +371,10 @@ func (p *budgetPlace) before(other *budgetPlace) bool {
 func (b *budget) wake() []types.NamespacedName {
 	var keys []types.NamespacedName
 	for len(b.waiting) > 0 && len(b.inFlight) < b.allowed {
-		p := heap.Pop(&b.waiting).(*budgetPlace) //nolint:forcetypeassert // the heap holds nothing else
+		p := heap.Pop(&b.waiting).(*budgetPlace)
 		p.phase = budgetWoken
 		b.inFlight[p] = struct{}{}
 		keys = append(keys, p.key)
 	}
 	return keys
-}
-
-// budgetHeap implements heap.Interface.
-type budgetHeap []*budgetPlace
-
-func (h budgetHeap) Len() int           { return len(h) }
-func (h budgetHeap) Less(i, j int) bool { return h[i].before(h[j]) }
-
-func (h budgetHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (h *budgetHeap) Push(x any) {
-	p := x.(*budgetPlace) //nolint:forcetypeassert // settle pushes nothing else
-	p.index = len(*h)
-	*h = append(*h, p)
-}
-
-// Pop implements heap.Interface.
-func (h *budgetHeap) Pop() any {
-	old := *h
-	p := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	p.index = -1
-	return p
 }

@@ -81,7 +81,7 @@ func (s *simulation) after(d time.Duration, do func()) {
 // run plays until nothing is left to do for pods that live.
 func (s *simulation) run(limit time.Duration) {
 	for len(s.agenda) > 0 {
-		next := heap.Pop(&s.agenda).(simEntry) //nolint:forcetypeassert // a test
+		next := heap.Pop(&s.agenda).(simEntry)
 		s.now = next.at
 		if s.now.Sub(at(0)) > limit {
 			return
@@ -290,18 +290,19 @@ type simEntry struct {
 // simAgenda implements heap.Interface.
 type simAgenda []simEntry
 
-func (a simAgenda) Len() int { return len(a) }
+func (a *simAgenda) Len() int { return len(*a) }
 
-func (a simAgenda) Less(i, j int) bool {
-	if !a[i].at.Equal(a[j].at) {
-		return a[i].at.Before(a[j].at)
+func (a *simAgenda) Less(i, j int) bool {
+	x, y := (*a)[i], (*a)[j]
+	if !x.at.Equal(y.at) {
+		return x.at.Before(y.at)
 	}
-	return a[i].serial < a[j].serial
+	return x.serial < y.serial
 }
 
-func (a simAgenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a *simAgenda) Swap(i, j int) { (*a)[i], (*a)[j] = (*a)[j], (*a)[i] }
 
-func (a *simAgenda) Push(x any) { *a = append(*a, x.(simEntry)) } //nolint:forcetypeassert // a test
+func (a *simAgenda) Push(x any) { *a = append(*a, x.(simEntry)) }
 
 func (a *simAgenda) Pop() any {
 	old := *a

@@ -86,10 +86,11 @@ func imperativeTurn(er *v1alpha1.EvictionRequest) bool {
 // Reconcile gathers, decides and applies for one request.
 func (e *Evictor) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := req.NamespacedName
-	er := &v1alpha1.EvictionRequest{}
-	if err := e.Client.Get(ctx, key, er); err != nil && !apierrors.IsNotFound(err) {
-		return reconcile.Result{}, fmt.Errorf("get eviction request: %w", err)
-	} else if err != nil || !imperativeTurn(er) {
+	er, err := evictGetRequest(ctx, e.Client, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if er == nil {
 		e.forget(key)
 		return reconcile.Result{}, nil
 	}
@@ -107,10 +108,11 @@ func (e *Evictor) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if decision.Action == EvictCall {
 		// The cache may be behind by a cancellation, and the event of a budget can
 		// overtake it. What is done to a pod cannot be undone: look for real.
-		live := &v1alpha1.EvictionRequest{}
-		if err := e.APIReader.Get(ctx, key, live); err != nil && !apierrors.IsNotFound(err) {
-			return reconcile.Result{}, fmt.Errorf("get eviction request before evicting: %w", err)
-		} else if err != nil || live.UID != er.UID || !imperativeTurn(live) {
+		live, err := evictGetRequest(ctx, e.APIReader, key)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if live == nil || live.UID != er.UID {
 			e.forget(key)
 			return reconcile.Result{}, nil
 		}
@@ -249,11 +251,27 @@ func evictItem(er *v1alpha1.EvictionRequest) EvictItem {
 	return EvictItem{}
 }
 
+// evictGetRequest returns the request, nil if there is none or it is not the
+// evictor's turn.
+func evictGetRequest(ctx context.Context, reader client.Reader, key types.NamespacedName) (*v1alpha1.EvictionRequest, error) {
+	er := &v1alpha1.EvictionRequest{}
+	switch err := reader.Get(ctx, key, er); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get eviction request %s: %w", key, err)
+	case !imperativeTurn(er):
+		return nil, nil
+	default:
+		return er, nil
+	}
+}
+
 // evictGetPod returns what the reader has under that name, nil for nothing.
 func evictGetPod(ctx context.Context, reader client.Reader, key types.NamespacedName) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := reader.Get(ctx, key, pod); apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // absence is an answer here
+		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("get pod %s: %w", key, err)
 	}

@@ -15,15 +15,15 @@ const (
 	// EvictPodUnseen is the zero value: our cache has no such pod. It is gone or
 	// has not arrived yet; to find out is the request controller's task.
 	EvictPodUnseen EvictPodState = iota
-	// EvictPodReplaced: another pod has the name.
+	// EvictPodReplaced says that another pod has the name.
 	EvictPodReplaced
-	// EvictPodRunning: to be evicted.
+	// EvictPodRunning is to be evicted.
 	EvictPodRunning
-	// EvictPodTerminating: its deletion has been asked for (statement 81).
+	// EvictPodTerminating says that its deletion has been asked for (statement 81).
 	EvictPodTerminating
-	// EvictPodTerminal: it has ended by itself.
+	// EvictPodTerminal has ended by itself.
 	EvictPodTerminal
-	// EvictPodUnsupported: a DaemonSet's pod or a mirror pod (ruling R13).
+	// EvictPodUnsupported is a DaemonSet's pod or a mirror pod (ruling R13).
 	EvictPodUnsupported
 )
 
@@ -55,12 +55,12 @@ type EvictLast struct {
 type EvictTrigger string
 
 const (
-	// TriggerFirst: the first attempt of this process.
+	// TriggerFirst is the first attempt of this process.
 	TriggerFirst EvictTrigger = "first"
-	// TriggerBackoff: the time to wait is over.
+	// TriggerBackoff says that the time to wait is over.
 	TriggerBackoff EvictTrigger = "backoff"
-	// TriggerBudget: a budget that selects the pod started to allow disruptions,
-	// or stopped to select it.
+	// TriggerBudget says that a budget that selects the pod started to allow
+	// disruptions, or stopped to select it.
 	TriggerBudget EvictTrigger = "budget"
 )
 
@@ -71,9 +71,9 @@ const (
 	// EvictNothing is the zero value: there is nothing to do until something
 	// changes, or until WakeAt.
 	EvictNothing EvictAction = iota
-	// EvictWait: an attempt was made; the next one is at WakeAt at the latest.
+	// EvictWait says that an attempt was made and the next one is due at WakeAt.
 	EvictWait
-	// EvictCall: call the eviction subresource.
+	// EvictCall says to call the eviction subresource.
 	EvictCall
 )
 
@@ -233,14 +233,14 @@ func (in EvictInput) failureReport(now time.Time, p EvictPolicy) *EvictItem {
 }
 
 // message is the text for the status: the KEP's literal, then why.
-func (l EvictLast) message() string {
+func (l *EvictLast) message() string {
 	return evictCut(fmt.Sprintf(evictFailedMessage, l.Retries)+" "+l.explain(l.Budgets), v1alpha1.MaxMessageLength)
 }
 
 // pause is how long to wait after an attempt, never zero. Who has waited for
 // long, in a budget's queue with few attempts of its own, does not start over with
 // short pauses; for all others the exponent is ahead of the time waited.
-func (l EvictLast) pause(p EvictPolicy) time.Duration {
+func (l *EvictLast) pause(p EvictPolicy) time.Duration {
 	wait := max(evictBackoff(l.Retries, p), min(l.At.Sub(l.Since), p.BackoffMax))
 	switch {
 	case !l.Result.Failed():

@@ -25,43 +25,43 @@ type EvictResult string
 // The first three are not failures (statement 89); every other one is counted,
 // reported and tried again.
 const (
-	// ResultEvicted: accepted, the pod is being deleted.
+	// ResultEvicted means accepted, the pod is being deleted.
 	ResultEvicted EvictResult = "evicted"
-	// ResultGone: 404, there is no such pod.
+	// ResultGone means 404, there is no such pod.
 	ResultGone EvictResult = "gone"
-	// ResultReplaced: 409, another pod has the name.
+	// ResultReplaced means 409, another pod has the name.
 	ResultReplaced EvictResult = "replaced"
 
-	// ResultBudget: 429, the pod's budget allows no disruption now.
+	// ResultBudget means 429, the pod's budget allows no disruption now.
 	ResultBudget EvictResult = "budget"
-	// ResultBudgetNotSynced: 429, the budget's status is behind its spec.
+	// ResultBudgetNotSynced means 429, the budget's status is behind its spec.
 	ResultBudgetNotSynced EvictResult = "budget-not-synced"
-	// ResultBudgetRefuses: 403, the budget cannot count any more evictions.
+	// ResultBudgetRefuses means 403, the budget cannot count any more evictions.
 	ResultBudgetRefuses EvictResult = "budget-refuses"
-	// ResultSeveralBudgets: 500, more than one budget selects the pod.
+	// ResultSeveralBudgets means 500, more than one budget selects the pod.
 	ResultSeveralBudgets EvictResult = "several-budgets"
-	// ResultOwnWebhook: 429 of our own webhook; that replica has not seen yet that
+	// ResultOwnWebhook means 429 of our own webhook; that replica has not seen yet that
 	// the last stage was reached.
 	ResultOwnWebhook EvictResult = "own-webhook"
-	// ResultWebhook: 429 of somebody else's webhook.
+	// ResultWebhook means 429 of somebody else's webhook.
 	ResultWebhook EvictResult = "webhook"
-	// ResultOverloaded: 429, the server sheds load.
+	// ResultOverloaded means 429, the server sheds load.
 	ResultOverloaded EvictResult = "overloaded"
-	// ResultForbidden: 403 of RBAC or of an admission plugin.
+	// ResultForbidden means 403 of RBAC or of an admission plugin.
 	ResultForbidden EvictResult = "forbidden"
-	// ResultNamespaceTerminating: 403, the namespace is being deleted.
+	// ResultNamespaceTerminating means 403, the namespace is being deleted.
 	ResultNamespaceTerminating EvictResult = "namespace-terminating"
-	// ResultConflict: 409 although the pod is the right one.
+	// ResultConflict means 409 although the pod is the right one.
 	ResultConflict EvictResult = "conflict"
-	// ResultServerTimeout: the server gave up on the call, for example because the
+	// ResultServerTimeout means the server gave up on the call, for example because the
 	// budget changed all the time (504).
 	ResultServerTimeout EvictResult = "server-timeout"
-	// ResultDeadline: no answer within our own deadline. The eviction may have
+	// ResultDeadline means no answer within our own deadline. The eviction may have
 	// happened.
 	ResultDeadline EvictResult = "deadline"
-	// ResultServerError: any other answer of 500 and above.
+	// ResultServerError means any other answer of 500 and above.
 	ResultServerError EvictResult = "server-error"
-	// ResultOther: everything else, connection failures among it.
+	// ResultOther means everything else, connection failures among it.
 	ResultOther EvictResult = "other"
 )
 

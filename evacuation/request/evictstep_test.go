@@ -260,9 +260,9 @@ func TestEvictStepBlockedForADay(t *testing.T) {
 	for i := 1; i < len(attempts); i++ {
 		gaps = append(gaps, attempts[i].Sub(attempts[i-1]))
 	}
-	want := []time.Duration{5, 10, 20, 40, 80, 160, 320, 640, 900, 900}
-	for i := range want {
-		want[i] *= time.Second
+	var want []time.Duration
+	for _, seconds := range []int{5, 10, 20, 40, 80, 160, 320, 640, 900, 900} {
+		want = append(want, time.Duration(seconds)*time.Second)
 	}
 	if diff := cmp.Diff(want, gaps[:len(want)]); diff != "" {
 		t.Errorf("gaps between attempts (-want +got):\n%s", diff)

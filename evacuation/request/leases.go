@@ -191,7 +191,7 @@ func (l *Leases) find(ctx context.Context, key types.NamespacedName) (*coordinat
 			return nil, fmt.Errorf("get lease: %w", err)
 		}
 	}
-	return nil, nil //nolint:nilnil // absence is an answer here
+	return nil, nil
 }
 
 // withdraw deletes the lease and removes whoever names it from the requests. The

@@ -11,17 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/index"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -120,105 +114,6 @@ func TestLeaseStep(t *testing.T) {
 			}
 		})
 	}
-}
-
-// leaseBench is the controller over a fake API server, with the indexes of the
-// real cache. Writes counts what it wrote.
-type leaseBench struct {
-	*Leases
-	t      *testing.T
-	server client.WithWatch
-	clock  *testingclock.FakeClock
-	log    *noteLog
-	writes []string
-	// beforePatch runs before the next patch of a request.
-	beforePatch func()
-}
-
-func newLeaseBench(t *testing.T, objects ...client.Object) *leaseBench {
-	t.Helper()
-	b := &leaseBench{t: t, clock: testingclock.NewFakeClock(at(0)), log: &noteLog{}, server: leaseServer(t, objects...)}
-	b.Leases = &Leases{
-		Client: b.intercept(b.server), APIReader: b.server, Clock: b.clock, Policy: DefaultLeasePolicy(),
-		Recorder: b.log, Namespace: "drawbridge-system", startedAt: at(-100000),
-	}
-	b.init()
-	return b
-}
-
-func leaseServer(t *testing.T, objects ...client.Object) client.WithWatch {
-	t.Helper()
-	scheme := requestScheme(t)
-	if err := coordinationv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	with := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.EvictionRequest{}).WithObjects(objects...)
-	index.All(func(object client.Object, name string, extract client.IndexerFunc) {
-		with.WithIndex(object, name, extract)
-	})
-	return with.Build()
-}
-
-func (b *leaseBench) intercept(server client.WithWatch) client.WithWatch {
-	return interceptor.NewClient(server, interceptor.Funcs{
-		Delete: func(ctx context.Context, _ client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			b.writes = append(b.writes, "delete "+obj.GetName())
-			return b.server.Delete(ctx, obj, opts...)
-		},
-		Patch: func(ctx context.Context, _ client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if do := b.beforePatch; do != nil {
-				b.beforePatch = nil
-				do()
-			}
-			b.writes = append(b.writes, "patch "+obj.GetName())
-			// The API server answers a failed test of a patch with 422, the fake one
-			// with an error of its own.
-			live := &v1alpha1.EvictionRequest{}
-			if err := b.server.Get(ctx, client.ObjectKeyFromObject(obj), live); err != nil {
-				return err
-			}
-			if live.ResourceVersion != obj.GetResourceVersion() {
-				return apierrors.NewGenericServerResponse(422, "", v1alpha1.Resource("evictionrequests"), "", "testing value failed", 0, false)
-			}
-			return b.server.Patch(ctx, obj, patch, opts...)
-		},
-	})
-}
-
-func (b *leaseBench) reconcile() time.Duration {
-	b.t.Helper()
-	result, err := b.Reconcile(b.t.Context(), b.key(aliceLease))
-	if err != nil {
-		b.t.Fatalf("reconcile: %v", err)
-	}
-	return result.RequeueAfter
-}
-
-// requesters are the names left in a request, nil if it does not exist.
-func (b *leaseBench) requesters(name string) []string {
-	b.t.Helper()
-	er := &v1alpha1.EvictionRequest{}
-	if err := b.server.Get(b.t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, er); err != nil {
-		b.t.Fatal(err)
-	}
-	names := []string{}
-	for _, r := range er.Spec.Requesters {
-		names = append(names, r.Name)
-	}
-	return names
-}
-
-func (b *leaseBench) leaseExists() bool {
-	b.t.Helper()
-	err := b.server.Get(b.t.Context(), b.key(aliceLease).NamespacedName, &coordinationv1.Lease{})
-	if client.IgnoreNotFound(err) != nil {
-		b.t.Fatal(err)
-	}
-	return err == nil
-}
-
-func leasedRequest(uid types.UID) *builder.EvictionRequestWrapper {
-	return builder.EvictionRequest("shop", "web-1", uid).Leased(leaseRequester, aliceLease)
 }
 
 func TestLeasesExpiry(t *testing.T) {
@@ -525,65 +420,5 @@ func TestLeasesFailedPatchIsTriedAgain(t *testing.T) {
 	}
 	if len(b.log.events) != 2 || b.log.events[0] != b.log.events[1] {
 		t.Errorf("events are %v, want the same one twice", b.log.events)
-	}
-}
-
-func TestLeaseEvents(t *testing.T) {
-	t.Parallel()
-	l := &Leases{Namespace: "drawbridge-system"}
-	lease := func(change func(*coordinationv1.Lease)) *coordinationv1.Lease {
-		lease := leaseOf(aliceRecord())
-		change(lease)
-		return lease
-	}
-	updates := map[string]struct {
-		after *coordinationv1.Lease
-		want  bool
-	}{
-		"a renewal": {lease(func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = at(30); l.ResourceVersion = "2" }), false},
-		"a renewal that goes back": {
-			lease(func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = at(-30) }), true,
-		},
-		"a shorter duration": {lease(func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To(int32(1)) }), true},
-		"another marker": {
-			lease(func(l *coordinationv1.Lease) { l.Annotations[translate.LeaseMarkersAnnotation] = "a,b" }), true,
-		},
-		"another lease of the name": {lease(func(l *coordinationv1.Lease) { l.UID = "lease-2" }), true},
-		"not one of ours":           {lease(func(l *coordinationv1.Lease) { l.Labels = nil; l.UID = "lease-2" }), false},
-		"another namespace":         {lease(func(l *coordinationv1.Lease) { l.Namespace = "kube-system"; l.UID = "lease-2" }), false},
-	}
-	for name, tc := range updates {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := l.leaseEvents().Update(event.UpdateEvent{ObjectOld: leaseOf(aliceRecord()), ObjectNew: tc.after})
-			if got != tc.want {
-				t.Errorf("passes: %t, want %t", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestLeasesOfOtherObjects(t *testing.T) {
-	t.Parallel()
-	b := newLeaseBench(t, leaseOf(aliceRecord()))
-	er := leasedRequest("uid-1").Leased("bob.users.drawbridge.dev", "lease-b").Requesters("native.example.com")
-	want := []reconcile.Request{b.key(aliceLease), b.key("lease-b")}
-	if diff := cmp.Diff(want, b.leasesOfRequest(t.Context(), er.Obj())); diff != "" {
-		t.Errorf("leases of a request (-want +got):\n%s", diff)
-	}
-	if got := b.leasesOfRequest(t.Context(), er.Clone().Evicted(v1alpha1.ReasonPodDeleted, at(0)).Obj()); got != nil {
-		t.Errorf("leases of a finished request are %v, want none", got)
-	}
-	if diff := cmp.Diff(want[:1], b.leasesOfNode(t.Context(), builder.Node("n1").Obj())); diff != "" {
-		t.Errorf("leases of a node (-want +got):\n%s", diff)
-	}
-	if got := b.leasesOfNode(t.Context(), builder.Node("n2").Obj()); len(got) != 0 {
-		t.Errorf("leases of another node are %v, want none", got)
-	}
-	node := func(change *builder.NodeWrapper) bool {
-		return leaseNodeEvents().Update(event.UpdateEvent{ObjectOld: builder.Node("n1").Obj(), ObjectNew: change.Obj()})
-	}
-	if !node(builder.Node("n1").Cordoned()) || node(builder.Node("n1").Label("a", "b").Ready(corev1.ConditionFalse)) {
-		t.Error("of these changes of a node only the cordon matters")
 	}
 }

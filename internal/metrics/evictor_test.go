@@ -1,11 +1,10 @@
 package metrics
 
 import (
-	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 func TestEvictorCountsAttempts(t *testing.T) {
@@ -15,14 +14,28 @@ func TestEvictorCountsAttempts(t *testing.T) {
 	m.Attempt("budget", "backoff")
 	m.Attempt("budget", "backoff")
 	m.Attempt("evicted", "budget")
-	want := `
-# HELP drawbridge_imperative_eviction_attempts_total Calls of the eviction subresource by imperative-eviction.k8s.io, by their result and by what triggered them.
-# TYPE drawbridge_imperative_eviction_attempts_total counter
-drawbridge_imperative_eviction_attempts_total{result="budget",trigger="backoff"} 2
-drawbridge_imperative_eviction_attempts_total{result="budget",trigger="first"} 1
-drawbridge_imperative_eviction_attempts_total{result="evicted",trigger="budget"} 1
-`
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
-		t.Error(err)
+
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			series := family.GetName()
+			for _, label := range metric.GetLabel() {
+				series += " " + label.GetName() + "=" + label.GetValue()
+			}
+			got[series] = metric.GetCounter().GetValue()
+		}
+	}
+	const name = "drawbridge_imperative_eviction_attempts_total"
+	want := map[string]float64{
+		name + " result=budget trigger=first":   1,
+		name + " result=budget trigger=backoff": 2,
+		name + " result=evicted trigger=budget": 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
 	}
 }

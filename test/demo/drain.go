@@ -26,13 +26,13 @@ func (d *demo) kubectl(ctx context.Context, args ...string) (string, error) {
 // line once: kubectl says the same every 5 seconds.
 func (d *demo) drain(ctx context.Context, node string) (*cluster.Program, error) {
 	args := []string{"drain", node, "--ignore-daemonsets", "--delete-emptydir-data"}
-	d.out.line("  $ kubectl %s", strings.Join(args, " "))
+	d.out.linef("  $ kubectl %s", strings.Join(args, " "))
 	options := drainer
 	seen := map[string]bool{}
 	options.OnLine = func(line cluster.Line) {
 		if !seen[line.Text] {
 			seen[line.Text] = true
-			d.out.line("  | %s", wrap(line.Text, 112, "  |     "))
+			d.out.linef("  | %s", wrap(line.Text, 112, "  |     "))
 		}
 	}
 	return d.cluster.StartKubectl(ctx, options, args...)
@@ -114,9 +114,9 @@ func (d *demo) callOff(ctx context.Context) error {
 	if _, err := drain.Wait(); err != nil {
 		return err
 	}
-	d.out.line("  ^C")
+	d.out.linef("  ^C")
 	d.timeline.note("render", "kubectl is interrupted; the node stays cordoned, the request stays")
-	d.out.line("  $ kubectl uncordon node-2")
+	d.out.linef("  $ kubectl uncordon node-2")
 	if _, err := d.kubectl(ctx, "uncordon", "node-2"); err != nil {
 		return err
 	}

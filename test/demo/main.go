@@ -27,7 +27,7 @@ func main() {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			err = fmt.Errorf("interrupted: %w", err)
 		}
-		p.line("\nFAIL: %v", err)
+		p.linef("\nFAIL: %v", err)
 		os.Exit(1) //nolint:gocritic // Everything started was ended by run.
 	}
 }
@@ -40,16 +40,16 @@ type printer struct {
 	step    int
 }
 
-func (p *printer) line(format string, args ...any) {
+func (p *printer) linef(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.to, format+"\n", args...) //nolint:errcheck // There is nobody left to tell.
 }
 
 // heading opens the next step.
-func (p *printer) heading(format string, args ...any) {
+func (p *printer) heading(text string) {
 	p.step++
-	p.line("\n%d. %s", p.step, fmt.Sprintf(format, args...))
+	p.linef("\n%d. %s", p.step, text)
 }
 
 // during says what goes on while work takes long.
@@ -63,7 +63,7 @@ func (p *printer) during(what string, work func() error) error {
 		for {
 			select {
 			case <-tick.C:
-				p.line("  %s (%.0f s so far)", what, time.Since(begun).Seconds())
+				p.linef("  %s (%.0f s so far)", what, time.Since(begun).Seconds())
 			case <-done:
 				return
 			}

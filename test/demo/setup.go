@@ -5,9 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -54,7 +51,7 @@ type demo struct {
 // run is the demo from the first build to the verdict. Everything it starts has
 // ended when it returns.
 func run(ctx context.Context, p *printer) (err error) {
-	p.line("Drawbridge: a kubectl drain that was never taught about interceptors waits for them.")
+	p.linef("Drawbridge: a kubectl drain that was never taught about interceptors waits for them.")
 	binary, err := build(ctx, p)
 	if err != nil {
 		return err
@@ -74,7 +71,7 @@ func run(ctx context.Context, p *printer) (err error) {
 	if err != nil {
 		return fmt.Errorf("ask for the version: %w", err)
 	}
-	p.line("  Kubernetes %s is up after %.1f s: etcd, kube-apiserver, kube-controller-manager, kube-scheduler", version.GitVersion, time.Since(booting).Seconds())
+	p.linef("  Kubernetes %s is up after %.1f s: etcd, kube-apiserver, kube-controller-manager, kube-scheduler", version.GitVersion, time.Since(booting).Seconds())
 
 	p.heading("Drawbridge, installed from its chart")
 	stop, err := d.install(ctx)
@@ -92,7 +89,7 @@ func run(ctx context.Context, p *printer) (err error) {
 	if err := d.sweep(ctx); err != nil {
 		return err
 	}
-	p.line("\n  What happened to each pod, in seconds since the drain began:")
+	p.linef("\n  What happened to each pod, in seconds since the drain began:")
 	d.timeline.print(p)
 	if err := d.judgeSweep(ctx); err != nil {
 		return err
@@ -103,7 +100,7 @@ func run(ctx context.Context, p *printer) (err error) {
 		return err
 	}
 	d.timeline.print(p)
-	p.line("\nPASS: plain pods left at once; interceptors ran in order, one at a time; the budget's release woke the eviction;\n"+
+	p.linef("\nPASS: plain pods left at once; interceptors ran in order, one at a time; the budget's release woke the eviction;\n"+
 		"the replacement of db-0 was spared; an uncordon called a drain off. It took %.0f s. Nothing is left running.", time.Since(p.started).Seconds())
 	return nil
 }
@@ -128,7 +125,7 @@ func build(ctx context.Context, p *printer) (interceptor string, err error) {
 			return err
 		}},
 		{"the example interceptor", func(ctx context.Context) (err error) {
-			interceptor, err = buildInterceptor(ctx)
+			interceptor, err = suite.BuildInterceptor(ctx)
 			return err
 		}},
 	} {
@@ -139,34 +136,16 @@ func build(ctx context.Context, p *printer) (interceptor string, err error) {
 	return interceptor, nil
 }
 
-func buildInterceptor(ctx context.Context) (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("find cache folder: %w", err)
-	}
-	folder, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/drawbridge-dev/drawbridge").Output()
-	if err != nil {
-		return "", fmt.Errorf("find the project: %w", err)
-	}
-	binary := filepath.Join(cache, "drawbridge", "demo", "interceptor")
-	command := exec.CommandContext(ctx, "go", "build", "-o", binary, ".")
-	command.Dir = filepath.Join(strings.TrimSpace(string(folder)), "examples", "interceptor")
-	if out, err := command.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the example interceptor: %w: %s", err, out)
-	}
-	return binary, nil
-}
-
 // install installs the chart and starts the manager under the chart's service
 // account. What is short in it are the times, so that the demo is.
 func (d *demo) install(ctx context.Context) (stop func() error, err error) {
-	d.out.line("  $ helm upgrade --install drawbridge charts/drawbridge -n drawbridge-system --create-namespace \\")
-	d.out.line("      --set deployment.enabled=false --set webhook.url=https://localhost:PORT")
+	d.out.linef("  $ helm upgrade --install drawbridge charts/drawbridge -n drawbridge-system --create-namespace \\")
+	d.out.linef("      --set deployment.enabled=false --set webhook.url=https://localhost:PORT")
 	installation, err := suite.Install(ctx, d.cluster, suite.InstallOptions{})
 	if err != nil {
 		return nil, err
 	}
-	d.out.line("  $ drawbridge --marker-debounce=3s     (as system:serviceaccount:%s:%s)", installation.Namespace, installation.ServiceAccount)
+	d.out.linef("  $ drawbridge --marker-debounce=3s     (as system:serviceaccount:%s:%s)", installation.Namespace, installation.ServiceAccount)
 	manager, err := installation.StartProcess(ctx, suite.ProcessOptions{Args: []string{"--marker-debounce=3s"}})
 	if err != nil {
 		return nil, err
@@ -209,7 +188,7 @@ func (d *demo) populate(ctx context.Context) error {
 		return err
 	}
 	for line := range strings.Lines(table) {
-		d.out.line("  %s", strings.TrimRight(line, "\n"))
+		d.out.linef("  %s", strings.TrimRight(line, "\n"))
 	}
 	if d.timeline, err = newTimeline(ctx, d.cluster.Config(), "shop"); err != nil {
 		return err
@@ -264,7 +243,7 @@ func (d *demo) startInterceptors(ctx context.Context) error {
 				d.timeline.note("interceptors", i.name+" has ended by itself")
 			}
 		}()
-		d.out.line("  $ interceptor --name=%s --work=%s", i.name, i.work)
+		d.out.linef("  $ interceptor --name=%s --work=%s", i.name, i.work)
 	}
 	return nil
 }

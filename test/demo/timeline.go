@@ -206,9 +206,9 @@ func (t *timeline) print(p *printer) {
 		byPod[e.pod] = append(byPod[e.pod], e)
 	}
 	for _, name := range names {
-		p.line("  %s", name)
+		p.linef("  %s", name)
 		for _, e := range byPod[name] {
-			p.line("    %6.1fs  %s", e.at.Seconds(), e.text)
+			p.linef("    %6.1fs  %s", e.at.Seconds(), e.text)
 		}
 	}
 }

@@ -1,0 +1,142 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/podcache"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// leaderElectionID is the name of the leader's Lease.
+const leaderElectionID = "drawbridge-leader"
+
+// newScheme has the kinds we read and write.
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	return scheme
+}
+
+// key is an object of our own namespace.
+func (o *Options) key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.Namespace, Name: name}
+}
+
+// newManager makes the manager with everything that listens or caches.
+func newManager(conf *rest.Config, o Options, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (manager.Manager, error) {
+	tlsOptions := func(c *tls.Config) {
+		c.MinVersion = tls.VersionTLS12
+		c.GetCertificate = certificate
+	}
+	mgr, err := ctrl.NewManager(conf, manager.Options{
+		Scheme: newScheme(),
+		Logger: o.Logger,
+		Cache:  cacheOptions(o),
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host:    o.WebhookHost,
+			Port:    o.WebhookPort,
+			TLSOpts: []func(*tls.Config){tlsOptions},
+		}),
+		Metrics:                       metricsserver.Options{BindAddress: orOff(o.MetricsAddr)},
+		HealthProbeBindAddress:        orOff(o.HealthAddr),
+		LeaderElection:                o.LeaderElect,
+		LeaderElectionID:              leaderElectionID,
+		LeaderElectionNamespace:       o.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &o.LeaseDuration,
+		RenewDeadline:                 &o.RenewDeadline,
+		RetryPeriod:                   &o.RetryPeriod,
+		GracefulShutdownTimeout:       &o.ShutdownTimeout,
+		Controller: config.Controller{
+			// Tests run several managers in one process. Our names are constants, each
+			// used once per manager.
+			SkipNameValidation: new(true),
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make manager: %w", err)
+	}
+	return mgr, nil
+}
+
+// cacheOptions say what the informers hold: nothing that nobody looks at, and no
+// Secret or Lease that is not ours.
+func cacheOptions(o Options) cache.Options {
+	own := map[string]cache.Config{o.Namespace: {}}
+	options := cache.Options{
+		// A read without an informer is a mistake: it would start one.
+		ReaderFailOnMissingInformer: true,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:                   {Transform: podcache.Transform},
+			&corev1.Node{}:                  {Transform: podcache.TransformNode},
+			&policyv1.PodDisruptionBudget{}: {Transform: cache.TransformStripManagedFields()},
+			&coordinationv1.Lease{}: {
+				Namespaces: own,
+				Label:      labels.SelectorFromSet(labels.Set{translate.LeaseLabel: translate.LeaseLabelValue}),
+			},
+			// With the name as the field selector, RBAC can limit list and watch to it.
+			&corev1.Secret{}: {
+				Namespaces: own,
+				Field:      fields.OneTermEqualSelector("metadata.name", o.WebhookCertSecret),
+			},
+		},
+	}
+	if o.WebhookConfiguration != "" {
+		options.ByObject[&admissionregistrationv1.ValidatingWebhookConfiguration{}] = cache.ByObject{
+			Field: fields.OneTermEqualSelector("metadata.name", o.WebhookConfiguration),
+		}
+	}
+	return options
+}
+
+// watchAll makes the informers of every kind that anybody reads from the cache.
+func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
+	kinds := []client.Object{
+		&v1alpha1.EvictionRequest{},
+		&corev1.Pod{},
+		&corev1.Node{},
+		&policyv1.PodDisruptionBudget{},
+		&coordinationv1.Lease{},
+		&corev1.Secret{},
+	}
+	if o.WebhookConfiguration != "" {
+		kinds = append(kinds, &admissionregistrationv1.ValidatingWebhookConfiguration{})
+	}
+	for _, obj := range kinds {
+		if _, err := informers.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", obj, err)
+		}
+	}
+	return nil
+}
+
+// orOff is controller-runtime's word for "do not listen" when there is no address.
+func orOff(addr string) string {
+	if addr == "" {
+		return "0"
+	}
+	return addr
+}

@@ -1,0 +1,237 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/clock"
+
+	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+	"github.com/drawbridge-dev/drawbridge/internal/certs"
+	"github.com/drawbridge-dev/drawbridge/webhook"
+)
+
+// Options are what the manager is started with. The zero value is not usable,
+// see DefaultOptions.
+type Options struct {
+	// Namespace is the manager's own: leader election, the leases of legacy
+	// requesters and the certificate live there. Required.
+	Namespace string
+
+	// WebhookHost is the address the webhook listens on; all addresses when empty.
+	WebhookHost string
+	// WebhookPort is the port the webhook listens on, 1 to 65535.
+	WebhookPort int
+	// WebhookDNSNames are the names the webhook is called by. localhost is always
+	// added.
+	WebhookDNSNames []string
+	// WebhookCertSecret is the Secret in Namespace that holds the certificate.
+	WebhookCertSecret string
+	// WebhookConfiguration is the ValidatingWebhookConfiguration that gets the CA;
+	// empty when there is none.
+	WebhookConfiguration string
+
+	// HealthAddr and MetricsAddr are host:port; "0" switches the server off.
+	HealthAddr  string
+	MetricsAddr string
+
+	// LeaderElect lets only one replica run the controllers.
+	LeaderElect bool
+	// LeaseDuration, RenewDeadline and RetryPeriod are client-go's constants of
+	// leader election, each longer than the next.
+	LeaseDuration time.Duration
+	RenewDeadline time.Duration
+	RetryPeriod   time.Duration
+	// ShutdownDelay is how long an unready replica goes on answering, so that
+	// everybody has learnt that it leaves.
+	ShutdownDelay time.Duration
+	// ShutdownTimeout is how long the shutdown may take after that.
+	ShutdownTimeout time.Duration
+
+	// Policy is the constants of the process.
+	Policy process.Policy
+	// EvictionBackoffMin and EvictionBackoffMax limit the pause between two calls
+	// of a pod's eviction subresource.
+	EvictionBackoffMin time.Duration
+	EvictionBackoffMax time.Duration
+	// Retention is how long a finished request is kept; 0 keeps it for ever.
+	Retention time.Duration
+	// MarkerDebounce is how long the drain markers of a node must be gone before
+	// a legacy requester is removed.
+	MarkerDebounce time.Duration
+	// ReplacementGuard is one of replacementGuards.
+	ReplacementGuard string
+	// ReplacementWindow is how long after a pod's end its replacement is guarded.
+	ReplacementWindow time.Duration
+	// AllowedReservedNames are interceptors under k8s.io and kubernetes.io that a
+	// pod may name (ruling R14).
+	AllowedReservedNames []string
+
+	// LogLevel is info, debug, or a number: the verbosity of V-levels. LogFormat is
+	// json or console.
+	LogLevel  string
+	LogFormat string
+
+	// What follows has no flag.
+
+	// Clock is what the engine, the evictor, the leases and the webhook go by.
+	// Certificates and leader election always go by the real one, because others
+	// check them against theirs.
+	Clock clock.WithTicker
+	// Registerer takes our metrics. Default: controller-runtime's registry, which
+	// --metrics-addr serves; two managers in one process need one each.
+	Registerer prometheus.Registerer
+	// Logger of the manager.
+	Logger logr.Logger
+}
+
+// replacementGuards are the values of --replacement-guard.
+var replacementGuards = []string{string(webhook.GuardNotFound), string(webhook.GuardEvict), string(webhook.GuardTooManyRequests)}
+
+// DefaultOptions are the flags' defaults.
+func DefaultOptions() Options {
+	return Options{
+		Namespace:            os.Getenv("POD_NAMESPACE"),
+		WebhookHost:          "127.0.0.1",
+		WebhookPort:          9443,
+		WebhookCertSecret:    "drawbridge-webhook-cert",
+		WebhookConfiguration: "drawbridge",
+		HealthAddr:           "127.0.0.1:8081",
+		MetricsAddr:          "127.0.0.1:8080",
+		LeaderElect:          true,
+		LeaseDuration:        15 * time.Second,
+		RenewDeadline:        10 * time.Second,
+		RetryPeriod:          2 * time.Second,
+		ShutdownDelay:        5 * time.Second,
+		ShutdownTimeout:      20 * time.Second,
+		Policy:               process.DefaultPolicy(),
+		EvictionBackoffMin:   5 * time.Second,
+		EvictionBackoffMax:   15 * time.Minute,
+		Retention:            time.Hour,
+		MarkerDebounce:       time.Minute,
+		ReplacementGuard:     string(webhook.GuardNotFound),
+		ReplacementWindow:    15 * time.Minute,
+		LogLevel:             "info",
+		LogFormat:            "json",
+		Clock:                clock.RealClock{},
+	}
+}
+
+// AddFlags adds the flags to fs. Their defaults are the present values.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "The manager's own namespace: leader election, the leases of legacy requesters and the certificate live there. Default: the environment variable POD_NAMESPACE.")
+
+	fs.StringVar(&o.WebhookHost, "webhook-host", o.WebhookHost, "Address the webhook listens on; all addresses when empty.")
+	fs.IntVar(&o.WebhookPort, "webhook-port", o.WebhookPort, "Port the webhook listens on.")
+	fs.StringSliceVar(&o.WebhookDNSNames, "webhook-dns-name", o.WebhookDNSNames, "Name the webhook is called by, for its certificate; may be repeated. localhost is always added.")
+	fs.StringVar(&o.WebhookCertSecret, "webhook-cert-secret", o.WebhookCertSecret, "Secret of the manager's namespace that holds the webhook's certificate.")
+	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", o.WebhookConfiguration, "ValidatingWebhookConfiguration that gets the CA of the certificate; empty when there is none.")
+
+	fs.StringVar(&o.HealthAddr, "health-addr", o.HealthAddr, `Address of /healthz and /readyz; "0" switches them off.`)
+	fs.StringVar(&o.MetricsAddr, "metrics-addr", o.MetricsAddr, `Address of the Prometheus metrics; "0" switches them off.`)
+
+	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "Let only one replica run the controllers. The webhook runs on all.")
+	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration, "How long the others wait for a leader that does not renew.")
+	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", o.RenewDeadline, "How long a leader tries to renew before it gives up.")
+	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod, "How long everybody waits between two tries.")
+	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay, "How long a replica that was told to stop is unready but still answers.")
+	fs.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", o.ShutdownTimeout, "How long the shutdown may take after the delay.")
+
+	fs.DurationVar(&o.Policy.HeartbeatDeadline, "heartbeat-deadline", o.Policy.HeartbeatDeadline, "How long an interceptor may be silent before the next one gets its turn.")
+	fs.DurationVar(&o.Policy.ClockSkew, "clock-skew", o.Policy.ClockSkew, "How far a time that an interceptor reports may differ from ours.")
+	fs.DurationVar(&o.Policy.CompletionGrace, "completion-grace", o.Policy.CompletionGrace, "How long the last interceptor may still report after the pod has ended.")
+	fs.DurationVar(&o.Policy.StartupGrace, "startup-grace", o.Policy.StartupGrace, "How long after the start nobody is passed over or removed for silence.")
+	fs.DurationVar(&o.EvictionBackoffMin, "eviction-backoff-min", o.EvictionBackoffMin, "Pause after the first failed call of a pod's eviction subresource.")
+	fs.DurationVar(&o.EvictionBackoffMax, "eviction-backoff-max", o.EvictionBackoffMax, "Longest pause between two such calls.")
+	fs.DurationVar(&o.Retention, "retention", o.Retention, "How long a finished EvictionRequest is kept; 0 keeps it for ever. Not shorter than --replacement-window.")
+	fs.DurationVar(&o.MarkerDebounce, "marker-debounce", o.MarkerDebounce, "How long the drain markers of a node must be gone before a legacy requester is removed.")
+	fs.StringVar(&o.ReplacementGuard, "replacement-guard", o.ReplacementGuard, "What a caller hears who evicts by name the replacement of a pod that it has already moved: "+strings.Join(replacementGuards, ", ")+".")
+	fs.DurationVar(&o.ReplacementWindow, "replacement-window", o.ReplacementWindow, "How long after the end of the first pod this applies.")
+	fs.StringSliceVar(&o.AllowedReservedNames, "allowed-reserved-name", o.AllowedReservedNames, "Name under k8s.io or kubernetes.io which pods may name as an interceptor; may be repeated.")
+
+	fs.StringVar(&o.LogLevel, "log-level", o.LogLevel, "info, debug, or a number from 0 (info) to 5.")
+	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "json or console.")
+}
+
+// Validate returns everything that is wrong with the options, as one error.
+func (o *Options) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+
+	check(o.Namespace != "", "--namespace is required")
+	check(o.Namespace == "" || len(validation.IsDNS1123Label(o.Namespace)) == 0, "--namespace: %q is not the name of a namespace", o.Namespace)
+	check(o.WebhookPort >= 1 && o.WebhookPort <= 65535, "--webhook-port must be between 1 and 65535, not %d", o.WebhookPort)
+	if err := certs.ValidateDNSNames(o.dnsNames()); err != nil {
+		errs = append(errs, fmt.Errorf("--webhook-dns-name: %w", err))
+	}
+	check(len(validation.IsDNS1123Subdomain(o.WebhookCertSecret)) == 0, "--webhook-cert-secret: %q is not the name of a Secret", o.WebhookCertSecret)
+	check(o.WebhookConfiguration == "" || len(validation.IsDNS1123Subdomain(o.WebhookConfiguration)) == 0, "--webhook-configuration: %q is not the name of a ValidatingWebhookConfiguration", o.WebhookConfiguration)
+	for _, addr := range []struct{ flag, value string }{{"--health-addr", o.HealthAddr}, {"--metrics-addr", o.MetricsAddr}} {
+		if addr.value == "" || addr.value == "0" {
+			continue
+		}
+		_, _, err := net.SplitHostPort(addr.value)
+		check(err == nil, "%s: %q is not host:port", addr.flag, addr.value)
+	}
+
+	check(o.LeaseDuration > o.RenewDeadline, "--leader-elect-lease-duration (%s) must be longer than --leader-elect-renew-deadline (%s)", o.LeaseDuration, o.RenewDeadline)
+	// client-go (tools/leaderelection) demands room for its jitter of 1.2.
+	check(o.RenewDeadline > o.RetryPeriod*6/5, "--leader-elect-renew-deadline (%s) must be longer than 1.2 times --leader-elect-retry-period (%s)", o.RenewDeadline, o.RetryPeriod)
+	check(o.RetryPeriod > 0, "--leader-elect-retry-period must be positive")
+
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{
+		{"--heartbeat-deadline", o.Policy.HeartbeatDeadline},
+		{"--eviction-backoff-min", o.EvictionBackoffMin},
+		{"--replacement-window", o.ReplacementWindow},
+		{"--shutdown-timeout", o.ShutdownTimeout},
+	} {
+		check(d.value > 0, "%s must be positive, not %s", d.flag, d.value)
+	}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{
+		{"--clock-skew", o.Policy.ClockSkew},
+		{"--completion-grace", o.Policy.CompletionGrace},
+		{"--startup-grace", o.Policy.StartupGrace},
+		{"--retention", o.Retention},
+		{"--marker-debounce", o.MarkerDebounce},
+		{"--shutdown-delay", o.ShutdownDelay},
+	} {
+		check(d.value >= 0, "%s must not be negative, but is %s", d.flag, d.value)
+	}
+	check(o.EvictionBackoffMax >= o.EvictionBackoffMin, "--eviction-backoff-max (%s) must not be shorter than --eviction-backoff-min (%s)", o.EvictionBackoffMax, o.EvictionBackoffMin)
+	check(o.Retention == 0 || o.ReplacementGuard == string(webhook.GuardEvict) || o.Retention >= o.ReplacementWindow,
+		"--retention (%s) must be 0 (keep for ever) or not shorter than --replacement-window (%s): the guard knows a moved pod by its finished request", o.Retention, o.ReplacementWindow)
+	check(slices.Contains(replacementGuards, o.ReplacementGuard), "--replacement-guard must be one of %s, not %q", strings.Join(replacementGuards, ", "), o.ReplacementGuard)
+
+	if _, err := newLogger(o.LogLevel, o.LogFormat); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// dnsNames are the names of the certificate, each once.
+func (o *Options) dnsNames() []string {
+	names := slices.Clone(o.WebhookDNSNames)
+	if !slices.Contains(names, "localhost") {
+		names = append(names, "localhost")
+	}
+	return names
+}

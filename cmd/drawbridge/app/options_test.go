@@ -1,0 +1,118 @@
+package app
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/drawbridge-dev/drawbridge/test/install"
+)
+
+func TestValidate(t *testing.T) {
+	cases := map[string]struct {
+		change func(*Options)
+		want   string
+	}{
+		"the defaults and a namespace are enough": {change: func(*Options) {}},
+		"no namespace":                       {func(o *Options) { o.Namespace = "" }, "--namespace is required"},
+		"a namespace that is no name":        {func(o *Options) { o.Namespace = "a/b" }, `--namespace: "a/b" is not the name of a namespace`},
+		"a port out of range":                {func(o *Options) { o.WebhookPort = 70000 }, "--webhook-port must be between 1 and 65535, not 70000"},
+		"an address as a DNS name":           {func(o *Options) { o.WebhookDNSNames = []string{"10.0.0.1"} }, `--webhook-dns-name: "10.0.0.1" is not a DNS name for the webhook certificate`},
+		"a Secret without a name":            {func(o *Options) { o.WebhookCertSecret = "" }, `--webhook-cert-secret: "" is not the name of a Secret`},
+		"no webhook configuration":           {change: func(o *Options) { o.WebhookConfiguration = "" }},
+		"an address without a port":          {func(o *Options) { o.HealthAddr = "localhost" }, `--health-addr: "localhost" is not host:port`},
+		"an address that is off":             {change: func(o *Options) { o.MetricsAddr = "0" }},
+		"a lease shorter than its renewal":   {func(o *Options) { o.LeaseDuration = o.RenewDeadline }, "--leader-elect-lease-duration (10s) must be longer than --leader-elect-renew-deadline (10s)"},
+		"no time between two tries":          {func(o *Options) { o.RetryPeriod = 0 }, "--leader-elect-retry-period must be positive"},
+		"no room for the jitter":             {func(o *Options) { o.RetryPeriod = 9 * time.Second }, "--leader-elect-renew-deadline (10s) must be longer than 1.2 times --leader-elect-retry-period (9s)"},
+		"no heartbeat deadline":              {func(o *Options) { o.Policy.HeartbeatDeadline = 0 }, "--heartbeat-deadline must be positive, not 0s"},
+		"a negative skew":                    {func(o *Options) { o.Policy.ClockSkew = -1 }, "--clock-skew must not be negative, but is -1ns"},
+		"no skew at all":                     {change: func(o *Options) { o.Policy.ClockSkew = 0 }},
+		"a backoff that shrinks":             {func(o *Options) { o.EvictionBackoffMax = time.Second }, "--eviction-backoff-max (1s) must not be shorter than --eviction-backoff-min (5s)"},
+		"a retention shorter than the guard": {func(o *Options) { o.Retention = time.Minute }, "--retention (1m0s) must be 0 (keep for ever) or not shorter than --replacement-window (15m0s): the guard knows a moved pod by its finished request"},
+		"a retention for ever":               {change: func(o *Options) { o.Retention = 0 }},
+		"a short retention without a guard":  {change: func(o *Options) { o.Retention, o.ReplacementGuard = time.Minute, "Evict" }},
+		"a negative retention":               {func(o *Options) { o.Retention, o.ReplacementGuard = -time.Minute, "Evict" }, "--retention must not be negative, but is -1m0s"},
+		"an unknown guard":                   {func(o *Options) { o.ReplacementGuard = "Maybe" }, `--replacement-guard must be one of NotFound, Evict, TooManyRequests, not "Maybe"`},
+		"an unknown log level":               {func(o *Options) { o.LogLevel = "loud" }, `--log-level must be info, debug or a number from 0 to 5, not "loud"`},
+		"an unknown log format":              {func(o *Options) { o.LogFormat = "xml" }, `--log-format must be json or console, not "xml"`},
+		"two mistakes are both told": {
+			func(o *Options) { o.Namespace, o.LogFormat = "", "xml" },
+			"--namespace is required\n--log-format must be json or console, not \"xml\"",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := DefaultOptions()
+			o.Namespace = "drawbridge-system"
+			tc.change(&o)
+			got := ""
+			if err := o.Validate(); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheCertificateAlwaysHasLocalhost(t *testing.T) {
+	for given, want := range map[string][]string{
+		"":                        {"localhost"},
+		"localhost":               {"localhost"},
+		"a.b.svc":                 {"a.b.svc", "localhost"},
+		"localhost,x.example.com": {"localhost", "x.example.com"},
+	} {
+		o := Options{}
+		if given != "" {
+			o.WebhookDNSNames = strings.Split(given, ",")
+		}
+		if diff := cmp.Diff(want, o.dnsNames()); diff != "" {
+			t.Errorf("names for %q (-want +got):\n%s", given, diff)
+		}
+	}
+}
+
+// The chart's Deployment must start: every argument is a flag, the values fit, and
+// the defaults of the chart are those of the program.
+func TestTheChartStartsTheProgram(t *testing.T) {
+	objects, err := install.Render(t.Context(), install.Options{Namespace: "elsewhere"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployment := &appsv1.Deployment{}
+	for _, object := range objects {
+		if object.GetKind() == "Deployment" {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(deployment.Spec.Template.Spec.Containers) != 1 {
+		t.Fatal("the chart has no Deployment with one container")
+	}
+	o := DefaultOptions()
+	flags := pflag.NewFlagSet("drawbridge", pflag.ContinueOnError)
+	o.AddFlags(flags)
+	if err := flags.Parse(deployment.Spec.Template.Spec.Containers[0].Args); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Validate(); err != nil {
+		t.Error(err)
+	}
+	want := DefaultOptions()
+	want.Namespace = "elsewhere"
+	want.WebhookHost = ""
+	want.WebhookDNSNames = []string{"drawbridge-webhook.elsewhere.svc"}
+	want.HealthAddr, want.MetricsAddr = ":8081", ":8080"
+	if diff := cmp.Diff(want, o, cmpopts.IgnoreFields(Options{}, "Clock", "Registerer", "Logger")); diff != "" {
+		t.Errorf("options (-want +got):\n%s", diff)
+	}
+}

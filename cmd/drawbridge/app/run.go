@@ -1,0 +1,126 @@
+// Package app is the manager of cmd/drawbridge: its flags and its wiring. Tests
+// run it in their own process with another clock.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/drawbridge-dev/drawbridge/internal/certs"
+	"github.com/drawbridge-dev/drawbridge/internal/health"
+	"github.com/drawbridge-dev/drawbridge/internal/index"
+)
+
+// startTimeout bounds the questions asked before the manager starts.
+const startTimeout = 30 * time.Second
+
+// Run runs the manager until ctx ends, and then shuts it down: first it turns
+// unready and answers on for the shutdown delay, then the controllers stop, the
+// webhook finishes the reviews it has begun, and the leader's lease is released.
+// It fails when the options are wrong, the API server cannot be reached at the
+// start, an address cannot be listened on, the leadership is lost, or the
+// shutdown takes too long.
+func Run(ctx context.Context, conf *rest.Config, o Options) error {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Registerer == nil {
+		o.Registerer = metrics.Registry
+	}
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	conf = rest.AddUserAgent(conf, "drawbridge")
+	// API priority and fairness limits us better than a guess of ours, and a
+	// drain must not wait in a client's queue while the webhook's deadline runs.
+	conf.QPS = -1
+
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	clients, err := kubernetes.NewForConfig(conf)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	self, err := whoAmI(starting, clients.AuthenticationV1())
+	if err != nil {
+		return err
+	}
+	workloads, err := servesWorkloadRef(clients.Discovery())
+	if err != nil {
+		return err
+	}
+
+	names := certs.Config{
+		Secret:               o.key(o.WebhookCertSecret),
+		WebhookConfiguration: o.WebhookConfiguration,
+		DNSNames:             o.dnsNames(),
+	}
+	certificate := &certs.Server{Config: names, Clock: clock.RealClock{}}
+	mgr, err := newManager(conf, o, certificate.GetCertificate)
+	if err != nil {
+		return err
+	}
+	certificate.Cache = mgr.GetCache()
+	caches := &health.Caches{Cache: mgr.GetCache()}
+	rotator := &certs.Rotator{Config: names, Client: mgr.GetClient(), Clock: clock.RealClock{}}
+	if err := errors.Join(
+		watchAll(starting, mgr.GetCache(), o),
+		index.Setup(starting, mgr.GetFieldIndexer()),
+		mgr.Add(caches),
+		mgr.Add(certificate),
+		rotator.SetupWithManager(mgr),
+		setup(mgr, o, learnt{self: self, workloadRef: workloads, synced: caches.Synced}),
+	); err != nil {
+		return fmt.Errorf("set up manager: %w", err)
+	}
+
+	shutdown := &health.Shutdown{}
+	if err := errors.Join(
+		// Whoever answers is alive: a manager that has lost its API server must not be
+		// restarted for it.
+		health.Checks{"ping": healthz.Ping}.Add(mgr.AddHealthzCheck),
+		health.Checks{
+			"shutdown":    shutdown.Check,
+			"caches":      caches.Check,
+			"certificate": health.Check(certificate.Ready),
+			// In this order: a handshake without a certificate is only noise.
+			"webhook": health.InOrder(health.Check(certificate.Ready), mgr.GetWebhookServer().StartedChecker()),
+		}.Add(mgr.AddReadyzCheck),
+	); err != nil {
+		return fmt.Errorf("set up manager: %w", err)
+	}
+	o.Logger.Info("Starting", "account", self, "namespace", o.Namespace)
+	return start(ctx, mgr, shutdown, o.ShutdownDelay)
+}
+
+// start runs the manager, and ends it some time after ctx has ended.
+func start(ctx context.Context, mgr manager.Manager, shutdown *health.Shutdown, delay time.Duration) error {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go func() {
+		defer stop()
+		select {
+		case <-running.Done():
+			return
+		case <-ctx.Done():
+		}
+		shutdown.Begin()
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-running.Done():
+		}
+	}()
+	return mgr.Start(ctrl.LoggerInto(running, mgr.GetLogger()))
+}

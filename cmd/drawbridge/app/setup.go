@@ -1,0 +1,99 @@
+package app
+
+import (
+	"errors"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/request"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/webhook"
+)
+
+// recorderName is the reportingController of our events.
+const recorderName = "drawbridge"
+
+// learnt is what was found out before the manager was made.
+type learnt struct {
+	// self is our own user name.
+	self string
+	// workloadRef: the API server is of the one version with spec.workloadRef.
+	workloadRef bool
+	// synced reports whether the caches are in sync.
+	synced func() bool
+}
+
+// setup wires the parts of Drawbridge into the manager: engine, evictor and
+// leases on the leader, webhooks and the renewal of leases on every replica.
+func setup(mgr ctrl.Manager, o Options, known learnt) error {
+	resolver := interceptor.FromAnnotation(o.AllowedReservedNames...)
+	recorder := mgr.GetEventRecorder(recorderName)
+	requestMetrics := metrics.NewRequests(o.Registerer)
+
+	engine := &request.Reconciler{
+		Client:    mgr.GetClient(),
+		APIReader: mgr.GetAPIReader(),
+		Clock:     o.Clock,
+		Policy:    o.Policy,
+		Retention: o.Retention,
+		Resolver:  resolver,
+		Recorder:  recorder,
+		Metrics:   requestMetrics,
+	}
+	if known.workloadRef {
+		engine.WorkloadRef = request.LiveWorkloadRef(mgr.GetAPIReader())
+	}
+
+	evictPolicy := request.DefaultEvictPolicy()
+	evictPolicy.BackoffMin, evictPolicy.BackoffMax = o.EvictionBackoffMin, o.EvictionBackoffMax
+	evictor := &request.Evictor{
+		Client:    mgr.GetClient(),
+		APIReader: mgr.GetAPIReader(),
+		Clock:     o.Clock,
+		Policy:    evictPolicy,
+		Recorder:  recorder,
+		Metrics:   metrics.NewEvictor(o.Registerer),
+		Failures:  requestMetrics,
+	}
+
+	leases := &request.Leases{
+		Client:    mgr.GetClient(),
+		APIReader: mgr.GetAPIReader(),
+		Clock:     o.Clock,
+		Policy:    request.LeasePolicy{Debounce: o.MarkerDebounce, StartupGrace: o.Policy.StartupGrace},
+		Recorder:  recorder,
+		Namespace: o.Namespace,
+	}
+
+	log := mgr.GetLogger().WithName("webhook")
+	evictions, renewer := webhook.NewEvictionHandler(webhook.Config{
+		Cached:          mgr.GetClient(),
+		Live:            mgr.GetAPIReader(),
+		Writer:          mgr.GetClient(),
+		Synced:          known.synced,
+		Resolver:        resolver,
+		AllowedReserved: o.AllowedReservedNames,
+		Recorder:        recorder,
+		Metrics:         metrics.NewWebhook(o.Registerer),
+		Clock:           o.Clock,
+		Log:             log,
+		Namespace:       o.Namespace,
+		OwnUsername:     known.self,
+		Guard:           webhook.GuardMode(o.ReplacementGuard),
+		GuardWindow:     o.ReplacementWindow,
+	})
+	webhook.Register(mgr.GetWebhookServer(), evictions, &webhook.StatusHandler{
+		Clock:             o.Clock,
+		ClockSkew:         o.Policy.ClockSkew,
+		HeartbeatDeadline: o.Policy.HeartbeatDeadline,
+		Log:               log,
+	})
+
+	return errors.Join(
+		engine.SetupWithManager(mgr),
+		evictor.SetupWithManager(mgr),
+		leases.SetupWithManager(mgr),
+		mgr.Add(renewer),
+	)
+}

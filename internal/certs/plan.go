@@ -1,0 +1,178 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Keys of the Secret's data.
+const (
+	keyCA         = "ca.crt"
+	keyCAKey      = "ca.key"
+	keyPreviousCA = "ca-previous.crt"
+	keyCert       = "tls.crt"
+	keyCertKey    = "tls.key"
+)
+
+// Life of what we issue. The same as the defaults of cert-controller v0.16.0
+// (pkg/rotator/rotator.go).
+const (
+	caValidity   = 10 * 365 * 24 * time.Hour
+	certValidity = 365 * 24 * time.Hour
+	// renewBefore is how long before its end something is replaced.
+	renewBefore = 90 * 24 * time.Hour
+	// backdate is how far in the past a validity begins, for clocks that are behind.
+	backdate = time.Hour
+	// settle is how long a new authority is announced before a certificate of it
+	// is served: every API server has its own watch on the webhook configuration.
+	settle = time.Minute
+	// checkEvery bounds the time to the next look.
+	checkEvery = 12 * time.Hour
+)
+
+// action is what the Secret needs.
+type action int
+
+const (
+	// keep: nothing to do.
+	keep action = iota
+	// bootstrap: a new authority and a new certificate, nothing usable is lost.
+	bootstrap
+	// renewCA: a new authority beside the present one, which still vouches for the
+	// certificate in use.
+	renewCA
+	// renewCert: a new certificate from the present authority.
+	renewCert
+)
+
+func (a action) String() string {
+	return [...]string{"keep", "bootstrap", "renew authority", "renew certificate"}[a]
+}
+
+// plan is the decision about a Secret.
+type plan struct {
+	action action
+	// reason says why, for the log.
+	reason string
+	// afterInjection: the action has to wait until the webhook configuration has
+	// the bundle.
+	afterInjection bool
+	// next is when to look again if nothing changes.
+	next time.Time
+}
+
+// decide says what the data of the Secret needs at that time, for a server that
+// answers to all of these DNS names. The first rule that applies wins.
+func decide(data map[string][]byte, dnsNames []string, now time.Time) plan {
+	p := plan{next: now.Add(checkEvery)}
+
+	ca, err := readCA(data)
+	if err == nil && (now.Before(ca.NotBefore) || !now.Before(ca.NotAfter)) {
+		err = errors.New("authority: not valid at this time")
+	}
+	if err != nil {
+		p.action, p.reason = bootstrap, err.Error()
+		return p
+	}
+	cert, err := readCert(data, dnsNames, now)
+	if err != nil {
+		p.action, p.reason = renewCert, err.Error()
+		return p
+	}
+	if due := ca.NotAfter.Add(-renewBefore); !now.Before(due) {
+		p.action, p.reason = renewCA, fmt.Sprintf("the authority ends at %s", ca.NotAfter.UTC().Format(time.RFC3339))
+		return p
+	}
+	if cert.CheckSignatureFrom(ca) != nil {
+		// A certificate of the authority before. Serve one of the new authority only
+		// when everybody has been told about it.
+		if settled := ca.NotBefore.Add(backdate + settle); now.Before(settled) {
+			p.next = settled
+			return p
+		}
+		p.action, p.afterInjection, p.reason = renewCert, true, "the certificate comes from the authority before"
+		return p
+	}
+	if due := cert.NotAfter.Add(-renewBefore); !now.Before(due) {
+		p.action, p.reason = renewCert, fmt.Sprintf("the certificate ends at %s", cert.NotAfter.UTC().Format(time.RFC3339))
+		return p
+	}
+	for _, end := range []time.Time{ca.NotAfter, cert.NotAfter} {
+		if due := end.Add(-renewBefore); due.Before(p.next) {
+			p.next = due
+		}
+	}
+	return p
+}
+
+// caBundle is what callers of the webhook should trust: the present authority
+// and, if there is one, the one before.
+func caBundle(data map[string][]byte) []byte {
+	return bytes.Join([][]byte{data[keyCA], data[keyPreviousCA]}, nil)
+}
+
+// readCA returns the authority, if it can sign.
+func readCA(data map[string][]byte) (*x509.Certificate, error) {
+	ca, err := readCertificate(data[keyCA])
+	if err != nil {
+		return nil, fmt.Errorf("authority: %w", err)
+	}
+	if !ca.IsCA {
+		return nil, errors.New("authority: not a certificate authority")
+	}
+	// X509KeyPair also checks that the two belong together.
+	if _, err := tls.X509KeyPair(data[keyCA], data[keyCAKey]); err != nil {
+		return nil, fmt.Errorf("authority: %w", err)
+	}
+	return ca, nil
+}
+
+// readCert returns the server's certificate, if it can be served now under all
+// of the names and one of the authorities vouches for it.
+func readCert(data map[string][]byte, dnsNames []string, now time.Time) (*x509.Certificate, error) {
+	if _, err := tls.X509KeyPair(data[keyCert], data[keyCertKey]); err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	cert, err := readCertificate(data[keyCert])
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	if err := verify(cert, caBundle(data), dnsNames, now); err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	return cert, nil
+}
+
+// verify checks the certificate as a caller of the webhook would.
+func verify(cert *x509.Certificate, bundle []byte, dnsNames []string, now time.Time) error {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(bundle) {
+		return errors.New("no authority to trust")
+	}
+	if _, err := cert.Verify(x509.VerifyOptions{
+		Roots:       pool,
+		CurrentTime: now,
+		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}); err != nil {
+		return err
+	}
+	for _, name := range dnsNames {
+		if err := cert.VerifyHostname(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readCertificate(data []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, errors.New("missing or not PEM")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}

@@ -1,0 +1,175 @@
+package certs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// controllerName of the rotator.
+const controllerName = "webhook-certificate"
+
+// Config names the objects this package works on.
+type Config struct {
+	// Secret holds authority, certificate and keys.
+	Secret types.NamespacedName
+	// WebhookConfiguration is the name of the ValidatingWebhookConfiguration whose
+	// webhooks get the bundle. None is looked at when it is empty.
+	WebhookConfiguration string
+	// DNSNames are all names under which the webhook is called, at least one.
+	DNSNames []string
+}
+
+// ValidateDNSNames returns an error unless a certificate can be issued for all of
+// the names. Addresses cannot: cert-controller issues names only.
+func ValidateDNSNames(names []string) error {
+	if len(names) == 0 {
+		return errors.New("the webhook certificate needs a DNS name")
+	}
+	for _, name := range names {
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || net.ParseIP(name) != nil {
+			return fmt.Errorf("%q is not a DNS name for the webhook certificate", name)
+		}
+	}
+	return nil
+}
+
+// Rotator creates and renews the certificate and injects the authority. It runs
+// on the leader only.
+//
+// Permissions: get, list, watch and update of the Secret and of the webhook
+// configuration, both by name; create secrets in the Secret's namespace, unless
+// it is shipped empty.
+type Rotator struct {
+	Config
+	// Client reads from a cache that has nothing but the two objects.
+	Client client.Client
+	// Clock is the one API servers go by, also in tests: they check what is issued
+	// against their own.
+	Clock clock.PassiveClock
+}
+
+// SetupWithManager adds the rotator to the manager.
+func (r *Rotator) SetupWithManager(mgr ctrl.Manager) error {
+	if err := ValidateDNSNames(r.DNSNames); err != nil {
+		return err
+	}
+	// Whatever happens, there is one thing to reconcile.
+	key := reconcile.Request{NamespacedName: r.Secret}
+	toKey := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{key}
+	})
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		Watches(&corev1.Secret{}, toKey).
+		// Neither object has to exist at the start.
+		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			q.Add(key)
+			return nil
+		}))
+	if r.WebhookConfiguration != "" {
+		b = b.Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, toKey)
+	}
+	return b.Complete(r)
+}
+
+// Reconcile brings Secret and webhook configuration in step.
+func (r *Rotator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	secret := &corev1.Secret{}
+	if err := r.Client.Get(ctx, r.Secret, secret); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("get secret: %w", err)
+	}
+	now := r.Clock.Now()
+	p := decide(secret.Data, r.DNSNames, now)
+	if p.action != keep && !p.afterInjection {
+		// The write's own event brings us back to inject.
+		return reconcile.Result{}, r.write(ctx, secret, p, now)
+	}
+	if err := r.inject(ctx, caBundle(secret.Data)); err != nil {
+		return reconcile.Result{}, err
+	}
+	if p.action != keep {
+		return reconcile.Result{}, r.write(ctx, secret, p, now)
+	}
+	return reconcile.Result{RequeueAfter: max(p.next.Sub(now), time.Second)}, nil
+}
+
+// write applies the plan to the Secret. A lost race is no error: the winner's
+// event brings us back.
+func (r *Rotator) write(ctx context.Context, secret *corev1.Secret, p plan, now time.Time) error {
+	data, err := carry(p.action, secret.Data, r.DNSNames, now)
+	if err != nil {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).Info("Writing webhook certificate", "action", p.action.String(), "reason", p.reason)
+	if secret.ResourceVersion == "" {
+		err = r.Client.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: r.Secret.Namespace,
+				Name:      r.Secret.Name,
+				Labels:    map[string]string{"app.kubernetes.io/name": "drawbridge"},
+			},
+			Data: data,
+		})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+	} else {
+		secret = secret.DeepCopy()
+		secret.Data = data
+		err = r.Client.Update(ctx, secret)
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("write secret: %w", err)
+	}
+	return nil
+}
+
+// inject puts the bundle into every webhook of the configuration. A missing
+// configuration is no error: nobody calls us then, and its creation is an event.
+func (r *Rotator) inject(ctx context.Context, bundle []byte) error {
+	if r.WebhookConfiguration == "" {
+		return nil
+	}
+	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.WebhookConfiguration}, conf); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("get webhook configuration: %w", err)
+	}
+	changed := false
+	for i := range conf.Webhooks {
+		if c := &conf.Webhooks[i].ClientConfig; !bytes.Equal(c.CABundle, bundle) {
+			c.CABundle = bundle
+			changed = true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	if err := r.Client.Update(ctx, conf); err != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("inject authority into webhook configuration: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package certs
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+var config = Config{
+	Secret:               types.NamespacedName{Namespace: "drawbridge-system", Name: "drawbridge-webhook-cert"},
+	WebhookConfiguration: "drawbridge",
+	DNSNames:             names,
+}
+
+func webhooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "drawbridge"},
+		Webhooks:   []admissionregistrationv1.ValidatingWebhook{{Name: "a.drawbridge.dev"}, {Name: "b.drawbridge.dev"}},
+	}
+}
+
+// rig is a rotator over a fake client that counts writes.
+type rig struct {
+	*Rotator
+	clock  *testingclock.FakePassiveClock
+	writes int
+}
+
+func newRig(objs ...client.Object) *rig {
+	r := &rig{clock: testingclock.NewFakePassiveClock(start)}
+	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objs...).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			r.writes++
+			return c.Create(ctx, obj, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			r.writes++
+			return c.Update(ctx, obj, opts...)
+		},
+	}).Build()
+	r.Rotator = &Rotator{Config: config, Client: c, Clock: r.clock}
+	return r
+}
+
+// settles reconciles until nothing is written any more and returns the result.
+func (r *rig) settles(t *testing.T) reconcile.Result {
+	t.Helper()
+	for range 10 {
+		before := r.writes
+		res, err := r.Reconcile(t.Context(), reconcile.Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.writes == before {
+			return res
+		}
+	}
+	t.Fatal("still writing after ten rounds")
+	return reconcile.Result{}
+}
+
+// cached reads through the fake client what a real cache would hold.
+type cached struct {
+	cache.Cache
+	client.Reader
+}
+
+func (c cached) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.Reader.Get(ctx, key, obj, opts...)
+}
+
+func (c cached) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.Reader.List(ctx, list, opts...)
+}
+
+func (r *rig) server() *Server {
+	return &Server{Config: config, Cache: cached{Reader: r.Client}, Clock: r.clock}
+}
+
+func (r *rig) secret(t *testing.T) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{}
+	if err := r.Client.Get(t.Context(), config.Secret, secret); err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+func TestRotator(t *testing.T) {
+	empty := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: config.Secret.Namespace, Name: config.Secret.Name}}
+	cases := map[string]struct {
+		objs       []client.Object
+		wantWrites int
+		wantReady  string
+	}{
+		"creates the secret and injects":            {objs: []client.Object{webhooks()}, wantWrites: 2},
+		"fills a secret that was shipped empty":     {objs: []client.Object{webhooks(), empty}, wantWrites: 2},
+		"waits for a missing webhook configuration": {wantWrites: 1, wantReady: `there is no ValidatingWebhookConfiguration "drawbridge"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(tc.objs...)
+			if diff := cmp.Diff(reconcile.Result{RequeueAfter: checkEvery}, r.settles(t)); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+			if r.writes != tc.wantWrites {
+				t.Errorf("%d writes, want %d", r.writes, tc.wantWrites)
+			}
+			s := r.server()
+			if _, err := s.load(r.secret(t)); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := s.Ready(t.Context()); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(tc.wantReady, got); diff != "" {
+				t.Errorf("readiness (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRotatorInjectsAgainWhenTheBundleWasLost(t *testing.T) {
+	r := newRig(webhooks())
+	r.settles(t)
+	conf := webhooks()
+	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(conf), conf); err != nil {
+		t.Fatal(err)
+	}
+	conf.Webhooks[1].ClientConfig.CABundle = nil
+	if err := r.Client.Update(t.Context(), conf); err != nil {
+		t.Fatal(err)
+	}
+	s := r.server()
+	if _, err := s.load(r.secret(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "webhook b.drawbridge.dev would not trust our certificate") {
+		t.Errorf("readiness says %v before the repair", err)
+	}
+	r.settles(t)
+	if err := s.Ready(t.Context()); err != nil {
+		t.Errorf("readiness says %v after the repair", err)
+	}
+}
+
+func TestWithoutAWebhookConfigurationThereIsNothingToInject(t *testing.T) {
+	conf := webhooks()
+	r := newRig(conf)
+	r.WebhookConfiguration = ""
+	r.settles(t)
+	if r.writes != 1 {
+		t.Errorf("%d writes, want only the secret", r.writes)
+	}
+	s := r.server()
+	s.WebhookConfiguration = ""
+	if _, err := s.load(r.secret(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ready(t.Context()); err != nil {
+		t.Errorf("not ready: %v", err)
+	}
+}
+
+func TestRotatorReportsWhatItCannotDo(t *testing.T) {
+	r := newRig(webhooks())
+	boom := errors.New("boom")
+	r.Client = interceptor.NewClient(r.Client.(client.WithWatch), interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return boom },
+	})
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{}); !errors.Is(err, boom) {
+		t.Errorf("error %v, want boom", err)
+	}
+}
+
+func TestServer(t *testing.T) {
+	r := newRig(webhooks())
+	s := r.server()
+	if _, err := s.GetCertificate(&tls.ClientHelloInfo{}); err == nil {
+		t.Error("a certificate was served before there was one")
+	}
+	if err := s.Ready(t.Context()); err == nil {
+		t.Error("ready without a certificate")
+	}
+	if changed, err := s.load(&corev1.Secret{}); changed || err != nil {
+		t.Errorf("an empty secret: %t, %v", changed, err)
+	}
+
+	r.settles(t)
+	first := r.secret(t)
+	if changed, err := s.load(first); err != nil || !changed {
+		t.Errorf("the first secret: %t, %v", changed, err)
+	}
+	if changed, err := s.load(first); err != nil || changed {
+		t.Errorf("the same secret again: %t, %v", changed, err)
+	}
+	served, err := s.GetCertificate(&tls.ClientHelloInfo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	damaged := first.DeepCopy()
+	damaged.Data[keyCert] = []byte("x")
+	if _, err := s.load(damaged); err == nil {
+		t.Error("a damaged secret was no error")
+	}
+	if still, err := s.GetCertificate(nil); err != nil || still != served {
+		t.Error("a damaged secret changed what is served")
+	}
+
+	r.clock.SetTime(start.Add(300 * 24 * time.Hour))
+	r.settles(t)
+	if changed, err := s.load(r.secret(t)); err != nil || !changed {
+		t.Errorf("the renewed secret: %t, %v", changed, err)
+	}
+	if renewed, err := s.GetCertificate(nil); err != nil || bytes.Equal(renewed.Leaf.Raw, served.Leaf.Raw) {
+		t.Error("the renewed certificate is not served")
+	}
+}
+
+func TestValidateDNSNames(t *testing.T) {
+	cases := map[string]struct {
+		names []string
+		ok    bool
+	}{
+		"service and localhost": {names: names, ok: true},
+		"none":                  {},
+		"an empty name":         {names: []string{"localhost", ""}},
+		"an address":            {names: []string{"127.0.0.1"}},
+		"a wildcard":            {names: []string{"*.example.com"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if err := ValidateDNSNames(tc.names); (err == nil) != tc.ok {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,111 @@
+// Package podcache says what our informers keep of pods and nodes. A cluster
+// has many of both and most of their bytes are of no use to us; what is kept
+// here is what every decision, and every CEL expression over a pod, may look at.
+// Reading anything else needs a live GET.
+package podcache
+
+import (
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Transform is the transform of the pod informer. It keeps
+//   - of metadata: name, namespace, uid, resourceVersion, labels, annotations,
+//     ownerReferences, finalizers, creationTimestamp, deletionTimestamp,
+//     deletionGracePeriodSeconds;
+//   - of spec: nodeName, priority, priorityClassName, serviceAccountName,
+//     schedulerName, restartPolicy, schedulingGroup, and of each volume its name
+//     and kind;
+//   - of status: phase and conditions.
+//
+// Anything that is not a pod passes unchanged. It never fails.
+func Transform(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	return &corev1.Pod{
+		TypeMeta:   pod.TypeMeta,
+		ObjectMeta: slimMeta(pod.ObjectMeta),
+		Spec: corev1.PodSpec{
+			NodeName:           pod.Spec.NodeName,
+			Priority:           pod.Spec.Priority,
+			PriorityClassName:  pod.Spec.PriorityClassName,
+			ServiceAccountName: pod.Spec.ServiceAccountName,
+			SchedulerName:      pod.Spec.SchedulerName,
+			RestartPolicy:      pod.Spec.RestartPolicy,
+			SchedulingGroup:    pod.Spec.SchedulingGroup,
+			Volumes:            volumeKinds(pod.Spec.Volumes),
+		},
+		Status: corev1.PodStatus{
+			Phase:      pod.Status.Phase,
+			Conditions: pod.Status.Conditions,
+		},
+	}, nil
+}
+
+// TransformNode is the transform of the node informer: what the drain markers of
+// all known callers can be seen in. It keeps
+//   - of metadata: what Transform keeps;
+//   - of spec: unschedulable and taints;
+//   - of status: type and status of the conditions (draino announces a drain
+//     there).
+//
+// Anything that is not a node passes unchanged. It never fails.
+func TransformNode(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	slim := &corev1.Node{
+		TypeMeta:   node.TypeMeta,
+		ObjectMeta: slimMeta(node.ObjectMeta),
+		Spec: corev1.NodeSpec{
+			Unschedulable: node.Spec.Unschedulable,
+			Taints:        node.Spec.Taints,
+		},
+	}
+	for _, c := range node.Status.Conditions {
+		slim.Status.Conditions = append(slim.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
+	}
+	return slim, nil
+}
+
+func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name:                       m.Name,
+		Namespace:                  m.Namespace,
+		UID:                        m.UID,
+		ResourceVersion:            m.ResourceVersion,
+		Labels:                     m.Labels,
+		Annotations:                m.Annotations,
+		OwnerReferences:            m.OwnerReferences,
+		Finalizers:                 m.Finalizers,
+		CreationTimestamp:          m.CreationTimestamp,
+		DeletionTimestamp:          m.DeletionTimestamp,
+		DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
+	}
+}
+
+// volumeKinds keeps which kind each volume is, as an empty source of that kind.
+// VolumeSource is a struct of pointers, one per kind; reflection keeps this true
+// for kinds that do not exist yet.
+func volumeKinds(volumes []corev1.Volume) []corev1.Volume {
+	if len(volumes) == 0 {
+		return nil
+	}
+	kinds := make([]corev1.Volume, len(volumes))
+	for i := range volumes {
+		kinds[i].Name = volumes[i].Name
+		from := reflect.ValueOf(&volumes[i].VolumeSource).Elem()
+		to := reflect.ValueOf(&kinds[i].VolumeSource).Elem()
+		for f := range from.NumField() {
+			if field := from.Field(f); field.Kind() == reflect.Pointer && !field.IsNil() {
+				to.Field(f).Set(reflect.New(field.Type().Elem()))
+			}
+		}
+	}
+	return kinds
+}

@@ -1,0 +1,183 @@
+package translate
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Reason of a verdict: a closed set, fit for metric labels and audit logs.
+type Reason string
+
+// Reasons to allow.
+const (
+	ReasonNoInterceptors     Reason = "no-interceptors"
+	ReasonPodNotFound        Reason = "pod-not-found"
+	ReasonPreconditionFailed Reason = "precondition-failed"
+	ReasonPodTerminating     Reason = "pod-terminating"
+	ReasonPodTerminal        Reason = "pod-terminal"
+	ReasonPodPending         Reason = "pod-pending"
+	ReasonDaemonSetPod       Reason = "daemonset-pod"
+	ReasonMirrorPod          Reason = "mirror-pod"
+	ReasonGroupPod           Reason = "group-pod"
+	ReasonImperativeStage    Reason = "imperative-stage"
+	ReasonRequestRefused     Reason = "request-refused"
+	ReasonEvicted            Reason = "evicted"
+	ReasonDryRun             Reason = "dry-run"
+)
+
+// Reasons to deny while a request stands behind the answer.
+const (
+	ReasonAccepted          Reason = "accepted"
+	ReasonWaiting           Reason = "waiting"
+	ReasonRestarting        Reason = "restarting"
+	ReasonTooManyRequesters Reason = "too-many-requesters"
+)
+
+// ReasonReplacement says that the call is about a pod that already left, and
+// another one has its name now.
+const ReasonReplacement Reason = "replacement"
+
+// Reasons to deny because of our own trouble.
+const (
+	ReasonNotSynced     Reason = "not-synced"
+	ReasonLookupFailed  Reason = "lookup-failed"
+	ReasonWriteFailed   Reason = "write-failed"
+	ReasonChanged       Reason = "changed"
+	ReasonDeadline      Reason = "deadline"
+	ReasonInternalError Reason = "internal-error"
+	ReasonOwnCall       Reason = "own-call"
+)
+
+// The texts that callers see. They depend on the state alone (rule W3): Cluster
+// API groups by them, kubectl repeats them every 5 s, and descheduler looks for
+// EvacuationTriggered.
+const (
+	// EvacuationTriggered begins every denial behind which a request stands (W2).
+	EvacuationTriggered = "Eviction triggered evacuation"
+	// NotCoordinated begins every denial that is our own trouble (W6).
+	NotCoordinated = "Eviction could not be coordinated yet"
+	// DryRunWarning is the one warning we ever send (W5), at most 120 characters.
+	DryRunWarning = "drawbridge: a real eviction of this pod would be answered 429 while its interceptors run"
+
+	textAccepted   = EvacuationTriggered + ": accepted, the pod's interceptors come first"
+	textWaiting    = EvacuationTriggered + ": waiting for interceptor %q (%d of %d)"
+	textRestarting = EvacuationTriggered + ": it was canceled and restarts on the next try"
+	textTooMany    = EvacuationTriggered + ": in progress, but it has too many requesters to add one more"
+	textMoved      = NotCoordinated + ": the pod already left its node and a replacement has its name, retry later"
+)
+
+// troubleTexts says in a few constant words what is wrong with us.
+var troubleTexts = map[Reason]string{
+	ReasonNotSynced:     "the controller is still starting",
+	ReasonLookupFailed:  "the state of the pod could not be read",
+	ReasonWriteFailed:   "the request could not be written",
+	ReasonChanged:       "the request changed at the same moment",
+	ReasonDeadline:      "there was not enough time",
+	ReasonInternalError: "an internal error occurred",
+	ReasonOwnCall:       "the request is not in the imperative stage",
+}
+
+// Types of the one cause in an answer's details.
+const (
+	causeInProgress  = "EvictionRequestInProgress"
+	causeTrouble     = "EvictionNotCoordinated"
+	causeReplacement = "EvictionOfReplacement"
+)
+
+// maxShown is how much of an interceptor's or node's name a text repeats, so
+// that the line stays below 200 characters.
+const maxShown = 60
+
+// Subject is what a verdict is about. Every field but Namespace and Pod may be
+// empty.
+type Subject struct {
+	Namespace string
+	Pod       string
+	PodUID    types.UID
+	// Request is the name of the EvictionRequest behind the answer.
+	Request string
+	// Requester is the name of the caller in spec.requesters.
+	Requester string
+}
+
+// Allowed lets the call through to the API server's own checks.
+func Allowed(about Subject, reason Reason) Verdict {
+	return Verdict{Outcome: Allow, Reason: reason, Subject: about}
+}
+
+// Accepted denies: a request exists, but no interceptor has its turn yet.
+func Accepted(about Subject) Verdict {
+	return inProgress(about, ReasonAccepted, textAccepted, "the request is accepted")
+}
+
+// Waiting denies: the interceptor has its turn. Position counts from 1, and the
+// total includes imperative-eviction.k8s.io.
+func Waiting(about Subject, interceptor string, position, total int) Verdict {
+	name := shorten(interceptor, maxShown)
+	return inProgress(about, ReasonWaiting, fmt.Sprintf(textWaiting, name, position, total),
+		"interceptor "+name+" is active")
+}
+
+// Restarting denies: the request was canceled, and a new one starts with the
+// next call.
+func Restarting(about Subject) Verdict {
+	return inProgress(about, ReasonRestarting, textRestarting, "the request was canceled")
+}
+
+// TooManyRequesters denies: the request runs, but this caller cannot be added.
+func TooManyRequesters(about Subject) Verdict {
+	return inProgress(about, ReasonTooManyRequesters, textTooMany, "the request has the largest number of requesters")
+}
+
+// Trouble denies because of us, in a way that every caller retries. The reason
+// is one of those for our own trouble.
+func Trouble(about Subject, reason Reason) Verdict {
+	text, ok := troubleTexts[reason]
+	if !ok {
+		reason, text = ReasonInternalError, troubleTexts[ReasonInternalError]
+	}
+	about.Request = "" // None stands behind this answer.
+	return Verdict{
+		Outcome: Deny, Reason: reason, Subject: about,
+		Message: NotCoordinated + ": " + text + ", retry", CauseType: causeTrouble, CauseMessage: text,
+	}
+}
+
+// ReplacementNotFound answers 404: the pod that was to be evicted has left node
+// from, and its successor on node to is not touched. An empty to means that the
+// successor has no node yet.
+func ReplacementNotFound(about Subject, from, to string) Verdict {
+	where := "without a node"
+	if to != "" {
+		where = fmt.Sprintf("on node %q", shorten(to, maxShown))
+	}
+	return Verdict{
+		Outcome: NotFound, Reason: ReasonReplacement, Subject: about,
+		Message: fmt.Sprintf("the pod already left node %q; its replacement %s is not evicted",
+			shorten(from, maxShown), where),
+		CauseType: causeReplacement, CauseMessage: "the pod is a replacement",
+	}
+}
+
+// ReplacementDenied answers 429 in the case of ReplacementNotFound.
+func ReplacementDenied(about Subject) Verdict {
+	return Verdict{
+		Outcome: Deny, Reason: ReasonReplacement, Subject: about,
+		Message: textMoved, CauseType: causeReplacement, CauseMessage: "the pod is a replacement",
+	}
+}
+
+// InDryRun is the verdict on a dry run of a call that would get v: allowed, with
+// a warning if the real call would be answered 429.
+func (v Verdict) InDryRun() Verdict {
+	dry := Verdict{Outcome: Allow, Reason: ReasonDryRun, Subject: v.Subject}
+	if v.Outcome == Deny && v.CauseType == causeInProgress {
+		dry.Warning = DryRunWarning
+	}
+	return dry
+}
+
+func inProgress(about Subject, reason Reason, text, cause string) Verdict {
+	return Verdict{Outcome: Deny, Reason: reason, Subject: about, Message: text, CauseType: causeInProgress, CauseMessage: cause}
+}

@@ -1,0 +1,161 @@
+package translate_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// about is a StatefulSet's pod that alice drains.
+var about = translate.Subject{
+	Namespace: "shop", Pod: "db-0", PodUID: "5f0c3a0e-0000-4000-8000-000000000001",
+	Request: "5f0c3a0e-0000-4000-8000-000000000001", Requester: "alice.users.drawbridge.dev",
+}
+
+// denials are all the ways we say no, with the longest names there can be.
+func denials() map[string]translate.Verdict {
+	longest := strings.Repeat("a.", 126) + "z"
+	all := map[string]translate.Verdict{
+		"accepted":            translate.Accepted(about),
+		"waiting":             translate.Waiting(about, "failover.db.example.com", 1, 3),
+		"waiting for long":    translate.Waiting(about, longest, 16, 16),
+		"restarting":          translate.Restarting(about),
+		"too many requesters": translate.TooManyRequesters(about),
+		"replacement 404":     translate.ReplacementNotFound(about, longest, longest),
+		"replacement pending": translate.ReplacementNotFound(about, "n1", ""),
+		"replacement 429":     translate.ReplacementDenied(about),
+	}
+	for _, reason := range []translate.Reason{
+		translate.ReasonNotSynced, translate.ReasonLookupFailed, translate.ReasonWriteFailed, translate.ReasonChanged,
+		translate.ReasonDeadline, translate.ReasonInternalError, translate.ReasonOwnCall, "no such reason",
+	} {
+		all["trouble "+string(reason)] = translate.Trouble(about, reason)
+	}
+	return all
+}
+
+func TestDenialsKeepTheRules(t *testing.T) {
+	for name, verdict := range denials() {
+		t.Run(name, func(t *testing.T) {
+			response := verdict.Response("review-1")
+			if response.Allowed || response.UID != "review-1" || response.Result == nil {
+				t.Fatalf("not a denial of review-1: %+v", response)
+			}
+			status := response.Result
+			wantCode, wantReason := int32(429), metav1.StatusReasonTooManyRequests
+			if verdict.Outcome == translate.NotFound {
+				wantCode, wantReason = 404, metav1.StatusReasonNotFound
+			}
+			if status.Code != wantCode || status.Reason != wantReason || status.Status != metav1.StatusFailure {
+				t.Errorf("W1: code %d, reason %s, status %s", status.Code, status.Reason, status.Status)
+			}
+			behind := status.Details.Causes[0].Type == "EvictionRequestInProgress"
+			if behind != strings.HasPrefix(status.Message, "Eviction triggered evacuation") {
+				t.Errorf("W2: a request stands behind it: %t, text: %s", behind, status.Message)
+			}
+			for _, word := range []string{"disruption budget", "DisruptionBudget"} {
+				if whole, err := json.Marshal(status); err != nil || strings.Contains(string(whole), word) {
+					t.Errorf("W2: blames a budget (%v): %s", err, whole)
+				}
+			}
+			if n := utf8.RuneCountInString(status.Message); n >= 200 || strings.ContainsAny(status.Message, "\n\r") {
+				t.Errorf("W3: %d characters in %q", n, status.Message)
+			}
+			if verdict.Outcome == translate.Deny && (strings.Contains(status.Message, about.Pod) || strings.Contains(status.Message, about.Request)) {
+				t.Errorf("W3: names an object: %s", status.Message)
+			}
+			if len(status.Details.Causes) != 1 || status.Details.Causes[0].Message == "" || status.Details.RetryAfterSeconds != 0 {
+				t.Errorf("W4: details %+v", status.Details)
+			}
+			if len(response.Warnings) > 0 {
+				t.Errorf("W5: warnings %q", response.Warnings)
+			}
+		})
+	}
+}
+
+func TestDenialMatchesTheGoldenFile(t *testing.T) {
+	response := translate.Waiting(about, "failover.db.example.com", 1, 3).Response("review-1")
+	got, err := json.MarshalIndent(response, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	file := filepath.Join("testdata", "denied.golden.json")
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("response (-want +got):\n%s", diff)
+	}
+}
+
+func TestAllowedResponse(t *testing.T) {
+	plain := translate.Subject{Namespace: "shop", Pod: "web-0", Requester: "alice.users.drawbridge.dev"}
+	cases := map[string]struct {
+		verdict translate.Verdict
+		want    *admissionv1.AdmissionResponse
+	}{
+		"a plain pod costs nothing": {
+			translate.Allowed(plain, translate.ReasonNoInterceptors),
+			&admissionv1.AdmissionResponse{UID: "u", Allowed: true},
+		},
+		"the imperative stage leaves a trace": {
+			translate.Allowed(about, translate.ReasonImperativeStage),
+			&admissionv1.AdmissionResponse{UID: "u", Allowed: true, AuditAnnotations: map[string]string{
+				"eviction-request": "shop/" + about.Request, "requester": about.Requester, "state": "imperative-stage"}},
+		},
+		"a dry run of a denial warns": {
+			translate.Accepted(about).InDryRun(),
+			&admissionv1.AdmissionResponse{UID: "u", Allowed: true, Warnings: []string{translate.DryRunWarning}, AuditAnnotations: map[string]string{
+				"eviction-request": "shop/" + about.Request, "requester": about.Requester, "state": "dry-run"}},
+		},
+		"a dry run of an allowed call does not": {
+			translate.Allowed(plain, translate.ReasonNoInterceptors).InDryRun(),
+			&admissionv1.AdmissionResponse{UID: "u", Allowed: true, AuditAnnotations: map[string]string{
+				"requester": plain.Requester, "state": "dry-run"}},
+		},
+		"nor does one during our own trouble": {
+			translate.Trouble(plain, translate.ReasonDeadline).InDryRun(),
+			&admissionv1.AdmissionResponse{UID: "u", Allowed: true, AuditAnnotations: map[string]string{
+				"requester": plain.Requester, "state": "dry-run"}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, tc.verdict.Response("u")); diff != "" {
+				t.Errorf("response (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if n := len(translate.DryRunWarning); n > 120 {
+		t.Errorf("W5: the warning has %d characters", n)
+	}
+}
+
+func TestNoVerdictNeverAllows(t *testing.T) {
+	if (translate.Verdict{}).Response("u").Allowed {
+		t.Error("the zero verdict lets a call through")
+	}
+	if got := (translate.Verdict{}).Outcome.String(); got != "none" {
+		t.Errorf("the zero outcome is %q", got)
+	}
+}

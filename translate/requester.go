@@ -1,0 +1,67 @@
+package translate
+
+import "strings"
+
+// Suffixes of the names we give to those who cannot name themselves.
+const (
+	userSuffix           = ".users.drawbridge.dev"
+	serviceAccountSuffix = ".serviceaccounts.drawbridge.dev"
+	serviceAccountPrefix = "system:serviceaccount:"
+)
+
+// hashDigits is the length of the hash that keeps sanitised names apart.
+const hashDigits = 8
+
+// RequesterName is the requester a user stands for in spec.requesters. It
+// depends on the username alone, so that the same user keeps its entry whatever
+// tool it uses: "alice" is alice.users.drawbridge.dev and
+// "system:serviceaccount:ns:name" is name.ns.serviceaccounts.drawbridge.dev. Parts
+// that are no DNS label are sanitised and get a hash of the whole username. The
+// result always satisfies IsFQDN.
+func RequesterName(username string) string {
+	if namespace, name, ok := serviceAccount(username); ok {
+		return labelFor(name, username) + "." + labelFor(namespace, username) + serviceAccountSuffix
+	}
+	return labelFor(username, username) + userSuffix
+}
+
+// labelFor returns part if it is a DNS label, else a readable label with a hash
+// of the whole username.
+func labelFor(part, username string) string {
+	if isLabel(part) && !looksHashed(part) {
+		return part
+	}
+	label := sanitize(part, maxLabel-1-hashDigits)
+	if label == "" {
+		label = "x"
+	}
+	return label + "-" + shortHash(hashDigits, username)
+}
+
+// looksHashed reports whether a clean label ends like one with a hash. Such a
+// label gets a hash as well; otherwise a user could be named like the result of
+// another one's sanitised name, and share its entry.
+func looksHashed(label string) bool {
+	if len(label) < hashDigits+2 || label[len(label)-hashDigits-1] != '-' {
+		return false
+	}
+	for _, c := range []byte(label[len(label)-hashDigits:]) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// serviceAccount takes the username of a service account apart.
+func serviceAccount(username string) (namespace, name string, ok bool) {
+	rest, ok := strings.CutPrefix(username, serviceAccountPrefix)
+	if !ok {
+		return "", "", false
+	}
+	namespace, name, ok = strings.Cut(rest, ":")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, ":") {
+		return "", "", false
+	}
+	return namespace, name, true
+}

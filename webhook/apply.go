@@ -1,0 +1,135 @@
+package webhook
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// fieldManagerPrefix begins the field manager of a legacy requester's entry.
+// Each has its own, so that entries come and go independently (statement 21).
+const fieldManagerPrefix = "drawbridge-requester-"
+
+// FieldManager is the field manager under which a legacy requester's entry is
+// applied.
+func FieldManager(requester string) string {
+	sum := sha256.Sum256([]byte(requester))
+	return fieldManagerPrefix + hex.EncodeToString(sum[:])[:10]
+}
+
+// apply writes what a decision wants, in an order that survives a crash at any
+// point: first the lease, then the request that refers to it.
+func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decision) (translate.Verdict, error) {
+	if w, ok := h.written.Get(flightKey(in)); ok && w.(Written) != in.Written {
+		// The attempt we would have shared landed just before this one began.
+		return decision.Verdict, nil
+	}
+	caller := in.Call.Caller
+	record := translate.LeaseRecord{
+		Requester: caller.Requester, Node: in.Pod.Spec.NodeName, Display: caller.Display, Class: caller.Class, TTL: caller.TTL,
+	}
+	if err := h.leases.ensure(ctx, record); err != nil {
+		return translate.Verdict{}, err
+	}
+	if decision.Action == ActRestart {
+		if err := h.discard(ctx, in.Request); err != nil {
+			return h.afterRefusal(in, err)
+		}
+	}
+	request, err := h.applyEntry(ctx, in)
+	if err != nil {
+		return h.afterRefusal(in, err)
+	}
+	about := decision.Verdict.Subject
+	about.Request = request.Name
+	if request.DeletionTimestamp != nil || meta.IsStatusConditionTrue(request.Status.Conditions, v1alpha1.ConditionCanceled) {
+		// We joined what is over; its name is free once it is gone.
+		return translate.Restarting(about), nil
+	}
+	h.written.Add(flightKey(in), Written{Request: request.UID, GracePeriodSeconds: in.wantedGrace()}, bridge)
+	events.EmitOnBoth(h.Recorder, request, events.EvictionRequested(caller.Display))
+	if decision.Verdict.Outcome == translate.Allow {
+		return decision.Verdict, nil
+	}
+	return stateVerdict(about, request), nil
+}
+
+// discard deletes a canceled request, and no other one that may have taken its
+// name meanwhile.
+func (h *EvictionHandler) discard(ctx context.Context, request *v1alpha1.EvictionRequest) error {
+	err := h.Writer.Delete(ctx, request.DeepCopy(), client.Preconditions{UID: &request.UID, ResourceVersion: &request.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete canceled evictionrequest %s/%s: %w", request.Namespace, request.Name, err)
+	}
+	return nil
+}
+
+// afterRefusal sorts out refusals that are a matter of a moment: the request was
+// canceled or changed between our look and our write.
+func (h *EvictionHandler) afterRefusal(in gathered, err error) (translate.Verdict, error) {
+	switch {
+	case apierrors.IsInvalid(err) && in.Request != nil:
+		return translate.Restarting(in.subject()), nil // No revival (ruling R3).
+	case apierrors.IsConflict(err):
+		return translate.Trouble(in.subject(), translate.ReasonChanged), nil
+	default:
+		return translate.Verdict{}, err
+	}
+}
+
+// applyEntry creates the request or joins it, whichever it takes, in one call.
+func (h *EvictionHandler) applyEntry(ctx context.Context, in gathered) (*v1alpha1.EvictionRequest, error) {
+	pod, caller := in.Pod, in.Call.Caller
+	entry := applyv1alpha1.Requester().WithName(caller.Requester).WithLeaseName(in.LeaseName)
+	if grace := in.wantedGrace(); grace != nil {
+		entry.WithGracePeriodSeconds(*grace)
+	}
+	desired := applyv1alpha1.EvictionRequest(string(pod.UID), pod.Namespace).
+		WithSpec(applyv1alpha1.EvictionRequestSpec().
+			WithTarget(applyv1alpha1.EvictionTarget().
+				WithPod(applyv1alpha1.LocalPodReference().WithName(pod.Name).WithUID(pod.UID))).
+			WithRequesters(entry))
+	// Forced: the entry is ours to say, whoever wrote to it last.
+	if err := h.Writer.Apply(ctx, desired, client.FieldOwner(FieldManager(caller.Requester)), client.ForceOwnership); err != nil {
+		return nil, fmt.Errorf("apply evictionrequest %s/%s: %w", pod.Namespace, pod.UID, err)
+	}
+	// The client has put the server's answer into what we sent.
+	answer, err := json.Marshal(desired)
+	if err != nil {
+		return nil, fmt.Errorf("encode the applied evictionrequest: %w", err)
+	}
+	var request v1alpha1.EvictionRequest
+	if err := json.Unmarshal(answer, &request); err != nil {
+		return nil, fmt.Errorf("decode the applied evictionrequest: %w", err)
+	}
+	return &request, nil
+}
+
+// wantedGrace is the longest grace period this requester ever asked for; a later
+// call may lengthen it, never shorten it.
+func (in *gathered) wantedGrace() *int64 {
+	wanted := in.Call.GracePeriodSeconds
+	given := in.Written.GracePeriodSeconds
+	if in.Request != nil {
+		for _, r := range in.Request.Spec.Requesters {
+			if in.isEntry(r) && !covers(given, r.GracePeriodSeconds) {
+				given = r.GracePeriodSeconds
+			}
+		}
+	}
+	if covers(given, wanted) {
+		return given
+	}
+	return wanted
+}

@@ -1,0 +1,274 @@
+package webhook
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+func podIsMissing(in *Input) (Decision, bool) {
+	switch {
+	case in.Pod != nil:
+		return nothing()
+	case in.PodSource != Live:
+		return need(NeedLivePod)
+	default:
+		return in.allow(translate.ReasonPodNotFound)
+	}
+}
+
+// preconditionFails leaves the answer to the registry. A cached pod proves
+// nothing here: the one that is meant may just not have reached us.
+func preconditionFails(in *Input) (Decision, bool) {
+	c := in.Call
+	if (c.UID == "" || c.UID == in.Pod.UID) && (c.ResourceVersion == "" || c.ResourceVersion == in.Pod.ResourceVersion) {
+		return nothing()
+	}
+	if in.PodSource != Live {
+		return need(NeedLivePod)
+	}
+	return in.allow(translate.ReasonPreconditionFailed)
+}
+
+// podIsEnding lets calls through for a pod that is going or gone already, even
+// in the middle of a request: kubectl drain evicts terminating pods, too, and
+// waits only for what it could evict (callers.md, section 3).
+func podIsEnding(in *Input) (Decision, bool) {
+	switch {
+	case in.Pod.DeletionTimestamp != nil:
+		return in.allowSeen(translate.ReasonPodTerminating)
+	case in.Pod.Status.Phase == corev1.PodSucceeded, in.Pod.Status.Phase == corev1.PodFailed:
+		return in.allowSeen(translate.ReasonPodTerminal)
+	default:
+		return nothing()
+	}
+}
+
+// requestDecides answers from the request for this pod. Nothing is resolved
+// again: the plan was frozen when the request began.
+func requestDecides(in *Input) (Decision, bool) {
+	er := in.Request
+	switch {
+	case er == nil && in.Written.Request != "":
+		return say(in.accepted()) // Written a moment ago, not in the cache yet.
+	case er == nil:
+		return nothing()
+	case meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted):
+		return in.allowStage(translate.ReasonEvicted)
+	case er.DeletionTimestamp != nil:
+		return say(translate.Restarting(in.subject())) // Nothing new can have its name until it is gone.
+	case meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled):
+		return afterCancel(in)
+	case len(er.Spec.Requesters) == 0:
+		return say(translate.Restarting(in.subject())) // About to be canceled, for good (ruling R3).
+	case slices.Contains(er.Status.ActiveInterceptors, v1alpha1.ImperativeEvictionInterceptor):
+		return imperativeStage(in)
+	case in.Own && in.RequestSource != Live:
+		return need(NeedLiveRequest) // This replica may lag behind the evictor.
+	case in.Own:
+		return say(translate.Trouble(in.subject(), translate.ReasonOwnCall))
+	default:
+		return whileRunning(in)
+	}
+}
+
+// allowStage lets a call through because of the request's state. A call by name
+// needs a live look: the pod may have left since, and its replacement may have
+// the name. One with a UID cannot hit the wrong pod.
+func (in *Input) allowStage(reason translate.Reason) (Decision, bool) {
+	if in.Call.UID == "" {
+		return in.allowSeen(reason)
+	}
+	return in.allow(reason)
+}
+
+// imperativeStage lets calls through to the budgets. The caller still has to be
+// heard of while a budget says no, so a lease of its own that has run out is made
+// anew; otherwise the request would be canceled under its hands.
+func imperativeStage(in *Input) (Decision, bool) {
+	decision, ok := in.allowStage(translate.ReasonImperativeStage)
+	i := slices.IndexFunc(in.Request.Spec.Requesters, in.isEntry)
+	if !in.Own && decision.Need == NeedNothing && i >= 0 && in.Request.Spec.Requesters[i].LeaseName == in.LeaseName && !in.LeaseAlive {
+		decision.Action = ActApply
+	}
+	return decision, ok
+}
+
+// afterCancel treats a canceled request as none, with two exceptions.
+func afterCancel(in *Input) (Decision, bool) {
+	er := in.Request
+	if in.Written.Request != "" && in.Written.Request != er.UID {
+		// The new one is written already; the cache still shows the old one.
+		return say(in.accepted())
+	}
+	canceled := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCanceled)
+	target := er.Spec.Target.Pod
+	if canceled.Reason == v1alpha1.ReasonValidationFailed && target != nil && target.Name == in.Pod.Name {
+		// The controller looked at this very pod and refused it, because it belongs
+		// to a group. It would refuse a second request as well, so interceptors will
+		// never run, and a drain must not wait for ever.
+		return in.allowSeen(translate.ReasonRequestRefused)
+	}
+	return nothing()
+}
+
+// whileRunning denies, and makes sure that the caller is among the requesters.
+func whileRunning(in *Input) (Decision, bool) {
+	verdict := stateVerdict(in.subject(), in.Request)
+	if in.joined() {
+		return say(verdict)
+	}
+	if !slices.ContainsFunc(in.Request.Spec.Requesters, in.isEntry) && len(in.Request.Spec.Requesters) >= v1alpha1.MaxRequesters {
+		return say(translate.TooManyRequesters(in.subject()))
+	}
+	return Decision{Action: ActApply, Verdict: verdict}, true
+}
+
+func (in *Input) isEntry(r v1alpha1.Requester) bool { return r.Name == in.Call.Caller.Requester }
+
+// joined reports whether the request already says all that the caller wants.
+func (in *Input) joined() bool {
+	grace := in.Call.GracePeriodSeconds
+	if in.Written.Request == in.Request.UID && in.LeaseAlive && covers(in.Written.GracePeriodSeconds, grace) {
+		return true
+	}
+	i := slices.IndexFunc(in.Request.Spec.Requesters, in.isEntry)
+	if i < 0 {
+		return false
+	}
+	entry := in.Request.Spec.Requesters[i]
+	if entry.LeaseName == "" {
+		return covers(entry.GracePeriodSeconds, grace) // A native requester of that name; it never expires.
+	}
+	return entry.LeaseName == in.LeaseName && in.LeaseAlive && covers(entry.GracePeriodSeconds, grace)
+}
+
+// covers reports whether a grace period already given is as long as the one
+// wanted.
+func covers(given, wanted *int64) bool {
+	return wanted == nil || (given != nil && *given >= *wanted)
+}
+
+// stateVerdict is the denial that a running request's state stands for.
+func stateVerdict(about translate.Subject, er *v1alpha1.EvictionRequest) translate.Verdict {
+	if len(er.Status.ActiveInterceptors) == 0 {
+		return translate.Accepted(about)
+	}
+	active := er.Status.ActiveInterceptors[0]
+	position := slices.IndexFunc(er.Status.TargetInterceptors, func(t v1alpha1.Interceptor) bool { return t.Name == active }) + 1
+	return translate.Waiting(about, active, position, len(er.Status.TargetInterceptors))
+}
+
+// accepted is the denial for a request that is only known from our own write.
+func (in *Input) accepted() translate.Verdict {
+	about := in.subject()
+	about.Request = string(in.Pod.UID)
+	return translate.Accepted(about)
+}
+
+// podIsReplacement spares the successor of a pod this requester had evicted: a
+// caller that loops by name does not notice that its pod has left (callers.md,
+// section 9). A drain marker on the successor's node means that this is a new
+// eviction: rolling drains go node by node under the same credentials.
+func podIsReplacement(in *Input) (Decision, bool) {
+	if in.Guard == GuardEvict || !in.Call.byName() {
+		return nothing()
+	}
+	left := in.leftNode()
+	if left == "" {
+		return nothing()
+	}
+	if node := in.Pod.Spec.NodeName; node != "" {
+		switch {
+		case !in.Node.Known:
+			return need(NeedLiveNode)
+		case in.Node.Gone, len(in.Node.Markers) > 0:
+			return nothing()
+		}
+	}
+	verdict := translate.ReplacementNotFound(in.subject(), left, in.Pod.Spec.NodeName)
+	if in.Guard == GuardTooManyRequests {
+		verdict = translate.ReplacementDenied(in.subject())
+	}
+	return Decision{Verdict: verdict, LeftNode: left}, true
+}
+
+// leftNode is the node that the latest predecessor wanted by this requester has
+// left, within the window; empty if there is none, or the pod came back to it.
+func (in *Input) leftNode() string {
+	var latest time.Time
+	node := ""
+	for i := range in.Predecessors {
+		er := &in.Predecessors[i]
+		if er.Spec.Target.Pod == nil || er.Spec.Target.Pod.UID == in.Pod.UID || er.Status.NodeName == "" ||
+			!slices.ContainsFunc(er.Spec.Requesters, in.isEntry) ||
+			meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled) {
+			continue
+		}
+		left := in.Now // Not noticed by the controller yet, so it was just now.
+		if c := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionEvicted); c != nil && c.Status == metav1.ConditionTrue {
+			left = c.LastTransitionTime.Time
+		}
+		if in.Now.Sub(left) <= in.GuardWindow && !left.Before(latest) {
+			latest, node = left, er.Status.NodeName
+		}
+	}
+	if node == in.Pod.Spec.NodeName {
+		return ""
+	}
+	return node
+}
+
+func nobodyIntercepts(in *Input) (Decision, bool) {
+	if len(in.Interceptors) > 0 {
+		return nothing()
+	}
+	return in.allow(translate.ReasonNoInterceptors)
+}
+
+// podIsNotSupported lets calls through for pods no request may evict: DaemonSet
+// and mirror pods (ruling R13), and members of a group (statement 53). None of
+// this changes during a pod's life, so no live look is needed.
+func podIsNotSupported(in *Input) (Decision, bool) {
+	if owner := metav1.GetControllerOfNoCopy(in.Pod); owner != nil && owner.Kind == "DaemonSet" {
+		return in.allow(translate.ReasonDaemonSetPod)
+	}
+	if _, mirror := in.Pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return in.allow(translate.ReasonMirrorPod)
+	}
+	if in.Pod.Spec.SchedulingGroup != nil {
+		return in.allow(translate.ReasonGroupPod)
+	}
+	return nothing()
+}
+
+func podIsPending(in *Input) (Decision, bool) {
+	if in.Pod.Status.Phase != corev1.PodPending {
+		return nothing()
+	}
+	return in.allowSeen(translate.ReasonPodPending)
+}
+
+func callIsOwn(in *Input) (Decision, bool) {
+	switch {
+	case !in.Own:
+		return nothing()
+	case in.RequestSource != Live:
+		return need(NeedLiveRequest)
+	default:
+		return say(translate.Trouble(in.subject(), translate.ReasonOwnCall))
+	}
+}
+
+func interceptorsAreAsked(in *Input) (Decision, bool) {
+	if in.Request != nil {
+		return Decision{Action: ActRestart, Verdict: in.accepted()}, true
+	}
+	return Decision{Action: ActApply, Verdict: in.accepted()}, true
+}

@@ -1,0 +1,195 @@
+package webhook
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// GuardMode says what a caller gets that asks by name for a pod which has left
+// already and has a replacement elsewhere (callers.md, section 9).
+type GuardMode string
+
+// Modes of the replacement guard.
+const (
+	// GuardNotFound answers 404, which ends the caller's loop cleanly.
+	GuardNotFound GuardMode = "NotFound"
+	// GuardEvict treats it as a new eviction: no guard.
+	GuardEvict GuardMode = "Evict"
+	// GuardTooManyRequests answers 429 until the window is over.
+	GuardTooManyRequests GuardMode = "TooManyRequests"
+)
+
+// Source is where a look at an object came from.
+type Source int
+
+const (
+	// Cached looks come from the informer and may lag behind.
+	Cached Source = iota
+	// Live looks come from the API server.
+	Live
+)
+
+// Input is everything a decision may look at.
+type Input struct {
+	Call Call
+	// Own: the caller is our own account.
+	Own bool
+	Now time.Time
+
+	// Pod of that name, nil if there is none, and where that is known from.
+	Pod       *corev1.Pod
+	PodSource Source
+
+	// Request for that very pod, nil if there is none.
+	Request       *v1alpha1.EvictionRequest
+	RequestSource Source
+
+	// Interceptors of the pod; only looked up when there is no request that runs.
+	Interceptors []string
+
+	// Written is what we ourselves wrote for this pod and requester a moment ago.
+	Written Written
+	// LeaseName is the requester's lease for the pod's node. LeaseAlive: it exists
+	// and has not run out.
+	LeaseName  string
+	LeaseAlive bool
+
+	// Predecessors are the requests for pods that had this name before.
+	Predecessors []v1alpha1.EvictionRequest
+	// Node of the pod, from a live look. Only known after it was needed.
+	Node translate.NodeView
+
+	Guard GuardMode
+	// GuardWindow is how long after its eviction a pod's replacement is guarded.
+	GuardWindow time.Duration
+}
+
+// Written bridges the time until the informer shows our own write. The zero
+// value is none.
+type Written struct {
+	// Request is the UID of the request we wrote to.
+	Request types.UID
+	// GracePeriodSeconds as written.
+	GracePeriodSeconds *int64
+}
+
+// Need is a look that has to be taken before an Input can be decided.
+type Need int
+
+const (
+	// NeedNothing says that the decision stands.
+	NeedNothing Need = iota
+	// NeedLivePod wants a look at the pod itself.
+	NeedLivePod
+	// NeedLiveRequest wants a look at the request itself.
+	NeedLiveRequest
+	// NeedLiveNode wants a look at the pod's node itself.
+	NeedLiveNode
+)
+
+func (n Need) String() string {
+	return [...]string{"Nothing", "LivePod", "LiveRequest", "LiveNode"}[n]
+}
+
+// Action is what has to be written before the verdict can be given.
+type Action int
+
+const (
+	// ActNothing writes nothing.
+	ActNothing Action = iota
+	// ActApply makes sure of the lease and applies the requester's entry, which
+	// creates the request or joins it.
+	ActApply
+	// ActRestart deletes the canceled request first.
+	ActRestart
+)
+
+func (a Action) String() string { return [...]string{"Nothing", "Apply", "Restart"}[a] }
+
+// Decision is what becomes of a call: a need, or else a verdict and perhaps an
+// action before it.
+type Decision struct {
+	Need    Need
+	Action  Action
+	Verdict translate.Verdict
+	// LeftNode is the node the pod that was meant has left (ReasonReplacement).
+	LeftNode string
+}
+
+// check is one rule. It returns false if it has nothing to say.
+type check func(in *Input) (Decision, bool)
+
+// checks in their order; the first that has something to say wins.
+var checks = []check{
+	podIsMissing,         // make sure there is a pod at all; the registry answers 404
+	preconditionFails,    // make sure it is the pod that is meant; the registry answers 409
+	podIsEnding,          // make sure there is still something to protect
+	requestDecides,       // make sure a request that exists decides, with the plan it was given
+	podIsReplacement,     // make sure the successor of an evicted pod is left alone
+	nobodyIntercepts,     // make sure a plain pod costs nothing
+	podIsNotSupported,    // make sure pods that no request can evict are not held
+	podIsPending,         // make sure a pod that does nothing yet is not held
+	callIsOwn,            // make sure we never become a requester of ourselves
+	interceptorsAreAsked, // somebody intercepts: start
+}
+
+// Decide says what becomes of a call. It is pure and total: every input gets a
+// need or a verdict. A dry run is decided like the real call and then allowed.
+func Decide(in Input) Decision {
+	for _, c := range checks {
+		decision, ok := c(&in)
+		if !ok {
+			continue
+		}
+		if in.Call.DryRun && decision.Need == NeedNothing {
+			return Decision{Verdict: decision.Verdict.InDryRun()}
+		}
+		return decision
+	}
+	return Decision{Verdict: translate.Trouble(in.subject(), translate.ReasonInternalError)}
+}
+
+// subject is what every verdict on this input is about.
+func (in *Input) subject() translate.Subject {
+	about := translate.Subject{Namespace: in.Call.Namespace, Pod: in.Call.Pod, Requester: in.Call.Caller.Requester}
+	if in.Pod != nil {
+		about.PodUID = in.Pod.UID
+	}
+	if in.Request != nil {
+		about.Request = in.Request.Name
+	}
+	return about
+}
+
+func need(n Need) (Decision, bool) { return Decision{Need: n}, true }
+
+func say(v translate.Verdict) (Decision, bool) { return Decision{Verdict: v}, true }
+
+// allow lets the call through.
+func (in *Input) allow(reason translate.Reason) (Decision, bool) {
+	return say(translate.Allowed(in.subject(), reason))
+}
+
+// allowSeen lets the call through if the pod was seen live. What the informer
+// shows may be the pod that had the name before, or a phase of a moment ago, and
+// letting a call through on that would evict an intercepted pod. A pod that has
+// nothing to do with us is not looked at.
+func (in *Input) allowSeen(reason translate.Reason) (Decision, bool) {
+	if in.PodSource != Live && in.intercepted() {
+		return need(NeedLivePod)
+	}
+	return in.allow(reason)
+}
+
+// intercepted reports whether the pod has to do with us.
+func (in *Input) intercepted() bool {
+	return in.Request != nil || in.Written != Written{} || len(in.Interceptors) > 0
+}
+
+// nothing is the answer of a check that has nothing to say.
+func nothing() (Decision, bool) { return Decision{}, false }

@@ -1,0 +1,202 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// Resolver says who intercepts the eviction of a pod, in order, without
+// imperative-eviction.k8s.io. It answers from memory.
+type Resolver interface {
+	Interceptors(pod *corev1.Pod) []string
+}
+
+// Config is what the webhooks need. All fields but Log, Synced, AllowedReserved,
+// Guard and GuardWindow are required.
+type Config struct {
+	// Cached reads from the informers: pods, nodes, evictionrequests (with the
+	// indexes of internal/index) and our leases.
+	Cached client.Reader
+	// Live reads from the API server.
+	Live client.Reader
+	// Writer writes requests and leases.
+	Writer client.Client
+	// Synced reports whether the informers have their first list; nil means that
+	// Cached waits for them by itself.
+	Synced func() bool
+	// Resolver says who intercepts a pod.
+	Resolver Resolver
+	// AllowedReserved are the reserved names that a pod may name all the same
+	// (ruling R14), as the Resolver knows them: no event complains about them.
+	AllowedReserved []string
+	// Recorder writes events.
+	Recorder events.EventRecorder
+	// Metrics are those of metrics.NewWebhook.
+	Metrics *metrics.Webhook
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Log is where verdicts go: what is written at level 0, repetitions at level 1.
+	Log logr.Logger
+	// Namespace is our own, where the leases live.
+	Namespace string
+	// OwnUsername is the account we run under. It gets no blanket pass; only its
+	// denials are confirmed by a live look, and it never becomes a requester.
+	OwnUsername string
+	// Guard is the mode of the replacement guard, GuardNotFound if empty.
+	Guard GuardMode
+	// GuardWindow is how long after a pod's eviction its replacement is guarded,
+	// 15 minutes if zero. Finished requests must be kept at least that long.
+	GuardWindow time.Duration
+}
+
+// DefaultGuardWindow is how long a replacement is guarded (callers.md, section 9).
+const DefaultGuardWindow = 15 * time.Minute
+
+// EvictionHandler answers the reviews of pods/eviction.
+type EvictionHandler struct {
+	Config
+	leases  *leases
+	renewer *Renewer
+	// written bridges the informer's lag: flight key -> Written.
+	written *cache.LRUExpireCache
+	// told has the UIDs of the pods whose annotation has been read (for events).
+	told    *cache.LRUExpireCache
+	flights flights[translate.Verdict]
+}
+
+// NewEvictionHandler returns the handler and the runnable that renews leases for
+// it. Both run on every replica.
+func NewEvictionHandler(c Config) (*EvictionHandler, *Renewer) {
+	if c.Guard == "" {
+		c.Guard = GuardNotFound
+	}
+	if c.GuardWindow == 0 {
+		c.GuardWindow = DefaultGuardWindow
+	}
+	l := newLeases(c.Cached, c.Live, c.Writer, c.Namespace, c.Clock)
+	h := &EvictionHandler{
+		Config: c, leases: l, renewer: newRenewer(l, c.Metrics),
+		written: cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
+		told:    cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
+	}
+	return h, h.renewer
+}
+
+// ServeHTTP answers one review.
+func (h *EvictionHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	serve(w, r, h.Log, h)
+}
+
+// answer decides on one call and does what that takes.
+func (h *EvictionHandler) answer(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	start := h.Clock.Now()
+	call, err := decodeCall(request)
+	if err != nil {
+		return nil, err
+	}
+	verdict, wrote := h.judge(ctx, call)
+	h.Metrics.Verdict(verdict.Outcome.String(), string(verdict.Reason), string(call.Caller.Class), h.Clock.Since(start))
+	level := 1
+	if wrote || verdict.Reason == translate.ReasonReplacement {
+		level = 0
+	}
+	// Asked first, because boxing the values costs more than all the rest of a
+	// repeated denial.
+	if log := logr.FromContextOrDiscard(ctx).V(level); log.Enabled() {
+		log.Info("Eviction call", "verdict", verdict.Outcome.String(), "reason", verdict.Reason,
+			"namespace", call.Namespace, "pod", call.Pod, "request", verdict.Subject.Request,
+			"caller", call.Caller.Display, "requester", call.Caller.Requester, "class", call.Caller.Class)
+	}
+	return verdict.Response(request.UID), nil
+}
+
+// afterPanic is a denial that every caller retries.
+func (h *EvictionHandler) afterPanic(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	about := translate.Subject{Namespace: request.Namespace, Pod: request.Name}
+	verdict := translate.Trouble(about, translate.ReasonInternalError)
+	h.Metrics.Verdict(verdict.Outcome.String(), string(verdict.Reason), string(translate.ClassUnknown), 0)
+	return verdict.Response(request.UID)
+}
+
+// judge gathers, decides and applies. Whatever goes wrong on the way is a
+// verdict, too: 429, which closes the door for a moment and never for good.
+func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict translate.Verdict, wrote bool) {
+	if h.Synced != nil && !h.Synced() {
+		return h.trouble(ctx, call, translate.ReasonNotSynced, nil), false
+	}
+	in, decision, err := h.decide(ctx, call)
+	if err != nil {
+		return h.trouble(ctx, call, translate.ReasonLookupFailed, err), false
+	}
+	if !call.DryRun {
+		h.tell(in, decision)
+	}
+	if decision.Action == ActNothing {
+		// Allowed calls count, too: a budget may refuse what we allow for a long
+		// time, and whoever goes on asking is still interested.
+		if in.leaseDue && !call.DryRun {
+			h.renewer.enqueue(in.LeaseName)
+		}
+		return decision.Verdict, false
+	}
+	verdict, err = h.flights.do(ctx, flightKey(in), func(ctx context.Context) (translate.Verdict, error) {
+		return h.apply(ctx, in, decision)
+	})
+	if err != nil {
+		return h.trouble(ctx, call, translate.ReasonWriteFailed, err), true
+	}
+	return verdict, true
+}
+
+// trouble is the verdict on our own failure. The error goes to the log only: the
+// caller's text is constant, and tells nothing of our inside.
+func (h *EvictionHandler) trouble(ctx context.Context, call Call, reason translate.Reason, err error) translate.Verdict {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		reason = translate.ReasonDeadline
+	}
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "Coordinate an eviction", "namespace", call.Namespace, "pod", call.Pod, "reason", reason)
+	}
+	about := translate.Subject{Namespace: call.Namespace, Pod: call.Pod, Requester: call.Caller.Requester}
+	verdict := translate.Trouble(about, reason)
+	if call.DryRun {
+		return verdict.InDryRun()
+	}
+	return verdict
+}
+
+// maxLooks bounds the rounds of one decision: each need is met once, and a live
+// look at the pod may show another pod, which starts over.
+const maxLooks = 6
+
+// decide looks where the decision wants to look, until it stands.
+func (h *EvictionHandler) decide(ctx context.Context, call Call) (gathered, Decision, error) {
+	in, err := h.gather(ctx, call)
+	if err != nil {
+		return in, Decision{}, err
+	}
+	for range maxLooks {
+		decision := Decide(in.Input)
+		if decision.Need == NeedNothing {
+			return in, decision, nil
+		}
+		if err := h.look(ctx, &in, decision.Need); err != nil {
+			return in, Decision{}, err
+		}
+	}
+	return in, Decision{}, fmt.Errorf("decide on the eviction of pod %s/%s: still undecided after %d looks", call.Namespace, call.Pod, maxLooks)
+}

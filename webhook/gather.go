@@ -1,0 +1,142 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/index"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// gathered is an Input and what only the handler itself needs. Objects in it may
+// be shared with the informers and are never changed.
+type gathered struct {
+	Input
+	// leaseDue: the lease wants a renewal.
+	leaseDue bool
+}
+
+// gather looks at memory only.
+//
+//	pod (by name) -- request (by the pod's UID) ----------- its plan decides
+//	              \- interceptors (by what the pod says) -- lease -- predecessors
+func (h *EvictionHandler) gather(ctx context.Context, call Call) (gathered, error) {
+	in := gathered{Input: Input{
+		Call: call, Own: h.OwnUsername != "" && call.Username == h.OwnUsername, Now: h.Clock.Now(),
+		Guard: h.Guard, GuardWindow: h.GuardWindow,
+	}}
+	var pod corev1.Pod
+	err := h.Cached.Get(ctx, types.NamespacedName{Namespace: call.Namespace, Name: call.Pod}, &pod, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return in, nil
+	}
+	if err != nil {
+		return in, fmt.Errorf("get pod %s/%s from cache: %w", call.Namespace, call.Pod, err)
+	}
+	in.Pod = &pod
+	return in, h.gatherAround(ctx, &in)
+}
+
+// gatherAround fills in what belongs to the pod that was found.
+func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error {
+	in.Request, in.RequestSource, in.Interceptors, in.Predecessors = nil, Cached, nil, nil
+	in.Written, in.LeaseName, in.LeaseAlive, in.leaseDue, in.Node = Written{}, "", false, false, translate.NodeView{}
+
+	request, err := h.request(ctx, h.Cached, in.Pod, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return err
+	}
+	in.Request = request
+	if request == nil || meta.IsStatusConditionTrue(request.Status.Conditions, v1alpha1.ConditionCanceled) {
+		in.Interceptors = h.Resolver.Interceptors(in.Pod)
+		if in.Call.byName() && in.Guard != GuardEvict {
+			if err := h.gatherPredecessors(ctx, in); err != nil {
+				return err
+			}
+		}
+	}
+	if in.Request == nil && len(in.Interceptors) == 0 {
+		return nil
+	}
+	if written, ok := h.written.Get(flightKey(*in)); ok {
+		in.Written = written.(Written)
+	}
+	in.LeaseName = translate.LeaseName(in.Call.Caller.Requester, in.Pod.Spec.NodeName)
+	in.LeaseAlive, in.leaseDue, err = h.leases.alive(ctx, in.LeaseName)
+	return err
+}
+
+// gatherPredecessors finds the requests for other pods of that name.
+func (h *EvictionHandler) gatherPredecessors(ctx context.Context, in *gathered) error {
+	var list v1alpha1.EvictionRequestList
+	err := h.Cached.List(ctx, &list, client.InNamespace(in.Call.Namespace),
+		client.MatchingFields{index.RequestsByPodName: in.Call.Pod}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list evictionrequests of pod %s/%s from cache: %w", in.Call.Namespace, in.Call.Pod, err)
+	}
+	in.Predecessors = list.Items
+	return nil
+}
+
+// request finds the request for a pod, nil if there is none. The schema ties its
+// name to the pod's UID.
+func (h *EvictionHandler) request(ctx context.Context, from client.Reader, pod *corev1.Pod, opts ...client.GetOption) (*v1alpha1.EvictionRequest, error) {
+	var request v1alpha1.EvictionRequest
+	err := from.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}, &request, opts...)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get evictionrequest %s/%s: %w", pod.Namespace, pod.UID, err)
+	}
+	return &request, nil
+}
+
+// look takes the one live look a decision asked for.
+func (h *EvictionHandler) look(ctx context.Context, in *gathered, n Need) (err error) {
+	switch n {
+	case NeedLivePod:
+		return h.lookAtPod(ctx, in)
+	case NeedLiveRequest:
+		in.Request, err = h.request(ctx, h.Live, in.Pod)
+		in.RequestSource = Live
+		// The cached request may have hidden that there is something to resolve.
+		in.Interceptors = h.Resolver.Interceptors(in.Pod)
+		return err
+	case NeedLiveNode:
+		in.Node, err = h.leases.liveNode(ctx, in.Pod.Spec.NodeName)
+		return err
+	case NeedNothing:
+	}
+	return nil
+}
+
+func (h *EvictionHandler) lookAtPod(ctx context.Context, in *gathered) error {
+	before := in.Pod
+	in.Pod, in.PodSource = nil, Live
+	var pod corev1.Pod
+	err := h.Live.Get(ctx, types.NamespacedName{Namespace: in.Call.Namespace, Name: in.Call.Pod}, &pod)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get pod %s/%s: %w", in.Call.Namespace, in.Call.Pod, err)
+	}
+	in.Pod = &pod
+	if before != nil && before.UID == pod.UID {
+		return nil
+	}
+	return h.gatherAround(ctx, in)
+}
+
+// flightKey is one requester's wish about one incarnation of a pod.
+func flightKey(in gathered) string {
+	return string(in.Pod.UID) + "/" + in.Call.Caller.Requester
+}

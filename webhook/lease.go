@@ -1,0 +1,183 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+const (
+	// bridge is how long our own memory stands in for an informer that does not
+	// show our write yet. Informers lag by milliseconds; the bound is for what is
+	// deleted in between, which memory does not notice.
+	bridge = 10 * time.Second
+	// renewalShare is the part of a lease's duration after which it is renewed.
+	renewalShare = 3
+	// maxRemembered bounds every memory of the handler, in entries.
+	maxRemembered = 10_000
+)
+
+// leases knows the Leases of legacy requesters: whether they live, how they come
+// to be, and when they are due for a renewal.
+type leases struct {
+	cached    client.Reader
+	live      client.Reader
+	writer    client.Client
+	namespace string
+	clock     clock.PassiveClock
+	// written maps a lease's name to when we last wrote it (time.Time).
+	written *cache.LRUExpireCache
+	flights flights[struct{}]
+}
+
+func newLeases(cached, live client.Reader, writer client.Client, namespace string, clk clock.PassiveClock) *leases {
+	return &leases{
+		cached: cached, live: live, writer: writer, namespace: namespace, clock: clk,
+		written: cache.NewLRUExpireCacheWithClock(maxRemembered, clk),
+	}
+}
+
+// lookup returns the cached Lease, nil if there is none. The object is shared
+// with the informer and must not be changed.
+func (l *leases) lookup(ctx context.Context, name string) (*coordinationv1.Lease, error) {
+	var lease coordinationv1.Lease
+	err := l.cached.Get(ctx, types.NamespacedName{Namespace: l.namespace, Name: name}, &lease, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get lease %s from cache: %w", name, err)
+	}
+	return &lease, nil
+}
+
+// alive reports whether the lease exists and has not run out, from memory alone,
+// and whether it is due for a renewal.
+func (l *leases) alive(ctx context.Context, name string) (alive, due bool, err error) {
+	lease, err := l.lookup(ctx, name)
+	if err != nil {
+		return false, false, err
+	}
+	now := l.clock.Now()
+	at, ok := l.written.Get(name)
+	if ok && now.Before(at.(time.Time).Add(bridge)) {
+		return true, false, nil
+	}
+	if lease == nil || !now.Before(expiry(lease)) {
+		return false, false, nil
+	}
+	return true, l.due(ctx, lease, now), nil
+}
+
+// due reports whether a third of the lease's duration has passed, or the node
+// got its first drain marker: some callers cordon after the first eviction, and
+// until the marker is recorded an uncordon means nothing.
+func (l *leases) due(ctx context.Context, lease *coordinationv1.Lease, now time.Time) bool {
+	if !now.Before(lease.Spec.RenewTime.Add(duration(lease) / renewalShare)) {
+		return true
+	}
+	if lease.Annotations[translate.LeaseMarkersAnnotation] != "" {
+		return false
+	}
+	rec, err := translate.DecodeLease(lease)
+	return err == nil && len(l.cachedNode(ctx, rec.Node).Markers) > 0
+}
+
+// expiry is when the lease runs out; the zero time if it does not say.
+func expiry(lease *coordinationv1.Lease) time.Time {
+	if lease.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+	return lease.Spec.RenewTime.Add(duration(lease))
+}
+
+func duration(lease *coordinationv1.Lease) time.Duration {
+	return time.Duration(deref(lease.Spec.LeaseDurationSeconds)) * time.Second
+}
+
+// cachedNode is the informer's view of a node. A node it does not have is
+// unknown: the informer may lag.
+func (l *leases) cachedNode(ctx context.Context, name string) translate.NodeView {
+	var node corev1.Node
+	if name == "" || l.cached.Get(ctx, types.NamespacedName{Name: name}, &node, client.UnsafeDisableDeepCopy) != nil {
+		return translate.NodeView{}
+	}
+	return translate.ViewNode(&node)
+}
+
+// liveNode looks at the node itself.
+func (l *leases) liveNode(ctx context.Context, name string) (translate.NodeView, error) {
+	var node corev1.Node
+	err := l.live.Get(ctx, types.NamespacedName{Name: name}, &node)
+	if apierrors.IsNotFound(err) {
+		return translate.ViewNode(nil), nil
+	}
+	if err != nil {
+		return translate.NodeView{}, fmt.Errorf("get node %s: %w", name, err)
+	}
+	return translate.ViewNode(&node), nil
+}
+
+// ensure makes sure that a living lease exists, with the markers the node has
+// now, before an EvictionRequest refers to it. Calls for the same lease share
+// one attempt: a drain begins with all pods of a node at once.
+func (l *leases) ensure(ctx context.Context, rec translate.LeaseRecord) error {
+	name := translate.LeaseName(rec.Requester, rec.Node)
+	if alive, _, err := l.alive(ctx, name); err != nil || alive {
+		return err
+	}
+	_, err := l.flights.do(ctx, name, func(ctx context.Context) (struct{}, error) {
+		if alive, _, err := l.alive(ctx, name); err != nil || alive {
+			return struct{}{}, err
+		}
+		return struct{}{}, l.create(ctx, name, rec)
+	})
+	return err
+}
+
+// create writes a new Lease. One that is in the way and has run out is replaced
+// by a new object rather than renewed: the controller may be about to delete it,
+// by its UID, and would take the renewal with it.
+func (l *leases) create(ctx context.Context, name string, rec translate.LeaseRecord) error {
+	if rec.Node != "" {
+		node, err := l.liveNode(ctx, rec.Node)
+		if err != nil {
+			return err
+		}
+		rec.Markers = node.Markers
+	}
+	rec.RenewedAt = l.clock.Now()
+	err := l.writer.Create(ctx, translate.EncodeLease(rec, l.namespace))
+	if apierrors.IsAlreadyExists(err) {
+		var other coordinationv1.Lease
+		switch err := l.live.Get(ctx, types.NamespacedName{Namespace: l.namespace, Name: name}, &other); {
+		case apierrors.IsNotFound(err): // Gone again; create below.
+		case err != nil:
+			return fmt.Errorf("get lease %s: %w", name, err)
+		case l.clock.Now().Before(expiry(&other)):
+			l.written.Add(name, l.clock.Now(), bridge) // Another replica was faster.
+			return nil
+		default:
+			preconditions := client.Preconditions{UID: &other.UID, ResourceVersion: &other.ResourceVersion}
+			if err := l.writer.Delete(ctx, &other, preconditions); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("delete expired lease %s: %w", name, err)
+			}
+		}
+		err = l.writer.Create(ctx, translate.EncodeLease(rec, l.namespace))
+	}
+	if err != nil {
+		return fmt.Errorf("create lease %s: %w", name, err)
+	}
+	l.written.Add(name, rec.RenewedAt, bridge)
+	return nil
+}

@@ -1,0 +1,286 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// renewAll does what is queued, as Start would.
+func (w *world) renewAll() {
+	for {
+		select {
+		case name := <-w.renewer.queue:
+			w.renewer.renewQueued(context.Background(), name)
+		default:
+			return
+		}
+	}
+}
+
+// draining is a world in which alice's first call was answered at t0.
+func draining(t *testing.T, node *builder.NodeWrapper) *world {
+	t.Helper()
+	w := newWorld(t, db0().Obj(), node.Obj())
+	w.evict()
+	w.sync()
+	w.calls()
+	return w
+}
+
+func (w *world) renewedAt() time.Time {
+	w.t.Helper()
+	lease := w.lease()
+	if lease == nil {
+		w.t.Fatal("there is no lease")
+	}
+	return lease.Spec.RenewTime.UTC()
+}
+
+func TestLeaseIsRenewedOncePerThird(t *testing.T) {
+	w := draining(t, n1().Cordoned())
+	// Two calls a second for ten minutes, seen by the cache at once.
+	for range 1200 {
+		w.clock.Step(500 * time.Millisecond)
+		w.wantAnswer(textAccepted)
+		w.renewAll()
+		w.sync()
+	}
+	calls := w.calls()
+	if len(calls) != 15 {
+		t.Errorf("want 15 renewals in ten minutes, got %d: %v", len(calls), calls)
+	}
+	for _, c := range calls {
+		if c != "patch Lease "+leaseN1 {
+			t.Errorf("API call %q", c)
+		}
+	}
+	if diff := cmp.Diff(map[string]float64{"success": 15}, w.counter("drawbridge_lease_renewals_total")); diff != "" {
+		t.Errorf("renewals (-want +got):\n%s", diff)
+	}
+}
+
+func TestCallsForOneLeaseAreCoalesced(t *testing.T) {
+	w := draining(t, n1().Cordoned())
+	w.clock.Step(40 * time.Second)
+	for range 50 {
+		w.evict()
+	}
+	w.wantCalls()
+	w.renewAll()
+	w.wantCalls("patch Lease " + leaseN1)
+	if diff := cmp.Diff(t0.Add(40*time.Second), w.renewedAt()); diff != "" {
+		t.Errorf("renewed at (-want +got):\n%s", diff)
+	}
+	w.evict() // The cache lags; our own memory does not.
+	w.renewAll()
+	w.wantCalls()
+}
+
+func TestAllowedCallsRenewToo(t *testing.T) {
+	w := draining(t, n1().Cordoned())
+	request := w.request()
+	request.Status = er().Processed(interA, interB).Active(evictor, t0).Status
+	if err := w.api.Status().Update(context.Background(), request); err != nil {
+		t.Fatal(err)
+	}
+	w.sync()
+	w.clock.Step(time.Minute)
+	w.wantAnswer("allowed")
+	w.renewAll()
+	w.wantCalls("get Pod db-0", "patch Lease "+leaseN1)
+}
+
+func TestDryRunDoesNotRenew(t *testing.T) {
+	w := draining(t, n1().Cordoned())
+	w.clock.Step(time.Minute)
+	w.evict(raw(`{"deleteOptions":{"dryRun":["All"]}}`))
+	w.renewAll()
+	w.wantCalls()
+}
+
+func TestMarkersThatAppearAreAdded(t *testing.T) {
+	cases := map[string]struct {
+		before, after *builder.NodeWrapper
+		passed        time.Duration
+		want          []string
+	}{
+		"a cordon after the first call is recorded at once": {n1(), n1().Cordoned(), 11 * time.Second, []string{"unschedulable"}},
+		"a second marker is recorded with the next renewal": {n1().Cordoned(), n1().Cordoned().Taint("medik8s.io/drain", "", "NoSchedule"), 40 * time.Second, []string{"medik8s.io/drain", "unschedulable"}},
+		"a marker that is gone stays recorded":              {n1().Cordoned(), n1(), 40 * time.Second, []string{"unschedulable"}},
+		"a second marker causes no renewal of its own":      {n1().Cordoned(), n1().Cordoned().Taint("medik8s.io/drain", "", "NoSchedule"), 11 * time.Second, []string{"unschedulable"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := draining(t, tc.before)
+			node := tc.after.Obj()
+			if err := w.api.Update(context.Background(), node); err != nil {
+				t.Fatal(err)
+			}
+			w.sync()
+			w.clock.Step(tc.passed)
+			w.evict()
+			w.renewAll()
+			record, err := translate.DecodeLease(w.lease())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, record.Markers); diff != "" {
+				t.Errorf("markers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestExpiredLeaseIsReplaced(t *testing.T) {
+	w := draining(t, n1())
+	old := w.lease()
+	old.Labels["old"] = "yes"
+	if err := w.api.Update(context.Background(), old); err != nil {
+		t.Fatal(err)
+	}
+	w.sync()
+	w.clock.Step(2 * time.Minute)
+	w.wantAnswer(textAccepted)
+	w.wantCalls("get Node n1", "create Lease "+leaseN1, "get Lease "+leaseN1, "delete Lease "+leaseN1, "create Lease "+leaseN1, "apply EvictionRequest ")
+	if w.lease().Labels["old"] != "" || !w.renewedAt().Equal(t0.Add(2*time.Minute)) {
+		t.Errorf("not a new lease: %+v", w.lease())
+	}
+}
+
+func TestVanishedLeaseIsMadeAnew(t *testing.T) {
+	w := draining(t, n1())
+	if err := w.api.Delete(context.Background(), w.lease()); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Step(time.Minute)
+	t.Run("a renewal that finds none forgets it", func(t *testing.T) {
+		w.evict() // The cache still shows it.
+		w.renewAll()
+		if w.lease() != nil {
+			t.Error("the renewal brought the lease back")
+		}
+		if diff := cmp.Diff(map[string]float64{"gone": 1}, w.counter("drawbridge_lease_renewals_total")); diff != "" {
+			t.Errorf("renewals (-want +got):\n%s", diff)
+		}
+	})
+	w.sync()
+	w.calls()
+	w.wantAnswer(textAccepted)
+	w.wantCalls("get Node n1", "create Lease "+leaseN1, "apply EvictionRequest ")
+}
+
+func TestLeaseOfAnotherReplicaIsUsed(t *testing.T) {
+	lease := translate.EncodeLease(translate.LeaseRecord{Requester: alice, Node: "n1", Class: translate.ClassKubectl, TTL: 2 * time.Minute, RenewedAt: t0}, ownNamespace)
+	w := newWorld(t, db0().Obj(), n1().Obj())
+	if err := w.api.Create(context.Background(), lease); err != nil {
+		t.Fatal(err)
+	}
+	w.wantAnswer(textAccepted)
+	w.wantCalls("get Node n1", "create Lease "+leaseN1, "get Lease "+leaseN1, "apply EvictionRequest ")
+}
+
+func TestFailedRenewalPauses(t *testing.T) {
+	w := draining(t, n1().Cordoned())
+	w.clock.Step(time.Minute)
+	w.failing(func(call string) error {
+		if strings.HasPrefix(call, "patch") {
+			return errors.New("overloaded")
+		}
+		return nil
+	})
+	for range 10 {
+		w.evict()
+		w.renewAll()
+	}
+	w.wantCalls("patch Lease " + leaseN1)
+	w.failing(nil)
+	w.clock.Step(renewalPause)
+	w.evict()
+	w.renewAll()
+	w.wantCalls("patch Lease " + leaseN1)
+	if diff := cmp.Diff(map[string]float64{"error": 1, "success": 1}, w.counter("drawbridge_lease_renewals_total")); diff != "" {
+		t.Errorf("renewals (-want +got):\n%s", diff)
+	}
+}
+
+func TestRenewerRunsUntilItIsStopped(t *testing.T) {
+	w := draining(t, n1().Cordoned())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.renewer.Start(ctx) }()
+	w.clock.Step(time.Minute)
+	w.evict()
+	err := wait.PollUntilContextTimeout(ctx, time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		return w.counter("drawbridge_lease_renewals_total")["success"] == 1, nil
+	})
+	if err != nil {
+		t.Errorf("wait for the renewal: %v", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Start returned %v", err)
+	}
+	if w.renewer.NeedLeaderElection() {
+		t.Error("every replica answers calls, so every replica renews")
+	}
+}
+
+func TestFullQueueDoesNotBlock(t *testing.T) {
+	w := newWorld(t)
+	for i := range maxQueued + 10 {
+		w.renewer.enqueue(translate.LeaseName(alice, string(rune(i))))
+	}
+	if len(w.renewer.queue) != maxQueued || len(w.renewer.heard) != maxQueued {
+		t.Errorf("queue %d, heard %d", len(w.renewer.queue), len(w.renewer.heard))
+	}
+}
+
+func TestGracePeriodIsNeverShortened(t *testing.T) {
+	w := newWorld(t, db0().Obj(), n1().Obj())
+	w.evict(raw(`{"deleteOptions":{"gracePeriodSeconds":90}}`))
+	w.sync()
+	w.clock.Step(time.Hour) // The lease is dead, so the entry is written again.
+	w.evict(raw(`{"deleteOptions":{"gracePeriodSeconds":10}}`))
+	if got := deref(w.request().Spec.Requesters[0].GracePeriodSeconds); got != 90 {
+		t.Errorf("grace period is %d s", got)
+	}
+}
+
+func TestRenewalIsForOneLeaseObject(t *testing.T) {
+	patch, err := renewalPatch("lease-1", t0, []string{"deleting", "unschedulable"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := patch.Data(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"metadata":{"annotations":{"drawbridge.dev/node-markers":"deleting,unschedulable"},"uid":"lease-1"},` +
+		`"spec":{"renewTime":"2026-09-01T12:00:00.000000Z"}}`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("patch (-want +got):\n%s", diff)
+	}
+}
+
+func TestRenewalOfAnotherReplicaIsEnough(t *testing.T) {
+	w := draining(t, n1().Cordoned())
+	w.clock.Step(time.Minute)
+	w.evict()
+	lease := w.lease()
+	lease.Spec.RenewTime.Time = w.clock.Now()
+	if err := w.api.Update(context.Background(), lease); err != nil {
+		t.Fatal(err)
+	}
+	w.sync()
+	w.renewAll()
+	w.wantCalls()
+}

@@ -1,0 +1,123 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admission/v1"
+)
+
+const (
+	// maxReview is the largest body we read, in bytes. The review of an eviction
+	// has about 2 KB, that of a full EvictionRequest's status twice below 300 KB.
+	maxReview = 1 << 20
+
+	// DefaultTimeout is what we assume when the API server does not say how long it
+	// waits for us; the smallest that callers.md W6 recommends.
+	DefaultTimeout = 3 * time.Second
+	// deadlineShare is the part of that time, in percent, after which we answer
+	// with what we have (rule W6).
+	deadlineShare = 90
+)
+
+// errNotReview is the root of all errors that end in HTTP 400.
+var errNotReview = errors.New("not an admission review we serve")
+
+// answerer is one admission webhook without its HTTP side.
+type answerer interface {
+	// answer decides on a review whose request is complete. An error means that
+	// the request cannot be what it claims to be; it becomes HTTP 400.
+	answer(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
+	// afterPanic is the answer when answer has panicked.
+	afterPanic(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+}
+
+// serve answers one HTTP request. What is a review gets HTTP 200 whatever the
+// verdict: anything else would be a 500 for whoever called (rule W1). What is no
+// review at all gets 400.
+func serve(w http.ResponseWriter, r *http.Request, log logr.Logger, a answerer) {
+	ctx, cancel := context.WithTimeout(r.Context(), handlerTimeout(r))
+	defer cancel()
+	ctx = logr.NewContext(ctx, log)
+
+	response, err := review(ctx, w, r, a)
+	if err != nil {
+		log.V(1).Info("Refused a request that is no admission review", "reason", err.Error())
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	review := admissionv1.AdmissionReview{Response: response}
+	review.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(review); err != nil {
+		// The connection is gone; the API server treats that as our failure.
+		log.Error(err, "Write the admission response")
+	}
+}
+
+func review(ctx context.Context, w http.ResponseWriter, r *http.Request, a answerer) (*admissionv1.AdmissionResponse, error) {
+	if r.Method != http.MethodPost {
+		return nil, fmt.Errorf("%w: method %s", errNotReview, r.Method)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
+	if err != nil {
+		return nil, fmt.Errorf("%w: read body: %w", errNotReview, err)
+	}
+	request, err := decodeReview(body)
+	if err != nil {
+		return nil, err
+	}
+	return answerOrRecover(ctx, request, a)
+}
+
+// answerOrRecover turns a panic into an answer: net/http would close the
+// connection instead, which aborts the caller's whole drain.
+func answerOrRecover(ctx context.Context, request *admissionv1.AdmissionRequest, a answerer) (response *admissionv1.AdmissionResponse, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			logr.FromContextOrDiscard(ctx).Error(fmt.Errorf("panic: %v", cause), "Panic in the webhook",
+				"namespace", request.Namespace, "name", request.Name, "stack", string(debug.Stack()))
+			response, err = a.afterPanic(request), nil
+		}
+	}()
+	return a.answer(ctx, request)
+}
+
+// decodeReview reads the request out of an AdmissionReview of version v1.
+func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
+	if len(body) == 0 {
+		return nil, fmt.Errorf("%w: empty body", errNotReview)
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(body, &review); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotReview, err)
+	}
+	want := admissionv1.SchemeGroupVersion.WithKind("AdmissionReview")
+	if got := review.GroupVersionKind(); got != want {
+		return nil, fmt.Errorf("%w: want %s, got %s", errNotReview, want, got)
+	}
+	if review.Request == nil {
+		return nil, fmt.Errorf("%w: no request", errNotReview)
+	}
+	if review.Request.UID == "" {
+		return nil, fmt.Errorf("%w: request without uid", errNotReview)
+	}
+	return review.Request, nil
+}
+
+// handlerTimeout is how long we may take: 90% of what the API server waits,
+// which it tells in the query.
+func handlerTimeout(r *http.Request) time.Duration {
+	timeout := DefaultTimeout
+	if told, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && told > 0 {
+		timeout = told
+	}
+	return timeout * deadlineShare / 100
+}
