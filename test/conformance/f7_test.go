@@ -235,7 +235,20 @@ func TestConformance_F7_CompletionAfterSilence(t *testing.T) {
 
 // F7 Progression: silence.
 func TestConformance_F7_Silence(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{})
+	// A clock that is behind the API server's shows that creationTimestamp counts.
+	behind := clock.New()
+	behind.Advance(-10 * time.Minute)
+	mgr := startManager(t, suite.ManagerOptions{Clock: behind})
+
+	t.Run("69 who never sends a heartbeat has 20 minutes from the creation", func(t *testing.T) {
+		w := newWorld(t, mgr)
+		tr := w.request(t, w.pod(t, "web", interceptorA, interceptorB))
+		er := w.untilActive(t, tr.ObjectKey, interceptorA)
+		if !er.Status.ActivationTime.Before(&er.CreationTimestamp) {
+			t.Fatalf("activated at %s, created at %s: want the creation to be later", er.Status.ActivationTime, er.CreationTimestamp)
+		}
+		w.handsOver(t, tr, er.CreationTimestamp.Add(deadline), interceptorB)
+	})
 	t.Run("68 the turn ends 20 minutes after the last heartbeat", func(t *testing.T) {
 		w := newWorld(t, mgr)
 		w.hold(t)
