@@ -187,7 +187,7 @@ func (e *Evictor) attempt(ctx context.Context, er *v1alpha1.EvictionRequest, pod
 			outcome = budgetRefused
 		}
 		e.Failures.ImperativeEvictionFailed(er.Namespace, er.Name, pod.Name)
-		events.EmitOnBoth(e.Recorder, er, events.EvictionRefused(
+		events.EmitSeriesOnBoth(e.Recorder, er, events.EvictionRefused(
 			evictReasons[last.Result], pod.Name, string(trigger), last.explain(last.Budgets), last.Retries))
 		logger.V(1).Info("The eviction failed", "retries", last.Retries, "budgets", last.Budgets, "detail", last.Detail)
 	case last.Result == ResultEvicted:

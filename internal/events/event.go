@@ -51,6 +51,27 @@ func EmitOnBoth(recorder events.EventRecorder, request *v1alpha1.EvictionRequest
 	Emit(recorder, pod, request, e)
 }
 
+// EmitSeriesOnBoth is EmitOnBoth for what may happen again and again to one
+// request. The API shows all of it as one Event per object, with the first note
+// and a count (statement 112). EmitOnBoth would begin another Event whenever the
+// request has changed, because client-go compares resource versions, too.
+func EmitSeriesOnBoth(recorder events.EventRecorder, request *v1alpha1.EvictionRequest, e Event) {
+	regarding := &corev1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(),
+		Kind:       "EvictionRequest",
+		Namespace:  request.Namespace,
+		Name:       request.Name,
+		UID:        request.UID,
+	}
+	pod := PodReference(request)
+	if pod == nil {
+		Emit(recorder, regarding, nil, e)
+		return
+	}
+	Emit(recorder, regarding, pod, e)
+	Emit(recorder, pod, regarding, e)
+}
+
 // PodReference returns a reference to the pod that the request targets, or nil if
 // it targets none.
 func PodReference(request *v1alpha1.EvictionRequest) *corev1.ObjectReference {

@@ -366,7 +366,9 @@ func waitLine(t *testing.T, program *cluster.Program, text string) {
 func (w *world) reportsBy(t *testing.T, interceptor string) cluster.Requests {
 	t.Helper()
 	user := "system:serviceaccount:" + w.ns + ":" + interceptor
-	return w.heard(t).By(user).Where(func(r cluster.Request) bool { return r.Writes() && r.Subresource == "status" && r.Code < http.StatusBadRequest })
+	return w.heard(t).By(user).Where(func(r cluster.Request) bool {
+		return r.Writes() && r.Subresource == "status" && r.Code < http.StatusBadRequest
+	})
 }
 
 // evictionOf reads the body of an eviction call.

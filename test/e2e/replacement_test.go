@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -20,77 +19,113 @@ import (
 )
 
 // kubectl drain goes on asking by name, and a StatefulSet gives the names of its
-// pods to their replacements. The drain must end well and leave them alone, wherever
-// they are by then.
+// pods to their replacements. The drain must end well and leave those alone.
 func TestADrainSparesTheReplacementsOfAStatefulSet(t *testing.T) {
 	shareManager(t)
 	tests := map[string]struct {
+		replicas int
 		// otherNode is there for the replacements.
 		otherNode bool
-		phase     corev1.PodPhase
 	}{
-		"that run on another node":     {true, corev1.PodRunning},
-		"that have not found one yet": {false, corev1.PodPending},
+		"that run on another node":          {replicas: 2, otherNode: true},
+		"that have not found a node so far": {replicas: 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := kube.Namespace(t)
 			node := addNodes(t, namespace, 1)[0]
-			const name, replicas = "failover.example.com", 2
-			startInterceptor(t, namespace, name, time.Second)
-			create(t, builder.StatefulSet(namespace, "db").Replicas(replicas).Pods(onNodesOf(namespace, intercepted(name))).Obj())
-			pods := readyPods(t, namespace, replicas, node)
+			const interceptor = "failover.example.com"
+			startInterceptor(t, namespace, interceptor, time.Second)
+			create(t, builder.StatefulSet(namespace, "db").Replicas(int32(tt.replicas)).Pods(onNodesOf(namespace, intercepted(interceptor))).Obj())
+			pods := readyPods(t, namespace, tt.replicas, node)
 			if tt.otherNode {
 				addNodes(t, namespace, 1)
 			}
 
 			mark := kube.RequestLog().Mark()
 			drain := startDrain(t, "frank", node)
-			for i := range pods {
-				waitLine(t, drain, waitingFor(&pods[i], name, 1, 2))
+			for _, pod := range pods {
+				waitLine(t, drain, fmt.Sprintf("error when evicting pods/%q", pod.Name))
 			}
-			// Held up between its first call and the next until there is somebody else
-			// under those names, so that its call cannot meet the pods themselves.
+			// Held up after its first call until others have the names, so that the next
+			// call does not meet the pods themselves.
 			if err := drain.Pause(); err != nil {
 				t.Fatal(err)
 			}
-			// One after the other: the set waits for the first to be Ready again.
-			replaced := pods
-			if !tt.otherNode {
-				replaced = pods[:0]
-				for i := range pods {
-					gone(t, &pods[i])
-				}
-				replaced = append(replaced, pods...)
-			}
-			var replacements []corev1.Pod
-			for i := range replaced {
-				if replacement := replacementOf(t, &replaced[i], tt.phase); replacement != nil {
-					replacements = append(replacements, *replacement)
-				}
+			var replacements []*corev1.Pod
+			for _, pod := range pods {
+				replacements = append(replacements, replacementOf(t, &pod, tt.otherNode))
 			}
 			if err := drain.Resume(); err != nil {
 				t.Fatal(err)
 			}
-			result := finishWell(t, drain)
-			saysAll(t, "standard output", result.Stdout, "node/"+node+" drained")
-			_ = mark
-			_ = replacements
+			saysAll(t, "standard output", finishWell(t, drain).Stdout, "node/"+node+" drained")
+
+			log := since(t, mark)
+			for i, pod := range pods {
+				ofPod := func(r cluster.Request) bool { return r.Name == pod.Name }
+				if diff := cmp.Diff([]int{http.StatusTooManyRequests, http.StatusNotFound}, codes(evictionsBy(log, "frank", namespace).Where(ofPod))); diff != "" {
+					t.Errorf("answers to kubectl about %s (-want +got):\n%s", pod.Name, diff)
+				}
+				if diff := cmp.Diff([]int{http.StatusCreated}, codes(evictionsBy(log, drawbridge(), namespace).Where(ofPod))); diff != "" {
+					t.Errorf("answers to the evictor about %s (-want +got):\n%s", pod.Name, diff)
+				}
+				waitRequest(t, &pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
+				unharmed(t, replacements[i])
+				noRequest(t, replacements[i])
+				saysAll(t, "the event", waitEvent(t, replacements[i], "ReplacementSpared").Note, "kubectl (frank)", "left node "+node)
+			}
+			if !tt.otherNode {
+				return
+			}
+			// Whoever has not asked for the pod before means the one that is there now.
+			if got := evict(t, "grace", replacements[0], eviction(replacements[0])); got.code != http.StatusTooManyRequests {
+				t.Errorf("somebody else's call: want 429, got %d %s", got.code, got.body)
+			}
+			er := waitRequest(t, replacements[0], "there", func(*v1alpha1.EvictionRequest) bool { return true })
+			if diff := cmp.Diff([]string{"grace.users.drawbridge.dev"}, requesters(er)); diff != "" {
+				t.Errorf("requesters (-want +got):\n%s", diff)
+			}
 		})
 	}
 }
 
-func replacementOf(t *testing.T, pod *corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
+// replacementOf waits for another pod of the same name, Ready or waiting for a node.
+func replacementOf(t *testing.T, pod *corev1.Pod, ready bool) *corev1.Pod {
 	t.Helper()
-	return nil
+	now := &corev1.Pod{}
+	eventually(t, "pod "+pod.Name+" to be replaced", func(ctx context.Context) error {
+		*now = corev1.Pod{}
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(pod), now); err != nil {
+			return err
+		}
+		if now.UID == pod.UID || isReady(now) != ready {
+			return fmt.Errorf("UID %s, node %q, phase %s", now.UID, now.Spec.NodeName, now.Status.Phase)
+		}
+		return nil
+	})
+	return now
 }
 
-var _ = cmp.Diff
-var _ = http.StatusOK
-var _ context.Context
-var _ = fmt.Sprint
-var _ types.UID
-var _ client.Object
-var _ v1alpha1.EvictionRequest
-var _ cluster.Request
+// unharmed fails the test unless nobody has asked for the end of the very pod.
+func unharmed(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	now := &corev1.Pod{}
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(pod), now); err != nil {
+		t.Errorf("pod %s: %v", pod.Name, err)
+		return
+	}
+	if now.UID != pod.UID || now.DeletionTimestamp != nil {
+		t.Errorf("pod %s: want UID %s, got %s, deleted %v", pod.Name, pod.UID, now.UID, now.DeletionTimestamp)
+	}
+}
+
+// codes are the codes of the answers.
+func codes(requests cluster.Requests) []int {
+	var all []int
+	for _, r := range requests {
+		all = append(all, r.Code)
+	}
+	return all
+}
