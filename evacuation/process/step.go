@@ -67,6 +67,9 @@ func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 		return
 	case active < 0:
 		d.activateNext(now)
+	case d.Participants[active].LastResort:
+		// Nobody stands behind it. Whoever reports its completion while the target
+		// lives must not leave the request with nobody to act.
 	case !d.Participants[active].CompletedAt.IsZero():
 		d.move(active, Completed)
 		d.activateNext(now)

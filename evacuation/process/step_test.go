@@ -218,10 +218,10 @@ func TestStep(t *testing.T) {
 			now:      72 * time.Hour,
 			want:     result{States: map[string]State{"a": Interrupted, "b": Interrupted, "last": Active}, WakeIn: never},
 		},
-		"a last resort that completes leaves the request running": {
+		"a last resort that completes keeps its turn while the target lives": {
 			snapshot: snap(with(done("a", Completed), activeLast.completed(time.Minute))),
 			now:      time.Minute,
-			want:     result{States: map[string]State{"a": Completed, "last": Completed}, WakeIn: never},
+			want:     result{States: map[string]State{"a": Completed, "last": Active}, WakeIn: never},
 		},
 		// Clocks.
 		"50: a heartbeat from next year counts as seen plus the skew": {

@@ -74,8 +74,9 @@ type Participant struct {
 	// HeartbeatSeenAt is when this process first saw HeartbeatAt. It bounds a
 	// heartbeat from the future (statement 50); zero means just now.
 	HeartbeatSeenAt time.Time
-	// LastResort never falls silent: nobody stands behind it, and interrupting it
-	// after a long outage of ours would end the request for no fault of its own.
+	// LastResort keeps its turn as long as the target lives: nobody stands behind
+	// it. It never falls silent, so that a long outage of ours ends no request, and
+	// a completion reported in its name does not leave a request with nobody to act.
 	LastResort bool
 }
 

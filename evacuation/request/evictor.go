@@ -35,6 +35,8 @@ const DefaultEvictTimeout = 10 * time.Second
 // EvictFailureCounter counts failed evictions per request (statement 83).
 type EvictFailureCounter interface {
 	ImperativeEvictionFailed(namespace, name, pod string)
+	// Forget removes the count of a request that is gone.
+	Forget(namespace, name string)
 }
 
 // Evictor is imperative-eviction.k8s.io, the interceptor of last resort. It is a
@@ -91,6 +93,11 @@ func (e *Evictor) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		return reconcile.Result{}, err
 	}
 	if er == nil {
+		// A call that outlasted the request has counted after the request controller
+		// forgot it (statement 108).
+		e.Failures.Forget(key.Namespace, key.Name)
+	}
+	if er == nil || !imperativeTurn(er) {
 		e.forget(key)
 		return reconcile.Result{}, nil
 	}
@@ -112,7 +119,7 @@ func (e *Evictor) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		if err != nil {
 			return reconcile.Result{}, err
 		}
-		if live == nil || live.UID != er.UID {
+		if live == nil || live.UID != er.UID || !imperativeTurn(live) {
 			e.forget(key)
 			return reconcile.Result{}, nil
 		}
@@ -251,8 +258,7 @@ func evictItem(er *v1alpha1.EvictionRequest) EvictItem {
 	return EvictItem{}
 }
 
-// evictGetRequest returns the request, nil if there is none or it is not the
-// evictor's turn.
+// evictGetRequest returns the request, nil if there is none.
 func evictGetRequest(ctx context.Context, reader client.Reader, key types.NamespacedName) (*v1alpha1.EvictionRequest, error) {
 	er := &v1alpha1.EvictionRequest{}
 	switch err := reader.Get(ctx, key, er); {
@@ -260,8 +266,6 @@ func evictGetRequest(ctx context.Context, reader client.Reader, key types.Namesp
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("get eviction request %s: %w", key, err)
-	case !imperativeTurn(er):
-		return nil, nil
 	default:
 		return er, nil
 	}

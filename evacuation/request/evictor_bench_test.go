@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +43,10 @@ type failureLog struct{ failed []string }
 
 func (l *failureLog) ImperativeEvictionFailed(namespace, name, pod string) {
 	l.failed = append(l.failed, namespace+"/"+name+" "+pod)
+}
+
+func (l *failureLog) Forget(namespace, name string) {
+	l.failed = slices.DeleteFunc(l.failed, func(failed string) bool { return strings.HasPrefix(failed, namespace+"/"+name+" ") })
 }
 
 // evictBench is an evictor over a fake API server whose answers to evictions are

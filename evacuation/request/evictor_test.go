@@ -336,11 +336,17 @@ func TestEvictorForgets(t *testing.T) {
 	if len(b.last) != 1 || len(b.budgets.places) != 1 {
 		t.Fatalf("%d attempts and %d places are remembered, want 1 of each", len(b.last), len(b.budgets.places))
 	}
+	if len(b.failures.failed) != 1 {
+		t.Fatalf("counted failures %v, want 1", b.failures.failed)
+	}
 	if err := b.server.Delete(t.Context(), b.request()); err != nil {
 		t.Fatal(err)
 	}
 	b.reconcile()
 	if len(b.last) != 0 || len(b.budgets.places) != 0 {
 		t.Errorf("%d attempts and %d places are remembered, want none", len(b.last), len(b.budgets.places))
+	}
+	if len(b.failures.failed) != 0 {
+		t.Errorf("still counted are the failures %v", b.failures.failed)
 	}
 }

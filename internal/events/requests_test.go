@@ -107,3 +107,41 @@ func TestLongNotesAreCutBetweenCharacters(t *testing.T) {
 		t.Errorf("got %d bytes, valid %t; want 1023 valid bytes", len(note), utf8.ValidString(note))
 	}
 }
+
+// What happens again must look the same to client-go, whatever version the request
+// has by then.
+func TestEmitSeriesOnBoth(t *testing.T) {
+	er := &v1alpha1.EvictionRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "uid-1", UID: "er-1", ResourceVersion: "7"},
+		Spec: v1alpha1.EvictionRequestSpec{
+			Target: v1alpha1.EvictionTarget{Pod: &v1alpha1.LocalPodReference{Name: "web-1", UID: "uid-1"}},
+		},
+	}
+	request := corev1.ObjectReference{APIVersion: "drawbridge.dev/v1alpha1", Kind: "EvictionRequest", Namespace: "shop", Name: "uid-1", UID: "er-1"}
+	pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web-1", UID: "uid-1"}
+	var got referenceRecorder
+	EmitSeriesOnBoth(&got, er, Event{Reason: "Blocked"})
+	if diff := cmp.Diff(referenceRecorder{{request, pod}, {pod, request}}, got); diff != "" {
+		t.Errorf("regarding and related (-want +got):\n%s", diff)
+	}
+
+	er.Spec.Target.Pod = nil
+	got = nil
+	EmitSeriesOnBoth(&got, er, Event{Reason: "Blocked"})
+	if diff := cmp.Diff(referenceRecorder{{request, corev1.ObjectReference{}}}, got); diff != "" {
+		t.Errorf("without a pod (-want +got):\n%s", diff)
+	}
+}
+
+// referenceRecorder keeps what events are about, as client-go would compare it.
+type referenceRecorder [][2]corev1.ObjectReference
+
+func (r *referenceRecorder) Eventf(regarding, related runtime.Object, _, _, _, _ string, _ ...any) {
+	var pair [2]corev1.ObjectReference
+	for i, object := range []runtime.Object{regarding, related} {
+		if ref, ok := object.(*corev1.ObjectReference); ok && ref != nil {
+			pair[i] = *ref
+		}
+	}
+	*r = append(*r, pair)
+}

@@ -271,6 +271,7 @@ func (w *world) randomStep(t *testing.T, random *rand.Rand, pod *corev1.Pod, key
 	t.Helper()
 	er := w.get(t, key)
 	anybody := []string{interceptorA, interceptorB, interceptorC}[random.IntN(3)]
+	// Also in the name of imperative-eviction.k8s.io, which keeps its turn all the same.
 	if len(er.Status.ActiveInterceptors) > 0 && random.IntN(4) > 0 {
 		anybody = er.Status.ActiveInterceptors[0]
 	}

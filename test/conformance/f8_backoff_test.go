@@ -27,7 +27,7 @@ func TestConformance_F8_Backoff(t *testing.T) {
 	mgr := startManager(t, suite.ManagerOptions{})
 	w := &timeline{world: newWorld(t, mgr)}
 	pod := w.deployment(t, builder.Deployment(w.ns, "web"))[0]
-	budget := w.budget(t, "web", "0")
+	budget := w.blockWeb(t)
 	tr := w.request(t, &pod)
 	longest := 15 * time.Minute
 
@@ -105,7 +105,7 @@ func TestConformance_F8_Backoff(t *testing.T) {
 		}
 	})
 	t.Run("112 the events are about the request, and few", func(t *testing.T) {
-		const most = 4 // Kinds of events times the two objects they are about.
+		const most = 2 // One about the request and one about its pod.
 		var told []corev1.Event
 		await(t, "events", func(ctx context.Context) error {
 			list := &corev1.EventList{}
@@ -187,7 +187,7 @@ func TestConformance_F8_Cancel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, mgr)
 			pod := w.deployment(t, builder.Deployment(w.ns, "web"))[0]
-			budget := w.budget(t, "web", "0")
+			budget := w.blockWeb(t)
 			tr := w.request(t, &pod)
 			w.untilRetries(t, tr.ObjectKey, 1)
 			w.updateSpec(t, tr.ObjectKey, func(er *v1alpha1.EvictionRequest) { er.Spec.Requesters = nil })

@@ -86,11 +86,11 @@ func (w *world) witness(t *testing.T, name string) {
 	w.untilTrue(t, w.request(t, pod).ObjectKey, v1alpha1.ConditionEvicted)
 }
 
-// budget creates a PodDisruptionBudget for the pods of one app and waits until the
-// disruption controller knows it.
-func (w *world) budget(t *testing.T, app, maxUnavailable string) *policyv1.PodDisruptionBudget {
+// blockWeb creates a PodDisruptionBudget that lets no pod of the Deployment "web"
+// go, and waits until the disruption controller knows it.
+func (w *world) blockWeb(t *testing.T) *policyv1.PodDisruptionBudget {
 	t.Helper()
-	budget := builder.Budget(w.ns, app).Selects(builder.AppLabel, app).MaxUnavailable(maxUnavailable).Obj()
+	budget := builder.Budget(w.ns, "web").Selects(builder.AppLabel, "web").MaxUnavailable("0").Obj()
 	if err := w.admin.Create(t.Context(), budget); err != nil {
 		t.Fatalf("create budget: %v", err)
 	}
@@ -115,7 +115,7 @@ func (w *world) deployment(t *testing.T, deployment *builder.DeploymentWrapper) 
 	var pods []corev1.Pod
 	await(t, "the pods of the deployment", func(ctx context.Context) error {
 		list := &corev1.PodList{}
-		if err := w.admin.List(ctx, list, client.InNamespace(w.ns), client.MatchingLabels{builder.AppLabel: deployment.Deployment.Name}); err != nil {
+		if err := w.admin.List(ctx, list, client.InNamespace(w.ns), client.MatchingLabels{builder.AppLabel: deployment.Name}); err != nil {
 			return err
 		}
 		pods = slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return pod.Status.Phase != corev1.PodRunning })
@@ -180,7 +180,7 @@ func (l *timeline) when(r cluster.Request) time.Time {
 func ownMetrics(t *testing.T, mgr *suite.Manager) map[string]float64 {
 	t.Helper()
 	answer := httptest.NewRecorder()
-	promhttp.HandlerFor(mgr.Metrics, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	promhttp.HandlerFor(mgr.Metrics, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	if answer.Code != http.StatusOK {
 		t.Fatalf("metrics: %d %s", answer.Code, answer.Body)
 	}
@@ -379,4 +379,14 @@ func evictionOf(t *testing.T, r cluster.Request) policyv1.Eviction {
 		t.Fatalf("body %s: %v", r.Body, err)
 	}
 	return eviction
+}
+
+// valueOf is the value of the one series of that name that has the label.
+func valueOf(metrics map[string]float64, name, label string) (float64, bool) {
+	for series, value := range metrics {
+		if got, labels, _ := strings.Cut(series, "{"); got == name && strings.Contains(labels, label) {
+			return value, true
+		}
+	}
+	return 0, false
 }

@@ -108,14 +108,13 @@ func run(ctx context.Context, p *printer) (err error) {
 // build builds what the demo runs. All of it is kept for the next time. It returns
 // the path of the example interceptor.
 func build(ctx context.Context, p *printer) (interceptor string, err error) {
+	if _, err := cluster.EnsureBinary(ctx, p.to); err != nil { // Says itself how far it is.
+		return "", err
+	}
 	for _, part := range []struct {
 		name  string
 		build func(context.Context) error
 	}{
-		{"the control plane", func(ctx context.Context) error {
-			_, err := cluster.EnsureBinary(ctx, p.to) // Says itself how far it is.
-			return err
-		}},
 		{"helm", func(ctx context.Context) error {
 			_, err := install.Helm(ctx)
 			return err

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,7 +49,10 @@ func evict(t *testing.T, user string, pod *corev1.Pod, body any) answer {
 	request := must(http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(content)))(t)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "kubectl/v1.37.1")
-	response := must(caller.Do(request))(t)
+	response, err := caller.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
 	got, err := io.ReadAll(response.Body)
 	if err := errors.Join(err, response.Body.Close()); err != nil {
 		t.Fatal(err)
@@ -249,8 +253,14 @@ func createOldPods(ctx context.Context) error {
 	return nil
 }
 
+// drainedOld is set when the old pods are used up.
+var drainedOld atomic.Bool
+
 func TestAMalformedAnnotationBlocksNothing(t *testing.T) {
 	shareManager(t)
+	if drainedOld.Swap(true) {
+		t.Skip("with -count, only the first run finds pods that are older than the policy")
+	}
 	startInterceptor(t, oldNamespace, oldInterceptor, time.Second)
 	typo, nonsense := readyPod(t, oldNamespace, "typo-0"), readyPod(t, oldNamespace, "nonsense-0")
 

@@ -106,7 +106,7 @@ func TestTheBudgetsEventTriggersTheEviction(t *testing.T) {
 	createBudget(t, builder.Budget(namespace, budget).Selects(builder.AppLabel, "db").MinAvailable("1").Obj(), 1)
 
 	drain := startDrain(t, "alice", nodes[0])
-	waitLine(t, drain, waitingFor(pod, name, 1, 2))
+	waitLine(t, drain, "will retry after 5s")
 	if err := drain.Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -122,11 +122,11 @@ func TestTheBudgetsEventTriggersTheEviction(t *testing.T) {
 	mark := kube.RequestLog().Mark()
 	createPod(t, builder.Pod(namespace, "db-1").Node(nodes[1]).Change(ofApp("db")).Obj())
 	gone(t, pod)
-	waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
+	er = waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
 	if diff := gocmp.Diff(map[string]int{"budget by first": 1, "evicted by budget": 1}, attempts(t, m)); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
-	saysAll(t, "the event", waitEvent(t, pod, "EvictionAccepted").Note, "triggered by: budget")
+	saysAll(t, "the event", waitEvent(t, er, "EvictionAccepted").Note, "triggered by: budget")
 	if calls := evictionsBy(since(t, mark), drawbridge(), namespace); len(calls) != 1 || calls[0].Code != http.StatusCreated {
 		t.Errorf("want one call, accepted, got:\n%s", calls)
 	}
@@ -167,11 +167,11 @@ func TestWhateverFreesABudgetTriggersTheEviction(t *testing.T) {
 			pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Change(ofApp("db")).Obj())
 			budget := createBudget(t, builder.Budget(namespace, "db").Selects(builder.AppLabel, "db").MinAvailable("1").Obj(), 1)
 			newNative(t, namespace, "rebalancer", "rebalancer.example.com").apply(t, pod, true)
-			waitRequest(t, pod, "blocked", blocked)
+			er := waitRequest(t, pod, "blocked", blocked)
 
 			free(t, budget, pod)
 			gone(t, pod)
-			saysAll(t, "the event", waitEvent(t, pod, "EvictionAccepted").Note, "triggered by: budget")
+			saysAll(t, "the event", waitEvent(t, er, "EvictionAccepted").Note, "triggered by: budget")
 		})
 	}
 	t.Cleanup(func() { // The subtests have ended by then.

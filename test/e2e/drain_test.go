@@ -309,7 +309,9 @@ func TestAKilledDrainExpires(t *testing.T) {
 		m.Clock.Advance(kubectlTTL * 3 / 4)
 		waitHeard(t, "carol", node, m.Clock.Now().Add(-kubectlTTL/2))
 	}
-	waitRequest(t, pod, "in progress", activeIs(name))
+	if now := waitRequest(t, pod, "in progress", activeIs(name)); now.UID != first.UID {
+		t.Error("the request was canceled and made anew while kubectl went on asking")
+	}
 
 	killed(t, drain)
 	m.Clock.Advance(kubectlTTL)

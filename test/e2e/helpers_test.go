@@ -248,13 +248,12 @@ func as(user string) cluster.KubectlOptions {
 }
 
 // kubectl runs a command of a drainer, which must succeed.
-func kubectl(t *testing.T, user string, args ...string) cluster.Result {
+func kubectl(t *testing.T, user string, args ...string) {
 	t.Helper()
 	result := must(kube.Kubectl(t.Context(), as(user), args...))(t)
 	if err := result.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return result
 }
 
 // startDrain starts to drain a node. Its output is told if the test fails.
@@ -311,11 +310,11 @@ func tellWhenFailed(t *testing.T, who string, program *cluster.Program) {
 }
 
 // waitLine waits for a line of a program with that text in it.
-func waitLine(t *testing.T, program *cluster.Program, text string) cluster.Line {
+func waitLine(t *testing.T, program *cluster.Program, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	return must(program.WaitLine(ctx, text))(t)
+	must(program.WaitLine(ctx, text))(t)
 }
 
 // finish waits for the end of a program.

@@ -96,14 +96,14 @@ func TestOneOfThreeRequestersWithdraws(t *testing.T) {
 		slow  = "slow.example.com"
 		alice = "alice.users.drawbridge.dev"
 		bob   = "bob.users.drawbridge.dev"
-		third = "rebalancer.example.com"
+		third = "mover.example.com"
 	)
 	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Interceptors(slow).Obj())
-	rebalancer := newNative(t, namespace, "rebalancer", third)
+	mover := newNative(t, namespace, "mover", third)
 
 	alices := startDrain(t, "alice", node)
 	waitRequest(t, pod, "wanted by alice", wantedBy(alice))
-	rebalancer.apply(t, pod, true)
+	mover.apply(t, pod, true)
 	bobs := startDrain(t, "bob", node)
 	waitRequest(t, pod, "wanted by three", wantedBy(alice, bob, third))
 	report(t, pod, slow, func(s *v1alpha1.InterceptorStatus) {
@@ -111,7 +111,7 @@ func TestOneOfThreeRequestersWithdraws(t *testing.T) {
 	})
 	before := waitRequest(t, pod, "in progress", activeIs(slow))
 
-	rebalancer.apply(t, pod, false)
+	mover.apply(t, pod, false)
 	waitRequest(t, pod, "wanted by two", wantedBy(alice, bob))
 
 	killed(t, alices)
