@@ -71,19 +71,14 @@ func (c CallerClass) known() CallerClass {
 
 // CallerInput is what an eviction call tells about its caller.
 type CallerInput struct {
-	// Username, Groups and Extra are the authenticated user.
+	// Username and Extra are the authenticated user.
 	Username string
-	Groups   []string
 	Extra    map[string][]string
 	// Manager is the field manager of the Eviction, which is the first part of the
 	// User-Agent. Empty when the caller sent neither options nor annotations.
 	Manager string
 	// Annotations of the Eviction.
 	Annotations map[string]string
-	// KindVersion is the version of policy the caller itself spoke: v1 or v1beta1.
-	KindVersion string
-	// UIDPrecondition: the call names the pod's UID.
-	UIDPrecondition bool
 }
 
 // Caller is one who calls pods/eviction, as the rest of Drawbridge sees it.
@@ -99,8 +94,6 @@ type Caller struct {
 	TTL time.Duration
 	// MarkersCancel: the node's drain markers going away withdraws the request.
 	MarkersCancel bool
-	// Pod is the name of the pod the caller runs in, if it runs in the cluster.
-	Pod string
 }
 
 // Facts of the callers (callers.md, sections 1, 6 and 12).
@@ -122,7 +115,6 @@ func Recognize(in CallerInput) Caller {
 		Class:         class,
 		TTL:           rule.ttl,
 		MarkersCancel: !rule.ignoresMarkers,
-		Pod:           first(in.Extra[podNameExtra]),
 	}
 }
 

@@ -23,18 +23,18 @@ func TestRecognize(t *testing.T) {
 		},
 		"kubectl in a pod is automation": {
 			translate.CallerInput{Username: "system:serviceaccount:ops:drainer", Manager: "kubectl", Extra: inPod},
-			translate.Caller{Requester: "drainer.ops.serviceaccounts.drawbridge.dev", Display: "kubectl (ops/drainer)", Class: translate.ClassDrainHelper, TTL: 2 * time.Minute, MarkersCancel: true, Pod: "drainer-x7"},
+			translate.Caller{Requester: "drainer.ops.serviceaccounts.drawbridge.dev", Display: "kubectl (ops/drainer)", Class: translate.ClassDrainHelper, TTL: 2 * time.Minute, MarkersCancel: true},
 		},
 		"kured by its service account": {
 			translate.CallerInput{Username: "system:serviceaccount:kube-system:kured", Manager: "kured"},
 			translate.Caller{Requester: "kured.kube-system.serviceaccounts.drawbridge.dev", Display: "kured (kube-system/kured)", Class: translate.ClassDrainHelper, TTL: 2 * time.Minute, MarkersCancel: true},
 		},
 		"Karpenter": {
-			translate.CallerInput{Username: "system:serviceaccount:kube-system:karpenter", Manager: "karpenter", UIDPrecondition: true},
+			translate.CallerInput{Username: "system:serviceaccount:kube-system:karpenter", Manager: "karpenter"},
 			translate.Caller{Requester: "karpenter.kube-system.serviceaccounts.drawbridge.dev", Display: "karpenter (kube-system/karpenter)", Class: translate.ClassKarpenter, TTL: 2 * time.Minute, MarkersCancel: true},
 		},
 		"Cluster Autoscaler without any manager": {
-			translate.CallerInput{Username: "system:serviceaccount:kube-system:release-cluster-autoscaler", KindVersion: "v1beta1"},
+			translate.CallerInput{Username: "system:serviceaccount:kube-system:release-cluster-autoscaler"},
 			translate.Caller{Requester: "release-cluster-autoscaler.kube-system.serviceaccounts.drawbridge.dev", Display: "cluster-autoscaler (kube-system/release-cluster-autoscaler)", Class: translate.ClassClusterAutoscaler, TTL: 15 * time.Minute},
 		},
 		"Cluster API by its user agent": {
@@ -46,7 +46,7 @@ func TestRecognize(t *testing.T) {
 			translate.Caller{Requester: "machine-config-controller.openshift-machine-config-operator.serviceaccounts.drawbridge.dev", Display: "machine-config-controller (openshift-machine-config-operator/machine-config-controller)", Class: translate.ClassMCO, TTL: 10 * time.Minute, MarkersCancel: true},
 		},
 		"Gardener": {
-			translate.CallerInput{Username: "system:serviceaccount:kube-system:machine-controller-manager", KindVersion: "v1beta1"},
+			translate.CallerInput{Username: "system:serviceaccount:kube-system:machine-controller-manager"},
 			translate.Caller{Requester: "machine-controller-manager.kube-system.serviceaccounts.drawbridge.dev", Display: "gardener (kube-system/machine-controller-manager)", Class: translate.ClassGardener, TTL: 15 * time.Minute, MarkersCancel: true},
 		},
 		"an upgrade by the provider": {

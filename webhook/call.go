@@ -92,24 +92,12 @@ func decodeCall(request *admissionv1.AdmissionRequest) (Call, error) {
 		}
 	}
 	call.Caller = translate.Recognize(translate.CallerInput{
-		Username:        call.Username,
-		Groups:          request.UserInfo.Groups,
-		Extra:           extra(request),
-		Manager:         body.manager(),
-		Annotations:     body.Metadata.Annotations,
-		KindVersion:     callerVersion(request),
-		UIDPrecondition: call.UID != "",
+		Username:    call.Username,
+		Extra:       extra(request),
+		Manager:     body.manager(),
+		Annotations: body.Metadata.Annotations,
 	})
 	return call, nil
-}
-
-// callerVersion is the version the caller itself spoke; Kind is what the API
-// server converted it to.
-func callerVersion(request *admissionv1.AdmissionRequest) string {
-	if request.RequestKind != nil {
-		return request.RequestKind.Version
-	}
-	return request.Kind.Version
 }
 
 func extra(request *admissionv1.AdmissionRequest) map[string][]string {

@@ -88,13 +88,13 @@ func (in *Input) allowStage(reason translate.Reason) (Decision, bool) {
 	return in.allow(reason)
 }
 
-// imperativeStage lets calls through to the budgets. The caller still has to be
-// heard of while a budget says no, so a lease of its own that has run out is made
-// anew; otherwise the request would be canceled under its hands.
+// imperativeStage lets calls through to the budgets. A budget may say no for a
+// long time, and the request must not be canceled under the hands of a caller
+// who goes on asking, to begin again with the first interceptor. So the caller
+// becomes and stays a requester here, too, if there is room.
 func imperativeStage(in *Input) (Decision, bool) {
 	decision, ok := in.allowStage(translate.ReasonImperativeStage)
-	i := slices.IndexFunc(in.Request.Spec.Requesters, in.isEntry)
-	if !in.Own && decision.Need == NeedNothing && i >= 0 && in.Request.Spec.Requesters[i].LeaseName == in.LeaseName && !in.LeaseAlive {
+	if !in.Own && decision.Need == NeedNothing && !in.joined() && in.roomForEntry() {
 		decision.Action = ActApply
 	}
 	return decision, ok
@@ -124,13 +124,19 @@ func whileRunning(in *Input) (Decision, bool) {
 	if in.joined() {
 		return say(verdict)
 	}
-	if !slices.ContainsFunc(in.Request.Spec.Requesters, in.isEntry) && len(in.Request.Spec.Requesters) >= v1alpha1.MaxRequesters {
+	if !in.roomForEntry() {
 		return say(translate.TooManyRequesters(in.subject()))
 	}
 	return Decision{Action: ActApply, Verdict: verdict}, true
 }
 
 func (in *Input) isEntry(r v1alpha1.Requester) bool { return r.Name == in.Call.Caller.Requester }
+
+// roomForEntry reports whether the request has the caller's entry or can take it.
+func (in *Input) roomForEntry() bool {
+	requesters := in.Request.Spec.Requesters
+	return len(requesters) < v1alpha1.MaxRequesters || slices.ContainsFunc(requesters, in.isEntry)
+}
 
 // joined reports whether the request already says all that the caller wants.
 func (in *Input) joined() bool {
@@ -183,6 +189,11 @@ func podIsReplacement(in *Input) (Decision, bool) {
 	left := in.leftNode()
 	if left == "" {
 		return nothing()
+	}
+	if in.Guard == GuardNotFound && in.PodSource != Live {
+		// A 404 is final: the caller counts the pod as gone. The replacement may have
+		// been bound to the next node of its drain a moment ago.
+		return need(NeedLivePod)
 	}
 	if node := in.Pod.Spec.NodeName; node != "" {
 		switch {

@@ -61,7 +61,8 @@ type Input struct {
 
 	// Predecessors are the requests for pods that had this name before.
 	Predecessors []v1alpha1.EvictionRequest
-	// Node of the pod, from a live look. Only known after it was needed.
+	// Node of the pod. Only known after it was needed, from a live look; if the
+	// guard only denies, from the informer.
 	Node translate.NodeView
 
 	Guard GuardMode

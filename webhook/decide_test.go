@@ -75,6 +75,7 @@ func plain(in *Input) {
 }
 
 func live(in *Input)   { in.PodSource = Live }
+func cached(in *Input) { in.PodSource = Cached }
 func dryRun(in *Input) { in.Call.DryRun = true }
 func own(in *Input) {
 	in.Own, in.Call.Username, in.Call.UID = true, ownAdmin, in.Pod.UID
@@ -89,9 +90,10 @@ func written(request string) func(*Input) {
 	return func(in *Input) { in.Written.Request = types.UID("er-" + request) }
 }
 
-// after makes the pod a replacement on n2, while predecessors left others behind.
+// after makes the pod a replacement on n2, seen live, while predecessors left
+// others behind.
 func after(predecessors ...*builder.EvictionRequestWrapper) Input {
-	in := input(as(db0().UID("uid-2").Node("n2")))
+	in := input(as(db0().UID("uid-2").Node("n2")), live)
 	for _, p := range predecessors {
 		in.Predecessors = append(in.Predecessors, *p.Obj())
 	}
@@ -210,7 +212,12 @@ func TestDecide(t *testing.T) {
 			r := er().Processed(interA, interB).Active(evictor, t0)
 			r.Spec.Requesters = nil
 			return r.Requesters("native.example.com")
-		}(), live), allowed("imperative-stage")},
+		}(), live), allowed("imperative-stage").after(ActApply)},
+		"the imperative stage for the hundred and first": {during(full, live, func(in *Input) {
+			in.Call.Caller.Requester = "late.users.drawbridge.dev"
+			in.Request = in.Request.DeepCopy()
+			in.Request.Status = er().Processed(interA, interB).Active(evictor, t0).Status
+		}), allowed("imperative-stage")},
 		"the imperative stage, the lease is dead": {during(er().Processed(interA, interB).Active(evictor, t0), live, func(in *Input) { in.LeaseAlive = false }),
 			allowed("imperative-stage").after(ActApply)},
 		"the imperative stage of a request that is called off": {during(func() *builder.EvictionRequestWrapper {
@@ -260,6 +267,7 @@ func TestDecide(t *testing.T) {
 		"a dry run about a replacement":  {with(after(gone()), dryRun, known()), allowed("dry-run")},
 
 		// The replacement guard.
+		"a replacement is looked at itself":       {with(after(gone()), cached), needs(NeedLivePod)},
 		"a replacement: its node is looked at":    {after(gone()), needs(NeedLiveNode)},
 		"a replacement on a node nobody drains":   {with(after(gone()), known()), got{outcome: "not_found", reason: "replacement", message: textLeft, left: "n1"}},
 		"a replacement on a node that is drained": {with(after(gone()), known("unschedulable")), deniedAccepted().after(ActApply)},
@@ -277,7 +285,7 @@ func TestDecide(t *testing.T) {
 		"it came back to the node it left last": {after(gone(), builder.EvictionRequest("shop", "db-0", "uid-0").NodeName("n2").Leased(alice, leaseN1).
 			Evicted(v1alpha1.ReasonPodDeleted, t0.Add(-time.Second))), deniedAccepted().after(ActApply)},
 		"the guard is off": {with(after(gone()), func(in *Input) { in.Guard = GuardEvict }), deniedAccepted().after(ActApply)},
-		"the guard denies": {with(after(gone()), known(), func(in *Input) { in.Guard = GuardTooManyRequests }), got{
+		"the guard denies, which needs no live pod": {with(after(gone()), known(), cached, func(in *Input) { in.Guard = GuardTooManyRequests }), got{
 			outcome: "denied", reason: "replacement", left: "n1",
 			message: "Eviction could not be coordinated yet: the pod already left its node and a replacement has its name, retry later"}},
 		"a request for the replacement goes on": {with(after(gone()), func(in *Input) {

@@ -82,6 +82,11 @@ func (h *EvictionHandler) gatherPredecessors(ctx context.Context, in *gathered) 
 		return fmt.Errorf("list evictionrequests of pod %s/%s from cache: %w", in.Call.Namespace, in.Call.Pod, err)
 	}
 	in.Predecessors = list.Items
+	if in.Guard == GuardTooManyRequests && len(list.Items) > 0 {
+		// This answer comes again and again, and is taken back as soon as the
+		// informer knows better.
+		in.Node = h.leases.cachedNode(ctx, in.Pod.Spec.NodeName)
+	}
 	return nil
 }
 
@@ -130,9 +135,10 @@ func (h *EvictionHandler) lookAtPod(ctx context.Context, in *gathered) error {
 		return fmt.Errorf("get pod %s/%s: %w", in.Call.Namespace, in.Call.Pod, err)
 	}
 	in.Pod = &pod
-	if before != nil && before.UID == pod.UID {
+	if before != nil && before.UID == pod.UID && before.Spec.NodeName == pod.Spec.NodeName {
 		return nil
 	}
+	// Another pod, or one that was bound since: the lease goes by the node.
 	return h.gatherAround(ctx, in)
 }
 

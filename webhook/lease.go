@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -35,7 +36,8 @@ type leases struct {
 	writer    client.Client
 	namespace string
 	clock     clock.PassiveClock
-	// written maps a lease's name to when we last wrote it (time.Time).
+	// written maps a lease's name to the renewal (time.Time) that its informer has
+	// to show before it is believed again.
 	written *cache.LRUExpireCache
 	flights flights[struct{}]
 }
@@ -64,15 +66,21 @@ func (l *leases) lookup(ctx context.Context, name string) (*coordinationv1.Lease
 // alive reports whether the lease exists and has not run out, from memory alone,
 // and whether it is due for a renewal.
 func (l *leases) alive(ctx context.Context, name string) (alive, due bool, err error) {
+	// Memory first: the informer's view is then the younger of the two.
+	at, remembered := l.written.Get(name)
 	lease, err := l.lookup(ctx, name)
 	if err != nil {
 		return false, false, err
 	}
-	now := l.clock.Now()
-	at, ok := l.written.Get(name)
-	if ok && now.Before(at.(time.Time).Add(bridge)) {
-		return true, false, nil
+	if remembered {
+		if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Before(at.(time.Time)) {
+			return true, false, nil
+		}
+		// The informer has caught up. From now on it also tells of the lease's end,
+		// which memory would not notice.
+		l.written.Remove(name)
 	}
+	now := l.clock.Now()
 	if lease == nil || !now.Before(expiry(lease)) {
 		return false, false, nil
 	}
@@ -80,17 +88,20 @@ func (l *leases) alive(ctx context.Context, name string) (alive, due bool, err e
 }
 
 // due reports whether a third of the lease's duration has passed, or the node
-// got its first drain marker: some callers cordon after the first eviction, and
-// until the marker is recorded an uncordon means nothing.
+// has a drain marker that is not recorded: some callers cordon after the first
+// eviction. Until the first marker is recorded an uncordon means nothing, and
+// until the others are, the end of the first would be taken for one.
 func (l *leases) due(ctx context.Context, lease *coordinationv1.Lease, now time.Time) bool {
 	if !now.Before(lease.Spec.RenewTime.Add(duration(lease) / renewalShare)) {
 		return true
 	}
-	if lease.Annotations[translate.LeaseMarkersAnnotation] != "" {
+	rec, err := translate.DecodeLease(lease)
+	if err != nil {
 		return false
 	}
-	rec, err := translate.DecodeLease(lease)
-	return err == nil && len(l.cachedNode(ctx, rec.Node).Markers) > 0
+	return slices.ContainsFunc(l.cachedNode(ctx, rec.Node).Markers, func(marker string) bool {
+		return !slices.Contains(rec.Markers, marker)
+	})
 }
 
 // expiry is when the lease runs out; the zero time if it does not say.
@@ -145,9 +156,10 @@ func (l *leases) ensure(ctx context.Context, rec translate.LeaseRecord) error {
 	return err
 }
 
-// create writes a new Lease. One that is in the way and has run out is replaced
-// by a new object rather than renewed: the controller may be about to delete it,
-// by its UID, and would take the renewal with it.
+// create writes a new Lease, or renews one that has run out. The latter is never
+// deleted: the lease controller withdraws whoever names a Lease that is not
+// there. It deletes expired ones itself, in the version it saw, so either our
+// update or its deletion fails.
 func (l *leases) create(ctx context.Context, name string, rec translate.LeaseRecord) error {
 	if rec.Node != "" {
 		node, err := l.liveNode(ctx, rec.Node)
@@ -164,20 +176,34 @@ func (l *leases) create(ctx context.Context, name string, rec translate.LeaseRec
 		case apierrors.IsNotFound(err): // Gone again; create below.
 		case err != nil:
 			return fmt.Errorf("get lease %s: %w", name, err)
-		case l.clock.Now().Before(expiry(&other)):
-			l.written.Add(name, l.clock.Now(), bridge) // Another replica was faster.
+		case l.clock.Now().Before(expiry(&other)): // Another replica was faster.
+			l.remember(name, other.Spec.RenewTime.Time)
 			return nil
 		default:
-			preconditions := client.Preconditions{UID: &other.UID, ResourceVersion: &other.ResourceVersion}
-			if err := l.writer.Delete(ctx, &other, preconditions); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("delete expired lease %s: %w", name, err)
-			}
+			return l.revive(ctx, name, rec, &other)
 		}
 		err = l.writer.Create(ctx, translate.EncodeLease(rec, l.namespace))
 	}
 	if err != nil {
 		return fmt.Errorf("create lease %s: %w", name, err)
 	}
-	l.written.Add(name, rec.RenewedAt, bridge)
+	l.remember(name, rec.RenewedAt)
 	return nil
+}
+
+// revive puts the record in the place of one that has run out.
+func (l *leases) revive(ctx context.Context, name string, rec translate.LeaseRecord, expired *coordinationv1.Lease) error {
+	lease := translate.EncodeLease(rec, l.namespace)
+	lease.UID, lease.ResourceVersion = expired.UID, expired.ResourceVersion
+	if err := l.writer.Update(ctx, lease); err != nil {
+		return fmt.Errorf("renew expired lease %s: %w", name, err)
+	}
+	l.remember(name, rec.RenewedAt)
+	return nil
+}
+
+// remember bridges the time until the informer shows this renewal, which the API
+// keeps in microseconds.
+func (l *leases) remember(name string, renewed time.Time) {
+	l.written.Add(name, renewed.Truncate(time.Microsecond), bridge)
 }

@@ -162,7 +162,7 @@ func (r *Renewer) renew(ctx context.Context, name string, heard time.Time) (resu
 	case err != nil:
 		return renewalFailed, fmt.Errorf("patch lease %s: %w", name, err)
 	}
-	r.leases.written.Add(name, heard, bridge)
+	r.leases.remember(name, heard)
 	return renewalSucceeded, nil
 }
 

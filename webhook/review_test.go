@@ -152,7 +152,7 @@ func TestDecodeCall(t *testing.T) {
 				r.UserInfo.Extra = map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/pod-name": {"p"}}
 			}),
 			base(func(c *Call) {
-				c.Caller.Class, c.Caller.Pod = translate.ClassDrainHelper, "p"
+				c.Caller.Class = translate.ClassDrainHelper
 			})},
 	}
 	for name, tc := range cases {

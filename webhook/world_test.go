@@ -144,6 +144,12 @@ func (w *world) counting() interceptor.Funcs {
 			}
 			return c.Create(ctx, obj, opts...)
 		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			if err := note("update", obj, obj.GetName()); err != nil {
+				return err
+			}
+			return c.Update(ctx, obj, opts...)
+		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 			if err := note("delete", obj, obj.GetName()); err != nil {
 				return err

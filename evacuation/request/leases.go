@@ -109,12 +109,13 @@ type leaseDecision struct {
 // leaseStep decides about one lease. MarkersGoneSince is what the last decision
 // for the same lease returned.
 func leaseStep(rec translate.LeaseRecord, node translate.NodeView, markersGoneSince, startedAt, now time.Time, p LeasePolicy) leaseDecision {
+	if graceEnd := startedAt.Add(p.StartupGrace); rec.ExpiresAt().Before(graceEnd) {
+		// Silence means nothing until then; an uncordon does.
+		rec.RenewedAt = graceEnd.Add(-rec.TTL)
+	}
 	state, recheckAt := translate.JudgeLease(rec, node, now)
 	switch state {
 	case translate.LeaseExpired:
-		if graceEnd := startedAt.Add(p.StartupGrace); now.Before(graceEnd) {
-			return leaseDecision{wakeAt: graceEnd}
-		}
 		return leaseDecision{verdict: leaseWithdrawExpired}
 	case translate.LeaseMarkersGone:
 		if markersGoneSince.IsZero() || markersGoneSince.After(now) {
@@ -195,8 +196,8 @@ func (l *Leases) find(ctx context.Context, key types.NamespacedName) (*coordinat
 }
 
 // withdraw deletes the lease and removes whoever names it from the requests. The
-// lease goes first: as soon as it is gone a caller that comes back makes a new
-// one, and nobody can mistake it for the old one.
+// lease goes first: a caller that comes back makes a new one of the same name,
+// and release sees that.
 func (l *Leases) withdraw(ctx context.Context, lease *coordinationv1.Lease, why withdrawal) (reconcile.Result, error) {
 	if lease.Labels[translate.LeaseLabel] == translate.LeaseLabelValue {
 		// With the version a renewal that we have not seen wins.
@@ -209,7 +210,7 @@ func (l *Leases) withdraw(ctx context.Context, lease *coordinationv1.Lease, why 
 		}
 	}
 	l.remember(lease, leaseMemory{withdrawal: why})
-	if err := l.release(ctx, lease.Name, why); err != nil {
+	if err := l.release(ctx, lease.Name, lease.UID, why); err != nil {
 		return reconcile.Result{}, err
 	}
 	l.forget(lease.Name)
@@ -219,12 +220,13 @@ func (l *Leases) withdraw(ctx context.Context, lease *coordinationv1.Lease, why 
 // leaseIsGone removes those who name a lease that does not exist.
 func (l *Leases) leaseIsGone(ctx context.Context, name string) (reconcile.Result, error) {
 	l.mu.Lock()
-	why := l.memory[name].withdrawal
+	memory := l.memory[name]
 	l.mu.Unlock()
+	why := memory.withdrawal
 	if why == nil {
 		why = func(requester string) events.Event { return events.RequesterLeaseMissing(requester, name) }
 	}
-	if err := l.release(ctx, name, why); err != nil {
+	if err := l.release(ctx, name, memory.uid, why); err != nil {
 		return reconcile.Result{}, err
 	}
 	l.forget(name)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,20 +22,40 @@ import (
 // before the queue's own backoff takes over.
 const leasePatchTries = 4
 
-// release removes from every live request those who name the lease. One request
-// that cannot be written does not keep the others.
-func (l *Leases) release(ctx context.Context, lease string, why withdrawal) error {
+// release removes from every live request those who name the lease, whose last
+// known UID is gone. It stops as soon as there is a newer lease of that name: its
+// caller has come back, and wants what is left. One request that cannot be
+// written does not keep the others.
+func (l *Leases) release(ctx context.Context, lease string, gone types.UID, why withdrawal) error {
 	list := &v1alpha1.EvictionRequestList{}
 	if err := l.Client.List(ctx, list, client.MatchingFields{index.RequestsByLease: lease}); err != nil {
 		return fmt.Errorf("list the requests of lease %s: %w", lease, err)
 	}
 	var errs []error
 	for i := range list.Items {
+		// The look costs nothing, the patch before it took a while.
+		if back, err := l.cameBack(ctx, lease, gone); err != nil {
+			return errors.Join(append(errs, err)...)
+		} else if back {
+			log.FromContext(ctx).Info("The requester came back, its other requests are kept", "lease", lease)
+			break
+		}
 		if err := l.releaseOne(ctx, &list.Items[i], lease, why); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// cameBack reports whether the cache shows a newer lease of that name than the one
+// that is gone. Its event brings us back to it.
+func (l *Leases) cameBack(ctx context.Context, name string, gone types.UID) (bool, error) {
+	lease := &coordinationv1.Lease{}
+	err := l.Client.Get(ctx, types.NamespacedName{Namespace: l.Namespace, Name: name}, lease)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return lease.UID != gone, nil
 }
 
 // releaseOne removes from one request those who name the lease.

@@ -2,14 +2,12 @@ package request
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,6 +70,14 @@ func TestLeaseStep(t *testing.T) {
 			rec: aliceRecord(), node: cordoned, startedAt: at(100), now: at(400),
 			want: leaseDecision{verdict: leaseWithdrawExpired},
 		},
+		"an uncordon counts even then": {
+			rec: aliceRecord(), node: uncordoned, since: at(150), startedAt: at(100), now: at(210),
+			want: leaseDecision{verdict: leaseWithdrawMarkersGone, markersGoneSince: at(150)},
+		},
+		"the debounce begins even then": {
+			rec: aliceRecord(), node: uncordoned, startedAt: at(100), now: at(150),
+			want: leaseDecision{markersGoneSince: at(150), wakeAt: at(210)},
+		},
 		"markers gone, seen for the first time": {
 			rec: aliceRecord(), node: uncordoned, startedAt: at(0), now: at(10),
 			want: leaseDecision{markersGoneSince: at(10), wakeAt: at(70)},
@@ -85,7 +91,7 @@ func TestLeaseStep(t *testing.T) {
 			want: leaseDecision{verdict: leaseWithdrawMarkersGone, markersGoneSince: at(10)},
 		},
 		"markers back": {
-			rec: aliceRecord(), node: cordoned, since: at(10), startedAt: at(0), now: at(70),
+			rec: aliceRecord(), node: cordoned, since: at(10), startedAt: longAgo, now: at(70),
 			want: leaseDecision{wakeAt: at(120)},
 		},
 		"the lease runs out during the debounce": {
@@ -334,91 +340,5 @@ func TestLeasesDamagedLeaseIsJudgedByItsRenewal(t *testing.T) {
 				t.Errorf("requesters are %v, want none", got)
 			}
 		})
-	}
-}
-
-// TestLeasesRetryAfterAConflict: somebody changes the request between our look and
-// our patch.
-func TestLeasesRetryAfterAConflict(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		change func(*v1alpha1.EvictionRequest)
-		want   []string
-	}{
-		"another requester in front": {
-			func(er *v1alpha1.EvictionRequest) {
-				er.Spec.Requesters = append([]v1alpha1.Requester{{Name: "native.example.com"}}, er.Spec.Requesters...)
-			},
-			[]string{"native.example.com"},
-		},
-		"the requester has another lease now": {
-			func(er *v1alpha1.EvictionRequest) { er.Spec.Requesters[0].LeaseName = "other-lease" },
-			[]string{leaseRequester},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newLeaseBench(t, leaseOf(aliceRecord()), leasedRequest("uid-1").Obj())
-			b.beforePatch = func() {
-				er := &v1alpha1.EvictionRequest{}
-				if err := b.server.Get(t.Context(), key, er); err != nil {
-					t.Error(err)
-				}
-				tc.change(er)
-				if err := b.server.Update(t.Context(), er); err != nil {
-					t.Error(err)
-				}
-			}
-			b.clock.Step(2 * time.Minute)
-			b.reconcile()
-			if diff := cmp.Diff(tc.want, b.requesters("uid-1")); diff != "" {
-				t.Errorf("requesters (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestLeasesSeveralRequestersOfOneLease(t *testing.T) {
-	t.Parallel()
-	er := builder.EvictionRequest("shop", "web-1", "uid-1").Leased("a.example.com", aliceLease).
-		Requesters("b.example.com").Leased("c.example.com", aliceLease).Leased("d.example.com", aliceLease)
-	b := newLeaseBench(t, leaseOf(aliceRecord()), er.Obj())
-	b.clock.Step(2 * time.Minute)
-	b.reconcile()
-	if diff := cmp.Diff([]string{"b.example.com"}, b.requesters("uid-1")); diff != "" {
-		t.Errorf("requesters (-want +got):\n%s", diff)
-	}
-}
-
-// TestLeasesFailedPatchIsTriedAgain: the lease is gone by then, and the reason is
-// still told.
-func TestLeasesFailedPatchIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	b := newLeaseBench(t, leaseOf(aliceRecord()), leasedRequest("uid-1").Obj(), leasedRequest("uid-2").Obj())
-	failing := interceptor.NewClient(b.server, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if obj.GetName() == "uid-1" {
-				return apierrors.NewInternalError(errors.New("x"))
-			}
-			return c.Patch(ctx, obj, patch, opts...)
-		},
-	})
-	working := b.Client
-	b.Client = failing
-	b.clock.Step(2 * time.Minute)
-	if _, err := b.Reconcile(t.Context(), b.key(aliceLease)); !apierrors.IsInternalError(err) {
-		t.Fatalf("the error is %v, want the server's", err)
-	}
-	if got := b.requesters("uid-2"); len(got) != 0 {
-		t.Errorf("one failure kept the other request: %v", got)
-	}
-	b.Client = working
-	b.reconcile()
-	if got := b.requesters("uid-1"); len(got) != 0 {
-		t.Errorf("requesters are %v, want none", got)
-	}
-	if len(b.log.events) != 2 || b.log.events[0] != b.log.events[1] {
-		t.Errorf("events are %v, want the same one twice", b.log.events)
 	}
 }

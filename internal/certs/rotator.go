@@ -64,6 +64,9 @@ type Rotator struct {
 	// Clock is the one API servers go by, also in tests: they check what is issued
 	// against their own.
 	Clock clock.PassiveClock
+
+	// injectedAt is when we last found the bundle missing. There is one worker.
+	injectedAt time.Time
 }
 
 // SetupWithManager adds the rotator to the manager.
@@ -102,10 +105,14 @@ func (r *Rotator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 		// The write's own event brings us back to inject.
 		return reconcile.Result{}, r.write(ctx, secret, p, now)
 	}
-	if err := r.inject(ctx, caBundle(secret.Data)); err != nil {
+	if err := r.inject(ctx, caBundle(secret.Data), now); err != nil {
 		return reconcile.Result{}, err
 	}
 	if p.action != keep {
+		// The leader may have been away when the new authority was to be announced.
+		if wait := r.injectedAt.Add(settle).Sub(now); wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, nil
+		}
 		return reconcile.Result{}, r.write(ctx, secret, p, now)
 	}
 	return reconcile.Result{RequeueAfter: max(p.next.Sub(now), time.Second)}, nil
@@ -147,7 +154,8 @@ func (r *Rotator) write(ctx context.Context, secret *corev1.Secret, p plan, now 
 
 // inject puts the bundle into every webhook of the configuration. A missing
 // configuration is no error: nobody calls us then, and its creation is an event.
-func (r *Rotator) inject(ctx context.Context, bundle []byte) error {
+// Nor is a lost race: the winner's event brings us back.
+func (r *Rotator) inject(ctx context.Context, bundle []byte, now time.Time) error {
 	if r.WebhookConfiguration == "" {
 		return nil
 	}
@@ -168,6 +176,7 @@ func (r *Rotator) inject(ctx context.Context, bundle []byte) error {
 	if !changed {
 		return nil
 	}
+	r.injectedAt = now
 	if err := r.Client.Update(ctx, conf); err != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("inject authority into webhook configuration: %w", err)
 	}

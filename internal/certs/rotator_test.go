@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -159,6 +160,55 @@ func TestRotatorInjectsAgainWhenTheBundleWasLost(t *testing.T) {
 	r.settles(t)
 	if err := s.Ready(t.Context()); err != nil {
 		t.Errorf("readiness says %v after the repair", err)
+	}
+}
+
+// TestANewAuthorityIsAnnouncedBeforeItIsUsed: a certificate of an authority that
+// an API server has not been told of fails every call.
+func TestANewAuthorityIsAnnouncedBeforeItIsUsed(t *testing.T) {
+	r := newRig(webhooks())
+	r.settles(t)
+	// Near the authority's end, and both it and the certificate are renewed. The
+	// new authority is written, and then nobody is there for a while.
+	r.clock.SetTime(start.Add(caValidity - renewBefore))
+	for len(r.secret(t).Data[keyPreviousCA]) == 0 {
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.clock.SetTime(r.clock.Now().Add(time.Hour))
+	before := r.secret(t).Data[keyCert]
+
+	working := r.Client
+	r.Client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			if _, ok := obj.(*admissionregistrationv1.ValidatingWebhookConfiguration); ok {
+				return apierrors.NewConflict(admissionregistrationv1.Resource("validatingwebhookconfigurations"), obj.GetName(), errors.New("changed"))
+			}
+			return c.Update(ctx, obj, opts...)
+		},
+	})
+	for _, at := range []string{"the injection lost a race", "it was announced just now"} {
+		result, err := r.Reconcile(t.Context(), reconcile.Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(reconcile.Result{RequeueAfter: settle}, result); diff != "" {
+			t.Errorf("%s: result (-want +got):\n%s", at, diff)
+		}
+		if !bytes.Equal(before, r.secret(t).Data[keyCert]) {
+			t.Errorf("%s, and a certificate of the new authority is served already", at)
+		}
+		r.Client = working
+	}
+	// The injection's own event brings us back at once.
+	if result, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil || result.RequeueAfter != settle {
+		t.Errorf("right after the announcement: result %v, error %v", result, err)
+	}
+	r.clock.SetTime(r.clock.Now().Add(settle))
+	r.settles(t)
+	if bytes.Equal(before, r.secret(t).Data[keyCert]) {
+		t.Error("the certificate was never renewed")
 	}
 }
 

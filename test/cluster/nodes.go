@@ -98,7 +98,7 @@ func (c *Cluster) waitNode(ctx context.Context, name string) error {
 		var node *corev1.Node
 		node, last = c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if last != nil {
-			return false, nil // Anything may fail while components are killed.
+			return false, nil //nolint:nilerr // Anything may fail while components are killed.
 		}
 		return nodeUsable(node), nil
 	})

@@ -53,6 +53,14 @@ func (d *demo) sweep(ctx context.Context) error {
 	if _, err := d.kubectl(ctx, "patch", "pdb", "queue", "-n", "shop", "--type=merge", "-p", `{"spec":{"maxUnavailable":1}}`); err != nil {
 		return err
 	}
+	if err := d.timeline.wait(ctx, "ledger-", "handover.example.com: working"); err != nil {
+		return err
+	}
+	table, err := d.kubectl(ctx, "get", "er", "-n", "shop")
+	if err != nil {
+		return err
+	}
+	d.out.linef("  $ kubectl get er -n shop     (in the middle of it)\n  | %s", strings.ReplaceAll(strings.TrimSpace(table), "\n", "\n  | "))
 	result, err := drain.Wait()
 	if err != nil {
 		return err

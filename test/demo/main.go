@@ -43,7 +43,7 @@ type printer struct {
 func (p *printer) linef(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(p.to, format+"\n", args...) //nolint:errcheck // There is nobody left to tell.
+	fmt.Fprintf(p.to, format+"\n", args...)
 }
 
 // heading opens the next step.

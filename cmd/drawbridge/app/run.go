@@ -40,7 +40,7 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	conf = rest.AddUserAgent(conf, "drawbridge")
+	conf = rest.AddUserAgent(rest.CopyConfig(conf), "drawbridge")
 	// API priority and fairness limits us better than a guess of ours, and a
 	// drain must not wait in a client's queue while the webhook's deadline runs.
 	conf.QPS = -1

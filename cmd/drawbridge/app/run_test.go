@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -125,6 +126,20 @@ func TestAManagerThatFailsEndsTheProgram(t *testing.T) {
 func TestRunRefusesWrongOptions(t *testing.T) {
 	if err := Run(t.Context(), nil, Options{}); err == nil {
 		t.Error("the zero options were accepted")
+	}
+}
+
+func TestRunLeavesTheCallersConfigAlone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // The first question to the API server fails.
+	o := DefaultOptions()
+	o.Namespace = "drawbridge-system"
+	conf := &rest.Config{Host: "https://127.0.0.1:1"}
+	if err := Run(ctx, conf, o); err == nil {
+		t.Fatal("it ran without an API server")
+	}
+	if conf.UserAgent != "" || conf.QPS != 0 {
+		t.Errorf("it was changed: user agent %q, QPS %v", conf.UserAgent, conf.QPS)
 	}
 }
 

@@ -27,7 +27,7 @@ func main() {
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintf(os.Stderr, "cluster-up: %v\n", err)
 		stop()
-		os.Exit(1)
+		os.Exit(1) //nolint:gocritic // What is deferred was done the line before.
 	}
 }
 
