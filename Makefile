@@ -53,7 +53,7 @@ lint-fix: ## Format the Go sources and repair findings of the linter.
 	$(GOLANGCI_LINT) run --fix ./...
 
 .PHONY: demo
-demo: ## Show the main job on an embedded control plane (the first time builds it: about 10 minutes).
+demo: ## Show the main job on an embedded control plane (the first time builds it: 10 to 15 minutes).
 	@echo "Building the demo; a control plane, helm and the manager follow the first time."
 	@go build -o bin/demo ./test/demo
 	@bin/demo
