@@ -113,14 +113,14 @@ func (i *interceptor) end(request *unstructured.Unstructured, why string) {
 	if stop == nil {
 		return
 	}
-	stop()
 	delete(i.turns, uid)
 	// What the API says counts: our own completion may be seen here before the call
-	// that reported it returns.
+	// that reported it returns. That call is left to its end.
 	if mine, err := i.reported(request); err == nil && mine.CompletionTime != nil {
 		say(request, "completed")
 		return
 	}
+	stop()
 	say(request, "stopping, because %s", why)
 }
 
