@@ -188,6 +188,15 @@ func TestConformance_F8(t *testing.T) {
 		if err := w.admin.Delete(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
+		// The copied label shows that the manager has seen the deletion before it.
+		base := pod.DeepCopy()
+		pod.Labels = map[string]string{"seen": "terminating"}
+		if err := w.admin.Patch(t.Context(), pod, client.MergeFrom(base)); err != nil {
+			t.Fatal(err)
+		}
+		w.until(t, tr.ObjectKey, "the manager to have seen the deletion", func(er *v1alpha1.EvictionRequest) bool {
+			return er.Labels["seen"] == "terminating"
+		})
 		passes(t, w, tr, pod, len(w.evictionsOf(t, pod)))
 	})
 }
