@@ -25,7 +25,10 @@ func Resource(resource string) schema.GroupResource {
 }
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &EvictionRequest{}, &EvictionRequestList{})
+	scheme.AddKnownTypes(SchemeGroupVersion,
+		&EvictionRequest{}, &EvictionRequestList{},
+		&EvictionInterceptor{}, &EvictionInterceptorList{},
+	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
 }

@@ -19,6 +19,12 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=drawbridge.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("EvictionInterceptor"):
+		return &apiv1alpha1.EvictionInterceptorApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EvictionInterceptorSpec"):
+		return &apiv1alpha1.EvictionInterceptorSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EvictionInterceptorStatus"):
+		return &apiv1alpha1.EvictionInterceptorStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvictionRequest"):
 		return &apiv1alpha1.EvictionRequestApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvictionRequestSpec"):
@@ -35,8 +41,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.InterceptorStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LocalPodReference"):
 		return &apiv1alpha1.LocalPodReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("MatchCondition"):
+		return &apiv1alpha1.MatchConditionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Requester"):
 		return &apiv1alpha1.RequesterApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ServiceAccountReference"):
+		return &apiv1alpha1.ServiceAccountReferenceApplyConfiguration{}
 
 	}
 	return nil

@@ -26,6 +26,78 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionInterceptor
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionInterceptorSpec
+    - name: status
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionInterceptorStatus
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionInterceptorSpec
+  map:
+    fields:
+    - name: evicts
+      type:
+        scalar: boolean
+    - name: guard
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.GuardPolicy
+      default: WhileEvacuating
+    - name: matchConditions
+      type:
+        list:
+          elementType:
+            namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MatchCondition
+          elementRelationship: associative
+          keys:
+          - name
+    - name: namespaceSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: podSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: priority
+      type:
+        scalar: numeric
+      default: 10000
+    - name: serviceAccounts
+      type:
+        list:
+          elementType:
+            namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ServiceAccountReference
+          elementRelationship: associative
+          keys:
+          - namespace
+          - name
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionInterceptorStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: matchingPods
+      type:
+        scalar: numeric
+    - name: observedGeneration
+      type:
+        scalar: numeric
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionRequest
   map:
     fields:
@@ -130,6 +202,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: pod
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.LocalPodReference
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.GuardPolicy
+  scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.Interceptor
   map:
     fields:
@@ -170,6 +244,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: uid
       type:
         namedType: io.k8s.apimachinery.pkg.types.UID
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MatchCondition
+  map:
+    fields:
+    - name: expression
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.RequestState
   scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.Requester
@@ -185,6 +268,15 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
     elementRelationship: atomic
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ServiceAccountReference
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:
     fields:
@@ -220,6 +312,38 @@ var schemaYAML = typed.YAMLObject(`types:
         elementType:
           namedType: __untyped_deduced_
         elementRelationship: separable
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
+          elementRelationship: atomic
+    - name: matchLabels
+      type:
+        map:
+          elementType:
+            scalar: string
+    elementRelationship: atomic
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorOperator
+  scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+    - name: operator
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorOperator
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry
   map:
     fields:

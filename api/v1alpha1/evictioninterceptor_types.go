@@ -1,0 +1,199 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EvictionInterceptor registers an interceptor for the pods it selects, without
+// touching the pods. It is the selector registration that KEP-4563 puts off to a
+// later version; the other way is the pod annotation drawbridge.dev/interceptors.
+//
+// metadata.name is the interceptor's name, a fully qualified domain name. A pod
+// is intercepted if podSelector, namespaceSelector and all matchConditions match.
+// A registration that is changed or removed counts for evictions that begin
+// afterwards: the plan of an EvictionRequest is made once (statement 73).
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=ei
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`,description="Interceptors of higher priority run first."
+// +kubebuilder:printcolumn:name="Guard",type=string,JSONPath=`.spec.guard`,description="When a budget protects the pods."
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,description="Whether the registration is in force."
+// +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.matchingPods`,description="How many pods it intercepts."
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type EvictionInterceptor struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which pods are intercepted, when, and by whom.
+	// +optional
+	Spec EvictionInterceptorSpec `json:"spec,omitempty"`
+
+	// status is what the controller found.
+	// +optional
+	Status EvictionInterceptorStatus `json:"status,omitempty"`
+}
+
+// EvictionInterceptorList is a list of EvictionInterceptors.
+//
+// +kubebuilder:object:root=true
+type EvictionInterceptorList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []EvictionInterceptor `json:"items"`
+}
+
+// EvictionInterceptorSpec says which pods are intercepted, when, and by whom.
+type EvictionInterceptorSpec struct {
+	// podSelector selects pods by their labels. An empty or missing one selects
+	// all.
+	// +optional
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+
+	// namespaceSelector selects the namespaces by their labels. An empty or missing
+	// one selects all. kube-system and Drawbridge's own namespace are never
+	// intercepted by a registration.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// matchConditions are CEL expressions over the pod; all must be true. They see
+	// the pod as the variable object with metadata, some of spec (nodeName,
+	// priority, priorityClassName, serviceAccountName, schedulerName,
+	// restartPolicy, schedulingGroup and the kinds of volumes) and of status (phase
+	// and conditions). An expression that fails counts as false and is reported in
+	// the condition Evaluated.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	MatchConditions []MatchCondition `json:"matchConditions,omitempty"`
+
+	// priority orders the interceptors of a pod: higher ones run first, equal ones
+	// by name. The names of a pod's annotation count as 10000 and keep their order
+	// among themselves.
+	// +optional
+	// +default=10000
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
+	Priority *int32 `json:"priority,omitempty"`
+
+	// serviceAccounts are those who act under this name. If there is at least one,
+	// nobody else (but Drawbridge) may write the interceptor's part of an
+	// EvictionRequest's status, and their calls of pods/eviction for a pod are
+	// admitted while the interceptor is active for it; the pod's budgets still
+	// count.
+	// +optional
+	// +listType=map
+	// +listMapKey=namespace
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	ServiceAccounts []ServiceAccountReference `json:"serviceAccounts,omitempty"`
+
+	// evicts says that the interceptor terminates the pod itself.
+	// +optional
+	Evicts bool `json:"evicts,omitempty"`
+
+	// guard says when a PodDisruptionBudget of Drawbridge's protects the pods:
+	// WhileEvacuating (from the first eviction until the last interceptor),
+	// Always (from the pod's start) or Never.
+	// +optional
+	// +default="WhileEvacuating"
+	Guard GuardPolicy `json:"guard,omitempty"`
+}
+
+// GuardPolicy says when a pod is protected by a budget.
+//
+// +kubebuilder:validation:Enum=WhileEvacuating;Always;Never
+type GuardPolicy string
+
+// Policies of the guard.
+const (
+	// GuardWhileEvacuating protects from the first eviction until the imperative
+	// stage.
+	GuardWhileEvacuating GuardPolicy = "WhileEvacuating"
+	// GuardAlways protects from the pod's start.
+	GuardAlways GuardPolicy = "Always"
+	// GuardNever does not protect.
+	GuardNever GuardPolicy = "Never"
+)
+
+// MatchCondition is a CEL expression with a name, as in a
+// ValidatingAdmissionPolicy.
+type MatchCondition struct {
+	// name of the condition, unique in the list.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="name must consist of letters, digits, '-', '_' and '.', and begin and end with a letter or digit"
+	Name string `json:"name"`
+
+	// expression in CEL, of type bool.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Expression string `json:"expression"`
+}
+
+// ServiceAccountReference names a service account.
+type ServiceAccountReference struct {
+	// namespace of the account.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+
+	// name of the account.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// EvictionInterceptorStatus is what the controller found.
+type EvictionInterceptorStatus struct {
+	// observedGeneration is the generation the rest of the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// matchingPods is how many pods the registration selects.
+	// +optional
+	MatchingPods *int32 `json:"matchingPods,omitempty"`
+
+	// conditions: Accepted (selectors and expressions are well formed; a
+	// registration that is not accepted selects nothing) and Evaluated (False while
+	// an expression fails for a pod).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Types and reasons of the conditions of an EvictionInterceptor.
+const (
+	// ConditionAccepted is True when the registration is in force.
+	ConditionAccepted = "Accepted"
+	// ConditionEvaluated is False while a matchCondition fails at run time for at
+	// least one pod.
+	ConditionEvaluated = "Evaluated"
+
+	// ReasonAccepted: selectors and expressions are well formed.
+	ReasonAccepted = "Accepted"
+	// ReasonInvalidSelector: a selector cannot be read.
+	ReasonInvalidSelector = "InvalidSelector"
+	// ReasonInvalidExpression: a matchCondition does not compile, or may cost too
+	// much.
+	ReasonInvalidExpression = "InvalidExpression"
+	// ReasonReservedName: metadata.name belongs to Kubernetes (ruling R14).
+	ReasonReservedName = "ReservedName"
+	// ReasonEvaluated: no expression failed.
+	ReasonEvaluated = "Evaluated"
+	// ReasonEvaluationFailed: an expression failed for a pod.
+	ReasonEvaluationFailed = "EvaluationFailed"
+)
+
+// DefaultInterceptorPriority is the priority of a registration that gives none,
+// and of the names in a pod's annotation.
+const DefaultInterceptorPriority int32 = 10000

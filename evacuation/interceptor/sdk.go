@@ -1,0 +1,80 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Interceptor does what has to be done before a pod is evicted.
+//
+// Evacuate is called when it is this interceptor's turn for a pod, and again and
+// again until it says that it is done, fails to be needed any more, or is
+// canceled: after Progress.CheckAfter, when an object that Options.Watches maps to
+// the request changes, before every heartbeat, and after a restart. So it looks
+// at what there is and does what is missing (level-triggered, idempotent), and it
+// returns soon: work that takes longer is started here and looked at later.
+//
+// An error is retried with backoff and reported as an event; the request stays
+// with this interceptor, without a heartbeat, so that an interceptor that fails
+// for ever is passed over after the heartbeat deadline (20 minutes).
+//
+// To decline, return Done without having touched the pod (statement 110).
+type Interceptor interface {
+	Evacuate(ctx context.Context, t Target) (Progress, error)
+}
+
+// Canceler is implemented by interceptors that can undo what they began.
+//
+// Cancel is called when the turn ends before Evacuate was done: the request was
+// canceled or deleted, or the interceptor was passed over. It is called again
+// until it returns nil, also after a restart. No Evacuate for the same pod runs
+// until it has returned nil. Who cannot go back returns ErrPointOfNoReturn: then
+// Evacuate is called on until it is done.
+type Canceler interface {
+	Cancel(ctx context.Context, t Target) error
+}
+
+// ErrPointOfNoReturn is returned by a Cancel that comes too late.
+var ErrPointOfNoReturn = errors.New("past the point of no return")
+
+// Target is the pod that an interceptor is asked to prepare.
+type Target struct {
+	// Request is the EvictionRequest, RequestUID its UID.
+	Request    types.NamespacedName
+	RequestUID types.UID
+	// Pod and PodUID identify the pod. Every call that changes the pod must carry
+	// the UID as a precondition.
+	Pod    types.NamespacedName
+	PodUID types.UID
+	// NodeName is the node the pod runs on, empty if not known.
+	NodeName string
+	// Labels are the pod's, as the request has them.
+	Labels map[string]string
+	// Requesters are the names of those who want the eviction.
+	Requesters []string
+	// ActivatedAt is when the turn began. StartedAt is the startTime of this
+	// interceptor, zero before its first report.
+	ActivatedAt, StartedAt time.Time
+}
+
+// Progress is how far an interceptor is.
+type Progress struct {
+	// Done hands over to the next interceptor.
+	Done bool
+	// Message for people, cut at v1alpha1.MaxMessageLength characters. When it
+	// changes it is reported at once, but never within 60 s of the last heartbeat
+	// (statement 42); then it goes with the next one.
+	Message string
+	// ExpectedFinishTime is when the interceptor expects to be done; zero if that is
+	// not known. One in the past is not reported.
+	ExpectedFinishTime time.Time
+	// CheckAfter is when Evacuate is called again at the latest; zero leaves it to
+	// the watches and the next heartbeat.
+	CheckAfter time.Duration
+	// PointOfNoReturn: from now on there is no way back. Cancel is not called any
+	// more; Evacuate goes on until it is done.
+	PointOfNoReturn bool
+}
