@@ -69,6 +69,7 @@ test-go: ## Unit, property, conformance and e2e tests, on embedded control plane
 .PHONY: test-examples
 test-examples: ## Tests of the examples, which are modules of their own.
 	cd examples/interceptor && go vet ./... && go test ./...
+	cd examples/interceptor-client-go && go vet ./... && go test ./...
 
 .PHONY: race
 race: ## Unit tests under the race detector.

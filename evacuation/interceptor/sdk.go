@@ -8,20 +8,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Interceptor does what has to be done before a pod is evicted.
+// Interceptor does what has to be done before a pod is evicted. See Add.
 //
 // Evacuate is called when it is this interceptor's turn for a pod, and again and
-// again until it says that it is done, fails to be needed any more, or is
-// canceled: after Progress.CheckAfter, when an object that Options.Watches maps to
-// the request changes, before every heartbeat, and after a restart. So it looks
-// at what there is and does what is missing (level-triggered, idempotent), and it
-// returns soon: work that takes longer is started here and looked at later.
+// again until it says that it is done or its turn ends: after Progress.CheckAfter,
+// when an object that Options.Watches maps to the request changes, before every
+// heartbeat, and after a restart. So it looks at what there is and does what is
+// missing (level-triggered, idempotent), and it returns soon: work that takes
+// longer is started here and looked at later. Its context ends after
+// Options.Timeout, and at once when the turn ends.
 //
-// An error is retried with backoff and reported as an event; the request stays
-// with this interceptor, without a heartbeat, so that an interceptor that fails
-// for ever is passed over after the heartbeat deadline (20 minutes).
+// An error (a panic counts as one) is retried with backoff and reported as an
+// event; the request stays with this interceptor, without a heartbeat, so that an
+// interceptor that fails for ever is passed over after the heartbeat deadline (20
+// minutes). Everything else it returns says that work goes on: who finds that
+// nothing goes on any more is done, or returns an error (statement 111).
 //
 // To decline, return Done without having touched the pod (statement 110).
+//
+// To end the pod, prefer its eviction subresource to a deletion, which ignores
+// budgets (statement 113).
 type Interceptor interface {
 	Evacuate(ctx context.Context, t Target) (Progress, error)
 }
@@ -30,9 +36,20 @@ type Interceptor interface {
 //
 // Cancel is called when the turn ends before Evacuate was done: the request was
 // canceled or deleted, or the interceptor was passed over. It is called again
-// until it returns nil, also after a restart. No Evacuate for the same pod runs
-// until it has returned nil. Who cannot go back returns ErrPointOfNoReturn: then
-// Evacuate is called on until it is done.
+// until it returns nil. No Evacuate for the same pod runs until then, not even for
+// a new request. Who cannot go back returns ErrPointOfNoReturn: then Evacuate is
+// called on until it is done; it has nobody to report to, and stops if others have
+// been given the turn.
+//
+// It is not called once the pod has ended: what is left then ends with the pod.
+//
+// That a Cancel has succeeded is kept in memory alone; the API takes no reports
+// from an interceptor that is not active. So after a restart it is called once more
+// for every request that still exists and whose turn ended that way, even if
+// Evacuate never came so far as to report: it must not mind that there is nothing
+// to undo. Only for a request that was deleted while no process ran is it never
+// called. Interceptors that leave marks on objects should look for abandoned ones
+// when they start.
 type Canceler interface {
 	Cancel(ctx context.Context, t Target) error
 }
@@ -55,8 +72,9 @@ type Target struct {
 	Labels map[string]string
 	// Requesters are the names of those who want the eviction.
 	Requesters []string
-	// ActivatedAt is when the turn began. StartedAt is the startTime of this
-	// interceptor, zero before its first report.
+	// ActivatedAt is when the turn began, zero if that is not known any more: in a
+	// Cancel after a restart. StartedAt is the startTime of this interceptor, zero
+	// before its first report.
 	ActivatedAt, StartedAt time.Time
 }
 
@@ -75,6 +93,7 @@ type Progress struct {
 	// the watches and the next heartbeat.
 	CheckAfter time.Duration
 	// PointOfNoReturn: from now on there is no way back. Cancel is not called any
-	// more; Evacuate goes on until it is done.
+	// more; Evacuate goes on until it is done. As this is kept in memory, let Cancel
+	// return ErrPointOfNoReturn, too, for the process after a restart.
 	PointOfNoReturn bool
 }

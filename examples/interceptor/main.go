@@ -1,117 +1,137 @@
-// Command interceptor takes part in the eviction of pods as a program of a third
-// party would: with nothing but client-go.
+// Command interceptor takes part in the eviction of pods, with the SDK of
+// Drawbridge.
 //
-// It watches EvictionRequests. When it is the turn of the interceptor it speaks
-// for (--name), it works for a while (--work), reports its heartbeat, and hands
-// over to the next interceptor by setting its completion time. A real one would
-// fail over a database, move a virtual machine or flush a queue in the meantime.
+// When it is the turn of the interceptor it speaks for (--name), it works for a
+// while (--work) and hands over to the next one. A real one would fail over a
+// database, flush a queue or wait for a backup in the meantime.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
-// evictionRequests is the resource to watch.
-var evictionRequests = schema.GroupVersionResource{Group: "drawbridge.dev", Version: "v1alpha1", Resource: "evictionrequests"}
+// worker works on pods. All that counts after a crash stands in the API.
+type worker struct {
+	clock    clock.PassiveClock
+	requests client.Reader
+	// work is how long a pod takes.
+	work time.Duration
+	// begun has the requests this process knows, true if the work has begun. It is
+	// only for what we print.
+	begun sync.Map
+}
 
-// minHeartbeat is the least time between two heartbeats that the API accepts.
-const minHeartbeat = time.Minute
+// Evacuate is called when it is our turn, and again until we are done: when the
+// time we asked for has come, before every heartbeat, and after a restart. So it
+// looks how far things are and does what is next.
+func (w *worker) Evacuate(_ context.Context, t interceptor.Target) (interceptor.Progress, error) {
+	if t.StartedAt.IsZero() {
+		// Nothing is touched before our start is on record: then a crash at any point
+		// leaves a request that says that we have begun. Come back at once.
+		say(t, "it is our turn")
+		w.begun.Store(t.RequestUID, false)
+		return interceptor.Progress{Message: "working", ExpectedFinishTime: w.clock.Now().Add(w.work), CheckAfter: time.Millisecond}, nil
+	}
+	// Here a real interceptor looks at its objects. If it changes the pod, it says
+	// which one it means: t.PodUID is the precondition of every such call.
+	end := t.StartedAt.Add(w.work)
+	left := end.Sub(w.clock.Now())
+	switch begun, known := w.begun.Swap(t.RequestUID, true); {
+	case !known:
+		say(t, "started at %s already, going on", t.StartedAt.UTC().Format(time.TimeOnly))
+	case begun == false:
+		say(t, "started, expecting to work for %s", w.work)
+	case left > 0:
+		say(t, "still working")
+	}
+	if left > 0 {
+		return interceptor.Progress{Message: "working", ExpectedFinishTime: end, CheckAfter: left}, nil
+	}
+	w.begun.Delete(t.RequestUID)
+	say(t, "completed")
+	return interceptor.Progress{Done: true, Message: "done"}, nil
+}
+
+// Cancel is called when our turn is over before we were done, until it returns
+// nil. A real interceptor puts everything back; what was never changed is fine as
+// it is.
+func (w *worker) Cancel(ctx context.Context, t interceptor.Target) error {
+	request := &v1alpha1.EvictionRequest{}
+	err := w.requests.Get(ctx, t.Request, request)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get the request: %w", err)
+	}
+	w.begun.Delete(t.RequestUID)
+	switch {
+	case apierrors.IsNotFound(err), request.UID != t.RequestUID, request.DeletionTimestamp != nil:
+		say(t, "stopping, because the request was deleted")
+	case len(request.Spec.Requesters) == 0:
+		say(t, "stopping, because the request is Canceled (NoRequesters)")
+	default:
+		say(t, "stopping, because it is not our turn any more")
+	}
+	return nil
+}
+
+// say prints one line about a pod.
+func say(t interceptor.Target, format string, args ...any) {
+	fmt.Printf("%s: %s\n", t.Pod, fmt.Sprintf(format, args...))
+}
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
+	ctrl.SetLogger(klog.Background())
+	if err := run(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "interceptor:", err)
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context) error {
-	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file; the cluster this runs in when empty")
+	// --kubeconfig is a flag of controller-runtime. Without it, and without
+	// $KUBECONFIG, it is the cluster this runs in.
 	name := flag.String("name", "", "name of the interceptor, a fully qualified domain name")
-	namespace := flag.String("namespace", metav1.NamespaceAll, "namespace to look at; all when empty")
+	namespace := flag.String("namespace", "", "namespace to look at; all when empty")
 	work := flag.Duration("work", 10*time.Second, "how long the work for a pod takes")
-	heartbeat := flag.Duration("heartbeat", 3*time.Minute, "time between two heartbeats, at least 1m")
+	heartbeat := flag.Duration("heartbeat", interceptor.DefaultHeartbeatInterval, "time between two heartbeats, at least 1m")
 	flag.Parse()
-	if *name == "" {
-		return errors.New("--name is required")
-	}
-	if *heartbeat < minHeartbeat {
-		return fmt.Errorf("--heartbeat must be at least %s", minHeartbeat)
-	}
 
-	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	config, err := ctrl.GetConfig()
 	if err != nil {
+		return fmt.Errorf("find the cluster: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return err
 	}
-	requests, err := dynamic.NewForConfig(config)
+	options := ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}}
+	if *namespace != "" {
+		options.Cache.DefaultNamespaces = map[string]cache.Config{*namespace: {}}
+	}
+	manager, err := ctrl.NewManager(config, options)
 	if err != nil {
+		return fmt.Errorf("make the manager: %w", err)
+	}
+	worker := &worker{clock: clock.RealClock{}, requests: manager.GetClient(), work: *work}
+	if err := interceptor.Add(manager, worker, interceptor.Options{Name: *name, HeartbeatInterval: *heartbeat}); err != nil {
 		return err
 	}
-	pods, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-
-	i := &interceptor{
-		name:      *name,
-		work:      *work,
-		heartbeat: *heartbeat,
-		requests:  requests.Resource(evictionRequests),
-		pods:      pods.CoreV1(),
-		turns:     map[string]context.CancelFunc{},
-	}
-	defer i.wait()
-
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(requests, 0, *namespace, nil)
-	informer := factory.ForResource(evictionRequests).Informer()
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { i.look(ctx, obj) },
-		UpdateFunc: func(_, obj any) { i.look(ctx, obj) },
-		DeleteFunc: i.gone,
-	}); err != nil {
-		return err
-	}
-	fmt.Printf("%s is waiting for its turn\n", i.name)
-	informer.RunWithContext(ctx)
-	return nil
-}
-
-// look begins a turn when it has come and ends it when it is over.
-func (i *interceptor) look(ctx context.Context, obj any) {
-	request, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return
-	}
-	if i.isMyTurn(request) {
-		i.begin(ctx, request)
-		return
-	}
-	i.end(request, whyOver(request))
-}
-
-// gone ends the turn of a request that was deleted.
-func (i *interceptor) gone(obj any) {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
-	}
-	if request, ok := obj.(*unstructured.Unstructured); ok {
-		i.end(request, "the request was deleted")
-	}
+	fmt.Printf("%s is waiting for its turn\n", *name)
+	return manager.Start(ctx)
 }

@@ -306,7 +306,13 @@ func requestersOf(er *v1alpha1.EvictionRequest) []string {
 // the real clock.
 func (w *world) startInterceptor(t *testing.T, name string, work time.Duration) *cluster.Program {
 	t.Helper()
-	binary, err := suite.BuildInterceptor(t.Context())
+	return w.startExample(t, suite.BuildInterceptor, name, work)
+}
+
+// startExample is startInterceptor for any variant of the example.
+func (w *world) startExample(t *testing.T, build func(context.Context) (string, error), name string, work time.Duration) *cluster.Program {
+	t.Helper()
+	binary, err := build(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +321,8 @@ func (w *world) startInterceptor(t *testing.T, name string, work time.Duration) 
 		&rbacv1.Role{ObjectMeta: where, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"evictionrequests"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"evictionrequests/status"}, Verbs: []string{"patch"}},
-			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}, // Plain client-go.
+			{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: where,

@@ -33,6 +33,12 @@ func BuildInterceptor(ctx context.Context) (string, error) {
 	return buildOnce(ctx, "interceptor", filepath.Join("examples", "interceptor"))
 }
 
+// BuildClientGoInterceptor builds examples/interceptor-client-go, the same in plain
+// client-go, as BuildInterceptor does.
+func BuildClientGoInterceptor(ctx context.Context) (string, error) {
+	return buildOnce(ctx, "interceptor-client-go", filepath.Join("examples", "interceptor-client-go"))
+}
+
 // buildOnce builds the package in a folder of the checkout.
 func buildOnce(ctx context.Context, name, folder string) (string, error) {
 	programs.Lock()

@@ -40,28 +40,39 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// example runs examples/interceptor as a user with nothing but the permissions
+// builds are the two variants of the example. They print the same and do the same.
+var builds = map[string]func(context.Context) (string, error){
+	"the SDK":         suite.BuildInterceptor,
+	"plain client-go": suite.BuildClientGoInterceptor,
+}
+
+// example runs a variant of the example as a user with nothing but the permissions
 // that its README names.
-func example(t *testing.T, name string, work time.Duration) *output {
+func example(t *testing.T, variant, name string, work time.Duration) *output {
 	t.Helper()
-	binary, err := suite.BuildInterceptor(t.Context())
+	binary, err := builds[variant](t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"drawbridge.dev"}, Resources: []string{"evictionrequests"}, Verbs: []string{"get", "list", "watch"}},
-			{APIGroups: []string{"drawbridge.dev"}, Resources: []string{"evictionrequests/status"}, Verbs: []string{"patch"}},
-			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
-		},
+	bind := func(role string) client.Object {
+		return &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
+		}
 	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
+	permissions := []client.Object{bind("drawbridge-interceptor")}
+	if variant == "plain client-go" {
+		permissions = []client.Object{bind(name), &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{"drawbridge.dev"}, Resources: []string{"evictionrequests"}, Verbs: []string{"get", "list", "watch"}},
+				{APIGroups: []string{"drawbridge.dev"}, Resources: []string{"evictionrequests/status"}, Verbs: []string{"patch"}},
+				{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
+			},
+		}}
 	}
-	for _, obj := range []client.Object{role, binding} {
+	for _, obj := range permissions {
 		if err := api.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +114,7 @@ func says(out *output, words string) func() error {
 
 func TestTheExampleWorksAndHandsOver(t *testing.T) {
 	start(t, suite.ManagerOptions{})
-	first, second := example(t, "one.example.com", time.Second), example(t, "two.example.com", time.Second)
+	first, second := example(t, "the SDK", "one.example.com", time.Second), example(t, "plain client-go", "two.example.com", time.Second)
 	held := pod(t, up.Namespace(t), "one.example.com", "two.example.com")
 	if err := evict(t, held); !apierrors.IsTooManyRequests(err) {
 		t.Fatalf("got %v, want 429", err)
@@ -124,18 +135,22 @@ func TestTheExampleWorksAndHandsOver(t *testing.T) {
 
 func TestTheExampleNoticesACancellation(t *testing.T) {
 	start(t, suite.ManagerOptions{})
-	out := example(t, "slow.example.com", time.Hour)
-	held := pod(t, up.Namespace(t), "slow.example.com")
-	if err := evict(t, held); !apierrors.IsTooManyRequests(err) {
-		t.Fatalf("got %v, want 429", err)
-	}
-	eventually(t, "its start", says(out, "started, expecting to work for 1h0m0s"))
-	nobody := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"requesters":[]}}`))
-	if err := api.Patch(t.Context(), request(t, held), nobody); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "its end", says(out, "stopping, because the request is Canceled (NoRequesters)"))
-	if err := api.Get(t.Context(), client.ObjectKeyFromObject(held), &corev1.Pod{}); err != nil {
-		t.Errorf("the pod: %v", err)
+	for variant := range builds {
+		t.Run(variant, func(t *testing.T) {
+			out := example(t, variant, "slow.example.com", time.Hour)
+			held := pod(t, up.Namespace(t), "slow.example.com")
+			if err := evict(t, held); !apierrors.IsTooManyRequests(err) {
+				t.Fatalf("got %v, want 429", err)
+			}
+			eventually(t, "its start", says(out, "started, expecting to work for 1h0m0s"))
+			nobody := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"requesters":[]}}`))
+			if err := api.Patch(t.Context(), request(t, held), nobody); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "its end", says(out, "stopping, because the request is Canceled (NoRequesters)"))
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(held), &corev1.Pod{}); err != nil {
+				t.Errorf("the pod: %v", err)
+			}
+		})
 	}
 }

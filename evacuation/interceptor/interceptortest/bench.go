@@ -1,0 +1,280 @@
+// Package interceptortest runs an interceptor in a unit test: without an API
+// server, on a clock that the test moves, and the same each time.
+//
+// It is the SDK itself that calls the interceptor and reports, against a server
+// that has one EvictionRequest and refuses what the real one refuses. So a test
+// can say what happens (the request is canceled, a minute passes, the process
+// dies) and look at what was called and reported. The objects that the interceptor
+// works on are the test's own business; a fake client will do.
+package interceptortest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+)
+
+// maxLooks is how often one step of a test may look, before it counts as a loop.
+const maxLooks = 100_000
+
+// Options of a Bench. The zero value is fine.
+type Options struct {
+	// SDK are the options of the interceptor. Default name:
+	// interceptor.example.com; the clock is Clock, and Recorder and Watches are not
+	// used.
+	SDK interceptor.Options
+	// Clock is what the SDK goes by; hand it to your interceptor, too. Default: one
+	// that shows the first second of 2026.
+	Clock *testingclock.FakeClock
+	// Pod is the one to evict. Default: pod-1 in namespace default, with the UID
+	// 7b0e5f0c-4f3e-4a7e-9a53-0c3a5d9b7c11, on node-1.
+	Pod      types.NamespacedName
+	PodUID   types.UID
+	NodeName string
+	Labels   map[string]string
+	// Requesters want the eviction. Default: drain.example.com.
+	Requesters []string
+}
+
+// Call is one call of the interceptor.
+type Call struct {
+	// Method is Evacuate or Cancel.
+	Method string
+	At     time.Time
+	Target interceptor.Target
+	// Progress and Err are what it returned.
+	Progress interceptor.Progress
+	Err      error
+}
+
+// Bench has an interceptor and the EvictionRequest of one pod. Its methods are
+// for one goroutine.
+type Bench struct {
+	t     testing.TB
+	o     Options
+	clock *testingclock.FakeClock
+
+	server  *server
+	sdk     reconcile.Reconciler
+	backoff workqueue.TypedRateLimiter[reconcile.Request]
+	calls   []Call
+	// next is when to look again, zero for never.
+	next time.Time
+}
+
+// New makes a request in which the turn of the interceptor has not come yet.
+func New(tb testing.TB, impl interceptor.Interceptor, o Options) *Bench {
+	tb.Helper()
+	if o.Clock == nil {
+		o.Clock = testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	}
+	orDefault(&o.SDK.Name, "interceptor.example.com")
+	orDefault(&o.Pod, types.NamespacedName{Namespace: "default", Name: "pod-1"})
+	orDefault(&o.PodUID, "7b0e5f0c-4f3e-4a7e-9a53-0c3a5d9b7c11")
+	orDefault(&o.NodeName, "node-1")
+	if o.Requesters == nil {
+		o.Requesters = []string{"drain.example.com"}
+	}
+	b := &Bench{t: tb, o: o, clock: o.Clock, server: &server{t: tb, clock: o.Clock, name: o.SDK.Name}}
+	b.server.create(o)
+	b.start(impl)
+	return b
+}
+
+func orDefault[T comparable](value *T, otherwise T) {
+	var zero T
+	if *value == zero {
+		*value = otherwise
+	}
+}
+
+// start begins the life of a process.
+func (b *Bench) start(impl interceptor.Interceptor) {
+	b.t.Helper()
+	var recording interceptor.Interceptor = &recorder{b, impl}
+	if canceler, ok := impl.(interceptor.Canceler); ok {
+		recording = &cancelRecorder{recorder{b, impl}, canceler}
+	}
+	o := b.o.SDK
+	o.Clock, o.Recorder, o.Watches = b.clock, b.server, nil
+	sdk, err := interceptor.NewReconciler(b.server, b.server, recording, o)
+	if err != nil {
+		b.t.Fatalf("interceptortest: %v", err)
+	}
+	b.sdk = sdk
+	b.backoff = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](250*time.Millisecond, time.Minute)
+	b.next = time.Time{}
+}
+
+// Activate makes it the interceptor's turn.
+func (b *Bench) Activate() {
+	b.t.Helper()
+	b.server.activate()
+	b.look()
+}
+
+// Changed says that an object of Options.Watches has changed.
+func (b *Bench) Changed() {
+	b.t.Helper()
+	b.look()
+}
+
+// Advance lets time pass and does on its way what falls due.
+func (b *Bench) Advance(d time.Duration) {
+	b.t.Helper()
+	until := b.clock.Now().Add(d)
+	for range maxLooks {
+		if b.next.IsZero() || b.next.After(until) {
+			b.clock.SetTime(until)
+			return
+		}
+		if b.next.After(b.clock.Now()) {
+			b.clock.SetTime(b.next)
+		}
+		b.look()
+	}
+	b.t.Fatalf("interceptortest: Evacuate was called %d times within %s", maxLooks, d)
+}
+
+// Cancel takes away the last requester: the request is canceled.
+func (b *Bench) Cancel() {
+	b.t.Helper()
+	b.server.cancel()
+	b.look()
+}
+
+// PassOver gives the turn to the next interceptor, as if this one had been silent
+// for too long.
+func (b *Bench) PassOver() {
+	b.t.Helper()
+	b.server.passOver()
+	b.look()
+}
+
+// Delete deletes the request.
+func (b *Bench) Delete() {
+	b.t.Helper()
+	b.server.request = nil
+	b.look()
+}
+
+// Recreate makes the request anew, of the same name and with another UID; it is the
+// interceptor's turn at once. The SDK may see this without having seen that the old
+// one was gone.
+func (b *Bench) Recreate() {
+	b.t.Helper()
+	b.server.create(b.o)
+	b.server.activate()
+	b.look()
+}
+
+// PodEnds says that the pod is gone: the request has done its work.
+func (b *Bench) PodEnds() {
+	b.t.Helper()
+	b.server.evicted()
+	b.look()
+}
+
+// Restart kills the process of the interceptor and starts another one, which knows
+// only what the API server has. Pass an interceptor without a memory, too.
+func (b *Bench) Restart(impl interceptor.Interceptor) {
+	b.t.Helper()
+	b.start(impl)
+	b.look()
+}
+
+// FailReports makes the server answer all reports with this error; nil ends it.
+func (b *Bench) FailReports(err error) { b.server.failure = err }
+
+// look lets the SDK look at the request, as it does after an event.
+func (b *Bench) look() {
+	b.t.Helper()
+	req := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.o.Pod.Namespace, Name: string(b.o.PodUID)}}
+	result, err := b.sdk.Reconcile(context.Background(), req)
+	b.next = time.Time{}
+	switch {
+	case err != nil:
+		b.next = b.clock.Now().Add(b.backoff.When(req))
+	default:
+		b.backoff.Forget(req)
+		if result.RequeueAfter > 0 {
+			b.next = b.clock.Now().Add(result.RequeueAfter)
+		}
+	}
+	if b.server.handOver() {
+		b.look()
+	}
+}
+
+// NextLook is when Evacuate or Cancel is called next if nothing happens before;
+// zero if that is left to events.
+func (b *Bench) NextLook() time.Time { return b.next }
+
+// Now is the time.
+func (b *Bench) Now() time.Time { return b.clock.Now() }
+
+// Calls are all calls of the interceptor so far.
+func (b *Bench) Calls() []Call { return b.calls }
+
+// Methods are the methods that were called, in order.
+func (b *Bench) Methods() []string {
+	var methods []string
+	for _, call := range b.calls {
+		methods = append(methods, call.Method)
+	}
+	return methods
+}
+
+// Report is the interceptor's report as the request has it now.
+func (b *Bench) Report() v1alpha1.InterceptorStatus {
+	if item := b.server.item(); item != nil {
+		return *item.DeepCopy()
+	}
+	return v1alpha1.InterceptorStatus{}
+}
+
+// Reports are all that were accepted, in order.
+func (b *Bench) Reports() []v1alpha1.InterceptorStatus { return b.server.reports }
+
+// Completed reports whether the interceptor has handed over.
+func (b *Bench) Completed() bool { return b.Report().CompletionTime != nil }
+
+// Events are those recorded so far, as "Type Reason: note".
+func (b *Bench) Events() []string { return b.server.events }
+
+// recorder keeps what the SDK calls.
+type recorder struct {
+	b    *Bench
+	impl interceptor.Interceptor
+}
+
+func (r *recorder) Evacuate(ctx context.Context, t interceptor.Target) (p interceptor.Progress, err error) {
+	i := len(r.b.calls)
+	r.b.calls = append(r.b.calls, Call{Method: "Evacuate", At: r.b.clock.Now(), Target: t, Err: errors.New("it did not return")})
+	p, err = r.impl.Evacuate(ctx, t)
+	r.b.calls[i].Progress, r.b.calls[i].Err = p, err
+	return p, err
+}
+
+// cancelRecorder is a recorder for those who can cancel.
+type cancelRecorder struct {
+	recorder
+	canceler interceptor.Canceler
+}
+
+func (r *cancelRecorder) Cancel(ctx context.Context, t interceptor.Target) error {
+	i := len(r.b.calls)
+	r.b.calls = append(r.b.calls, Call{Method: "Cancel", At: r.b.clock.Now(), Target: t, Err: errors.New("it did not return")})
+	err := r.canceler.Cancel(ctx, t)
+	r.b.calls[i].Err = err
+	return err
+}

@@ -1,0 +1,105 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// sdkMemory is what this process knows of a request and the object does not say,
+// or not yet, or not any more. A restart may lose it: see Canceler.
+type sdkMemory struct {
+	// Target is the one Evacuate or Cancel was last called with.
+	Target Target
+	// Item is the last report that was accepted. The cache may be behind it.
+	Item sdkItem
+	// NoReturn: the interceptor is past the point of no return.
+	NoReturn bool
+	// Settled: nothing is left to do for this request.
+	Settled bool
+}
+
+// sdkMemories keeps memories by request. The names of requests are those of pods,
+// in effect: a request that is made anew for a pod has the same name and another
+// UID.
+type sdkMemories struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]sdkMemory
+}
+
+// get returns a memory; without one its Target has no RequestUID.
+func (m *sdkMemories) get(key types.NamespacedName) sdkMemory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of[key]
+}
+
+func (m *sdkMemories) set(key types.NamespacedName, memory sdkMemory) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.of == nil {
+		m.of = map[types.NamespacedName]sdkMemory{}
+	}
+	m.of[key] = memory
+}
+
+func (m *sdkMemories) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.of, key)
+}
+
+// errTurnOver is why the context of an Evacuate ends before its time.
+var errTurnOver = errors.New("the turn is over")
+
+// sdkRunning knows which requests are being worked on, so that the end of a turn
+// can stop a call.
+type sdkRunning struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]*sdkRun
+}
+
+// sdkRun is one reconciliation.
+type sdkRun struct {
+	request types.UID
+	stop    context.CancelCauseFunc
+}
+
+// begin announces that a request is worked on and returns the context for what
+// must end with the turn. It is called before the request is read: an end that is
+// seen from now on stops the context, one that was seen before is what is read.
+func (r *sdkRunning) begin(ctx context.Context, key types.NamespacedName) (turn context.Context, end func()) {
+	turn, stop := context.WithCancelCause(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = map[types.NamespacedName]*sdkRun{}
+	}
+	r.of[key] = &sdkRun{stop: stop}
+	return turn, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.of, key) // A key is worked on by one at a time.
+		stop(nil)
+	}
+}
+
+// isFor says whose turn the context is about, once that is known.
+func (r *sdkRunning) isFor(key types.NamespacedName, request types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if run := r.of[key]; run != nil {
+		run.request = request
+	}
+}
+
+// over stops what runs for this very request.
+func (r *sdkRunning) over(key types.NamespacedName, request types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if run := r.of[key]; run != nil && (run.request == "" || run.request == request) {
+		run.stop(errTurnOver)
+	}
+}

@@ -1,0 +1,93 @@
+package events
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Reasons of the events that the SDK records in the name of an interceptor.
+const (
+	ReasonEvacuationStarted   = "EvacuationStarted"
+	ReasonEvacuationCompleted = "EvacuationCompleted"
+	ReasonEvacuationFailed    = "EvacuationFailed"
+	ReasonEvacuationCanceled  = "EvacuationCanceled"
+	ReasonCancelFailed        = "CancelFailed"
+	ReasonPointOfNoReturn     = "PointOfNoReturn"
+	ReasonReportRefused       = "ReportRefused"
+)
+
+// Actions of the events of interceptors.
+const (
+	actionEvacuate = "EvacuatePod"
+	actionUndo     = "CancelEvacuation"
+	actionReport   = "ReportProgress"
+)
+
+// EvacuationStarted says that an interceptor has begun. The message is its first.
+func EvacuationStarted(interceptor, pod, message string) Event {
+	return Event{
+		Type: corev1.EventTypeNormal, Reason: ReasonEvacuationStarted, Action: actionEvacuate,
+		Note: fmt.Sprintf("Interceptor %s has begun with pod %s%s", interceptor, pod, saying(message)),
+	}
+}
+
+// EvacuationCompleted says that an interceptor hands over. The message is its
+// last.
+func EvacuationCompleted(interceptor, pod, message string) Event {
+	return Event{
+		Type: corev1.EventTypeNormal, Reason: ReasonEvacuationCompleted, Action: actionEvacuate,
+		Note: fmt.Sprintf("Interceptor %s is done with pod %s%s", interceptor, pod, saying(message)),
+	}
+}
+
+// EvacuationFailed says that an interceptor ran into an error and tries again.
+func EvacuationFailed(interceptor, pod string, err error) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonEvacuationFailed, Action: actionEvacuate,
+		Note: fmt.Sprintf("Interceptor %s failed with pod %s and will try again%s", interceptor, pod, saying(err.Error())),
+	}
+}
+
+// EvacuationCanceled says that an interceptor has undone what it began.
+func EvacuationCanceled(interceptor, pod string) Event {
+	return Event{
+		Type: corev1.EventTypeNormal, Reason: ReasonEvacuationCanceled, Action: actionUndo,
+		Note: fmt.Sprintf("Interceptor %s has undone what it began with pod %s.", interceptor, pod),
+	}
+}
+
+// CancelFailed says that an interceptor could not undo what it began and tries
+// again.
+func CancelFailed(interceptor, pod string, err error) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonCancelFailed, Action: actionUndo,
+		Note: fmt.Sprintf("Interceptor %s could not undo what it began with pod %s and will try again%s", interceptor, pod, saying(err.Error())),
+	}
+}
+
+// PointOfNoReturn says that a cancellation came too late for an interceptor.
+func PointOfNoReturn(interceptor, pod string) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonPointOfNoReturn, Action: actionUndo,
+		Note: fmt.Sprintf("Interceptor %s is past the point of no return with pod %s: it cannot undo what it began.", interceptor, pod),
+	}
+}
+
+// ReportRefused says that an interceptor's report was not accepted, so that it
+// will count as silent.
+func ReportRefused(interceptor string, err error) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonReportRefused, Action: actionReport,
+		Note: fmt.Sprintf("The report of interceptor %s is refused%s", interceptor, saying(err.Error())),
+	}
+}
+
+// saying ends a sentence with what somebody else has to say.
+func saying(message string) string {
+	if message = strings.TrimSpace(message); message == "" {
+		return "."
+	}
+	return ": " + message
+}
