@@ -8,8 +8,10 @@ import (
 // touching the pods. It is the selector registration that KEP-4563 puts off to a
 // later version; the other way is the pod annotation drawbridge.dev/interceptors.
 //
-// metadata.name is the interceptor's name, a fully qualified domain name. A pod
-// is intercepted if podSelector, namespaceSelector and all matchConditions match.
+// metadata.name is the interceptor's name, a fully qualified domain name. Names
+// under k8s.io and kubernetes.io are reserved; they are not accepted unless the
+// administrator allows them. A pod is intercepted if podSelector,
+// namespaceSelector and all matchConditions match.
 // A registration that is changed or removed counts for evictions that begin
 // afterwards: the plan of an EvictionRequest is made once (statement 73).
 //
@@ -21,9 +23,12 @@ import (
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,description="Whether the registration is in force."
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.matchingPods`,description="How many pods it intercepts."
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$')",message="metadata.name must be a fully qualified domain name: at least two labels of lower-case letters, digits and hyphens, each at most 63 characters, separated by periods (for example foo.example.com)"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name != 'imperative-eviction.k8s.io'",message="metadata.name must not be imperative-eviction.k8s.io: it always comes last by itself"
 type EvictionInterceptor struct {
 	metav1.TypeMeta `json:",inline"`
 
+	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
@@ -50,20 +55,25 @@ type EvictionInterceptorSpec struct {
 	// podSelector selects pods by their labels. An empty or missing one selects
 	// all.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="operator of a matchExpression must be In, NotIn, Exists or DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="values of a matchExpression must be given for the operators In and NotIn, and for no others"
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 
 	// namespaceSelector selects the namespaces by their labels. An empty or missing
 	// one selects all. kube-system and Drawbridge's own namespace are never
 	// intercepted by a registration.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="operator of a matchExpression must be In, NotIn, Exists or DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="values of a matchExpression must be given for the operators In and NotIn, and for no others"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
 	// matchConditions are CEL expressions over the pod; all must be true. They see
 	// the pod as the variable object with metadata, some of spec (nodeName,
 	// priority, priorityClassName, serviceAccountName, schedulerName,
 	// restartPolicy, schedulingGroup and the kinds of volumes) and of status (phase
-	// and conditions). An expression that fails counts as false and is reported in
-	// the condition Evaluated.
+	// and conditions), and the variable namespaceObject with the name, labels and
+	// annotations of its namespace. An expression that fails counts as false and is
+	// reported in the condition Evaluated.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -72,7 +82,9 @@ type EvictionInterceptorSpec struct {
 
 	// priority orders the interceptors of a pod: higher ones run first, equal ones
 	// by name. The names of a pod's annotation count as 10000 and keep their order
-	// among themselves.
+	// among themselves; a registration of priority 10000 comes before the first of
+	// them whose name is greater. An interceptor that is in both has its place in the
+	// annotation. Of more than 15 the last ones are left out.
 	// +optional
 	// +default=10000
 	// +kubebuilder:validation:Minimum=0
@@ -125,8 +137,8 @@ type MatchCondition struct {
 	// name of the condition, unique in the list.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="name must consist of letters, digits, '-', '_' and '.', and begin and end with a letter or digit"
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="name must be a qualified name: at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, after an optional domain and '/' (for example example.com/is-database)"
 	Name string `json:"name"`
 
 	// expression in CEL, of type bool.
@@ -142,12 +154,14 @@ type ServiceAccountReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="namespace must be the name of a namespace: lower-case letters, digits and hyphens"
 	Namespace string `json:"namespace"`
 
 	// name of the account.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name must be the name of a service account: lower-case letters, digits, hyphens and periods"
 	Name string `json:"name"`
 }
 
@@ -157,11 +171,13 @@ type EvictionInterceptorStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// matchingPods is how many pods the registration selects.
+	// matchingPods is how many pods the registration selects. It follows with a
+	// delay of some seconds.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	MatchingPods *int32 `json:"matchingPods,omitempty"`
 
-	// conditions: Accepted (selectors and expressions are well formed; a
+	// conditions are Accepted (selectors and expressions are well formed; a
 	// registration that is not accepted selects nothing) and Evaluated (False while
 	// an expression fails for a pod).
 	// +optional

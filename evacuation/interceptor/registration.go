@@ -50,11 +50,11 @@ type Preflight interface {
 type PreflightOutcome int
 
 const (
-	// PreflightProceed: make a request, there is something to do.
+	// PreflightProceed says: make a request, there is something to do.
 	PreflightProceed PreflightOutcome = iota
-	// PreflightAllow: there is nothing to do for this pod.
+	// PreflightAllow says: there is nothing to do for this pod.
 	PreflightAllow
-	// PreflightDeny: the pod must not be evicted now, and a request could not help.
+	// PreflightDeny says: the pod must not be evicted now, and a request could not help.
 	PreflightDeny
 )
 

@@ -14,9 +14,9 @@ import (
 // then on its frozen status.targetInterceptors count (statement 73). A resolver
 // sees the pod as the informer cache keeps it (internal/podcache) and must answer
 // from memory, as it is asked in the middle of admission. It is safe for
-// concurrent use. Today there is one source, the pod's annotation; resolvers over
-// registrations of another kind fit the same interface and are merged by a
-// resolver of resolvers.
+// concurrent use. There are two: FromAnnotation, and the Registry, which merges the
+// annotation with all registrations. One that may know that it does not know
+// everybody yet has, like Registry, a method Resolve with an error.
 type Resolver interface {
 	// Interceptors returns the names in the order in which they run, at most
 	// v1alpha1.MaxPodInterceptors and each once. None means that nobody intercepts

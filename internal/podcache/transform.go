@@ -8,10 +8,9 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Transform is the transform of the pod informer. It keeps
+// Transform is the transform of the pod informer. It keeps what fields.go lists:
 //   - of metadata: name, namespace, uid, resourceVersion, labels, annotations,
 //     ownerReferences, finalizers, creationTimestamp, deletionTimestamp,
 //     deletionGracePeriodSeconds;
@@ -26,24 +25,14 @@ func Transform(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	return &corev1.Pod{
+	slim := &corev1.Pod{
 		TypeMeta:   pod.TypeMeta,
-		ObjectMeta: slimMeta(pod.ObjectMeta),
-		Spec: corev1.PodSpec{
-			NodeName:           pod.Spec.NodeName,
-			Priority:           pod.Spec.Priority,
-			PriorityClassName:  pod.Spec.PriorityClassName,
-			ServiceAccountName: pod.Spec.ServiceAccountName,
-			SchedulerName:      pod.Spec.SchedulerName,
-			RestartPolicy:      pod.Spec.RestartPolicy,
-			SchedulingGroup:    pod.Spec.SchedulingGroup,
-			Volumes:            volumeKinds(pod.Spec.Volumes),
-		},
-		Status: corev1.PodStatus{
-			Phase:      pod.Status.Phase,
-			Conditions: pod.Status.Conditions,
-		},
-	}, nil
+		ObjectMeta: metaFields.of(&pod.ObjectMeta),
+		Spec:       specFields.of(&pod.Spec),
+		Status:     statusFields.of(&pod.Status),
+	}
+	slim.Spec.Volumes = volumeKinds(slim.Spec.Volumes)
+	return slim, nil
 }
 
 // TransformNode is the transform of the node informer: what the drain markers of
@@ -61,7 +50,7 @@ func TransformNode(obj any) (any, error) {
 	}
 	slim := &corev1.Node{
 		TypeMeta:   node.TypeMeta,
-		ObjectMeta: slimMeta(node.ObjectMeta),
+		ObjectMeta: metaFields.of(&node.ObjectMeta),
 		Spec: corev1.NodeSpec{
 			Unschedulable: node.Spec.Unschedulable,
 			Taints:        node.Spec.Taints,
@@ -71,22 +60,6 @@ func TransformNode(obj any) (any, error) {
 		slim.Status.Conditions = append(slim.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
 	}
 	return slim, nil
-}
-
-func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Name:                       m.Name,
-		Namespace:                  m.Namespace,
-		UID:                        m.UID,
-		ResourceVersion:            m.ResourceVersion,
-		Labels:                     m.Labels,
-		Annotations:                m.Annotations,
-		OwnerReferences:            m.OwnerReferences,
-		Finalizers:                 m.Finalizers,
-		CreationTimestamp:          m.CreationTimestamp,
-		DeletionTimestamp:          m.DeletionTimestamp,
-		DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
-	}
 }
 
 // volumeKinds keeps which kind each volume is, as an empty source of that kind.

@@ -21,12 +21,15 @@ import (
 // touching the pods. It is the selector registration that KEP-4563 puts off to a
 // later version; the other way is the pod annotation drawbridge.dev/interceptors.
 //
-// metadata.name is the interceptor's name, a fully qualified domain name. A pod
-// is intercepted if podSelector, namespaceSelector and all matchConditions match.
+// metadata.name is the interceptor's name, a fully qualified domain name. Names
+// under k8s.io and kubernetes.io are reserved; they are not accepted unless the
+// administrator allows them. A pod is intercepted if podSelector,
+// namespaceSelector and all matchConditions match.
 // A registration that is changed or removed counts for evictions that begin
 // afterwards: the plan of an EvictionRequest is made once (statement 73).
 type EvictionInterceptorApplyConfiguration struct {
-	v1.TypeMetaApplyConfiguration    `json:""`
+	v1.TypeMetaApplyConfiguration `json:""`
+	// metadata is the standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec says which pods are intercepted, when, and by whom.
 	Spec *EvictionInterceptorSpecApplyConfiguration `json:"spec,omitempty"`

@@ -26,12 +26,15 @@ type EvictionInterceptorSpecApplyConfiguration struct {
 	// the pod as the variable object with metadata, some of spec (nodeName,
 	// priority, priorityClassName, serviceAccountName, schedulerName,
 	// restartPolicy, schedulingGroup and the kinds of volumes) and of status (phase
-	// and conditions). An expression that fails counts as false and is reported in
-	// the condition Evaluated.
+	// and conditions), and the variable namespaceObject with the name, labels and
+	// annotations of its namespace. An expression that fails counts as false and is
+	// reported in the condition Evaluated.
 	MatchConditions []MatchConditionApplyConfiguration `json:"matchConditions,omitempty"`
 	// priority orders the interceptors of a pod: higher ones run first, equal ones
 	// by name. The names of a pod's annotation count as 10000 and keep their order
-	// among themselves.
+	// among themselves; a registration of priority 10000 comes before the first of
+	// them whose name is greater. An interceptor that is in both has its place in the
+	// annotation. Of more than 15 the last ones are left out.
 	Priority *int32 `json:"priority,omitempty"`
 	// serviceAccounts are those who act under this name. If there is at least one,
 	// nobody else (but Drawbridge) may write the interceptor's part of an

@@ -16,9 +16,10 @@ import (
 type EvictionInterceptorStatusApplyConfiguration struct {
 	// observedGeneration is the generation the rest of the status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// matchingPods is how many pods the registration selects.
+	// matchingPods is how many pods the registration selects. It follows with a
+	// delay of some seconds.
 	MatchingPods *int32 `json:"matchingPods,omitempty"`
-	// conditions: Accepted (selectors and expressions are well formed; a
+	// conditions are Accepted (selectors and expressions are well formed; a
 	// registration that is not accepted selects nothing) and Evaluated (False while
 	// an expression fails for a pod).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
