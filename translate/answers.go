@@ -21,6 +21,8 @@ const (
 	ReasonMirrorPod          Reason = "mirror-pod"
 	ReasonGroupPod           Reason = "group-pod"
 	ReasonImperativeStage    Reason = "imperative-stage"
+	ReasonActiveInterceptor  Reason = "active-interceptor"
+	ReasonPreflightAllowed   Reason = "preflight-allowed"
 	ReasonRequestRefused     Reason = "request-refused"
 	ReasonEvicted            Reason = "evicted"
 	ReasonDryRun             Reason = "dry-run"
@@ -38,15 +40,23 @@ const (
 // another one has its name now.
 const ReasonReplacement Reason = "replacement"
 
+// Reasons to deny before anything is started.
+const (
+	ReasonPreflightDenied Reason = "preflight-denied"
+	ReasonTooManyNew      Reason = "too-many-new"
+)
+
 // Reasons to deny because of our own trouble.
 const (
-	ReasonNotSynced     Reason = "not-synced"
-	ReasonLookupFailed  Reason = "lookup-failed"
-	ReasonWriteFailed   Reason = "write-failed"
-	ReasonChanged       Reason = "changed"
-	ReasonDeadline      Reason = "deadline"
-	ReasonInternalError Reason = "internal-error"
-	ReasonOwnCall       Reason = "own-call"
+	ReasonNotSynced       Reason = "not-synced"
+	ReasonLookupFailed    Reason = "lookup-failed"
+	ReasonPreflightFailed Reason = "preflight-failed"
+	ReasonWriteFailed     Reason = "write-failed"
+	ReasonChanged         Reason = "changed"
+	ReasonDeadline        Reason = "deadline"
+	ReasonInternalError   Reason = "internal-error"
+	ReasonOwnCall         Reason = "own-call"
+	ReasonNotItsTurn      Reason = "not-its-turn"
 )
 
 // The texts that callers see. They depend on the state alone (rule W3): Cluster
@@ -57,6 +67,9 @@ const (
 	EvacuationTriggered = "Eviction triggered evacuation"
 	// NotCoordinated begins every denial that is our own trouble (W6).
 	NotCoordinated = "Eviction could not be coordinated yet"
+	// NotStarted begins the denial of a call that would have started one evacuation
+	// too many.
+	NotStarted = "Eviction could not be started yet"
 	// DryRunWarning is the one warning we ever send (W5), at most 120 characters.
 	DryRunWarning = "drawbridge: a real eviction of this pod would be answered 429 while its interceptors run"
 
@@ -64,18 +77,21 @@ const (
 	textWaiting    = EvacuationTriggered + ": waiting for interceptor %q (%d of %d)"
 	textRestarting = EvacuationTriggered + ": it was canceled and restarts on the next try"
 	textTooMany    = EvacuationTriggered + ": in progress, but it has too many requesters to add one more"
+	textTooManyNew = NotStarted + ": too many evacuations began on this node in the last minute, retry later"
 	textMoved      = NotCoordinated + ": the pod already left its node and a replacement has its name, retry later"
 )
 
 // troubleTexts says in a few constant words what is wrong with us.
 var troubleTexts = map[Reason]string{
-	ReasonNotSynced:     "the controller is still starting",
-	ReasonLookupFailed:  "the state of the pod could not be read",
-	ReasonWriteFailed:   "the request could not be written",
-	ReasonChanged:       "the request changed at the same moment",
-	ReasonDeadline:      "there was not enough time",
-	ReasonInternalError: "an internal error occurred",
-	ReasonOwnCall:       "the request is not in the imperative stage",
+	ReasonNotSynced:       "the controller is still starting",
+	ReasonLookupFailed:    "the state of the pod could not be read",
+	ReasonPreflightFailed: "an interceptor of the pod could not be asked",
+	ReasonWriteFailed:     "the request could not be written",
+	ReasonChanged:         "the request changed at the same moment",
+	ReasonDeadline:        "there was not enough time",
+	ReasonInternalError:   "an internal error occurred",
+	ReasonOwnCall:         "the request is not in the imperative stage",
+	ReasonNotItsTurn:      "it is not the turn of the caller's interceptor",
 }
 
 // Types of the one cause in an answer's details.
@@ -83,6 +99,8 @@ const (
 	causeInProgress  = "EvictionRequestInProgress"
 	causeTrouble     = "EvictionNotCoordinated"
 	causeReplacement = "EvictionOfReplacement"
+	causeRefused     = "EvictionRefused"
+	causeTooManyNew  = "EvictionNotStarted"
 )
 
 // maxShown is how much of an interceptor's or node's name a text repeats, so
@@ -169,10 +187,10 @@ func ReplacementDenied(about Subject) Verdict {
 }
 
 // InDryRun is the verdict on a dry run of a call that would get v: allowed, with
-// a warning if the real call would be answered 429.
+// a warning if the real call would be answered 429 on behalf of an interceptor.
 func (v Verdict) InDryRun() Verdict {
 	dry := Verdict{Outcome: Allow, Reason: ReasonDryRun, Subject: v.Subject}
-	if v.Outcome == Deny && v.CauseType == causeInProgress {
+	if v.Outcome == Deny && (v.CauseType == causeInProgress || v.CauseType == causeRefused) {
 		dry.Warning = DryRunWarning
 	}
 	return dry

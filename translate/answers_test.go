@@ -36,10 +36,18 @@ func denials() map[string]translate.Verdict {
 		"replacement 404":     translate.ReplacementNotFound(about, longest, longest),
 		"replacement pending": translate.ReplacementNotFound(about, "n1", ""),
 		"replacement 429":     translate.ReplacementDenied(about),
+		"too many new":        translate.TooManyNew(about),
+		"refused":             translate.Refused(about, "vm.example.com", "its disks cannot move"),
+		"refused at length":   translate.Refused(about, longest, strings.Repeat("ü ", 300)),
+		"refused in silence":  translate.Refused(about, longest, " \n"),
+		"refused in lines":    translate.Refused(about, "vm.example.com", "one\ntwo\r\nthree\u2028four"),
+		"refused as a budget": translate.Refused(about, "vm.example.com", "Cannot evict pod as it would violate the pod's disruption budget."),
+		"refused as running":  translate.Refused(about, "vm.example.com", "no: Eviction triggered evacuation of VMI"),
 	}
 	for _, reason := range []translate.Reason{
 		translate.ReasonNotSynced, translate.ReasonLookupFailed, translate.ReasonWriteFailed, translate.ReasonChanged,
-		translate.ReasonDeadline, translate.ReasonInternalError, translate.ReasonOwnCall, "no such reason",
+		translate.ReasonDeadline, translate.ReasonInternalError, translate.ReasonOwnCall, translate.ReasonNotItsTurn,
+		translate.ReasonPreflightFailed, "no such reason",
 	} {
 		all["trouble "+string(reason)] = translate.Trouble(about, reason)
 	}
@@ -131,6 +139,11 @@ func TestAllowedResponse(t *testing.T) {
 		"a dry run of an allowed call does not": {
 			translate.Allowed(plain, translate.ReasonNoInterceptors).InDryRun(),
 			&admissionv1.AdmissionResponse{UID: "u", Allowed: true, AuditAnnotations: map[string]string{
+				"requester": plain.Requester, "state": "dry-run"}},
+		},
+		"a dry run of a refusal warns": {
+			translate.Refused(plain, "vm.example.com", "no").InDryRun(),
+			&admissionv1.AdmissionResponse{UID: "u", Allowed: true, Warnings: []string{translate.DryRunWarning}, AuditAnnotations: map[string]string{
 				"requester": plain.Requester, "state": "dry-run"}},
 		},
 		"nor does one during our own trouble": {

@@ -1,6 +1,8 @@
 package translate
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -60,6 +62,9 @@ func (c CallerClass) rule() classRule {
 	}
 	return classRules[ClassUnknown]
 }
+
+// CallerClasses are all classes, sorted.
+func CallerClasses() []CallerClass { return slices.Sorted(maps.Keys(classRules)) }
 
 // known returns c, or ClassUnknown if it is not of the closed set.
 func (c CallerClass) known() CallerClass {

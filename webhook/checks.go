@@ -69,6 +69,8 @@ func requestDecides(in *Input) (Decision, bool) {
 		return say(translate.Restarting(in.subject())) // About to be canceled, for good (ruling R3).
 	case slices.Contains(er.Status.ActiveInterceptors, v1alpha1.ImperativeEvictionInterceptor):
 		return imperativeStage(in)
+	case in.hasTurn():
+		return interceptorsTurn(in)
 	case in.Own && in.RequestSource != Live:
 		return need(NeedLiveRequest) // This replica may lag behind the evictor.
 	case in.Own:
@@ -94,7 +96,7 @@ func (in *Input) allowStage(reason translate.Reason) (Decision, bool) {
 // becomes and stays a requester here, too, if there is room.
 func imperativeStage(in *Input) (Decision, bool) {
 	decision, ok := in.allowStage(translate.ReasonImperativeStage)
-	if !in.Own && decision.Need == NeedNothing && !in.joined() && in.roomForEntry() {
+	if !in.Own && !in.onlyActs() && decision.Need == NeedNothing && !in.joined() && in.roomForEntry() {
 		decision.Action = ActApply
 	}
 	return decision, ok
@@ -118,10 +120,11 @@ func afterCancel(in *Input) (Decision, bool) {
 	return nothing()
 }
 
-// whileRunning denies, and makes sure that the caller is among the requesters.
+// whileRunning denies, and makes sure that the caller is among the requesters,
+// unless it is one of the pod's interceptors, whose turn it is not.
 func whileRunning(in *Input) (Decision, bool) {
 	verdict := stateVerdict(in.subject(), in.Request)
-	if in.joined() {
+	if in.joined() || in.onlyActs() {
 		return say(verdict)
 	}
 	if !in.roomForEntry() {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -52,6 +53,18 @@ type Input struct {
 	// Interceptors of the pod; only looked up when there is no request that runs.
 	Interceptors []string
 
+	// Acts are the interceptors of the request's plan under whose name the caller
+	// may act, because their registrations name its account.
+	Acts []string
+
+	// AskFirst: at least one of Interceptors has a Preflight. Preflights are their
+	// answers about Pod, nil until they were needed.
+	AskFirst   bool
+	Preflights []Asked
+
+	// Start says whether one more request may begin on the pod's node now.
+	Start Start
+
 	// Written is what we ourselves wrote for this pod and requester a moment ago.
 	Written Written
 	// LeaseName is the requester's lease for the pod's node. LeaseAlive: it exists
@@ -69,6 +82,29 @@ type Input struct {
 	// GuardWindow is how long after its eviction a pod's replacement is guarded.
 	GuardWindow time.Duration
 }
+
+// Asked is what one interceptor's Preflight said.
+type Asked struct {
+	// Interceptor is its name.
+	Interceptor string
+	// Verdict, unless it Failed to give one.
+	Verdict interceptor.PreflightVerdict
+	Failed  bool
+}
+
+// Start says whether one more request may begin on a node.
+type Start int
+
+const (
+	// StartFree says that no limit counts for this caller.
+	StartFree Start = iota
+	// StartLimited says that a limit counts and has not been asked yet.
+	StartLimited
+	// StartGranted says that there was room, which is taken now.
+	StartGranted
+	// StartRefused says that too many have begun.
+	StartRefused
+)
 
 // Written bridges the time until the informer shows our own write. The zero
 // value is none.
@@ -91,10 +127,15 @@ const (
 	NeedLiveRequest
 	// NeedLiveNode wants a look at the pod's node itself.
 	NeedLiveNode
+	// NeedPreflights wants the answers of the pod's interceptors.
+	NeedPreflights
+	// NeedStart wants room for one more request on the pod's node. It comes last:
+	// what is granted is used.
+	NeedStart
 )
 
 func (n Need) String() string {
-	return [...]string{"Nothing", "LivePod", "LiveRequest", "LiveNode"}[n]
+	return [...]string{"Nothing", "LivePod", "LiveRequest", "LiveNode", "Preflights", "Start"}[n]
 }
 
 // Action is what has to be written before the verdict can be given.
@@ -136,6 +177,9 @@ var checks = []check{
 	podIsNotSupported,    // make sure pods that no request can evict are not held
 	podIsPending,         // make sure a pod that does nothing yet is not held
 	callIsOwn,            // make sure we never become a requester of ourselves
+	callIsLate,           // make sure an interceptor does not start again what has ended under its hands
+	preflightsDecide,     // make sure a pod whose interceptors know better gets no request
+	startIsLimited,       // make sure a caller that walks the node starts no storm
 	interceptorsAreAsked, // somebody intercepts: start
 }
 

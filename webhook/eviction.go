@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -25,8 +26,9 @@ type Resolver interface {
 	Interceptors(pod *corev1.Pod) []string
 }
 
-// Config is what the webhooks need. All fields but Log, Synced, AllowedReserved,
-// Guard and GuardWindow are required.
+// Config is what the webhooks need. All fields but Log, Synced, Registrations,
+// Preflights, AllowedReserved, NewRequestsPerNode, LimitedClasses, Guard and
+// GuardWindow are required.
 type Config struct {
 	// Cached reads from the informers: pods, nodes, evictionrequests (with the
 	// indexes of internal/index) and our leases.
@@ -40,6 +42,17 @@ type Config struct {
 	Synced func() bool
 	// Resolver says who intercepts a pod.
 	Resolver Resolver
+	// Registrations say who acts under an interceptor's name; nobody in particular
+	// if nil.
+	Registrations interceptor.Registrations
+	// Preflights are the interceptors, by name, that have a say before a request
+	// exists. They may share the pod they are given with the informers and must not
+	// change it.
+	Preflights map[string]interceptor.Preflight
+	// NewRequestsPerNode is how many requests the callers of one class may begin on
+	// a node within a minute, for each of LimitedClasses; 0 is no limit.
+	NewRequestsPerNode int
+	LimitedClasses     []translate.CallerClass
 	// AllowedReserved are the reserved names that a pod may name all the same
 	// (ruling R14), as the Resolver knows them: no event complains about them.
 	AllowedReserved []string
@@ -75,7 +88,9 @@ type EvictionHandler struct {
 	written *cache.LRUExpireCache
 	// told has the UIDs of the pods whose annotation has been read (for events).
 	told    *cache.LRUExpireCache
+	starts  *starts
 	flights flights[translate.Verdict]
+	asking  flights[[]Asked]
 }
 
 // NewEvictionHandler returns the handler and the runnable that renews leases for
@@ -92,6 +107,7 @@ func NewEvictionHandler(c Config) (*EvictionHandler, *Renewer) {
 		Config: c, leases: l, renewer: newRenewer(l, c.Metrics),
 		written: cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
 		told:    cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
+		starts:  newStarts(c.NewRequestsPerNode, c.LimitedClasses, c.Clock),
 	}
 	return h, h.renewer
 }
@@ -181,7 +197,7 @@ func (h *EvictionHandler) trouble(ctx context.Context, call Call, reason transla
 
 // maxLooks bounds the rounds of one decision: each need is met once, and a live
 // look at the pod may show another pod, which starts over.
-const maxLooks = 6
+const maxLooks = 10
 
 // decide looks where the decision wants to look, until it stands.
 func (h *EvictionHandler) decide(ctx context.Context, call Call) (gathered, Decision, error) {

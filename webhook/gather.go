@@ -2,7 +2,9 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,7 +32,7 @@ type gathered struct {
 func (h *EvictionHandler) gather(ctx context.Context, call Call) (gathered, error) {
 	in := gathered{Input: Input{
 		Call: call, Own: h.OwnUsername != "" && call.Username == h.OwnUsername, Now: h.Clock.Now(),
-		Guard: h.Guard, GuardWindow: h.GuardWindow,
+		Guard: h.Guard, GuardWindow: h.GuardWindow, Start: h.starts.applies(call.Caller.Class),
 	}}
 	var pod corev1.Pod
 	err := h.Cached.Get(ctx, types.NamespacedName{Namespace: call.Namespace, Name: call.Pod}, &pod, client.UnsafeDisableDeepCopy)
@@ -47,15 +49,18 @@ func (h *EvictionHandler) gather(ctx context.Context, call Call) (gathered, erro
 // gatherAround fills in what belongs to the pod that was found.
 func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error {
 	in.Request, in.RequestSource, in.Interceptors, in.Predecessors = nil, Cached, nil, nil
+	in.Acts, in.AskFirst, in.Preflights = nil, false, nil
 	in.Written, in.LeaseName, in.LeaseAlive, in.leaseDue, in.Node = Written{}, "", false, false, translate.NodeView{}
 
 	request, err := h.request(ctx, h.Cached, in.Pod, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return err
 	}
-	in.Request = request
+	in.Request, in.Acts = request, h.acts(in.Call, in.Pod, request)
 	if request == nil || meta.IsStatusConditionTrue(request.Status.Conditions, v1alpha1.ConditionCanceled) {
-		in.Interceptors = h.Resolver.Interceptors(in.Pod)
+		if err := h.resolve(in); err != nil {
+			return err
+		}
 		if in.Call.byName() && in.Guard != GuardEvict {
 			if err := h.gatherPredecessors(ctx, in); err != nil {
 				return err
@@ -71,6 +76,44 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 	in.LeaseName = translate.LeaseName(in.Call.Caller.Requester, in.Pod.Spec.NodeName)
 	in.LeaseAlive, in.leaseDue, err = h.leases.alive(ctx, in.LeaseName)
 	return err
+}
+
+// resolve finds out who intercepts the pod. A resolver that can tell that it does
+// not know everybody yet closes the door for a moment.
+func (h *EvictionHandler) resolve(in *gathered) (err error) {
+	sure, ok := h.Resolver.(interface {
+		Resolve(pod *corev1.Pod) ([]string, error)
+	})
+	if !ok {
+		in.Interceptors = h.Resolver.Interceptors(in.Pod)
+	} else if in.Interceptors, err = sure.Resolve(in.Pod); err != nil {
+		return fmt.Errorf("resolve who intercepts pod %s/%s: %w", in.Pod.Namespace, in.Pod.Name, err)
+	}
+	in.AskFirst = h.asksFirst(in.Interceptors)
+	return nil
+}
+
+// acts returns the interceptors of the request's plan whose registrations name
+// the caller. A plan that is not made yet is the resolver's answer.
+func (h *EvictionHandler) acts(call Call, pod *corev1.Pod, request *v1alpha1.EvictionRequest) []string {
+	if request == nil || h.Registrations == nil {
+		return nil
+	}
+	var names []string
+	check := func(name string) {
+		if registration, ok := h.Registrations.Registration(name); ok && slices.Contains(registration.Usernames, call.Username) {
+			names = append(names, name)
+		}
+	}
+	if len(request.Status.TargetInterceptors) == 0 {
+		for _, name := range h.Resolver.Interceptors(pod) {
+			check(name)
+		}
+	}
+	for _, target := range request.Status.TargetInterceptors {
+		check(target.Name)
+	}
+	return names
 }
 
 // gatherPredecessors finds the requests for other pods of that name.
@@ -112,12 +155,18 @@ func (h *EvictionHandler) look(ctx context.Context, in *gathered, n Need) (err e
 	case NeedLiveRequest:
 		in.Request, err = h.request(ctx, h.Live, in.Pod)
 		in.RequestSource = Live
+		if in.Request != nil {
+			in.Acts = h.acts(in.Call, in.Pod, in.Request)
+		}
 		// The cached request may have hidden that there is something to resolve.
-		in.Interceptors = h.Resolver.Interceptors(in.Pod)
-		return err
+		return errors.Join(err, h.resolve(in))
 	case NeedLiveNode:
 		in.Node, err = h.leases.liveNode(ctx, in.Pod.Spec.NodeName)
 		return err
+	case NeedPreflights:
+		return h.ask(ctx, in)
+	case NeedStart:
+		in.Start = h.starts.take(in.Pod.Spec.NodeName, in.Call.Caller.Class, in.Pod.UID)
 	case NeedNothing:
 	}
 	return nil
@@ -134,7 +183,7 @@ func (h *EvictionHandler) lookAtPod(ctx context.Context, in *gathered) error {
 	if err != nil {
 		return fmt.Errorf("get pod %s/%s: %w", in.Call.Namespace, in.Call.Pod, err)
 	}
-	in.Pod = &pod
+	in.Pod, in.Preflights = &pod, nil // What they said was about the pod as it was.
 	if before != nil && before.UID == pod.UID && before.Spec.NodeName == pod.Spec.NodeName {
 		return nil
 	}

@@ -1,11 +1,13 @@
 package webhook
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -23,11 +25,26 @@ func TestDecideOnEverything(t *testing.T) {
 		nil, er(), er().Active(interA, t0), er().Active(evictor, t0), noRequesters,
 		er().Evicted(v1alpha1.ReasonPodDeleted, t0), er().Canceled(v1alpha1.ReasonNoRequesters, t0), er().Canceled(v1alpha1.ReasonValidationFailed, t0),
 	}
+	// Each of these goes with everything but the nodes, which do not matter then.
+	settings := []func(*Input){
+		func(*Input) {},
+		func(in *Input) { in.Acts = []string{interA} },
+		func(in *Input) { in.Acts = []string{interB} },
+		func(in *Input) { in.AskFirst = true },
+		answers(says(interA, interceptor.PreflightAllow, "")),
+		answers(says(interA, interceptor.PreflightDeny, "no")),
+		func(in *Input) { in.Start = StartLimited },
+		func(in *Input) { in.Start = StartRefused },
+	}
 	nodes := []translate.NodeView{{}, {Known: true}, {Known: true, Gone: true}, {Known: true, Markers: []string{"unschedulable"}}}
 	n := 0
 	for _, pod := range pods {
 		for _, request := range requests {
-			for _, node := range nodes {
+			for i := range len(nodes) + len(settings) - 1 {
+				node, setting := nodes[max(0, i-len(settings)+1)], settings[0]
+				if i < len(settings) {
+					setting = settings[i]
+				}
 				for bits := range 1 << 9 {
 					bit := func(i int) bool { return bits&(1<<i) != 0 }
 					in := Input{Call: call(), Now: t0, LeaseName: leaseN1, Guard: GuardNotFound, GuardWindow: DefaultGuardWindow, Node: node}
@@ -56,6 +73,7 @@ func TestDecideOnEverything(t *testing.T) {
 					if bit(8) {
 						in.Predecessors = []v1alpha1.EvictionRequest{*er().Evicted(v1alpha1.ReasonPodDeleted, t0).Obj()}
 					}
+					setting(&in)
 					mustHold(t, in, Decide(in))
 					n++
 				}
@@ -77,7 +95,9 @@ func mustHold(t *testing.T, in Input, d Decision) {
 	if d.Need != NeedNothing {
 		must(d.Action == ActNothing && d.Verdict == translate.Verdict{}, "a decision that needs a look is none")
 		must(d.Need != NeedLivePod || in.PodSource != Live, "the pod is looked at once")
-		must(d.Need != NeedLiveRequest || in.RequestSource != Live && in.Own, "the request is looked at once, and only for ourselves")
+		must(d.Need != NeedLiveRequest || in.RequestSource != Live && (in.Own || len(in.Acts) > 0), "the request is looked at once, and only for ourselves and interceptors")
+		must(d.Need != NeedPreflights || in.AskFirst && in.Preflights == nil && len(in.Interceptors) > 0, "interceptors are asked once, and only if they have a say")
+		must(d.Need != NeedStart || in.Start == StartLimited && !in.Call.DryRun, "room is taken once, and never for a dry run")
 		must(d.Need != NeedLiveNode || !in.Node.Known && in.Call.UID == "", "the node is looked at once, and only for calls by name")
 		return
 	}
@@ -85,6 +105,11 @@ func mustHold(t *testing.T, in Input, d Decision) {
 	must(v.Outcome != 0 && v.Reason != translate.ReasonInternalError, "there is a verdict")
 	must(!in.Call.DryRun || d.Action == ActNothing && v.Outcome == translate.Allow, "a dry run changes nothing and is allowed")
 	must(!in.Own || d.Action == ActNothing, "we never become a requester of ourselves")
+	starts := d.Action == ActRestart || d.Action == ActApply && in.Request == nil
+	must(!starts || in.Start == StartFree, "nothing starts without room")
+	must(!starts || !in.AskFirst || in.Preflights != nil && in.Preflights[0].Verdict.Outcome != interceptor.PreflightDeny, "nothing starts without the interceptors' say")
+	must(d.Action == ActNothing || len(in.Acts) == 0 || in.Request == nil || slices.ContainsFunc(in.Request.Spec.Requesters, in.isEntry) || d.Action == ActRestart, "an interceptor is not made a requester of what it intercepts")
+	must(v.Reason != translate.ReasonActiveInterceptor || in.RequestSource == Live && slices.Contains(in.Acts, in.Request.Status.ActiveInterceptors[0]), "an interceptor evicts only in its turn, seen live")
 	must(d.Action == ActNothing || in.Pod != nil && in.Pod.DeletionTimestamp == nil, "nothing is written for a pod that is not there or going")
 	must(d.Action != ActRestart || in.Request != nil, "only a request that exists restarts")
 	must(v.Outcome != translate.NotFound || in.Call.byName(), "404 is only for calls by name")

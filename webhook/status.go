@@ -15,15 +15,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
 // StatusHandler answers the reviews of evictionrequests/status: the rules on
-// times that need a clock (statements 29, 41, 46, 47 and 48). Everything else
-// stands in the schema. Our own controller is left out by the webhook's
-// matchConditions, not here.
+// times that need a clock (statements 29, 41, 46, 47 and 48), and who may write
+// for an interceptor, which stands in its registration. Everything else stands in
+// the schema. Our own controller is left out by the webhook's matchConditions.
+//
+// Cached, Resolver and Registrations may be nil; then anybody with the permission
+// may write.
 type StatusHandler struct {
+	// Cached reads pods from the informer.
+	Cached client.Reader
+	// Resolver says who intercepts a pod.
+	Resolver Resolver
+	// Registrations say who acts under an interceptor's name.
+	Registrations interceptor.Registrations
+	// OwnUsername is the account the controller writes under.
+	OwnUsername string
 	// Clock tells the time.
 	Clock clock.PassiveClock
 	// ClockSkew is how far a reported time may be from ours (ruling R8), 10 s.
@@ -52,6 +65,7 @@ func (h *StatusHandler) answer(ctx context.Context, request *admissionv1.Admissi
 		return nil, fmt.Errorf("%w: decode the new evictionrequest: %w", errNotReview, err)
 	}
 	problems := h.check(&before, &after, h.Clock.Now())
+	problems = append(problems, h.checkWriter(ctx, field.NewPath("status"), request.UserInfo.Username, &before, &after)...)
 	if len(problems) == 0 {
 		return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}, nil
 	}

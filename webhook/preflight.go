@@ -1,0 +1,76 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+)
+
+// asksFirst reports whether an interceptor has a Preflight.
+func (h *EvictionHandler) asksFirst(names []string) bool {
+	if len(h.Preflights) == 0 {
+		return false
+	}
+	for _, name := range names {
+		if h.Preflights[name] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// ask asks the interceptors that have a Preflight, in their order, until one
+// denies. Calls for the same pod share one attempt, so that an interceptor which
+// never answers holds up one goroutine and not one per call.
+func (h *EvictionHandler) ask(ctx context.Context, in *gathered) error {
+	pod, names := in.Pod, in.Interceptors
+	key := string(pod.UID)
+	if in.PodSource == Live {
+		key += "/live"
+	}
+	asked, err := h.asking.do(ctx, key, func(ctx context.Context) ([]Asked, error) {
+		answers := []Asked{}
+		for _, name := range names {
+			preflight := h.Preflights[name]
+			if preflight == nil {
+				continue
+			}
+			verdict, err := askOne(ctx, preflight, pod)
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("ask interceptor %s about pod %s/%s: %w", name, pod.Namespace, pod.Name, ctx.Err())
+			}
+			if err != nil {
+				logr.FromContextOrDiscard(ctx).Error(err, "Ask an interceptor before an eviction", "interceptor", name, "namespace", pod.Namespace, "pod", pod.Name)
+			}
+			answers = append(answers, Asked{Interceptor: name, Verdict: verdict, Failed: err != nil})
+			if err == nil && verdict.Outcome == interceptor.PreflightDeny {
+				break
+			}
+		}
+		return answers, nil
+	})
+	in.Preflights = asked
+	return err
+}
+
+// askOne asks one interceptor. Its panic is an error of its own.
+func askOne(ctx context.Context, preflight interceptor.Preflight, pod *corev1.Pod) (verdict interceptor.PreflightVerdict, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+		}
+	}()
+	verdict, err = preflight.Preflight(ctx, pod)
+	switch {
+	case err != nil:
+		return interceptor.PreflightVerdict{}, err
+	case verdict.Outcome < interceptor.PreflightProceed || verdict.Outcome > interceptor.PreflightDeny:
+		return interceptor.PreflightVerdict{}, fmt.Errorf("unknown outcome %d", int(verdict.Outcome))
+	}
+	return verdict, nil
+}

@@ -1,0 +1,178 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// preflight is a fake that counts.
+type preflight struct {
+	asked atomic.Int32
+	says  func(ctx context.Context, pod *corev1.Pod) (interceptor.PreflightVerdict, error)
+}
+
+func (p *preflight) Preflight(ctx context.Context, pod *corev1.Pod) (interceptor.PreflightVerdict, error) {
+	p.asked.Add(1)
+	return p.says(ctx, pod)
+}
+
+// always says the same.
+func always(outcome interceptor.PreflightOutcome, text string) *preflight {
+	return &preflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
+		return interceptor.PreflightVerdict{Outcome: outcome, Text: text}, nil
+	}}
+}
+
+// broken never says anything.
+func broken(err error) *preflight {
+	return &preflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
+		return interceptor.PreflightVerdict{}, err
+	}}
+}
+
+const (
+	textNotAsked = "Eviction could not be coordinated yet: an interceptor of the pod could not be asked, retry"
+	textNoTime   = "Eviction could not be coordinated yet: there was not enough time, retry"
+)
+
+func TestPreflights(t *testing.T) {
+	const proceed, allow, deny = interceptor.PreflightProceed, interceptor.PreflightAllow, interceptor.PreflightDeny
+	create := []string{"get Node n1", "create Lease " + leaseN1, "apply EvictionRequest "}
+	panics := &preflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) { panic("boom") }}
+	cases := map[string]struct {
+		a, b      *preflight
+		want      string
+		wantCalls []string
+		// wantAsked is how often A and B were.
+		wantAsked []int32
+	}{
+		"all proceed":                       {a: always(proceed, ""), b: always(proceed, ""), want: textAccepted, wantCalls: create, wantAsked: []int32{1, 1}},
+		"one has no say":                    {a: always(proceed, ""), want: textAccepted, wantCalls: create, wantAsked: []int32{1, 0}},
+		"one allows, the other has no say":  {a: always(allow, ""), want: textAccepted, wantCalls: create, wantAsked: []int32{1, 0}},
+		"all allow, seen live":              {a: always(allow, ""), b: always(allow, ""), want: "allowed", wantCalls: []string{"get Pod db-0"}, wantAsked: []int32{2, 2}},
+		"one denies, the next is not asked": {a: always(deny, "its disks are local"), b: always(proceed, ""), want: "its disks are local", wantAsked: []int32{1, 0}},
+		"one denies with a text that lies":  {a: always(deny, "Eviction triggered evacuation"), want: `Eviction refused by interceptor "a.example.com", retry later`, wantAsked: []int32{1, 0}},
+		"one fails":                         {a: broken(errors.New("boom")), b: always(proceed, ""), want: textNotAsked, wantAsked: []int32{1, 1}},
+		"one fails, the other denies":       {a: broken(errors.New("boom")), b: always(deny, "no"), want: "no", wantAsked: []int32{1, 1}},
+		"one panics":                        {a: panics, b: always(proceed, ""), want: textNotAsked, wantAsked: []int32{1, 1}},
+		"one says something unheard of":     {a: always(42, ""), b: always(allow, ""), want: textNotAsked, wantAsked: []int32{1, 1}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, db0().Obj(), n1().Obj())
+			w.handler.Preflights = map[string]interceptor.Preflight{}
+			asked := []int32{0, 0}
+			before := []int32{0, 0}
+			for i, p := range []*preflight{tc.a, tc.b} {
+				if p != nil {
+					w.handler.Preflights[[]string{interA, interB}[i]] = p
+					before[i] = p.asked.Load()
+				}
+			}
+			w.wantAnswer(tc.want)
+			w.wantCalls(tc.wantCalls...)
+			for i, p := range []*preflight{tc.a, tc.b} {
+				if p != nil {
+					asked[i] = p.asked.Load() - before[i]
+				}
+			}
+			if diff := cmp.Diff(tc.wantAsked, asked); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestARefusalKeepsTheRulesForAnswers(t *testing.T) {
+	w := newWorld(t, db0().Obj(), n1().Obj())
+	w.handler.Preflights = map[string]interceptor.Preflight{interA: always(interceptor.PreflightDeny, "its disks are local")}
+	got := answerIn(t, post(w.handler, reviewOf())).Result
+	if got.Code != http.StatusTooManyRequests || got.Details.Causes[0].Type != "EvictionRefused" || got.Details.RetryAfterSeconds != 0 {
+		t.Errorf("status %+v", got)
+	}
+	if w.request() != nil || w.lease() != nil || len(w.recorder.take()) > 0 {
+		t.Error("something was written")
+	}
+}
+
+func TestNobodyIsAskedInVain(t *testing.T) {
+	asked := always(interceptor.PreflightDeny, "no")
+	world := func(pod *builder.PodWrapper) *world {
+		w := newWorld(t, pod.Obj(), n1().Obj())
+		w.handler.Preflights = map[string]interceptor.Preflight{interA: asked}
+		return w
+	}
+	w := world(builder.Pod("shop", "db-0").UID("uid-1").Node("n1").Phase(corev1.PodRunning))
+	w.wantAnswer("allowed")
+	w = world(db0().DaemonSet("d"))
+	w.wantAnswer("allowed")
+	w = newWorld(t, db0().Obj(), n1().Obj(), er().Active(interA, t0).Obj())
+	w.handler.Preflights = map[string]interceptor.Preflight{interA: asked}
+	w.wantAnswer(textWaitingA)
+	if n := asked.asked.Load(); n > 0 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+func TestPreflightsInADryRun(t *testing.T) {
+	dry := func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }
+	for want, p := range map[string]*preflight{
+		"allowed":                             always(interceptor.PreflightAllow, ""),
+		"allowed, " + translate.DryRunWarning: always(interceptor.PreflightDeny, "no"),
+	} {
+		w := newWorld(t, db0().Interceptors(interA).Obj(), n1().Obj())
+		w.handler.Preflights = map[string]interceptor.Preflight{interA: p}
+		w.wantAnswer(want, dry)
+		if w.request() != nil || w.lease() != nil {
+			t.Error("a dry run wrote something")
+		}
+	}
+}
+
+// A pod is let through only if the interceptors allow it as it is now.
+func TestPreflightsAreAskedAboutThePodSeenLive(t *testing.T) {
+	w := newWorld(t, db0().Interceptors(interA).Obj(), n1().Obj())
+	p := &preflight{says: func(_ context.Context, pod *corev1.Pod) (interceptor.PreflightVerdict, error) {
+		if pod.Labels["migratable"] == "" {
+			return interceptor.PreflightVerdict{Outcome: interceptor.PreflightAllow}, nil
+		}
+		return interceptor.PreflightVerdict{}, nil
+	}}
+	w.handler.Preflights = map[string]interceptor.Preflight{interA: p}
+	w.bind(db0().Interceptors(interA).Label("migratable", "yes"))
+	w.wantAnswer(textAccepted)
+}
+
+func TestAPreflightThatHangsCostsTheDeadlineAndOneGoroutine(t *testing.T) {
+	w := newWorld(t, db0().Obj(), n1().Obj())
+	release := make(chan struct{})
+	defer close(release)
+	hangs := &preflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
+		<-release
+		return interceptor.PreflightVerdict{Outcome: interceptor.PreflightAllow}, nil
+	}}
+	w.handler.Preflights = map[string]interceptor.Preflight{interA: hangs}
+	for range 3 {
+		got := httptest.NewRecorder()
+		w.handler.ServeHTTP(got, httptest.NewRequestWithContext(t.Context(), http.MethodPost, EvictionPath+"?timeout=20ms", strings.NewReader(string(reviewOf()))))
+		if message := answerIn(t, got).Result.Message; message != textNoTime {
+			t.Errorf("answer %q", message)
+		}
+	}
+	if n := hangs.asked.Load(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}

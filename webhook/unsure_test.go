@@ -1,0 +1,30 @@
+package webhook
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+)
+
+// unsure is a resolver that may know that it does not know everybody.
+type unsure struct {
+	annotation
+	err error
+}
+
+func (u *unsure) Resolve(pod *corev1.Pod) ([]string, error) { return u.Interceptors(pod), u.err }
+
+// A pod that seems to have no interceptors is not let go while the resolver may
+// have missed one, and nothing is written.
+func TestAResolverThatIsNotSureIsRetryable(t *testing.T) {
+	w := newWorld(t, builder.Pod("shop", "db-0").UID("uid-1").Node("n1").Phase(corev1.PodRunning).Obj(), n1().Obj())
+	resolver := &unsure{err: errors.New("the namespace is not known")}
+	w.handler.Resolver = resolver
+	w.wantAnswer("Eviction could not be coordinated yet: the state of the pod could not be read, retry")
+	w.wantCalls()
+	resolver.err = nil
+	w.wantAnswer("allowed")
+}
