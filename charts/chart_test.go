@@ -100,7 +100,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 	}{
 		"with the default values": {
 			want: map[string]int{
-				"CustomResourceDefinition": 1, "ServiceAccount": 1, "ClusterRole": 4, "ClusterRoleBinding": 1, "Role": 1, "RoleBinding": 1,
+				"CustomResourceDefinition": 2, "ServiceAccount": 1, "ClusterRole": 7, "ClusterRoleBinding": 3, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
 				"Secret": 1, "Service": 1, "Deployment": 1, "PodDisruptionBudget": 1,
 			},
@@ -108,17 +108,18 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 		"for a manager outside of the cluster": {
 			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
-				"CustomResourceDefinition": 1, "ServiceAccount": 1, "ClusterRole": 4, "ClusterRoleBinding": 1, "Role": 1, "RoleBinding": 1,
+				"CustomResourceDefinition": 2, "ServiceAccount": 1, "ClusterRole": 7, "ClusterRoleBinding": 3, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
 		"with everything optional off": {
 			values: values{
 				"crds": values{"enabled": false}, "rbac": values{"aggregate": false}, "webhook": values{"enabled": false},
-				"podDisruptionBudget": values{"enabled": false},
+				"podDisruptionBudget": values{"enabled": false}, "descheduler": values{"markInProgress": false},
+				"surge": values{"enabled": false},
 			},
 			want: map[string]int{
-				"ServiceAccount": 1, "ClusterRole": 2, "ClusterRoleBinding": 1, "Role": 1, "RoleBinding": 1,
+				"ServiceAccount": 1, "ClusterRole": 3, "ClusterRoleBinding": 1, "Role": 1, "RoleBinding": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1,
 			},
 		},
@@ -137,7 +138,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"webhook": values{"breakGlassGroups": []any{"sre"}, "bypassUsers": []any{}, "excludedNamespaces": []any{}},
 			},
 			want: map[string]int{
-				"CustomResourceDefinition": 1, "ServiceAccount": 1, "ClusterRole": 4, "ClusterRoleBinding": 1, "Role": 1, "RoleBinding": 1,
+				"CustomResourceDefinition": 2, "ServiceAccount": 1, "ClusterRole": 7, "ClusterRoleBinding": 3, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
 				"Secret": 1, "Service": 1, "Deployment": 1,
 			},
@@ -168,6 +169,44 @@ func TestRBACHasNoWildcards(t *testing.T) {
 				t.Errorf("a rule has a wildcard: %v", rule)
 			}
 		}
+	}
+}
+
+// Besides the surge, the manager may write to pods only for the hand-shake with the
+// descheduler.
+func TestPodsMayBePatchedForTheDescheduler(t *testing.T) {
+	cases := map[string]struct {
+		values values
+		want   bool
+	}{
+		"by default":              {values{"surge": values{"enabled": false}}, true},
+		"with one of the two":     {values{"surge": values{"enabled": false}, "descheduler": values{"markInProgress": false, "markEvictOnly": true}}, true},
+		"with neither of the two": {values{"surge": values{"enabled": false}, "descheduler": values{"markInProgress": false}}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			objects := render(t, tc.values)
+			var roles, bound []string
+			for _, role := range all[*rbacv1.ClusterRole](objects) {
+				for _, rule := range role.Rules {
+					if slices.Contains(rule.Resources, "pods") && slices.Contains(rule.Verbs, "patch") {
+						roles = append(roles, role.Name)
+					}
+				}
+			}
+			for _, binding := range all[*rbacv1.ClusterRoleBinding](objects) {
+				if slices.Contains(roles, binding.RoleRef.Name) {
+					bound = append(bound, binding.RoleRef.Name)
+				}
+			}
+			var want []string
+			if tc.want {
+				want = []string{"drawbridge-descheduler"}
+			}
+			if diff := cmp.Diff(want, bound); diff != "" {
+				t.Errorf("roles that may patch pods (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -262,6 +301,8 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				},
 				"replacementGuard": values{"mode": "Evict", "window": "11m"},
 				"interceptors":     values{"allowedReservedNames": []any{"deployment.apps.k8s.io", "a.k8s.io"}},
+				"descheduler":      values{"markInProgress": false, "markEvictOnly": true},
+				"surge":            values{"progressDeadline": "3m", "clusterLimit": 5},
 				"log":              values{"level": 3, "format": "console"},
 				"webhook":          values{"enabled": false},
 			},
@@ -272,6 +313,8 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				o.Retention, o.MarkerDebounce = 8*time.Hour, 90*time.Second
 				o.ReplacementGuard, o.ReplacementWindow = "Evict", 11*time.Minute
 				o.AllowedReservedNames = []string{"deployment.apps.k8s.io", "a.k8s.io"}
+				o.DeschedulerMark, o.DeschedulerEvictOnly = false, true
+				o.SurgeProgressDeadline, o.SurgeClusterLimit = 3*time.Minute, 5
 				o.LogLevel, o.LogFormat = "3", "console"
 				o.WebhookConfiguration = ""
 			},
@@ -350,12 +393,16 @@ func TestWebhooks(t *testing.T) {
 
 func TestCRDsAreKeptOnUninstall(t *testing.T) {
 	const annotation = "helm.sh/resource-policy"
-	if got := only[*apiextensionsv1.CustomResourceDefinition](t, render(t, nil)).Annotations[annotation]; got != "keep" {
-		t.Errorf("annotation %s is %q, want keep", annotation, got)
+	for _, crd := range all[*apiextensionsv1.CustomResourceDefinition](render(t, nil)) {
+		if got := crd.Annotations[annotation]; got != "keep" {
+			t.Errorf("%s: annotation %s is %q, want keep", crd.Name, annotation, got)
+		}
 	}
 	off := values{"crds": values{"keep": false}}
-	if got := only[*apiextensionsv1.CustomResourceDefinition](t, render(t, off)).Annotations[annotation]; got != "" {
-		t.Errorf("with crds.keep off the annotation %s is %q", annotation, got)
+	for _, crd := range all[*apiextensionsv1.CustomResourceDefinition](render(t, off)) {
+		if got := crd.Annotations[annotation]; got != "" {
+			t.Errorf("%s: with crds.keep off the annotation %s is %q", crd.Name, annotation, got)
+		}
 	}
 }
 

@@ -92,7 +92,13 @@ func (c *compiler) walk(path string, s *schema.Structural, isRoot bool, times ui
 	}
 	if s.Items != nil {
 		if s.ValueValidation == nil || s.ValueValidation.MaxItems == nil {
-			c.t.Fatalf("%s: the list has no maxItems", path)
+			// Types of Kubernetes, such as label selectors, have such lists.
+			before := c.rules
+			c.walk(path+"[]", s.Items, false, times)
+			if c.rules > before {
+				c.t.Fatalf("%s: the list has no maxItems, but rules for its items", path)
+			}
+			return
 		}
 		c.walk(path+"[]", s.Items, false, times*uint64(*s.ValueValidation.MaxItems))
 	}

@@ -27,6 +27,9 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"a URL with a path":           {values{"webhook": values{"url": "https://localhost/x"}}, "url"},
 		"an unknown guard":            {values{"replacementGuard": values{"mode": "Never"}}, "mode"},
 		"a timeout of zero":           {values{"webhook": values{"timeoutSeconds": 0}}, "timeoutSeconds"},
+		"a limit below zero":          {values{"webhook": values{"newRequestsPerNodePerMinute": -1}}, "newRequestsPerNodePerMinute"},
+		"a limit for kubectl":         {values{"webhook": values{"limitedCallerClasses": []any{"kubectl"}}}, "limitedCallerClasses"},
+		"a priority out of range":     {values{"surge": values{"priority": 100001}}, "priority"},
 		"a reserved name that is none": {
 			values{"interceptors": values{"allowedReservedNames": []any{"'] || true || n in ['"}}}, "allowedReservedNames",
 		},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 )
 
 func page(t *testing.T, name string) string {
@@ -97,6 +98,8 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	metrics.NewRequests(registry)
 	metrics.NewEvictor(registry)
 	metrics.NewWebhook(registry)
+	metrics.NewSurge(registry)
+	metrics.NewRegistrations(registry)
 	if len(registry.names) == 0 {
 		t.Fatal("there are no metrics")
 	}
@@ -110,6 +113,18 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	for name := range documented {
 		if strings.Contains(name, "_") {
 			t.Errorf("%s is documented but does not exist", name)
+		}
+	}
+}
+
+// The page of a registration lists every field that expressions can read.
+func TestEveryFieldThatExpressionsReadIsDocumented(t *testing.T) {
+	content := page(t, "reference/evictioninterceptor.md")
+	for part, declared := range podcache.Type().Fields {
+		for name := range declared.Type.Fields {
+			if !strings.Contains(content, "`"+name+"`") {
+				t.Errorf("object.%s.%s is not documented", part, name)
+			}
 		}
 	}
 }
@@ -179,7 +194,7 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 // The texts that callers see stand in the page word by word.
 func TestTheTextsOfAnswersAreQuoted(t *testing.T) {
 	content := page(t, "reference/answers.md")
-	for _, prefix := range []string{"EvacuationTriggered", "NotCoordinated", "DryRunWarning"} {
+	for _, prefix := range []string{"EvacuationTriggered", "NotCoordinated", "NotStarted", "DryRunWarning"} {
 		for _, text := range constants(t, "../translate", prefix) {
 			if !strings.Contains(content, text) {
 				t.Errorf("answers.md does not quote %q", text)

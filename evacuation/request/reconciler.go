@@ -128,11 +128,31 @@ func (r *Reconciler) gather(ctx context.Context, er *v1alpha1.EvictionRequest, n
 				return process.Snapshot{}, targetView{}, err
 			}
 		}
-		planned = plan(r.Resolver.Interceptors(target.pod))
+		names, err := r.resolve(target.pod)
+		if err != nil {
+			return process.Snapshot{}, targetView{}, err
+		}
+		planned = plan(names)
 	}
 	ended := target.Presence != process.Present || target.Terminal
 	seen := r.seen.observe(er, ended, now)
 	return decode(er, target.Target, planned, seen, r.startedAt), target, nil
+}
+
+// resolve asks who intercepts the pod. A plan is made once, so it waits until the
+// resolver knows everybody, if that is one that can tell.
+func (r *Reconciler) resolve(pod *corev1.Pod) ([]string, error) {
+	sure, ok := r.Resolver.(interface {
+		Resolve(pod *corev1.Pod) ([]string, error)
+	})
+	if !ok {
+		return r.Resolver.Interceptors(pod), nil
+	}
+	names, err := sure.Resolve(pod)
+	if err != nil {
+		return nil, fmt.Errorf("resolve who intercepts pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return names, nil
 }
 
 // apply writes what differs: first the labels, so that interceptors who select by

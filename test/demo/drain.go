@@ -41,6 +41,7 @@ func (d *demo) drain(ctx context.Context, node string) (*cluster.Program, error)
 // sweep drains the first node and judges what happened to each pod.
 func (d *demo) sweep(ctx context.Context) error {
 	d.timeline.restart()
+	d.storefront.restart()
 	drain, err := d.drain(ctx, "node-1")
 	if err != nil {
 		return err
@@ -68,10 +69,23 @@ func (d *demo) sweep(ctx context.Context) error {
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("the drain failed: %w", err)
 	}
-	for _, name := range []string{"ledger-", "db-", "queue-"} {
+	for _, name := range []string{"storefront-", "ledger-", "db-", "queue-"} {
 		if err := d.timeline.wait(ctx, name, "request ends: Evicted"); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// judgeStorefront tells how many endpoints the single replica had while it moved.
+func (d *demo) judgeStorefront(ctx context.Context) error {
+	if err := d.storefront.moved(ctx); err != nil {
+		return err
+	}
+	all, smallest := d.storefront.seen()
+	d.out.linef("\n  Ready endpoints of the service storefront while its only pod was moved: %s. The smallest number seen: %d", all, smallest)
+	if smallest < 1 {
+		return errors.New("the service storefront was without a ready endpoint")
 	}
 	return nil
 }
@@ -87,6 +101,7 @@ func (d *demo) judgeSweep(ctx context.Context) error {
 		{"ledger-", "turn of imperative-eviction.k8s.io", "evicted from node-1"},
 		{"db-", "turn of checkpoint.example.com", "evicted from node-1"},
 		{"queue-", "number of retries: 1", "evicted from node-1"},
+		{"storefront-", "turn of surge.drawbridge.dev", "evicted from node-1"},
 	} {
 		first, second := d.timeline.indexOf(order[0], order[1]), d.timeline.indexOf(order[0], order[2])
 		if first < 0 || second < 0 || first > second {

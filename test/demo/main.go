@@ -23,10 +23,10 @@ func main() {
 	defer stop()
 	p := &printer{to: os.Stdout, started: time.Now()}
 	if err := run(ctx, p); err != nil {
-		stop()
-		if errors.Is(ctx.Err(), context.Canceled) {
+		if errors.Is(ctx.Err(), context.Canceled) { // Before stop, which cancels it, too.
 			err = fmt.Errorf("interrupted: %w", err)
 		}
+		stop()
 		p.linef("\nFAIL: %v", err)
 		os.Exit(1) //nolint:gocritic // Everything started was ended by run.
 	}

@@ -44,6 +44,8 @@ type demo struct {
 	out      *printer
 	cluster  *cluster.Cluster
 	timeline *timeline
+	// storefront are the endpoints of the application that must never be without one.
+	storefront *endpoints
 	// interceptor is the path of the built example.
 	interceptor string
 }
@@ -91,6 +93,9 @@ func run(ctx context.Context, p *printer) (err error) {
 	}
 	p.linef("\n  What happened to each pod, in seconds since the drain began:")
 	d.timeline.print(p)
+	if err := d.judgeStorefront(ctx); err != nil {
+		return err
+	}
 	if err := d.judgeSweep(ctx); err != nil {
 		return err
 	}
@@ -100,8 +105,8 @@ func run(ctx context.Context, p *printer) (err error) {
 		return err
 	}
 	d.timeline.print(p)
-	p.linef("\nPASS: plain pods left at once; interceptors ran in order, one at a time; the budget's release woke the eviction;\n"+
-		"the replacement of db-0 was spared; an uncordon called a drain off. It took %.0f s. Nothing is left running.", time.Since(p.started).Seconds())
+	p.linef("\nPASS: plain pods left at once; storefront never lacked a ready endpoint; interceptors ran in order, one at a time;\n"+
+		"the budget's release woke the eviction; the replacement of db-0 was spared; an uncordon called a drain off.\nIt took %.0f s. Nothing is left running.", time.Since(p.started).Seconds())
 	return nil
 }
 
@@ -167,7 +172,7 @@ func (d *demo) populate(ctx context.Context) error {
 	if err := d.apply(ctx, workload); err != nil {
 		return err
 	}
-	for _, rollout := range []string{"deployment/web", "deployment/ledger", "deployment/queue", "statefulset/db"} {
+	for _, rollout := range []string{"deployment/web", "deployment/storefront", "deployment/ledger", "deployment/queue", "statefulset/db"} {
 		if _, err := d.kubectl(ctx, "rollout", "status", rollout, "-n", "shop", "--timeout=60s"); err != nil {
 			return err
 		}
@@ -182,7 +187,7 @@ func (d *demo) populate(ctx context.Context) error {
 		return err
 	}
 	table, err := d.kubectl(ctx, "get", "pods", "-n", "shop",
-		"-o", `custom-columns=POD:.metadata.name,NODE:.spec.nodeName,INTERCEPTORS:.metadata.annotations.drawbridge\.dev/interceptors`)
+		"-o", `custom-columns=POD:.metadata.name,NODE:.spec.nodeName,SURGE:.metadata.labels.drawbridge\.dev/surge,INTERCEPTORS:.metadata.annotations.drawbridge\.dev/interceptors`)
 	if err != nil {
 		return err
 	}
@@ -190,6 +195,9 @@ func (d *demo) populate(ctx context.Context) error {
 		d.out.linef("  %s", strings.TrimRight(line, "\n"))
 	}
 	if d.timeline, err = newTimeline(ctx, d.cluster.Config(), "shop"); err != nil {
+		return err
+	}
+	if d.storefront, err = watchEndpoints(ctx, d.cluster.Client(), "shop", "storefront"); err != nil {
 		return err
 	}
 	return d.startInterceptors(ctx)

@@ -173,7 +173,8 @@ func background(r cluster.Request) bool {
 	if r.Resource == "leases" && r.Namespace == inst.Namespace && r.Name == "drawbridge-leader" && (r.Verb == "get" || r.Verb == "update") {
 		return true
 	}
-	watched := []string{"evictionrequests", "pods", "nodes", "poddisruptionbudgets", "leases", "secrets", "validatingwebhookconfigurations"}
+	watched := []string{"evictionrequests", "pods", "nodes", "poddisruptionbudgets", "leases", "secrets", "validatingwebhookconfigurations",
+		"deployments", "replicasets"}
 	return r.Verb == "watch" && slices.Contains(watched, r.Resource)
 }
 

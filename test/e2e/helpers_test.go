@@ -275,7 +275,7 @@ func startInterceptor(t *testing.T, namespace, name string, work time.Duration) 
 	create(t, &rbacv1.Role{ObjectMeta: where, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"evictionrequests"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"evictionrequests/status"}, Verbs: []string{"patch"}},
-		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}})
 	create(t, &rbacv1.RoleBinding{
 		ObjectMeta: where,

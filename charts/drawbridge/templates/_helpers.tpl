@@ -37,6 +37,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- printf "%s-webhook" (include "drawbridge.fullname" . | trunc 55 | trimSuffix "-") -}}
 {{- end -}}
 
+{{- define "drawbridge.surge" -}}
+{{- printf "%s-surge" (include "drawbridge.fullname" . | trunc 57 | trimSuffix "-") -}}
+{{- end -}}
+
 {{- define "drawbridge.certSecret" -}}
 {{- printf "%s-webhook-cert" (include "drawbridge.fullname" .) -}}
 {{- end -}}

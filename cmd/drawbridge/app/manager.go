@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -92,6 +94,7 @@ func cacheOptions(o Options) cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:                   {Transform: podcache.Transform},
 			&corev1.Node{}:                  {Transform: podcache.TransformNode},
+			&corev1.Namespace{}:             {Transform: cache.TransformStripManagedFields()},
 			&policyv1.PodDisruptionBudget{}: {Transform: cache.TransformStripManagedFields()},
 			&coordinationv1.Lease{}: {
 				Namespaces: own,
@@ -109,6 +112,9 @@ func cacheOptions(o Options) cache.Options {
 			Field: fields.OneTermEqualSelector("metadata.name", o.WebhookConfiguration),
 		}
 	}
+	if o.Surge {
+		maps.Copy(options.ByObject, surge.CacheOptions())
+	}
 	return options
 }
 
@@ -116,6 +122,8 @@ func cacheOptions(o Options) cache.Options {
 func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 	kinds := []client.Object{
 		&v1alpha1.EvictionRequest{},
+		&v1alpha1.EvictionInterceptor{},
+		&corev1.Namespace{},
 		&corev1.Pod{},
 		&corev1.Node{},
 		&policyv1.PodDisruptionBudget{},
@@ -125,6 +133,7 @@ func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 	if o.WebhookConfiguration != "" {
 		kinds = append(kinds, &admissionregistrationv1.ValidatingWebhookConfiguration{})
 	}
+	kinds = append(kinds, surgeKinds(o)...)
 	for _, obj := range kinds {
 		if _, err := informers.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", obj, err)

@@ -15,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 	"github.com/drawbridge-dev/drawbridge/internal/certs"
+	"github.com/drawbridge-dev/drawbridge/translate"
 	"github.com/drawbridge-dev/drawbridge/webhook"
 )
 
@@ -72,9 +74,32 @@ type Options struct {
 	ReplacementGuard string
 	// ReplacementWindow is how long after a pod's end its replacement is guarded.
 	ReplacementWindow time.Duration
+	// NewRequestsPerNode is how many requests the callers of a class may begin on a
+	// node within a minute, for each of LimitedClasses; 0 is no limit.
+	NewRequestsPerNode int
+	// LimitedClasses are the classes of callers the limit is for.
+	LimitedClasses []string
 	// AllowedReservedNames are interceptors under k8s.io and kubernetes.io that a
 	// pod may name (ruling R14).
 	AllowedReservedNames []string
+
+	// DeschedulerMark marks pods whose eviction goes on, and
+	// DeschedulerEvictOnly pods whose eviction would be intercepted, with the
+	// descheduler's annotations.
+	DeschedulerMark      bool
+	DeschedulerEvictOnly bool
+
+	// Surge runs the interceptor surge.drawbridge.dev.
+	Surge bool
+	// SurgeRegistration is the ConfigMap in Namespace with its registration, and the
+	// ClusterRole that owns it; empty when somebody else registers it.
+	SurgeRegistration string
+	// SurgeProgressDeadline is how long a replacement may take; 0 leaves it to each
+	// Deployment.
+	SurgeProgressDeadline time.Duration
+	// SurgeClusterLimit is how many pods of the cluster may be handed up at a time; 0
+	// is any number.
+	SurgeClusterLimit int
 
 	// LogLevel is info, debug, or a number: the verbosity of V-levels. LogFormat is
 	// json or console.
@@ -83,6 +108,9 @@ type Options struct {
 
 	// What follows has no flag.
 
+	// Preflights are interceptors, by name, with a say before a request exists, in
+	// addition to our own.
+	Preflights map[string]interceptor.Preflight
 	// Clock is what the engine, the evictor, the leases and the webhook go by.
 	// Certificates and leader election always go by the real one, because others
 	// check them against theirs.
@@ -92,6 +120,30 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Logger of the manager.
 	Logger logr.Logger
+}
+
+// maxNewRequestsPerNode bounds the memory of the limit; no node has more pods.
+const maxNewRequestsPerNode = 1000
+
+// limitable are the classes of callers that may be limited: all but people at a
+// keyboard.
+func limitable() []string {
+	var classes []string
+	for _, class := range translate.CallerClasses() {
+		if class != translate.ClassKubectl {
+			classes = append(classes, string(class))
+		}
+	}
+	return classes
+}
+
+// limitedClasses are those of the option.
+func (o *Options) limitedClasses() []translate.CallerClass {
+	classes := make([]translate.CallerClass, 0, len(o.LimitedClasses))
+	for _, class := range o.LimitedClasses {
+		classes = append(classes, translate.CallerClass(class))
+	}
+	return classes
 }
 
 // replacementGuards are the values of --replacement-guard.
@@ -120,6 +172,11 @@ func DefaultOptions() Options {
 		MarkerDebounce:       time.Minute,
 		ReplacementGuard:     string(webhook.GuardNotFound),
 		ReplacementWindow:    15 * time.Minute,
+		NewRequestsPerNode:   10,
+		LimitedClasses:       []string{string(translate.ClassDescheduler)},
+		DeschedulerMark:      true,
+		Surge:                true,
+		SurgeRegistration:    "drawbridge-surge",
 		LogLevel:             "info",
 		LogFormat:            "json",
 		Clock:                clock.RealClock{},
@@ -156,7 +213,16 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.MarkerDebounce, "marker-debounce", o.MarkerDebounce, "How long the drain markers of a node must be gone before a legacy requester is removed.")
 	fs.StringVar(&o.ReplacementGuard, "replacement-guard", o.ReplacementGuard, "What a caller hears who evicts by name the replacement of a pod that it has already moved: "+strings.Join(replacementGuards, ", ")+".")
 	fs.DurationVar(&o.ReplacementWindow, "replacement-window", o.ReplacementWindow, "How long after the end of the first pod this applies.")
+	fs.IntVar(&o.NewRequestsPerNode, "new-requests-per-node", o.NewRequestsPerNode, "How many requests the callers of a limited class may begin on a node within a minute, per replica; 0 is no limit.")
+	fs.StringSliceVar(&o.LimitedClasses, "limited-caller-class", o.LimitedClasses, "Class of callers that --new-requests-per-node is for; may be repeated. Never kubectl.")
 	fs.StringSliceVar(&o.AllowedReservedNames, "allowed-reserved-name", o.AllowedReservedNames, "Name under k8s.io or kubernetes.io which pods may name as an interceptor; may be repeated.")
+	fs.BoolVar(&o.DeschedulerMark, "descheduler-mark-in-progress", o.DeschedulerMark, "Put the descheduler's annotation eviction-in-progress on a pod while its eviction is held up.")
+	fs.BoolVar(&o.DeschedulerEvictOnly, "descheduler-mark-evict-only", o.DeschedulerEvictOnly, "Put the descheduler's annotation request-evict-only on every pod that has interceptors.")
+
+	fs.BoolVar(&o.Surge, "surge", o.Surge, "Run the interceptor surge.drawbridge.dev, which gives pods of Deployments their replacement before they are evicted.")
+	fs.StringVar(&o.SurgeRegistration, "surge-registration", o.SurgeRegistration, "ConfigMap of the manager's namespace with the registration of surge.drawbridge.dev, and ClusterRole that owns it; empty when somebody else registers it.")
+	fs.DurationVar(&o.SurgeProgressDeadline, "surge-progress-deadline", o.SurgeProgressDeadline, "How long a replacement may take to become available; 0 takes each Deployment's progressDeadlineSeconds.")
+	fs.IntVar(&o.SurgeClusterLimit, "surge-cluster-limit", o.SurgeClusterLimit, "How many pods of the cluster may have a replacement beside them at a time; 0 is no limit.")
 
 	fs.StringVar(&o.LogLevel, "log-level", o.LogLevel, "info, debug, or a number from 0 (info) to 5.")
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "json or console.")
@@ -213,12 +279,19 @@ func (o *Options) Validate() error {
 		{"--retention", o.Retention},
 		{"--marker-debounce", o.MarkerDebounce},
 		{"--shutdown-delay", o.ShutdownDelay},
+		{"--surge-progress-deadline", o.SurgeProgressDeadline},
 	} {
 		check(d.value >= 0, "%s must not be negative, but is %s", d.flag, d.value)
 	}
 	check(o.EvictionBackoffMax >= o.EvictionBackoffMin, "--eviction-backoff-max (%s) must not be shorter than --eviction-backoff-min (%s)", o.EvictionBackoffMax, o.EvictionBackoffMin)
 	check(o.Retention == 0 || o.ReplacementGuard == string(webhook.GuardEvict) || o.Retention >= o.ReplacementWindow,
 		"--retention (%s) must be 0 (keep for ever) or not shorter than --replacement-window (%s): the guard knows a moved pod by its finished request", o.Retention, o.ReplacementWindow)
+	check(o.NewRequestsPerNode >= 0 && o.NewRequestsPerNode <= maxNewRequestsPerNode, "--new-requests-per-node must be between 0 and %d, not %d", maxNewRequestsPerNode, o.NewRequestsPerNode)
+	for _, class := range o.LimitedClasses {
+		check(slices.Contains(limitable(), class), "--limited-caller-class must be one of %s, not %q", strings.Join(limitable(), ", "), class)
+	}
+	check(o.SurgeClusterLimit >= 0, "--surge-cluster-limit must not be negative, but is %d", o.SurgeClusterLimit)
+	check(o.SurgeRegistration == "" || len(validation.IsDNS1123Subdomain(o.SurgeRegistration)) == 0, "--surge-registration: %q is not the name of a ConfigMap", o.SurgeRegistration)
 	check(slices.Contains(replacementGuards, o.ReplacementGuard), "--replacement-guard must be one of %s, not %q", strings.Join(replacementGuards, ", "), o.ReplacementGuard)
 
 	if _, err := newLogger(o.LogLevel, o.LogFormat); err != nil {

@@ -80,6 +80,7 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 		mgr.Add(certificate),
 		rotator.SetupWithManager(mgr),
 		setup(mgr, o, learnt{self: self, workloadRef: workloads, synced: caches.Synced}),
+		setupSurge(starting, mgr, o),
 	); err != nil {
 		return fmt.Errorf("set up manager: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/webhook"
@@ -27,7 +26,12 @@ type learnt struct {
 // setup wires the parts of Drawbridge into the manager: engine, evictor and
 // leases on the leader, webhooks and the renewal of leases on every replica.
 func setup(mgr ctrl.Manager, o Options, known learnt) error {
-	resolver := interceptor.FromAnnotation(o.AllowedReservedNames...)
+	resolver, err := setupRegistry(mgr, o)
+	if err != nil {
+		return err
+	}
+	cached := known.synced
+	known.synced = func() bool { return cached() && resolver.Synced() }
 	recorder := mgr.GetEventRecorder(recorderName)
 	requestMetrics := metrics.NewRequests(o.Registerer)
 
@@ -67,23 +71,16 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 	}
 
 	log := mgr.GetLogger().WithName("webhook")
-	evictions, renewer := webhook.NewEvictionHandler(webhook.Config{
-		Cached:          mgr.GetClient(),
-		Live:            mgr.GetAPIReader(),
-		Writer:          mgr.GetClient(),
-		Synced:          known.synced,
-		Resolver:        resolver,
-		AllowedReserved: o.AllowedReservedNames,
-		Recorder:        recorder,
-		Metrics:         metrics.NewWebhook(o.Registerer),
-		Clock:           o.Clock,
-		Log:             log,
-		Namespace:       o.Namespace,
-		OwnUsername:     known.self,
-		Guard:           webhook.GuardMode(o.ReplacementGuard),
-		GuardWindow:     o.ReplacementWindow,
-	})
+	answers := webhookConfig(o, known)
+	answers.Cached, answers.Live, answers.Writer = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetClient()
+	answers.Resolver, answers.Registrations = resolver, resolver
+	answers.Recorder, answers.Metrics, answers.Log = recorder, metrics.NewWebhook(o.Registerer), log
+	evictions, renewer := webhook.NewEvictionHandler(answers)
 	webhook.Register(mgr.GetWebhookServer(), evictions, &webhook.StatusHandler{
+		Cached:            mgr.GetClient(),
+		Resolver:          resolver,
+		Registrations:     resolver,
+		OwnUsername:       known.self,
 		Clock:             o.Clock,
 		ClockSkew:         o.Policy.ClockSkew,
 		HeartbeatDeadline: o.Policy.HeartbeatDeadline,
@@ -94,6 +91,23 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 		engine.SetupWithManager(mgr),
 		evictor.SetupWithManager(mgr),
 		leases.SetupWithManager(mgr),
+		setupDescheduler(mgr, o, known, resolver),
 		mgr.Add(renewer),
 	)
+}
+
+// webhookConfig is what options and account say about the answers to evictions.
+func webhookConfig(o Options, known learnt) webhook.Config {
+	return webhook.Config{
+		Synced:             known.synced,
+		AllowedReserved:    o.AllowedReservedNames,
+		Preflights:         o.Preflights,
+		Clock:              o.Clock,
+		Namespace:          o.Namespace,
+		OwnUsername:        known.self,
+		Guard:              webhook.GuardMode(o.ReplacementGuard),
+		GuardWindow:        o.ReplacementWindow,
+		NewRequestsPerNode: o.NewRequestsPerNode,
+		LimitedClasses:     o.limitedClasses(),
+	}
 }

@@ -1,0 +1,149 @@
+package charts_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/test/install"
+)
+
+// surgeRegistration is the registration that the chart brings.
+func surgeRegistration(t *testing.T, v values) *v1alpha1.EvictionInterceptor {
+	t.Helper()
+	text := only[*corev1.ConfigMap](t, render(t, v)).Data["registration"]
+	registration := &v1alpha1.EvictionInterceptor{}
+	if err := yaml.UnmarshalStrict([]byte(text), registration); err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	return registration
+}
+
+// resolverWith is the resolver of a cluster with this registration.
+func resolverWith(t *testing.T, registration *v1alpha1.EvictionInterceptor, namespaces ...*corev1.Namespace) interceptor.Resolver {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	informers := &informertest.FakeInformers{Scheme: scheme}
+	registry := interceptor.NewRegistry(interceptor.RegistryOptions{Namespace: install.DefaultNamespace})
+	if err := registry.SetupWithCache(t.Context(), informers); err != nil {
+		t.Fatal(err)
+	}
+	objects := []client.Object{registration}
+	for _, namespace := range namespaces {
+		objects = append(objects, namespace)
+	}
+	for _, obj := range objects {
+		informer, err := informers.FakeInformerFor(t.Context(), obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		informer.Add(obj)
+	}
+	if _, ok := registry.Registration(registration.Name); !ok {
+		t.Fatalf("the registration is not accepted: %+v", registration.Spec)
+	}
+	return registry
+}
+
+func TestWhichPodsSurge(t *testing.T) {
+	namespace := func(name, label string) *corev1.Namespace {
+		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}}
+		if label != "" {
+			n.Labels[surge.OptInLabel] = label
+		}
+		return n
+	}
+	namespaces := []*corev1.Namespace{
+		namespace("plain", ""), namespace("in", "enabled"), namespace("out", "disabled"),
+		namespace("kube-system", "enabled"), namespace("extra", "enabled"), namespace(install.DefaultNamespace, "enabled"),
+	}
+	of := func(namespace, kind, label string) *corev1.Pod {
+		p := builder.Pod(namespace, "p").Label("app", "web")
+		if kind != "" {
+			p.OwnedBy(kind, "o")
+		}
+		if label != "" {
+			p.Label(surge.OptInLabel, label)
+		}
+		return p.Obj()
+	}
+	all := values{"surge": values{"allDeployments": true}}
+	cases := map[string]struct {
+		values values
+		pod    *corev1.Pod
+		want   bool
+	}{
+		"nobody said anything":                   {nil, of("plain", "ReplicaSet", ""), false},
+		"the pod says so":                        {nil, of("plain", "ReplicaSet", "enabled"), true},
+		"the pod says something else":            {nil, of("plain", "ReplicaSet", "yes"), false},
+		"the namespace says so":                  {nil, of("in", "ReplicaSet", ""), true},
+		"the pod wins over its namespace":        {nil, of("in", "ReplicaSet", "disabled"), false},
+		"and the other way round":                {nil, of("out", "ReplicaSet", "enabled"), true},
+		"by default":                             {all, of("plain", "ReplicaSet", ""), true},
+		"not in a namespace that is out":         {all, of("out", "ReplicaSet", ""), false},
+		"not a pod that is out":                  {all, of("plain", "ReplicaSet", "disabled"), false},
+		"a pod that was handed up":               {nil, of("plain", "Deployment", "enabled"), true},
+		"a StatefulSet":                          {all, of("plain", "StatefulSet", "enabled"), false},
+		"a pod of nobody":                        {all, of("plain", "", "enabled"), false},
+		"kube-system":                            {all, of("kube-system", "ReplicaSet", "enabled"), false},
+		"our own namespace":                      {all, of(install.DefaultNamespace, "ReplicaSet", "enabled"), false},
+		"an excluded namespace":                  {values{"surge": values{"excludedNamespaces": []any{"extra"}}}, of("extra", "ReplicaSet", "enabled"), false},
+		"a namespace nobody has heard of so far": {all, of("new", "ReplicaSet", ""), false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			resolver := resolverWith(t, surgeRegistration(t, tc.values), namespaces...)
+			if got := slices.Contains(resolver.Interceptors(tc.pod), surge.Name); got != tc.want {
+				t.Errorf("it surges: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// The registration names the account that the manager runs under, and the manager
+// may write the registration and nothing else of the kind.
+func TestTheSurgeIsTheManagers(t *testing.T) {
+	v := values{"fullnameOverride": "other", "serviceAccount": values{"name": "acct"}, "surge": values{"priority": 7}}
+	registration := surgeRegistration(t, v)
+	want := []v1alpha1.ServiceAccountReference{{Namespace: install.DefaultNamespace, Name: "acct"}}
+	if diff := cmp.Diff(want, registration.Spec.ServiceAccounts); diff != "" {
+		t.Errorf("accounts (-want +got):\n%s", diff)
+	}
+	if registration.Name != surge.Name || *registration.Spec.Priority != 7 {
+		t.Errorf("name %s, priority %d", registration.Name, *registration.Spec.Priority)
+	}
+	objects := render(t, v)
+	if got := only[*corev1.ConfigMap](t, objects).Name; got != "other-surge" {
+		t.Errorf("ConfigMap %s", got)
+	}
+	mayPatch := map[string][]string{}
+	for _, role := range all[*rbacv1.ClusterRole](objects) {
+		for _, rule := range role.Rules {
+			if role.Name == "other-surge" && slices.Contains(rule.Verbs, "patch") {
+				mayPatch[rule.Resources[0]] = rule.ResourceNames
+			}
+			if role.Name == "other-surge" && slices.Contains(rule.Verbs, "delete") {
+				t.Errorf("it may delete %v", rule.Resources)
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string][]string{"pods": nil, "evictioninterceptors": {surge.Name}}, mayPatch); diff != "" {
+		t.Errorf("what it may patch (-want +got):\n%s", diff)
+	}
+}

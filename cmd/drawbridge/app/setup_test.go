@@ -1,0 +1,47 @@
+package app
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/translate"
+	"github.com/drawbridge-dev/drawbridge/webhook"
+)
+
+// allowing is an interceptor that has nothing to do.
+type allowing struct{ Name string }
+
+func (allowing) Preflight(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
+	return interceptor.PreflightVerdict{Outcome: interceptor.PreflightAllow}, nil
+}
+
+func TestTheWebhookGetsTheOptions(t *testing.T) {
+	o := DefaultOptions()
+	o.Namespace = "drawbridge-system"
+	o.Preflights = map[string]interceptor.Preflight{"vm.example.com": allowing{"vm"}}
+	o.AllowedReservedNames = []string{"a.k8s.io"}
+	o.NewRequestsPerNode = 3
+	o.LimitedClasses = []string{"descheduler", "unknown"}
+	o.ReplacementGuard, o.ReplacementWindow = "Evict", time.Minute
+	want := webhook.Config{
+		AllowedReserved:    []string{"a.k8s.io"},
+		Preflights:         map[string]interceptor.Preflight{"vm.example.com": allowing{"vm"}},
+		Clock:              o.Clock,
+		Namespace:          "drawbridge-system",
+		OwnUsername:        "system:serviceaccount:a:b",
+		Guard:              webhook.GuardEvict,
+		GuardWindow:        time.Minute,
+		NewRequestsPerNode: 3,
+		LimitedClasses:     []translate.CallerClass{translate.ClassDescheduler, translate.ClassUnknown},
+	}
+	got := webhookConfig(o, learnt{self: "system:serviceaccount:a:b"})
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(webhook.Config{}, "Log", "Synced")); diff != "" {
+		t.Errorf("config (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,113 @@
+package request
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+const (
+	// hintPause is when to look again while the caches are not in sync.
+	hintPause = time.Second
+	// hintDelay lets the cache catch up with what we have just written: a pod changes
+	// several times while it starts, and an event may be older than our patch.
+	hintDelay = 200 * time.Millisecond
+	// hintRescanDelay gathers changes of registrations that come together.
+	hintRescanDelay = time.Second
+)
+
+// Descheduler is the controller of the descheduler's hand-shake: it puts the
+// annotations on pods by which a descheduler that evicts in the background tells an
+// eviction that goes on from one that failed, and takes them away. See hintStep
+// for when.
+//
+// Its keys are pods. A pod without interceptors and without a request costs no API
+// call, and an event of any pod a look into the cache.
+type Descheduler struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	// Clock also drives the queue, which SetupWithManager makes.
+	Clock clock.WithTicker
+	// MarkInProgress marks pods whose eviction goes on.
+	MarkInProgress bool
+	// MarkEvictOnly marks pods whose eviction would be intercepted. Resolver, OnChange
+	// and Synced are needed only for this.
+	MarkEvictOnly bool
+	// Resolver says who intercepts the eviction of a pod.
+	Resolver Resolver
+	// OnChange takes a function that is to be called, from any goroutine, when the
+	// resolver may answer differently for a pod that has not changed. It may be nil.
+	OnChange func(func())
+	// Synced reports whether the resolver knows all it answers from.
+	Synced func() bool
+}
+
+// Reconcile gathers, decides and applies for one pod.
+func (d *Descheduler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if d.MarkEvictOnly && !d.Synced() {
+		// A resolver that has not heard of all registrations would say "nobody".
+		return reconcile.Result{RequeueAfter: hintPause}, nil
+	}
+	// When the patch does not fit, the pod is newer than what the cache shows.
+	for _, reader := range []client.Reader{d.Client, d.APIReader} {
+		pod := &corev1.Pod{}
+		if err := reader.Get(ctx, req.NamespacedName, pod); apierrors.IsNotFound(err) {
+			return reconcile.Result{}, nil
+		} else if err != nil {
+			return reconcile.Result{}, fmt.Errorf("get pod: %w", err)
+		}
+		hints, err := d.decide(ctx, pod)
+		if err != nil || len(hints) == 0 {
+			return reconcile.Result{}, err
+		}
+		patch, err := hintPatch(pod, hints)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		err = d.Client.Patch(ctx, pod, client.RawPatch(types.JSONPatchType, patch))
+		switch {
+		case err == nil:
+			log.FromContext(ctx).V(1).Info("Told the descheduler", "hints", hints)
+			return reconcile.Result{}, nil
+		case apierrors.IsNotFound(err):
+			return reconcile.Result{}, nil
+		case !apierrors.IsConflict(err) && !apierrors.IsInvalid(err):
+			return reconcile.Result{}, fmt.Errorf("annotate pod for the descheduler: %w", err)
+		}
+	}
+	return reconcile.Result{}, fmt.Errorf("annotate pod %s for the descheduler: it kept changing", req.NamespacedName)
+}
+
+// decide gathers what is known of the pod from memory, and decides.
+func (d *Descheduler) decide(ctx context.Context, pod *corev1.Pod) ([]hint, error) {
+	in := hintInput{
+		MarkInProgress: d.MarkInProgress,
+		MarkEvictOnly:  d.MarkEvictOnly,
+		Annotations:    pod.Annotations,
+		Deleting:       pod.DeletionTimestamp != nil,
+		Terminal:       terminal(pod),
+		// Evictions of these are not held up, whoever names them.
+		Intercepted: d.MarkEvictOnly && !evictUnsupported(pod) && len(d.Resolver.Interceptors(pod)) > 0,
+	}
+	er := &v1alpha1.EvictionRequest{}
+	err := d.Client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}, er)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get EvictionRequest: %w", err)
+	}
+	if err == nil && runsFor(er, pod) {
+		in.Running, in.Lasting = true, lasting(er)
+	}
+	return hintStep(in), nil
+}

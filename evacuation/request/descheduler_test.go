@@ -1,0 +1,325 @@
+package request
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+)
+
+// withdrawn makes a request one that was deleted and is held by a finalizer.
+func withdrawn(w *builder.EvictionRequestWrapper) *builder.EvictionRequestWrapper {
+	w.Finalizers, w.DeletionTimestamp = []string{"hold.example.com/it"}, &metav1.Time{Time: at(0)}
+	return w
+}
+
+// hintBench is the controller over a cache and an API server that may know more.
+type hintBench struct {
+	*Descheduler
+	t      *testing.T
+	server client.WithWatch
+	clock  *testingclock.FakeClock
+	queue  hintQueue
+	calls  []string
+}
+
+// newHintBench has a cache and a server with the same objects.
+func newHintBench(t *testing.T, objects ...client.Object) *hintBench {
+	t.Helper()
+	b := &hintBench{
+		t: t, server: hintServer(t, objects...), clock: testingclock.NewFakeClock(at(0)),
+		queue: promptQueue{workqueue.NewTypedRateLimitingQueue(errorLimiter())},
+	}
+	t.Cleanup(b.queue.ShutDown)
+	b.Descheduler = &Descheduler{
+		Client: b.cache(objects...), Clock: b.clock, MarkInProgress: true, MarkEvictOnly: true,
+		Resolver: fromAnnotation{}, Synced: func() bool { return true },
+		APIReader: interceptor.NewClient(b.server, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				b.calls = append(b.calls, "get "+key.Name)
+				return c.Get(ctx, key, obj, opts...)
+			},
+		}),
+	}
+	return b
+}
+
+// promptQueue makes nobody wait.
+type promptQueue struct{ hintQueue }
+
+func (q promptQueue) AddAfter(key reconcile.Request, _ time.Duration) { q.Add(key) }
+
+func hintServer(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	copies := make([]client.Object, 0, len(objects))
+	for _, o := range objects {
+		if c, ok := o.DeepCopyObject().(client.Object); ok {
+			copies = append(copies, c)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(requestScheme(t)).WithObjects(copies...).Build()
+}
+
+// cache is a client that reads these objects and writes to the server.
+func (b *hintBench) cache(objects ...client.Object) client.Client {
+	return interceptor.NewClient(hintServer(b.t, objects...), interceptor.Funcs{
+		Patch: func(ctx context.Context, _ client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			b.calls = append(b.calls, "patch "+obj.GetName())
+			err := b.server.Patch(ctx, obj, patch, opts...)
+			if err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+				// The API server answers a failed test of a patch with 422, the fake one
+				// with an error of its own.
+				return apierrors.NewGenericServerResponse(422, "", corev1.Resource("pods"), "", err.Error(), 0, false)
+			}
+			return err
+		},
+	})
+}
+
+func (b *hintBench) reconcile() (reconcile.Result, error) {
+	b.t.Helper()
+	return b.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "web-1"}})
+}
+
+// annotations of the pod on the server.
+func (b *hintBench) annotations() map[string]string {
+	b.t.Helper()
+	pod := &corev1.Pod{}
+	if err := b.server.Get(b.t.Context(), client.ObjectKey{Namespace: "shop", Name: "web-1"}, pod); err != nil {
+		b.t.Fatal(err)
+	}
+	return pod.Annotations
+}
+
+// queued takes the names of the pods out of the queue.
+func (b *hintBench) queued() []string {
+	var names []string
+	for b.queue.Len() > 0 {
+		key, _ := b.queue.Get()
+		b.queue.Done(key)
+		names = append(names, key.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func hintPod() *builder.PodWrapper { return builder.Pod("shop", "web-1").UID("uid-1") }
+
+func hintRequest() *builder.EvictionRequestWrapper {
+	return builder.EvictionRequest("shop", "web-1", "uid-1").Requesters("a.example.com").Interceptors("i.example.com")
+}
+
+func TestDeschedulerAnnotatesPods(t *testing.T) {
+	t.Parallel()
+	ours, theirs := map[string]string{evictionInProgress: hintOfOurs}, map[string]string{evictionInProgress: "kubevirt"}
+	cases := map[string]struct {
+		cached, live *builder.PodWrapper // The same when live is nil.
+		request      *builder.EvictionRequestWrapper
+		change       func(*Descheduler)
+		want         map[string]string
+		calls        []string
+	}{
+		"a plain pod costs nothing": {cached: hintPod()},
+		"a pod whose eviction goes on": {
+			cached: hintPod(), request: hintRequest(), want: ours, calls: []string{"patch web-1"},
+		},
+		"the mark goes with the cancellation": {
+			cached: hintPod().Annotation(evictionInProgress, hintOfOurs), request: hintRequest().Canceled(v1alpha1.ReasonNoRequesters, at(0)),
+			calls: []string{"patch web-1"},
+		},
+		"what a manager left behind that was killed": {
+			cached: hintPod().Annotation(evictionInProgress, hintOfOurs), calls: []string{"patch web-1"},
+		},
+		"somebody else's mark stays": {cached: hintPod().Annotation(evictionInProgress, "kubevirt"), want: theirs},
+		"somebody else marked it meanwhile": {
+			cached: hintPod(), live: hintPod().Annotation(evictionInProgress, "kubevirt"), request: hintRequest(),
+			want: theirs, calls: []string{"patch web-1", "get web-1"},
+		},
+		"somebody else took our mark over meanwhile": {
+			cached: hintPod().Annotation(evictionInProgress, hintOfOurs), live: hintPod().Annotation(evictionInProgress, "kubevirt"),
+			want: theirs, calls: []string{"patch web-1", "get web-1"},
+		},
+		"other annotations came meanwhile": {
+			cached: hintPod(), live: hintPod().Annotation("a", "b"), request: hintRequest(),
+			want: map[string]string{"a": "b", evictionInProgress: hintOfOurs}, calls: []string{"patch web-1", "get web-1", "patch web-1"},
+		},
+		"another pod of that name came meanwhile": {
+			cached: hintPod(), live: hintPod().UID("uid-2"), request: hintRequest(), calls: []string{"patch web-1", "get web-1"},
+		},
+		"an intercepted pod": {
+			cached: hintPod().Interceptors("i.example.com"),
+			want:   map[string]string{requestEvictOnly: hintOfOurs, v1alpha1.InterceptorsAnnotation: "i.example.com"}, calls: []string{"patch web-1"},
+		},
+		"an intercepted pod, which is left to its template": {
+			cached: hintPod().Interceptors("i.example.com"), change: func(d *Descheduler) { d.MarkEvictOnly, d.Resolver, d.Synced = false, nil, nil },
+			want: map[string]string{v1alpha1.InterceptorsAnnotation: "i.example.com"},
+		},
+		"evictions of a DaemonSet's pods are never held up": {
+			cached: hintPod().Interceptors("i.example.com").DaemonSet("agent"),
+			want:   map[string]string{v1alpha1.InterceptorsAnnotation: "i.example.com"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cached := []client.Object{tc.cached.Obj()}
+			if tc.request != nil {
+				cached = append(cached, tc.request.Obj())
+			}
+			b := newHintBench(t, cached...)
+			if tc.live != nil {
+				b.server = hintServer(t, tc.live.Obj())
+				b.APIReader = interceptor.NewClient(b.server, interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+						b.calls = append(b.calls, "get "+key.Name)
+						return c.Get(ctx, key, obj, opts...)
+					},
+				})
+			}
+			if tc.change != nil {
+				tc.change(b.Descheduler)
+			}
+			if result, err := b.reconcile(); err != nil || result != (reconcile.Result{}) {
+				t.Fatalf("want no error and nothing to come back for, got %v and %v", err, result)
+			}
+			if diff := cmp.Diff(tc.want, b.annotations()); diff != "" && len(tc.want)+len(b.annotations()) > 0 {
+				t.Errorf("annotations (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.calls, b.calls); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDeschedulerWaitsForTheRegistrations(t *testing.T) {
+	t.Parallel()
+	b := newHintBench(t, hintPod().Annotation(requestEvictOnly, hintOfOurs).Obj())
+	b.Synced = func() bool { return false }
+	result, err := b.reconcile()
+	if err != nil || result.RequeueAfter != hintPause || len(b.calls) > 0 {
+		t.Errorf("it comes back in %s with error %v after %v, want %s, none and no call", result.RequeueAfter, err, b.calls, hintPause)
+	}
+}
+
+func TestDeschedulerEvents(t *testing.T) {
+	t.Parallel()
+	b := newHintBench(t, hintRequest().Obj())
+	events := b.podEvents()
+	for _, pod := range []*builder.PodWrapper{
+		hintPod(), // Its eviction runs.
+		builder.Pod("shop", "web-2").UID("uid-2").Annotation(evictionInProgress, hintOfOurs), // Left behind.
+		builder.Pod("shop", "web-3").UID("uid-3").Interceptors("i.example.com"),
+		builder.Pod("shop", "web-4").UID("uid-4"),
+		builder.Pod("shop", "web-5").UID("uid-5").Annotation(evictionInProgress, "kubevirt"),
+	} {
+		events.Create(t.Context(), event.CreateEvent{Object: pod.Obj()}, b.queue)
+		events.Update(t.Context(), event.UpdateEvent{ObjectOld: pod.Obj(), ObjectNew: pod.Obj()}, b.queue)
+	}
+	// What was done already is not done again.
+	events.Update(t.Context(), event.UpdateEvent{
+		ObjectOld: builder.Pod("shop", "web-6").UID("uid-6").Annotation(evictionInProgress, hintOfOurs).Obj(),
+		ObjectNew: builder.Pod("shop", "web-6").UID("uid-6").Obj(),
+	}, b.queue)
+	if diff := cmp.Diff([]string{"web-1", "web-2", "web-3"}, b.queued()); diff != "" {
+		t.Errorf("pods to look at (-want +got):\n%s", diff)
+	}
+	if len(b.calls) > 0 {
+		t.Errorf("events cost the calls %v, want none", b.calls)
+	}
+}
+
+func TestDeschedulerRequestEvents(t *testing.T) {
+	t.Parallel()
+	fresh := func() *builder.EvictionRequestWrapper {
+		return builder.EvictionRequest("shop", "web-1", "uid-1").Requesters("a.example.com")
+	}
+	cases := map[string]struct {
+		before, after *builder.EvictionRequestWrapper
+		want          bool
+	}{
+		"its interceptors are known":      {fresh(), hintRequest(), true},
+		"nobody intercepts it":            {fresh(), fresh().Interceptors(), false},
+		"a heartbeat":                     {hintRequest(), hintRequest().Heartbeat("i.example.com", at(60)), false},
+		"canceled":                        {hintRequest(), hintRequest().Canceled(v1alpha1.ReasonNoRequesters, at(0)), true},
+		"ended":                           {hintRequest(), hintRequest().Evicted(v1alpha1.ReasonPodTerminal, at(0)), true},
+		"withdrawn, but for a finalizer":  {hintRequest(), withdrawn(hintRequest()), true},
+		"another requester comes":         {hintRequest(), hintRequest().Requesters("b.example.com"), false},
+		"a budget has refused the last":   {fresh().Interceptors(), fresh().Interceptors().Report(v1alpha1.ImperativeEvictionInterceptor, func(s *v1alpha1.InterceptorStatus) { s.Retries = 1 }), true},
+		"a budget has refused it, anyway": {hintRequest(), hintRequest().Report(v1alpha1.ImperativeEvictionInterceptor, func(s *v1alpha1.InterceptorStatus) { s.Retries = 1 }), false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := hintRequestEvents().Update(event.UpdateEvent{ObjectOld: tc.before.Obj(), ObjectNew: tc.after.Obj()}); got != tc.want {
+				t.Errorf("passes: want %t, got %t", tc.want, got)
+			}
+		})
+	}
+	want := []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "web-1"}}}
+	if diff := cmp.Diff(want, podOfRequest(t.Context(), hintRequest().Obj())); diff != "" {
+		t.Errorf("pod of a request (-want +got):\n%s", diff)
+	}
+}
+
+// changing is a resolver whose answer changes.
+type changing struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (c *changing) Interceptors(*corev1.Pod) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.names
+}
+
+func TestDeschedulerLooksAgainWhenRegistrationsChange(t *testing.T) {
+	t.Parallel()
+	b := newHintBench(t, hintPod().Obj(), builder.Pod("shop", "web-2").UID("uid-2").Annotation(requestEvictOnly, "theirs").Obj())
+	resolver := &changing{}
+	b.Resolver = resolver
+	var notify func()
+	b.OnChange = func(f func()) { notify = f }
+	if err := b.changes().Start(t.Context(), b.queue); err != nil {
+		t.Fatal(err)
+	}
+	pass := func() { // One pass of the rescan, from the change to the queue.
+		t.Helper()
+		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+			return b.clock.HasWaiters(), nil
+		})
+		if err != nil {
+			t.Fatalf("nobody waits to look again: %v", err)
+		}
+		b.clock.Step(hintRescanDelay)
+	}
+	pass() // What there is at the start needs nothing.
+	resolver.mu.Lock()
+	resolver.names = []string{"i.example.com"}
+	resolver.mu.Unlock()
+	notify()
+	notify()
+	pass()
+	key, _ := b.queue.Get()
+	if key.Name != "web-1" || b.queue.Len() != 0 {
+		t.Errorf("the first of %d pods to look at is %s, want only web-1", b.queue.Len()+1, key.Name)
+	}
+}

@@ -1,0 +1,117 @@
+package surge
+
+import (
+	"context"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// follower remembers which requests care for which Deployments, so that an event
+// wakes those and no others. It is only a hint: a new manager calls Evacuate for
+// every active request at once, and everybody is called again after a minute.
+type follower struct {
+	mu sync.Mutex
+	// requests by the UID of a Deployment or ReplicaSet whose events they want.
+	requests map[types.UID]map[types.NamespacedName]bool
+	// known are the same the other way round, and what else is remembered.
+	known map[types.NamespacedName]interest
+}
+
+// interest is what is remembered of one request.
+type interest struct {
+	pod     types.UID
+	owners  []types.UID
+	volumes volumes
+}
+
+// anyDeployment stands for all Deployments: who waits for the cluster's limit.
+const anyDeployment types.UID = "*"
+
+// follow remembers what a request wants to know of.
+func (f *follower) follow(request types.NamespacedName, in *input) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.drop(request)
+	if in.pod == nil {
+		return
+	}
+	i := interest{pod: in.pod.UID, volumes: in.volumes}
+	if in.policy.ClusterLimit > 0 {
+		i.owners = append(i.owners, anyDeployment)
+	}
+	if in.deployment != nil {
+		i.owners = append(i.owners, in.deployment.UID)
+	}
+	i.owners = append(i.owners, in.sets...)
+	f.known[request] = i
+	for _, uid := range i.owners {
+		if f.requests[uid] == nil {
+			f.requests[uid] = map[types.NamespacedName]bool{}
+		}
+		f.requests[uid][request] = true
+	}
+}
+
+// forget forgets a request.
+func (f *follower) forget(request types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.drop(request)
+}
+
+func (f *follower) drop(request types.NamespacedName) {
+	for _, uid := range f.known[request].owners {
+		delete(f.requests[uid], request)
+		if len(f.requests[uid]) == 0 {
+			delete(f.requests, uid)
+		}
+	}
+	delete(f.known, request)
+}
+
+// volumesOf are what is known of the volumes of a request's pod, which do not
+// change.
+func (f *follower) volumesOf(request types.NamespacedName, pod types.UID) volumes {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if i := f.known[request]; i.pod == pod {
+		return i.volumes
+	}
+	return volumes{}
+}
+
+// by returns the requests that want to know of these owners.
+func (f *follower) by(owners ...types.UID) []types.NamespacedName {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var keys []types.NamespacedName
+	for _, uid := range owners {
+		for key := range f.requests[uid] {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// of maps an event of a pod, a ReplicaSet or a Deployment to the requests that
+// care.
+func (f *follower) of(_ context.Context, obj client.Object) []types.NamespacedName {
+	var owners []types.UID
+	if controller := metav1.GetControllerOfNoCopy(obj); controller != nil {
+		owners = append(owners, controller.UID)
+	}
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		owners = append(owners, o.UID)
+	case *corev1.Pod:
+		if _, ok := o.Annotations[HandedUpAnnotation]; ok {
+			owners = append(owners, anyDeployment) // Its place may become free.
+		}
+	}
+	return f.by(owners...)
+}

@@ -1,0 +1,231 @@
+package surge
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// revisionAnnotation numbers the revisions of a Deployment; the ReplicaSet that
+	// has the Deployment's own is the current one (kubernetes:
+	// pkg/controller/deployment/util/deployment_util.go, RevisionAnnotation).
+	revisionAnnotation = "deployment.kubernetes.io/revision"
+	// failedCreate and deadlineExceeded are reasons of conditions (the same file).
+	failedCreate     = "FailedCreate"
+	deadlineExceeded = "ProgressDeadlineExceeded"
+	// defaultProgressDeadline is the API's default of progressDeadlineSeconds.
+	defaultProgressDeadline = 600 * time.Second
+)
+
+// Policy is the constants of the interceptor.
+type Policy struct {
+	// ProgressDeadline is how long a replacement may take to become available. Zero
+	// leaves it to the Deployment's progressDeadlineSeconds.
+	ProgressDeadline time.Duration
+	// ClusterLimit is how many pods of the cluster may be handed up at a time. Zero
+	// means any number.
+	ClusterLimit int
+}
+
+// input is all that a decision may look at.
+type input struct {
+	now    time.Time
+	policy Policy
+	// live: pod, set and deployment were read from the API server. Only then
+	// anything but waiting is decided.
+	live bool
+	// request is the UID of the EvictionRequest, activatedAt the begin of the turn.
+	request     types.UID
+	activatedAt time.Time
+
+	// pod is nil when the very pod is gone. What comes from the cache has what
+	// package podcache keeps.
+	pod *corev1.Pod
+	// set is the ReplicaSet that the pod belongs to, or did before it was handed up;
+	// deployment is the Deployment of both. Nil when there is none.
+	set        *appsv1.ReplicaSet
+	deployment *appsv1.Deployment
+	// sets are the UIDs of all ReplicaSets of the Deployment; replicas is how many
+	// pods they want together.
+	sets     []types.UID
+	replicas int
+	// pods are those of these ReplicaSets, without any that was handed up.
+	pods []corev1.Pod
+	// volumes says what the pod's volumes allow.
+	volumes volumes
+	// occupied is how many others are handed up.
+	occupied occupied
+}
+
+// occupied is how many other pods are handed up.
+type occupied struct{ deployment, cluster int }
+
+// wanted is how many replicas the Deployment wants.
+func wanted(d *appsv1.Deployment) int { return int(ptr.Deref(d.Spec.Replicas, 1)) }
+
+// maxSurge is how many pods the Deployment may have above that. Percentages are
+// rounded up, as its controller does.
+func maxSurge(d *appsv1.Deployment) int {
+	if d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || d.Spec.Strategy.RollingUpdate == nil {
+		return 0
+	}
+	value := ptr.Deref(d.Spec.Strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
+	n, err := intstr.GetScaledValueFromIntOrPercent(&value, wanted(d), true)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// deadline is how long a replacement may take to become available.
+func (p Policy) deadline(d *appsv1.Deployment) time.Duration {
+	seconds := ptr.Deref(d.Spec.ProgressDeadlineSeconds, math.MaxInt32)
+	switch {
+	case p.ProgressDeadline > 0:
+		return p.ProgressDeadline
+	case seconds == math.MaxInt32: // The API's word for none; a drain still must end.
+		return defaultProgressDeadline
+	default:
+		return time.Duration(seconds) * time.Second
+	}
+}
+
+// observed reports whether the Deployment's controller has seen its present spec.
+// Before, nobody can tell which ReplicaSet is the current one.
+func observed(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration >= d.Generation }
+
+// current reports whether the Deployment wants its pods to be this ReplicaSet's.
+func current(d *appsv1.Deployment, set *appsv1.ReplicaSet) bool {
+	revision, err := strconv.ParseInt(d.Annotations[revisionAnnotation], 10, 64)
+	if err != nil {
+		return false
+	}
+	of, err := strconv.ParseInt(set.Annotations[revisionAnnotation], 10, 64)
+	return err == nil && of >= revision
+}
+
+// stuck reports whether the Deployment's rollout does not get on.
+func stuck(d *appsv1.Deployment) bool {
+	if d.Spec.Paused {
+		return true
+	}
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == deadlineExceeded {
+			return true
+		}
+	}
+	return false
+}
+
+// progressed is when the Deployment's rollout last got on.
+func progressed(d *appsv1.Deployment) time.Time {
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentProgressing {
+			return c.LastUpdateTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+// cannotCreate returns why the ReplicaSet cannot create pods, for example because
+// a quota is used up; empty if it can.
+func cannotCreate(set *appsv1.ReplicaSet) string {
+	if set == nil {
+		return ""
+	}
+	for _, c := range set.Status.Conditions {
+		if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue && c.Reason == failedCreate {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// available counts the Available pods of the Deployment's ReplicaSets: Ready for
+// minReadySeconds. The Deployment's own count may still have the pod that was
+// handed up. Next is when one that is Ready becomes Available; zero if none will.
+func (in *input) available() (n int, next time.Time) {
+	minReady := time.Duration(in.deployment.Spec.MinReadySeconds) * time.Second
+	for i := range in.pods {
+		pod := &in.pods[i]
+		if pod.DeletionTimestamp != nil || pod.UID == in.pod.UID {
+			continue
+		}
+		ready := condition(pod, corev1.PodReady)
+		if ready == nil || ready.Status != corev1.ConditionTrue {
+			continue
+		}
+		at := ready.LastTransitionTime.Add(minReady)
+		if minReady > 0 && in.now.Before(at) {
+			if next.IsZero() || at.Before(next) {
+				next = at
+			}
+			continue
+		}
+		n++
+	}
+	return n, next
+}
+
+// obstacle says what keeps a replacement from being available, in the words of
+// the scheduler or the kubelet; empty if nobody said anything. Pods are compared
+// by name, so that the same state gives the same words.
+func (in *input) obstacle() string {
+	var name, text string
+	for i := range in.pods {
+		pod := &in.pods[i]
+		if pod.DeletionTimestamp != nil || pod.UID == in.pod.UID || name != "" && pod.Name > name {
+			continue
+		}
+		for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.ContainersReady, corev1.PodReady} {
+			if c := condition(pod, kind); c != nil && c.Status == corev1.ConditionFalse && c.Message != "" {
+				name, text = pod.Name, c.Message
+				break
+			}
+		}
+	}
+	return text
+}
+
+func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// ended reports whether there is nothing left of the pod to protect.
+func ended(pod *corev1.Pod) bool {
+	return pod == nil || pod.DeletionTimestamp != nil ||
+		pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// notReadySince is since when the pod is not Ready; zero if it is.
+func notReadySince(pod *corev1.Pod) time.Time {
+	ready := condition(pod, corev1.PodReady)
+	switch {
+	case ready == nil:
+		return pod.CreationTimestamp.Time
+	case ready.Status == corev1.ConditionTrue:
+		return time.Time{}
+	default:
+		return latest(ready.LastTransitionTime, pod.CreationTimestamp)
+	}
+}
+
+func latest(a, b metav1.Time) time.Time {
+	if a.Time.Before(b.Time) {
+		return b.Time
+	}
+	return a.Time
+}

@@ -1,0 +1,150 @@
+package surge
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ledger knows which pods are handed up: those that the cache shows, and those
+// that we are handing up or have handed up without the cache showing it yet. The
+// latter are only needed so that two workers do not take the same place.
+type ledger struct {
+	cache client.Reader
+
+	mu   sync.Mutex
+	held map[types.UID]hold
+}
+
+// hold is a place that is taken though the cache may not show it.
+type hold struct {
+	pod        types.NamespacedName
+	deployment types.UID
+	// version is the pod's after it was handed up; empty while that is under way.
+	version string
+}
+
+// account is what the ledger says about one Deployment.
+type account struct {
+	// pods of the Deployment that are handed up.
+	pods map[types.UID]bool
+	// all pods of the cluster that are.
+	all map[types.UID]bool
+}
+
+// others is how many are handed up besides a pod.
+func (a account) others(pod types.UID) occupied {
+	o := occupied{deployment: len(a.pods), cluster: len(a.all)}
+	if a.pods[pod] {
+		o.deployment--
+	}
+	if a.all[pod] {
+		o.cluster--
+	}
+	return o
+}
+
+// holds reports whether we have handed the pod up and the cache may not show it.
+func (l *ledger) holds(pod types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.held[pod]
+	return ok
+}
+
+// account counts. A pod counts until it is gone.
+func (l *ledger) account(ctx context.Context, d *appsv1.Deployment) (account, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count(ctx, d)
+}
+
+// take takes a place for the pod if the count allows it.
+func (l *ledger) take(ctx context.Context, d *appsv1.Deployment, pod *corev1.Pod, allowed func(occupied) bool) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a, err := l.count(ctx, d)
+	if err != nil || !allowed(a.others(pod.UID)) {
+		return false, err
+	}
+	l.held[pod.UID] = hold{pod: client.ObjectKeyFromObject(pod), deployment: d.UID}
+	return true, nil
+}
+
+// keep remembers the version from which on the cache shows that the pod is handed
+// up.
+func (l *ledger) keep(pod types.UID, version string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h, ok := l.held[pod]; ok {
+		h.version = version
+		l.held[pod] = h
+	}
+}
+
+// release gives a place back.
+func (l *ledger) release(pod types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.held, pod)
+}
+
+// count looks into the cache while the lock is held: a place is given up only for
+// what this very look sees.
+func (l *ledger) count(ctx context.Context, d *appsv1.Deployment) (account, error) {
+	list := &corev1.PodList{}
+	if err := l.cache.List(ctx, list, client.MatchingFields{handedUpIndex: handedUpValue}, client.UnsafeDisableDeepCopy); err != nil {
+		return account{}, fmt.Errorf("list the pods that are handed up: %w", err)
+	}
+	a := account{pods: map[types.UID]bool{}, all: map[types.UID]bool{}}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		a.all[pod.UID] = true
+		if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.UID == d.UID {
+			a.pods[pod.UID] = true
+		}
+	}
+	for uid, h := range l.held {
+		shown, err := l.shows(ctx, uid, h)
+		switch {
+		case err != nil:
+			return account{}, err
+		case shown:
+			delete(l.held, uid)
+		default:
+			a.all[uid] = true
+			if h.deployment == d.UID {
+				a.pods[uid] = true
+			}
+		}
+	}
+	return a, nil
+}
+
+// shows reports whether the cache is as new as the place that was taken.
+func (l *ledger) shows(ctx context.Context, uid types.UID, h hold) (bool, error) {
+	pod, err := find(ctx, l.cache, &corev1.Pod{}, h.pod, uid)
+	switch {
+	case err != nil:
+		return false, err
+	case pod == nil:
+		return true, nil // It is gone.
+	case h.version == "":
+		return false, nil
+	}
+	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, h.version)
+	if err != nil {
+		// Versions that have no order are from before Kubernetes 1.35 made that a
+		// promise; then the state itself must do.
+		_, up := handedUp(pod)
+		return up, nil //nolint:nilerr // See above.
+	}
+	return order >= 0, nil
+}

@@ -1,0 +1,210 @@
+package surge
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// record is what a handed-up pod remembers in HandedUpAnnotation.
+type record struct {
+	// Hash is the value of the label that was taken.
+	Hash string `json:"hash"`
+	// ReplicaSet was the pod's controller, Deployment is it now.
+	ReplicaSet owner `json:"replicaSet"`
+	Deployment owner `json:"deployment"`
+	// At is when the pod was handed up.
+	At metav1.Time `json:"at"`
+}
+
+// owner names an object of the pod's namespace.
+type owner struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+}
+
+// failure is what a pod remembers in FailedAnnotation.
+type failure struct {
+	// Request is the UID of the EvictionRequest.
+	Request types.UID `json:"request"`
+	Message string    `json:"message"`
+}
+
+// handedUp returns what a handed-up pod remembers. A pod whose annotation cannot
+// be read is one that cannot be given back: its record names no ReplicaSet.
+func handedUp(pod *corev1.Pod) (record, bool) {
+	value, ok := pod.Annotations[HandedUpAnnotation]
+	if !ok {
+		return record{}, false
+	}
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller != nil && !isDeployment(controller) {
+		return record{}, false // Somebody else has given it back.
+	}
+	var rec record
+	if err := json.Unmarshal([]byte(value), &rec); err != nil {
+		rec = record{}
+	}
+	if controller != nil && controller.UID != rec.Deployment.UID {
+		// The reference is what the control plane goes by.
+		rec = record{Deployment: owner{controller.Name, controller.UID}, At: rec.At}
+	}
+	return rec, true
+}
+
+// failedBefore returns why the pod was given back in the course of this request.
+func failedBefore(pod *corev1.Pod, request types.UID) (string, bool) {
+	var f failure
+	if err := json.Unmarshal([]byte(pod.Annotations[FailedAnnotation]), &f); err != nil || f.Request != request {
+		return "", false
+	}
+	return f.Message, true
+}
+
+func isDeployment(o *metav1.OwnerReference) bool {
+	return o.Kind == "Deployment" && strings.HasPrefix(o.APIVersion, appsv1.GroupName+"/")
+}
+
+func isReplicaSet(o *metav1.OwnerReference) bool {
+	return o.Kind == "ReplicaSet" && strings.HasPrefix(o.APIVersion, appsv1.GroupName+"/")
+}
+
+// op is one operation of RFC 6902.
+type op struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// hashLabel is what a ReplicaSet of a Deployment selects its pods by.
+const hashLabel = appsv1.DefaultDeploymentUniqueLabelKey
+
+const hashPath = "/metadata/labels/" + hashLabel
+
+// annotationPath is the JSON pointer to an annotation (RFC 6901).
+func annotationPath(key string) string {
+	return "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+// handUpPatch takes the pod from its ReplicaSet, if it still is as it was seen:
+// the same pod, with the same label and the same controller.
+func handUpPatch(pod *corev1.Pod, deployment *appsv1.Deployment, now time.Time) ([]byte, error) {
+	i, controller := controllerOf(pod)
+	if controller == nil || !isReplicaSet(controller) {
+		return nil, fmt.Errorf("hand up pod %s: it has no ReplicaSet", pod.Name)
+	}
+	hash := pod.Labels[hashLabel]
+	rec, err := json.Marshal(record{
+		Hash:       hash,
+		ReplicaSet: owner{controller.Name, controller.UID},
+		Deployment: owner{deployment.Name, deployment.UID},
+		At:         metav1.NewTime(now.UTC().Truncate(time.Second)),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode record: %w", err)
+	}
+	path := fmt.Sprintf("/metadata/ownerReferences/%d", i)
+	ops := []op{
+		{"test", "/metadata/uid", pod.UID},
+		{"test", hashPath, hash},
+		{"test", path, controller},
+		// It does not block the Deployment's deletion, so no admission plugin asks for
+		// the permission to do that.
+		{"replace", path, metav1.OwnerReference{
+			APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment",
+			Name: deployment.Name, UID: deployment.UID, Controller: ptr.To(true),
+		}},
+		{Op: "remove", Path: hashPath},
+	}
+	if _, ok := pod.Annotations[FailedAnnotation]; ok {
+		ops = append(ops, op{Op: "remove", Path: annotationPath(FailedAnnotation)})
+	}
+	ops = append(ops, annotate(pod, HandedUpAnnotation, string(rec))...)
+	return encode(ops)
+}
+
+// giveBackPatch gives a handed-up pod back to its ReplicaSet, if it still is as it
+// was seen. A failure, if any, is remembered.
+func giveBackPatch(pod *corev1.Pod, rec record, why *failure) ([]byte, error) {
+	back := metav1.OwnerReference{ // As the ReplicaSet's controller makes it.
+		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ReplicaSet",
+		Name: rec.ReplicaSet.Name, UID: rec.ReplicaSet.UID,
+		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+	}
+	ops := []op{
+		{"test", "/metadata/uid", pod.UID},
+		{"test", annotationPath(HandedUpAnnotation), pod.Annotations[HandedUpAnnotation]},
+	}
+	switch i, controller := controllerOf(pod); {
+	case controller != nil:
+		path := fmt.Sprintf("/metadata/ownerReferences/%d", i)
+		ops = append(ops, op{"test", path, controller}, op{"replace", path, back})
+	case len(pod.OwnerReferences) > 0:
+		ops = append(ops, unchanged(pod), op{"add", "/metadata/ownerReferences/-", back})
+	default:
+		ops = append(ops, unchanged(pod), op{"add", "/metadata/ownerReferences", []metav1.OwnerReference{back}})
+	}
+	if len(pod.Labels) > 0 {
+		ops = append(ops, op{"add", hashPath, rec.Hash})
+	} else {
+		ops = append(ops, unchanged(pod), op{"add", "/metadata/labels", map[string]string{hashLabel: rec.Hash}})
+	}
+	ops = append(ops, op{Op: "remove", Path: annotationPath(HandedUpAnnotation)})
+	if why != nil {
+		value, err := json.Marshal(failure{Request: why.Request, Message: cut(why.Message)})
+		if err != nil {
+			return nil, fmt.Errorf("encode failure: %w", err)
+		}
+		ops = append(ops, op{"add", annotationPath(FailedAnnotation), string(value)})
+	}
+	return encode(ops)
+}
+
+// maxRemembered is how many characters of a message a pod remembers.
+const maxRemembered = 1000
+
+func cut(message string) string {
+	if runes := []rune(message); len(runes) > maxRemembered {
+		return string(runes[:maxRemembered])
+	}
+	return message
+}
+
+// annotate sets an annotation, also on a pod that has none yet.
+func annotate(pod *corev1.Pod, key, value string) []op {
+	if len(pod.Annotations) > 0 {
+		return []op{{"add", annotationPath(key), value}}
+	}
+	return []op{unchanged(pod), {"add", "/metadata/annotations", map[string]string{key: value}}}
+}
+
+// unchanged tests that nothing at all has changed, for operations that would
+// overwrite what somebody else has added.
+func unchanged(pod *corev1.Pod) op {
+	return op{"test", "/metadata/resourceVersion", pod.ResourceVersion}
+}
+
+// controllerOf returns the pod's controller and its place among the owners.
+func controllerOf(pod *corev1.Pod) (int, *metav1.OwnerReference) {
+	for i := range pod.OwnerReferences {
+		if ptr.Deref(pod.OwnerReferences[i].Controller, false) {
+			return i, &pod.OwnerReferences[i]
+		}
+	}
+	return 0, nil
+}
+
+func encode(ops []op) ([]byte, error) {
+	patch, err := json.Marshal(ops)
+	if err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	return patch, nil
+}

@@ -1,0 +1,64 @@
+package surge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsclient "k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// Options of the interceptor in a manager. All but Policy are required.
+type Options struct {
+	Clock    clock.WithTicker
+	Policy   Policy
+	Recorder eventsclient.EventRecorder
+	Metrics  *metrics.Surge
+}
+
+// Add adds the interceptor and the search for what it left behind to a manager,
+// on the leader only. The cache needs informers of Kinds.
+func Add(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	if o.Clock == nil || o.Recorder == nil || o.Metrics == nil {
+		return errors.New("set up surge: Clock, Recorder and Metrics are required")
+	}
+	// Who joins a request must see what was just written.
+	live, err := client.NewWithWatch(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	s := &Surge{
+		Client:    mgr.GetClient(),
+		APIReader: mgr.GetAPIReader(),
+		Requester: &interceptor.Requester{Name: Name, Client: live, Clock: o.Clock},
+		Clock:     o.Clock,
+		Policy:    o.Policy,
+		Recorder:  o.Recorder,
+		Metrics:   o.Metrics,
+	}
+	s.init()
+	return errors.Join(
+		setupIndexes(ctx, mgr.GetFieldIndexer()),
+		interceptor.Add(mgr, s, interceptor.Options{
+			Name:     Name,
+			Clock:    o.Clock,
+			Recorder: o.Recorder,
+			Watches: []interceptor.Watch{
+				{Object: &corev1.Pod{}, Requests: s.following.of},
+				{Object: &appsv1.ReplicaSet{}, Requests: s.following.of},
+				{Object: &appsv1.Deployment{}, Requests: s.following.of},
+			},
+		}),
+		(&orphans{surge: s}).setup(mgr),
+	)
+}

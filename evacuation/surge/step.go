@@ -1,0 +1,334 @@
+package surge
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// verdict is what step decides.
+type verdict int
+
+const (
+	// wait: look again later.
+	wait verdict = iota + 1
+	// look: look again at once, at the API server.
+	look
+	// handUp: take the pod from its ReplicaSet.
+	handUp
+	// giveBack: give the pod back, and complete.
+	giveBack
+	// done: complete.
+	done
+)
+
+// Reasons of decisions that end a turn; they are values of a metric's label.
+const (
+	declinedNotOfDeployment = "not-of-a-deployment"
+	declinedNoSurge         = "no-surge"
+	declinedScaledToZero    = "scaled-to-zero"
+	declinedDeleting        = "deployment-deleted"
+	declinedNotReady        = "not-ready"
+	declinedVolume          = "volume"
+	declinedRolloutStuck    = "rollout-stuck"
+	declinedCannotCreate    = "cannot-create"
+	declinedFailed          = "failed-before"
+
+	reasonReplaced = "replaced"
+)
+
+const (
+	// recheck is when to look again if no event of a Deployment, ReplicaSet or pod
+	// comes before.
+	recheck = time.Minute
+	// recheckSoon is for what takes a controller a moment.
+	recheckSoon = 2 * time.Second
+)
+
+// decision is what to do about a pod, and what to tell people.
+type decision struct {
+	verdict    verdict
+	reason     string
+	message    string
+	checkAfter time.Duration
+}
+
+// check is one thing to look at. It reports whether it decides.
+type check func(in *input) (decision, bool)
+
+// beforehand is why a pod is not handed up (yet); the first that decides counts.
+var beforehand = []check{
+	hasFailedBefore,        // or a killed manager would try for ever
+	belongsToNoDeployment,  // there is nobody to make a replacement
+	deploymentDoesNotSurge, // its owner does not want more pods than replicas, not even for a moment
+	isNotReady,             // there is nothing to keep available, and a replacement would not be ready either
+	volumesAreExclusive,    // the replacement could not start
+	rolloutIsUnderWay,      // the pod is going anyway, or the surge is in use
+	replicaSetCannotCreate, // there would be no replacement
+	deploymentLimitIsInUse, // what maxSurge promises to whoever pays for the nodes
+	clusterLimitIsInUse,    // what the administrator wants
+	decidesOnTheAPIServer,  // nothing is done because of a cache
+}
+
+// step decides about a pod whose turn it is.
+func step(in *input) decision {
+	if ended(in.pod) {
+		return waiting(recheck, "The pod is ending.")
+	}
+	if rec, ok := handedUp(in.pod); ok {
+		return afterwards(in, rec)
+	}
+	for _, c := range beforehand {
+		if d, ok := c(in); ok {
+			return d
+		}
+	}
+	return decision{verdict: handUp, message: "Waiting for a replacement to become available.", checkAfter: recheck}
+}
+
+func waiting(after time.Duration, format string, args ...any) decision {
+	return decision{verdict: wait, message: fmt.Sprintf(format, args...), checkAfter: after}
+}
+
+// declined completes without having touched the pod (statement 110).
+func (in *input) declined(reason, format string, args ...any) (decision, bool) {
+	return in.ends(done, reason, "Not replaced beforehand: "+fmt.Sprintf(format, args...)+"."), true
+}
+
+// ends decides something that cannot be taken back, so it needs a look at the API
+// server.
+func (in *input) ends(v verdict, reason, message string) decision {
+	if !in.live {
+		return decision{verdict: look}
+	}
+	return decision{verdict: v, reason: reason, message: message}
+}
+
+func undecided() (decision, bool) { return decision{}, false }
+
+func hasFailedBefore(in *input) (decision, bool) {
+	if message, ok := failedBefore(in.pod, in.request); ok {
+		return in.ends(done, declinedFailed, message), true
+	}
+	return undecided()
+}
+
+func belongsToNoDeployment(in *input) (decision, bool) {
+	switch _, controller := controllerOf(in.pod); {
+	case controller == nil || !isReplicaSet(controller) || in.set == nil || in.deployment == nil:
+		return in.declined(declinedNotOfDeployment, "the pod belongs to no Deployment")
+	case in.pod.Labels[hashLabel] == "":
+		return in.declined(declinedNotOfDeployment, "the pod has no label %s", hashLabel)
+	case in.deployment.DeletionTimestamp != nil || in.set.DeletionTimestamp != nil:
+		return in.declined(declinedDeleting, "Deployment %s is being deleted", in.deployment.Name)
+	}
+	return undecided()
+}
+
+func deploymentDoesNotSurge(in *input) (decision, bool) {
+	switch {
+	case wanted(in.deployment) == 0:
+		return in.declined(declinedScaledToZero, "Deployment %s is scaled to 0", in.deployment.Name)
+	case maxSurge(in.deployment) == 0:
+		return in.declined(declinedNoSurge, "Deployment %s has no strategy RollingUpdate with maxSurge above 0", in.deployment.Name)
+	}
+	return undecided()
+}
+
+// isNotReady leaves out what has not been ready for as long as a replacement may
+// take. A pod that is only starting is another matter: in a drain that goes from
+// node to node it is the replacement of before, and its budget will block as soon
+// as it is ready.
+func isNotReady(in *input) (decision, bool) {
+	since := notReadySince(in.pod)
+	if since.IsZero() || in.now.Before(since.Add(in.policy.deadline(in.deployment))) {
+		return undecided()
+	}
+	return in.declined(declinedNotReady, "the pod has not been ready since %s", since.UTC().Format(time.RFC3339))
+}
+
+func volumesAreExclusive(in *input) (decision, bool) {
+	switch {
+	case in.volumes.obstacle != "":
+		return in.declined(declinedVolume, "%s", in.volumes.obstacle)
+	case !in.volumes.known && unknownVolumes(in.pod):
+		return decision{verdict: look}, true
+	}
+	return undecided()
+}
+
+func rolloutIsUnderWay(in *input) (decision, bool) {
+	d := in.deployment
+	if !observed(d) {
+		return waiting(recheckSoon, "Waiting for the controller of Deployment %s.", d.Name), true
+	}
+	old := !current(d, in.set)
+	surplus := in.replicas - wanted(d)
+	if !old && surplus < maxSurge(d) {
+		return undecided()
+	}
+	since := in.activatedAt
+	if at := progressed(d); at.After(since) {
+		since = at
+	}
+	// Without a deadline of its own a rollout is never called stuck.
+	if stuck(d) || !in.now.Before(since.Add(in.policy.deadline(d))) {
+		return in.declined(declinedRolloutStuck, "a rollout of Deployment %s is paused or does not get on", d.Name)
+	}
+	return waiting(recheck, "Waiting for the rollout of Deployment %s.", d.Name), true
+}
+
+func replicaSetCannotCreate(in *input) (decision, bool) {
+	if why := cannotCreate(in.set); why != "" {
+		return in.declined(declinedCannotCreate, "ReplicaSet %s cannot create pods: %s", in.set.Name, why)
+	}
+	return undecided()
+}
+
+func deploymentLimitIsInUse(in *input) (decision, bool) {
+	limit := maxSurge(in.deployment)
+	if in.occupied.deployment+max(in.replicas-wanted(in.deployment), 0) < limit {
+		return undecided()
+	}
+	return waiting(recheck, "Waiting for other pods of Deployment %s: its maxSurge allows %d at a time.", in.deployment.Name, limit), true
+}
+
+func clusterLimitIsInUse(in *input) (decision, bool) {
+	if in.policy.ClusterLimit <= 0 || in.occupied.cluster < in.policy.ClusterLimit {
+		return undecided()
+	}
+	return waiting(recheck, "Waiting for pods of other Deployments: the cluster's limit is %d at a time.", in.policy.ClusterLimit), true
+}
+
+func decidesOnTheAPIServer(in *input) (decision, bool) {
+	return decision{verdict: look}, !in.live
+}
+
+// afterwards decides about a pod that was handed up.
+func afterwards(in *input, rec record) decision {
+	d := in.deployment
+	if d == nil {
+		return withoutDeployment(in, rec)
+	}
+	have, next := in.available()
+	switch want := wanted(d); {
+	case want == 0 && unwanted(in, rec):
+		return in.ends(giveBack, metrics.GivenBackScaledToZero, fmt.Sprintf("Deployment %s is scaled to 0.", d.Name))
+	case want == 0:
+		return in.ends(done, declinedScaledToZero, fmt.Sprintf("Deployment %s is scaled to 0.", d.Name))
+	case have >= want:
+		return in.ends(done, reasonReplaced, fmt.Sprintf("Replaced: Deployment %s has %d of %d replicas available without this pod.", d.Name, have, want))
+	case d.DeletionTimestamp != nil:
+		return waiting(recheck, "Deployment %s is being deleted, and the pod with it.", d.Name)
+	}
+
+	why := ""
+	dueAt := rec.At.Add(in.policy.deadline(d))
+	if text := cannotCreate(in.set); text != "" {
+		why = fmt.Sprintf("ReplicaSet %s cannot create a replacement: %s", rec.ReplicaSet.Name, text)
+	} else if !in.now.Before(dueAt) {
+		why = fmt.Sprintf("no replacement became available within %s", in.policy.deadline(d))
+		if text := in.obstacle(); text != "" {
+			why += ": " + text
+		}
+	}
+	switch {
+	case why != "" && !observed(d):
+		return waiting(recheckSoon, "Waiting for the controller of Deployment %s.", d.Name)
+	case why != "" && returnable(in, rec):
+		return in.ends(giveBack, metrics.GivenBackFailed, "Not replaced beforehand: "+why)
+	case why != "":
+		// Evicting it now would make the gap; the rollout will fill it or be fixed.
+		return waiting(recheck, "Waiting for Deployment %s to be available: the pod is of another revision and cannot be given back; %s", d.Name, why)
+	}
+	after := min(recheck, dueAt.Sub(in.now))
+	if !next.IsZero() {
+		after = min(after, next.Sub(in.now))
+	}
+	message := fmt.Sprintf("Waiting for a replacement: Deployment %s has %d of %d replicas available without this pod.", d.Name, have, wanted(d))
+	if text := in.obstacle(); text != "" {
+		message += " " + text
+	}
+	return decision{verdict: wait, message: message, checkAfter: max(after, time.Millisecond)}
+}
+
+// withoutDeployment is for a pod whose Deployment went away: garbage collection
+// takes the pod along, unless it was told to leave orphans.
+func withoutDeployment(in *input, rec record) decision {
+	_, controller := controllerOf(in.pod)
+	switch {
+	case controller != nil && !in.live:
+		return decision{verdict: look} // The cache may lag.
+	case controller != nil:
+		return waiting(recheck, "Deployment %s is deleted, and the pod with it.", rec.Deployment.Name)
+	case returnable(in, rec):
+		return in.ends(giveBack, metrics.GivenBackOrphaned, fmt.Sprintf("Not replaced beforehand: Deployment %s was deleted without its pods.", rec.Deployment.Name))
+	default:
+		return in.ends(done, declinedDeleting, fmt.Sprintf("Not replaced beforehand: Deployment %s was deleted without its pods.", rec.Deployment.Name))
+	}
+}
+
+// returnable reports whether the pod can be given back: its ReplicaSet is the
+// current one and wants replicas. Any other would delete it at once.
+func returnable(in *input, rec record) bool {
+	set := in.set
+	return takes(set, rec) && (set.Spec.Replicas == nil || *set.Spec.Replicas > 0) &&
+		(in.deployment == nil || in.deployment.DeletionTimestamp == nil && observed(in.deployment) && current(in.deployment, set))
+}
+
+// unwanted reports whether the pod goes by being given back: the Deployment wants no
+// pods, so any ReplicaSet of its deletes them. An eviction would not do, because no
+// budget allows one while it expects no pods (kubernetes:
+// pkg/controller/disruption/disruption.go, updatePdbStatus).
+func unwanted(in *input, rec record) bool {
+	return in.deployment != nil && in.deployment.DeletionTimestamp == nil && wanted(in.deployment) == 0 && takes(in.set, rec)
+}
+
+// takes reports whether the ReplicaSet is the one the pod was taken from, and is
+// there to stay.
+func takes(set *appsv1.ReplicaSet, rec record) bool {
+	return set != nil && set.UID == rec.ReplicaSet.UID && set.DeletionTimestamp == nil && rec.Hash != ""
+}
+
+// outcome is what returnStep decides.
+type outcome int
+
+const (
+	// leave: there is nothing to give back.
+	leave outcome = iota + 1
+	// back: give the pod back.
+	back
+	// evict: it cannot be given back any more, so it must be evicted, once its
+	// Deployment is full.
+	evict
+	// later: nobody can tell yet.
+	later
+)
+
+// returnStep decides what becomes of a handed-up pod that nobody wants to evict
+// any more. The input must be live.
+func returnStep(in *input) outcome {
+	if ended(in.pod) {
+		return leave
+	}
+	rec, ok := handedUp(in.pod)
+	if !ok {
+		return leave
+	}
+	_, controller := controllerOf(in.pod)
+	switch d := in.deployment; {
+	case d == nil && controller != nil, d != nil && d.DeletionTimestamp != nil:
+		return leave // Garbage collection takes it along.
+	case returnable(in, rec), unwanted(in, rec):
+		return back
+	case d == nil:
+		return leave // An orphan of orphans: it is its owner's to decide.
+	case !observed(d):
+		return later
+	default:
+		return evict
+	}
+}

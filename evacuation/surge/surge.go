@@ -1,0 +1,265 @@
+package surge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	eventsclient "k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// tries is how often a decision begins anew because the pod has changed, before
+// the backoff of the queue takes over.
+const tries = 4
+
+var (
+	// errChanging is returned when the pod changed under every try.
+	errChanging = errors.New("the pod keeps changing")
+	// errNotObserved is returned while nobody can tell which revision is current.
+	errNotObserved = errors.New("the Deployment's controller has not seen its present spec yet")
+)
+
+// Joiner wants a pod evicted; interceptor.Requester is one.
+type Joiner interface {
+	Join(ctx context.Context, pod client.Object) (*v1alpha1.EvictionRequest, error)
+}
+
+// Surge is the interceptor. All fields are required.
+type Surge struct {
+	// Client reads from the cache and writes. The cache needs setupIndexes.
+	Client client.Client
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	// Requester wants those pods evicted that cannot be given back.
+	Requester Joiner
+	Clock     clock.WithTicker
+	Policy    Policy
+	Recorder  eventsclient.EventRecorder
+	Metrics   *metrics.Surge
+
+	ledger    *ledger
+	following *follower
+}
+
+var (
+	_ interceptor.Interceptor = (*Surge)(nil)
+	_ interceptor.Canceler    = (*Surge)(nil)
+)
+
+// init makes what is remembered.
+func (s *Surge) init() {
+	s.ledger = &ledger{cache: s.Client, held: map[types.UID]hold{}}
+	s.following = &follower{requests: map[types.UID]map[types.NamespacedName]bool{}, known: map[types.NamespacedName]interest{}}
+}
+
+// Evacuate hands the pod up and completes when its Deployment is full without it,
+// or when it cannot be replaced beforehand.
+func (s *Surge) Evacuate(ctx context.Context, t interceptor.Target) (interceptor.Progress, error) {
+	about := subject{pod: t.Pod, uid: t.PodUID, request: t.Request, requestUID: t.RequestUID, activatedAt: t.ActivatedAt}
+	// The cache is good enough to wait by, unless we know that it is behind.
+	live := s.ledger.holds(t.PodUID)
+	for range tries {
+		in, err := s.gather(ctx, about, live)
+		if err != nil {
+			return interceptor.Progress{}, err
+		}
+		s.following.follow(t.Request, in)
+		s.settle(about.uid, in)
+		d := step(in)
+		live = true
+		switch d.verdict {
+		case look:
+			continue
+		case handUp:
+			d, err = s.handUp(ctx, in, d)
+		case giveBack:
+			rec, _ := handedUp(in.pod)
+			err = s.giveBack(ctx, in, rec, d.reason, &failure{Request: t.RequestUID, Message: d.message})
+		}
+		switch {
+		case changed(err):
+			continue
+		case err != nil:
+			return interceptor.Progress{}, err
+		case d.verdict == done:
+			s.concluded(in, d)
+			fallthrough
+		case d.verdict == giveBack:
+			s.following.forget(t.Request)
+			return interceptor.Progress{Done: true, Message: d.message}, nil
+		}
+		return interceptor.Progress{Message: d.message, CheckAfter: d.checkAfter}, nil
+	}
+	return interceptor.Progress{}, errChanging
+}
+
+// Cancel gives the pod back. What cannot be given back any more is evicted in due
+// course: the interceptor becomes a requester of its own.
+func (s *Surge) Cancel(ctx context.Context, t interceptor.Target) error {
+	s.following.forget(t.Request)
+	return s.restore(ctx, subject{pod: t.Pod, uid: t.PodUID, request: t.Request, requestUID: t.RequestUID}, metrics.GivenBackCanceled)
+}
+
+// restore makes up for a hand-up that nobody wants any more.
+func (s *Surge) restore(ctx context.Context, about subject, reason string) error {
+	for range tries {
+		in, err := s.gather(ctx, about, true)
+		if err != nil {
+			return err
+		}
+		s.settle(about.uid, in)
+		switch returnStep(in) {
+		case later:
+			return errNotObserved
+		case evict:
+			if _, err := s.Requester.Join(ctx, in.pod); err != nil {
+				return fmt.Errorf("ask for the eviction of pod %s: %w", about.pod, err)
+			}
+			events.Emit(s.Recorder, in.pod, deploymentReference(in), events.PodNotGivenBack(in.deployment.Name))
+			return nil
+		case back:
+			rec, _ := handedUp(in.pod)
+			if err := s.giveBack(ctx, in, rec, reason, nil); changed(err) {
+				continue
+			} else if err != nil {
+				return err
+			}
+			return nil
+		default:
+			return nil
+		}
+	}
+	return errChanging
+}
+
+// settle brings the ledger in line with what the API server says about the pod,
+// in case we do not know what became of a patch.
+func (s *Surge) settle(pod types.UID, in *input) {
+	switch {
+	case !in.live || !s.ledger.holds(pod):
+	case in.pod == nil:
+		s.ledger.release(pod)
+	default:
+		if _, up := handedUp(in.pod); up {
+			s.ledger.keep(pod, in.pod.ResourceVersion)
+		} else {
+			s.ledger.release(pod)
+		}
+	}
+}
+
+// handUp takes the pod from its ReplicaSet, if there still is a place.
+func (s *Surge) handUp(ctx context.Context, in *input, d decision) (decision, error) {
+	ok, err := s.ledger.take(ctx, in.deployment, in.pod, func(now occupied) bool {
+		in.occupied = now
+		for _, limit := range []check{deploymentLimitIsInUse, clusterLimitIsInUse} {
+			if full, is := limit(in); is {
+				d = full
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil || !ok {
+		return d, err
+	}
+	patch, err := handUpPatch(in.pod, in.deployment, in.now)
+	if err == nil {
+		err = s.patch(ctx, in.pod, patch)
+	}
+	switch {
+	case err == nil:
+	case refused(err):
+		s.ledger.release(in.pod.UID)
+		return d, err
+	default:
+		return d, err // It may have been done all the same: settle finds out.
+	}
+	s.ledger.keep(in.pod.UID, in.pod.ResourceVersion)
+	s.Metrics.HandedUp()
+	log.FromContext(ctx).Info("Handed the pod up", "pod", client.ObjectKeyFromObject(in.pod), "deployment", in.deployment.Name)
+	s.tell(in, events.PodHandedUp(in.pod.Name, in.deployment.Name))
+	return d, nil
+}
+
+// giveBack gives the pod back to its ReplicaSet.
+func (s *Surge) giveBack(ctx context.Context, in *input, rec record, reason string, why *failure) error {
+	patch, err := giveBackPatch(in.pod, rec, why)
+	if err != nil {
+		return err
+	}
+	if err := s.patch(ctx, in.pod, patch); err != nil {
+		return err
+	}
+	s.ledger.release(in.pod.UID)
+	s.Metrics.GivenBack(reason)
+	log.FromContext(ctx).Info("Gave the pod back", "pod", client.ObjectKeyFromObject(in.pod), "replicaSet", rec.ReplicaSet.Name, "reason", reason)
+	message := ""
+	if why != nil {
+		message = why.Message
+	}
+	s.tell(in, events.PodGivenBack(in.pod.Name, rec.ReplicaSet.Name, reason, message))
+	return nil
+}
+
+// concluded counts and tells how a turn ended without the pod being given back.
+func (s *Surge) concluded(in *input, d decision) {
+	if d.reason == reasonReplaced {
+		s.Metrics.Replaced()
+		return // The SDK tells that it is completed.
+	}
+	s.Metrics.Declined(d.reason)
+	events.Emit(s.Recorder, in.pod, deploymentReference(in), events.SurgeDeclined(d.message))
+}
+
+// patch changes the pod; afterwards it is as the API server has it.
+func (s *Surge) patch(ctx context.Context, pod *corev1.Pod, patch []byte) error {
+	if err := s.Client.Patch(ctx, pod, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(Name)); err != nil {
+		return fmt.Errorf("patch pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// changed reports whether a test of the patch failed, or the pod went away.
+func changed(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
+}
+
+// refused reports whether the patch was certainly not made.
+func refused(err error) bool {
+	return changed(err) || apierrors.IsForbidden(err) || apierrors.IsTooManyRequests(err)
+}
+
+// tell records an event on the pod and on its Deployment: people look at either.
+func (s *Surge) tell(in *input, e events.Event) {
+	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: in.pod.Namespace, Name: in.pod.Name, UID: in.pod.UID}
+	deployment := deploymentReference(in)
+	if deployment == nil {
+		events.Emit(s.Recorder, pod, nil, e)
+		return
+	}
+	events.Emit(s.Recorder, pod, deployment, e)
+	events.Emit(s.Recorder, deployment, pod, e)
+}
+
+// deploymentReference is nil if there is none.
+func deploymentReference(in *input) *corev1.ObjectReference {
+	if in.deployment == nil {
+		return nil
+	}
+	return &corev1.ObjectReference{
+		APIVersion: "apps/v1", Kind: "Deployment",
+		Namespace: in.deployment.Namespace, Name: in.deployment.Name, UID: in.deployment.UID,
+	}
+}

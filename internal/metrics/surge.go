@@ -1,0 +1,62 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Why a pod was given back to its ReplicaSet: values of the label reason.
+const (
+	// GivenBackFailed: there was no replacement in time.
+	GivenBackFailed = "failed"
+	// GivenBackCanceled: the eviction was called off.
+	GivenBackCanceled = "canceled"
+	// GivenBackScaledToZero: the Deployment wants no pods, so its ReplicaSet deletes
+	// the pod.
+	GivenBackScaledToZero = "scaled-to-zero"
+	// GivenBackOrphaned: no request wanted the eviction when a manager looked, or the
+	// Deployment was deleted without its pods.
+	GivenBackOrphaned = "orphaned"
+)
+
+// Surge owns the metrics of the surge interceptor. Safe for concurrent use.
+type Surge struct {
+	handedUp, replaced  prometheus.Counter
+	givenBack, declined *prometheus.CounterVec
+}
+
+// NewSurge registers the metrics with the registerer and returns them. A
+// registerer that already has one of them panics: that is a mistake of wiring.
+func NewSurge(registerer prometheus.Registerer) *Surge {
+	factory := promauto.With(registerer)
+	return &Surge{
+		handedUp: factory.NewCounter(prometheus.CounterOpts{
+			Name: "drawbridge_surge_handed_up_total",
+			Help: "Pods that were handed up to their Deployment, so that a replacement is made before the eviction.",
+		}),
+		replaced: factory.NewCounter(prometheus.CounterOpts{
+			Name: "drawbridge_surge_replaced_total",
+			Help: "Pods whose Deployment was full without them before they were evicted.",
+		}),
+		givenBack: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_surge_given_back_total",
+			Help: "Handed-up pods that were given back to their ReplicaSet.",
+		}, []string{"reason"}),
+		declined: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_surge_declined_total",
+			Help: "Pods that were left to the next interceptor without being replaced beforehand.",
+		}, []string{"reason"}),
+	}
+}
+
+// HandedUp counts a pod that was handed up.
+func (m *Surge) HandedUp() { m.handedUp.Inc() }
+
+// Replaced counts a pod whose Deployment was full without it.
+func (m *Surge) Replaced() { m.replaced.Inc() }
+
+// GivenBack counts a pod that was given back for one of the reasons above.
+func (m *Surge) GivenBack(reason string) { m.givenBack.WithLabelValues(reason).Inc() }
+
+// Declined counts a pod that was not replaced, for a reason from a closed set.
+func (m *Surge) Declined(reason string) { m.declined.WithLabelValues(reason).Inc() }
