@@ -56,7 +56,10 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 	if err != nil {
 		return err
 	}
-	in.Request, in.Acts = request, h.acts(in.Call, in.Pod, request)
+	in.Request = request
+	if in.Acts, err = h.acts(in.Call, in.Pod, request); err != nil {
+		return err
+	}
 	if request == nil || meta.IsStatusConditionTrue(request.Status.Conditions, v1alpha1.ConditionCanceled) {
 		if err := h.resolve(in); err != nil {
 			return err
@@ -81,39 +84,53 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 // resolve finds out who intercepts the pod. A resolver that can tell that it does
 // not know everybody yet closes the door for a moment.
 func (h *EvictionHandler) resolve(in *gathered) (err error) {
-	sure, ok := h.Resolver.(interface {
-		Resolve(pod *corev1.Pod) ([]string, error)
-	})
-	if !ok {
-		in.Interceptors = h.Resolver.Interceptors(in.Pod)
-	} else if in.Interceptors, err = sure.Resolve(in.Pod); err != nil {
-		return fmt.Errorf("resolve who intercepts pod %s/%s: %w", in.Pod.Namespace, in.Pod.Name, err)
+	if in.Interceptors, err = whoIntercepts(h.Resolver, in.Pod); err != nil {
+		return err
 	}
 	in.AskFirst = h.asksFirst(in.Interceptors)
 	return nil
 }
 
+// whoIntercepts asks the resolver. An error means that somebody may be missing
+// among the names, if the resolver is one that can tell.
+func whoIntercepts(resolver Resolver, pod *corev1.Pod) ([]string, error) {
+	sure, ok := resolver.(interface {
+		Resolve(pod *corev1.Pod) ([]string, error)
+	})
+	if !ok {
+		return resolver.Interceptors(pod), nil
+	}
+	names, err := sure.Resolve(pod)
+	if err != nil {
+		return names, fmt.Errorf("resolve who intercepts pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return names, nil
+}
+
 // acts returns the interceptors of the request's plan whose registrations name
 // the caller. A plan that is not made yet is the resolver's answer.
-func (h *EvictionHandler) acts(call Call, pod *corev1.Pod, request *v1alpha1.EvictionRequest) []string {
+func (h *EvictionHandler) acts(call Call, pod *corev1.Pod, request *v1alpha1.EvictionRequest) (names []string, err error) {
 	if request == nil || h.Registrations == nil {
-		return nil
+		return nil, nil
 	}
-	var names []string
 	check := func(name string) {
 		if registration, ok := h.Registrations.Registration(name); ok && slices.Contains(registration.Usernames, call.Username) {
 			names = append(names, name)
 		}
 	}
 	if len(request.Status.TargetInterceptors) == 0 {
-		for _, name := range h.Resolver.Interceptors(pod) {
+		planned, err := whoIntercepts(h.Resolver, pod)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range planned {
 			check(name)
 		}
 	}
 	for _, target := range request.Status.TargetInterceptors {
 		check(target.Name)
 	}
-	return names
+	return names, nil
 }
 
 // gatherPredecessors finds the requests for other pods of that name.
@@ -155,8 +172,8 @@ func (h *EvictionHandler) look(ctx context.Context, in *gathered, n Need) (err e
 	case NeedLiveRequest:
 		in.Request, err = h.request(ctx, h.Live, in.Pod)
 		in.RequestSource = Live
-		if in.Request != nil {
-			in.Acts = h.acts(in.Call, in.Pod, in.Request)
+		if err == nil && in.Request != nil {
+			in.Acts, err = h.acts(in.Call, in.Pod, in.Request)
 		}
 		// The cached request may have hidden that there is something to resolve.
 		return errors.Join(err, h.resolve(in))

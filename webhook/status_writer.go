@@ -25,19 +25,21 @@ const maxAccountsTold = 3
 // checkWriter is the rule on who writes. If a registration names service
 // accounts, only they and Drawbridge write that interceptor's report; and in a
 // request with such an interceptor only Drawbridge writes what is the
-// controller's, or anybody could end the interceptor's turn another way. Requests
-// without one are open to all who have the permission.
+// controller's, or anybody could end the interceptor's turn another way. That
+// holds, too, while it is not known whether there is one. Requests without one are
+// open to all who have the permission.
 func (h *StatusHandler) checkWriter(ctx context.Context, path *field.Path, user string, before, after *v1alpha1.EvictionRequest) field.ErrorList {
 	if h.Registrations == nil || user == h.OwnUsername {
 		return nil
 	}
+	names, sure := h.plan(ctx, before, after)
 	var protected []interceptor.Registration
-	for _, name := range h.plan(ctx, before, after) {
+	for _, name := range names {
 		if r, ok := h.Registrations.Registration(name); ok && len(r.Usernames) > 0 {
 			protected = append(protected, r)
 		}
 	}
-	if len(protected) == 0 {
+	if len(protected) == 0 && sure {
 		return nil
 	}
 	var problems field.ErrorList
@@ -48,11 +50,14 @@ func (h *StatusHandler) checkWriter(ctx context.Context, path *field.Path, user 
 				accounts(r.Usernames), user, r.Name)))
 		}
 	}
+	why := "as long as it is not known who intercepts the pod"
+	if len(protected) > 0 {
+		why = fmt.Sprintf("in a request whose interceptor %s belongs to registered service accounts", protected[0].Name)
+	}
 	for _, part := range controllersParts(before, after) {
 		if !equality.Semantic.DeepEqual(part.before, part.after) {
 			problems = append(problems, field.Forbidden(part.path(path), fmt.Sprintf(
-				"only Drawbridge may write this in a request whose interceptor %s belongs to registered service accounts, not %q: send it as it is stored, or leave it out of a server-side apply",
-				protected[0].Name, user)))
+				"only Drawbridge may write this %s, not %q: send it as it is stored, or leave it out of a server-side apply", why, user)))
 		}
 	}
 	return problems
@@ -60,27 +65,29 @@ func (h *StatusHandler) checkWriter(ctx context.Context, path *field.Path, user 
 
 // plan is the names of the request's interceptors. Until the plan is made it is
 // what the resolver says about the pod, as the controller will, and what the
-// write would make of it.
-func (h *StatusHandler) plan(ctx context.Context, before, after *v1alpha1.EvictionRequest) []string {
-	var names []string
+// write would make of it. Not sure means that the resolver may miss somebody.
+func (h *StatusHandler) plan(ctx context.Context, before, after *v1alpha1.EvictionRequest) (names []string, sure bool) {
 	for _, target := range before.Status.TargetInterceptors {
 		names = append(names, target.Name)
 	}
 	if len(names) > 0 {
-		return names // The schema lets nobody change it.
+		return names, true // The schema lets nobody change it.
 	}
 	for _, target := range after.Status.TargetInterceptors {
 		names = append(names, target.Name)
 	}
 	target := before.Spec.Target.Pod
 	if target == nil || h.Cached == nil || h.Resolver == nil {
-		return names
+		return names, true
 	}
 	var pod corev1.Pod
+	sure = true
 	err := h.Cached.Get(ctx, types.NamespacedName{Namespace: before.Namespace, Name: target.Name}, &pod, client.UnsafeDisableDeepCopy)
 	switch {
 	case err == nil && pod.UID == target.UID:
-		for _, name := range h.Resolver.Interceptors(&pod) {
+		planned, err := whoIntercepts(h.Resolver, &pod)
+		sure = err == nil
+		for _, name := range planned {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
@@ -89,7 +96,7 @@ func (h *StatusHandler) plan(ctx context.Context, before, after *v1alpha1.Evicti
 		// Open, as the webhook's failure policy is.
 		logr.FromContextOrDiscard(ctx).Error(err, "Read the target of a status from cache", "namespace", before.Namespace, "pod", target.Name)
 	}
-	return names
+	return names, sure
 }
 
 // statusPart is one part of a status, before and after a write.
