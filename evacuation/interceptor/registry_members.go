@@ -193,7 +193,9 @@ func (m *members) look(s *snapshot, key types.NamespacedName) []string {
 	for slot := range s.slots {
 		changed = append(changed, m.set(known, slot, matching.has(slot), failing.has(slot))...)
 	}
-	if known.pod == nil && m.pods[key] == known {
+	// One that went while it was looked at is looked at once more: it was counted
+	// just now.
+	if pod == nil && known.pod == nil && m.pods[key] == known {
 		delete(m.pods, key)
 	}
 	return changed
@@ -219,16 +221,20 @@ func (m *members) count(s *snapshot, name string) (changed []string) {
 	m.mu.Unlock()
 
 	for slot := range slots {
+		m.mu.Lock()
+		m.grow(slot)
+		same := m.tallies[slot].entry == s.slots[slot]
+		m.mu.Unlock()
+		if same {
+			continue // Counted; what has changed since has a look of its own.
+		}
 		for _, known := range pods {
 			m.recount(s, slot, known)
 		}
 		m.mu.Lock()
-		m.grow(slot)
-		if t := &m.tallies[slot]; t.entry != s.slots[slot] {
-			// Another generation is told in any case: it is not held back.
-			t.entry, t.told = s.slots[slot], false
-			changed = append(changed, m.tell(slot)...)
-		}
+		// Another generation is told in any case: it is not held back.
+		m.tallies[slot].entry, m.tallies[slot].told = s.slots[slot], false
+		changed = append(changed, m.tell(slot)...)
 		m.mu.Unlock()
 	}
 	return changed

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/drawbridge-dev/drawbridge/test/builder"
@@ -238,5 +239,56 @@ func TestCountsStayTrue(t *testing.T) {
 				t.Fatalf("after %d changes: %s has %v pods, want %v", generation, name, got, want)
 			}
 		}
+	}
+}
+
+// during is a selector that does something while a pod is looked at.
+type during struct {
+	labels.Selector
+	do *func()
+}
+
+func (d during) Matches(l labels.Labels) bool {
+	do := *d.do
+	*d.do = func() {}
+	do()
+	return d.Selector.Matches(l)
+}
+
+// watched is a registry of a.x, and what is done when its selector is asked next.
+func watched(t *testing.T) (*Registry, *func()) {
+	t.Helper()
+	do := func() {}
+	registry := registryOf(builder.EvictionInterceptor("a.x").Pods("app", "db"))
+	e, _, _ := registry.snapshot().known("a.x")
+	e.pods = during{e.pods, &do}
+	return registry, &do
+}
+
+func TestAPodThatGoesWhileItIsLookedAtIsNotCounted(t *testing.T) {
+	registry, do := watched(t)
+	m, _ := counting(registry)
+	*do = func() { m.gone(pod("p", "db")) }
+	m.see(pod("p", "db"))
+	m.drain()
+	if got := m.counted(t, "a.x"); got != [2]int{} || len(m.pods) != 0 {
+		t.Errorf("counted %v, %d pods remembered; want none", got, len(m.pods))
+	}
+}
+
+// A registration that is to be counted again for the same generation does not
+// swallow what the look at a pod would find.
+func TestCountingAgainSwallowsNoNews(t *testing.T) {
+	registry := registryOf(builder.EvictionInterceptor("a.x").Pods("app", "db"))
+	m, told := counting(registry)
+	m.see(pod("p", ""))
+	m.drain()
+	m.counted(t, "a.x")
+	*told = nil
+	m.changed(change{registration: "a.x"})
+	m.see(pod("p", "db"))
+	m.drain()
+	if !slices.Equal(*told, []string{"a.x"}) {
+		t.Errorf("told %q, want a.x", *told)
 	}
 }

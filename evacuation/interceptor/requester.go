@@ -56,7 +56,8 @@ type Requester struct {
 // nothing.
 //
 // A request that was canceled stays so (ruling R3); it is deleted and a new one
-// begins. One whose pod was evicted already is returned as it is.
+// begins. One whose pod was evicted already is returned as it is, and so is one
+// that the controller has refused (reason ValidationFailed): see Observe.
 func (r *Requester) Join(ctx context.Context, pod client.Object) (*v1alpha1.EvictionRequest, error) {
 	if err := r.check(pod); err != nil {
 		return nil, err
@@ -73,6 +74,9 @@ func (r *Requester) Join(ctx context.Context, pod client.Object) (*v1alpha1.Evic
 		case wishWait:
 			return nil, r.explain("join", pod, ErrDeleting)
 		case wishRenew:
+			if isRefused(er, pod.GetName()) {
+				return er, nil
+			}
 			// Only what we have seen: somebody may have begun anew before us.
 			err = client.IgnoreNotFound(r.Client.Delete(ctx, er.DeepCopy(), client.Preconditions{UID: &er.UID, ResourceVersion: &er.ResourceVersion}))
 		case wishJoin, wishNothing:

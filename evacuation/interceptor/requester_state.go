@@ -107,6 +107,14 @@ func outcomeOf(er *v1alpha1.EvictionRequest) (Outcome, bool) {
 	return Outcome{}, false
 }
 
+// isRefused reports whether the controller has looked at the very pod of that name
+// and refused its request. It would refuse a new one as well: a pod stays in its
+// group, and one that was not there does not come back under its UID.
+func isRefused(er *v1alpha1.EvictionRequest, pod string) bool {
+	c := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCanceled)
+	return c != nil && c.Status == "True" && c.Reason == v1alpha1.ReasonValidationFailed && er.Spec.Target.Pod != nil && er.Spec.Target.Pod.Name == pod
+}
+
 func hasRequester(er *v1alpha1.EvictionRequest, name string) bool {
 	return slices.ContainsFunc(er.Spec.Requesters, func(e v1alpha1.Requester) bool { return e.Name == name })
 }

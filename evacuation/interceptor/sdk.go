@@ -84,7 +84,7 @@ type Progress struct {
 	Done bool
 	// Message for people, cut at v1alpha1.MaxMessageLength characters. When it
 	// changes it is reported at once, but never within 60 s of the last heartbeat
-	// (statement 42); then it goes with the next one.
+	// (statement 43); then it goes with the next one.
 	Message string
 	// ExpectedFinishTime is when the interceptor expects to be done; zero if that is
 	// not known. One in the past is not reported.

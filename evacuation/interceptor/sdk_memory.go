@@ -45,6 +45,16 @@ func (m *sdkMemories) set(key types.NamespacedName, memory sdkMemory) {
 	m.of[key] = memory
 }
 
+// settle notes that nothing is left to do for a request.
+func (m *sdkMemories) settle(key types.NamespacedName, request types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if memory, ok := m.of[key]; ok && memory.Target.RequestUID == request {
+		memory.Settled = true
+		m.of[key] = memory
+	}
+}
+
 func (m *sdkMemories) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -60,8 +60,9 @@ type Options struct {
 	Watches []Watch
 	// Selector leaves out requests by their labels, which are those of the pod. It is
 	// for several processes that share the pods of one interceptor: a request that
-	// none of them takes waits for the heartbeat deadline. It is looked at until
-	// the first report. Default: all requests.
+	// none of them takes waits for the heartbeat deadline. A process keeps what it
+	// has begun as long as it runs; let the labels be ones that do not change, as
+	// after a restart they count again. Default: all requests.
 	Selector labels.Selector
 	// FieldOwner is the field manager of the reports. Default: Name.
 	FieldOwner string

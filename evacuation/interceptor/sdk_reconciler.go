@@ -69,10 +69,11 @@ func (r *sdkReconciler) look(ctx, turn context.Context, er *v1alpha1.EvictionReq
 		r.memories.forget(key)
 		return reconcile.Result{}, nil
 	}
-	known := memory.Target.RequestUID != "" || !in.Item.StartedAt.IsZero()
-	if in.Turn == sdkActive && !known && !r.Selector.Matches(labelSet(er)) {
-		return reconcile.Result{}, nil
+	begun := memory.Target.RequestUID != ""
+	if !begun && !r.Selector.Matches(labelSet(er)) {
+		return reconcile.Result{}, nil // Another process has it, and may have begun.
 	}
+	known := begun || !in.Item.StartedAt.IsZero()
 	memory.Target = r.target(er, memory)
 	switch sdkStep(in, r.Clock.Now()).Call {
 	case sdkCallCancel:

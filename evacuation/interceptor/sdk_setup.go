@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -123,7 +124,11 @@ func (r *sdkReconciler) requestEvents() handler.EventHandler {
 		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, q queue) {
 			key := client.ObjectKeyFromObject(ev.Object)
 			r.running.over(key, ev.Object.GetUID())
-			if _, turn := mine(ev.Object); turn != sdkNoTurn || r.memories.get(key).Target.RequestUID != "" {
+			er, turn := mine(ev.Object)
+			if er != nil && meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted) {
+				r.memories.settle(key, er.UID) // The end may not have been looked at yet.
+			}
+			if turn != sdkNoTurn || r.memories.get(key).Target.RequestUID != "" {
 				look(ev.Object, q)
 			}
 		},

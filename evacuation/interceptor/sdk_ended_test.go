@@ -1,0 +1,63 @@
+package interceptor
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+)
+
+// sdkMidway is an interceptor in whose Evacuate something happens.
+type sdkMidway struct {
+	sdkNoted
+	happens func()
+}
+
+func (m *sdkMidway) Evacuate(ctx context.Context, t Target) (Progress, error) {
+	m.happens()
+	return m.sdkNoted.Evacuate(ctx, t)
+}
+
+// The end of a request and its deletion may both come during one call. Only the
+// deletion's last state tells whether there is something to undo.
+func TestSDKUndoesNothingForAPodThatHasEnded(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		last *builder.EvictionRequestWrapper
+		want int
+	}{
+		"evicted, then deleted":        {sdkRequest().Evicted(v1alpha1.ReasonPodDeleted, sdkAt(1)), 1},
+		"deleted in the middle":        {sdkRequest(), 2},
+		"an older one of the name":     {sdkRequest().UID("er-0").Evicted(v1alpha1.ReasonPodDeleted, sdkAt(1)), 2},
+		"canceled first, then deleted": {sdkRequest().Canceled(v1alpha1.ReasonNoRequesters, sdkAt(1)), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &sdkCluster{cached: sdkRequest().Obj(), stored: sdkRequest().Obj()}
+			q := workqueue.NewTypedRateLimitingQueue(sdkLimiter())
+			t.Cleanup(q.ShutDown)
+			impl := &sdkMidway{}
+			r := sdkBench(t, c, impl)
+			impl.happens = func() {
+				c.cached, c.stored = nil, nil
+				r.requestEvents().Delete(context.Background(), event.DeleteEvent{Object: client.Object(tc.last.Obj())}, q)
+			}
+			for range 2 {
+				if _, err := sdkLook(t, r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(impl.calls) != tc.want {
+				t.Errorf("asked to %v, want %d calls", impl.calls, tc.want)
+			}
+			if memory := r.memories.get(client.ObjectKeyFromObject(sdkRequest().Obj())); memory.Target.RequestUID != "" {
+				t.Errorf("still remembered: %+v", memory)
+			}
+		})
+	}
+}
