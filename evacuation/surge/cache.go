@@ -15,7 +15,8 @@ import (
 const (
 	// controllerIndex finds pods and ReplicaSets by the UID of their controller.
 	controllerIndex = "surge.controller"
-	// handedUpIndex finds the pods that are handed up, all under handedUpValue.
+	// handedUpIndex finds the pods that are handed up, all under handedUpValue. What
+	// has failed or succeeded takes no place any more, and may stay for days.
 	handedUpIndex = "surge.handed-up"
 	handedUpValue = "true"
 )
@@ -67,7 +68,7 @@ func handedUpState(obj client.Object) []string {
 	if !ok {
 		return nil
 	}
-	if _, up := handedUp(pod); !up {
+	if _, up := handedUp(pod); !up || terminal(pod) {
 		return nil
 	}
 	return []string{handedUpValue}

@@ -37,8 +37,8 @@ func (f *follower) follow(request types.NamespacedName, in *input) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.drop(request)
-	if in.pod == nil {
-		return
+	if ended(in.pod) {
+		return // Nothing is waited for, and nobody may come to forget it.
 	}
 	i := interest{pod: in.pod.UID, volumes: in.volumes}
 	if in.policy.ClusterLimit > 0 {

@@ -61,7 +61,7 @@ func (s *Surge) gather(ctx context.Context, about subject, live bool) (*input, e
 	return in, nil
 }
 
-// gatherPods reads the Deployment's ReplicaSets and their pods.
+// gatherPods reads the Deployment's ReplicaSets, and their pods if they matter.
 func (s *Surge) gatherPods(ctx context.Context, in *input) error {
 	namespace := client.InNamespace(in.deployment.Namespace)
 	sets := &appsv1.ReplicaSetList{}
@@ -73,6 +73,10 @@ func (s *Surge) gatherPods(ctx context.Context, in *input) error {
 		return err
 	}
 	in.occupied = account.others(in.pod.UID)
+	_, matter := handedUp(in.pod)
+	if !matter {
+		_, matter = failedBefore(in.pod, in.request)
+	}
 	for i := range sets.Items {
 		set := &sets.Items[i]
 		in.sets = append(in.sets, set.UID)
@@ -80,6 +84,9 @@ func (s *Surge) gatherPods(ctx context.Context, in *input) error {
 			set = in.set // May be newer.
 		}
 		in.replicas += int(ptr.Deref(set.Spec.Replicas, 1))
+		if !matter {
+			continue
+		}
 		pods := &corev1.PodList{}
 		if err := s.Client.List(ctx, pods, namespace, client.MatchingFields{controllerIndex: string(set.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list the pods of ReplicaSet %s: %w", set.Name, err)

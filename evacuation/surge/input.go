@@ -57,7 +57,9 @@ type input struct {
 	// pods they want together.
 	sets     []types.UID
 	replicas int
-	// pods are those of these ReplicaSets, without any that was handed up.
+	// pods are those of these ReplicaSets, without any that was handed up. They are
+	// known only after the pod itself was: one that waits for its place must not cost
+	// a look at all others whenever one of them changes.
 	pods []corev1.Pod
 	// volumes says what the pod's volumes allow.
 	volumes volumes
@@ -156,7 +158,7 @@ func (in *input) available() (n int, next time.Time) {
 	minReady := time.Duration(in.deployment.Spec.MinReadySeconds) * time.Second
 	for i := range in.pods {
 		pod := &in.pods[i]
-		if pod.DeletionTimestamp != nil || pod.UID == in.pod.UID {
+		if ended(pod) || pod.UID == in.pod.UID {
 			continue
 		}
 		ready := condition(pod, corev1.PodReady)
@@ -175,6 +177,30 @@ func (in *input) available() (n int, next time.Time) {
 	return n, next
 }
 
+// unsettled reports whether the pod's ReplicaSet has more pods than it wants, this
+// one among them, or began to remove one just now, so that budgets may not know yet.
+func (in *input) unsettled() bool {
+	if in.set == nil {
+		return false
+	}
+	have := 1 // The cache may not show yet that the pod was given back.
+	for i := range in.pods {
+		pod := &in.pods[i]
+		controller := metav1.GetControllerOfNoCopy(pod)
+		switch {
+		case pod.UID == in.pod.UID || controller == nil || controller.UID != in.set.UID:
+		case pod.DeletionTimestamp != nil:
+			grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
+			if in.now.Before(pod.DeletionTimestamp.Add(recheckSoon - grace)) {
+				return true
+			}
+		case !terminal(pod):
+			have++
+		}
+	}
+	return in.deployment != nil && have > int(ptr.Deref(in.set.Spec.Replicas, 1))
+}
+
 // obstacle says what keeps a replacement from being available, in the words of
 // the scheduler or the kubelet; empty if nobody said anything. Pods are compared
 // by name, so that the same state gives the same words.
@@ -182,7 +208,7 @@ func (in *input) obstacle() string {
 	var name, text string
 	for i := range in.pods {
 		pod := &in.pods[i]
-		if pod.DeletionTimestamp != nil || pod.UID == in.pod.UID || name != "" && pod.Name > name {
+		if ended(pod) || pod.UID == in.pod.UID || name != "" && pod.Name > name {
 			continue
 		}
 		for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.ContainersReady, corev1.PodReady} {
@@ -206,8 +232,12 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 
 // ended reports whether there is nothing left of the pod to protect.
 func ended(pod *corev1.Pod) bool {
-	return pod == nil || pod.DeletionTimestamp != nil ||
-		pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return pod == nil || pod.DeletionTimestamp != nil || terminal(pod)
+}
+
+// terminal reports whether the pod has ended while its object remains.
+func terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // notReadySince is since when the pod is not Ready; zero if it is.

@@ -59,7 +59,7 @@ func (l *ledger) holds(pod types.UID) bool {
 	return ok
 }
 
-// account counts. A pod counts until it is gone.
+// account counts. A pod counts until it is gone or has failed.
 func (l *ledger) account(ctx context.Context, d *appsv1.Deployment) (account, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,8 +134,8 @@ func (l *ledger) shows(ctx context.Context, uid types.UID, h hold) (bool, error)
 	switch {
 	case err != nil:
 		return false, err
-	case pod == nil:
-		return true, nil // It is gone.
+	case pod == nil || terminal(pod):
+		return true, nil // It is gone, or as good as that.
 	case h.version == "":
 		return false, nil
 	}

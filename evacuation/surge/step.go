@@ -35,9 +35,10 @@ const (
 	declinedVolume          = "volume"
 	declinedRolloutStuck    = "rollout-stuck"
 	declinedCannotCreate    = "cannot-create"
-	declinedFailed          = "failed-before"
 
 	reasonReplaced = "replaced"
+	// reasonFailed: it was counted when the pod was given back.
+	reasonFailed = "failed"
 )
 
 const (
@@ -61,7 +62,7 @@ type check func(in *input) (decision, bool)
 
 // beforehand is why a pod is not handed up (yet); the first that decides counts.
 var beforehand = []check{
-	hasFailedBefore,        // or a killed manager would try for ever
+	hasFailedBefore,        // or it would be tried for ever
 	belongsToNoDeployment,  // there is nobody to make a replacement
 	deploymentDoesNotSurge, // its owner does not want more pods than replicas, not even for a moment
 	isNotReady,             // there is nothing to keep available, and a replacement would not be ready either
@@ -109,11 +110,18 @@ func (in *input) ends(v verdict, reason, message string) decision {
 
 func undecided() (decision, bool) { return decision{}, false }
 
+// hasFailedBefore hands over once the pod that was too many is gone. Until then a
+// budget counts both, and would allow to evict the one while the ReplicaSet removes
+// the other.
 func hasFailedBefore(in *input) (decision, bool) {
-	if message, ok := failedBefore(in.pod, in.request); ok {
-		return in.ends(done, declinedFailed, message), true
+	message, ok := failedBefore(in.pod, in.request)
+	switch {
+	case !ok:
+		return undecided()
+	case in.unsettled():
+		return waiting(recheckSoon, "%s", message), true
 	}
-	return undecided()
+	return in.ends(done, reasonFailed, message), true
 }
 
 func belongsToNoDeployment(in *input) (decision, bool) {

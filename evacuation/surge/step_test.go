@@ -125,8 +125,19 @@ func TestStepBeforehand(t *testing.T) {
 		"the cluster's limit":                  {func(in *input) { in.policy.ClusterLimit, in.occupied.cluster = 3, 3 }, waits("Waiting for pods of other Deployments: the cluster's limit is 3 at a time.", recheck)},
 		"below the cluster's limit":            {func(in *input) { in.policy.ClusterLimit, in.occupied.cluster = 3, 2 }, hands},
 		"no limit of the cluster":              {func(in *input) { in.occupied.cluster = 1000 }, hands},
-		"it failed in the course of this":      {func(in *input) { in.pod.Annotations[FailedAnnotation] = `{"request":"er","message":"No room."}` }, ends(declinedFailed, "No room.")},
-		"it failed the time before":            {func(in *input) { in.pod.Annotations[FailedAnnotation] = `{"request":"old","message":"No room."}` }, hands},
+		"it failed in the course of this":      {func(in *input) { in.pod.Annotations[FailedAnnotation] = `{"request":"er","message":"No room."}` }, ends(reasonFailed, "No room.")},
+		"it failed, and one pod is too many":   {func(in *input) { failed(in); in.pods = append(in.pods, replacement("web-2")) }, waits("No room.", recheckSoon)},
+		"it failed, and that one begins to go": {func(in *input) { failed(in); in.pods = append(in.pods, replacement("web-2", deleted(t0))) }, waits("No room.", recheckSoon)},
+		"it failed, and that one goes": {func(in *input) {
+			failed(in)
+			in.pods = append(in.pods, replacement("web-2", deleted(t0.Add(-recheckSoon))))
+		}, ends(reasonFailed, "No room.")},
+		"it failed, and that one has failed": {func(in *input) { failed(in); in.pods = append(in.pods, replacement("web-2", phase(corev1.PodFailed))) }, ends(reasonFailed, "No room.")},
+		"it failed, another set has too many": {func(in *input) {
+			failed(in)
+			in.pods = append(in.pods, replacement("web-2", func(p *corev1.Pod) { p.OwnerReferences[1].UID = "web-old" }))
+		}, ends(reasonFailed, "No room.")},
+		"it failed the time before": {func(in *input) { in.pod.Annotations[FailedAnnotation] = `{"request":"old","message":"No room."}` }, hands},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -137,6 +148,26 @@ func TestStepBeforehand(t *testing.T) {
 			}
 		})
 	}
+}
+
+// failed is what a pod remembers that was given back.
+func failed(in *input) {
+	in.pod.Annotations[FailedAnnotation] = `{"request":"er","message":"No room."}`
+}
+
+// deleted is a pod that was given 30 seconds to end at that time.
+func deleted(at time.Time) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(at.Add(30*time.Second))), ptr.To[int64](30)
+	}
+}
+
+func phase(phase corev1.PodPhase) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Status.Phase = phase }
+}
+
+func unready(message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { setReady(p, corev1.ConditionFalse, t0, message) }
 }
 
 func surgeOf(in *input, maxSurge string) {
@@ -163,10 +194,14 @@ func TestStepAfterwards(t *testing.T) {
 		change func(*input)
 		want   decision
 	}{
-		"nobody is there yet":          {func(*input) {}, waits(missing, recheck)},
-		"the replacement is available": {func(in *input) { in.pods = []corev1.Pod{replacement("web-2")} }, replaced},
-		"a look comes before the end":  {func(in *input) { in.live, in.pods = false, []corev1.Pod{replacement("web-2")} }, decision{verdict: look}},
-		"a stale pod does not count":   {func(in *input) { in.pods = []corev1.Pod{*pod("web-1", "web-new")} }, waits(missing, recheck)},
+		"nobody is there yet":                {func(*input) {}, waits(missing, recheck)},
+		"the replacement is available":       {func(in *input) { in.pods = []corev1.Pod{replacement("web-2")} }, replaced},
+		"a look comes before the end":        {func(in *input) { in.live, in.pods = false, []corev1.Pod{replacement("web-2")} }, decision{verdict: look}},
+		"a stale pod does not count":         {func(in *input) { in.pods = []corev1.Pod{*pod("web-1", "web-new")} }, waits(missing, recheck)},
+		"one that has failed does not count": {func(in *input) { in.pods = []corev1.Pod{replacement("web-2", phase(corev1.PodFailed))} }, waits(missing, recheck)},
+		"one that has failed says nothing": {func(in *input) {
+			in.pods = []corev1.Pod{replacement("web-2", unschedulable, phase(corev1.PodFailed)), replacement("web-3", unready("not so fast"))}
+		}, waits(missing+" not so fast", recheck)},
 		"a deleted pod does not count": {func(in *input) {
 			in.pods = []corev1.Pod{replacement("web-2", func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.NewTime(t0)) })}
 		}, waits(missing, recheck)},

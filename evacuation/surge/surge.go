@@ -92,6 +92,9 @@ func (s *Surge) Evacuate(ctx context.Context, t interceptor.Target) (interceptor
 			continue
 		case err != nil:
 			return interceptor.Progress{}, err
+		case d.verdict == giveBack && d.reason == metrics.GivenBackFailed:
+			// The next look finds out when it is safe to evict it: see hasFailedBefore.
+			return interceptor.Progress{Message: d.message, CheckAfter: recheckSoon}, nil
 		case d.verdict == done:
 			s.concluded(in, d)
 			fallthrough
@@ -215,12 +218,14 @@ func (s *Surge) giveBack(ctx context.Context, in *input, rec record, reason stri
 
 // concluded counts and tells how a turn ended without the pod being given back.
 func (s *Surge) concluded(in *input, d decision) {
-	if d.reason == reasonReplaced {
+	switch d.reason { // The SDK tells that it is completed.
+	case reasonReplaced:
 		s.Metrics.Replaced()
-		return // The SDK tells that it is completed.
+	case reasonFailed:
+	default:
+		s.Metrics.Declined(d.reason)
+		events.Emit(s.Recorder, in.pod, deploymentReference(in), events.SurgeDeclined(d.message))
 	}
-	s.Metrics.Declined(d.reason)
-	events.Emit(s.Recorder, in.pod, deploymentReference(in), events.SurgeDeclined(d.message))
 }
 
 // patch changes the pod; afterwards it is as the API server has it.

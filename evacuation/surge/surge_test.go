@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -84,7 +85,7 @@ func TestWhatFailsIsUndoneAndNotTriedAgain(t *testing.T) {
 	w.evacuate(t, "web-1")
 	w.clock.Step(10 * time.Minute)
 	const message = "Not replaced beforehand: no replacement became available within 10m0s"
-	want := sdk.Progress{Done: true, Message: message}
+	want := sdk.Progress{Message: message, CheckAfter: recheckSoon}
 	if diff := cmp.Diff(want, w.evacuate(t, "web-1")); diff != "" {
 		t.Errorf("after the deadline (-want +got):\n%s", diff)
 	}
@@ -95,11 +96,59 @@ func TestWhatFailsIsUndoneAndNotTriedAgain(t *testing.T) {
 
 	// The manager dies before this is reported; the next one starts from the pod.
 	next := newWorld(deployment(1), replicaSet("web-new", 2, 1), now)
+	want = sdk.Progress{Done: true, Message: message}
 	if diff := cmp.Diff(want, next.evacuate(t, "web-1")); diff != "" {
 		t.Errorf("again (-want +got):\n%s", diff)
 	}
 	if next.writes != 0 {
 		t.Errorf("%d writes of the next manager", next.writes)
+	}
+}
+
+// A budget goes on to allow an eviction for a moment after the pod was given back.
+// If the other one went at the same time, because it is one too many for its
+// ReplicaSet, there would be fewer than before.
+func TestNobodyIsEvictedBeforeTheSurplusHasGone(t *testing.T) {
+	d := deployment(1)
+	d.Spec.MinReadySeconds = 3600
+	w := newWorld(d, replicaSet("web-new", 2, 1), pod("web-1", "web-new"))
+	w.evacuate(t, "web-1")
+	if err := w.client.Create(t.Context(), ptr.To(replacement("web-2"))); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Step(10 * time.Minute)
+	for i := range 3 {
+		if got := w.evacuate(t, "web-1"); got.Done || got.CheckAfter != recheckSoon {
+			t.Errorf("look %d: %+v", i, got)
+		}
+	}
+	w.remove(t, "web-2")
+	if got := w.evacuate(t, "web-1"); !got.Done || !strings.HasPrefix(got.Message, "Not replaced beforehand: no replacement") {
+		t.Errorf("without the surplus: %+v", got)
+	}
+	want := []string{"Pod PodHandedUp", "Deployment PodHandedUp", "Pod PodGivenBack", "Deployment PodGivenBack"}
+	if diff := cmp.Diff(want, w.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// With a thousand pods that wait, every change of one of them would be a thousand
+// looks at a thousand pods.
+func TestAPodThatWaitsDoesNotLookAtTheOthers(t *testing.T) {
+	w := newWorld(deployment(3), replicaSet("web-new", 2, 3), pod("web-1", "web-new"), pod("web-2", "web-new"), pod("web-3", "web-new"))
+	looks := func() int {
+		in, err := w.gather(t.Context(), subject{pod: keyOf(ns, "web-1"), uid: "web-1"}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(in.pods)
+	}
+	if n := looks(); n != 0 {
+		t.Errorf("it looks at %d pods, want none", n)
+	}
+	w.evacuate(t, "web-1")
+	if n := looks(); n != 2 {
+		t.Errorf("once it is handed up it looks at %d pods, want the 2 others", n)
 	}
 }
 
@@ -190,10 +239,12 @@ func TestPlacesBecomeFree(t *testing.T) {
 	}{
 		"taken":                                 {},
 		"gone":                                  {then: []string{"remove"}, want: true},
+		"ended, though its object stays":        {then: []string{"end"}, want: true},
 		"given back":                            {then: []string{"cancel"}, want: true},
 		"refused":                               {fail: denied, want: true},
 		"nobody knows":                          {fail: timeout},
 		"nobody knows, and it is gone":          {fail: timeout, made: true, then: []string{"remove"}, want: true},
+		"nobody knows, and it has ended":        {fail: timeout, then: []string{"end"}, want: true},
 		"it turns out to be taken":              {fail: timeout, made: true, then: []string{"evacuate"}},
 		"it was taken, and the pod is gone":     {fail: timeout, made: true, then: []string{"evacuate", "remove"}, want: true},
 		"nobody knows, and then it is canceled": {fail: timeout, made: true, then: []string{"cancel"}, want: true},
@@ -212,6 +263,8 @@ func TestPlacesBecomeFree(t *testing.T) {
 					w.evacuate(t, "web-1")
 				case "remove":
 					w.remove(t, "web-1")
+				case "end":
+					w.end(t, "web-1")
 				case "cancel":
 					w.cancel(t, "web-1")
 				}
@@ -227,6 +280,16 @@ func TestPlacesBecomeFree(t *testing.T) {
 func (w *world) remove(t *testing.T, name string) {
 	t.Helper()
 	if err := w.client.Delete(t.Context(), w.get(t, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end is what the kubelet does to a pod that it evicts: the object stays.
+func (w *world) end(t *testing.T, name string) {
+	t.Helper()
+	p := w.get(t, name)
+	p.Status.Phase = corev1.PodFailed
+	if err := w.client.Status().Update(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -304,8 +367,15 @@ func TestFollower(t *testing.T) {
 			}
 		})
 	}
-	w.cancel(t, "web-1")
-	if got := of(deployment(1)); got != nil || len(w.following.known)+len(w.following.requests) != 0 {
-		t.Errorf("after the end: %v, %v", got, w.following)
+	wantNone := func(when string) {
+		if got := of(deployment(1)); got != nil || len(w.following.known)+len(w.following.requests) != 0 {
+			t.Errorf("%s: %v, %v", when, got, w.following)
+		}
 	}
+	w.cancel(t, "web-1")
+	wantNone("after Cancel")
+	w.evacuate(t, "web-1")
+	w.end(t, "web-1") // Nobody calls Cancel then.
+	w.evacuate(t, "web-1")
+	wantNone("after the pod has ended")
 }
