@@ -302,7 +302,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				"replacementGuard": values{"mode": "Evict", "window": "11m"},
 				"interceptors":     values{"allowedReservedNames": []any{"deployment.apps.k8s.io", "a.k8s.io"}},
 				"descheduler":      values{"markInProgress": false, "markEvictOnly": true},
-				"surge":            values{"progressDeadline": "3m", "clusterLimit": 5},
+				"surge":            values{"progressDeadline": "3m", "clusterLimit": 2000000},
 				"log":              values{"level": 3, "format": "console"},
 				"webhook":          values{"enabled": false},
 			},
@@ -314,7 +314,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				o.ReplacementGuard, o.ReplacementWindow = "Evict", 11*time.Minute
 				o.AllowedReservedNames = []string{"deployment.apps.k8s.io", "a.k8s.io"}
 				o.DeschedulerMark, o.DeschedulerEvictOnly = false, true
-				o.SurgeProgressDeadline, o.SurgeClusterLimit = 3*time.Minute, 5
+				o.SurgeProgressDeadline, o.SurgeClusterLimit = 3*time.Minute, 2000000
 				o.LogLevel, o.LogFormat = "3", "console"
 				o.WebhookConfiguration = ""
 			},

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,6 +114,33 @@ func TestWhichPodsSurge(t *testing.T) {
 				t.Errorf("it surges: %t, want %t", got, tc.want)
 			}
 		})
+	}
+}
+
+// The manager reads the registration when it starts, so a change of it must start
+// one.
+func TestAChangeOfTheRegistrationRestartsTheManager(t *testing.T) {
+	template := func(v values) corev1.PodTemplateSpec {
+		return only[*appsv1.Deployment](t, render(t, v)).Spec.Template
+	}
+	as := template(nil)
+	for name, surge := range map[string]values{
+		"the default":             {"allDeployments": true},
+		"the priority":            {"priority": 7},
+		"the excluded namespaces": {"excludedNamespaces": []any{"kube-system", "extra"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := values{"surge": surge, "deployment": values{"podAnnotations": values{"a": "b"}}}
+			if after := template(v); cmp.Equal(as.Annotations["checksum/surge"], after.Annotations["checksum/surge"]) || after.Annotations["a"] != "b" {
+				t.Errorf("annotations %v, before %v", after.Annotations, as.Annotations)
+			}
+		})
+	}
+	if diff := cmp.Diff(as, template(nil)); diff != "" {
+		t.Errorf("an upgrade without a change restarts it (-want +got):\n%s", diff)
+	}
+	if off := template(values{"surge": values{"enabled": false}}); off.Annotations != nil {
+		t.Errorf("without a surge: annotations %v", off.Annotations)
 	}
 }
 
