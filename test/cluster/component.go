@@ -184,18 +184,20 @@ func (c *Component) Restart(ctx context.Context) error {
 
 // Pause stops the process where it is (SIGSTOP): connections stay open and nobody
 // answers on them. Error: it is not running.
-func (c *Component) Pause() error { return c.signal(syscall.SIGSTOP) }
+func (c *Component) Pause() error { return c.signal((*process).pause) }
 
 // Resume lets a paused process go on. Error: it is not running.
-func (c *Component) Resume() error { return c.signal(syscall.SIGCONT) }
+func (c *Component) Resume() error {
+	return c.signal(func(p *process) error { return p.signal(syscall.SIGCONT) })
+}
 
-func (c *Component) signal(signal os.Signal) error {
+func (c *Component) signal(send func(*process) error) error {
 	if err := c.notRunning(); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.process.signal(signal)
+	return send(c.process)
 }
 
 // notRunning explains why there is no process, if there is none.

@@ -52,6 +52,14 @@ func (p *process) signal(signal os.Signal) error {
 	return nil
 }
 
+// pause stops the process where it is and returns when it has stopped.
+func (p *process) pause() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil || p.ended() {
+		return err
+	}
+	return awaitStopped(p.command.Process.Pid)
+}
+
 // kill ends the process the hard way, stopped or not, and waits until it is gone.
 func (p *process) kill(ctx context.Context) error {
 	if err := p.signal(syscall.SIGKILL); err != nil {

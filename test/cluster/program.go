@@ -108,7 +108,7 @@ func (p *Program) Interrupt() error { return p.process.signal(syscall.SIGINT) }
 func (p *Program) Kill() error { return p.process.signal(syscall.SIGKILL) }
 
 // Pause stops the program where it is (SIGSTOP).
-func (p *Program) Pause() error { return p.process.signal(syscall.SIGSTOP) }
+func (p *Program) Pause() error { return p.process.pause() }
 
 // Resume lets a paused program go on.
 func (p *Program) Resume() error { return p.process.signal(syscall.SIGCONT) }
