@@ -6,6 +6,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
@@ -16,6 +20,10 @@ func TestAnUndoLeavesNoGap(t *testing.T) {
 	startManager(t, func(o *app.Options) { o.SurgeProgressDeadline = 4 * time.Second })
 	a := newApplication(t, 1, progressDeadline(7200), func(w *builder.DeploymentWrapper) { w.Spec.MinReadySeconds = 3600 })
 	pod := &a.pods[0]
+	// Both are as good, so the ReplicaSet might as well remove this one.
+	if err := admin.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+corev1.PodDeletionCost+`":"1"}}}`))); err != nil {
+		t.Fatal(err)
+	}
 	addNodes(t, a.namespace, 1)
 
 	startDrain(t, "alice", a.node)
