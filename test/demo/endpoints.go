@@ -18,6 +18,9 @@ import (
 
 // endpoints counts the ready endpoints of a Service, as a load balancer sees them.
 type endpoints struct {
+	// stop ends the watch, and returns when it has ended.
+	stop func()
+
 	mu sync.Mutex
 	// ready are the addresses of each EndpointSlice.
 	ready map[string][]string
@@ -28,7 +31,7 @@ type endpoints struct {
 	ever sets.Set[string]
 }
 
-// watchEndpoints watches the Service's EndpointSlices until ctx ends.
+// watchEndpoints watches the Service's EndpointSlices until it is stopped.
 func watchEndpoints(ctx context.Context, client kubernetes.Interface, namespace, service string) (*endpoints, error) {
 	e := &endpoints{ready: map[string][]string{}}
 	e.restart()
@@ -42,8 +45,11 @@ func watchEndpoints(ctx context.Context, client kubernetes.Interface, namespace,
 	if err != nil {
 		return nil, fmt.Errorf("watch the endpoints of %s: %w", service, err)
 	}
-	factory.StartWithContext(ctx)
+	watching, cancel := context.WithCancel(ctx)
+	e.stop = func() { cancel(); factory.Shutdown() }
+	factory.StartWithContext(watching)
 	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		e.stop()
 		return nil, fmt.Errorf("watch the endpoints of %s: %w", service, ctx.Err())
 	}
 	return e, nil

@@ -86,6 +86,7 @@ func run(ctx context.Context, p *printer) (err error) {
 	if err := d.populate(ctx); err != nil {
 		return err
 	}
+	defer d.storefront.stop() // Before the API server goes, which would be an error in its log.
 
 	p.heading("alice drains node-1")
 	if err := d.sweep(ctx); err != nil {
