@@ -100,7 +100,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 	}{
 		"with the default values": {
 			want: map[string]int{
-				"CustomResourceDefinition": 2, "ServiceAccount": 1, "ClusterRole": 7, "ClusterRoleBinding": 3, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
+				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
 				"Secret": 1, "Service": 1, "Deployment": 1, "PodDisruptionBudget": 1,
 			},
@@ -108,7 +108,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 		"for a manager outside of the cluster": {
 			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
-				"CustomResourceDefinition": 2, "ServiceAccount": 1, "ClusterRole": 7, "ClusterRoleBinding": 3, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
+				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
@@ -116,10 +116,10 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			values: values{
 				"crds": values{"enabled": false}, "rbac": values{"aggregate": false}, "webhook": values{"enabled": false},
 				"podDisruptionBudget": values{"enabled": false}, "descheduler": values{"markInProgress": false},
-				"surge": values{"enabled": false},
+				"surge": values{"enabled": false}, "guard": values{"enabled": false},
 			},
 			want: map[string]int{
-				"ServiceAccount": 1, "ClusterRole": 3, "ClusterRoleBinding": 1, "Role": 1, "RoleBinding": 1,
+				"ServiceAccount": 1, "ClusterRole": 5, "ClusterRoleBinding": 2, "Role": 1, "RoleBinding": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1,
 			},
 		},
@@ -138,7 +138,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"webhook": values{"breakGlassGroups": []any{"sre"}, "bypassUsers": []any{}, "excludedNamespaces": []any{}},
 			},
 			want: map[string]int{
-				"CustomResourceDefinition": 2, "ServiceAccount": 1, "ClusterRole": 7, "ClusterRoleBinding": 3, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
+				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
 				"Secret": 1, "Service": 1, "Deployment": 1,
 			},
@@ -172,20 +172,21 @@ func TestRBACHasNoWildcards(t *testing.T) {
 	}
 }
 
-// Besides the surge, the manager may write to pods only for the hand-shake with the
-// descheduler.
+// Besides the surge and the guard, the manager may write to pods only for the
+// hand-shake with the descheduler.
 func TestPodsMayBePatchedForTheDescheduler(t *testing.T) {
 	cases := map[string]struct {
-		values values
-		want   bool
+		descheduler values
+		want        bool
 	}{
-		"by default":              {values{"surge": values{"enabled": false}}, true},
-		"with one of the two":     {values{"surge": values{"enabled": false}, "descheduler": values{"markInProgress": false, "markEvictOnly": true}}, true},
-		"with neither of the two": {values{"surge": values{"enabled": false}, "descheduler": values{"markInProgress": false}}, false},
+		"by default":              {values{}, true},
+		"with one of the two":     {values{"markInProgress": false, "markEvictOnly": true}, true},
+		"with neither of the two": {values{"markInProgress": false}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			objects := render(t, tc.values)
+			off := values{"enabled": false}
+			objects := render(t, values{"surge": off, "guard": off, "descheduler": tc.descheduler})
 			var roles, bound []string
 			for _, role := range all[*rbacv1.ClusterRole](objects) {
 				for _, rule := range role.Rules {
@@ -301,10 +302,11 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				},
 				"replacementGuard": values{"mode": "Evict", "window": "11m"},
 				"interceptors":     values{"allowedReservedNames": []any{"deployment.apps.k8s.io", "a.k8s.io"}},
+				"guard":            values{"enabled": false},
 				"descheduler":      values{"markInProgress": false, "markEvictOnly": true},
 				"surge":            values{"progressDeadline": "3m", "clusterLimit": 2000000},
 				"log":              values{"level": 3, "format": "console"},
-				"webhook":          values{"enabled": false},
+				"webhook":          values{"enabled": false, "excludedNamespaces": []any{}},
 			},
 			want: func(o *app.Options) {
 				o.Policy.HeartbeatDeadline, o.Policy.ClockSkew = time.Minute, 2*time.Second
@@ -313,6 +315,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				o.Retention, o.MarkerDebounce = 8*time.Hour, 90*time.Second
 				o.ReplacementGuard, o.ReplacementWindow = "Evict", 11*time.Minute
 				o.AllowedReservedNames = []string{"deployment.apps.k8s.io", "a.k8s.io"}
+				o.Guard.Enabled, o.Guard.ExcludedNamespaces = false, []string{}
 				o.DeschedulerMark, o.DeschedulerEvictOnly = false, true
 				o.SurgeProgressDeadline, o.SurgeClusterLimit = 3*time.Minute, 2000000
 				o.LogLevel, o.LogFormat = "3", "console"
@@ -370,8 +373,8 @@ func TestWebhooks(t *testing.T) {
 	if got, want := *status.ClientConfig.URL, "https://localhost:1234/validate-evictionrequest-status"; got != want {
 		t.Errorf("the status webhook calls %s, want %s", got, want)
 	}
-	if *eviction.FailurePolicy != admissionregistrationv1.Fail || *status.FailurePolicy != admissionregistrationv1.Ignore {
-		t.Errorf("failure policies are %s and %s, want Fail and Ignore", *eviction.FailurePolicy, *status.FailurePolicy)
+	if *eviction.FailurePolicy != admissionregistrationv1.Ignore || *status.FailurePolicy != admissionregistrationv1.Ignore {
+		t.Errorf("failure policies are %s and %s, want Ignore twice", *eviction.FailurePolicy, *status.FailurePolicy)
 	}
 	// The manager must be evictable while it is down.
 	excluded := eviction.NamespaceSelector.MatchExpressions[0]

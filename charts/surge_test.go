@@ -26,7 +26,7 @@ import (
 // surgeRegistration is the registration that the chart brings.
 func surgeRegistration(t *testing.T, v values) *v1alpha1.EvictionInterceptor {
 	t.Helper()
-	text := only[*corev1.ConfigMap](t, render(t, v)).Data["registration"]
+	text := only[*corev1.ConfigMap](t, render(t, v)).Data["objects"]
 	registration := &v1alpha1.EvictionInterceptor{}
 	if err := yaml.UnmarshalStrict([]byte(text), registration); err != nil {
 		t.Fatalf("%v:\n%s", err, text)

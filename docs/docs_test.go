@@ -98,7 +98,9 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	metrics.NewRequests(registry)
 	metrics.NewEvictor(registry)
 	metrics.NewWebhook(registry)
+	metrics.NewGuard(registry)
 	metrics.NewSurge(registry)
+	metrics.NewVM(registry)
 	metrics.NewRegistrations(registry)
 	if len(registry.names) == 0 {
 		t.Fatal("there are no metrics")

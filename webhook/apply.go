@@ -59,7 +59,7 @@ func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decis
 	}
 	h.written.Add(flightKey(in), Written{Request: request.UID, GracePeriodSeconds: in.wantedGrace()}, bridge)
 	events.EmitOnBoth(h.Recorder, request, events.EvictionRequested(caller.Display))
-	if decision.Verdict.Outcome == translate.Allow {
+	if decision.Verdict.Outcome == translate.Allow || decision.Verdict.Reason == translate.ReasonGuardClosed {
 		return decision.Verdict, nil
 	}
 	return stateVerdict(about, request), nil

@@ -81,6 +81,9 @@ type Input struct {
 	Guard GuardMode
 	// GuardWindow is how long after its eviction a pod's replacement is guarded.
 	GuardWindow time.Duration
+
+	// GuardView is the guard by a budget; not to be confused with the one above.
+	GuardView GuardView
 }
 
 // Asked is what one interceptor's Preflight said.
@@ -191,6 +194,7 @@ func Decide(in Input) Decision {
 		if !ok {
 			continue
 		}
+		decision = behindGuard(&in, decision)
 		if in.Call.DryRun && decision.Need == NeedNothing {
 			return Decision{Verdict: decision.Verdict.InDryRun()}
 		}

@@ -45,10 +45,10 @@ type Config struct {
 	// Registrations say who acts under an interceptor's name; nobody in particular
 	// if nil.
 	Registrations interceptor.Registrations
-	// Preflights are the interceptors, by name, that have a say before a request
-	// exists. They may share the pod they are given with the informers and must not
-	// change it.
-	Preflights map[string]interceptor.Preflight
+	// Preflights returns the interceptor of that name if it has a say before a request
+	// exists, nil otherwise; they come and go. They may share the pod they are given
+	// with the informers and must not change it.
+	Preflights func(name string) interceptor.Preflight
 	// NewRequestsPerNode is how many requests the callers of one class may begin on
 	// a node within a minute, for each of LimitedClasses; 0 is no limit.
 	NewRequestsPerNode int
@@ -74,6 +74,8 @@ type Config struct {
 	// GuardWindow is how long after a pod's eviction its replacement is guarded,
 	// 15 minutes if zero. Finished requests must be kept at least that long.
 	GuardWindow time.Duration
+	// Gate answers for the guard of pods; nil means that there is none.
+	Gate Gate
 }
 
 // DefaultGuardWindow is how long a replacement is guarded (callers.md, section 9).
@@ -206,6 +208,7 @@ func (h *EvictionHandler) decide(ctx context.Context, call Call) (gathered, Deci
 		return in, Decision{}, err
 	}
 	for range maxLooks {
+		in.GuardView = viewGuard(h.Gate, in.Pod)
 		decision := Decide(in.Input)
 		if decision.Need == NeedNothing {
 			return in, decision, nil

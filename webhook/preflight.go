@@ -13,11 +13,11 @@ import (
 
 // asksFirst reports whether an interceptor has a Preflight.
 func (h *EvictionHandler) asksFirst(names []string) bool {
-	if len(h.Preflights) == 0 {
+	if h.Preflights == nil {
 		return false
 	}
 	for _, name := range names {
-		if h.Preflights[name] != nil {
+		if h.Preflights(name) != nil {
 			return true
 		}
 	}
@@ -36,7 +36,7 @@ func (h *EvictionHandler) ask(ctx context.Context, in *gathered) error {
 	asked, err := h.asking.do(ctx, key, func(ctx context.Context) ([]Asked, error) {
 		answers := []Asked{}
 		for _, name := range names {
-			preflight := h.Preflights[name]
+			preflight := h.Preflights(name)
 			if preflight == nil {
 				continue
 			}

@@ -43,6 +43,11 @@ func broken(err error) *preflight {
 	}}
 }
 
+// asks answers by name from a map.
+func asks(preflights map[string]interceptor.Preflight) func(string) interceptor.Preflight {
+	return func(name string) interceptor.Preflight { return preflights[name] }
+}
+
 const (
 	textNotAsked = "Eviction could not be coordinated yet: an interceptor of the pod could not be asked, retry"
 	textNoTime   = "Eviction could not be coordinated yet: there was not enough time, retry"
@@ -73,12 +78,13 @@ func TestPreflights(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, db0().Obj(), n1().Obj())
-			w.handler.Preflights = map[string]interceptor.Preflight{}
+			preflights := map[string]interceptor.Preflight{}
+			w.handler.Preflights = asks(preflights)
 			asked := []int32{0, 0}
 			before := []int32{0, 0}
 			for i, p := range []*preflight{tc.a, tc.b} {
 				if p != nil {
-					w.handler.Preflights[[]string{interA, interB}[i]] = p
+					preflights[[]string{interA, interB}[i]] = p
 					before[i] = p.asked.Load()
 				}
 			}
@@ -98,7 +104,7 @@ func TestPreflights(t *testing.T) {
 
 func TestARefusalKeepsTheRulesForAnswers(t *testing.T) {
 	w := newWorld(t, db0().Obj(), n1().Obj())
-	w.handler.Preflights = map[string]interceptor.Preflight{interA: always(interceptor.PreflightDeny, "its disks are local")}
+	w.handler.Preflights = asks(map[string]interceptor.Preflight{interA: always(interceptor.PreflightDeny, "its disks are local")})
 	got := answerIn(t, post(w.handler, reviewOf())).Result
 	if got.Code != http.StatusTooManyRequests || got.Details.Causes[0].Type != "EvictionRefused" || got.Details.RetryAfterSeconds != 0 {
 		t.Errorf("status %+v", got)
@@ -112,7 +118,7 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 	asked := always(interceptor.PreflightDeny, "no")
 	world := func(pod *builder.PodWrapper) *world {
 		w := newWorld(t, pod.Obj(), n1().Obj())
-		w.handler.Preflights = map[string]interceptor.Preflight{interA: asked}
+		w.handler.Preflights = asks(map[string]interceptor.Preflight{interA: asked})
 		return w
 	}
 	w := world(builder.Pod("shop", "db-0").UID("uid-1").Node("n1").Phase(corev1.PodRunning))
@@ -120,7 +126,7 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 	w = world(db0().DaemonSet("d"))
 	w.wantAnswer("allowed")
 	w = newWorld(t, db0().Obj(), n1().Obj(), er().Active(interA, t0).Obj())
-	w.handler.Preflights = map[string]interceptor.Preflight{interA: asked}
+	w.handler.Preflights = asks(map[string]interceptor.Preflight{interA: asked})
 	w.wantAnswer(textWaitingA)
 	if n := asked.asked.Load(); n > 0 {
 		t.Errorf("asked %d times", n)
@@ -134,7 +140,7 @@ func TestPreflightsInADryRun(t *testing.T) {
 		"allowed, " + translate.DryRunWarning: always(interceptor.PreflightDeny, "no"),
 	} {
 		w := newWorld(t, db0().Interceptors(interA).Obj(), n1().Obj())
-		w.handler.Preflights = map[string]interceptor.Preflight{interA: p}
+		w.handler.Preflights = asks(map[string]interceptor.Preflight{interA: p})
 		w.wantAnswer(want, dry)
 		if w.request() != nil || w.lease() != nil {
 			t.Error("a dry run wrote something")
@@ -151,7 +157,7 @@ func TestPreflightsAreAskedAboutThePodSeenLive(t *testing.T) {
 		}
 		return interceptor.PreflightVerdict{}, nil
 	}}
-	w.handler.Preflights = map[string]interceptor.Preflight{interA: p}
+	w.handler.Preflights = asks(map[string]interceptor.Preflight{interA: p})
 	w.bind(db0().Interceptors(interA).Label("migratable", "yes"))
 	w.wantAnswer(textAccepted)
 }
@@ -164,7 +170,7 @@ func TestAPreflightThatHangsCostsTheDeadlineAndOneGoroutine(t *testing.T) {
 		<-release
 		return interceptor.PreflightVerdict{Outcome: interceptor.PreflightAllow}, nil
 	}}
-	w.handler.Preflights = map[string]interceptor.Preflight{interA: hangs}
+	w.handler.Preflights = asks(map[string]interceptor.Preflight{interA: hangs})
 	for range 3 {
 		got := httptest.NewRecorder()
 		w.handler.ServeHTTP(got, httptest.NewRequestWithContext(t.Context(), http.MethodPost, EvictionPath+"?timeout=20ms", strings.NewReader(string(reviewOf()))))

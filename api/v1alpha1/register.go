@@ -28,6 +28,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&EvictionRequest{}, &EvictionRequestList{},
 		&EvictionInterceptor{}, &EvictionInterceptorList{},
+		&EvacuationPolicy{}, &EvacuationPolicyList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

@@ -29,6 +29,9 @@ import (
 // the newer version is lost.
 const evictConflictRetry = 5 * time.Second
 
+// evictSyncRetry is when to look again while it is not known who is guarded.
+const evictSyncRetry = time.Second
+
 // DefaultEvictTimeout is how long a call of the eviction subresource may take.
 const DefaultEvictTimeout = 10 * time.Second
 
@@ -59,6 +62,11 @@ type Evictor struct {
 	Timeout time.Duration
 	// MaxConcurrentReconciles is how many pods are evicted at a time. Default 10.
 	MaxConcurrentReconciles int
+	// Synced reports whether Guarded knows all it answers from; nil means always.
+	Synced func() bool
+	// Guarded reports whether a guard keeps evictions away from the pod, which the API
+	// server or our webhook would refuse; nil means that there are no guards.
+	Guarded func(pod *corev1.Pod) bool
 
 	call    evictCall
 	budgets *budgetQueue
@@ -106,6 +114,14 @@ func (e *Evictor) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		return reconcile.Result{}, err
 	}
 	state := evictPodState(pod, er.Spec.Target.Pod.UID)
+	if state == EvictPodRunning && e.Guarded != nil {
+		if e.Synced != nil && !e.Synced() {
+			return reconcile.Result{RequeueAfter: evictSyncRetry}, nil
+		}
+		if e.Guarded(pod) {
+			state = EvictPodGuarded
+		}
+	}
 	if state == EvictPodRunning {
 		e.enqueue(e.budgets.Relabel(key, pod.Labels))
 	} else {

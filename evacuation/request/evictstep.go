@@ -25,6 +25,9 @@ const (
 	EvictPodTerminal
 	// EvictPodUnsupported is a DaemonSet's pod or a mirror pod (ruling R13).
 	EvictPodUnsupported
+	// EvictPodGuarded says that a guard of ours keeps evictions away. It opens in a
+	// moment, which is an event of the pod, or it is held.
+	EvictPodGuarded
 )
 
 // EvictItem is the evictor's own item of status.interceptors. Times have a grain
@@ -146,7 +149,12 @@ const (
 	// evictUnsupportedMessage is the literal of ruling R13.
 	evictUnsupportedMessage = "API-initiated eviction of DaemonSet and mirror pods is not supported"
 	evictTerminatingMessage = "The pod is terminating."
+	evictGuardedMessage     = "The guard of the pod is closed."
 )
+
+// evictGuardLook is when to look again at a guarded pod: one that is held without a
+// label is released without an event. It is a look into memory.
+const evictGuardLook = 10 * time.Second
 
 // EvictStep decides what the imperative evictor does with one pod. It is total
 // and deterministic. The report is level-triggered: what was not stored, because
@@ -158,15 +166,23 @@ func EvictStep(in EvictInput, now time.Time, p EvictPolicy) EvictDecision {
 	case EvictPodUnsupported:
 		return evictWaitStep(in, evictUnsupportedMessage, time.Time{}, now, p)
 	case EvictPodTerminating:
-		// Most pods end soon and cost no write.
-		since := in.ActivatedAt
-		if since.IsZero() {
-			since = now
-		}
-		return evictWaitStep(in, evictTerminatingMessage, since, now, p)
+		return evictWaitStep(in, evictTerminatingMessage, in.turnBegan(now), now, p)
+	case EvictPodGuarded:
+		d := evictWaitStep(in, evictGuardedMessage, in.turnBegan(now), now, p)
+		d.WakeAt = evictEarlier(d.WakeAt, now.Add(evictGuardLook))
+		return d
 	default:
 		return EvictDecision{}
 	}
+}
+
+// turnBegan is the baseline of reports on what usually takes no time at all: most
+// pods end, and most guards open, soon and cost no write.
+func (in EvictInput) turnBegan(now time.Time) time.Time {
+	if in.ActivatedAt.IsZero() {
+		return now
+	}
+	return in.ActivatedAt
 }
 
 // evictTryStep handles a pod that is to be evicted.

@@ -163,7 +163,7 @@ func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s 
 	before := er.DeepCopy()
 	var labelsErr error
 	if s.Outcome == process.OutcomeRunning && target.pod != nil && d.Cause != process.TargetGrouped {
-		labelsErr = r.syncLabels(ctx, before, target.pod.Labels)
+		labelsErr = r.syncLabels(ctx, before, copiedLabels(target.pod.Labels))
 		if apierrors.IsConflict(labelsErr) || apierrors.IsNotFound(labelsErr) {
 			return nil, labelsErr // Decided for a version that is no more.
 		}

@@ -6,8 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // What the informers keep is what decisions look at, and no more than that.
@@ -46,31 +44,6 @@ func TestTheSlimObjectsDecideTheSame(t *testing.T) {
 				if in.deployment.Spec.Template.Labels != nil || in.deployment.ManagedFields != nil {
 					t.Error("the template was kept")
 				}
-			}
-		})
-	}
-}
-
-func TestTheRegistrationIsRead(t *testing.T) {
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "drawbridge-surge", UID: "r"}}
-	const good = "apiVersion: drawbridge.dev/v1alpha1\nkind: EvictionInterceptor\nmetadata:\n  name: surge.drawbridge.dev\n"
-	object, err := readRegistration(good, role)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []metav1.OwnerReference{{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "drawbridge-surge", UID: "r"}}
-	if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
-		t.Errorf("owners (-want +got):\n%s", diff)
-	}
-	for name, text := range map[string]string{
-		"nothing":      "",
-		"no YAML":      "{",
-		"another kind": "apiVersion: v1\nkind: Secret\nmetadata:\n  name: surge.drawbridge.dev\n",
-		"another name": "apiVersion: drawbridge.dev/v1alpha1\nkind: EvictionInterceptor\nmetadata:\n  name: a.example.com\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := readRegistration(text, role); err == nil {
-				t.Error("accepted")
 			}
 		})
 	}

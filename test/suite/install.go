@@ -56,8 +56,8 @@ type Installation struct {
 }
 
 // Install installs the chart, without its Deployment, and returns when the API
-// is served and the policies are enforced. With the default failure policy it
-// also waits until the API server knows the webhook: from then on evictions fail
+// is served and the policies are enforced. With the failure policy Fail, which is
+// the default here, it also waits until the API server knows the webhook: from then on evictions fail
 // until a manager runs.
 func Install(ctx context.Context, c *cluster.Cluster, o InstallOptions) (*Installation, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // The first time, helm is built.
@@ -80,7 +80,9 @@ func Install(ctx context.Context, c *cluster.Cluster, o InstallOptions) (*Instal
 	}
 	values := merge(map[string]any{
 		"deployment": map[string]any{"enabled": false},
-		"webhook":    map[string]any{"url": "https://localhost:" + strconv.Itoa(port)},
+		// Fail, because with the chart's default nobody could tell when the API server
+		// begins to call us, or notice a call that the webhook missed.
+		"webhook": map[string]any{"url": "https://localhost:" + strconv.Itoa(port), "failurePolicy": "Fail"},
 	}, o.Values)
 	i := &Installation{
 		Cluster:        c,

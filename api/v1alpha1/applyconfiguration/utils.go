@@ -19,6 +19,16 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=drawbridge.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("ConfigReference"):
+		return &apiv1alpha1.ConfigReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("CoveredPods"):
+		return &apiv1alpha1.CoveredPodsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EvacuationPolicy"):
+		return &apiv1alpha1.EvacuationPolicyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EvacuationPolicySpec"):
+		return &apiv1alpha1.EvacuationPolicySpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EvacuationPolicyStatus"):
+		return &apiv1alpha1.EvacuationPolicyStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvictionInterceptor"):
 		return &apiv1alpha1.EvictionInterceptorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvictionInterceptorSpec"):
@@ -43,10 +53,18 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.LocalPodReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MatchCondition"):
 		return &apiv1alpha1.MatchConditionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("MigrationSpec"):
+		return &apiv1alpha1.MigrationSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PatchOperation"):
+		return &apiv1alpha1.PatchOperationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Requester"):
 		return &apiv1alpha1.RequesterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ServiceAccountReference"):
 		return &apiv1alpha1.ServiceAccountReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WorkloadPatch"):
+		return &apiv1alpha1.WorkloadPatchApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WorkloadReference"):
+		return &apiv1alpha1.WorkloadReferenceApplyConfiguration{}
 
 	}
 	return nil

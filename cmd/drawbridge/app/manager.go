@@ -123,6 +123,7 @@ func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 	kinds := []client.Object{
 		&v1alpha1.EvictionRequest{},
 		&v1alpha1.EvictionInterceptor{},
+		&v1alpha1.EvacuationPolicy{},
 		&corev1.Namespace{},
 		&corev1.Pod{},
 		&corev1.Node{},

@@ -82,6 +82,12 @@ type Options struct {
 	// AllowedReservedNames are interceptors under k8s.io and kubernetes.io that a
 	// pod may name (ruling R14).
 	AllowedReservedNames []string
+	// Guard is the protection by budgets.
+	Guard GuardOptions
+
+	// EvacuationPresets are the ConfigMaps in Namespace with policies and
+	// registrations that the manager makes; a ClusterRole of the same name owns them.
+	EvacuationPresets []string
 
 	// DeschedulerMark marks pods whose eviction goes on, and
 	// DeschedulerEvictOnly pods whose eviction would be intercepted, with the
@@ -172,6 +178,7 @@ func DefaultOptions() Options {
 		MarkerDebounce:       time.Minute,
 		ReplacementGuard:     string(webhook.GuardNotFound),
 		ReplacementWindow:    15 * time.Minute,
+		Guard:                defaultGuardOptions(),
 		NewRequestsPerNode:   10,
 		LimitedClasses:       []string{string(translate.ClassDescheduler)},
 		DeschedulerMark:      true,
@@ -216,6 +223,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.NewRequestsPerNode, "new-requests-per-node", o.NewRequestsPerNode, "How many requests the callers of a limited class may begin on a node within a minute, per replica; 0 is no limit.")
 	fs.StringSliceVar(&o.LimitedClasses, "limited-caller-class", o.LimitedClasses, "Class of callers that --new-requests-per-node is for; may be repeated. Never kubectl.")
 	fs.StringSliceVar(&o.AllowedReservedNames, "allowed-reserved-name", o.AllowedReservedNames, "Name under k8s.io or kubernetes.io which pods may name as an interceptor; may be repeated.")
+	o.Guard.addFlags(fs)
+	fs.StringSliceVar(&o.EvacuationPresets, "evacuation-preset", o.EvacuationPresets, "ConfigMap of the manager's namespace with EvacuationPolicies and their registrations, which the manager makes; a ClusterRole of that name owns them. May be repeated.")
+
 	fs.BoolVar(&o.DeschedulerMark, "descheduler-mark-in-progress", o.DeschedulerMark, "Put the descheduler's annotation eviction-in-progress on a pod while its eviction is held up.")
 	fs.BoolVar(&o.DeschedulerEvictOnly, "descheduler-mark-evict-only", o.DeschedulerEvictOnly, "Put the descheduler's annotation request-evict-only on every pod that has interceptors.")
 
@@ -285,14 +295,18 @@ func (o *Options) Validate() error {
 	}
 	check(o.EvictionBackoffMax >= o.EvictionBackoffMin, "--eviction-backoff-max (%s) must not be shorter than --eviction-backoff-min (%s)", o.EvictionBackoffMax, o.EvictionBackoffMin)
 	check(o.Retention == 0 || o.ReplacementGuard == string(webhook.GuardEvict) || o.Retention >= o.ReplacementWindow,
-		"--retention (%s) must be 0 (keep for ever) or not shorter than --replacement-window (%s): the guard knows a moved pod by its finished request", o.Retention, o.ReplacementWindow)
+		"--retention (%s) must be 0 (keep for ever) or not shorter than --replacement-window (%s): the replacement guard knows a moved pod by its finished request", o.Retention, o.ReplacementWindow)
 	check(o.NewRequestsPerNode >= 0 && o.NewRequestsPerNode <= maxNewRequestsPerNode, "--new-requests-per-node must be between 0 and %d, not %d", maxNewRequestsPerNode, o.NewRequestsPerNode)
 	for _, class := range o.LimitedClasses {
 		check(slices.Contains(limitable(), class), "--limited-caller-class must be one of %s, not %q", strings.Join(limitable(), ", "), class)
 	}
+	for _, preset := range o.EvacuationPresets {
+		check(len(validation.IsDNS1123Subdomain(preset)) == 0, "--evacuation-preset: %q is not the name of a ConfigMap", preset)
+	}
 	check(o.SurgeClusterLimit >= 0, "--surge-cluster-limit must not be negative, but is %d", o.SurgeClusterLimit)
 	check(o.SurgeRegistration == "" || len(validation.IsDNS1123Subdomain(o.SurgeRegistration)) == 0, "--surge-registration: %q is not the name of a ConfigMap", o.SurgeRegistration)
 	check(slices.Contains(replacementGuards, o.ReplacementGuard), "--replacement-guard must be one of %s, not %q", strings.Join(replacementGuards, ", "), o.ReplacementGuard)
+	o.Guard.validate(check)
 
 	if _, err := newLogger(o.LogLevel, o.LogFormat); err != nil {
 		errs = append(errs, err)

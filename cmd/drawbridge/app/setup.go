@@ -30,8 +30,13 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 	if err != nil {
 		return err
 	}
+	policies, err := setupVM(mgr, o)
+	if err != nil {
+		return err
+	}
+	o.Guard.Holds = policies
 	cached := known.synced
-	known.synced = func() bool { return cached() && resolver.Synced() }
+	known.synced = func() bool { return cached() && resolver.Synced() && policies.Loaded() }
 	recorder := mgr.GetEventRecorder(recorderName)
 	requestMetrics := metrics.NewRequests(o.Registerer)
 
@@ -59,6 +64,8 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 		Recorder:  recorder,
 		Metrics:   metrics.NewEvictor(o.Registerer),
 		Failures:  requestMetrics,
+		Synced:    known.synced,
+		Guarded:   o.Guard.gate().Blocks,
 	}
 
 	leases := &request.Leases{
@@ -72,8 +79,10 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 
 	log := mgr.GetLogger().WithName("webhook")
 	answers := webhookConfig(o, known)
+	answers.Preflights = o.preflights(policies.Preflight)
 	answers.Cached, answers.Live, answers.Writer = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetClient()
 	answers.Resolver, answers.Registrations = resolver, resolver
+	answers.Gate = o.Guard.gate()
 	answers.Recorder, answers.Metrics, answers.Log = recorder, metrics.NewWebhook(o.Registerer), log
 	evictions, renewer := webhook.NewEvictionHandler(answers)
 	webhook.Register(mgr.GetWebhookServer(), evictions, &webhook.StatusHandler{
@@ -91,6 +100,8 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 		engine.SetupWithManager(mgr),
 		evictor.SetupWithManager(mgr),
 		leases.SetupWithManager(mgr),
+		setupPresets(mgr, o),
+		setupGuard(mgr, o, known, resolver, policies),
 		setupDescheduler(mgr, o, known, resolver),
 		mgr.Add(renewer),
 	)
@@ -101,7 +112,6 @@ func webhookConfig(o Options, known learnt) webhook.Config {
 	return webhook.Config{
 		Synced:             known.synced,
 		AllowedReserved:    o.AllowedReservedNames,
-		Preflights:         o.Preflights,
 		Clock:              o.Clock,
 		Namespace:          o.Namespace,
 		OwnUsername:        known.self,

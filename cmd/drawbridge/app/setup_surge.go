@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,29 +10,17 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
-// setupSurge adds the interceptor surge.drawbridge.dev and its registration, if it
-// is switched on.
+// setupSurge adds the interceptor surge.drawbridge.dev, if it is switched on.
 func setupSurge(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if !o.Surge {
 		return nil
 	}
-	errs := []error{surge.Add(ctx, mgr, surge.Options{
+	return surge.Add(ctx, mgr, surge.Options{
 		Clock:    o.Clock,
 		Policy:   surge.Policy{ProgressDeadline: o.SurgeProgressDeadline, ClusterLimit: o.SurgeClusterLimit},
 		Recorder: mgr.GetEventRecorder(recorderName),
 		Metrics:  metrics.NewSurge(o.Registerer),
-	})}
-	if o.SurgeRegistration != "" {
-		registration := &surge.Registration{
-			Client:      mgr.GetClient(),
-			APIReader:   mgr.GetAPIReader(),
-			Clock:       o.Clock,
-			ConfigMap:   o.key(o.SurgeRegistration),
-			ClusterRole: o.SurgeRegistration,
-		}
-		errs = append(errs, registration.SetupWithManager(mgr))
-	}
-	return errors.Join(errs...)
+	})
 }
 
 // surgeKinds are what the interceptor needs informers of.

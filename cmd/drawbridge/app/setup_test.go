@@ -24,14 +24,12 @@ func (allowing) Preflight(context.Context, *corev1.Pod) (interceptor.PreflightVe
 func TestTheWebhookGetsTheOptions(t *testing.T) {
 	o := DefaultOptions()
 	o.Namespace = "drawbridge-system"
-	o.Preflights = map[string]interceptor.Preflight{"vm.example.com": allowing{"vm"}}
 	o.AllowedReservedNames = []string{"a.k8s.io"}
 	o.NewRequestsPerNode = 3
 	o.LimitedClasses = []string{"descheduler", "unknown"}
 	o.ReplacementGuard, o.ReplacementWindow = "Evict", time.Minute
 	want := webhook.Config{
 		AllowedReserved:    []string{"a.k8s.io"},
-		Preflights:         map[string]interceptor.Preflight{"vm.example.com": allowing{"vm"}},
 		Clock:              o.Clock,
 		Namespace:          "drawbridge-system",
 		OwnUsername:        "system:serviceaccount:a:b",
@@ -43,5 +41,24 @@ func TestTheWebhookGetsTheOptions(t *testing.T) {
 	got := webhookConfig(o, learnt{self: "system:serviceaccount:a:b"})
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(webhook.Config{}, "Log", "Synced")); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhoHasASayIsAskedByName(t *testing.T) {
+	o := DefaultOptions()
+	o.Preflights = map[string]interceptor.Preflight{"vm.example.com": allowing{"option"}}
+	ask := o.preflights(func(name string) interceptor.Preflight {
+		if name == "nobody.example.com" {
+			return nil
+		}
+		return allowing{"policy"}
+	})
+	want := map[string]interceptor.Preflight{"vm.example.com": allowing{"option"}, "db.example.com": allowing{"policy"}, "nobody.example.com": nil}
+	got := map[string]interceptor.Preflight{}
+	for name := range want {
+		got[name] = ask(name)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("who is asked (-want +got):\n%s", diff)
 	}
 }

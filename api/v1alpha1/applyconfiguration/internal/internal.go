@@ -26,6 +26,129 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ConfigReference
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.CoveredPods
+  map:
+    fields:
+    - name: matchConditions
+      type:
+        list:
+          elementType:
+            namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MatchCondition
+          elementRelationship: associative
+          keys:
+          - name
+    - name: selector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvacuationPolicy
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvacuationPolicySpec
+    - name: status
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvacuationPolicyStatus
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvacuationPolicySpec
+  map:
+    fields:
+    - name: config
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ConfigReference
+    - name: deadline
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+    - name: done
+      type:
+        scalar: string
+    - name: eta
+      type:
+        scalar: string
+    - name: evacuating
+      type:
+        scalar: string
+    - name: failed
+      type:
+        scalar: string
+    - name: interceptor
+      type:
+        scalar: string
+    - name: mark
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.WorkloadPatch
+    - name: message
+      type:
+        scalar: string
+    - name: migratable
+      type:
+        scalar: string
+    - name: migration
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MigrationSpec
+    - name: notMigratableText
+      type:
+        scalar: string
+      default: the workload is to be migrated, but it is not migratable
+    - name: onFailure
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.OnFailure
+    - name: pods
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.CoveredPods
+    - name: priority
+      type:
+        scalar: numeric
+      default: 0
+    - name: strategy
+      type:
+        scalar: string
+    - name: unmark
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.WorkloadPatch
+    - name: wait
+      type:
+        scalar: string
+    - name: workload
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.WorkloadReference
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvacuationPolicyStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: observedGeneration
+      type:
+        scalar: numeric
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionInterceptor
   map:
     fields:
@@ -253,6 +376,81 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MigrationSpec
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: failed
+      type:
+        scalar: string
+    - name: finished
+      type:
+        scalar: string
+    - name: finishedAt
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: onCancel
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.OnCancel
+      default: Delete
+    - name: ours
+      type:
+        scalar: string
+    - name: parallelOutboundPerNode
+      type:
+        scalar: numeric
+      default: 2
+    - name: parallelPerCluster
+      type:
+        scalar: numeric
+      default: 5
+    - name: retryLimit
+      type:
+        scalar: numeric
+      default: 5
+    - name: sourceNode
+      type:
+        scalar: string
+    - name: template
+      type:
+        map:
+          elementType:
+            scalar: untyped
+            list:
+              elementType:
+                namedType: __untyped_atomic_
+              elementRelationship: atomic
+            map:
+              elementType:
+                namedType: __untyped_deduced_
+              elementRelationship: separable
+    - name: workloadName
+      type:
+        scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.OnCancel
+  scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.OnFailure
+  scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.PatchOperation
+  map:
+    fields:
+    - name: op
+      type:
+        scalar: string
+    - name: path
+      type:
+        scalar: string
+    - name: value
+      type:
+        scalar: string
+    - name: when
+      type:
+        scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.RequestState
   scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.Requester
@@ -277,6 +475,30 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespace
       type:
         scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.WorkloadPatch
+  map:
+    fields:
+    - name: operations
+      type:
+        list:
+          elementType:
+            namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.PatchOperation
+          elementRelationship: atomic
+    - name: subresource
+      type:
+        scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.WorkloadReference
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:
     fields:
@@ -299,6 +521,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.ConditionStatus
+  scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
   scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1
   map:

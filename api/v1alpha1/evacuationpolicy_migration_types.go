@@ -1,0 +1,126 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// MigrationSpec describes the objects that stand for one migration each. They are
+// in the namespace of their workload.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || has(self.sourceNode)",message="sourceNode is required with a template, for the limit per node"
+// +kubebuilder:validation:XValidation:rule="has(self.template) || has(self.ours)",message="ours is required without a template, to tell evacuations from other migrations"
+type MigrationSpec struct {
+	// apiVersion of the objects.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+
+	// kind of the objects.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// workloadName is an expression over the variable migration, of type string: the
+	// name of the workload it moves.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	WorkloadName string `json:"workloadName"`
+
+	// finished is an expression over the variable migration, of type bool.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Finished string `json:"finished"`
+
+	// failed is an expression over the variable migration, of type bool: it has
+	// finished without having moved the workload.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Failed string `json:"failed"`
+
+	// finishedAt is an expression over the variable migration, of type timestamp, or
+	// string in RFC 3339, or null. Without it, the backoff counts from the creation.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	FinishedAt string `json:"finishedAt,omitempty"`
+
+	// ours is an expression over the variable migration, of type bool: it was made to
+	// evacuate a node. Without it, those that Drawbridge created.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Ours string `json:"ours,omitempty"`
+
+	// sourceNode is an expression over the variable workload, of type string: the
+	// node that the workload would leave, for the limit per node.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	SourceNode string `json:"sourceNode,omitempty"`
+
+	// template is the object to create. A string in it that is "${EXPRESSION}" as a
+	// whole stands for the expression's value. Its apiVersion, kind, name and
+	// namespace are filled in.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	Template *runtime.RawExtension `json:"template,omitempty"`
+
+	// parallelPerCluster is how many migrations of this kind may be unfinished at a
+	// time, whoever created them.
+	// +optional
+	// +default=5
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	ParallelPerCluster int32 `json:"parallelPerCluster,omitempty"`
+
+	// parallelOutboundPerNode is how many of them may leave one node.
+	// +optional
+	// +default=2
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	ParallelOutboundPerNode int32 `json:"parallelOutboundPerNode,omitempty"`
+
+	// retryLimit is how many migrations of one evacuation may fail before it is given
+	// up. They are counted on the objects, so the platform must keep that many.
+	// +optional
+	// +default=5
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	RetryLimit int32 `json:"retryLimit,omitempty"`
+
+	// onCancel says what happens to the unfinished migrations of an evacuation that
+	// nobody wants any more: Delete or Keep.
+	// +optional
+	// +default="Delete"
+	OnCancel OnCancel `json:"onCancel,omitempty"`
+}
+
+// OnCancel says what happens to the unfinished migrations of an evacuation that
+// nobody wants any more.
+//
+// +kubebuilder:validation:Enum=Delete;Keep
+type OnCancel string
+
+// What happens to unfinished migrations.
+const (
+	OnCancelDelete OnCancel = "Delete"
+	OnCancelKeep   OnCancel = "Keep"
+)
+
+// Labels of the migration objects that Drawbridge creates.
+const (
+	// MigrationPolicyLabel names the EvacuationPolicy.
+	MigrationPolicyLabel = GroupName + "/evacuation-policy"
+	// MigrationRequestLabel is the UID of the pod, which is the name of the
+	// EvictionRequest.
+	MigrationRequestLabel = GroupName + "/evacuation-request"
+	// MigrationAttemptLabel counts the migrations of one evacuation, from 1.
+	MigrationAttemptLabel = GroupName + "/evacuation-attempt"
+)

@@ -1,0 +1,360 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EvacuationPolicy says in CEL how a platform moves what runs in a pod, so that no
+// platform needs an eviction webhook of its own: which object is behind the pod,
+// whether it is to be moved, how it is told so and how its progress is read.
+//
+// Drawbridge is the interceptor under the policy's name; which pods are
+// intercepted at all says an EvictionInterceptor of that name.
+//
+// Expressions see these variables: pod (what Drawbridge keeps of it: metadata,
+// some of spec and of status), workload (the object behind the pod; the pod itself
+// if the policy names no workload), config (the object of spec.config, an empty map
+// while there is none), request (requesters, the names of those who want the
+// eviction; callers, the kinds of tools among them; name and namespace of the
+// EvictionRequest) and, in spec.migration, migration.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=evp
+// +kubebuilder:printcolumn:name="Interceptor",type=string,JSONPath=`.spec.interceptor`,description="The name under which Drawbridge acts."
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,description="Whether the policy is well formed."
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the kinds it needs are installed and may be used."
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type EvacuationPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says how pods are evacuated.
+	// +required
+	Spec EvacuationPolicySpec `json:"spec"`
+
+	// status is what the controller found.
+	// +optional
+	Status EvacuationPolicyStatus `json:"status,omitempty"`
+}
+
+// EvacuationPolicyList is a list of EvacuationPolicies.
+//
+// +kubebuilder:object:root=true
+type EvacuationPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []EvacuationPolicy `json:"items"`
+}
+
+// EvacuationPolicySpec says how pods are evacuated.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.mark) == has(self.unmark)",message="mark and unmark belong together: what is marked must be unmarked when nobody wants the eviction any more"
+type EvacuationPolicySpec struct {
+	// interceptor is the name under which Drawbridge acts, a fully qualified domain
+	// name. Several policies may share one.
+	// +required
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)+$')",message="interceptor must be a fully qualified domain name, such as kubevirt.drawbridge.dev"
+	// +kubebuilder:validation:XValidation:rule="self != 'imperative-eviction.k8s.io'",message="imperative-eviction.k8s.io is the default interceptor"
+	Interceptor string `json:"interceptor"`
+
+	// priority decides which policy counts for a pod that several cover: the highest,
+	// then the first by name. The others leave the pod alone, and the condition
+	// Exclusive of both says so.
+	// +optional
+	// +default=0
+	// +kubebuilder:validation:Minimum=-100000
+	// +kubebuilder:validation:Maximum=100000
+	Priority int32 `json:"priority,omitempty"`
+
+	// pods says which pods the policy covers.
+	// +optional
+	Pods CoveredPods `json:"pods,omitempty"`
+
+	// workload says how to find the object that is evacuated. Without it, that is
+	// the pod itself.
+	// +optional
+	Workload *WorkloadReference `json:"workload,omitempty"`
+
+	// config names an object that the expressions see as the variable config, for
+	// defaults of the whole cluster.
+	// +optional
+	Config *ConfigReference `json:"config,omitempty"`
+
+	// strategy is an expression of type string: None (evict at once),
+	// LiveMigrate (evacuate; refuse the eviction while it cannot migrate),
+	// LiveMigrateIfPossible (evacuate if it can migrate, else evict at once) or
+	// External (mark it; somebody else does the rest).
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Strategy string `json:"strategy"`
+
+	// migratable is an expression of type bool, or null while that is not known yet:
+	// then the evacuation waits. Without it, everything can migrate.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Migratable string `json:"migratable,omitempty"`
+
+	// wait is an expression of type string that tells why the evacuation of this pod
+	// must not begin yet, for example because it is the target of a migration. Empty
+	// means that it may.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Wait string `json:"wait,omitempty"`
+
+	// mark tells the platform to evacuate the workload. It is written once, when
+	// evacuating is not true.
+	// +optional
+	Mark *WorkloadPatch `json:"mark,omitempty"`
+
+	// unmark takes the mark back, when nobody wants the eviction any more or the
+	// evacuation was given up.
+	// +optional
+	Unmark *WorkloadPatch `json:"unmark,omitempty"`
+
+	// evacuating is an expression of type bool: the workload is marked, on behalf of
+	// this pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Evacuating string `json:"evacuating"`
+
+	// done is an expression of type bool: the workload has left this pod, which may
+	// go. Without it, the platform ends or deletes the pod by itself.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Done string `json:"done,omitempty"`
+
+	// failed is an expression of type bool: the platform has given up.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Failed string `json:"failed,omitempty"`
+
+	// eta is an expression of type timestamp, or string in RFC 3339, or null: when
+	// the evacuation is expected to end.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	ETA string `json:"eta,omitempty"`
+
+	// message is an expression of type string: how far the evacuation is, for people.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Message string `json:"message,omitempty"`
+
+	// notMigratableText is what a caller is told when the strategy is LiveMigrate and
+	// the workload cannot migrate. It is constant, because callers compare texts.
+	// +optional
+	// +default="the workload is to be migrated, but it is not migratable"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=160
+	// +kubebuilder:validation:XValidation:rule="!self.contains('\\n')",message="notMigratableText must be one line"
+	NotMigratableText string `json:"notMigratableText,omitempty"`
+
+	// deadline is how long an evacuation may take until it counts as failed. Without
+	// it, it may take for ever.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="deadline must be at least 1m"
+	Deadline *metav1.Duration `json:"deadline,omitempty"`
+
+	// onFailure says what happens when an evacuation has failed for good: Hold (the
+	// pod stays, protected by the guard) or Evict (the next interceptor gets its
+	// turn, and in the end the pod is evicted). Without it, Hold for the strategies
+	// LiveMigrate and External, and Evict for LiveMigrateIfPossible.
+	// +optional
+	OnFailure OnFailure `json:"onFailure,omitempty"`
+
+	// migration describes the objects that stand for one migration each. With a
+	// template Drawbridge creates them, for platforms without a controller that does;
+	// without one it only follows those of the platform.
+	// +optional
+	Migration *MigrationSpec `json:"migration,omitempty"`
+}
+
+// OnFailure says what happens when an evacuation has failed for good.
+//
+// +kubebuilder:validation:Enum=Hold;Evict
+type OnFailure string
+
+// What happens when an evacuation has failed for good.
+const (
+	OnFailureHold  OnFailure = "Hold"
+	OnFailureEvict OnFailure = "Evict"
+)
+
+// Strategies that the expression strategy may give.
+const (
+	StrategyNone                  = "None"
+	StrategyLiveMigrate           = "LiveMigrate"
+	StrategyLiveMigrateIfPossible = "LiveMigrateIfPossible"
+	StrategyExternal              = "External"
+)
+
+// CoveredPods says which pods a policy covers.
+type CoveredPods struct {
+	// selector selects pods by their labels. An empty or missing one selects all.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+
+	// matchConditions are expressions of type bool over the variable pod; all must be
+	// true.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	MatchConditions []MatchCondition `json:"matchConditions,omitempty"`
+}
+
+// WorkloadReference says how to find the object behind a pod, in the pod's
+// namespace.
+type WorkloadReference struct {
+	// apiVersion of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+
+	// kind of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// name is an expression over the variable pod, of type string. Without it, the
+	// name of the pod's owner of that kind counts. If the pod has an owner of that
+	// kind, the object must have its UID.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Name string `json:"name,omitempty"`
+}
+
+// ConfigReference names an object with defaults of the whole cluster.
+type ConfigReference struct {
+	// apiVersion of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+
+	// kind of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// namespace of the object; any if empty.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name of the object; the first by namespace and name if empty.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// WorkloadPatch is a JSON patch (RFC 6902) of the workload. A test of
+// /metadata/uid precedes its operations.
+type WorkloadPatch struct {
+	// subresource is patched instead of the object itself.
+	// +optional
+	// +kubebuilder:validation:Enum="";status
+	// +kubebuilder:validation:MaxLength=63
+	Subresource string `json:"subresource,omitempty"`
+
+	// operations of the patch, in order.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Operations []PatchOperation `json:"operations"`
+}
+
+// PatchOperation is one operation of a JSON patch.
+//
+// +kubebuilder:validation:XValidation:rule="(self.op == 'remove') != has(self.value)",message="add, replace and test need a value, remove must have none"
+type PatchOperation struct {
+	// op is add, replace, remove or test.
+	// +required
+	// +kubebuilder:validation:Enum=add;replace;remove;test
+	// +kubebuilder:validation:MaxLength=7
+	Op string `json:"op"`
+
+	// path is a JSON pointer, such as /status/evacuationNodeName.
+	// +required
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="path must be a JSON pointer and begin with /"
+	Path string `json:"path"`
+
+	// value is an expression of any type.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Value string `json:"value,omitempty"`
+
+	// when is an expression of type bool; the operation is left out if it is false.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	When string `json:"when,omitempty"`
+}
+
+// EvacuationPolicyStatus is what the controller found.
+type EvacuationPolicyStatus struct {
+	// observedGeneration is the generation the rest of the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are Accepted (the expressions are well formed), Ready (the kinds are
+	// installed and may be read and written), Evaluated (False while an expression
+	// fails), Exclusive (False while another policy covers one of its pods) and
+	// Progressing (False while an evacuation has been given up).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Types and reasons of the conditions of an EvacuationPolicy, besides
+// ConditionAccepted and ConditionEvaluated with their reasons.
+const (
+	// ConditionReady is True when the kinds that the policy needs are installed and
+	// may be read and written.
+	ConditionReady = "Ready"
+	// ConditionExclusive is False while another policy covers one of its pods.
+	ConditionExclusive = "Exclusive"
+	// ConditionProgressing is False while an evacuation has been given up.
+	ConditionProgressing = "Progressing"
+
+	// ReasonReady: everything is there.
+	ReasonReady = "Ready"
+	// ReasonKindNotInstalled: a kind is not installed. It is looked for again.
+	ReasonKindNotInstalled = "KindNotInstalled"
+	// ReasonForbidden: Drawbridge lacks a permission.
+	ReasonForbidden = "Forbidden"
+	// ReasonNotSynced: the objects are being read.
+	ReasonNotSynced = "NotSynced"
+	// ReasonExclusive: no other policy covers its pods.
+	ReasonExclusive = "Exclusive"
+	// ReasonOverlapping: another policy covers one of its pods.
+	ReasonOverlapping = "Overlapping"
+	// ReasonProgressing: no evacuation has been given up.
+	ReasonProgressing = "Progressing"
+	// ReasonGaveUp: an evacuation has failed for good.
+	ReasonGaveUp = "GaveUp"
+)

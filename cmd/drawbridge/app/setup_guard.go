@@ -1,0 +1,79 @@
+package app
+
+import (
+	"slices"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/vm"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/pdb/guard"
+)
+
+// GuardOptions are those of the guard by budgets.
+type GuardOptions struct {
+	// Enabled: without it no label is put on or taken off, and none counts.
+	Enabled bool
+	// Owner is the ClusterRole that owns the guard's budgets; empty for none.
+	Owner string
+	// ExcludedNamespaces are those the webhook is not asked for. Our own is always
+	// among them.
+	ExcludedNamespaces []string
+	// Holds keeps guards closed; nil for nobody. It has no flag.
+	Holds guard.Holds
+}
+
+// defaultGuardOptions are the flags' defaults.
+func defaultGuardOptions() GuardOptions {
+	return GuardOptions{Enabled: true, Owner: "drawbridge-guard", ExcludedNamespaces: []string{"kube-system"}}
+}
+
+// addFlags adds the flags to fs. Their defaults are the present values.
+func (g *GuardOptions) addFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&g.Enabled, "guard", g.Enabled, "Protect intercepted pods by PodDisruptionBudgets, also while Drawbridge is down.")
+	fs.StringVar(&g.Owner, "guard-owner", g.Owner, "ClusterRole that owns these budgets, so that they go when it is deleted; empty when nobody does.")
+	fs.StringSliceVar(&g.ExcludedNamespaces, "guard-excluded-namespace", g.ExcludedNamespaces, "Namespace that the webhook is not asked for, where no pod is protected; may be repeated. Ours is always one.")
+}
+
+// validate calls check for everything that must hold.
+func (g *GuardOptions) validate(check func(ok bool, format string, args ...any)) {
+	check(g.Owner == "" || len(validation.IsDNS1123Subdomain(g.Owner)) == 0, "--guard-owner: %q is not the name of a ClusterRole", g.Owner)
+	for _, namespace := range g.ExcludedNamespaces {
+		check(len(validation.IsDNS1123Label(namespace)) == 0, "--guard-excluded-namespace: %q is not the name of a namespace", namespace)
+	}
+}
+
+// gate answers the webhook and the evictor about guards. What is held stays so with
+// the guard switched off.
+func (g *GuardOptions) gate() *guard.Gate { return &guard.Gate{Off: !g.Enabled, Holds: g.Holds} }
+
+// setupGuard adds the controller of the guard, if it is switched on: without, the
+// manager has no permission to label pods, and the budgets are gone.
+func setupGuard(mgr ctrl.Manager, o Options, known learnt, resolver interceptor.Resolver, policies *vm.Store) error {
+	if !o.Guard.Enabled {
+		return nil
+	}
+	c := &guard.Controller{
+		Client:             mgr.GetClient(),
+		APIReader:          mgr.GetAPIReader(),
+		Clock:              o.Clock,
+		Resolver:           resolver,
+		Preflights:         o.preflights(policies.Glance),
+		Holds:              o.Guard.Holds,
+		Synced:             known.synced,
+		ExcludedNamespaces: append(slices.Clone(o.Guard.ExcludedNamespaces), o.Namespace),
+		Owner:              o.Guard.Owner,
+		Recorder:           mgr.GetEventRecorder(recorderName),
+		Metrics:            metrics.NewGuard(o.Registerer),
+	}
+	if registrations, ok := resolver.(interceptor.Registrations); ok {
+		c.Registrations = registrations
+	}
+	if changing, ok := resolver.(interface{ OnChange(func()) }); ok {
+		c.OnChange = changing.OnChange
+	}
+	return c.SetupWithManager(mgr)
+}

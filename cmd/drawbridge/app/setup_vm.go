@@ -1,0 +1,90 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/vm"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// setupVM adds the interceptors of EvacuationPolicies.
+// The store it returns knows the policies on every replica: the webhook and the
+// guard ask it. The replica is ready when they are loaded.
+func setupVM(mgr ctrl.Manager, o Options) (*vm.Store, error) {
+	dynamicClient, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make dynamic client: %w", err)
+	}
+	store := vm.NewStore(vm.StoreOptions{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Dynamic: dynamicClient, Mapper: mgr.GetRESTMapper(),
+		Clock: o.Clock, Log: mgr.GetLogger().WithName("evacuation-policies"),
+	})
+	ready := func(*http.Request) error {
+		if !store.Loaded() {
+			return vm.ErrNotLoaded
+		}
+		return nil
+	}
+	if err := errors.Join(
+		store.Setup(mgr, vm.Options{
+			Clock: o.Clock, Metrics: metrics.NewVM(o.Registerer), Callers: callersOf(mgr.GetClient(), o.Namespace),
+		}),
+		mgr.AddReadyzCheck("evacuation-policies", ready),
+	); err != nil {
+		return nil, fmt.Errorf("set up the evacuation policies: %w", err)
+	}
+	return store, nil
+}
+
+// preflights answers by name who has a say before a request exists: those of the
+// options, which come first, and those of EvacuationPolicies.
+func (o *Options) preflights(ofPolicies func(name string) interceptor.Preflight) func(name string) interceptor.Preflight {
+	return func(name string) interceptor.Preflight {
+		if preflight := o.Preflights[name]; preflight != nil {
+			return preflight
+		}
+		return ofPolicies(name)
+	}
+}
+
+// callersOf tells the classes of the legacy callers among a request's requesters,
+// from their leases. Others have none.
+func callersOf(cached client.Reader, namespace string) vm.Callers {
+	return func(ctx context.Context, request types.NamespacedName) []string {
+		er := &v1alpha1.EvictionRequest{}
+		if err := cached.Get(ctx, request, er); err != nil {
+			return nil
+		}
+		var classes []string
+		for _, r := range er.Spec.Requesters {
+			class := "native"
+			if r.LeaseName != "" {
+				class = string(translate.ClassUnknown)
+				lease := &coordinationv1.Lease{}
+				if err := cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: r.LeaseName}, lease); err == nil {
+					if record, err := translate.DecodeLease(lease); err == nil {
+						class = string(record.Class)
+					}
+				}
+			}
+			if !slices.Contains(classes, class) {
+				classes = append(classes, class)
+			}
+		}
+		slices.Sort(classes)
+		return classes
+	}
+}

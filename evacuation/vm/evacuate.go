@@ -1,0 +1,327 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	eventsclient "k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+const (
+	// tries bounds how often a write is decided anew because the workload has changed.
+	tries = 4
+	// troubleRetry is how long until something is tried again that will not get better
+	// by itself.
+	troubleRetry = 30 * time.Second
+	// soon is how long until something is tried again that may get better.
+	soon = 5 * time.Second
+)
+
+// Callers tells which kinds of tools ask for an eviction, for the variable
+// request.callers.
+type Callers func(ctx context.Context, request types.NamespacedName) []string
+
+// actor is the interceptor under one name, for all policies that have it.
+type actor struct {
+	*Store
+	name     string
+	recorder eventsclient.EventRecorder
+	metrics  *metrics.VM
+	callers  Callers
+}
+
+var (
+	_ interceptor.Interceptor = &actor{}
+	_ interceptor.Canceler    = &actor{}
+)
+
+// Evacuate marks the workload of a pod and follows its evacuation.
+func (a *actor) Evacuate(ctx context.Context, t interceptor.Target) (interceptor.Progress, error) {
+	pod, err := a.findPod(ctx, t)
+	switch {
+	case err != nil:
+		return interceptor.Progress{}, err
+	case pod == nil:
+		return interceptor.Progress{Done: true, Message: "The pod has ended."}, nil
+	}
+	p, err := a.policyUnder(ctx, a.name, pod)
+	switch {
+	case errors.Is(err, ErrNotLoaded), errors.Is(err, errNotCovered):
+		return interceptor.Progress{}, err
+	case err != nil:
+		return trouble(err), nil
+	case p == nil:
+		return interceptor.Progress{Done: true, Message: "An EvacuationPolicy with another interceptor counts for the pod."}, nil
+	}
+	e := &evacuation{actor: a, policy: p, pod: pod, target: t}
+	progress, err := e.run(ctx)
+	if err == nil || ctx.Err() != nil {
+		return progress, err
+	}
+	return trouble(err), nil
+}
+
+// trouble goes on with heartbeats: what stands in the way is ours, the policy's or
+// the platform's, whose API may be down for a while. Silence would hand the pod to
+// the next one, and the workload would never be marked.
+func trouble(err error) interceptor.Progress {
+	p := interceptor.Progress{Message: "The evacuation waits: " + oneLine(err.Error()) + ".", CheckAfter: troubleRetry}
+	if !lasting(err) {
+		p.CheckAfter = soon
+	}
+	return p
+}
+
+// lasting reports whether an error will not go away by trying again soon.
+func lasting(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true // An expression, or a kind that cannot be read.
+	}
+	return apierrors.IsForbidden(err) || changed(err)
+}
+
+// findPod returns the very pod, nil if it has ended.
+func (a *actor) findPod(ctx context.Context, t interceptor.Target) (*podView, error) {
+	for _, reader := range []client.Reader{a.Client, a.Live} {
+		pod := &corev1.Pod{}
+		err := reader.Get(ctx, t.Pod, pod)
+		switch {
+		case apierrors.IsNotFound(err):
+			continue // The cache may lag behind.
+		case err != nil:
+			return nil, fmt.Errorf("get pod %s: %w", t.Pod, err)
+		case pod.UID != t.PodUID:
+			continue
+		case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
+			return nil, nil
+		}
+		return viewOf(pod), nil
+	}
+	return nil, nil
+}
+
+// evacuation is one look at one pod.
+type evacuation struct {
+	*actor
+	policy *policy
+	pod    *podView
+	target interceptor.Target
+}
+
+func (e *evacuation) turn() turn { return turn{activatedAt: e.target.ActivatedAt} }
+
+// run decides and does what is to be done. What is done for good rests on a live
+// look at the workload, the first mark on the test operations of its patch.
+func (e *evacuation) run(ctx context.Context) (interceptor.Progress, error) {
+	live := false
+	var last error
+	for range tries {
+		sub, f, v, err := e.look(ctx, e.policy, e.pod, e.turn(), live)
+		if err != nil {
+			return interceptor.Progress{}, err
+		}
+		e.link(sub)
+		wasLive := live
+		live = true
+		switch v.Step {
+		case stepWait:
+			return e.following("Waiting: "+v.Why+".", f), nil
+		case stepFollow:
+			if f.Unfinished == 0 {
+				e.policyChanged(e.policy.name) // Somebody else may have marked it.
+			}
+			return e.following(e.progress(sub, f), f), nil
+		case stepMark:
+			if last = e.mark(ctx, sub); last == nil {
+				return e.following(e.progress(sub, f), f), nil
+			}
+			if !changed(last) {
+				return interceptor.Progress{}, last
+			}
+			continue // It has changed meanwhile: look again.
+		}
+		if !wasLive {
+			continue
+		}
+		if last = e.release(ctx, sub, f, v); last != nil {
+			if !changed(last) {
+				return interceptor.Progress{}, last
+			}
+			continue
+		}
+		return e.end(sub, f, v), nil
+	}
+	if last == nil {
+		last = fmt.Errorf("%s keeps changing", e.describe(e.pod.Namespace, e.pod.Name))
+	}
+	return interceptor.Progress{}, last
+}
+
+// following is the progress of an evacuation that goes on.
+func (e *evacuation) following(message string, f facts) interceptor.Progress {
+	p := interceptor.Progress{Message: message, ExpectedFinishTime: f.ETA}
+	if e.policy.deadline > 0 {
+		if left := e.policy.deadline - e.Clock.Since(e.target.ActivatedAt); left > 0 {
+			p.CheckAfter = left + time.Second
+		}
+	}
+	return p
+}
+
+func (e *evacuation) progress(sub *subject, f facts) string {
+	text := fmt.Sprintf("Eviction triggered evacuation of %s.", e.describe(sub.pod.Namespace, sub.name))
+	if f.Message != "" {
+		text += " " + f.Message
+	}
+	if f.Failures > 0 {
+		text += fmt.Sprintf(" Migrations that failed: %d of at most %d.", f.Failures, e.policy.migration.retryLimit)
+	}
+	return text
+}
+
+func (e *evacuation) describe(namespace, name string) string {
+	return fmt.Sprintf("%s %s/%s", e.policy.kindName(), namespace, name)
+}
+
+func (p *policy) kindName() string {
+	if p.workload.Empty() {
+		return podKind.Kind
+	}
+	return p.workload.Kind
+}
+
+// mark tells the platform.
+func (e *evacuation) mark(ctx context.Context, sub *subject) error {
+	if e.policy.mark == nil {
+		return nil
+	}
+	wrote, err := e.write(ctx, sub, e.policy.mark)
+	if err != nil {
+		return fmt.Errorf("mark %s: %w", e.describe(sub.pod.Namespace, sub.name), err)
+	}
+	if wrote {
+		e.policyChanged(e.policy.name) // There is a migration to create, maybe.
+		e.metrics.Wrote(e.policy.name, "mark")
+		e.emit(events.WorkloadMarked(e.policy.kindName(), sub.name, e.policy.name))
+	}
+	return nil
+}
+
+// release takes the mark back at the end, so that nobody goes on with what is
+// over. A platform that says itself that it has failed keeps it: without the mark
+// it might say that no more.
+func (e *evacuation) release(ctx context.Context, sub *subject, f facts, v verdict) error {
+	if !f.Evacuating || (v.Step == stepGiveUp && f.Failed) {
+		return nil
+	}
+	return e.unmarkOnce(ctx, sub)
+}
+
+// end is what an evacuation comes to.
+func (e *evacuation) end(sub *subject, f facts, v verdict) interceptor.Progress {
+	what := e.describe(sub.pod.Namespace, sub.name)
+	switch v.Step {
+	case stepMoved:
+		e.ended("moved")
+		return interceptor.Progress{Done: true, Message: fmt.Sprintf("%s has left the pod.", what)}
+	case stepRefuse:
+		e.ended("refused")
+		return interceptor.Progress{Done: true, Message: fmt.Sprintf("Nothing can be done for %s: %s. The guard keeps the pod until the eviction is withdrawn.", what, v.Why)}
+	case stepGiveUp:
+		if !e.policy.hold(f.Strategy) {
+			e.gaveUp(sub, v, "gave_up_evict", false)
+			return interceptor.Progress{Done: true, Message: fmt.Sprintf("The evacuation of %s is given up: %s. The pod will be evicted.", what, v.Why)}
+		}
+		e.gaveUp(sub, v, "gave_up_hold", true)
+		return interceptor.Progress{Message: fmt.Sprintf("The evacuation of %s is given up: %s. The guard keeps the pod.", what, v.Why)}
+	default:
+		e.ended("passed")
+		return interceptor.Progress{Done: true, Message: fmt.Sprintf("There is nothing to do for %s: %s.", what, v.Why)}
+	}
+}
+
+// gaveUp tells of an evacuation that has failed for good, once.
+func (e *evacuation) gaveUp(sub *subject, v verdict, outcome string, held bool) {
+	e.stuck.add(e.policy.name, sub.pod.Namespace+"/"+sub.name, e.target.RequestUID)
+	if e.ended(outcome) {
+		e.emit(events.EvacuationGivenUp(e.policy.kindName(), sub.name, v.Why, held))
+	}
+	e.policyChanged(e.policy.name)
+}
+
+// ended counts the end of an evacuation and reports whether it is the first time.
+func (e *evacuation) ended(outcome string) bool {
+	if !e.ends.add(e.target.Request, e.name, e.target.RequestUID) {
+		return false
+	}
+	e.metrics.Ended(e.policy.name, outcome)
+	return true
+}
+
+// write sends a patch; there may be nothing to send.
+func (e *evacuation) write(ctx context.Context, sub *subject, by *patch) (wrote bool, err error) {
+	vars, err := sub.vars()
+	if err != nil {
+		return false, err
+	}
+	vars[varRequest] = e.requestVars(ctx)
+	data, err := by.render(ctx, sub.workload.GetUID(), vars)
+	if err != nil {
+		e.note(e.policy, e.pod, err)
+		return false, err
+	}
+	if data == nil {
+		return false, nil
+	}
+	key := types.NamespacedName{Namespace: sub.pod.Namespace, Name: sub.name}
+	kind := e.policy.workload
+	if kind.Empty() || kind == podKind {
+		pod := &corev1.Pod{}
+		pod.Namespace, pod.Name = key.Namespace, key.Name
+		raw := client.RawPatch(types.JSONPatchType, data)
+		if by.subresource != "" {
+			err = e.Client.SubResource(by.subresource).Patch(ctx, pod, raw, client.FieldOwner(e.name))
+		} else {
+			err = e.Client.Patch(ctx, pod, raw, client.FieldOwner(e.name))
+		}
+		return err == nil, err
+	}
+	err = e.kinds.patch(ctx, e.policy.needs[kind], key, data, e.name, by.subresource)
+	return err == nil, err
+}
+
+func (e *evacuation) requestVars(ctx context.Context) map[string]any {
+	callers := []string{}
+	if e.callers != nil {
+		callers = append(callers, e.callers(ctx, e.target.Request)...)
+	}
+	return map[string]any{
+		"name": e.target.Request.Name, "namespace": e.target.Request.Namespace,
+		"requesters": append([]string{}, e.target.Requesters...), "callers": callers,
+	}
+}
+
+// emit records an event about the request.
+func (e *evacuation) emit(event events.Event) {
+	request := &corev1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "EvictionRequest",
+		Namespace: e.target.Request.Namespace, Name: e.target.Request.Name, UID: e.target.RequestUID,
+	}
+	pod := &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: e.pod.Namespace, Name: e.pod.Name, UID: e.pod.UID,
+	}
+	events.Emit(e.recorder, request, pod, event)
+	events.Emit(e.recorder, pod, request, event)
+}

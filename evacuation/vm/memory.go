@@ -1,0 +1,191 @@
+package vm
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+// failures remember for which pods an expression fails.
+type failures struct {
+	clock clock.PassiveClock
+	mu    sync.Mutex
+	of    map[types.UID]map[types.UID]failure
+}
+
+type failure struct {
+	text string
+	at   time.Time
+}
+
+// failuresCount is how long a failure counts that is not seen again.
+const failuresCount = 15 * time.Minute
+
+func (f *failures) init(c clock.PassiveClock) {
+	f.clock, f.of = c, map[types.UID]map[types.UID]failure{}
+}
+
+// add reports whether that is news.
+func (f *failures) add(p *policy, pod *corev1.Pod, err *EvaluationError) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.of[p.uid] == nil {
+		f.of[p.uid] = map[types.UID]failure{}
+	}
+	_, known := f.of[p.uid][pod.UID]
+	f.of[p.uid][pod.UID] = failure{"for pod " + pod.Namespace + "/" + pod.Name + ": " + err.Error(), f.clock.Now()}
+	return !known
+}
+
+// remove reports whether that is news.
+func (f *failures) remove(p *policy, pod *corev1.Pod) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, known := f.of[p.uid][pod.UID]
+	delete(f.of[p.uid], pod.UID)
+	return known
+}
+
+// summary is how many pods an expression fails for, and what it says for one.
+func (f *failures) summary(p *policy) (count int, example string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for pod, failure := range f.of[p.uid] {
+		if f.clock.Since(failure.at) > failuresCount {
+			delete(f.of[p.uid], pod)
+			continue
+		}
+		count++
+		if example == "" || strings.Compare(failure.text, example) < 0 {
+			example = failure.text
+		}
+	}
+	return count, example
+}
+
+// forget forgets a policy: its next generation may fail for others.
+func (f *failures) forget(p *policy) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.of, p.uid)
+}
+
+// overlaps remember which policies cover a pod of another one.
+type overlaps struct {
+	mu sync.Mutex
+	of map[string]map[string]string
+}
+
+func (o *overlaps) init() { o.of = map[string]map[string]string{} }
+
+// add remembers that two policies cover a pod, of which the first counts, and
+// reports whether that is news.
+func (o *overlaps) add(first, second *policy, pod *corev1.Pod) (news bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	name := pod.Namespace + "/" + pod.Name
+	for _, pair := range [][3]string{
+		{first.name, second.name, "policy " + second.name + " covers pod " + name + " as well; this policy counts for it"},
+		{second.name, first.name, "policy " + first.name + " covers pod " + name + " as well and counts for it"},
+	} {
+		if o.of[pair[0]] == nil {
+			o.of[pair[0]] = map[string]string{}
+		}
+		if o.of[pair[0]][pair[1]] == "" {
+			o.of[pair[0]][pair[1]], news = pair[2], true
+		}
+	}
+	return news
+}
+
+// summary says which policies overlap with one.
+func (o *overlaps) summary(p *policy) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Join(slices.Sorted(maps.Values(o.of[p.name])), "; ")
+}
+
+// forget forgets a policy: what is still true is seen again when somebody asks.
+func (o *overlaps) forget(p *policy) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.of, p.name)
+	for _, others := range o.of {
+		delete(others, p.name)
+	}
+}
+
+// stuck are the evacuations that were given up: policy -> request -> workload.
+type stuck struct {
+	mu sync.Mutex
+	of map[string]map[types.UID]string
+}
+
+func (s *stuck) init() { s.of = map[string]map[types.UID]string{} }
+
+func (s *stuck) add(policy, workload string, request types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[policy] == nil {
+		s.of[policy] = map[types.UID]string{}
+	}
+	s.of[policy][request] = workload
+}
+
+func (s *stuck) remove(request types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, requests := range s.of {
+		delete(requests, request)
+	}
+}
+
+// retain forgets all requests but those of which keep says so.
+func (s *stuck) retain(policy string, keep func(types.UID) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.of[policy], func(request types.UID, _ string) bool { return !keep(request) })
+}
+
+// workloads are those of a policy, sorted.
+func (s *stuck) workloads(policy string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Values(s.of[policy]))
+}
+
+// ends remember which evacuations have come to an end that was told of: request ->
+// interceptor -> UID of the request.
+type ends struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]map[string]types.UID
+}
+
+func (e *ends) init() { e.of = map[types.NamespacedName]map[string]types.UID{} }
+
+// add reports whether that is news.
+func (e *ends) add(request types.NamespacedName, interceptor string, uid types.UID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.of[request][interceptor] == uid {
+		return false
+	}
+	if e.of[request] == nil {
+		e.of[request] = map[string]types.UID{}
+	}
+	e.of[request][interceptor] = uid
+	return true
+}
+
+// forget forgets a request that is gone, or called off.
+func (e *ends) forget(request types.NamespacedName) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.of, request)
+}

@@ -1,0 +1,315 @@
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"google.golang.org/protobuf/types/known/structpb"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+var jsonValue = reflect.TypeFor[*structpb.Value]()
+
+// policy is one generation of an EvacuationPolicy, compiled. It never changes.
+type policy struct {
+	name        string
+	uid         types.UID
+	generation  int64
+	interceptor string
+	priority    int32
+	// refused says why the policy is not accepted; nil if it is. Which pods it covers
+	// is known all the same, unless broken.
+	refused error
+	// broken: not even which pods it covers can be told.
+	broken bool
+
+	selector   labels.Selector
+	conditions []expression
+
+	// workload is the kind of the workload; empty means the pod itself.
+	workload     schema.GroupVersionKind
+	workloadName expression
+	config       *v1alpha1.ConfigReference
+	configKind   schema.GroupVersionKind
+
+	strategy, migratable, wait                  expression
+	evacuating, done, failed, eta, message      expression
+	mark, unmark                                *patch
+	notMigratable                               string
+	deadline                                    time.Duration
+	onFailure                                   v1alpha1.OnFailure
+	migration                                   *migration
+	workloadFields, configFields, migrationKept tree
+	// needs are the kinds whose objects the policy reads.
+	needs map[schema.GroupVersionKind]need
+}
+
+// migration is spec.migration, compiled.
+type migration struct {
+	kind                                             schema.GroupVersionKind
+	workloadName, finished, failed, finishedAt, ours expression
+	sourceNode                                       expression
+	template                                         *template
+	perCluster, perNode, retryLimit                  int
+	deleteOnCancel                                   bool
+}
+
+func (p *policy) accepted() bool { return p.refused == nil }
+
+// Text of a refusal of the eviction, if the policy has none.
+const defaultNotMigratable = "the workload is to be migrated, but it is not migratable"
+
+// compilePolicy compiles a policy. All that is wrong is told at once.
+func compilePolicy(from *v1alpha1.EvacuationPolicy) *policy {
+	spec := &from.Spec
+	p := &policy{
+		name: from.Name, uid: from.UID, generation: from.Generation,
+		interceptor: spec.Interceptor, priority: spec.Priority, selector: labels.Everything(),
+		config: spec.Config, onFailure: spec.OnFailure, notMigratable: spec.NotMigratableText,
+	}
+	if p.notMigratable == "" {
+		p.notMigratable = defaultNotMigratable
+	}
+	if spec.Deadline != nil {
+		p.deadline = spec.Deadline.Duration
+	}
+	if err := p.compileCovered(spec.Pods); err != nil {
+		p.broken, p.refused = true, err
+		return p
+	}
+	c := compiling{}
+	c.add(p.compileKinds(spec))
+	p.workloadName = c.expression("spec.workload.name", workloadNameOf(spec), podScope, cel.StringType)
+	p.strategy = c.expression("spec.strategy", spec.Strategy, workloadScope, cel.StringType)
+	p.migratable = c.expression("spec.migratable", spec.Migratable, workloadScope, cel.BoolType, cel.NullType)
+	p.wait = c.expression("spec.wait", spec.Wait, workloadScope, cel.StringType)
+	p.evacuating = c.expression("spec.evacuating", spec.Evacuating, workloadScope, cel.BoolType)
+	p.done = c.expression("spec.done", spec.Done, workloadScope, cel.BoolType)
+	p.failed = c.expression("spec.failed", spec.Failed, workloadScope, cel.BoolType)
+	p.eta = c.expression("spec.eta", spec.ETA, workloadScope, cel.TimestampType, cel.StringType, cel.NullType)
+	p.message = c.expression("spec.message", spec.Message, workloadScope, cel.StringType)
+	p.mark = c.patch("spec.mark", spec.Mark)
+	p.unmark = c.patch("spec.unmark", spec.Unmark)
+	if spec.Migration != nil {
+		p.migration = c.migration(spec.Migration)
+	}
+	p.refused = errors.Join(c.errs...)
+	if p.refused == nil {
+		p.findFields()
+	}
+	return p
+}
+
+func workloadNameOf(spec *v1alpha1.EvacuationPolicySpec) string {
+	if spec.Workload == nil {
+		return ""
+	}
+	return spec.Workload.Name
+}
+
+func (p *policy) compileCovered(covered v1alpha1.CoveredPods) error {
+	if covered.Selector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(covered.Selector)
+		if err != nil {
+			return fmt.Errorf("spec.pods.selector cannot be read: %w", err)
+		}
+		p.selector = selector
+	}
+	for i, c := range covered.MatchConditions {
+		compiled, err := compile(fmt.Sprintf("spec.pods.matchConditions[%d]", i), c.Expression, podScope, cel.BoolType)
+		if err != nil {
+			return err
+		}
+		p.conditions = append(p.conditions, compiled)
+	}
+	return nil
+}
+
+func (p *policy) compileKinds(spec *v1alpha1.EvacuationPolicySpec) error {
+	var errs []error
+	kind := func(field, apiVersion, kind string) schema.GroupVersionKind {
+		gv, err := schema.ParseGroupVersion(apiVersion)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", field, err))
+		}
+		return gv.WithKind(kind)
+	}
+	if spec.Workload != nil {
+		p.workload = kind("spec.workload.apiVersion", spec.Workload.APIVersion, spec.Workload.Kind)
+		if p.workload == corev1.SchemeGroupVersion.WithKind("Pod") && spec.Workload.Name == "" {
+			errs = append(errs, errors.New("spec.workload.name: which pod? Leave workload out for the pod itself"))
+		}
+	}
+	if spec.Config != nil {
+		p.configKind = kind("spec.config.apiVersion", spec.Config.APIVersion, spec.Config.Kind)
+	}
+	return errors.Join(errs...)
+}
+
+// findFields finds out what is read of the objects, so that the informers keep
+// nothing else.
+func (p *policy) findFields() {
+	expressions := []expression{p.strategy, p.migratable, p.wait, p.evacuating, p.done, p.failed, p.eta, p.message}
+	expressions = append(expressions, p.mark.expressions()...)
+	expressions = append(expressions, p.unmark.expressions()...)
+	var migrations []expression
+	if m := p.migration; m != nil {
+		migrations = []expression{m.workloadName, m.finished, m.failed, m.finishedAt, m.ours}
+		expressions = append(expressions, m.sourceNode)
+		expressions = append(expressions, m.template.expressions()...)
+	}
+	p.workloadFields = fieldsRead(varWorkload, expressions)
+	p.configFields = fieldsRead(varConfig, expressions)
+	p.migrationKept = fieldsRead(varMigration, migrations)
+	p.findNeeds()
+}
+
+func fieldsRead(variable string, by []expression) tree {
+	kept := alwaysKept()
+	for _, e := range by {
+		paths, whole := e.paths(variable)
+		if whole {
+			return nil
+		}
+		for _, path := range paths {
+			kept.add(path)
+		}
+	}
+	return kept
+}
+
+// covers reports whether the policy counts for a pod, if no other does.
+func (p *policy) covers(ctx context.Context, pod *podView) (bool, error) {
+	if p.broken || !p.selector.Matches(labels.Set(pod.Labels)) {
+		return false, nil
+	}
+	for _, c := range p.conditions {
+		vars, err := pod.vars()
+		if err != nil {
+			return false, err
+		}
+		match, err := c.boolean(ctx, vars, true)
+		if err != nil || !match {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// hold reports what a failure for good means for a strategy.
+func (p *policy) hold(strategy string) bool {
+	switch p.onFailure {
+	case v1alpha1.OnFailureHold:
+		return true
+	case v1alpha1.OnFailureEvict:
+		return false
+	default:
+		return strategy == v1alpha1.StrategyLiveMigrate || strategy == v1alpha1.StrategyExternal
+	}
+}
+
+// findNeeds says which kinds the policy reads, and what of them.
+func (p *policy) findNeeds() {
+	kinds := map[schema.GroupVersionKind]tree{}
+	add := func(kind schema.GroupVersionKind, fields tree) {
+		if kind.Empty() {
+			return
+		}
+		if known, ok := kinds[kind]; ok {
+			fields = merge(known, fields)
+		}
+		kinds[kind] = fields
+	}
+	add(p.workload, p.workloadFields)
+	add(p.configKind, p.configFields)
+	if p.migration != nil {
+		add(p.migration.kind, p.migrationKept)
+	}
+	p.needs = map[schema.GroupVersionKind]need{}
+	for kind, fields := range kinds {
+		p.needs[kind] = need{kind, fields, fields.String()}
+	}
+}
+
+// compiling collects what is wrong.
+type compiling struct{ errs []error }
+
+func (c *compiling) add(err error) {
+	if err != nil {
+		c.errs = append(c.errs, err)
+	}
+}
+
+func (c *compiling) expression(field, source string, s scope, want ...*cel.Type) expression {
+	compiled, err := compile(field, source, s, want...)
+	c.add(err)
+	return compiled
+}
+
+func (c *compiling) patch(field string, from *v1alpha1.WorkloadPatch) *patch {
+	if from == nil {
+		return nil
+	}
+	made := &patch{subresource: from.Subresource}
+	for i, op := range from.Operations {
+		at := fmt.Sprintf("%s.operations[%d]", field, i)
+		made.operations = append(made.operations, operation{
+			op: op.Op, path: op.Path,
+			value: c.expression(at+".value", op.Value, writeScope),
+			when:  c.expression(at+".when", op.When, writeScope, cel.BoolType),
+		})
+		if strings.HasPrefix(op.Path, "/metadata/uid") || op.Path == "/metadata" {
+			c.add(fmt.Errorf("%s.path: %s cannot be patched", at, op.Path))
+		}
+	}
+	return made
+}
+
+func (c *compiling) migration(from *v1alpha1.MigrationSpec) *migration {
+	gv, err := schema.ParseGroupVersion(from.APIVersion)
+	if err != nil {
+		c.add(fmt.Errorf("spec.migration.apiVersion: %w", err))
+	}
+	m := &migration{
+		kind:           gv.WithKind(from.Kind),
+		workloadName:   c.expression("spec.migration.workloadName", from.WorkloadName, migrationScope, cel.StringType),
+		finished:       c.expression("spec.migration.finished", from.Finished, migrationScope, cel.BoolType),
+		failed:         c.expression("spec.migration.failed", from.Failed, migrationScope, cel.BoolType),
+		finishedAt:     c.expression("spec.migration.finishedAt", from.FinishedAt, migrationScope, cel.TimestampType, cel.StringType, cel.NullType),
+		ours:           c.expression("spec.migration.ours", from.Ours, migrationScope, cel.BoolType),
+		sourceNode:     c.expression("spec.migration.sourceNode", from.SourceNode, nodeScope, cel.StringType),
+		perCluster:     int(or(from.ParallelPerCluster, 5)),
+		perNode:        int(or(from.ParallelOutboundPerNode, 2)),
+		retryLimit:     int(or(from.RetryLimit, 5)),
+		deleteOnCancel: from.OnCancel != v1alpha1.OnCancelKeep,
+	}
+	if from.Template == nil || len(from.Template.Raw) == 0 {
+		return m
+	}
+	var object map[string]any
+	if err := json.Unmarshal(from.Template.Raw, &object); err != nil {
+		c.add(fmt.Errorf("spec.migration.template: %w", err))
+		return m
+	}
+	m.template = c.template("spec.migration.template", object)
+	return m
+}
+
+func or(value, fallback int32) int32 {
+	if value == 0 {
+		return fallback
+	}
+	return value
+}

@@ -1,0 +1,349 @@
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// preset reads a policy of the chart.
+func preset(t *testing.T, name string) *v1alpha1.EvacuationPolicy {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "charts", "drawbridge", "files", "presets", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &v1alpha1.EvacuationPolicy{}
+	if err := yaml.UnmarshalStrict(data, p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// simple is a policy that is well formed.
+func simple(changes ...func(*v1alpha1.EvacuationPolicySpec)) *v1alpha1.EvacuationPolicy {
+	p := &v1alpha1.EvacuationPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "simple", UID: "policy", Generation: 1},
+		Spec: v1alpha1.EvacuationPolicySpec{
+			Interceptor: "vm.example.com",
+			Workload:    &v1alpha1.WorkloadReference{APIVersion: "example.com/v1", Kind: "Machine"},
+			Strategy:    "'External'",
+			Evacuating:  "workload.spec.leave == true",
+		},
+	}
+	for _, change := range changes {
+		change(&p.Spec)
+	}
+	return p
+}
+
+func TestPresetsCompile(t *testing.T) {
+	files, err := filepath.Glob("../../charts/drawbridge/files/presets/*.yaml")
+	if err != nil || len(files) != 4 {
+		t.Fatalf("want 4 presets, got %v, %v", files, err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			if p := compilePolicy(preset(t, name)); p.refused != nil {
+				t.Errorf("refused: %v", p.refused)
+			}
+		})
+	}
+}
+
+func TestWhatIsRefused(t *testing.T) {
+	cases := map[string]struct {
+		change func(*v1alpha1.EvacuationPolicySpec)
+		want   string
+		broken bool
+	}{
+		"an expression that does not compile": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) { s.Strategy = "workload.spec." },
+			want:   "spec.strategy does not compile",
+		},
+		"the wrong type": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) { s.Evacuating = "'yes'" },
+			want:   "spec.evacuating must be of type bool, but is string",
+		},
+		"a field of the pod that is not kept": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) { s.Wait = "pod.spec.hostname" },
+			want:   "spec.wait does not compile: line 1, column 9: undefined field 'hostname'",
+		},
+		"a variable that is not there": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) { s.Done = "'a' in request.requesters" },
+			want:   "undeclared reference to 'request'",
+		},
+		"a patch of the UID": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) {
+				s.Mark = &v1alpha1.WorkloadPatch{Operations: []v1alpha1.PatchOperation{{Op: "add", Path: "/metadata/uid", Value: "''"}}}
+			},
+			want: "spec.mark.operations[0].path: /metadata/uid cannot be patched",
+		},
+		"a template that does not compile": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) {
+				s.Migration = &v1alpha1.MigrationSpec{APIVersion: "v1", Kind: "M", WorkloadName: "''", Finished: "true", Failed: "false",
+					Template: &runtime.RawExtension{Raw: []byte(`{"spec":{"list":[{"vm":"${workload.}"}]}}`)}}
+			},
+			want: "spec.migration.template.spec.list[0].vm does not compile",
+		},
+		"the pod itself, by a name": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) {
+				s.Workload = &v1alpha1.WorkloadReference{APIVersion: "v1", Kind: "Pod"}
+			},
+			want: "spec.workload.name: which pod?",
+		},
+		"a selector that cannot be read": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) {
+				s.Pods.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+			},
+			want: "spec.pods.selector cannot be read", broken: true,
+		},
+		"a condition of the wrong type": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) {
+				s.Pods.MatchConditions = []v1alpha1.MatchCondition{{Name: "a", Expression: "pod.metadata.name"}}
+			},
+			want: "spec.pods.matchConditions[0] must be of type bool", broken: true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := compilePolicy(simple(tc.change))
+			if p.refused == nil || !strings.Contains(p.refused.Error(), tc.want) {
+				t.Errorf("want %q, got %v", tc.want, p.refused)
+			}
+			if p.broken != tc.broken {
+				t.Errorf("broken: want %t, got %t", tc.broken, p.broken)
+			}
+		})
+	}
+}
+
+func TestWhatFailsAtRunTime(t *testing.T) {
+	many := make([]any, 2000)
+	for i := range many {
+		many[i] = "x"
+	}
+	cases := map[string]struct {
+		expression string
+		want       string
+	}{
+		"a missing field":   {"workload.spec.nothing", "spec.test: no such key: nothing"},
+		"too costly":        {"workload.spec.many.all(a, workload.spec.many.all(b, a == b)) ? '' : ''", "spec.test: operation cancelled: actual cost limit exceeded"},
+		"the wrong type":    {"workload.spec.number", "spec.test: the result must be of type string, but is int"},
+		"no such operation": {"workload.spec.number + 'a'", "spec.test: no such overload"},
+	}
+	vars := map[string]any{varPod: map[string]any{}, varConfig: map[string]any{}, varWorkload: map[string]any{
+		"spec": map[string]any{"many": many, "number": int64(1)},
+	}}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			compiled, err := compile("spec.test", tc.expression, workloadScope)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = compiled.text(t.Context(), vars)
+			var failure *EvaluationError
+			if !errors.As(err, &failure) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("want %q, got %v", tc.want, err)
+			}
+		})
+	}
+}
+
+func TestOnlyWhatIsReadIsKept(t *testing.T) {
+	cases := map[string]struct {
+		expressions []string
+		want        string
+	}{
+		"fields and their parents": {
+			expressions: []string{"workload.spec.a.b == 'x'", "has(workload.spec.c)"},
+			want:        "spec{a{b},c}",
+		},
+		"optional fields and keys": {
+			expressions: []string{"workload.?status.?node.orValue('') == workload.metadata.annotations[?'a/b'].orValue('')", "workload.spec['x'] == 1"},
+			want:        "metadata{annotations{a/b},creationTimestamp,deletionTimestamp,labels,name,namespace,resourceVersion,uid},spec{x},status{node}",
+		},
+		"all of a list": {
+			expressions: []string{"workload.status.conditions.exists(c, c.type == 'A')", "workload.status.list[0].x == 1"},
+			want:        "status{conditions,list}",
+		},
+		"a parent that is read as a whole": {
+			expressions: []string{"workload.spec.a.b == 'x'", "size(workload.spec) > 0"},
+			want:        "spec",
+		},
+		"everything": {expressions: []string{"workload == pod"}, want: "*"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var compiled []expression
+			for _, source := range tc.expressions {
+				e, err := compile("spec.test", source, scope{varWorkload, varConfig})
+				if err != nil && name == "everything" {
+					e, err = compile("spec.test", "workload == config", scope{varWorkload, varConfig})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				compiled = append(compiled, e)
+			}
+			got := fieldsRead(varWorkload, compiled).String()
+			if !strings.Contains(got, tc.want) || (tc.want == "spec" && strings.Contains(got, "spec{")) {
+				t.Errorf("want %s in it, got %s", tc.want, got)
+			}
+		})
+	}
+}
+
+// The informer of the KubeVirt preset drops what makes a machine's object big.
+func TestTheKubeVirtPresetKeepsLittle(t *testing.T) {
+	p := compilePolicy(preset(t, "kubevirt"))
+	machine := map[string]any{
+		"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+		"metadata": map[string]any{"name": "vm", "managedFields": []any{"x"}, "annotations": map[string]any{"kubevirt.io/eviction-source": "descheduler"}},
+		"spec":     map[string]any{"evictionStrategy": "LiveMigrate", "domain": map[string]any{"cpu": "x"}, "volumes": []any{"x"}},
+		"status":   map[string]any{"nodeName": "n1", "interfaces": []any{"x"}, "evacuationNodeName": "n1", "conditions": []any{}},
+	}
+	want := map[string]any{
+		"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+		"metadata": map[string]any{"name": "vm", "annotations": map[string]any{"kubevirt.io/eviction-source": "descheduler"}},
+		"spec":     map[string]any{"evictionStrategy": "LiveMigrate"},
+		"status":   map[string]any{"nodeName": "n1", "evacuationNodeName": "n1", "conditions": []any{}},
+	}
+	if diff := cmp.Diff(want, prune(machine, p.workloadFields)); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+}
+
+// The mark of KubeVirt's admitter (kubevirt.md, section 5), with the tests it lacks.
+func TestMarkAndUnmark(t *testing.T) {
+	vars := func(callers []string, metadata map[string]any) map[string]any {
+		return map[string]any{
+			varPod:      map[string]any{"spec": map[string]any{"nodeName": "n1"}},
+			varWorkload: map[string]any{"metadata": metadata, "status": map[string]any{"nodeName": "n1"}},
+			varConfig:   map[string]any{},
+			varRequest:  map[string]any{"callers": callers, "requesters": []string{}},
+		}
+	}
+	none := map[string]any{}
+	annotated := map[string]any{"annotations": map[string]any{"kubevirt.io/eviction-source": "descheduler"}}
+	cases := map[string]struct {
+		preset  string
+		unmark  bool
+		callers []string
+		meta    map[string]any
+		want    string
+	}{
+		"G2: KubeVirt, with tests of UID and node": {
+			preset: "kubevirt", callers: []string{"kubectl"}, meta: none,
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/status/nodeName","value":"n1"},{"op":"add","path":"/status/evacuationNodeName","value":"n1"}]`,
+		},
+		"for the descheduler": {
+			preset: "kubevirt", callers: []string{"descheduler"}, meta: annotated,
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/status/nodeName","value":"n1"},{"op":"add","path":"/status/evacuationNodeName","value":"n1"},` +
+				`{"op":"add","path":"/metadata/annotations/kubevirt.io~1eviction-source","value":"descheduler"}]`,
+		},
+		"G5: for the descheduler, without annotations": {
+			preset: "kubevirt", callers: []string{"descheduler"}, meta: none,
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/status/nodeName","value":"n1"},{"op":"add","path":"/status/evacuationNodeName","value":"n1"},` +
+				`{"op":"test","path":"/metadata/annotations","value":null},{"op":"add","path":"/metadata/annotations","value":{"kubevirt.io/eviction-source":"descheduler"}}]`,
+		},
+		"for the descheduler and a person, it is urgent": {
+			preset: "kubevirt", callers: []string{"descheduler", "kubectl"}, meta: annotated,
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/status/nodeName","value":"n1"},{"op":"add","path":"/status/evacuationNodeName","value":"n1"}]`,
+		},
+		"unmarked": {
+			preset: "kubevirt", unmark: true, meta: none,
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/status/evacuationNodeName","value":"n1"},{"op":"remove","path":"/status/evacuationNodeName"}]`,
+		},
+		"G7: unmarked, with the source of the eviction": {
+			preset: "kubevirt", unmark: true, meta: annotated,
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/status/evacuationNodeName","value":"n1"},{"op":"remove","path":"/status/evacuationNodeName"},` +
+				`{"op":"remove","path":"/metadata/annotations/kubevirt.io~1eviction-source"}]`,
+		},
+		"Strimzi": {
+			preset: "strimzi", meta: annotated,
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"add","path":"/metadata/annotations/strimzi.io~1manual-rolling-update","value":"true"}]`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := compilePolicy(preset(t, tc.preset))
+			by := p.mark
+			if tc.unmark {
+				by = p.unmark
+			}
+			got, err := by.render(t.Context(), "u", vars(tc.callers, tc.meta))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, string(got)); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTemplate(t *testing.T) {
+	c := compiling{}
+	made := c.template("t", map[string]any{
+		"spec": map[string]any{
+			"vm": "${workload.metadata.name}", "node": "${pod.spec.nodeName}", "literal": "$x", "number": 3.0, "nothing": nil,
+			"list": []any{"${1 + 1}", true}, "map": "${{'a': workload.metadata.name}}",
+		},
+	})
+	if err := errors.Join(c.errs...); err != nil {
+		t.Fatal(err)
+	}
+	got, err := made.render(t.Context(), map[string]any{
+		varPod: map[string]any{"spec": map[string]any{"nodeName": "n1"}}, varWorkload: map[string]any{"metadata": map[string]any{"name": "vm"}},
+		varConfig: map[string]any{}, varRequest: map[string]any{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"spec":{"list":[2,true],"literal":"$x","map":{"a":"vm"},"node":"n1","nothing":null,"number":3,"vm":"vm"}}`
+	if diff := cmp.Diff(want, string(data)); diff != "" {
+		t.Errorf("object (-want +got):\n%s", diff)
+	}
+}
+
+func TestCovers(t *testing.T) {
+	launcher := func(labels, annotations map[string]string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", Labels: labels, Annotations: annotations}}
+	}
+	domain := map[string]string{"kubevirt.io/domain": "vm"}
+	cases := map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"a launcher":                              {launcher(map[string]string{"kubevirt.io": "virt-launcher"}, domain), true},
+		"a launcher without a machine":            {launcher(map[string]string{"kubevirt.io": "virt-launcher"}, nil), false},
+		"a pod that is only called virt-launcher": {launcher(nil, domain), false},
+	}
+	p := compilePolicy(preset(t, "kubevirt"))
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := p.covers(context.Background(), viewOf(tc.pod))
+			if err != nil || got != tc.want {
+				t.Errorf("want %t, got %t, %v", tc.want, got, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,271 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	eventsclient "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// Names of the controllers and of their queues.
+const (
+	loaderName   = "evacuation-policies"
+	reporterName = "evacuation-policy-status"
+	dispatchName = "evacuation-interceptors"
+	migratorName = "evacuation-migrations"
+)
+
+// dispatchTimeout bounds a look at one pod, timeout everything else. The SDK bounds
+// each call of an interceptor within.
+const (
+	dispatchTimeout = 2 * time.Minute
+	timeout         = time.Minute
+)
+
+// Options say how the interceptors run.
+type Options struct {
+	Clock clock.WithTicker
+	// Recorder makes the recorder of an interceptor's events. Default: the manager's.
+	Recorder func(name string) eventsclient.EventRecorder
+	// Metrics may be nil.
+	Metrics *metrics.VM
+	// Callers may be nil.
+	Callers Callers
+	// HeartbeatInterval is the SDK's default if zero.
+	HeartbeatInterval time.Duration
+	// MaxConcurrent is how many pods are looked at together. Default 10.
+	MaxConcurrent int
+}
+
+// Setup adds the store to a manager, on every replica, and the controllers, on the
+// leader.
+func (s *Store) Setup(mgr ctrl.Manager, o Options) error {
+	if o.Recorder == nil {
+		o.Recorder = func(name string) eventsclient.EventRecorder { return mgr.GetEventRecorder(reporterOf(name)) }
+	}
+	if o.MaxConcurrent <= 0 {
+		o.MaxConcurrent = 10
+	}
+	report := &reporter{store: s, client: mgr.GetClient(), clock: o.Clock, metrics: o.Metrics}
+	dispatch := &dispatcher{
+		store: s, client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: o.Clock,
+		recorder: o.Recorder, metrics: o.Metrics, callers: o.Callers, beat: o.HeartbeatInterval,
+	}
+	migrate := &migrator{
+		store: s, client: mgr.GetClient(), clock: o.Clock, recorder: o.Recorder(migratorName), metrics: o.Metrics, callers: o.Callers,
+	}
+	s.mu.Lock()
+	s.wakers = append(s.wakers, dispatch.wake)
+	s.policies = append(s.policies, report.wakeAll, migrate.wakeAll, func() {
+		if err := dispatch.lookAtAll(context.Background()); err != nil {
+			s.Log.Info("Looking at all evacuations failed", "reason", err.Error())
+		}
+	})
+	s.changes = append(s.changes, report.wake, migrate.wake)
+	s.mu.Unlock()
+	return errors.Join(
+		s.watchPods(mgr.GetCache()),
+		s.setupLoader(mgr, o),
+		setupReporter(mgr, report, o),
+		setupDispatcher(mgr, dispatch, migrate, o),
+		setupMigrator(mgr, migrate, o),
+	)
+}
+
+// reporterOf cuts a name to what an event may have as its reportingController.
+func reporterOf(name string) string {
+	const most = 63
+	if len(name) > most {
+		name = name[:most]
+	}
+	for name != "" && (name[len(name)-1] == '-' || name[len(name)-1] == '.') {
+		name = name[:len(name)-1]
+	}
+	return name
+}
+
+// one is the only request of the loader's queue: all policies are loaded at once.
+var one = reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
+
+// setupLoader keeps the store up to date, on every replica.
+func (s *Store) setupLoader(mgr ctrl.Manager, o Options) error {
+	process := make(chan context.Context, 1)
+	// The informers of the kinds live as long as the process.
+	if err := mgr.Add(everywhere(func(ctx context.Context) error {
+		process <- ctx
+		<-ctx.Done()
+		return nil
+	})); err != nil {
+		return fmt.Errorf("add %s: %w", loaderName, err)
+	}
+	var lives context.Context
+	load := reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		if lives == nil {
+			select {
+			case lives = <-process:
+			case <-ctx.Done():
+				return reconcile.Result{}, ctx.Err()
+			}
+		}
+		var list v1alpha1.EvacuationPolicyList
+		if err := mgr.GetClient().List(ctx, &list); err != nil {
+			return reconcile.Result{}, fmt.Errorf("list EvacuationPolicies: %w", err)
+		}
+		return reconcile.Result{RequeueAfter: s.load(lives, list.Items)}, nil
+	})
+	var q queue
+	s.mu.Lock()
+	s.reload = func() {
+		s.mu.Lock()
+		to := q
+		s.mu.Unlock()
+		if to != nil {
+			to.AddAfter(one, time.Second)
+		}
+	}
+	s.mu.Unlock()
+	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{one} })
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(loaderName).
+		Watches(&v1alpha1.EvacuationPolicy{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Func(func(_ context.Context, to queue) error {
+			s.mu.Lock()
+			q = to
+			s.mu.Unlock()
+			to.Add(one) // There may be no policy at all, which must be known as well.
+			return nil
+		})).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 1, NeedLeaderElection: new(false), ReconciliationTimeout: timeout,
+			RateLimiter: limiter(), NewQueue: clockqueue.New(o.Clock),
+		}).
+		Complete(load)
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", loaderName, err)
+	}
+	return nil
+}
+
+// everywhere runs on every replica.
+type everywhere manager.RunnableFunc
+
+func (f everywhere) Start(ctx context.Context) error { return f(ctx) }
+
+func (everywhere) NeedLeaderElection() bool { return false }
+
+func setupReporter(mgr ctrl.Manager, r *reporter, o Options) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(reporterName).
+		For(&v1alpha1.EvacuationPolicy{}).
+		WatchesRawSource(source.Func(r.attach)).
+		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: limiter(), NewQueue: clockqueue.New(o.Clock)}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", reporterName, err)
+	}
+	return nil
+}
+
+func setupDispatcher(mgr ctrl.Manager, d *dispatcher, m *migrator, o Options) error {
+	// Who acts changes when a request does; then there may be room for a migration,
+	// or one less that is wanted.
+	migrations := predicate.NewPredicateFuncs(func(client.Object) bool {
+		for _, p := range d.store.all() {
+			if p.migration != nil && p.migration.template != nil {
+				m.wake(p.name)
+			}
+		}
+		return true
+	})
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(dispatchName).
+		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(requestEvents(), migrations)).
+		WatchesRawSource(source.Func(d.attach)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: o.MaxConcurrent, RateLimiter: limiter(), NewQueue: clockqueue.New(o.Clock),
+			ReconciliationTimeout: dispatchTimeout,
+		}).
+		Complete(d)
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", dispatchName, err)
+	}
+	return nil
+}
+
+// watchPods passes on what happens to pods that anybody asked about; all others cost
+// a look into a map. It is for every replica: all of them are asked.
+func (s *Store) watchPods(informers cache.Informers) error {
+	// It does not wait for anything.
+	informer, err := informers.GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
+	if err == nil {
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			UpdateFunc: func(_, obj any) {
+				if pod, ok := obj.(*corev1.Pod); ok {
+					s.podChanged(pod, false)
+				}
+			},
+			DeleteFunc: func(obj any) {
+				if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+					obj = tombstone.Obj
+				}
+				if pod, ok := obj.(*corev1.Pod); ok {
+					s.podChanged(pod, true)
+				}
+			},
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	return nil
+}
+
+func setupMigrator(mgr ctrl.Manager, m *migrator, o Options) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(migratorName).
+		For(&v1alpha1.EvacuationPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Func(m.attach)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 1, ReconciliationTimeout: timeout, RateLimiter: limiter(), NewQueue: clockqueue.New(o.Clock),
+		}).
+		Complete(m)
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", migratorName, err)
+	}
+	return nil
+}
+
+// limiter spaces out the repetitions after an error.
+func limiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](250*time.Millisecond, time.Minute)
+}
+
+// logger is a logger even if none was given.
+func logger(l logr.Logger) logr.Logger {
+	if l.GetSink() == nil {
+		return logr.Discard()
+	}
+	return l
+}

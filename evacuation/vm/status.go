@@ -1,0 +1,242 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	applymetav1 "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// statusOwner is the field manager of the conditions.
+const statusOwner = "drawbridge-evacuation-policies"
+
+// statusCheck is how often something that is not as it should be is looked at
+// again, and mostNamed how many objects a condition names.
+const (
+	statusCheck = 30 * time.Second
+	mostNamed   = 5
+)
+
+// permissionCheck is how often permissions are looked at again while all is well,
+// and statusDelay gathers what happens at about the same time.
+const (
+	permissionCheck = 10 * time.Minute
+	statusDelay     = 500 * time.Millisecond
+)
+
+// reporter writes the conditions of the policies.
+type reporter struct {
+	store   *Store
+	client  client.Client
+	clock   clock.PassiveClock
+	metrics *metrics.VM
+
+	mu    sync.Mutex
+	queue queue
+}
+
+func (r *reporter) attach(_ context.Context, q queue) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue = q
+	return nil
+}
+
+func (r *reporter) wake(policy string) {
+	r.mu.Lock()
+	q := r.queue
+	r.mu.Unlock()
+	if q != nil {
+		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: policy}}, statusDelay)
+	}
+}
+
+func (r *reporter) wakeAll() {
+	for _, p := range r.store.all() {
+		r.wake(p.name)
+	}
+}
+
+// Reconcile writes the conditions of one policy, if they have changed.
+func (r *reporter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	object := &v1alpha1.EvacuationPolicy{}
+	err := r.client.Get(ctx, req.NamespacedName, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		r.metrics.Forget(req.Name)
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("get EvacuationPolicy %s: %w", req.Name, err)
+	}
+	p := r.store.find(func(p *policy) bool { return p.uid == object.UID && p.generation == object.Generation })
+	if p == nil {
+		return reconcile.Result{RequeueAfter: time.Second}, nil // It is about to be loaded.
+	}
+	if err := r.retain(ctx, p); err != nil {
+		return reconcile.Result{}, err
+	}
+	want := r.store.conditions(ctx, p)
+	conditions := slices.Clone(object.Status.Conditions)
+	healthy := true
+	for _, c := range want {
+		c.ObservedGeneration = p.generation
+		c.LastTransitionTime = metav1.NewTime(r.clock.Now())
+		meta.SetStatusCondition(&conditions, c)
+		healthy = healthy && c.Status == metav1.ConditionTrue
+	}
+	result := reconcile.Result{RequeueAfter: permissionCheck}
+	if !healthy {
+		result.RequeueAfter = statusCheck
+	}
+	if object.Status.ObservedGeneration == p.generation && equality.Semantic.DeepEqual(conditions, object.Status.Conditions) {
+		return result, nil
+	}
+	status := apply.EvacuationPolicyStatus().WithObservedGeneration(p.generation)
+	for i := range conditions {
+		c := &conditions[i]
+		status.WithConditions(applymetav1.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).
+			WithMessage(c.Message).WithObservedGeneration(c.ObservedGeneration).WithLastTransitionTime(c.LastTransitionTime))
+	}
+	err = r.client.SubResource("status").Apply(ctx,
+		apply.EvacuationPolicy(p.name).WithUID(object.UID).WithResourceVersion(object.ResourceVersion).WithStatus(status),
+		client.FieldOwner(statusOwner), client.ForceOwnership)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("write the status of EvacuationPolicy %s: %w", p.name, err)
+	}
+	return result, nil
+}
+
+// retain forgets the evacuations that were given up and are over.
+func (r *reporter) retain(ctx context.Context, p *policy) error {
+	if len(r.store.stuck.workloads(p.name)) == 0 {
+		return nil
+	}
+	var list v1alpha1.EvictionRequestList
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list eviction requests: %w", err)
+	}
+	lives := map[types.UID]bool{}
+	for i := range list.Items {
+		if slices.Contains(list.Items[i].Status.ActiveInterceptors, p.interceptor) {
+			lives[list.Items[i].UID] = true
+		}
+	}
+	r.store.stuck.retain(p.name, func(request types.UID) bool { return lives[request] })
+	return nil
+}
+
+// conditions are what the store knows of a policy.
+func (s *Store) conditions(ctx context.Context, p *policy) []metav1.Condition {
+	condition := func(kind string, ok bool, good, bad, message string) metav1.Condition {
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: good, Message: message}
+		if !ok {
+			c.Status, c.Reason = metav1.ConditionFalse, bad
+		}
+		return c
+	}
+	var all []metav1.Condition
+	if p.refused != nil {
+		reason := v1alpha1.ReasonInvalidExpression
+		if strings.HasPrefix(p.refused.Error(), "spec.pods.selector ") {
+			reason = v1alpha1.ReasonInvalidSelector
+		}
+		all = append(all, condition(v1alpha1.ConditionAccepted, false, "", reason, oneLine(p.refused.Error())+". The pods it covers are not evicted until that is repaired."))
+	} else {
+		all = append(all, condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "", "The expressions are well formed."))
+	}
+	if problem := s.missing(ctx, p); problem != nil {
+		all = append(all, condition(v1alpha1.ConditionReady, false, "", problem.reason, oneLine(problem.Error())+". It is tried again every "+retryKinds.String()+"."))
+	} else {
+		all = append(all, condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonReady, "", "All kinds are installed and permitted."))
+	}
+	count, example := s.failures.summary(p)
+	evaluated := "No expression failed."
+	if count > 0 {
+		evaluated = fmt.Sprintf("An expression fails for %d pods, %s.", count, example)
+	}
+	all = append(all, condition(v1alpha1.ConditionEvaluated, count == 0, v1alpha1.ReasonEvaluated, v1alpha1.ReasonEvaluationFailed, evaluated))
+	overlap := s.overlaps.summary(p)
+	exclusive := "No other policy covers its pods."
+	if overlap != "" {
+		exclusive = oneLine(overlap) + "."
+	}
+	all = append(all, condition(v1alpha1.ConditionExclusive, overlap == "", v1alpha1.ReasonExclusive, v1alpha1.ReasonOverlapping, exclusive))
+	stuck := s.stuck.workloads(p.name)
+	progressing := "No evacuation has been given up."
+	if len(stuck) > 0 {
+		progressing = "Evacuations that were given up: " + named(stuck) + "."
+	}
+	return append(all, condition(v1alpha1.ConditionProgressing, len(stuck) == 0, v1alpha1.ReasonProgressing, v1alpha1.ReasonGaveUp, progressing))
+}
+
+// named lists some of the names and counts the rest.
+func named(names []string) string {
+	if len(names) <= mostNamed {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNamed], ", "), len(names)-mostNamed)
+}
+
+// missing is what keeps the policy from working: a kind, or a permission.
+func (s *Store) missing(ctx context.Context, p *policy) *kindError {
+	if !p.accepted() {
+		return nil
+	}
+	kinds := []schema.GroupVersionKind{p.workload, p.configKind}
+	if p.migration != nil {
+		kinds = append(kinds, p.migration.kind)
+	}
+	for _, kind := range kinds {
+		if problem := s.problem(p, kind); problem != nil {
+			return problem
+		}
+	}
+	for _, subresource := range p.patched() {
+		kind := p.workload
+		if kind.Empty() {
+			kind = podKind
+		}
+		if problem := s.kinds.allowed(ctx, kind, subresource, "patch"); problem != nil {
+			return problem
+		}
+	}
+	if m := p.migration; m != nil {
+		var verbs []string
+		if m.template != nil {
+			verbs = append(verbs, "create")
+		}
+		if m.deleteOnCancel {
+			verbs = append(verbs, "delete")
+		}
+		return s.kinds.allowed(ctx, m.kind, "", verbs...)
+	}
+	return nil
+}
+
+// patched are the subresources that the policy patches; empty is the object.
+func (p *policy) patched() []string {
+	var subresources []string
+	for _, by := range []*patch{p.mark, p.unmark} {
+		if by != nil && !slices.Contains(subresources, by.subresource) {
+			subresources = append(subresources, by.subresource)
+		}
+	}
+	return subresources
+}

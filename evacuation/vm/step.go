@@ -1,0 +1,116 @@
+package vm
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// ternary is a condition that may not be known.
+type ternary int
+
+const (
+	unknown ternary = iota
+	yes
+	no
+)
+
+// facts are what is known of a pod's workload. The zero value is that of a
+// workload that does not exist.
+type facts struct {
+	// Exists: there is a workload of that name, with the UID of the pod's owner.
+	Exists bool
+	// Strategy is one of the four.
+	Strategy   string
+	Migratable ternary
+	// Wait says why the evacuation must not begin yet; empty if it may.
+	Wait string
+	// Evacuating: it is marked, on behalf of this pod.
+	Evacuating bool
+	// Done: it has left the pod.
+	Done bool
+	// Failed: the platform has given up.
+	Failed bool
+	// Unfinished and Failures count the migrations that were made to evacuate it, the
+	// latter since the turn began.
+	Unfinished, Failures int
+
+	ETA     time.Time
+	Message string
+}
+
+// input is all that a verdict may depend on.
+type input struct {
+	Facts facts
+	// RetryLimit is how many migrations may fail; 0 if the policy says nothing about
+	// migrations.
+	RetryLimit int
+	// Overdue: the evacuation has taken longer than its deadline.
+	Overdue bool
+}
+
+// step is what is to become of a pod.
+type step int
+
+const (
+	// stepPass: there is nothing to do for the pod; its eviction may go on.
+	stepPass step = iota + 1
+	// stepRefuse: it must not be evicted, and an evacuation could not help.
+	stepRefuse
+	// stepWait: it is not known yet, or not the time.
+	stepWait
+	// stepMark: the platform is to be told.
+	stepMark
+	// stepFollow: the platform has been told.
+	stepFollow
+	// stepMoved: the workload has left the pod.
+	stepMoved
+	// stepGiveUp: the evacuation has failed for good.
+	stepGiveUp
+)
+
+func (s step) String() string {
+	return [...]string{"", "Pass", "Refuse", "Wait", "Mark", "Follow", "Moved", "GiveUp"}[s]
+}
+
+// verdict is a step and the reason for it, for people.
+type verdict struct {
+	Step step
+	// Why is one line that depends on the state alone.
+	Why string
+}
+
+// decide is the table of KubeVirt's "Handling Eviction Requests", for any
+// platform. It is pure.
+func decide(in input) verdict {
+	f := in.Facts
+	switch {
+	case !f.Exists:
+		return verdict{stepPass, "the workload does not exist any more"}
+	case f.Strategy == v1alpha1.StrategyNone:
+		return verdict{stepPass, "the strategy is None"}
+	case f.Done:
+		return verdict{stepMoved, "the workload has left the pod"}
+	case f.Strategy != v1alpha1.StrategyExternal && f.Migratable == no && f.Unfinished == 0:
+		// While a migration runs, it may only look as if it could not migrate.
+		if f.Strategy == v1alpha1.StrategyLiveMigrateIfPossible {
+			return verdict{stepPass, "the strategy is LiveMigrateIfPossible and the workload is not migratable"}
+		}
+		return verdict{stepRefuse, "the strategy is LiveMigrate and the workload is not migratable"}
+	case f.Failed:
+		return verdict{stepGiveUp, "the platform says that the evacuation failed"}
+	case in.RetryLimit > 0 && f.Failures >= in.RetryLimit && f.Unfinished == 0:
+		return verdict{stepGiveUp, fmt.Sprintf("%d migrations failed", f.Failures)}
+	case in.Overdue:
+		return verdict{stepGiveUp, "the evacuation has taken longer than its deadline"}
+	case f.Evacuating:
+		return verdict{stepFollow, "the workload is being evacuated"}
+	case f.Strategy != v1alpha1.StrategyExternal && f.Migratable == unknown:
+		return verdict{stepWait, "it is not known yet whether the workload is migratable"}
+	case f.Wait != "":
+		return verdict{stepWait, f.Wait}
+	default:
+		return verdict{stepMark, "the workload is to be evacuated"}
+	}
+}

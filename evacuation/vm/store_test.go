@@ -1,0 +1,385 @@
+package vm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+)
+
+func TestPreflightAndHeld(t *testing.T) {
+	const name = "kubevirt.drawbridge.dev"
+	defaults := func(strategy string) runtime.Object {
+		k := &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"name": "kubevirt", "namespace": "kubevirt"},
+			"spec":     map[string]any{"configuration": map[string]any{"evictionStrategy": strategy}},
+			"status":   map[string]any{"phase": "Deployed"},
+		}}
+		k.SetGroupVersionKind(configKind)
+		return k
+	}
+	unset := func(u *unstructured.Unstructured) {
+		unstructured.RemoveNestedField(u.Object, "spec", "evictionStrategy")
+	}
+	cases := map[string]struct {
+		objects []runtime.Object
+		want    interceptor.PreflightOutcome
+		held    bool
+	}{
+		"None":                                        {[]runtime.Object{machine("None", "True", "n1")}, interceptor.PreflightAllow, false},
+		"LiveMigrate":                                 {[]runtime.Object{machine("LiveMigrate", "True", "n1")}, interceptor.PreflightProceed, true},
+		"LiveMigrate, not migratable":                 {[]runtime.Object{machine("LiveMigrate", "False", "n1")}, interceptor.PreflightDeny, true},
+		"LiveMigrate, Unknown":                        {[]runtime.Object{machine("LiveMigrate", "Unknown", "n1")}, interceptor.PreflightProceed, true},
+		"LiveMigrateIfPossible":                       {[]runtime.Object{machine("LiveMigrateIfPossible", "True", "n1")}, interceptor.PreflightProceed, true},
+		"LiveMigrateIfPossible, not migratable":       {[]runtime.Object{machine("LiveMigrateIfPossible", "False", "n1")}, interceptor.PreflightAllow, false},
+		"External":                                    {[]runtime.Object{machine("External", "False", "n1")}, interceptor.PreflightProceed, true},
+		"the machine is gone":                         {nil, interceptor.PreflightAllow, false},
+		"another machine has its name":                {[]runtime.Object{machine("LiveMigrate", "True", "n1", set("vm-2", "metadata", "uid"))}, interceptor.PreflightAllow, false},
+		"the machine has ended":                       {[]runtime.Object{machine("LiveMigrate", "True", "n1", set("Succeeded", "status", "phase"))}, interceptor.PreflightAllow, false},
+		"the cluster's strategy":                      {[]runtime.Object{machine("", "True", "n1", unset), defaults("LiveMigrate")}, interceptor.PreflightProceed, true},
+		"the machine's strategy wins":                 {[]runtime.Object{machine("None", "True", "n1"), defaults("LiveMigrate")}, interceptor.PreflightAllow, false},
+		"neither has one":                             {[]runtime.Object{machine("", "True", "n1", unset)}, interceptor.PreflightAllow, false},
+		"it has moved":                                {[]runtime.Object{moved()}, interceptor.PreflightProceed, false},
+		"a strategy that nobody knows is no allowing": {[]runtime.Object{machine("Teleport", "True", "n1")}, -1, true},
+	}
+	for title, tc := range cases {
+		t.Run(title, func(t *testing.T) {
+			w := newWorld(t, tc.objects, nil)
+			w.load(preset(t, "kubevirt"))
+			got, err := w.store.Preflight(name).Preflight(t.Context(), launcherPod())
+			if tc.want < 0 {
+				if err == nil {
+					t.Errorf("want an error, got %v", got)
+				}
+			} else if err != nil || got.Outcome != tc.want {
+				t.Errorf("preflight: want %s, got %s, %v", tc.want, got.Outcome, err)
+			}
+			if reason, held := w.store.Held(launcherPod()); held != tc.held || (reason != "") != tc.held {
+				t.Errorf("held: want %t, got %t (%q)", tc.held, held, reason)
+			}
+		})
+	}
+}
+
+func moved() *unstructured.Unstructured {
+	return machine("LiveMigrate", "True", "n2", set(map[string]any{"completed": true, "sourceNode": "n1", "targetNode": "n2"}, "status", "migrationState"))
+}
+
+// Before the policies are known, nobody is let through and every guard holds.
+func TestNotLoaded(t *testing.T) {
+	w := newWorld(t, nil, nil)
+	if _, held := w.store.Held(launcherPod()); !held {
+		t.Error("the guard does not hold")
+	}
+	if w.store.Loaded() {
+		t.Error("it says that it is loaded")
+	}
+	w.load()
+	if _, held := w.store.Held(launcherPod()); held {
+		t.Error("the guard holds though there is no policy")
+	}
+	if w.store.Preflight("kubevirt.drawbridge.dev") != nil {
+		t.Error("a name that no policy has gets a preflight")
+	}
+}
+
+// An allowed eviction takes a machine down, so it rests on a live look: memory still
+// says that the machine cannot migrate, or does not know it yet.
+func TestAllowingRestsOnALiveLook(t *testing.T) {
+	for title, remembered := range map[string][]runtime.Object{
+		"memory is behind":           {machine("LiveMigrateIfPossible", "False", "n1")},
+		"memory does not know of it": nil,
+	} {
+		t.Run(title, func(t *testing.T) {
+			w := newWorld(t, remembered, nil)
+			w.load(preset(t, "kubevirt"))
+			w.dynamic.PrependReactor("get", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, machine("LiveMigrateIfPossible", "True", "n1"), nil
+			})
+			got, err := w.store.Preflight("kubevirt.drawbridge.dev").Preflight(t.Context(), launcherPod())
+			if err != nil || got.Outcome != interceptor.PreflightProceed {
+				t.Errorf("want Proceed, got %s, %v", got.Outcome, err)
+			}
+			got, err = w.store.Glance("kubevirt.drawbridge.dev").Preflight(t.Context(), launcherPod())
+			if err != nil || got.Outcome != interceptor.PreflightAllow {
+				t.Errorf("from memory alone: want Allow, got %s, %v", got.Outcome, err)
+			}
+			w.dynamic.PrependReactor("get", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errBroken
+			})
+			if got, err := w.store.Preflight("kubevirt.drawbridge.dev").Preflight(t.Context(), launcherPod()); err == nil {
+				t.Errorf("G1: the look fails: want an error, got %s", got.Outcome)
+			}
+		})
+	}
+}
+
+func TestEvacuate(t *testing.T) {
+	marked := set("n1", "status", "evacuationNodeName")
+	failures := func(n int) []runtime.Object {
+		var all []runtime.Object
+		for i := range n {
+			all = append(all, failedMigration(fmt.Sprint("m", i), epoch.Add(45*time.Minute)))
+		}
+		return all
+	}
+	evict := func(p *v1alpha1.EvacuationPolicy) { p.Spec.OnFailure = v1alpha1.OnFailureEvict }
+	deadline := func(p *v1alpha1.EvacuationPolicy) {
+		p.Spec.Deadline = &metav1.Duration{Duration: 20 * time.Minute}
+	}
+	cases := map[string]struct {
+		objects []runtime.Object
+		change  func(*v1alpha1.EvacuationPolicy)
+		gone    bool
+		done    bool
+		message string
+		writes  []string // What the patches contain, in order.
+	}{
+		"it marks": {
+			objects: []runtime.Object{machine("LiveMigrate", "True", "n1")},
+			message: "Eviction triggered evacuation of VirtualMachineInstance ns/vm. It waits for a migration.",
+			writes:  []string{`{"op":"add","path":"/status/evacuationNodeName","value":"n1"}`},
+		},
+		"what is marked is not written again": {
+			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", marked)},
+			message: "Eviction triggered evacuation of VirtualMachineInstance ns/vm. It waits for a migration.",
+		},
+		"a mark for another node is written over": {
+			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", set("n9", "status", "evacuationNodeName"))},
+			message: "Eviction triggered evacuation of VirtualMachineInstance ns/vm. It waits for a migration.",
+			writes:  []string{`{"op":"add","path":"/status/evacuationNodeName","value":"n1"}`},
+		},
+		"it waits while nothing is known": {
+			objects: []runtime.Object{machine("LiveMigrate", "Unknown", "n1")},
+			message: "Waiting: it is not known yet whether the workload is migratable.",
+		},
+		"a target pod waits": {
+			objects: []runtime.Object{machine("LiveMigrate", "True", "n2")},
+			message: "Waiting: the virtual machine runs on another node; this pod is the target of a migration, or about to end.",
+		},
+		"None is nothing to do": {
+			objects: []runtime.Object{machine("None", "True", "n1")}, done: true,
+			message: "There is nothing to do for VirtualMachineInstance ns/vm: the strategy is None.",
+		},
+		"not migratable is declined, and held": {
+			objects: []runtime.Object{machine("LiveMigrate", "False", "n1")}, done: true,
+			message: "Nothing can be done for VirtualMachineInstance ns/vm: the strategy is LiveMigrate and the workload is not migratable. The guard keeps the pod until the eviction is withdrawn.",
+		},
+		"it has moved": {
+			objects: []runtime.Object{moved()}, done: true, message: "VirtualMachineInstance ns/vm has left the pod.",
+		},
+		"the pod has ended": {gone: true, done: true, message: "The pod has ended."},
+		"migrations fail": {
+			objects: append(failures(4), machine("LiveMigrate", "True", "n1", marked)),
+			message: "Eviction triggered evacuation of VirtualMachineInstance ns/vm. It waits for a migration. Migrations that failed: 4 of at most 5.",
+		},
+		"migrations of an earlier turn do not count": {
+			objects: append([]runtime.Object{failedMigration("old", epoch)}, append(failures(4), machine("LiveMigrate", "True", "n1", marked))...),
+			message: "Eviction triggered evacuation of VirtualMachineInstance ns/vm. It waits for a migration. Migrations that failed: 4 of at most 5.",
+		},
+		"G7: it gives up, takes the mark back and holds": {
+			objects: append(failures(5), machine("LiveMigrate", "True", "n1", marked)),
+			message: "The evacuation of VirtualMachineInstance ns/vm is given up: 5 migrations failed. The guard keeps the pod.",
+			writes:  []string{`{"op":"remove","path":"/status/evacuationNodeName"}`},
+		},
+		"G7: it gives up and lets the next one": {
+			objects: append(failures(5), machine("LiveMigrate", "True", "n1", marked)), change: evict, done: true,
+			message: "The evacuation of VirtualMachineInstance ns/vm is given up: 5 migrations failed. The pod will be evicted.",
+			writes:  []string{`{"op":"remove","path":"/status/evacuationNodeName"}`},
+		},
+		"G7: it takes too long": {
+			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", marked)}, change: deadline,
+			message: "The evacuation of VirtualMachineInstance ns/vm is given up: the evacuation has taken longer than its deadline. The guard keeps the pod.",
+			writes:  []string{`{"op":"remove","path":"/status/evacuationNodeName"}`},
+		},
+	}
+	for title, tc := range cases {
+		t.Run(title, func(t *testing.T) {
+			var pods []client.Object
+			if !tc.gone {
+				pods = append(pods, launcherPod())
+			}
+			w := newWorld(t, tc.objects, pods)
+			p := preset(t, "kubevirt")
+			if tc.change != nil {
+				tc.change(p)
+			}
+			w.load(p)
+			a := w.actor()
+			for range 2 { // Level-triggered: twice is once.
+				got, err := a.Evacuate(t.Context(), target())
+				if err != nil {
+					t.Fatal(err)
+				}
+				got.CheckAfter = 0
+				if diff := cmp.Diff(interceptor.Progress{Done: tc.done, Message: tc.message}, got); diff != "" {
+					t.Errorf("progress (-want +got):\n%s", diff)
+				}
+			}
+			wrote := w.writes()
+			if len(wrote) != len(tc.writes) {
+				t.Fatalf("want %d writes, got %q", len(tc.writes), wrote)
+			}
+			for i, want := range tc.writes {
+				if !strings.Contains(wrote[i], want) {
+					t.Errorf("write %d: want %s in it, got %s", i, want, wrote[i])
+				}
+			}
+		})
+	}
+}
+
+// G2: the machine has moved since it was looked at. The test in the patch fails,
+// and it is decided again.
+func TestAFailedTestIsDecidedAgain(t *testing.T) {
+	w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1")}, []client.Object{launcherPod()})
+	w.load(preset(t, "kubevirt"))
+	w.dynamic.PrependReactor("patch", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewGenericServerResponse(422, "patch", machineResource(), "vm", "the server rejected our request due to an error in our request", 0, true)
+	})
+	w.dynamic.PrependReactor("get", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, moved(), nil
+	})
+	got, err := w.actor().Evacuate(t.Context(), target())
+	if err != nil || !got.Done || got.Message != "VirtualMachineInstance ns/vm has left the pod." {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	running := failedMigration("running", epoch.Add(45*time.Minute))
+	set("Running", "status", "phase")(running)
+	others := failedMigration("others", epoch.Add(45*time.Minute))
+	set("Running", "status", "phase")(others)
+	others.SetAnnotations(nil)
+	marked := set("n1", "status", "evacuationNodeName")
+	cases := map[string]struct {
+		objects []runtime.Object
+		change  func(*v1alpha1.EvacuationPolicy)
+		want    []string
+	}{
+		"the mark and its migration": {
+			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", marked), running.DeepCopy(), others.DeepCopy(), failedMigration("old", epoch)},
+			want:    []string{"/status/evacuationNodeName", "delete running"},
+		},
+		"a migration that is to be kept": {
+			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", marked), running.DeepCopy()},
+			change:  func(p *v1alpha1.EvacuationPolicy) { p.Spec.Migration.OnCancel = v1alpha1.OnCancelKeep },
+			want:    []string{"/status/evacuationNodeName"},
+		},
+		"somebody else's mark": {objects: []runtime.Object{machine("LiveMigrate", "True", "n1", set("n9", "status", "evacuationNodeName"))}},
+		"nothing was done":     {objects: []runtime.Object{machine("LiveMigrate", "True", "n1")}},
+		"no machine":           {},
+	}
+	for title, tc := range cases {
+		t.Run(title, func(t *testing.T) {
+			w := newWorld(t, tc.objects, []client.Object{launcherPod()})
+			p := preset(t, "kubevirt")
+			if tc.change != nil {
+				tc.change(p)
+			}
+			w.load(p)
+			if err := w.actor().Cancel(t.Context(), target()); err != nil {
+				t.Fatal(err)
+			}
+			wrote := w.writes()
+			if len(wrote) != len(tc.want) {
+				t.Fatalf("want %q, got %q", tc.want, wrote)
+			}
+			for i, want := range tc.want {
+				if !strings.Contains(wrote[i], want) {
+					t.Errorf("write %d: want %s in it, got %s", i, want, wrote[i])
+				}
+			}
+		})
+	}
+}
+
+// Whatever is wrong with a policy, the interceptor goes on with heartbeats, so that
+// nobody takes its silence for an end; and no guard opens.
+func TestTroubleIsNoSilence(t *testing.T) {
+	cases := map[string]struct {
+		change  func(*v1alpha1.EvacuationPolicy)
+		without string
+		message string
+	}{
+		"it does not compile": {
+			change:  func(p *v1alpha1.EvacuationPolicy) { p.Spec.Strategy = "nonsense" },
+			message: "The evacuation waits: EvacuationPolicy kubevirt is not accepted.",
+		},
+		"it reads what is not there": {
+			change:  func(p *v1alpha1.EvacuationPolicy) { p.Spec.Strategy = "workload.spec.nothing" },
+			message: "The evacuation waits: spec.strategy: no such key: nothing.",
+		},
+		"the kind is not installed": {
+			without: "VirtualMachineInstance", message: "The evacuation waits: objects of kind VirtualMachineInstance cannot be read.",
+		},
+	}
+	for title, tc := range cases {
+		t.Run(title, func(t *testing.T) {
+			var without []string
+			if tc.without != "" {
+				without = append(without, tc.without)
+			}
+			w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1")}, []client.Object{launcherPod()}, without...)
+			p := preset(t, "kubevirt")
+			if tc.change != nil {
+				tc.change(p)
+			}
+			w.load(p)
+			got, err := w.actor().Evacuate(t.Context(), target())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(interceptor.Progress{Message: tc.message, CheckAfter: troubleRetry}, got); diff != "" {
+				t.Errorf("progress (-want +got):\n%s", diff)
+			}
+			if _, held := w.store.Held(launcherPod()); !held {
+				t.Error("the guard does not hold")
+			}
+			if _, err := w.store.Preflight("kubevirt.drawbridge.dev").Preflight(t.Context(), launcherPod()); err == nil {
+				t.Error("the webhook is not told of the trouble")
+			}
+		})
+	}
+}
+
+// The first by priority counts; both say so.
+func TestTwoPoliciesForOnePod(t *testing.T) {
+	w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1")}, []client.Object{launcherPod()})
+	first, second := preset(t, "kubevirt"), preset(t, "kubevirt")
+	first.Name, first.UID, first.Generation, first.Spec.Priority = "z-first", "z", 1, 5
+	second.Name, second.Spec.Interceptor, second.Spec.Strategy = "a-second", "other.example.com", "'None'"
+	w.load(second, first)
+	got, err := w.store.policyFor(t.Context(), viewOf(launcherPod()))
+	if err != nil || got == nil || got.name != "z-first" {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	for _, p := range w.store.all() {
+		if w.store.overlaps.summary(p) == "" {
+			t.Errorf("policy %s does not know", p.name)
+		}
+	}
+	// The one that does not count has nothing to do with the pod.
+	other := &actor{Store: w.store, name: "other.example.com", recorder: w.events}
+	progress, err := other.Evacuate(t.Context(), target())
+	if err != nil || !progress.Done || len(w.writes()) != 0 {
+		t.Errorf("got %+v, %v, writes %q", progress, err, w.writes())
+	}
+}
+
+func machineResource() schema.GroupResource {
+	return schema.GroupResource{Group: "kubevirt.io", Resource: "virtualmachineinstances"}
+}

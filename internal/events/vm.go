@@ -1,0 +1,67 @@
+package events
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Reasons of the events of the interceptors of EvacuationPolicies.
+const (
+	ReasonWorkloadMarked    = "WorkloadMarked"
+	ReasonWorkloadUnmarked  = "WorkloadUnmarked"
+	ReasonEvacuationGivenUp = "EvacuationGivenUp"
+	ReasonMigrationCreated  = "MigrationCreated"
+	ReasonMigrationFailed   = "MigrationNotCreated"
+)
+
+const (
+	actionMark    = "MarkWorkload"
+	actionUnmark  = "UnmarkWorkload"
+	actionGiveUp  = "GiveUpEvacuation"
+	actionMigrate = "CreateMigration"
+)
+
+// WorkloadMarked says that the platform was told to evacuate a workload.
+func WorkloadMarked(kind, name, policy string) Event {
+	return Event{
+		Type: corev1.EventTypeNormal, Reason: ReasonWorkloadMarked, Action: actionMark,
+		Note: fmt.Sprintf("%s %s is marked for evacuation, by EvacuationPolicy %s.", kind, name, policy),
+	}
+}
+
+// WorkloadUnmarked says that the mark was taken back.
+func WorkloadUnmarked(kind, name, policy string) Event {
+	return Event{
+		Type: corev1.EventTypeNormal, Reason: ReasonWorkloadUnmarked, Action: actionUnmark,
+		Note: fmt.Sprintf("%s %s is not marked for evacuation any more, by EvacuationPolicy %s.", kind, name, policy),
+	}
+}
+
+// EvacuationGivenUp says that an evacuation has failed for good, and what follows.
+func EvacuationGivenUp(kind, name, why string, held bool) Event {
+	next := "The pod will be evicted."
+	if held {
+		next = "The pod is kept."
+	}
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonEvacuationGivenUp, Action: actionGiveUp,
+		Note: fmt.Sprintf("The evacuation of %s %s is given up: %s. %s", kind, name, why, next),
+	}
+}
+
+// MigrationCreated says that a migration was created. Attempt counts from 1.
+func MigrationCreated(kind, name, workload string, attempt int) Event {
+	return Event{
+		Type: corev1.EventTypeNormal, Reason: ReasonMigrationCreated, Action: actionMigrate,
+		Note: fmt.Sprintf("%s %s is created to evacuate %s (attempt %d).", kind, name, workload, attempt),
+	}
+}
+
+// MigrationNotCreated says that the API server refused a migration.
+func MigrationNotCreated(kind, workload string, err error) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonMigrationFailed, Action: actionMigrate,
+		Note: fmt.Sprintf("%s to evacuate %s cannot be created: %s", kind, workload, err),
+	}
+}

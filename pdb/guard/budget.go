@@ -1,0 +1,188 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+)
+
+// takeBudget reports whether the namespace's budget is in force and will stay, so
+// that a label protects at once. If not, the pod waits for it.
+func (c *Controller) takeBudget(ctx context.Context, pod types.NamespacedName) (bool, error) {
+	// First of all: or the budget's event could fall between the look and the wait.
+	c.memory.wait(pod)
+	pdb, err := c.budget(ctx, pod.Namespace)
+	if err != nil {
+		return false, err
+	}
+	if pdb != nil && inForce(pdb) && c.memory.use(pod.Namespace, pdb.UID, c.Clock.Now()) {
+		return true, nil
+	}
+	c.queue.Add(namespaceKey(pod.Namespace))
+	return false, nil
+}
+
+// reconcileBudget gathers, decides and applies for the budget of one namespace,
+// and lets those go on who wait for it.
+func (c *Controller) reconcileBudget(ctx context.Context, namespace string) (reconcile.Result, error) {
+	pdb, err := c.budget(ctx, namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now := c.Clock.Now()
+	if pdb != nil {
+		c.memory.seen(namespace)
+	}
+	needed, err := c.needed(ctx, namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if needed {
+		c.memory.need(namespace, now)
+	}
+	in := BudgetInput{Budget: pdb, Needed: needed, LastNeeded: c.memory.lastNeeded(namespace, now)}
+	d := BudgetStep(in, now, c.idleDelay())
+	result := reconcile.Result{}
+	switch d.Action {
+	case BudgetCreate:
+		if c.memory.justMade(namespace, now) {
+			return reconcile.Result{RequeueAfter: pause}, nil // In case somebody removed it before we saw it.
+		}
+		result, err = c.create(ctx, namespace)
+	case BudgetRepair:
+		err = c.Client.Update(ctx, repaired(pdb))
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			err = nil // Its event brings us back.
+		}
+	case BudgetDelete:
+		err = c.remove(ctx, pdb, in.LastNeeded)
+	case BudgetBlocked:
+		if c.memory.tell(namespaceKey(namespace).NamespacedName, pdb.UID) {
+			events.Emit(c.Recorder, pdb, nil, events.GuardNameTaken(pdb.Name))
+		}
+		log.FromContext(ctx).Info("Somebody else's budget has the name of the guard's, the namespace goes without a guard", "budget", pdb.Name)
+	case BudgetKeep:
+		if pdb == nil && !needed {
+			c.memory.forgetNamespace(namespace)
+			c.memory.forgetTold(namespaceKey(namespace).NamespacedName)
+		}
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("%s the guard's budget of namespace %s: %w", d.Action, namespace, err)
+	}
+	if pdb != nil && inForce(pdb) {
+		for _, pod := range c.memory.waitingIn(namespace) {
+			c.queue.Add(reconcile.Request{NamespacedName: pod})
+		}
+	}
+	if !d.WakeAt.IsZero() {
+		result.RequeueAfter = max(d.WakeAt.Sub(now), time.Millisecond)
+	}
+	return result, nil
+}
+
+func (c *Controller) idleDelay() time.Duration {
+	if c.IdleDelay > 0 {
+		return c.IdleDelay
+	}
+	return DefaultIdleDelay
+}
+
+// budget returns what has the name of the guard's budget in a namespace, nil for
+// nothing. One that we have removed counts as nothing.
+func (c *Controller) budget(ctx context.Context, namespace string) (*policyv1.PodDisruptionBudget, error) {
+	pdb := &policyv1.PodDisruptionBudget{}
+	err := c.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.GuardBudgetName}, pdb)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get the guard's budget: %w", err)
+	case c.memory.wasRemoved(namespace, pdb.UID):
+		return nil, nil
+	default:
+		return pdb, nil
+	}
+}
+
+// needed reports whether a pod of the namespace waits for the budget or is
+// protected by it.
+func (c *Controller) needed(ctx context.Context, namespace string) (bool, error) {
+	if len(c.memory.waitingIn(namespace)) > 0 {
+		return true, nil
+	}
+	pods := &corev1.PodList{}
+	if err := c.Client.List(ctx, pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingLabels{v1alpha1.GuardLabel: v1alpha1.GuardClosed}); err != nil {
+		return false, fmt.Errorf("list guarded pods: %w", err)
+	}
+	for i := range pods.Items {
+		if pods.Items[i].DeletionTimestamp == nil && !terminal(&pods.Items[i]) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// create makes the budget of a namespace.
+func (c *Controller) create(ctx context.Context, namespace string) (reconcile.Result, error) {
+	owner, err := c.owner(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	err = c.Client.Create(ctx, newBudget(namespace, owner))
+	switch {
+	case err == nil:
+		c.memory.make(namespace, c.Clock.Now())
+		log.FromContext(ctx).Info("Made the guard's budget")
+		return reconcile.Result{}, nil
+	case apierrors.IsAlreadyExists(err):
+		return reconcile.Result{RequeueAfter: pause}, nil // Our cache is behind.
+	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return reconcile.Result{}, nil // The namespace goes, and its pods with it.
+	default:
+		return reconcile.Result{}, err
+	}
+}
+
+// owner refers to the owner of the budgets, nil if there is to be none. While it is
+// missing we are being removed, and a budget made now would stay for ever.
+func (c *Controller) owner(ctx context.Context) (*metav1.OwnerReference, error) {
+	if c.Owner == "" {
+		return nil, nil
+	}
+	role := &metav1.PartialObjectMetadata{}
+	role.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
+	if err := c.APIReader.Get(ctx, types.NamespacedName{Name: c.Owner}, role); err != nil {
+		return nil, fmt.Errorf("get ClusterRole %s, which owns the guard's budgets: %w", c.Owner, err)
+	}
+	return &metav1.OwnerReference{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID}, nil
+}
+
+// remove deletes a budget that nobody has needed since then.
+func (c *Controller) remove(ctx context.Context, pdb *policyv1.PodDisruptionBudget, unusedSince time.Time) error {
+	if !c.memory.remove(pdb.Namespace, pdb.UID, unusedSince) {
+		c.queue.Add(namespaceKey(pdb.Namespace))
+		return nil
+	}
+	err := c.Client.Delete(ctx, pdb, client.Preconditions{UID: &pdb.UID})
+	if client.IgnoreNotFound(err) != nil {
+		c.memory.forgetBudget(pdb.Namespace, pdb.UID)
+		return err
+	}
+	log.FromContext(ctx).Info("Removed the guard's budget, nobody has needed it for a while")
+	return nil
+}

@@ -1,0 +1,151 @@
+package guard
+
+import (
+	"maps"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// minAvailable can never be met. It refuses like maxUnavailable 0, but the
+// disruption controller needs no look at the pods' owners for it, and warns of no
+// unmanaged pods. No unready pod slips through either: that takes a budget which
+// is met (kubernetes: pkg/registry/core/pod/storage/eviction.go).
+const minAvailable = 2147483647
+
+// managedBy is the value of the label app.kubernetes.io/managed-by.
+const managedBy = "drawbridge"
+
+// newBudget returns the budget of a namespace.
+func newBudget(namespace string, owner *metav1.OwnerReference) *policyv1.PodDisruptionBudget {
+	pdb := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.GuardBudgetName, Labels: budgetLabels()},
+		Spec:       budgetSpec(),
+	}
+	if owner != nil {
+		pdb.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	return pdb
+}
+
+func budgetLabels() map[string]string {
+	return map[string]string{v1alpha1.GuardBudgetLabel: "true", "app.kubernetes.io/managed-by": managedBy}
+}
+
+func budgetSpec() policyv1.PodDisruptionBudgetSpec {
+	return policyv1.PodDisruptionBudgetSpec{
+		MinAvailable: new(intstr.FromInt32(minAvailable)),
+		Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.GuardLabel: v1alpha1.GuardClosed}},
+	}
+}
+
+// isGuard reports whether a budget is the guard's. One that somebody else made
+// under our name is not.
+func isGuard(pdb *policyv1.PodDisruptionBudget) bool {
+	return pdb.Name == v1alpha1.GuardBudgetName &&
+		(pdb.Labels[v1alpha1.GuardBudgetLabel] == "true" || apiequality.Semantic.DeepEqual(pdb.Spec.Selector, budgetSpec().Selector))
+}
+
+// asWanted reports whether a budget of ours says what it should.
+func asWanted(pdb *policyv1.PodDisruptionBudget) bool {
+	for key, value := range budgetLabels() {
+		if pdb.Labels[key] != value {
+			return false
+		}
+	}
+	return apiequality.Semantic.DeepEqual(pdb.Spec, budgetSpec())
+}
+
+// repaired returns the budget as it should be.
+func repaired(pdb *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+	repaired := pdb.DeepCopy()
+	if repaired.Labels == nil {
+		repaired.Labels = map[string]string{}
+	}
+	maps.Copy(repaired.Labels, budgetLabels())
+	repaired.Spec = budgetSpec()
+	return repaired
+}
+
+// inForce reports whether the budget refuses evictions with its final answer.
+// Until the disruption controller has looked at it, the eviction API would send
+// callers a Retry-After of 10 s, in which client-go sleeps silently (callers.md,
+// section 5).
+func inForce(pdb *policyv1.PodDisruptionBudget) bool {
+	return isGuard(pdb) && asWanted(pdb) && pdb.DeletionTimestamp == nil &&
+		pdb.Status.ObservedGeneration >= max(pdb.Generation, 1)
+}
+
+// BudgetInput is everything that a decision about a namespace's budget may look
+// at.
+type BudgetInput struct {
+	// Budget of our name in the namespace, nil if there is none.
+	Budget *policyv1.PodDisruptionBudget
+	// Needed: a pod of the namespace has the label, or waits for it.
+	Needed bool
+	// LastNeeded is when it was needed last; zero means that it is not known to have
+	// been.
+	LastNeeded time.Time
+}
+
+// BudgetAction is what becomes of a namespace's budget.
+type BudgetAction int
+
+const (
+	// BudgetKeep leaves it as it is.
+	BudgetKeep BudgetAction = iota
+	// BudgetCreate makes one.
+	BudgetCreate
+	// BudgetRepair puts it right again.
+	BudgetRepair
+	// BudgetDelete removes it.
+	BudgetDelete
+	// BudgetBlocked says that somebody else's budget has our name. It is not
+	// touched, and the namespace goes without a guard.
+	BudgetBlocked
+)
+
+func (a BudgetAction) String() string {
+	return [...]string{"Keep", "Create", "Repair", "Delete", "Blocked"}[a]
+}
+
+// BudgetDecision is what to do now, and when to look again; zero means never.
+type BudgetDecision struct {
+	Action BudgetAction
+	WakeAt time.Time
+}
+
+// BudgetStep decides about the budget of a namespace. A budget outlives its last
+// pod for the delay: the next eviction needs one that is in force already.
+func BudgetStep(in BudgetInput, now time.Time, delay time.Duration) BudgetDecision {
+	pdb := in.Budget
+	switch {
+	case pdb == nil && in.Needed:
+		return BudgetDecision{Action: BudgetCreate}
+	case pdb == nil, pdb.DeletionTimestamp != nil:
+		return BudgetDecision{} // Its end is an event.
+	case !isGuard(pdb) && in.Needed:
+		return BudgetDecision{Action: BudgetBlocked}
+	case !isGuard(pdb):
+		return BudgetDecision{}
+	case !in.Needed && !now.Before(in.LastNeeded.Add(delay)):
+		return BudgetDecision{Action: BudgetDelete}
+	}
+	d := BudgetDecision{}
+	if !asWanted(pdb) {
+		d.Action = BudgetRepair
+	}
+	if !in.Needed {
+		// After a jump of the clock no wait is longer than it was meant to be.
+		d.WakeAt = in.LastNeeded.Add(delay)
+		if latest := now.Add(delay); latest.Before(d.WakeAt) {
+			d.WakeAt = latest
+		}
+	}
+	return d
+}

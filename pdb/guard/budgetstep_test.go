@@ -1,0 +1,90 @@
+package guard
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+)
+
+var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// ours is the guard's budget in namespace "shop", changed.
+func ours(change ...func(*policyv1.PodDisruptionBudget)) *policyv1.PodDisruptionBudget {
+	pdb := newBudget("shop", nil)
+	pdb.UID, pdb.Generation, pdb.Status.ObservedGeneration = "pdb-1", 1, 1
+	for _, c := range change {
+		c(pdb)
+	}
+	return pdb
+}
+
+func theirs() *policyv1.PodDisruptionBudget {
+	return builder.Budget("shop", v1alpha1.GuardBudgetName).UID("pdb-9").Selects("app", "web").MinAvailable("1").Obj()
+}
+
+func TestBudgetStep(t *testing.T) {
+	const delay = 10 * time.Minute
+	loose := func(pdb *policyv1.PodDisruptionBudget) { pdb.Spec.MinAvailable = new(intstr.FromInt32(0)) }
+	noLabels := func(pdb *policyv1.PodDisruptionBudget) { pdb.Labels = nil }
+	otherSelector := func(pdb *policyv1.PodDisruptionBudget) { pdb.Spec.Selector.MatchLabels["app"] = "web" }
+	deleting := func(pdb *policyv1.PodDisruptionBudget) { pdb.DeletionTimestamp = new(metav1.NewTime(t0)) }
+	tests := map[string]struct {
+		in   BudgetInput
+		want BudgetDecision
+	}{
+		"none, and nobody needs one":                {BudgetInput{}, BudgetDecision{}},
+		"none, and a pod needs one":                 {BudgetInput{Needed: true}, BudgetDecision{Action: BudgetCreate}},
+		"needed":                                    {BudgetInput{Budget: ours(), Needed: true}, BudgetDecision{}},
+		"needed a moment ago":                       {BudgetInput{Budget: ours(), LastNeeded: t0.Add(-time.Minute)}, BudgetDecision{WakeAt: t0.Add(9 * time.Minute)}},
+		"not needed for the delay":                  {BudgetInput{Budget: ours(), LastNeeded: t0.Add(-delay)}, BudgetDecision{Action: BudgetDelete}},
+		"last needed in the future":                 {BudgetInput{Budget: ours(), LastNeeded: t0.Add(time.Hour)}, BudgetDecision{WakeAt: t0.Add(delay)}},
+		"somebody has loosened it":                  {BudgetInput{Budget: ours(loose), Needed: true}, BudgetDecision{Action: BudgetRepair}},
+		"somebody has changed its selector":         {BudgetInput{Budget: ours(otherSelector), Needed: true}, BudgetDecision{Action: BudgetRepair}},
+		"somebody has taken its labels":             {BudgetInput{Budget: ours(noLabels), Needed: true}, BudgetDecision{Action: BudgetRepair}},
+		"loosened, and needed a moment ago":         {BudgetInput{Budget: ours(loose), LastNeeded: t0}, BudgetDecision{Action: BudgetRepair, WakeAt: t0.Add(delay)}},
+		"it is being deleted, its end is an event":  {BudgetInput{Budget: ours(deleting), Needed: true}, BudgetDecision{}},
+		"somebody else's has its name":              {BudgetInput{Budget: theirs(), Needed: true}, BudgetDecision{Action: BudgetBlocked}},
+		"somebody else's has its name, to no avail": {BudgetInput{Budget: theirs()}, BudgetDecision{}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, BudgetStep(tc.in, t0, delay)); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("a repaired one needs no repair", func(t *testing.T) {
+		got := repaired(ours(loose, otherSelector, noLabels, func(pdb *policyv1.PodDisruptionBudget) { pdb.Spec.MaxUnavailable = new(intstr.FromInt32(1)) }))
+		if diff := cmp.Diff(ours(), got); diff != "" {
+			t.Errorf("budget (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestInForce(t *testing.T) {
+	tests := map[string]struct {
+		pdb  *policyv1.PodDisruptionBudget
+		want bool
+	}{
+		"counted":                    {ours(), true},
+		"not counted yet":            {ours(func(pdb *policyv1.PodDisruptionBudget) { pdb.Status.ObservedGeneration = 0 }), false},
+		"not counted since a change": {ours(func(pdb *policyv1.PodDisruptionBudget) { pdb.Generation = 2 }), false},
+		"loosened":                   {ours(func(pdb *policyv1.PodDisruptionBudget) { pdb.Spec.MinAvailable = new(intstr.FromInt32(0)) }), false},
+		"going":                      {ours(func(pdb *policyv1.PodDisruptionBudget) { pdb.DeletionTimestamp = new(metav1.NewTime(t0)) }), false},
+		"somebody else's":            {theirs(), false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := inForce(tc.pdb); got != tc.want {
+				t.Errorf("in force: got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}

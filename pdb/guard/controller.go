@@ -1,0 +1,222 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	eventsclient "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+const (
+	// pause is when to look again at what ends by itself: caches that are not in
+	// sync, or behind.
+	pause = time.Second
+	// lookAgain is when to look again at what may change without an event: who does not
+	// know yet holds a pod, or cannot say whether it has something to do. It is a look
+	// into memory.
+	lookAgain = 10 * time.Second
+	// DefaultIdleDelay is how long a namespace keeps a budget that nobody needs. It is
+	// shorter than the 15 min after which the usual alerts on budgets fire.
+	DefaultIdleDelay = 10 * time.Minute
+)
+
+// Controller puts the guard's label on pods and takes it off, and keeps one budget
+// in each namespace that has such pods.
+//
+// Its keys are pods, and namespaces: those without a name. A pod that nobody
+// intercepts costs no API call, and an event of any pod a look into memory.
+type Controller struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	// Clock also drives the queue, which SetupWithManager makes.
+	Clock clock.WithTicker
+	// Resolver says who intercepts a pod. If it also has the method Resolve of
+	// interceptor.Registry, no guard is opened while somebody may be missing.
+	Resolver interceptor.Resolver
+	// Registrations say what an interceptor wants of the guard. Without any,
+	// everybody wants v1alpha1.GuardWhileEvacuating.
+	Registrations interceptor.Registrations
+	// Preflights returns the interceptor of that name if it has a say before a request
+	// exists, nil otherwise: the guard must not keep what the webhook lets through. They
+	// may be given the pods of the cache. It may be nil.
+	Preflights func(name string) interceptor.Preflight
+	// Holds may be nil.
+	Holds Holds
+	// OnChange takes a function that is to be called, from any goroutine, when
+	// Resolver or Registrations may answer differently for pods that have not changed.
+	// It may be nil.
+	OnChange func(func())
+	// Synced reports whether the caches and the resolver know all they answer from.
+	Synced func() bool
+	// ExcludedNamespaces are those that the webhook is not asked for; there is never
+	// a guard.
+	ExcludedNamespaces []string
+	// Owner is the ClusterRole that owns the budgets: when it is deleted, with our
+	// installation or because the guard is switched off, they go, too. Without it no
+	// budget is made. Empty means that nobody owns them.
+	Owner string
+	// Recorder records events on pods, requests and budgets.
+	Recorder eventsclient.EventRecorder
+	Metrics  *metrics.Guard
+	// IdleDelay is how long a namespace keeps a budget that nobody needs. Default
+	// DefaultIdleDelay.
+	IdleDelay time.Duration
+
+	memory *memory
+	queue  guardQueue
+}
+
+// guardQueue is the queue of this controller.
+type guardQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// namespaceKey is the key of a namespace's budget.
+func namespaceKey(namespace string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace}}
+}
+
+// Reconcile handles one pod, or the budget of one namespace.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if !c.Synced() {
+		// Who has not heard of all registrations would take nobody for intercepted.
+		return reconcile.Result{RequeueAfter: pause}, nil
+	}
+	if req.Name == "" {
+		return c.reconcileBudget(ctx, req.Namespace)
+	}
+	return c.reconcilePod(ctx, req.NamespacedName)
+}
+
+// reconcilePod gathers, decides and applies for one pod.
+func (c *Controller) reconcilePod(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	// When the patch does not fit, the pod is newer than what the cache shows.
+	for _, reader := range []client.Reader{c.Client, c.APIReader} {
+		pod := &corev1.Pod{}
+		if err := reader.Get(ctx, key, pod); apierrors.IsNotFound(err) {
+			c.memory.settle(key)
+			return reconcile.Result{}, nil
+		} else if err != nil {
+			return reconcile.Result{}, fmt.Errorf("get pod: %w", err)
+		}
+		in, decision, err := c.decide(ctx, pod)
+		c.forgetGone(ctx, pod)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		result := reconcile.Result{}
+		if decision.LookAgain {
+			result.RequeueAfter = lookAgain
+		}
+		if decision.State == StateHeld {
+			c.tellHeld(ctx, pod, in.Hold)
+		}
+		if decision.Change != ChangeClose {
+			c.memory.settle(key)
+		} else if ready, err := c.takeBudget(ctx, key); err != nil || !ready {
+			return result, err
+		}
+		if decision.Change == ChangeNothing {
+			return result, nil
+		}
+		// In case somebody has undone it before the cache showed it, look again.
+		if c.memory.justWrote(key, wrote{pod.UID, decision.Change == ChangeClose, c.Clock.Now()}) {
+			c.memory.settle(key)
+			return reconcile.Result{RequeueAfter: pause}, nil
+		}
+		done, err := c.label(ctx, pod, decision)
+		if err != nil || done {
+			c.memory.settle(key)
+			return result, err
+		}
+	}
+	return reconcile.Result{}, fmt.Errorf("label pod %s for the guard: it kept changing", key)
+}
+
+// decide gathers and decides, and keeps the metric up to date.
+func (c *Controller) decide(ctx context.Context, pod *corev1.Pod) (Input, Decision, error) {
+	in, err := c.gather(ctx, pod)
+	if err != nil {
+		return in, Decision{}, err
+	}
+	d := Step(in)
+	c.Metrics.Observe(client.ObjectKeyFromObject(pod), metricState(in, d))
+	return in, d, nil
+}
+
+// forgetGone takes back what was just counted of a pod whose end, an event, may have
+// been noticed before: it would be counted for ever. The cache knows of the end before
+// the event comes.
+func (c *Controller) forgetGone(ctx context.Context, pod *corev1.Pod) {
+	key := client.ObjectKeyFromObject(pod)
+	if apierrors.IsNotFound(c.Client.Get(ctx, key, &corev1.Pod{}, client.UnsafeDisableDeepCopy)) {
+		c.Metrics.Forget(key)
+	}
+}
+
+// metricState is what is counted of a pod.
+func metricState(in Input, d Decision) string {
+	switch {
+	case d.State.Closes() && !in.Closed:
+		return metrics.GuardUnguarded
+	case d.State == StateClosed:
+		return metrics.GuardClosed
+	case d.State == StateHeld:
+		return metrics.GuardHeld
+	case d.State == StateOtherBudget:
+		return metrics.GuardOtherBudget
+	default:
+		return ""
+	}
+}
+
+// label applies a change. It returns false if the pod was not as it was seen.
+func (c *Controller) label(ctx context.Context, pod *corev1.Pod, d Decision) (bool, error) {
+	patch, err := labelPatch(pod, d.Change)
+	if err != nil {
+		return false, err
+	}
+	key := client.ObjectKeyFromObject(pod)
+	c.memory.write(key, wrote{pod.UID, d.Change == ChangeClose, c.Clock.Now()})
+	err = c.Client.Patch(ctx, pod, client.RawPatch(types.JSONPatchType, patch))
+	if err != nil {
+		c.memory.forgetWrote(key)
+	}
+	switch {
+	case err == nil:
+		c.Metrics.Labeled(d.Change == ChangeClose)
+		log.FromContext(ctx).V(1).Info("Labeled the pod", "change", d.Change.String(), "state", d.State.String())
+		return true, nil
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsConflict(err), apierrors.IsInvalid(err):
+		return false, nil
+	default:
+		return false, fmt.Errorf("label pod for the guard: %w", err)
+	}
+}
+
+// tellHeld records once per request that the guard stays closed, and why.
+func (c *Controller) tellHeld(ctx context.Context, pod *corev1.Pod, why string) {
+	er := &v1alpha1.EvictionRequest{}
+	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}, er); err != nil {
+		return // It has just gone, and nobody is left to be told.
+	}
+	if c.memory.tell(client.ObjectKeyFromObject(pod), er.UID) {
+		events.EmitOnBoth(c.Recorder, er, events.GuardHeld(why))
+	}
+}

@@ -1,0 +1,53 @@
+package guard
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// Holds knows pods whose guard stays closed.
+type Holds interface {
+	// Held reports whether the guard of the pod stays closed when its eviction has
+	// begun, even when all interceptors had their turn or one that evicts is active,
+	// and why: a sentence without its full stop that is constant as long as the
+	// reason is. It answers from memory and is safe for concurrent use; the pod may be
+	// shared with the informers. Who does not know yet says yes.
+	//
+	// An implementation that also has OnPodChange(func(types.NamespacedName)) is
+	// given a function to call, from any goroutine, when the answer for a pod, or what
+	// a Preflight says about it, may have changed although the pod has not.
+	Held(pod *corev1.Pod) (reason string, held bool)
+}
+
+// Gate answers those who would let an eviction through, or make one. It is for
+// every replica.
+type Gate struct {
+	// Off: guards are switched off. Labels do not count then, because no budget selects
+	// them; what is held is held all the same.
+	Off bool
+	// Holds may be nil.
+	Holds Holds
+}
+
+// Labels reports whether there are guards that open and close.
+func (g *Gate) Labels() bool { return !g.Off }
+
+// Closed reports whether the guard of the pod is closed, as far as the pod shows.
+func (g *Gate) Closed(pod *corev1.Pod) bool { return !g.Off && labeled(pod) }
+
+// Held reports whether it is to be closed in the imperative stage. Where a budget
+// of somebody else keeps the guard away, this is all that holds the pod.
+func (g *Gate) Held(pod *corev1.Pod) bool {
+	if g.Holds == nil {
+		return false
+	}
+	_, held := g.Holds.Held(pod)
+	return held
+}
+
+// Blocks reports whether an eviction in the imperative stage has to wait.
+func (g *Gate) Blocks(pod *corev1.Pod) bool { return g.Closed(pod) || g.Held(pod) }
+
+// labeled reports whether the guard's budget selects the pod.
+func labeled(pod *corev1.Pod) bool { return pod.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed }

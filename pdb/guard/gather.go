@@ -1,0 +1,210 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+)
+
+// gather collects what is known of a pod, from memory alone.
+//
+//	pod -- request (by the pod's UID) -- its plan \
+//	   \-- who would intercept it now ------------ registrations -- budgets of others
+func (c *Controller) gather(ctx context.Context, pod *corev1.Pod) (Input, error) {
+	in := Input{
+		Served:      !slices.Contains(c.ExcludedNamespaces, pod.Namespace),
+		Deleting:    pod.DeletionTimestamp != nil,
+		Terminal:    terminal(pod),
+		Unsupported: unsupported(pod),
+		Closed:      labeled(pod),
+	}
+	if !in.Served || in.Deleting || in.Terminal || in.Unsupported {
+		return in, nil
+	}
+	er := &v1alpha1.EvictionRequest{}
+	err := c.Client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}, er, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err):
+		er = nil
+	case err != nil:
+		return in, fmt.Errorf("get EvictionRequest: %w", err)
+	}
+	in.Stage = stageOf(er, pod.UID)
+	names, err := c.resolve(pod)
+	in.Unknown = err != nil
+	names = append(planned(er, in.Stage), names...)
+	if len(names) == 0 {
+		return in, nil
+	}
+	turn := whoseTurn(er, in.Stage, names)
+	for _, name := range names {
+		in.Interceptors = append(in.Interceptors, c.interceptor(name, name == turn))
+	}
+	if c.Holds != nil {
+		in.Hold, in.Held = c.Holds.Held(pod)
+	}
+	if in.Stage == StageNone && in.state().Closes() {
+		in.Spared, in.Unsure = c.spared(ctx, pod, names)
+	}
+	if in.state().Closes() {
+		in.OtherBudgets, err = c.otherBudgets(ctx, pod)
+	}
+	return in, err
+}
+
+// resolve returns who would intercept a new eviction of the pod. With an error
+// somebody may be missing.
+func (c *Controller) resolve(pod *corev1.Pod) ([]string, error) {
+	if careful, ok := c.Resolver.(interface {
+		Resolve(pod *corev1.Pod) ([]string, error)
+	}); ok {
+		return careful.Resolve(pod)
+	}
+	return c.Resolver.Interceptors(pod), nil
+}
+
+// interceptor is what the guard needs to know of an interceptor. A name without a
+// registration stands in an annotation, or its registration went meanwhile.
+func (c *Controller) interceptor(name string, active bool) Interceptor {
+	if c.Registrations == nil {
+		return Interceptor{}
+	}
+	registration, ok := c.Registrations.Registration(name)
+	if !ok {
+		return Interceptor{}
+	}
+	return Interceptor{
+		Guard:    registration.Guard,
+		Evicting: active && registration.Evicts,
+	}
+}
+
+// whoseTurn is the interceptor that is active, or will be in a moment: to close the
+// guard for that moment before one that evicts would be two writes for nothing.
+func whoseTurn(er *v1alpha1.EvictionRequest, stage Stage, names []string) string {
+	switch {
+	case stage != StageEvacuating:
+		return ""
+	case len(er.Status.ActiveInterceptors) > 0:
+		return er.Status.ActiveInterceptors[0]
+	case len(er.Status.ProcessedInterceptors) == 0:
+		return names[0]
+	default:
+		return ""
+	}
+}
+
+// spared reports whether all interceptors let a first call through, and whether one
+// of them could not say, which is no reason to open.
+func (c *Controller) spared(ctx context.Context, pod *corev1.Pod, names []string) (spared, unsure bool) {
+	if c.Preflights == nil {
+		return false, false
+	}
+	for _, name := range names {
+		preflight := c.Preflights(name)
+		if preflight == nil {
+			return false, false
+		}
+		verdict, err := preflight.Preflight(ctx, pod)
+		if err != nil || verdict.Outcome != interceptor.PreflightAllow {
+			return false, err != nil
+		}
+	}
+	return true, false
+}
+
+// otherBudgets returns the names of the budgets of others that select the pod,
+// sorted.
+func (c *Controller) otherBudgets(ctx context.Context, pod *corev1.Pod) ([]string, error) {
+	list := &policyv1.PodDisruptionBudgetList{}
+	if err := c.Client.List(ctx, list, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list budgets: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		pdb := &list.Items[i]
+		if !isGuard(pdb) && selects(pdb, pod) {
+			names = append(names, pdb.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// selects reports whether the eviction API counts the pod to the budget. It passes
+// over a budget whose selector it cannot read (eviction.go, getPodDisruptionBudgets).
+func selects(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	if pdb.Spec.Selector == nil {
+		return false
+	}
+	// Most budgets end here, and to read a selector costs a hundred times as much.
+	for key, value := range pdb.Spec.Selector.MatchLabels {
+		if pod.Labels[key] != value {
+			return false
+		}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+	return err == nil && selector.Matches(labels.Set(pod.Labels))
+}
+
+// stageOf is where a request stands for the pod with that UID. The request may be
+// nil.
+func stageOf(er *v1alpha1.EvictionRequest, pod types.UID) Stage {
+	if er == nil || er.DeletionTimestamp != nil || er.Spec.Target.Pod == nil || er.Spec.Target.Pod.UID != pod {
+		return StageNone
+	}
+	if meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted) {
+		return StageOver
+	}
+	if canceled := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCanceled); canceled != nil && canceled.Status == metav1.ConditionTrue {
+		if canceled.Reason == v1alpha1.ReasonValidationFailed {
+			return StageOver
+		}
+		return StageNone
+	}
+	if slices.Contains(er.Status.ActiveInterceptors, v1alpha1.ImperativeEvictionInterceptor) {
+		return StageImperative
+	}
+	return StageEvacuating
+}
+
+// planned are the interceptors of the plan of a request that runs.
+func planned(er *v1alpha1.EvictionRequest, stage Stage) []string {
+	if stage != StageEvacuating && stage != StageImperative {
+		return nil
+	}
+	var names []string
+	for _, i := range er.Status.TargetInterceptors {
+		if i.Name != v1alpha1.ImperativeEvictionInterceptor {
+			names = append(names, i.Name)
+		}
+	}
+	return names
+}
+
+func terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// unsupported reports whether no request can evict the pod: it belongs to a
+// DaemonSet or mirrors a static pod (ruling R13), or is a member of a group
+// (statement 53). The webhook lets evictions of these through.
+func unsupported(pod *corev1.Pod) bool {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror || pod.Spec.SchedulingGroup != nil {
+		return true
+	}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet"
+}

@@ -1,0 +1,218 @@
+package guard
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// memory is what the controller remembers: hints, all of them. It starts empty,
+// and what it should hold comes back with the first look at every pod. It is
+// safe for concurrent use.
+type memory struct {
+	mu sync.Mutex
+	// waiting are the pods that wait for their namespace's budget.
+	waiting map[string]map[types.NamespacedName]struct{}
+	// needed is when a namespace's budget was needed last.
+	needed map[string]time.Time
+	// made is when we made a namespace's budget; the cache may not show it yet.
+	made map[string]time.Time
+	// removed are the budgets that we have deleted; the cache may still show them.
+	removed map[string]types.UID
+	// wrote are the labels that we have written; the cache may not show them yet.
+	wrote map[types.NamespacedName]wrote
+	// told is about which object an event was recorded last, by pod and namespace.
+	told map[types.NamespacedName]types.UID
+}
+
+// wrote is what we made of a pod's guard, and when.
+type wrote struct {
+	pod    types.UID
+	closed bool
+	at     time.Time
+}
+
+func newMemory() *memory {
+	return &memory{
+		waiting: map[string]map[types.NamespacedName]struct{}{},
+		needed:  map[string]time.Time{},
+		made:    map[string]time.Time{},
+		removed: map[string]types.UID{},
+		wrote:   map[types.NamespacedName]wrote{},
+		told:    map[types.NamespacedName]types.UID{},
+	}
+}
+
+// wait notes that the pod waits for its namespace's budget.
+func (m *memory) wait(pod types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.waiting[pod.Namespace] == nil {
+		m.waiting[pod.Namespace] = map[types.NamespacedName]struct{}{}
+	}
+	m.waiting[pod.Namespace][pod] = struct{}{}
+}
+
+// settle notes that the pod waits no more.
+func (m *memory) settle(pod types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.waiting[pod.Namespace], pod)
+	if len(m.waiting[pod.Namespace]) == 0 {
+		delete(m.waiting, pod.Namespace)
+	}
+}
+
+// waitingIn are the pods of the namespace that wait, sorted.
+func (m *memory) waitingIn(namespace string) []types.NamespacedName {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(m.waiting[namespace]), func(a, b types.NamespacedName) int {
+		return strings.Compare(a.Name, b.Name)
+	})
+}
+
+// use takes the budget into use, unless it was removed.
+func (m *memory) use(namespace string, budget types.UID, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.removed[namespace] == budget {
+		return false
+	}
+	m.needed[namespace] = now
+	return true
+}
+
+// need notes that the namespace's budget is needed now.
+func (m *memory) need(namespace string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.needed[namespace] = now
+}
+
+// lastNeeded is when the namespace's budget was needed last. If that is not
+// known, it is now.
+func (m *memory) lastNeeded(namespace string, now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, ok := m.needed[namespace]
+	if !ok {
+		m.needed[namespace] = now
+		return now
+	}
+	return last
+}
+
+// remove notes that the budget is to be removed, unless it came into use after
+// that time.
+func (m *memory) remove(namespace string, budget types.UID, unusedSince time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.waiting[namespace]) > 0 || m.needed[namespace].After(unusedSince) {
+		return false
+	}
+	m.removed[namespace] = budget
+	return true
+}
+
+// wasRemoved reports whether we have removed the budget.
+func (m *memory) wasRemoved(namespace string, budget types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.removed[namespace] == budget
+}
+
+// forgetBudget notes that the budget is gone, or was not removed after all.
+func (m *memory) forgetBudget(namespace string, budget types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.removed[namespace] == budget {
+		delete(m.removed, namespace)
+	}
+}
+
+// write notes that we write the pod's label. It comes before the write, so that the
+// pod's end, if it has one then, is noticed later.
+func (m *memory) write(key types.NamespacedName, w wrote) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wrote[key] = w
+}
+
+// justWrote reports whether we have made that very thing of the pod's guard less than
+// the pause ago.
+func (m *memory) justWrote(key types.NamespacedName, w wrote) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, ok := m.wrote[key]
+	return ok && last.pod == w.pod && last.closed == w.closed && w.at.Sub(last.at) < pause
+}
+
+// shown notes what the cache shows of the pod's guard.
+func (m *memory) shown(key types.NamespacedName, pod types.UID, closed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last, ok := m.wrote[key]; ok && (last.pod != pod || last.closed == closed) {
+		delete(m.wrote, key)
+	}
+}
+
+// forgetWrote forgets what was written.
+func (m *memory) forgetWrote(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.wrote, key)
+}
+
+// make notes that the namespace's budget was made.
+func (m *memory) make(namespace string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.made[namespace] = now
+}
+
+// justMade reports whether the namespace's budget was made less than the pause ago.
+// Once the cache has shown a budget, or its end, that counts.
+func (m *memory) justMade(namespace string, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, ok := m.made[namespace]
+	return ok && now.Sub(at) < pause
+}
+
+// seen notes that the cache shows the namespace's budget, or has just shown its end.
+func (m *memory) seen(namespace string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.made, namespace)
+}
+
+// forgetNamespace notes that the namespace has no budget and needs none.
+func (m *memory) forgetNamespace(namespace string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.needed, namespace)
+	delete(m.made, namespace)
+}
+
+// tell reports whether nothing was told about the object yet.
+func (m *memory) tell(key types.NamespacedName, object types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.told[key] == object {
+		return false
+	}
+	m.told[key] = object
+	return true
+}
+
+// forgetTold forgets what was told.
+func (m *memory) forgetTold(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.told, key)
+}

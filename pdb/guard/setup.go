@@ -1,0 +1,291 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+)
+
+const (
+	// controllerName is also the name of the queue.
+	controllerName = "guard"
+	// workers is how many pods are labeled at a time.
+	workers = 10
+	// reconcileTimeout bounds one Reconcile.
+	reconcileTimeout = 20 * time.Second
+	// rescanDelay gathers changes of registrations that come together.
+	rescanDelay = time.Second
+	// Failures back off from retryDelay to maxRetryDelay. The default of the queue
+	// goes up to 1000 s, which is too long to notice that an outage is over.
+	retryDelay    = 10 * time.Millisecond
+	maxRetryDelay = 30 * time.Second
+)
+
+// SetupWithManager adds the controller to the manager, on the leader only.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	c.memory = newMemory()
+	newQueue := clockqueue.New(c.Clock)
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		Watches(&corev1.Pod{}, c.podEvents()).
+		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(c.podOfRequest), builder.WithPredicates(requestEvents())).
+		Watches(&policyv1.PodDisruptionBudget{}, c.budgetEvents()).
+		WatchesRawSource(c.changes()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			NeedLeaderElection:      new(true),
+			ReconciliationTimeout:   reconcileTimeout,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryDelay, maxRetryDelay),
+			// Called once the controller may start, before any event is handled.
+			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) guardQueue {
+				c.queue = newQueue(name, limiter)
+				return c.queue
+			},
+		}).
+		Complete(c)
+	if err != nil {
+		return fmt.Errorf("set up controller %s: %w", controllerName, err)
+	}
+	return nil
+}
+
+func (c *Controller) validate() error {
+	set := map[string]bool{
+		"Client": c.Client != nil, "APIReader": c.APIReader != nil, "Clock": c.Clock != nil, "Resolver": c.Resolver != nil,
+		"Synced": c.Synced != nil, "Recorder": c.Recorder != nil, "Metrics": c.Metrics != nil,
+	}
+	var missing []error
+	for _, field := range slices.Sorted(maps.Keys(set)) {
+		if !set[field] {
+			missing = append(missing, fmt.Errorf("%s is not set", field))
+		}
+	}
+	if err := errors.Join(missing...); err != nil {
+		return fmt.Errorf("controller %s: %w", controllerName, err)
+	}
+	return nil
+}
+
+// podEvents enqueues a pod only if there is something to do about it, which is a
+// matter of memory. The first list is left to the rescan.
+func (c *Controller) podEvents() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue guardQueue) {
+			if !ev.IsInInitialList {
+				c.enqueue(ctx, ev.Object, queue)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue guardQueue) {
+			if pod, ok := ev.ObjectNew.(*corev1.Pod); ok {
+				c.memory.shown(client.ObjectKeyFromObject(pod), pod.UID, labeled(pod))
+			}
+			c.releases(ev.ObjectOld, ev.ObjectNew, queue)
+			c.enqueue(ctx, ev.ObjectNew, queue)
+		},
+		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, queue guardQueue) {
+			c.releases(ev.Object, nil, queue)
+			key := client.ObjectKeyFromObject(ev.Object)
+			c.memory.settle(key)
+			c.memory.forgetTold(key)
+			c.memory.forgetWrote(key)
+			c.Metrics.Forget(key)
+		},
+	}
+}
+
+func (c *Controller) enqueue(ctx context.Context, obj client.Object, queue guardQueue) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	_, decision, err := c.decide(ctx, pod)
+	if err != nil {
+		// Not knowing is no reason to miss the event.
+		log.FromContext(ctx).Error(err, "Looking what is known of a pod", "pod", client.ObjectKeyFromObject(pod))
+	}
+	key := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}
+	switch {
+	case err != nil || decision.Change != ChangeNothing:
+		queue.Add(key)
+	case decision.LookAgain:
+		queue.AddAfter(key, lookAgain)
+	}
+}
+
+// releases looks some time later whether the namespace still needs its budget, if
+// a pod of it does not any more.
+func (c *Controller) releases(before, after client.Object, queue guardQueue) {
+	protected := func(obj client.Object) bool {
+		pod, ok := obj.(*corev1.Pod)
+		return ok && labeled(pod) && pod.DeletionTimestamp == nil && !terminal(pod)
+	}
+	if !protected(before) || protected(after) {
+		return
+	}
+	c.memory.need(before.GetNamespace(), c.Clock.Now())
+	queue.AddAfter(namespaceKey(before.GetNamespace()), c.idleDelay())
+}
+
+// podOfRequest is the pod that a request targets.
+func (c *Controller) podOfRequest(_ context.Context, obj client.Object) []reconcile.Request {
+	er, ok := obj.(*v1alpha1.EvictionRequest)
+	if !ok || er.Spec.Target.Pod == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: er.Namespace, Name: er.Spec.Target.Pod.Name}}}
+}
+
+// requestEvents lets those changes of a request pass that may open or close a
+// guard: another stage, another interceptor, or its plan.
+func requestEvents() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(ev event.CreateEvent) bool { return !ev.IsInInitialList },
+		UpdateFunc: func(ev event.UpdateEvent) bool {
+			before, ok := ev.ObjectOld.(*v1alpha1.EvictionRequest)
+			after, ok2 := ev.ObjectNew.(*v1alpha1.EvictionRequest)
+			if !ok || !ok2 || after.Spec.Target.Pod == nil {
+				return false
+			}
+			pod := after.Spec.Target.Pod.UID
+			return stageOf(before, pod) != stageOf(after, pod) ||
+				!slices.Equal(before.Status.ActiveInterceptors, after.Status.ActiveInterceptors) ||
+				len(before.Status.TargetInterceptors) != len(after.Status.TargetInterceptors)
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// budgetEvents handles our own budgets, and those of others that begin or cease to
+// select pods. Their statuses, which change all the time, do not matter.
+func (c *Controller) budgetEvents() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue guardQueue) {
+			c.budgetChanged(ctx, nil, asBudget(ev.Object), ev.IsInInitialList, queue)
+		},
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue guardQueue) {
+			c.budgetChanged(ctx, asBudget(ev.ObjectOld), asBudget(ev.ObjectNew), false, queue)
+		},
+		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, queue guardQueue) {
+			c.memory.forgetBudget(ev.Object.GetNamespace(), ev.Object.GetUID())
+			if ev.Object.GetName() == v1alpha1.GuardBudgetName {
+				c.memory.seen(ev.Object.GetNamespace())
+			}
+			c.budgetChanged(ctx, asBudget(ev.Object), nil, false, queue)
+		},
+	}
+}
+
+func asBudget(obj client.Object) *policyv1.PodDisruptionBudget {
+	pdb, _ := obj.(*policyv1.PodDisruptionBudget)
+	return pdb
+}
+
+// budgetChanged handles a budget that came (before is nil), changed or went (after
+// is nil).
+func (c *Controller) budgetChanged(ctx context.Context, before, after *policyv1.PodDisruptionBudget, initial bool, queue guardQueue) {
+	either := after
+	if either == nil {
+		either = before
+	}
+	if either == nil {
+		return
+	}
+	was, is := before != nil && isGuard(before), after != nil && isGuard(after)
+	if either.Name == v1alpha1.GuardBudgetName {
+		if before == nil || after == nil || was != is || inForce(before) != inForce(after) || is && !asWanted(after) {
+			queue.Add(namespaceKey(either.Namespace))
+		}
+	}
+	if initial || (was || before == nil) && (is || after == nil) {
+		return // The rescan looks at all pods, and our own budgets select whom we labeled.
+	}
+	if before != nil && after != nil && was == is && apiequality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector) {
+		return
+	}
+	pods := &corev1.PodList{}
+	if err := c.Client.List(ctx, pods, client.InNamespace(either.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Could not list the pods of a budget", "budget", client.ObjectKeyFromObject(either))
+		return
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; before != nil && selects(before, pod) || after != nil && selects(after, pod) {
+			c.enqueue(ctx, pod, queue)
+		}
+	}
+}
+
+// changes is the source of those pods about which others have changed their minds,
+// and of all pods at the start.
+func (c *Controller) changes() source.Source {
+	return source.Func(func(ctx context.Context, queue guardQueue) error {
+		changed := make(chan struct{}, 1)
+		changed <- struct{}{} // What was there before we listened.
+		if c.OnChange != nil {
+			c.OnChange(func() {
+				select {
+				case changed <- struct{}{}:
+				default: // It will be looked at anyway.
+				}
+			})
+		}
+		if single, ok := c.Holds.(interface {
+			OnPodChange(func(types.NamespacedName))
+		}); ok {
+			single.OnPodChange(func(pod types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: pod}) })
+		}
+		go c.rescan(ctx, changed, queue)
+		return nil
+	})
+}
+
+// rescan looks at all pods in the cache some time after each change, once for all
+// that came meanwhile.
+func (c *Controller) rescan(ctx context.Context, changed <-chan struct{}, queue guardQueue) {
+	for first := true; ; first = false {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		for waited := first; !waited || !c.Synced(); waited = true {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.Clock.After(rescanDelay):
+			}
+		}
+		pods := &corev1.PodList{}
+		if err := c.Client.List(ctx, pods, client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "Could not list the pods after a change of the registrations")
+			continue
+		}
+		for i := range pods.Items {
+			c.enqueue(ctx, &pods.Items[i], queue)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package guard
+
+import (
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// Stage is where a pod's eviction stands.
+type Stage int
+
+const (
+	// StageNone says that no request runs for the pod.
+	StageNone Stage = iota
+	// StageEvacuating says that a request runs, and interceptors have their turns.
+	StageEvacuating
+	// StageImperative says that all interceptors had their turn and the pod is to be
+	// evicted.
+	StageImperative
+	// StageOver says that the pod was evicted, or that the request was refused because
+	// no interceptor may ever run for the pod. Nobody would open a guard again.
+	StageOver
+)
+
+func (s Stage) String() string {
+	return [...]string{"None", "Evacuating", "Imperative", "Over"}[s]
+}
+
+// Interceptor is what the guard needs to know of an interceptor of a pod.
+type Interceptor struct {
+	// Guard says when it wants the pod to be protected. Empty means
+	// v1alpha1.GuardWhileEvacuating, which counts for the names of an annotation.
+	Guard v1alpha1.GuardPolicy
+	// Evicting: it is active and terminates the pod itself.
+	Evicting bool
+}
+
+// Input is everything that a decision about a pod may look at.
+type Input struct {
+	// Served: the webhook is asked about evictions in the pod's namespace. Where it
+	// is not, nobody would open a guard.
+	Served bool
+	// Deleting: the pod's deletion was asked for. Budgets do not count any more.
+	Deleting bool
+	// Terminal: the pod has Succeeded or Failed. Budgets do not count any more.
+	Terminal bool
+	// Unsupported: no request can evict the pod (DaemonSet, mirror and group pods),
+	// so no interceptor ever runs for it.
+	Unsupported bool
+	// Unknown: it is not known for certain who intercepts the pod.
+	Unknown bool
+
+	// Interceptors of the pod: those of the running request's plan, and those who
+	// would be in the plan of a new request.
+	Interceptors []Interceptor
+	Stage        Stage
+	// Spared: all interceptors said that there is nothing to do for the pod, so the
+	// webhook lets a first call through.
+	Spared bool
+	// Unsure: one of them could not say. It may say something else without an event.
+	Unsure bool
+	// Held: somebody keeps the guard closed even when all interceptors had their
+	// turn. Hold says why.
+	Held bool
+	Hold string
+
+	// OtherBudgets are the names of the budgets of others that select the pod,
+	// sorted. They only need to be known if the decision without them is to close.
+	OtherBudgets []string
+
+	// Closed: the label is on the pod.
+	Closed bool
+}
+
+// State is what the guard of a pod is to be.
+type State int
+
+const (
+	// StateNone says that the pod has no guard, because nobody intercepts it, or no guard
+	// could help it.
+	StateNone State = iota
+	// StateOpen says that there could be one, but evictions may pass now.
+	StateOpen
+	// StateClosed says that no eviction may pass.
+	StateClosed
+	// StateHeld says that it would be open now, but is held closed.
+	StateHeld
+	// StateOtherBudget says that it would be closed now, but a budget of somebody
+	// else selects the pod.
+	StateOtherBudget
+)
+
+func (s State) String() string {
+	return [...]string{"None", "Open", "Closed", "Held", "OtherBudget"}[s]
+}
+
+// Closes reports whether the label belongs on the pod.
+func (s State) Closes() bool { return s == StateClosed || s == StateHeld }
+
+// Change is what is to be done about the label.
+type Change int
+
+const (
+	// ChangeNothing leaves it as it is.
+	ChangeNothing Change = iota
+	// ChangeClose puts it on.
+	ChangeClose
+	// ChangeOpen takes it off.
+	ChangeOpen
+)
+
+func (c Change) String() string { return [...]string{"Nothing", "Close", "Open"}[c] }
+
+// Decision is what becomes of a pod's guard.
+type Decision struct {
+	State  State
+	Change Change
+	// LookAgain: what it rests on may change without an event of anything watched here.
+	LookAgain bool
+}
+
+// Step decides about the guard of one pod. It is pure and total, and depends on
+// nothing that happened before: labels are restored level by level.
+func Step(in Input) Decision {
+	if in.Deleting {
+		return Decision{} // The label does no harm, and a write to a pod that goes is wasted.
+	}
+	d := Decision{State: in.state()}
+	d.LookAgain = in.Unsure || d.State == StateHeld
+	switch {
+	case in.Unknown && !d.State.Closes():
+		// Somebody may be missing who wants it closed.
+	case d.State.Closes() && !in.Closed:
+		d.Change = ChangeClose
+	case !d.State.Closes() && in.Closed:
+		d.Change = ChangeOpen
+	}
+	return d
+}
+
+// state is what the guard is to be.
+func (in *Input) state() State {
+	if !in.Served || in.Terminal || in.Unsupported || len(in.Interceptors) == 0 {
+		return StateNone
+	}
+	state := in.wanted()
+	if state.Closes() && len(in.OtherBudgets) > 0 {
+		return StateOtherBudget // Two budgets on one pod make the eviction API answer 500.
+	}
+	return state
+}
+
+// wanted is the state if there are no budgets of others.
+func (in *Input) wanted() State {
+	switch {
+	case in.Stage == StageOver:
+		return StateOpen
+	case in.Stage == StageImperative, in.evicting():
+		if in.Held {
+			return StateHeld
+		}
+		return StateOpen
+	case in.Held && in.Stage == StageEvacuating:
+		return StateClosed
+	}
+	switch in.strictest() {
+	case v1alpha1.GuardAlways:
+		if in.Stage == StageNone && in.Spared {
+			return StateOpen
+		}
+		return StateClosed
+	case v1alpha1.GuardNever:
+		return StateNone
+	default:
+		if in.Stage == StageEvacuating {
+			return StateClosed
+		}
+		return StateOpen
+	}
+}
+
+func (in *Input) evicting() bool {
+	for _, i := range in.Interceptors {
+		if i.Evicting {
+			return true
+		}
+	}
+	return false
+}
+
+// strictest is the policy that wins among several interceptors: Always, then
+// WhileEvacuating, then Never.
+func (in *Input) strictest() v1alpha1.GuardPolicy {
+	strictest := v1alpha1.GuardNever
+	for _, i := range in.Interceptors {
+		switch i.Guard {
+		case v1alpha1.GuardAlways:
+			return v1alpha1.GuardAlways
+		case v1alpha1.GuardNever:
+		default:
+			strictest = v1alpha1.GuardWhileEvacuating
+		}
+	}
+	return strictest
+}

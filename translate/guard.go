@@ -1,0 +1,23 @@
+package translate
+
+// ReasonGuardClosed says that the call would be let through, but the guard of the
+// pod is closed: it is about to open, or held.
+const ReasonGuardClosed Reason = "guard-closed"
+
+const (
+	textGuardClosed   = EvacuationTriggered + ": the guard of the pod is closed"
+	textGuardTroubled = NotCoordinated + ": the guard of the pod is closed, retry"
+	causeGuardClosed  = "the guard of the pod is closed"
+)
+
+// GuardClosed denies what would otherwise meet the guard's budget, and perhaps a
+// second one, for which the API server answers 500.
+func GuardClosed(about Subject) Verdict {
+	if about.Request != "" {
+		return inProgress(about, ReasonGuardClosed, textGuardClosed, causeGuardClosed)
+	}
+	return Verdict{
+		Outcome: Deny, Reason: ReasonGuardClosed, Subject: about,
+		Message: textGuardTroubled, CauseType: causeTrouble, CauseMessage: causeGuardClosed,
+	}
+}

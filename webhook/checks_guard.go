@@ -1,0 +1,91 @@
+package webhook
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// Gate answers for the guard of pods, from memory. *guard.Gate is one.
+type Gate interface {
+	// Labels reports whether there are guards that open and close. Without, none is
+	// ever closed, but pods may be held all the same.
+	Labels() bool
+	// Closed reports whether the guard of the pod is closed, as far as the pod shows.
+	Closed(pod *corev1.Pod) bool
+	// Held reports whether it is to be closed even when all interceptors are done.
+	Held(pod *corev1.Pod) bool
+}
+
+// GuardView is what is known of the guard of an Input's pod.
+type GuardView struct {
+	// On: there are guards that open and close.
+	On bool
+	// Closed: the pod has the label that the guard's budget selects.
+	Closed bool
+	// Held: it is to be closed even when all interceptors are done.
+	Held bool
+}
+
+// viewGuard asks the gate, which may be nil, about a pod, which may be nil, too.
+func viewGuard(gate Gate, pod *corev1.Pod) GuardView {
+	if gate == nil {
+		return GuardView{}
+	}
+	if pod == nil {
+		return GuardView{On: gate.Labels()}
+	}
+	return GuardView{On: gate.Labels(), Closed: gate.Closed(pod), Held: gate.Held(pod)}
+}
+
+// behindGuard holds back a call that would be let through to the pod's budgets
+// while its guard is closed. The guard's own budget would refuse it anyway, in words
+// that are not ours; together with a second budget the API server would answer
+// 500, which ends a drain; and a held pod may have only somebody else's budget.
+//
+// Whether the guard is open is looked at live where a label may have come or gone a
+// moment ago: for our own calls, whose refusal costs a pause, and before a call
+// about an intercepted pod is let through.
+func behindGuard(in *Input, d Decision) Decision {
+	g := in.GuardView
+	if d.Need != NeedNothing || d.Verdict.Outcome != translate.Allow || !meetsBudgets(d.Verdict.Reason) {
+		return d
+	}
+	blocked := g.Closed || g.Held && in.intercepted()
+	if g.On && in.PodSource != Live && in.guardIsMoving(d.Verdict.Reason) && (!blocked || in.Own) {
+		return Decision{Need: NeedLivePod}
+	}
+	if blocked {
+		// The action stays: who goes on asking is, or becomes, a requester.
+		d.Verdict = translate.GuardClosed(in.subject())
+	}
+	return d
+}
+
+// meetsBudgets reports whether the API server looks at budgets after we have let a
+// call through for this reason (kubernetes: pkg/registry/core/pod/storage/eviction.go,
+// canIgnorePDB).
+func meetsBudgets(reason translate.Reason) bool {
+	switch reason {
+	case translate.ReasonPodNotFound, translate.ReasonPreconditionFailed, translate.ReasonPodTerminating,
+		translate.ReasonPodTerminal, translate.ReasonPodPending, translate.ReasonDryRun:
+		return false
+	default:
+		return true
+	}
+}
+
+// guardIsMoving reports whether the guard has just had a reason to open: it was
+// the turn of others before.
+func (in *Input) guardIsMoving(reason translate.Reason) bool {
+	if in.Request == nil || reason == translate.ReasonNoInterceptors {
+		return false
+	}
+	for _, i := range in.Request.Status.TargetInterceptors {
+		if i.Name != v1alpha1.ImperativeEvictionInterceptor {
+			return true
+		}
+	}
+	return false
+}
