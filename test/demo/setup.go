@@ -145,7 +145,7 @@ func build(ctx context.Context, p *printer) (interceptor string, err error) {
 // account. What is short in it are the times, so that the demo is.
 func (d *demo) install(ctx context.Context) (stop func() error, err error) {
 	d.out.linef("  $ helm upgrade --install drawbridge charts/drawbridge -n drawbridge-system --create-namespace \\")
-	d.out.linef("      --set deployment.enabled=false --set webhook.url=https://localhost:PORT")
+	d.out.linef("      --set deployment.enabled=false --set webhook.url=https://localhost:PORT --set webhook.failurePolicy=Fail")
 	installation, err := suite.Install(ctx, d.cluster, suite.InstallOptions{})
 	if err != nil {
 		return nil, err

@@ -39,6 +39,7 @@ func registerFor(t *testing.T, namespace, name string, priority int32, account s
 		Spec: v1alpha1.EvictionInterceptorSpec{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 			Priority:          &priority,
+			Evicts:            true, // Or the guard would keep its evictions away.
 			ServiceAccounts:   []v1alpha1.ServiceAccountReference{{Namespace: namespace, Name: account}},
 		},
 	}

@@ -103,7 +103,10 @@ func patchesOf(requests cluster.Requests, pod *corev1.Pod) cluster.Requests {
 // annotation that it does, until it ends in one way or another. The annotation of
 // somebody else is none of our business.
 func TestTheDeschedulerSeesThatAnEvictionGoesOn(t *testing.T) {
-	m := startManager(t, patientInterceptors)
+	m := startManager(t, func(o *app.Options) {
+		patientInterceptors(o)
+		o.Guard.Enabled = false // Nothing else patches pods.
+	})
 	namespace := kube.Namespace(t)
 	node := addNodes(t, namespace, 1)[0]
 	const slow, theirs = "slow.example.com", "kubevirt"

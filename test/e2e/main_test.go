@@ -80,7 +80,10 @@ func setup(c *cluster.Cluster) (err error) {
 	if err := createOldPods(ctx); err != nil {
 		return err
 	}
-	if inst, err = suite.Install(ctx, c, suite.InstallOptions{}); err != nil {
+	if err := installPlatforms(ctx); err != nil {
+		return err
+	}
+	if inst, err = suite.Install(ctx, c, suite.InstallOptions{Values: withPlatforms}); err != nil {
 		return err
 	}
 	return createDrainers(ctx)
@@ -122,7 +125,7 @@ func startManager(t *testing.T, change func(*app.Options)) *suite.Manager {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	m, err := inst.Start(ctx, suite.ManagerOptions{Change: change})
+	m, err := inst.Start(ctx, suite.ManagerOptions{Change: withPresets(change)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +170,7 @@ func shareManager(t *testing.T) *suite.Manager {
 	if shared.users == 0 {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		m, err := inst.Start(ctx, suite.ManagerOptions{Change: func(o *app.Options) { o.MarkerDebounce = sharedDebounce }})
+		m, err := inst.Start(ctx, suite.ManagerOptions{Change: withPresets(func(o *app.Options) { o.MarkerDebounce = sharedDebounce })})
 		if err != nil {
 			t.Fatal(err)
 		}
