@@ -9,6 +9,7 @@ MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
 
 CONTROLLER_GEN := go tool -modfile=go.tools.mod controller-gen
 GOLANGCI_LINT := go tool -modfile=go.tools.lint.mod golangci-lint
+CRD_REF_DOCS := go tool -modfile=go.tools.mod crd-ref-docs
 HELM := go tool -modfile=go.tools.helm.mod helm
 
 BOILERPLATE := hack/boilerplate.go.txt
@@ -32,6 +33,7 @@ generate-api: ## Write deepcopy functions, apply configurations and CRDs.
 generate-docs: ## Write the pages of docs/ that come from the sources.
 	mkdir -p docs
 	go run ./test/conformance/statements/gen
+	$(CRD_REF_DOCS) --log-level=ERROR --source-path=./api/v1alpha1 --config=hack/crd-ref-docs/config.yaml --renderer=markdown --output-path=docs/reference/api.md
 
 .PHONY: verify
 verify: verify-generate verify-chart ## Check what must not go stale; changes nothing.
