@@ -100,7 +100,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 	}{
 		"with the default values": {
 			want: map[string]int{
-				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
+				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 12, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
 				"Secret": 1, "Service": 1, "Deployment": 1, "PodDisruptionBudget": 1,
 			},
@@ -108,7 +108,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 		"for a manager outside of the cluster": {
 			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
-				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
+				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 12, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
@@ -119,7 +119,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"surge": values{"enabled": false}, "guard": values{"enabled": false},
 			},
 			want: map[string]int{
-				"ServiceAccount": 1, "ClusterRole": 5, "ClusterRoleBinding": 2, "Role": 1, "RoleBinding": 1,
+				"ServiceAccount": 1, "ClusterRole": 6, "ClusterRoleBinding": 2, "Role": 1, "RoleBinding": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1,
 			},
 		},
@@ -138,7 +138,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"webhook": values{"breakGlassGroups": []any{"sre"}, "bypassUsers": []any{}, "excludedNamespaces": []any{}},
 			},
 			want: map[string]int{
-				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
+				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 12, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
 				"Secret": 1, "Service": 1, "Deployment": 1,
 			},

@@ -89,6 +89,7 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 		Cached:            mgr.GetClient(),
 		Resolver:          resolver,
 		Registrations:     resolver,
+		Skippers:          webhook.ReviewedSkippers{Writer: mgr.GetClient()},
 		OwnUsername:       known.self,
 		Clock:             o.Clock,
 		ClockSkew:         o.Policy.ClockSkew,

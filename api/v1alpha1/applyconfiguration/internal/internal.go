@@ -355,6 +355,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: retries
       type:
         scalar: numeric
+    - name: skippedBy
+      type:
+        scalar: string
     - name: startTime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
