@@ -124,6 +124,7 @@ func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 		&v1alpha1.EvictionRequest{},
 		&v1alpha1.EvictionInterceptor{},
 		&v1alpha1.EvacuationPolicy{},
+		&v1alpha1.NodeMaintenance{},
 		&corev1.Namespace{},
 		&corev1.Pod{},
 		&corev1.Node{},
