@@ -43,12 +43,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	c.init()
 	parts := []part{
-		{"maintenance", 1, &c.plans, c.reconcilePlan, &v1alpha1.NodeMaintenance{}, c.planEvents()},
-		{"maintenance-node", workers, &c.nodes, c.reconcileNode, &corev1.Node{}, c.nodeEvents()},
-		{"maintenance-pod", workers, &c.pods, c.reconcilePod, &corev1.Pod{}, c.podEvents()},
-	}
-	for i := range parts {
-		parts[i].limiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryDelay, maxRetryDelay)
+		{"maintenance", 1, &c.plans, c.reconcilePlan, &v1alpha1.NodeMaintenance{}, c.planEvents(), newLimiter()},
+		{"maintenance-node", workers, &c.nodes, c.reconcileNode, &corev1.Node{}, c.nodeEvents(), newLimiter()},
+		{"maintenance-pod", workers, &c.pods, c.reconcilePod, &corev1.Pod{}, c.podEvents(), newLimiter()},
 	}
 	makeQueues := sync.OnceFunc(func() {
 		for _, p := range parts {
@@ -88,6 +85,10 @@ type part struct {
 	watch     client.Object
 	events    handler.EventHandler
 	limiter   workqueue.TypedRateLimiter[reconcile.Request]
+}
+
+func newLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryDelay, maxRetryDelay)
 }
 
 // eventsOf calls see with what was there before and what is there now; one of them is

@@ -124,7 +124,6 @@ func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 		&v1alpha1.EvictionRequest{},
 		&v1alpha1.EvictionInterceptor{},
 		&v1alpha1.EvacuationPolicy{},
-		&v1alpha1.NodeMaintenance{},
 		&corev1.Namespace{},
 		&corev1.Pod{},
 		&corev1.Node{},
@@ -134,6 +133,9 @@ func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 	}
 	if o.WebhookConfiguration != "" {
 		kinds = append(kinds, &admissionregistrationv1.ValidatingWebhookConfiguration{})
+	}
+	if o.Maintenance.Enabled {
+		kinds = append(kinds, &v1alpha1.NodeMaintenance{})
 	}
 	kinds = append(kinds, surgeKinds(o)...)
 	for _, obj := range kinds {
