@@ -26,6 +26,8 @@ import (
 const (
 	// pause is when to look again at what ends by itself: caches that are not in sync.
 	pause = time.Second
+	// staleDelay is when to look again at a pod that has changed meanwhile.
+	staleDelay = 100 * time.Millisecond
 	// planDelay gathers what happens at about the same time to the pods and nodes of a
 	// maintenance.
 	planDelay = time.Second

@@ -42,7 +42,11 @@ func (c *Controller) reconcilePod(ctx context.Context, req reconcile.Request) (r
 	if !d.WakeAt.IsZero() {
 		result.RequeueAfter = max(d.WakeAt.Sub(in.Now), time.Millisecond)
 	}
-	return result, c.applyPod(ctx, pod, d)
+	err = c.applyPod(ctx, pod, d)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: staleDelay}, nil // The cache will show what is newer.
+	}
+	return result, err
 }
 
 // gatherPod collects what is known of a pod, from memory alone.
