@@ -14,6 +14,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -36,6 +37,8 @@ const (
 	patience = time.Minute
 	// schedulerUser is the user name of the scheduler.
 	schedulerUser = "system:kube-scheduler"
+	// token is what it may send instead of a certificate.
+	token = "0123456789abcdef0123456789abcdef"
 )
 
 var (
@@ -51,6 +54,8 @@ var (
 	extenderPort int
 	// authority is that of its certificate.
 	authority []byte
+	// tokenFile has the token that the scheduler may send instead of a certificate.
+	tokenFile string
 
 	scheme = runtime.NewScheme()
 )
@@ -85,6 +90,10 @@ func setup(c *cluster.Cluster) (err error) {
 	if extenderPort, err = suite.FreePort(ctx); err != nil {
 		return err
 	}
+	tokenFile = filepath.Join(c.Dir(), "preemption-token")
+	if err := os.WriteFile(tokenFile, []byte(token+"\n"), 0o600); err != nil {
+		return err
+	}
 	if err := startManager(ctx); err != nil {
 		return err
 	}
@@ -105,12 +114,29 @@ func setup(c *cluster.Cluster) (err error) {
 func startManager(ctx context.Context) (err error) {
 	manager, err = inst.Start(ctx, suite.ManagerOptions{Change: func(o *app.Options) {
 		o.Surge = false
+		o.Guard.Enabled = false // It would take off the labels that tests put on.
 		o.Preemption.Enabled = true
 		o.Preemption.Port = extenderPort
 		o.Preemption.Stamped = true
 		o.Preemption.GuardDeletes = true
+		o.Preemption.TokenFile = tokenFile
 	}})
 	return err
+}
+
+// tokenSchedulerConfig is the same with a token, and with whole pods.
+func tokenSchedulerConfig() string {
+	return fmt.Sprintf(`
+extenders:
+  - urlPrefix: https://scheduler:%s@127.0.0.1:%d
+    preemptVerb: preempt
+    nodeCacheCapable: false
+    ignorable: true
+    enableHTTPS: true
+    tlsConfig:
+      serverName: localhost
+      caData: %s
+`, token, extenderPort, base64.StdEncoding.EncodeToString(authority))
 }
 
 // schedulerConfig is what docs/guides/preemption.md tells administrators to write.
