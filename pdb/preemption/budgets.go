@@ -48,7 +48,7 @@ type budgetEntry struct {
 	selector labels.Selector
 	// source is what the selector was made of.
 	source *metav1.LabelSelector
-	bucket string
+	bucket bucket
 	// leaving are pods that went since this state of the budget was seen, and when.
 	leaving map[types.UID]time.Time
 }
@@ -76,16 +76,17 @@ const uncountedFor = 5 * time.Second
 // for concurrent use.
 type budgetIndex struct {
 	// byBucket are the budgets by namespace and bucket.
-	byBucket map[string]map[string]map[string]*budgetEntry
+	byBucket map[string]map[bucket]map[string]*budgetEntry
 	// byName are all of them.
 	byName map[types.NamespacedName]*budgetEntry
 }
 
-// anyLabel is the bucket of selectors that name no label with its value.
-const anyLabel = ""
+// bucket is a label that all pods of a selector have; the zero value is for selectors
+// that name none with its value.
+type bucket struct{ key, value string }
 
 func newBudgetIndex() *budgetIndex {
-	return &budgetIndex{byBucket: map[string]map[string]map[string]*budgetEntry{}, byName: map[types.NamespacedName]*budgetEntry{}}
+	return &budgetIndex{byBucket: map[string]map[bucket]map[string]*budgetEntry{}, byName: map[types.NamespacedName]*budgetEntry{}}
 }
 
 // set puts a budget in place of the one of its name. One that selects nobody, or
@@ -117,7 +118,7 @@ func (x *budgetIndex) set(pdb *policyv1.PodDisruptionBudget) {
 	x.byName[name] = entry
 	buckets := x.byBucket[pdb.Namespace]
 	if buckets == nil {
-		buckets = map[string]map[string]*budgetEntry{}
+		buckets = map[bucket]map[string]*budgetEntry{}
 		x.byBucket[pdb.Namespace] = buckets
 	}
 	if buckets[entry.bucket] == nil {
@@ -157,16 +158,16 @@ func (x *budgetIndex) entriesOf(namespace string, podLabels map[string]string) [
 		return nil
 	}
 	var found []*budgetEntry
-	collect := func(bucket string) {
-		for _, entry := range buckets[bucket] {
+	collect := func(of bucket) {
+		for _, entry := range buckets[of] {
 			if entry.selector.Matches(labels.Set(podLabels)) {
 				found = append(found, entry)
 			}
 		}
 	}
-	collect(anyLabel)
+	collect(bucket{})
 	for key, value := range podLabels {
-		collect(key + "=" + value)
+		collect(bucket{key, value})
 	}
 	slices.SortFunc(found, func(a, b *budgetEntry) int { return strings.Compare(a.budget.Name, b.budget.Name) })
 	return found
@@ -195,12 +196,12 @@ func (x *budgetIndex) left(pod *corev1.Pod, now time.Time) {
 }
 
 // bucketOf is the first label, by name, that every selected pod must have.
-func bucketOf(selector *metav1.LabelSelector) string {
+func bucketOf(selector *metav1.LabelSelector) bucket {
 	if len(selector.MatchLabels) == 0 {
-		return anyLabel
+		return bucket{}
 	}
 	key := slices.Min(slices.Collect(maps.Keys(selector.MatchLabels)))
-	return key + "=" + selector.MatchLabels[key]
+	return bucket{key, selector.MatchLabels[key]}
 }
 
 func sameSelector(a, b *metav1.LabelSelector) bool {
