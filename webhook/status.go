@@ -35,6 +35,8 @@ type StatusHandler struct {
 	Resolver Resolver
 	// Registrations say who acts under an interceptor's name.
 	Registrations interceptor.Registrations
+	// Skippers says who may end an interceptor's turn in its place; nobody when nil.
+	Skippers Skippers
 	// OwnUsername is the account the controller writes under.
 	OwnUsername string
 	// Clock tells the time.
@@ -65,9 +67,11 @@ func (h *StatusHandler) answer(ctx context.Context, request *admissionv1.Admissi
 		return nil, fmt.Errorf("%w: decode the new evictionrequest: %w", errNotReview, err)
 	}
 	problems := h.check(&before, &after, h.Clock.Now())
-	problems = append(problems, h.checkWriter(ctx, field.NewPath("status"), request.UserInfo.Username, &before, &after)...)
+	skip := skipOf(&before, &after)
+	problems = append(problems, h.checkSkip(ctx, field.NewPath("status"), &request.UserInfo, &before, skip)...)
+	problems = append(problems, h.checkWriter(ctx, field.NewPath("status"), request.UserInfo.Username, &before, &after, skip)...)
 	if len(problems) == 0 {
-		return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}, nil
+		return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true, AuditAnnotations: skip.audit()}, nil
 	}
 	status := apierrors.NewInvalid(kind.GroupKind(), request.Name, problems).Status()
 	logr.FromContextOrDiscard(ctx).V(1).Info("Refused a status", "namespace", request.Namespace, "name", request.Name,

@@ -28,7 +28,7 @@ const maxAccountsTold = 3
 // controller's, or anybody could end the interceptor's turn another way. That
 // holds, too, while it is not known whether there is one. Requests without one are
 // open to all who have the permission.
-func (h *StatusHandler) checkWriter(ctx context.Context, path *field.Path, user string, before, after *v1alpha1.EvictionRequest) field.ErrorList {
+func (h *StatusHandler) checkWriter(ctx context.Context, path *field.Path, user string, before, after *v1alpha1.EvictionRequest, skip *skip) field.ErrorList {
 	if h.Registrations == nil || user == h.OwnUsername {
 		return nil
 	}
@@ -44,6 +44,9 @@ func (h *StatusHandler) checkWriter(ctx context.Context, path *field.Path, user 
 	}
 	var problems field.ErrorList
 	for _, r := range protected {
+		if skip.of(r.Name) {
+			continue // checkSkip has looked at it.
+		}
 		if !slices.Contains(r.Usernames, user) && !equality.Semantic.DeepEqual(report(before, r.Name), report(after, r.Name)) {
 			problems = append(problems, field.Forbidden(path.Child("interceptors").Key(r.Name), fmt.Sprintf(
 				"only %s may report for this interceptor, not %q: report under another name, or have the account added to spec.serviceAccounts of EvictionInterceptor %s",

@@ -266,6 +266,8 @@ type EvictionRequestSummary struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.heartbeatTime) || has(self.heartbeatTime)",fieldPath=".heartbeatTime",message="heartbeatTime cannot be unset"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.heartbeatTime) || !has(self.heartbeatTime) || self.heartbeatTime >= oldSelf.heartbeatTime",fieldPath=".heartbeatTime",message="heartbeatTime cannot be earlier than the stored one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.heartbeatTime) || !has(self.heartbeatTime) || self.heartbeatTime <= oldSelf.heartbeatTime || self.heartbeatTime - oldSelf.heartbeatTime >= duration('60s')",fieldPath=".heartbeatTime",message="heartbeatTime must be at least 60 seconds after the stored one: wait, or leave it as it is"
+// +kubebuilder:validation:XValidation:rule="!has(self.skippedBy) || has(self.completionTime)",fieldPath=".skippedBy",message="skippedBy must be set together with completionTime: skipping an interceptor completes it in its place"
+// +kubebuilder:validation:XValidation:rule="has(self.skippedBy) == has(oldSelf.skippedBy) ? (!has(self.skippedBy) || self.skippedBy == oldSelf.skippedBy) : has(self.skippedBy) && !has(oldSelf.completionTime)",fieldPath=".skippedBy",message="skippedBy is set in the write that sets completionTime, and immutable then"
 type InterceptorStatus struct {
 	// name of the interceptor. Immutable.
 	// +required
@@ -302,6 +304,15 @@ type InterceptorStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Retries int32 `json:"retries,omitempty"`
+
+	// skippedBy is the user name of the person who ended the interceptor's turn in its
+	// place: the message then says why. Set together with completionTime, by somebody
+	// with the verb skip on evictionrequests, who can only give his or her own name;
+	// the interceptor may still be at work.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	SkippedBy string `json:"skippedBy,omitempty"`
 
 	// message says in words how far the interceptor is. It may be empty; writers
 	// cut it at 4000 characters.

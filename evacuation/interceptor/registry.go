@@ -80,6 +80,20 @@ func NewRegistry(o RegistryOptions) *Registry {
 	return r
 }
 
+// RegistryOf returns a registry of just these registrations and namespaces, which is
+// in sync and never changes: for those who look once and watch nothing, such as a
+// command. A registration that is not accepted is not found in it.
+func RegistryOf(o RegistryOptions, registrations []v1alpha1.EvictionInterceptor, namespaces []corev1.Namespace) *Registry {
+	r := NewRegistry(o)
+	for i := range registrations {
+		r.put(&registrations[i])
+	}
+	for i := range namespaces {
+		r.putNamespace(&namespaces[i])
+	}
+	return r
+}
+
 var (
 	_ Resolver      = &Registry{}
 	_ Registrations = &Registry{}

@@ -360,3 +360,18 @@ func TestLookUpsDuringChanges(t *testing.T) {
 		}
 	}
 }
+
+func TestARegistryOfWhatIsGivenIsInSync(t *testing.T) {
+	registry := RegistryOf(RegistryOptions{Namespace: "drawbridge-system"},
+		[]v1alpha1.EvictionInterceptor{*builder.EvictionInterceptor("a.example.com").Pods("app", "db").Namespaces("tier", "gold").Obj()},
+		[]corev1.Namespace{*namespace("shop", "tier", "gold"), *namespace("lab")})
+	for where, want := range map[string][]string{"shop": {"a.example.com"}, "lab": nil} {
+		got, err := registry.Resolve(builder.Pod(where, "db-0").Label("app", "db").Obj())
+		if err != nil {
+			t.Errorf("resolve in %s: %v", where, err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("interceptors in %s (-want +got):\n%s", where, diff)
+		}
+	}
+}

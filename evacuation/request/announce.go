@@ -22,6 +22,10 @@ func announcements(er *v1alpha1.EvictionRequest, before process.Outcome, d proce
 		case process.Active:
 			told = append(told, events.InterceptorActivated(participant.Name, i+1, len(d.Participants)))
 		case process.Completed:
+			if report := reportOf(er, participant.Name); report.SkippedBy != "" {
+				told = append(told, events.InterceptorSkipped(report.Name, report.SkippedBy, report.Message))
+				continue
+			}
 			told = append(told, events.InterceptorCompleted(participant.Name))
 		case process.Interrupted:
 			// At the end of the target the active one is cut short, which is no fault.

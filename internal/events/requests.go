@@ -11,6 +11,7 @@ import (
 const (
 	ReasonInterceptorActivated = "InterceptorActivated"
 	ReasonInterceptorCompleted = "InterceptorCompleted"
+	ReasonInterceptorSkipped   = "InterceptorSkipped"
 	ReasonInterceptorTimedOut  = "InterceptorTimedOut"
 	ReasonEvicted              = "Evicted"
 	ReasonCanceled             = "Canceled"
@@ -39,6 +40,15 @@ func InterceptorCompleted(interceptor string) Event {
 	return Event{
 		Type: corev1.EventTypeNormal, Reason: ReasonInterceptorCompleted, Action: actionPassOver,
 		Note: fmt.Sprintf("Interceptor %s has completed.", interceptor),
+	}
+}
+
+// InterceptorSkipped says that a person ended the interceptor's turn in its place.
+// The message is what stands in its report.
+func InterceptorSkipped(interceptor, user, message string) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonInterceptorSkipped, Action: actionPassOver,
+		Note: fmt.Sprintf("%s skipped interceptor %s, which had not completed%s", user, interceptor, saying(message)),
 	}
 }
 

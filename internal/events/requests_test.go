@@ -27,6 +27,10 @@ func TestRequestEvents(t *testing.T) {
 			InterceptorCompleted("a.example.com"),
 			Event{"Normal", "InterceptorCompleted", "PassOverInterceptor", "Interceptor a.example.com has completed."},
 		},
+		"skipped by a person": {
+			InterceptorSkipped("a.example.com", "alice", "it hangs"),
+			Event{"Warning", "InterceptorSkipped", "PassOverInterceptor", "alice skipped interceptor a.example.com, which had not completed: it hangs"},
+		},
 		"timed out after a heartbeat": {
 			InterceptorTimedOut("a.example.com", 20*time.Minute, beat),
 			Event{"Warning", "InterceptorTimedOut", "PassOverInterceptor", "Interceptor a.example.com was silent for more than 20m0s and is passed over: its last heartbeat was at 2026-05-04T10:00:00Z."},

@@ -19,6 +19,8 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=drawbridge.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("BlockingPod"):
+		return &apiv1alpha1.BlockingPodApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ConfigReference"):
 		return &apiv1alpha1.ConfigReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("CoveredPods"):
@@ -51,10 +53,22 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.InterceptorStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LocalPodReference"):
 		return &apiv1alpha1.LocalPodReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("MaintenanceNodeStatus"):
+		return &apiv1alpha1.MaintenanceNodeStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("MaintenanceProgress"):
+		return &apiv1alpha1.MaintenanceProgressApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MatchCondition"):
 		return &apiv1alpha1.MatchConditionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MigrationSpec"):
 		return &apiv1alpha1.MigrationSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeMaintenance"):
+		return &apiv1alpha1.NodeMaintenanceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeMaintenanceSpec"):
+		return &apiv1alpha1.NodeMaintenanceSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeMaintenanceStatus"):
+		return &apiv1alpha1.NodeMaintenanceStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeSelector"):
+		return &apiv1alpha1.NodeSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PatchOperation"):
 		return &apiv1alpha1.PatchOperationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Requester"):

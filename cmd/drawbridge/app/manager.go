@@ -135,6 +135,9 @@ func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 	if o.WebhookConfiguration != "" {
 		kinds = append(kinds, &admissionregistrationv1.ValidatingWebhookConfiguration{})
 	}
+	if o.Maintenance.Enabled {
+		kinds = append(kinds, &v1alpha1.NodeMaintenance{})
+	}
 	kinds = append(kinds, surgeKinds(o)...)
 	kinds = append(kinds, preemptionKinds(o)...)
 	for _, obj := range kinds {

@@ -87,6 +87,9 @@ type Options struct {
 	// Preemption is about budgets that the scheduler may not break.
 	Preemption PreemptionOptions
 
+	// Maintenance is about NodeMaintenances.
+	Maintenance MaintenanceOptions
+
 	// EvacuationPresets are the ConfigMaps in Namespace with policies and
 	// registrations that the manager makes; a ClusterRole of the same name owns them.
 	EvacuationPresets []string
@@ -182,6 +185,7 @@ func DefaultOptions() Options {
 		ReplacementWindow:    15 * time.Minute,
 		Guard:                defaultGuardOptions(),
 		Preemption:           defaultPreemptionOptions(),
+		Maintenance:          defaultMaintenanceOptions(),
 		NewRequestsPerNode:   10,
 		LimitedClasses:       []string{string(translate.ClassDescheduler)},
 		DeschedulerMark:      true,
@@ -228,6 +232,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AllowedReservedNames, "allowed-reserved-name", o.AllowedReservedNames, "Name under k8s.io or kubernetes.io which pods may name as an interceptor; may be repeated.")
 	o.Guard.addFlags(fs)
 	o.Preemption.addFlags(fs)
+	o.Maintenance.addFlags(fs)
 	fs.StringSliceVar(&o.EvacuationPresets, "evacuation-preset", o.EvacuationPresets, "ConfigMap of the manager's namespace with EvacuationPolicies and their registrations, which the manager makes; a ClusterRole of that name owns them. May be repeated.")
 
 	fs.BoolVar(&o.DeschedulerMark, "descheduler-mark-in-progress", o.DeschedulerMark, "Put the descheduler's annotation eviction-in-progress on a pod while its eviction is held up.")
@@ -312,6 +317,7 @@ func (o *Options) Validate() error {
 	check(slices.Contains(replacementGuards, o.ReplacementGuard), "--replacement-guard must be one of %s, not %q", strings.Join(replacementGuards, ", "), o.ReplacementGuard)
 	o.Guard.validate(check)
 	o.Preemption.validate(o.WebhookPort, check)
+	o.Maintenance.validate(check)
 
 	if _, err := newLogger(o.LogLevel, o.LogFormat); err != nil {
 		errs = append(errs, err)

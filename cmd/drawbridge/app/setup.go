@@ -89,6 +89,7 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 		Cached:            mgr.GetClient(),
 		Resolver:          resolver,
 		Registrations:     resolver,
+		Skippers:          webhook.ReviewedSkippers{Writer: mgr.GetClient()},
 		OwnUsername:       known.self,
 		Clock:             o.Clock,
 		ClockSkew:         o.Policy.ClockSkew,
@@ -103,6 +104,7 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 		setupPresets(mgr, o),
 		setupGuard(mgr, o, known, resolver, policies),
 		setupDescheduler(mgr, o, known, resolver),
+		setupMaintenance(mgr, o, known, resolver),
 		mgr.Add(renewer),
 	)
 }

@@ -26,6 +26,23 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BlockReason
+  scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BlockingPod
+  map:
+    fields:
+    - name: message
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: reason
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BlockReason
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ConfigReference
   map:
     fields:
@@ -355,6 +372,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: retries
       type:
         scalar: numeric
+    - name: skippedBy
+      type:
+        scalar: string
     - name: startTime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
@@ -367,6 +387,68 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: uid
       type:
         namedType: io.k8s.apimachinery.pkg.types.UID
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceNodeStatus
+  map:
+    fields:
+    - name: blockingPods
+      type:
+        list:
+          elementType:
+            namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BlockingPod
+          elementRelationship: atomic
+    - name: completionTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: name
+      type:
+        scalar: string
+    - name: podsBlocking
+      type:
+        scalar: numeric
+    - name: podsEvacuated
+      type:
+        scalar: numeric
+    - name: podsEvacuating
+      type:
+        scalar: numeric
+    - name: podsPendingEvacuation
+      type:
+        scalar: numeric
+    - name: stage
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceStage
+    - name: startTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceProgress
+  map:
+    fields:
+    - name: nodes
+      type:
+        scalar: numeric
+    - name: nodesCordoned
+      type:
+        scalar: numeric
+    - name: nodesDrained
+      type:
+        scalar: numeric
+    - name: nodesDraining
+      type:
+        scalar: numeric
+    - name: podsBlocking
+      type:
+        scalar: numeric
+    - name: podsEvacuated
+      type:
+        scalar: numeric
+    - name: podsEvacuating
+      type:
+        scalar: numeric
+    - name: podsPendingEvacuation
+      type:
+        scalar: numeric
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceStage
+  scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MatchCondition
   map:
     fields:
@@ -432,6 +514,83 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: workloadName
       type:
         scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeMaintenance
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeMaintenanceSpec
+    - name: status
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeMaintenanceStatus
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeMaintenanceSpec
+  map:
+    fields:
+    - name: cordon
+      type:
+        scalar: boolean
+    - name: drain
+      type:
+        scalar: boolean
+    - name: maxParallelNodes
+      type:
+        scalar: numeric
+    - name: nodeSelector
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeSelector
+    - name: reason
+      type:
+        scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeMaintenanceStatus
+  map:
+    fields:
+    - name: completionTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: nodes
+      type:
+        list:
+          elementType:
+            namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceNodeStatus
+          elementRelationship: atomic
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: progress
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceProgress
+    - name: stage
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceStage
+    - name: startTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeSelector
+  map:
+    fields:
+    - name: nodeSelectorTerms
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.NodeSelectorTerm
+          elementRelationship: atomic
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.OnCancel
   scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.OnFailure
@@ -499,6 +658,39 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+- name: io.k8s.api.core.v1.NodeSelectorOperator
+  scalar: string
+- name: io.k8s.api.core.v1.NodeSelectorRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+    - name: operator
+      type:
+        namedType: io.k8s.api.core.v1.NodeSelectorOperator
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+- name: io.k8s.api.core.v1.NodeSelectorTerm
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.NodeSelectorRequirement
+          elementRelationship: atomic
+    - name: matchFields
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.NodeSelectorRequirement
+          elementRelationship: atomic
+    elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:
     fields:

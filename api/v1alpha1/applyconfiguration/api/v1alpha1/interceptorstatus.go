@@ -34,6 +34,11 @@ type InterceptorStatusApplyConfiguration struct {
 	// Only imperative-eviction.k8s.io sets it; the KEP has this number only inside
 	// the message, which nobody should have to parse.
 	Retries *int32 `json:"retries,omitempty"`
+	// skippedBy is the user name of the person who ended the interceptor's turn in its
+	// place: the message then says why. Set together with completionTime, by somebody
+	// with the verb skip on evictionrequests, who can only give his or her own name;
+	// the interceptor may still be at work.
+	SkippedBy *string `json:"skippedBy,omitempty"`
 	// message says in words how far the interceptor is. It may be empty; writers
 	// cut it at 4000 characters.
 	Message *string `json:"message,omitempty"`
@@ -90,6 +95,14 @@ func (b *InterceptorStatusApplyConfiguration) WithCompletionTime(value v1.Time) 
 // If called multiple times, the Retries field is set to the value of the last call.
 func (b *InterceptorStatusApplyConfiguration) WithRetries(value int32) *InterceptorStatusApplyConfiguration {
 	b.Retries = &value
+	return b
+}
+
+// WithSkippedBy sets the SkippedBy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the SkippedBy field is set to the value of the last call.
+func (b *InterceptorStatusApplyConfiguration) WithSkippedBy(value string) *InterceptorStatusApplyConfiguration {
+	b.SkippedBy = &value
 	return b
 }
 

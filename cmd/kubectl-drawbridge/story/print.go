@@ -1,0 +1,106 @@
+package story
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// Print writes a story for people. Now gives the ages and the location of times.
+func Print(out io.Writer, s Story, now time.Time, wide bool) error {
+	w := &printer{out: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), now: now}
+	where := "on no node"
+	if s.Node != "" {
+		where = "on node " + s.Node
+	}
+	w.line("Pod %s/%s %s", s.Namespace, s.Pod, where)
+	w.line("%s", s.Headline)
+	w.interceptors(s, wide)
+	if len(s.Budgets) > 0 {
+		w.heading("Budgets")
+		for _, b := range s.Budgets {
+			w.line("  %s\t%s\t%s", b.Name, map[bool]string{true: "allows", false: "refuses"}[b.Allows], b.Why)
+		}
+	}
+	if len(s.Requesters) > 0 {
+		w.heading("Requested by")
+		for _, r := range s.Requesters {
+			w.line("  %s", strings.TrimRight(r.Name+"\t"+r.Who, "\t"))
+		}
+	}
+	if len(s.History) > 0 {
+		w.heading("History")
+		for _, e := range s.History {
+			w.line("  %s\t%s", e.Time.In(now.Location()).Format(time.TimeOnly), e.Text)
+		}
+	}
+	w.heading("An eviction call now")
+	w.line("  %s", s.Answer.Text)
+	w.list("Notes", s.Notes)
+	w.list("What to do", s.Advice)
+	return w.out.Flush()
+}
+
+type printer struct {
+	out *tabwriter.Writer
+	now time.Time
+}
+
+func (w *printer) line(format string, args ...any) { fmt.Fprintf(w.out, format+"\n", args...) }
+
+// heading begins a section, with columns of its own.
+func (w *printer) heading(text string) { fmt.Fprintf(w.out, "\n%s\n", text) }
+
+func (w *printer) list(heading string, items []string) {
+	if len(items) == 0 {
+		return
+	}
+	w.heading(heading)
+	for _, item := range items {
+		w.line("  - %s", item)
+	}
+}
+
+func (w *printer) interceptors(s Story, wide bool) {
+	w.heading("Interceptors")
+	if len(s.Interceptors) == 0 {
+		w.line("  none")
+	}
+	for position, i := range s.Interceptors {
+		w.line("  %d  %s\t%s\t%s", position+1, i.Name, i.State, i.Source)
+		if said := w.said(i); said != "" {
+			w.line("     %s", said)
+		}
+		if wide && len(i.ServiceAccounts) > 0 {
+			w.line("     acted by %s", strings.Join(i.ServiceAccounts, ", "))
+		}
+	}
+}
+
+// said is what the interceptor reported, in one line.
+func (w *printer) said(i Interceptor) string {
+	var parts []string
+	age := func(what string, t *time.Time) {
+		if t != nil {
+			parts = append(parts, what+" "+duration.HumanDuration(w.now.Sub(*t))+" ago")
+		}
+	}
+	switch {
+	case i.Completed != nil:
+		age("ended", i.Completed)
+	case i.State == stateActive:
+		age("got its turn", i.Since)
+		age("heard", i.Heard)
+		if i.Expected != nil && i.Expected.After(w.now) {
+			parts = append(parts, "done in "+duration.HumanDuration(i.Expected.Sub(w.now)))
+		}
+	}
+	if i.Message != "" {
+		parts = append(parts, fmt.Sprintf("%q", strings.TrimSpace(i.Message)))
+	}
+	return strings.Join(parts, ", ")
+}
