@@ -29,7 +29,12 @@ type values = map[string]any
 // render renders the chart and decodes every object strictly into its type.
 func render(t *testing.T, v values) []runtime.Object {
 	t.Helper()
-	rendered, err := install.Render(t.Context(), install.Options{Values: v})
+	return renderWith(t, install.Options{Values: v})
+}
+
+func renderWith(t *testing.T, o install.Options) []runtime.Object {
+	t.Helper()
+	rendered, err := install.Render(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +64,12 @@ func render(t *testing.T, v values) []runtime.Object {
 func checkMeta(t *testing.T, u *unstructured.Unstructured) {
 	t.Helper()
 	clusterScoped := []string{"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
-		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration"}
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
+		"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
 	want := install.DefaultNamespace
+	if u.GetKind() == "RoleBinding" && u.GetName() == "drawbridge-preemption" {
+		want = "kube-system" // To read a ConfigMap there.
+	}
 	if slices.Contains(clusterScoped, u.GetKind()) {
 		want = ""
 	}

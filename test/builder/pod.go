@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -144,6 +145,12 @@ func (w *PodWrapper) GracePeriod(seconds int64) *PodWrapper {
 // Priority sets its priority and priority class.
 func (w *PodWrapper) Priority(class string, value int32) *PodWrapper {
 	w.Spec.PriorityClassName, w.Spec.Priority = class, &value
+	return w
+}
+
+// CPU sets what its container requests, such as "1" or "500m".
+func (w *PodWrapper) CPU(quantity string) *PodWrapper {
+	w.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quantity)}
 	return w
 }
 

@@ -18,6 +18,10 @@ type Options struct {
 	// the apiserver and leader election are filled in.
 	SchedulerConfig string
 
+	// SchedulerArgs are added to the arguments of kube-scheduler, and win over those
+	// given by default.
+	SchedulerArgs []string
+
 	// APIServerArgs are added to the arguments of kube-apiserver, and win over
 	// those given by default.
 	APIServerArgs []string

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"crypto/tls"
 	_ "embed"
 	"fmt"
@@ -230,19 +231,37 @@ func (c *Cluster) controllerManagerArgs(port int) ([]string, error) {
 }
 
 func (c *Cluster) schedulerArgs(port int) ([]string, error) {
-	kubeconfig, err := c.KubeconfigFile("system:kube-scheduler")
+	path, err := c.writeSchedulerConfig(c.options.SchedulerConfig)
 	if err != nil {
 		return nil, err
 	}
-	config, err := schedulerConfig(c.options.SchedulerConfig, kubeconfig)
+	return slices.Concat(c.servingArgs(port), []string{"--config=" + path}, c.featureGates(), c.options.SchedulerArgs), nil
+}
+
+func (c *Cluster) writeSchedulerConfig(given string) (string, error) {
+	kubeconfig, err := c.KubeconfigFile("system:kube-scheduler")
 	if err != nil {
-		return nil, err
+		return "", err
+	}
+	config, err := schedulerConfig(given, kubeconfig)
+	if err != nil {
+		return "", err
 	}
 	path := filepath.Join(c.dir, "config", "scheduler.yaml")
 	if err := os.WriteFile(path, config, 0o600); err != nil {
-		return nil, fmt.Errorf("write scheduler configuration: %w", err)
+		return "", fmt.Errorf("write scheduler configuration: %w", err)
 	}
-	return slices.Concat(c.servingArgs(port), []string{"--config=" + path}, c.featureGates()), nil
+	return path, nil
+}
+
+// ConfigureScheduler restarts kube-scheduler with another KubeSchedulerConfiguration
+// than [Options] has, for what is known only when the cluster runs, such as the
+// certificate of an extender. It returns when the scheduler is ready.
+func (c *Cluster) ConfigureScheduler(ctx context.Context, config string) error {
+	if _, err := c.writeSchedulerConfig(config); err != nil {
+		return err
+	}
+	return c.components[Scheduler].Restart(ctx)
 }
 
 // schedulerConfig completes the caller's configuration, or an empty one, with what

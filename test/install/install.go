@@ -39,6 +39,9 @@ type Options struct {
 	Namespace string
 	// Values override those of the chart's values.yaml.
 	Values map[string]any
+	// APIVersions are API versions, with or without a kind, that [Render] takes the
+	// cluster to have, besides those of helm's default. [Run] asks the cluster.
+	APIVersions []string
 }
 
 // Args are the arguments helm is run with by [Run], the values left out: they are
@@ -97,6 +100,9 @@ func Render(ctx context.Context, o Options) ([]*unstructured.Unstructured, error
 	args := []string{"template", o.Release, chart, "--namespace", o.Namespace}
 	if len(o.Values) > 0 {
 		args = append(args, "--values", "-")
+	}
+	for _, version := range o.APIVersions {
+		args = append(args, "--api-versions", version)
 	}
 	rendered, err := runHelm(ctx, o, args...)
 	if err != nil {

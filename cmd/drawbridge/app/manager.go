@@ -112,6 +112,7 @@ func cacheOptions(o Options) cache.Options {
 			Field: fields.OneTermEqualSelector("metadata.name", o.WebhookConfiguration),
 		}
 	}
+	preemptionCache(o, options.ByObject)
 	if o.Surge {
 		maps.Copy(options.ByObject, surge.CacheOptions())
 	}
@@ -138,6 +139,7 @@ func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 		kinds = append(kinds, &v1alpha1.NodeMaintenance{})
 	}
 	kinds = append(kinds, surgeKinds(o)...)
+	kinds = append(kinds, preemptionKinds(o)...)
 	for _, obj := range kinds {
 		if _, err := informers.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", obj, err)

@@ -84,6 +84,8 @@ type Options struct {
 	AllowedReservedNames []string
 	// Guard is the protection by budgets.
 	Guard GuardOptions
+	// Preemption is about budgets that the scheduler may not break.
+	Preemption PreemptionOptions
 
 	// Maintenance is about NodeMaintenances.
 	Maintenance MaintenanceOptions
@@ -182,6 +184,7 @@ func DefaultOptions() Options {
 		ReplacementGuard:     string(webhook.GuardNotFound),
 		ReplacementWindow:    15 * time.Minute,
 		Guard:                defaultGuardOptions(),
+		Preemption:           defaultPreemptionOptions(),
 		Maintenance:          defaultMaintenanceOptions(),
 		NewRequestsPerNode:   10,
 		LimitedClasses:       []string{string(translate.ClassDescheduler)},
@@ -228,6 +231,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.LimitedClasses, "limited-caller-class", o.LimitedClasses, "Class of callers that --new-requests-per-node is for; may be repeated. Never kubectl.")
 	fs.StringSliceVar(&o.AllowedReservedNames, "allowed-reserved-name", o.AllowedReservedNames, "Name under k8s.io or kubernetes.io which pods may name as an interceptor; may be repeated.")
 	o.Guard.addFlags(fs)
+	o.Preemption.addFlags(fs)
 	o.Maintenance.addFlags(fs)
 	fs.StringSliceVar(&o.EvacuationPresets, "evacuation-preset", o.EvacuationPresets, "ConfigMap of the manager's namespace with EvacuationPolicies and their registrations, which the manager makes; a ClusterRole of that name owns them. May be repeated.")
 
@@ -312,6 +316,7 @@ func (o *Options) Validate() error {
 	check(o.SurgeRegistration == "" || len(validation.IsDNS1123Subdomain(o.SurgeRegistration)) == 0, "--surge-registration: %q is not the name of a ConfigMap", o.SurgeRegistration)
 	check(slices.Contains(replacementGuards, o.ReplacementGuard), "--replacement-guard must be one of %s, not %q", strings.Join(replacementGuards, ", "), o.ReplacementGuard)
 	o.Guard.validate(check)
+	o.Preemption.validate(o.WebhookPort, check)
 	o.Maintenance.validate(check)
 
 	if _, err := newLogger(o.LogLevel, o.LogFormat); err != nil {

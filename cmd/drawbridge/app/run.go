@@ -81,6 +81,7 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 		rotator.SetupWithManager(mgr),
 		setup(mgr, o, learnt{self: self, workloadRef: workloads, synced: caches.Synced}),
 		setupSurge(starting, mgr, o),
+		setupPreemption(starting, mgr, o, certificate.GetCertificate),
 	); err != nil {
 		return fmt.Errorf("set up manager: %w", err)
 	}

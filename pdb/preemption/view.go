@@ -1,0 +1,277 @@
+package preemption
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// View is what the informers know, in the shape in which decisions need it: an event
+// changes one entry, a question is a look-up. Safe for concurrent use.
+type View struct {
+	stamped bool
+	clock   clock.PassiveClock
+
+	mu      sync.RWMutex
+	pods    map[types.UID]*corev1.Pod // Shared with the informer.
+	budgets *budgetIndex
+	classes map[string]class
+	synced  []toolscache.InformerSynced
+}
+
+// class is what counts of a PriorityClass.
+type class struct {
+	value *int32
+	// problem says what is wrong with its annotation.
+	problem string
+}
+
+// NewView returns an empty view. Stamped: the API server writes the value of the
+// class on each pod that is created, and nobody can change it, so the pod's
+// annotation counts; otherwise the class does, as it is now.
+func NewView(stamped bool, clock clock.PassiveClock) *View {
+	return &View{stamped: stamped, clock: clock, pods: map[types.UID]*corev1.Pod{}, budgets: newBudgetIndex(), classes: map[string]class{}}
+}
+
+// Setup lets the view follow the informers. It does not wait for anything.
+func (v *View) Setup(ctx context.Context, informers cache.Informers) error {
+	for _, kind := range []struct {
+		object  client.Object
+		handler toolscache.ResourceEventHandler
+	}{
+		{&corev1.Pod{}, following(v.setPod, v.removePod)},
+		{&policyv1.PodDisruptionBudget{}, following(v.setBudget, v.removeBudget)},
+		{&schedulingv1.PriorityClass{}, following(v.setClass, v.removeClass)},
+	} {
+		informer, err := informers.GetInformer(ctx, kind.object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", kind.object, err)
+		}
+		handle, err := informer.AddEventHandler(kind.handler)
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", kind.object, err)
+		}
+		v.synced = append(v.synced, handle.HasSynced)
+	}
+	return nil
+}
+
+// Synced reports whether everything there was at the start is known.
+func (v *View) Synced() bool {
+	for _, synced := range v.synced {
+		if !synced() {
+			return false
+		}
+	}
+	return true
+}
+
+// following turns typed functions into an event handler.
+func following[T any](set, remove func(T)) toolscache.ResourceEventHandler {
+	call := func(function func(T), obj any) {
+		if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+			obj = gone.Obj
+		}
+		if typed, ok := obj.(T); ok {
+			function(typed)
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { call(set, obj) },
+		UpdateFunc: func(_, obj any) { call(set, obj) },
+		DeleteFunc: func(obj any) { call(remove, obj) },
+	}
+}
+
+func (v *View) setPod(pod *corev1.Pod) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if before := v.pods[pod.UID]; before != nil && pod.DeletionTimestamp != nil {
+		v.left(before)
+	}
+	v.pods[pod.UID] = pod
+}
+
+func (v *View) removePod(pod *corev1.Pod) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if before := v.pods[pod.UID]; before != nil {
+		v.left(before)
+	}
+	delete(v.pods, pod.UID)
+}
+
+// left notes that a pod goes, if a budget counted on it. The lock is held.
+func (v *View) left(before *corev1.Pod) {
+	if !free(before) && ready(before) {
+		v.budgets.left(before, v.clock.Now())
+	}
+}
+
+func (v *View) setBudget(pdb *policyv1.PodDisruptionBudget) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.budgets.set(pdb)
+}
+
+func (v *View) removeBudget(pdb *policyv1.PodDisruptionBudget) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.budgets.remove(types.NamespacedName{Namespace: pdb.Namespace, Name: pdb.Name})
+}
+
+func (v *View) setClass(pc *schedulingv1.PriorityClass) {
+	value, err := translate.AllowDisruption(pc.Annotations)
+	c := class{value: value}
+	if err != nil {
+		c.problem = err.Error()
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.classes[pc.Name] = c
+}
+
+func (v *View) removeClass(pc *schedulingv1.PriorityClass) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.classes, pc.Name)
+}
+
+// Problems are what is wrong with the annotations of PriorityClasses, by the name of
+// the class. A class with a problem guards nobody.
+func (v *View) Problems() map[string]string {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	problems := map[string]string{}
+	for name, c := range v.classes {
+		if c.problem != "" {
+			problems[name] = c.problem
+		}
+	}
+	return problems
+}
+
+// gather completes what the scheduler has sent: what is known of the victims, and
+// their budgets on nodes where anybody has a value. It holds the lock for the whole
+// request, so all of it is of one moment.
+func (v *View) gather(in *Input, sent map[types.UID]*corev1.Pod) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	highest, now := v.highest(), v.clock.Now()
+	in.Charges = map[*Budget]int32{}
+	for i := range in.Candidates {
+		candidate := &in.Candidates[i]
+		valued := false
+		pods := make([]*corev1.Pod, len(candidate.Victims))
+		for j := range candidate.Victims {
+			victim := &candidate.Victims[j]
+			pod := v.pods[victim.UID]
+			if pod == nil {
+				pod = sent[victim.UID]
+			}
+			pods[j] = pod
+			if pod == nil {
+				// It is gone, or so new that only a class of now can be its own.
+				victim.Unknown, victim.Value = true, highest
+			} else {
+				v.describe(victim, pod)
+			}
+			valued = valued || victim.Value != nil
+		}
+		if !valued {
+			continue
+		}
+		for j, pod := range pods {
+			if pod == nil {
+				continue
+			}
+			victim := &candidate.Victims[j]
+			victim.Budgets = v.budgets.of(pod.Namespace, pod.Labels)
+			for _, b := range victim.Budgets {
+				if _, known := in.Charges[b]; !known {
+					in.Charges[b] = v.budgets.entry(b).charge(now)
+				}
+			}
+		}
+	}
+}
+
+// describe fills in what is known of a pod. The lock is held.
+func (v *View) describe(victim *Victim, pod *corev1.Pod) {
+	victim.Namespace, victim.Name, victim.NodeName = pod.Namespace, pod.Name, pod.Spec.NodeName
+	victim.Value = v.valueOf(pod)
+	victim.Free = free(pod)
+	victim.Ready = ready(pod)
+}
+
+// valueOf is the value that counts for a pod. The lock is held.
+func (v *View) valueOf(pod *corev1.Pod) *int32 {
+	if v.stamped {
+		value, err := translate.AllowDisruption(pod.Annotations)
+		if err != nil {
+			return nil
+		}
+		return value
+	}
+	return v.classes[pod.Spec.PriorityClassName].value
+}
+
+// highest is the highest value of any class, nil if none has one. The lock is held.
+func (v *View) highest() *int32 {
+	var highest *int32
+	for _, c := range v.classes {
+		if c.value != nil && (highest == nil || *c.value > *highest) {
+			highest = c.value
+		}
+	}
+	return highest
+}
+
+// lookUp returns what is known of a pod and its budgets; false if it is gone.
+func (v *View) lookUp(uid types.UID) (Victim, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	pod := v.pods[uid]
+	if pod == nil {
+		return Victim{}, false
+	}
+	victim := Victim{Pod: Pod{UID: uid}, Budgets: v.budgets.of(pod.Namespace, pod.Labels)}
+	v.describe(&victim, pod)
+	return victim, true
+}
+
+// has reports whether a pod is known.
+func (v *View) has(uid types.UID) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.pods[uid] != nil
+}
+
+// free is the rule of the eviction API for pods that no budget counts.
+func free(pod *corev1.Pod) bool {
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodPending:
+		return true
+	}
+	return pod.DeletionTimestamp != nil
+}
+
+func ready(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
