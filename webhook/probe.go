@@ -13,7 +13,8 @@ import (
 
 // ProbeHandler answers evictions of a pod that does not exist, by which the manager
 // and its users learn whether the API server reaches the webhook. It always denies:
-// an allowed call would look the same as one that went past us.
+// an allowed call would look the same as one that went past us. It is a conflict, and
+// not forbidden, as nobody lacks a permission.
 type ProbeHandler struct {
 	Log logr.Logger
 }
@@ -28,6 +29,6 @@ func (h *ProbeHandler) answer(_ context.Context, request *admissionv1.AdmissionR
 func (h *ProbeHandler) afterPanic(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{
 		UID:    request.UID,
-		Result: &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: failurepolicy.ProbeAnswer},
+		Result: &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonConflict, Code: http.StatusConflict, Message: failurepolicy.ProbeAnswer},
 	}
 }

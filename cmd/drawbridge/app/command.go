@@ -48,7 +48,11 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	o.AddFlags(cmd.Flags())
-	// controller-runtime owns this one; GetConfig reads it.
-	cmd.Flags().AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
+	cleanup := newCleanupCommand()
+	cmd.AddCommand(cleanup)
+	for _, c := range []*cobra.Command{cmd, cleanup} {
+		// controller-runtime owns this one; GetConfig reads it.
+		c.Flags().AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
+	}
 	return cmd
 }
