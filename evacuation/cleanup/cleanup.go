@@ -121,17 +121,19 @@ func (c *Cleaner) removeWebhook(ctx context.Context) error {
 	return nil
 }
 
-// each calls do for all objects of the list's kind, page by page. An error of one
-// object does not keep the others.
-func (c *Cleaner) each(ctx context.Context, list client.ObjectList, do func(context.Context) error, opts ...client.ListOption) error {
+// each calls do for all objects of a kind, page by page. An error of one page does not
+// keep the others.
+func each[L client.ObjectList](ctx context.Context, c *Cleaner, empty func() L, do func(context.Context, L) error, opts ...client.ListOption) error {
 	var errs []error
 	for next := ""; ; {
+		// Decoding leaves alone what a page does not have, so each gets a list of its own.
+		list := empty()
 		if err := c.call(ctx, func(ctx context.Context) error {
 			return c.Client.List(ctx, list, append([]client.ListOption{client.Limit(pageSize), client.Continue(next)}, opts...)...)
 		}); err != nil {
 			return errors.Join(append(errs, fmt.Errorf("list: %w", err))...)
 		}
-		if err := do(ctx); err != nil {
+		if err := do(ctx, list); err != nil {
 			errs = append(errs, err)
 		}
 		if next = list.GetContinue(); next == "" {

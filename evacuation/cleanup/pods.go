@@ -66,9 +66,12 @@ func (c *Cleaner) stop(ctx context.Context) error {
 
 // cleanPods takes off pods what Drawbridge wrote.
 func (c *Cleaner) cleanPods(ctx context.Context) error {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	return c.each(ctx, list, func(ctx context.Context) error {
+	pods := func() *metav1.PartialObjectMetadataList {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		return list
+	}
+	return each(ctx, c, pods, func(ctx context.Context, list *metav1.PartialObjectMetadataList) error {
 		var errs []error
 		for i := range list.Items {
 			if err := c.cleanPod(ctx, &list.Items[i]); err != nil {
@@ -154,8 +157,8 @@ func marks(pod *metav1.PartialObjectMetadata) (ops []op, what []string) {
 
 // removeBudgets deletes the guard's budgets.
 func (c *Cleaner) removeBudgets(ctx context.Context) error {
-	list := &policyv1.PodDisruptionBudgetList{}
-	return c.each(ctx, list, func(ctx context.Context) error {
+	budgets := func() *policyv1.PodDisruptionBudgetList { return &policyv1.PodDisruptionBudgetList{} }
+	return each(ctx, c, budgets, func(ctx context.Context, list *policyv1.PodDisruptionBudgetList) error {
 		var errs []error
 		for i := range list.Items {
 			budget := &list.Items[i]

@@ -19,6 +19,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
+func requests() *v1alpha1.EvictionRequestList { return &v1alpha1.EvictionRequestList{} }
+
 // withdraw removes the requesters of every request that runs, and gives the manager
 // and the interceptors the time to undo their work.
 func (c *Cleaner) withdraw(ctx context.Context) error {
@@ -26,8 +28,7 @@ func (c *Cleaner) withdraw(ctx context.Context) error {
 		return nil
 	}
 	withdrawn := 0
-	list := &v1alpha1.EvictionRequestList{}
-	err := c.each(ctx, list, func(ctx context.Context) error {
+	err := each(ctx, c, requests, func(ctx context.Context, list *v1alpha1.EvictionRequestList) error {
 		var errs []error
 		for i := range list.Items {
 			ok, err := c.withdrawOne(ctx, &list.Items[i])
@@ -91,8 +92,7 @@ func ended(er *v1alpha1.EvictionRequest) bool {
 // allEnded reports whether no request runs any more.
 func (c *Cleaner) allEnded(ctx context.Context) (bool, error) {
 	all := true
-	list := &v1alpha1.EvictionRequestList{}
-	err := c.each(ctx, list, func(context.Context) error {
+	err := each(ctx, c, requests, func(_ context.Context, list *v1alpha1.EvictionRequestList) error {
 		for i := range list.Items {
 			all = all && ended(&list.Items[i])
 		}
@@ -123,9 +123,8 @@ func (c *Cleaner) deleteRequests(ctx context.Context) error {
 	if c.Keep {
 		return nil
 	}
-	list := &v1alpha1.EvictionRequestList{}
 	deleted := 0
-	err := c.each(ctx, list, func(ctx context.Context) error {
+	err := each(ctx, c, requests, func(ctx context.Context, list *v1alpha1.EvictionRequestList) error {
 		var errs []error
 		for i := range list.Items {
 			er := &list.Items[i]
@@ -167,8 +166,8 @@ func (c *Cleaner) deleteLeases(ctx context.Context) error {
 	if c.Keep {
 		return errors.Join(errs...)
 	}
-	list := &coordinationv1.LeaseList{}
-	err := c.each(ctx, list, func(context.Context) error {
+	leases := func() *coordinationv1.LeaseList { return &coordinationv1.LeaseList{} }
+	err := each(ctx, c, leases, func(_ context.Context, list *coordinationv1.LeaseList) error {
 		for i := range list.Items {
 			remove(&list.Items[i])
 		}
