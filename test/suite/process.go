@@ -18,6 +18,8 @@ type ProcessOptions struct {
 	// Args are further flags. They win over the ones given by default: no leader
 	// election, no delay at the shutdown, debug logs.
 	Args []string
+	// HealthAddr is where /healthz and /readyz are served; a free port when empty.
+	HealthAddr string
 	// Binary is the program; it is built when empty.
 	Binary string
 	// Log gets what the program prints, besides the log file.
@@ -67,6 +69,9 @@ func (i *Installation) StartProcess(ctx context.Context, o ProcessOptions) (*Pro
 		configuration = i.Release
 	}
 	health, metrics := loopback(ports[0]), loopback(ports[1])
+	if o.HealthAddr != "" {
+		health = o.HealthAddr
+	}
 	args := append([]string{
 		"--kubeconfig=" + kubeconfig,
 		"--namespace=" + i.Namespace,
