@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -230,3 +231,5 @@ func waitPolicy(t *testing.T, want admissionregistrationv1.FailurePolicyType) {
 		return err
 	})
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }
