@@ -382,3 +382,35 @@ func waitCondition(t *testing.T, pod *corev1.Pod, condition string) {
 		return err
 	})
 }
+
+// With the chart's Deployment the hook stops the manager itself. The pods are kwok's:
+// the Deployment's run nothing, and the Job's is done at once, so the command is run
+// here, and then helm goes through its hook.
+func TestTheHookStopsTheManager(t *testing.T) {
+	if err := install.Run(t.Context(), install.Options{Kubeconfig: kubeconfig(t)}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { uninstall(t) })
+	key := client.ObjectKey{Namespace: install.DefaultNamespace, Name: install.DefaultRelease}
+	deployment := &appsv1.Deployment{}
+	eventually(t, "the manager's pods", func(ctx context.Context) error {
+		if err := admin.Get(ctx, key, deployment); err != nil {
+			return err
+		}
+		if deployment.Status.ReadyReplicas != 2 {
+			return fmt.Errorf("%d are Ready", deployment.Status.ReadyReplicas)
+		}
+		return nil
+	})
+	inst := &suite.Installation{Cluster: kube, Release: install.DefaultRelease, Namespace: install.DefaultNamespace, ServiceAccount: install.DefaultRelease}
+	told := cleanupCommand(t, inst, "--deployment="+install.DefaultRelease)
+	want := "ValidatingWebhookConfiguration drawbridge: deleted\nDeployment drawbridge-system/drawbridge: scaled to 0\nnothing of Drawbridge is left on the objects of others\n"
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("what it says (-want +got):\n%s", diff)
+	}
+	if err := admin.Get(t.Context(), key, deployment); err != nil || deployment.Status.Replicas != 0 {
+		t.Errorf("%d pods are left, error %v", deployment.Status.Replicas, err)
+	}
+	uninstall(t)
+	leftovers(t, false)
+}

@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,7 +53,6 @@ type Installation struct {
 
 	admin   kubernetes.Interface
 	webhook bool
-	wanted  admissionregistrationv1.FailurePolicyType
 	started atomic.Int64
 }
 
@@ -100,7 +98,7 @@ func Install(ctx context.Context, c *cluster.Cluster, o InstallOptions) (*Instal
 	if err := install.WaitReady(ctx, c.Config()); err != nil {
 		return nil, err
 	}
-	conf, err := admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, i.Release, metav1.GetOptions{})
+	_, err = admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, i.Release, metav1.GetOptions{})
 	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return i, nil // Switched off by the values.
@@ -108,7 +106,6 @@ func Install(ctx context.Context, c *cluster.Cluster, o InstallOptions) (*Instal
 		return nil, fmt.Errorf("get webhook configuration: %w", err)
 	}
 	i.webhook = true
-	i.wanted = admissionregistrationv1.FailurePolicyType(conf.Annotations[failurepolicy.WantedAnnotation])
 	return i, nil
 }
 
@@ -123,12 +120,13 @@ func (i *Installation) waitPolicy(ctx context.Context) error {
 		if last = err; err != nil {
 			return false, nil
 		}
+		wanted := conf.Annotations[failurepolicy.WantedAnnotation]
 		for _, webhook := range conf.Webhooks {
-			if webhook.Name == failurepolicy.EvictionWebhook && webhook.FailurePolicy != nil && *webhook.FailurePolicy == i.wanted {
+			if webhook.Name == failurepolicy.EvictionWebhook && webhook.FailurePolicy != nil && string(*webhook.FailurePolicy) == wanted {
 				return true, nil
 			}
 		}
-		last = fmt.Errorf("it is not %s yet", i.wanted)
+		last = fmt.Errorf("it is not %s yet", wanted)
 		return false, nil
 	})
 	if err != nil {
