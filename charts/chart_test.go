@@ -91,6 +91,21 @@ func only[T runtime.Object](t *testing.T, objects []runtime.Object) T {
 	return found[0]
 }
 
+// named returns the object of type T with that name.
+func named[T interface {
+	runtime.Object
+	GetName() string
+}](t *testing.T, objects []runtime.Object, name string) T {
+	t.Helper()
+	for _, object := range all[T](objects) {
+		if object.GetName() == name {
+			return object
+		}
+	}
+	t.Fatalf("there is no %T %s", *new(T), name)
+	return *new(T)
+}
+
 // all returns the objects of type T.
 func all[T runtime.Object](objects []runtime.Object) []T {
 	var found []T
@@ -109,16 +124,14 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 	}{
 		"with the default values": {
 			want: map[string]int{
-				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 14, "ClusterRoleBinding": 6, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
-				"ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1,
+				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 17, "ClusterRoleBinding": 8, "ConfigMap": 2, "Role": 3, "RoleBinding": 3, "Job": 1, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1,
 				"Secret": 1, "Service": 1, "Deployment": 1, "PodDisruptionBudget": 1,
 			},
 		},
 		"for a manager outside of the cluster": {
 			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
-				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 14, "ClusterRoleBinding": 6, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
-				"ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 16, "ClusterRoleBinding": 7, "ConfigMap": 2, "Role": 2, "RoleBinding": 2, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
 		"with everything optional off": {
@@ -126,9 +139,10 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"crds": values{"enabled": false}, "rbac": values{"aggregate": false}, "webhook": values{"enabled": false},
 				"podDisruptionBudget": values{"enabled": false}, "descheduler": values{"markInProgress": false},
 				"surge": values{"enabled": false}, "guard": values{"enabled": false}, "maintenance": values{"enabled": false},
+				"metrics": values{"protected": false}, "uninstall": values{"cleanup": false},
 			},
 			want: map[string]int{
-				"ServiceAccount": 1, "ClusterRole": 6, "ClusterRoleBinding": 2, "Role": 1, "RoleBinding": 1,
+				"ServiceAccount": 1, "ClusterRole": 6, "ClusterRoleBinding": 2, "ConfigMap": 1, "Role": 2, "RoleBinding": 2,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1,
 			},
 		},
@@ -147,8 +161,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"webhook": values{"breakGlassGroups": []any{"sre"}, "bypassUsers": []any{}, "excludedNamespaces": []any{}},
 			},
 			want: map[string]int{
-				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 14, "ClusterRoleBinding": 6, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
-				"ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1,
+				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 17, "ClusterRoleBinding": 8, "ConfigMap": 2, "Role": 3, "RoleBinding": 3, "Job": 1, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1,
 				"Secret": 1, "Service": 1, "Deployment": 1,
 			},
 		},
@@ -168,7 +181,10 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 
 func TestRBACHasNoWildcards(t *testing.T) {
 	objects := render(t, nil)
-	rules := only[*rbacv1.Role](t, objects).Rules
+	var rules []rbacv1.PolicyRule
+	for _, role := range all[*rbacv1.Role](objects) {
+		rules = append(rules, role.Rules...)
+	}
 	for _, role := range all[*rbacv1.ClusterRole](objects) {
 		rules = append(rules, role.Rules...)
 	}
@@ -195,7 +211,7 @@ func TestPodsMayBePatchedForTheDescheduler(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			off := values{"enabled": false}
-			objects := render(t, values{"surge": off, "guard": off, "descheduler": tc.descheduler})
+			objects := render(t, values{"surge": off, "guard": off, "uninstall": values{"cleanup": false}, "descheduler": tc.descheduler})
 			var roles, bound []string
 			for _, role := range all[*rbacv1.ClusterRole](objects) {
 				for _, rule := range role.Rules {
@@ -285,7 +301,7 @@ func TestNamesAgree(t *testing.T) {
 				}
 				return names
 			}
-			if diff := cmp.Diff([]string{secret.Name}, mayWrite(only[*rbacv1.Role](t, objects).Rules, "secrets")); diff != "" {
+			if diff := cmp.Diff([]string{secret.Name}, mayWrite(named[*rbacv1.Role](t, objects, webhooks.Name).Rules, "secrets")); diff != "" {
 				t.Errorf("Secrets the manager may write (-want +got):\n%s", diff)
 			}
 			var rules []rbacv1.PolicyRule
@@ -320,6 +336,9 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				"descheduler":      values{"markInProgress": false, "markEvictOnly": true},
 				"surge":            values{"progressDeadline": "3m", "clusterLimit": 2000000},
 				"log":              values{"level": 3, "format": "console"},
+				"certificates":     values{"mode": "cert-manager", "settle": "90s"},
+				"featureGates":     values{"Guard": false, "Surge": true},
+				"metrics":          values{"protected": false},
 				"webhook":          values{"enabled": false, "excludedNamespaces": []any{}},
 			},
 			want: func(o *app.Options) {
@@ -333,14 +352,17 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				o.Maintenance.Enabled, o.Maintenance.EvacuationWait = false, 0
 				o.DeschedulerMark, o.DeschedulerEvictOnly = false, true
 				o.SurgeProgressDeadline, o.SurgeClusterLimit = 3*time.Minute, 2000000
-				o.LogLevel, o.LogFormat = "3", "console"
+				o.LogFormat = "console"
+				o.Operations.CertManagerCertificate, o.Operations.CertificateSettle = "drawbridge-webhook", 90*time.Second
+				o.Operations.Gates.Set = map[string]bool{"Guard": false, "Surge": true}
+				o.Operations.MetricsProtected = false
 				o.WebhookConfiguration = ""
 			},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			container := only[*appsv1.Deployment](t, render(t, tc.values)).Spec.Template.Spec.Containers[0]
+			container := deploymentOf(t, tc.values).Spec.Template.Spec.Containers[0]
 			got := app.DefaultOptions()
 			flags := pflag.NewFlagSet("drawbridge", pflag.ContinueOnError)
 			got.AddFlags(flags)
@@ -354,8 +376,9 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 			want.Namespace = install.DefaultNamespace
 			want.WebhookHost, want.HealthAddr, want.MetricsAddr = "", ":8081", ":8080"
 			want.WebhookDNSNames = []string{"drawbridge-webhook.drawbridge-system.svc"}
+			want.Operations.LogLevelConfig = "drawbridge-log"
 			tc.want(&want)
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(app.Options{}, "Clock", "Logger", "Registerer")); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(app.Options{}, "Clock", "Logger", "Registerer", "Level"), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("options (-want +got):\n%s", diff)
 			}
 		})
@@ -377,8 +400,8 @@ func TestWebhooks(t *testing.T) {
 	webhooks := only[*admissionregistrationv1.ValidatingWebhookConfiguration](t, render(t, values{
 		"webhook": values{"url": "https://localhost:1234", "breakGlassGroups": []any{"sre", "it's"}},
 	})).Webhooks
-	if len(webhooks) != 2 {
-		t.Fatalf("want 2 webhooks, have %d", len(webhooks))
+	if len(webhooks) != 3 {
+		t.Fatalf("want 3 webhooks, have %d", len(webhooks))
 	}
 	eviction, status := webhooks[0], webhooks[1]
 

@@ -42,6 +42,15 @@ type Options struct {
 	// APIVersions are API versions, with or without a kind, that [Render] takes the
 	// cluster to have, besides those of helm's default. [Run] asks the cluster.
 	APIVersions []string
+	// Chart is the folder of the chart. Default: this repository's, see [Chart].
+	Chart string
+}
+
+func (o Options) chart(ctx context.Context) (string, error) {
+	if o.Chart != "" {
+		return o.Chart, nil
+	}
+	return Chart(ctx)
 }
 
 // Args are the arguments helm is run with by [Run], the values left out: they are
@@ -71,7 +80,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Kubeconfig == "" {
 		return errors.New("install chart: no kubeconfig")
 	}
-	chart, err := Chart(ctx)
+	chart, err := o.chart(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,7 +101,7 @@ func Uninstall(ctx context.Context, o Options) error {
 
 // Render returns the objects of the chart without a cluster.
 func Render(ctx context.Context, o Options) ([]*unstructured.Unstructured, error) {
-	chart, err := Chart(ctx)
+	chart, err := o.chart(ctx)
 	if err != nil {
 		return nil, err
 	}
