@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
 // Tone is how a line is painted.
@@ -193,7 +194,7 @@ func podLines(pods []Pod, room int, now time.Time, wide int) []Line {
 	}
 	lines := []Line{{Text: row("POD", "NODE", "INTERCEPTOR", "ETA", "MESSAGE"), Tone: Faint}}
 	for _, p := range shown {
-		line := Line{Text: row(p.Name, p.Node, turnOf(p), etaOf(p, now), clean(p.Message))}
+		line := Line{Text: row(p.Name, p.Node, turnOf(p), etaOf(p, now), text.Clean(p.Message))}
 		if p.State == v1alpha1.StateBlocked {
 			line.Tone = Bad
 		}
