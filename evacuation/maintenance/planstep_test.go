@@ -98,7 +98,7 @@ func TestPlanStep(t *testing.T) {
 		},
 		"a pod comes to a drained node": {
 			spec: drains, nodes: nodes{facts("a", drained, 1)}, status: begun,
-			want: decided{"a": drain}, stage: drained, drained: v1alpha1.ReasonDrained,
+			want: decided{"a": drain}, stage: drain, drained: v1alpha1.ReasonDraining,
 		},
 		"all are drained": {
 			spec: drains, nodes: nodes{facts("a", drained, 0), facts("b", drained, 0)}, status: begun,
