@@ -100,6 +100,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	metrics.NewWebhook(registry)
 	metrics.NewGuard(registry)
 	metrics.NewSurge(registry)
+	metrics.NewMaintenance(registry)
 	metrics.NewVM(registry)
 	metrics.NewRegistrations(registry)
 	if len(registry.names) == 0 {
