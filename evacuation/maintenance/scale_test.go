@@ -26,7 +26,7 @@ const (
 func fill(w *world, nodes, podsEach int) {
 	for i := range nodes {
 		node := fmt.Sprintf("node-%03d", i)
-		w.put(builder.Node(node).UID(types.UID("uid-" + node)).Label("rack", "r7").Obj())
+		w.put(builder.Node(node).UID(types.UID("uid-"+node)).Label("rack", "r7").Obj())
 		for j := range podsEach {
 			pod := builder.Pod("shop", fmt.Sprintf("pod-%03d-%03d", i, j)).UID(types.UID(fmt.Sprintf("uid-%03d-%03d", i, j))).Node(node)
 			if j%2 == 0 {

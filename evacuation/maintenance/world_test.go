@@ -165,10 +165,8 @@ func (w *world) next() (time.Time, bool) {
 	var first time.Time
 	found := false
 	for _, q := range w.queues {
-		for _, at := range q.later {
-			if !found || at.Before(first) {
-				first, found = at, true
-			}
+		if len(q.later) > 0 && (!found || q.first.Before(first)) {
+			first, found = q.first, true
 		}
 	}
 	return first, found
@@ -358,23 +356,35 @@ type stepQueue struct {
 	clock *testingclock.FakeClock
 	ready map[reconcile.Request]struct{}
 	later map[reconcile.Request]time.Time
+	// first is the earliest of them.
+	first time.Time
 }
 
 func (q *stepQueue) Add(key reconcile.Request) { q.ready[key] = struct{}{} }
 
 func (q *stepQueue) AddAfter(key reconcile.Request, after time.Duration) {
 	at := q.clock.Now().Add(after)
-	if before, ok := q.later[key]; !ok || at.Before(before) {
-		q.later[key] = at
+	if before, ok := q.later[key]; ok && !at.Before(before) {
+		return
 	}
+	if len(q.later) == 0 || at.Before(q.first) {
+		q.first = at
+	}
+	q.later[key] = at
 }
 
 // due takes out what is due.
 func (q *stepQueue) due() []reconcile.Request {
-	for key, at := range q.later {
-		if !at.After(q.clock.Now()) {
-			delete(q.later, key)
-			q.ready[key] = struct{}{}
+	if now := q.clock.Now(); len(q.later) > 0 && !q.first.After(now) {
+		q.first = now.Add(time.Hour)
+		for key, at := range q.later {
+			switch {
+			case !at.After(now):
+				delete(q.later, key)
+				q.ready[key] = struct{}{}
+			case at.Before(q.first):
+				q.first = at
+			}
 		}
 	}
 	keys := slices.Collect(maps.Keys(q.ready))
