@@ -52,11 +52,12 @@ func (in *PlanInput) progress() v1alpha1.MaintenanceProgress {
 		if n.cordoned() {
 			p.NodesCordoned++
 		}
-		switch n.Stage {
-		case v1alpha1.StageDrain:
-			p.NodesDraining++
-		case v1alpha1.StageDrainComplete:
+		switch {
+		case rank(n.Stage) < rank(v1alpha1.StageDrain):
+		case n.Stage == v1alpha1.StageDrainComplete && n.Pods.Pending == 0:
 			p.NodesDrained++
+		default:
+			p.NodesDraining++
 		}
 		p.PodsPendingEvacuation += n.Pods.Pending
 		p.PodsEvacuating += n.Pods.Evacuating

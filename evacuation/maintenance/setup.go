@@ -259,14 +259,14 @@ func marked(pod *corev1.Pod) bool {
 
 // podChanged reports whether a decision may be another.
 func podChanged(before, after *corev1.Pod) bool {
-	conditions := func(pod *corev1.Pod) [2]*Condition {
-		return [2]*Condition{
-			condition(pod, v1alpha1.PodEvacuationRequest, v1alpha1.PodReasonNodeMaintenance),
-			condition(pod, v1alpha1.PodEvacuationInitiated, v1alpha1.PodReasonInterceptorStarted),
-		}
+	same := func(kind corev1.PodConditionType, ours string) bool {
+		was, is := condition(before, kind, ours), condition(after, kind, ours)
+		return was == nil && is == nil || was != nil && is != nil && *was == *is
 	}
 	return before.Spec.NodeName != after.Spec.NodeName || before.Status.Phase != after.Status.Phase ||
-		!before.DeletionTimestamp.Equal(after.DeletionTimestamp) || !apiequality.Semantic.DeepEqual(conditions(before), conditions(after))
+		!before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
+		!same(v1alpha1.PodEvacuationRequest, v1alpha1.PodReasonNodeMaintenance) ||
+		!same(v1alpha1.PodEvacuationInitiated, v1alpha1.PodReasonInterceptorStarted)
 }
 
 // requestEvents handle requests that a maintenance has joined, and those of pods that
