@@ -192,7 +192,7 @@ func (w *world) reconcile(tb testing.TB) {
 	}
 }
 
-func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if er, ok := obj.(*v1alpha1.EvictionRequest); ok {
 		found, ok := w.requests[key]
 		if !ok {
@@ -208,7 +208,11 @@ func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, 
 	}
 	switch to := obj.(type) {
 	case *v1alpha1.NodeMaintenance:
-		*to = *found.(*v1alpha1.NodeMaintenance).DeepCopy()
+		m := found.(*v1alpha1.NodeMaintenance)
+		if shared := (&client.GetOptions{}).ApplyOptions(opts).UnsafeDisableDeepCopy; shared == nil || !*shared {
+			m = m.DeepCopy()
+		}
+		*to = *m
 	case *corev1.Node:
 		*to = *found.(*corev1.Node)
 	case *corev1.Pod:

@@ -42,6 +42,14 @@ func request(pod *v1alpha1.LocalPodReference, leases ...string) *v1alpha1.Evicti
 	return r
 }
 
+func requestedBy(names ...string) *v1alpha1.EvictionRequest {
+	r := &v1alpha1.EvictionRequest{}
+	for _, name := range names {
+		r.Spec.Requesters = append(r.Spec.Requesters, v1alpha1.Requester{Name: name})
+	}
+	return r
+}
+
 func TestIndexes(t *testing.T) {
 	lease := translate.EncodeLease(translate.LeaseRecord{
 		Requester: "alice.users.drawbridge.dev", Node: "n1", TTL: time.Minute, RenewedAt: time.Unix(0, 0),
@@ -56,6 +64,9 @@ func TestIndexes(t *testing.T) {
 		"a request without a pod is not":                   {index.RequestsByPodName, request(nil), nil},
 		"a request is found by each of its leases":         {index.RequestsByLease, request(nil, "l1", "", "l2"), []string{"l1", "l2"}},
 		"a request of native requesters has no lease":      {index.RequestsByLease, request(nil, ""), nil},
+		"a request is found by its maintenances":           {index.RequestsByMaintenance, requestedBy("a.example.com", "m.node-maintenance.drawbridge.dev"), []string{"m.node-maintenance.drawbridge.dev"}},
+		"a pod is found by its node":                       {index.PodsByNode, &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n1"}}, []string{"n1"}},
+		"a pod without a node is not":                      {index.PodsByNode, &corev1.Pod{}, nil},
 		"a lease is found by its node":                     {index.LeasesByNode, lease, []string{"n1"}},
 		"a lease of somebody else is not":                  {index.LeasesByNode, &coordinationv1.Lease{}, nil},
 		"an object of another kind has no pod name":        {index.RequestsByPodName, &corev1.Pod{}, nil},

@@ -108,10 +108,10 @@ func TestPodsThatLandInTheMiddle(t *testing.T) {
 	namespace := kube.Namespace(t)
 	node := addNodes(t, namespace, 1)[0]
 	first := createPod(t, builder.Pod(namespace, "first").Node(node).Interceptors("db.example.com").Obj())
+	daemon := &createDaemons(t, namespace, node)[0]
 	m := maintain(t, ofNamespace(namespace, "-m").Drain())
 	waitRequest(t, first, "wanted", wantedBy(m.RequesterName()))
 	late := createPod(t, builder.Pod(namespace, "late").Node(node).Interceptors("db.example.com").Obj())
-	daemon := createPod(t, builder.Pod(namespace, "agent").Node(node).DaemonSet("agent").Obj())
 	waitRequest(t, late, "wanted", wantedBy(m.RequesterName()))
 	for _, pod := range []*corev1.Pod{first, late} {
 		complete(t, pod, "db.example.com", time.Now())

@@ -3,12 +3,15 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,18 +40,20 @@ func TestAMaintenanceOfThreeNodes(t *testing.T) {
 	}).Obj()
 	machine := createMachine(t, namespace, "vm", nodes[0], "LiveMigrate", "True")
 	plain := createPod(t, builder.Pod(namespace, "plain").Node(nodes[1]).Obj())
-	daemon := createPod(t, builder.Pod(namespace, "agent").Node(nodes[2]).DaemonSet("agent").Obj())
 	// The spare node takes no replicas yet.
 	unschedulable(t, target, true)
 	create(t, surging)
-	readyPods(t, namespace, 3, nodes...)
+	readyPods(t, namespace, 5, nodes...)
 	unschedulable(t, target, false)
+	daemons := createDaemons(t, namespace, nodes...)
 
 	m := maintain(t, ofNamespace(namespace, "-m").Drain().Reason("new kernel"))
 	done := waitMaintenance(t, m, "drained", inStage(v1alpha1.StageDrainComplete))
-	gone(t, machine)
+	waitRequest(t, machine, "Evicted", isTrue(v1alpha1.ConditionEvicted))
 	gone(t, plain)
-	lives(t, daemon)
+	for i := range daemons {
+		lives(t, &daemons[i])
+	}
 	readyPods(t, namespace, 3, target)
 	want := v1alpha1.MaintenanceProgress{Nodes: 3, NodesCordoned: 3, NodesDrained: 3, PodsEvacuated: 5}
 	if diff := cmp.Diff(want, done.Status.Progress); diff != "" {
@@ -217,6 +222,33 @@ func TestMaintenancesThatCannotWork(t *testing.T) {
 		})
 		waitEvent(t, &v1alpha1.NodeMaintenance{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: m.Name, UID: m.UID}}, "MaintenanceWithoutNodes")
 	}
+}
+
+// createDaemons runs a DaemonSet on the nodes of the namespace, and returns its pods.
+func createDaemons(t *testing.T, namespace string, nodes ...string) []corev1.Pod {
+	t.Helper()
+	labels := map[string]string{builder.AppLabel: "agent"}
+	template := builder.Pod(namespace, "agent").NodeSelector(testLabel, namespace).Obj().Spec
+	create(t, &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: template},
+		},
+	})
+	var daemons []corev1.Pod
+	eventually(t, "the pods of the DaemonSet", func(ctx context.Context) error {
+		list := &corev1.PodList{}
+		if err := admin.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels(labels)); err != nil {
+			return err
+		}
+		daemons = slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !isReady(&pod) || !slices.Contains(nodes, pod.Spec.NodeName) })
+		if len(daemons) != len(nodes) {
+			return fmt.Errorf("%d of %d are Ready", len(daemons), len(nodes))
+		}
+		return nil
+	})
+	return daemons
 }
 
 // begin is the first report of an interceptor.
