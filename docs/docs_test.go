@@ -99,6 +99,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	metrics.NewEvictor(registry)
 	metrics.NewWebhook(registry)
 	metrics.NewGuard(registry)
+	metrics.NewPreemption(registry)
 	metrics.NewSurge(registry)
 	metrics.NewVM(registry)
 	metrics.NewRegistrations(registry)
