@@ -100,6 +100,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	metrics.NewEvictor(registry)
 	metrics.NewWebhook(registry)
 	metrics.NewGuard(registry)
+	metrics.NewPreemption(registry)
 	metrics.NewSurge(registry)
 	metrics.NewMaintenance(registry)
 	metrics.NewVM(registry)

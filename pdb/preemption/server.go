@@ -50,10 +50,15 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for the scheduler: %w", err)
 	}
+	// One question at a time does not need HTTP/2, whose servers strangers can keep
+	// busy.
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
 	mux := http.NewServeMux()
 	mux.Handle(PreemptPath, s.Handler)
 	server := &http.Server{
 		Handler:           mux,
+		Protocols:         &protocols,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       s.Handler.Timeout,
 		WriteTimeout:      s.Handler.Timeout + writeGrace,

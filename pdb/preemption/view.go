@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -22,26 +23,24 @@ import (
 type View struct {
 	stamped bool
 	clock   clock.PassiveClock
+	log     logr.Logger
 
 	mu      sync.RWMutex
 	pods    map[types.UID]*corev1.Pod // Shared with the informer.
 	budgets *budgetIndex
-	classes map[string]class
+	// classes are the values of the PriorityClasses that have one.
+	classes map[string]*int32
 	synced  []toolscache.InformerSynced
-}
-
-// class is what counts of a PriorityClass.
-type class struct {
-	value *int32
-	// problem says what is wrong with its annotation.
-	problem string
 }
 
 // NewView returns an empty view. Stamped: the API server writes the value of the
 // class on each pod that is created, and nobody can change it, so the pod's
 // annotation counts; otherwise the class does, as it is now.
-func NewView(stamped bool, clock clock.PassiveClock) *View {
-	return &View{stamped: stamped, clock: clock, pods: map[types.UID]*corev1.Pod{}, budgets: newBudgetIndex(), classes: map[string]class{}}
+func NewView(stamped bool, clock clock.PassiveClock, log logr.Logger) *View {
+	return &View{
+		stamped: stamped, clock: clock, log: log,
+		pods: map[types.UID]*corev1.Pod{}, budgets: newBudgetIndex(), classes: map[string]*int32{},
+	}
 }
 
 // Setup lets the view follow the informers. It does not wait for anything.
@@ -133,33 +132,23 @@ func (v *View) removeBudget(pdb *policyv1.PodDisruptionBudget) {
 
 func (v *View) setClass(pc *schedulingv1.PriorityClass) {
 	value, err := translate.AllowDisruption(pc.Annotations)
-	c := class{value: value}
 	if err != nil {
-		c.problem = err.Error()
+		// It is older than the policy that would refuse it.
+		v.log.Info("A PriorityClass protects nobody's budgets", "priorityclass", pc.Name, "reason", err.Error())
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.classes[pc.Name] = c
+	if value == nil {
+		delete(v.classes, pc.Name)
+		return
+	}
+	v.classes[pc.Name] = value
 }
 
 func (v *View) removeClass(pc *schedulingv1.PriorityClass) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.classes, pc.Name)
-}
-
-// Problems are what is wrong with the annotations of PriorityClasses, by the name of
-// the class. A class with a problem guards nobody.
-func (v *View) Problems() map[string]string {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	problems := map[string]string{}
-	for name, c := range v.classes {
-		if c.problem != "" {
-			problems[name] = c.problem
-		}
-	}
-	return problems
 }
 
 // gather completes what the scheduler has sent: what is known of the victims, and
@@ -224,15 +213,15 @@ func (v *View) valueOf(pod *corev1.Pod) *int32 {
 		}
 		return value
 	}
-	return v.classes[pod.Spec.PriorityClassName].value
+	return v.classes[pod.Spec.PriorityClassName]
 }
 
 // highest is the highest value of any class, nil if none has one. The lock is held.
 func (v *View) highest() *int32 {
 	var highest *int32
-	for _, c := range v.classes {
-		if c.value != nil && (highest == nil || *c.value > *highest) {
-			highest = c.value
+	for _, value := range v.classes {
+		if highest == nil || *value > *highest {
+			highest = value
 		}
 	}
 	return highest

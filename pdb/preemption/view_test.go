@@ -151,11 +151,14 @@ func TestTheValueThatCounts(t *testing.T) {
 			t.Errorf("value %d, want none", *got.Value)
 		}
 	})
-	t.Run("what is wrong with a class is told", func(t *testing.T) {
-		v, _ := newTestView(false, priorityClass("low", "x"), priorityClass("fine", "5"), priorityClass("none", ""))
-		want := map[string]string{"low": "annotation " + v1alpha1.AllowDisruptionAnnotation + `: "x" is no int32 in plain decimal digits, such as 100000`}
-		if diff := cmp.Diff(want, v.Problems()); diff != "" {
-			t.Errorf("problems (-want +got):\n%s", diff)
+	t.Run("a value that a class loses does not count any more", func(t *testing.T) {
+		v, _ := newTestView(false, priorityClass("low", "7"), plain)
+		for _, text := range []string{"x", "7", ""} {
+			fill(v, priorityClass("low", text))
+			got, _ := v.lookUp("uid-a")
+			if has, want := got.Value != nil, text == "7"; has != want {
+				t.Errorf("with %q there is a value: %v, want %v", text, has, want)
+			}
 		}
 	})
 }

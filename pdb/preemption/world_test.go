@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -81,7 +82,7 @@ func web(allowed int32, version string) *policyv1.PodDisruptionBudget {
 
 func newTestView(stamped bool, objects ...client.Object) (*View, *testingclock.FakeClock) {
 	fake := testingclock.NewFakeClock(t0)
-	v := NewView(stamped, fake)
+	v := NewView(stamped, fake, logr.Discard())
 	fill(v, objects...)
 	return v, fake
 }

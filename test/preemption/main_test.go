@@ -94,7 +94,7 @@ func setup(c *cluster.Cluster) (err error) {
 	if err := os.WriteFile(tokenFile, []byte(token+"\n"), 0o600); err != nil {
 		return err
 	}
-	if err := startManager(ctx); err != nil {
+	if err := startManager(ctx, true); err != nil {
 		return err
 	}
 	secret := &corev1.Secret{}
@@ -109,15 +109,15 @@ func setup(c *cluster.Cluster) (err error) {
 	return c.ConfigureScheduler(ctx, config)
 }
 
-// startManager starts the manager that all tests share, as the chart would for this
-// API server.
-func startManager(ctx context.Context) (err error) {
+// startManager starts the manager that all tests share. Stamped is what the chart says
+// for this API server.
+func startManager(ctx context.Context, stamped bool) (err error) {
 	manager, err = inst.Start(ctx, suite.ManagerOptions{Change: func(o *app.Options) {
 		o.Surge = false
 		o.Guard.Enabled = false // It would take off the labels that tests put on.
 		o.Preemption.Enabled = true
 		o.Preemption.Port = extenderPort
-		o.Preemption.Stamped = true
+		o.Preemption.Stamped = stamped
 		o.Preemption.GuardDeletes = true
 		o.Preemption.TokenFile = tokenFile
 	}})

@@ -137,7 +137,7 @@ func setupPreemption(ctx context.Context, mgr ctrl.Manager, o Options, certifica
 	}
 	log := mgr.GetLogger().WithName("preemption")
 	measure := metrics.NewPreemption(o.Registerer)
-	view := preemption.NewView(p.Stamped, o.Clock)
+	view := preemption.NewView(p.Stamped, o.Clock, log)
 	authenticator := &preemption.Authenticator{
 		ClientCA: p.clientCA(), Users: p.Users, TokenFile: p.TokenFile, Cache: mgr.GetCache(),
 		Clock: clock.RealClock{}, // Certificates go by the clock of those who issue them.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -100,6 +101,13 @@ func (o *Options) gather(ctx context.Context, c *connection, name string) (*stor
 	var budgets policyv1.PodDisruptionBudgetList
 	if read(f, "poddisruptionbudgets", c.List(ctx, &budgets, client.InNamespace(pod.Namespace))) {
 		f.Budgets = budgets.Items
+	}
+	if pod.Spec.PriorityClassName != "" {
+		class := &schedulingv1.PriorityClass{}
+		// It matters to few pods; nobody is told if it cannot be read.
+		if err := c.Get(ctx, client.ObjectKey{Name: pod.Spec.PriorityClassName}, class); err == nil {
+			f.Class = class
+		}
 	}
 	if pod.Spec.NodeName != "" {
 		node := &corev1.Node{}

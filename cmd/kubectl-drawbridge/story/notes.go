@@ -24,6 +24,7 @@ var notes = []note{
 	webhookNotAsked,
 	openGuard,
 	maintenances,
+	preemptions,
 	deadNode,
 }
 

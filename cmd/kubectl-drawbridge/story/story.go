@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
@@ -30,6 +31,8 @@ type Facts struct {
 	Registrations []v1alpha1.EvictionInterceptor
 	// Budgets are those of the pod's namespace.
 	Budgets []policyv1.PodDisruptionBudget
+	// Class is the pod's PriorityClass.
+	Class *schedulingv1.PriorityClass
 	// Request is the EvictionRequest for the very pod.
 	Request *v1alpha1.EvictionRequest
 	// Leases of the request's requesters, by the lease's name.
