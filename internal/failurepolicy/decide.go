@@ -11,7 +11,7 @@ const (
 	// that an outage shows in a metric before somebody drains.
 	proveEvery = 5 * time.Minute
 	// retryFirst and retryLongest limit the pause after a try that has failed.
-	retryFirst = 2 * time.Second
+	retryFirst   = 2 * time.Second
 	retryLongest = time.Minute
 )
 
