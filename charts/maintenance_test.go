@@ -34,14 +34,15 @@ func TestThePolicyOfMaintenancesOnlyWarns(t *testing.T) {
 	}
 }
 
-// Without maintenances the manager may not write to nodes, nor to the statuses of pods.
+// Without maintenances the manager may not write to nodes, nor to the statuses of pods;
+// people on call may, to uncordon them.
 func TestNodesMayBePatchedForMaintenances(t *testing.T) {
 	cases := map[string]struct {
 		values values
 		want   []string
 	}{
-		"by default":           {nil, []string{"drawbridge-maintenance nodes", "drawbridge-maintenance pods/status"}},
-		"without maintenances": {values{"maintenance": values{"enabled": false}}, nil},
+		"by default":           {nil, []string{"drawbridge-maintenance nodes", "drawbridge-maintenance pods/status", "drawbridge-operator nodes"}},
+		"without maintenances": {values{"maintenance": values{"enabled": false}}, []string{"drawbridge-operator nodes"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

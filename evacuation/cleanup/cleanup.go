@@ -72,6 +72,7 @@ type step struct {
 func (c *Cleaner) steps() []step {
 	return []step{
 		{"send no more evictions to Drawbridge", c.removeWebhook},
+		{"end the maintenances", c.endMaintenances},     // While there is a manager that knows which nodes are to be uncordoned.
 		{"withdraw the requests", c.withdraw},           // The manager and the interceptors undo most of it themselves.
 		{"stop the manager", c.stop},                    // Or it would do again what is undone next.
 		{"clean the pods", c.cleanPods},                 // Before the budgets go: a pod is evicted only as budgets allow.
@@ -87,18 +88,18 @@ func (c *Cleaner) Run(ctx context.Context) error {
 	var errs []error
 	for _, s := range c.steps() {
 		if err := s.do(ctx); err != nil {
-			c.say("failed to %s: %v", s.name, err)
+			c.sayf("failed to %s: %v", s.name, err)
 			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
 		}
 	}
 	if len(errs) == 0 {
-		c.say("nothing of Drawbridge is left on the objects of others")
+		c.sayf("nothing of Drawbridge is left on the objects of others")
 	}
 	return errors.Join(errs...)
 }
 
-// say prints a line. That it cannot be printed is no reason to stop.
-func (c *Cleaner) say(format string, args ...any) {
+// sayf prints a line. That it cannot be printed is no reason to stop.
+func (c *Cleaner) sayf(format string, args ...any) {
 	_, _ = fmt.Fprintf(c.Out, format+"\n", args...)
 }
 
@@ -116,7 +117,7 @@ func (c *Cleaner) removeWebhook(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("delete ValidatingWebhookConfiguration %s: %w", c.WebhookConfiguration, err)
 	default:
-		c.say("ValidatingWebhookConfiguration %s: deleted", c.WebhookConfiguration)
+		c.sayf("ValidatingWebhookConfiguration %s: deleted", c.WebhookConfiguration)
 	}
 	return nil
 }

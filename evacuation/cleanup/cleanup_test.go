@@ -73,6 +73,7 @@ func bench(t *testing.T, refuse func(verb string, obj client.Object) error) (*Cl
 		builder.EvictionRequest("shop", "gone", "uid-3").UID("er-3").Requesters("a.example.com").Evicted(v1alpha1.ReasonPodDeleted, t0).Obj(),
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: v1alpha1.GuardBudgetName, UID: "b", Labels: map[string]string{v1alpha1.GuardBudgetLabel: "true"}}},
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: v1alpha1.GuardBudgetName, UID: "c"}},
+		&v1alpha1.NodeMaintenance{ObjectMeta: metav1.ObjectMeta{Name: "reboot"}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "leader"}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "alice", Labels: map[string]string{translate.LeaseLabel: translate.LeaseLabelValue}}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "somebody-else"}},
@@ -110,7 +111,7 @@ func left(t *testing.T, api client.Client) []string {
 	var names []string
 	for _, list := range []client.ObjectList{
 		&admissionregistrationv1.ValidatingWebhookConfigurationList{}, &corev1.PodList{}, &v1alpha1.EvictionRequestList{},
-		&policyv1.PodDisruptionBudgetList{}, &coordinationv1.LeaseList{},
+		&policyv1.PodDisruptionBudgetList{}, &coordinationv1.LeaseList{}, &v1alpha1.NodeMaintenanceList{},
 	} {
 		if err := api.List(t.Context(), list); err != nil {
 			t.Fatal(err)
@@ -129,6 +130,10 @@ func left(t *testing.T, api client.Client) []string {
 		case *policyv1.PodDisruptionBudgetList:
 			for _, budget := range l.Items {
 				names = append(names, "budget "+budget.Namespace)
+			}
+		case *v1alpha1.NodeMaintenanceList:
+			for _, nm := range l.Items {
+				names = append(names, "maintenance "+nm.Name)
 			}
 		case *coordinationv1.LeaseList:
 			for _, lease := range l.Items {
@@ -191,5 +196,26 @@ func TestRun(t *testing.T) {
 				t.Errorf("what it says the second time (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Who waits for a manager that is not there waits for ever.
+func TestMaintenancesThatNobodyEndsAreReported(t *testing.T) {
+	c, api, _ := bench(t, nil)
+	nm := &v1alpha1.NodeMaintenance{}
+	if err := api.Get(t.Context(), client.ObjectKey{Name: "reboot"}, nm); err != nil {
+		t.Fatal(err)
+	}
+	nm.Finalizers = []string{v1alpha1.MaintenanceFinalizer}
+	if err := api.Update(t.Context(), nm); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	if err := c.Run(t.Context()); err != nil {
+		got = err.Error()
+	}
+	want := "end the maintenances: 1 maintenances still hold their nodes, reboot the first: start the manager again, or uncordon the nodes and remove the finalizer " + v1alpha1.MaintenanceFinalizer
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
 	}
 }

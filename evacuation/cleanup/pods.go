@@ -44,7 +44,7 @@ func (c *Cleaner) stop(ctx context.Context) error {
 		if err := c.Client.SubResource("scale").Update(ctx, deployment, client.WithSubResourceBody(scale)); err != nil {
 			return err
 		}
-		c.say("Deployment %s: scaled to 0", key)
+		c.sayf("Deployment %s: scaled to 0", key)
 		return nil
 	})
 	if client.IgnoreNotFound(err) != nil {
@@ -107,7 +107,7 @@ func (c *Cleaner) cleanPod(ctx context.Context, pod *metav1.PartialObjectMetadat
 	case err != nil:
 		errs = append(errs, fmt.Errorf("clean pod %s/%s: %w", pod.Namespace, pod.Name, err))
 	default:
-		c.say("Pod %s/%s: removed %s", pod.Namespace, pod.Name, strings.Join(what, ", "))
+		c.sayf("Pod %s/%s: removed %s", pod.Namespace, pod.Name, strings.Join(what, ", "))
 	}
 	return errors.Join(errs...)
 }
@@ -124,9 +124,9 @@ func (c *Cleaner) giveBack(ctx context.Context, pod types.NamespacedName) error 
 		case err != nil:
 			return false, err
 		case returned == surge.ReturnedBack:
-			c.say("Pod %s: given back to its ReplicaSet", pod)
+			c.sayf("Pod %s: given back to its ReplicaSet", pod)
 		case returned == surge.ReturnedEvicted:
-			c.say("Pod %s: evicted, its ReplicaSet is not the current one any more", pod)
+			c.sayf("Pod %s: evicted, its ReplicaSet is not the current one any more", pod)
 		}
 		return returned != surge.ReturnedLater, nil
 	})
@@ -170,7 +170,7 @@ func (c *Cleaner) removeBudgets(ctx context.Context) error {
 			})
 			switch {
 			case err == nil:
-				c.say("PodDisruptionBudget %s/%s: deleted", budget.Namespace, budget.Name)
+				c.sayf("PodDisruptionBudget %s/%s: deleted", budget.Namespace, budget.Name)
 			case !gone(err):
 				errs = append(errs, fmt.Errorf("delete budget %s/%s: %w", budget.Namespace, budget.Name, err))
 			}

@@ -48,7 +48,7 @@ func (c *Cleaner) withdraw(ctx context.Context) error {
 	}
 	if leads, err := c.hasLeader(ctx); err != nil || !leads {
 		if !leads {
-			c.say("no manager runs that could tell the interceptors: they see the requests go")
+			c.sayf("no manager runs that could tell the interceptors: they see the requests go")
 		}
 		return err
 	}
@@ -57,7 +57,7 @@ func (c *Cleaner) withdraw(ctx context.Context) error {
 		return err
 	}
 	if !all {
-		c.say("some requests have not been canceled within %s", c.Wait)
+		c.sayf("some requests have not been canceled within %s", c.Wait)
 	}
 	return c.pause(ctx, undoPause)
 }
@@ -80,7 +80,7 @@ func (c *Cleaner) withdrawOne(ctx context.Context, er *v1alpha1.EvictionRequest)
 	case err != nil:
 		return false, fmt.Errorf("withdraw request %s/%s: %w", er.Namespace, er.Name, err)
 	}
-	c.say("EvictionRequest %s/%s: withdrawn", er.Namespace, er.Name)
+	c.sayf("EvictionRequest %s/%s: withdrawn", er.Namespace, er.Name)
 	return true, nil
 }
 
@@ -143,7 +143,7 @@ func (c *Cleaner) deleteRequests(ctx context.Context) error {
 		return nil
 	}
 	if deleted > 0 {
-		c.say("EvictionRequests: %d deleted", deleted)
+		c.sayf("EvictionRequests: %d deleted", deleted)
 	}
 	return err
 }
@@ -155,7 +155,7 @@ func (c *Cleaner) deleteLeases(ctx context.Context) error {
 		err := c.call(ctx, func(ctx context.Context) error { return c.Client.Delete(ctx, lease) })
 		switch {
 		case err == nil:
-			c.say("Lease %s/%s: deleted", lease.Namespace, lease.Name)
+			c.sayf("Lease %s/%s: deleted", lease.Namespace, lease.Name)
 		case !gone(err):
 			errs = append(errs, fmt.Errorf("delete lease %s: %w", lease.Name, err))
 		}

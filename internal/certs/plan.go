@@ -126,8 +126,7 @@ func caBundle(data map[string][]byte) []byte {
 // renews its authority or somebody empties the Secret.
 func mergeBundle(present []byte, data map[string][]byte, now time.Time) []byte {
 	own := caBundle(data)
-	cert, err := readCertificate(data[keyCert])
-	if err != nil || now.After(cert.NotBefore.Add(overlap)) {
+	if !now.Before(overlapEnd(data)) {
 		return own
 	}
 	blocks := pemBlocks(own)
@@ -141,6 +140,15 @@ func mergeBundle(present []byte, data map[string][]byte, now time.Time) []byte {
 		own = append(own, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
 	}
 	return own
+}
+
+// overlapEnd is until when authorities of before stay trusted.
+func overlapEnd(data map[string][]byte) time.Time {
+	cert, err := readCertificate(data[keyCert])
+	if err != nil {
+		return time.Time{}
+	}
+	return cert.NotBefore.Add(overlap)
 }
 
 // pemBlocks are the blocks of a bundle, in order.

@@ -119,7 +119,7 @@ func (r *Rotator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	}
 	now := r.Clock.Now()
 	if r.External {
-		return reconcile.Result{RequeueAfter: checkEvery}, r.inject(ctx, secret.Data, now)
+		return reconcile.Result{RequeueAfter: untilNext(now, now.Add(checkEvery), secret.Data)}, r.inject(ctx, secret.Data, now)
 	}
 	p := decide(secret.Data, r.DNSNames, now, r.settle())
 	if p.action != keep && !p.afterInjection {
@@ -136,7 +136,16 @@ func (r *Rotator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 		}
 		return reconcile.Result{}, r.write(ctx, secret, p, now)
 	}
-	return reconcile.Result{RequeueAfter: max(p.next.Sub(now), time.Second)}, nil
+	return reconcile.Result{RequeueAfter: untilNext(now, p.next, secret.Data)}, nil
+}
+
+// untilNext is how long until the next look, which is when the authorities of before go
+// if that is sooner.
+func untilNext(now, next time.Time, data map[string][]byte) time.Duration {
+	if end := overlapEnd(data); now.Before(end) && end.Before(next) {
+		next = end
+	}
+	return max(next.Sub(now), time.Second)
 }
 
 // write applies the plan to the Secret. A lost race is no error: the winner's

@@ -10,9 +10,9 @@ const (
 	// proveEvery is how often the way to us is tried while there is nothing to set, so
 	// that an outage shows in a metric before somebody drains.
 	proveEvery = 5 * time.Minute
-	// retryMin and retryMax limit the pause after a try that has failed.
-	retryMin = 2 * time.Second
-	retryMax = time.Minute
+	// retryFirst and retryLongest limit the pause after a try that has failed.
+	retryFirst   = 2 * time.Second
+	retryLongest = time.Minute
 )
 
 // proof is what is known of the way from the API server to us.
@@ -63,7 +63,7 @@ func decide(in input) decision {
 	case !in.Trusted:
 		// Putting the authority in is an event; this is for a certificate that is not
 		// served yet.
-		return decision{Again: retryMin, Why: "the certificate is not trusted yet"}
+		return decision{Again: retryFirst, Why: "the certificate is not trusted yet"}
 	case in.Proof == untried:
 		return decision{Prove: true}
 	case in.Proof == unreached:
@@ -76,10 +76,10 @@ func decide(in input) decision {
 
 // retryAfter doubles with each failure.
 func retryAfter(failures int) time.Duration {
-	pause := retryMin
+	pause := retryFirst
 	for range failures - 1 {
-		if pause *= 2; pause >= retryMax {
-			return retryMax
+		if pause *= 2; pause >= retryLongest {
+			return retryLongest
 		}
 	}
 	return pause

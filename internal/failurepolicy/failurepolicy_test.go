@@ -41,27 +41,27 @@ func TestDecide(t *testing.T) {
 		"Ignore is set at once, whatever works": {
 			input{Wanted: ignore, Present: fail}, decision{Set: ignore}},
 		"without the authority Fail waits": {
-			input{Wanted: fail, Present: ignore}, decision{Again: retryMin, Why: "the certificate is not trusted yet"}},
+			input{Wanted: fail, Present: ignore}, decision{Again: retryFirst, Why: "the certificate is not trusted yet"}},
 		"with the authority the way is tried": {
 			input{Wanted: fail, Present: ignore, Trusted: true}, decision{Prove: true}},
 		"Fail waits for an answer": {
 			input{Wanted: fail, Present: ignore, Trusted: true, Proof: unreached, Failures: 1},
-			decision{Again: retryMin, Why: "the API server does not reach the webhook"}},
+			decision{Again: retryFirst, Why: "the API server does not reach the webhook"}},
 		"longer and longer": {
 			input{Wanted: fail, Present: ignore, Trusted: true, Proof: unreached, Failures: 3},
-			decision{Again: 4 * retryMin, Why: "the API server does not reach the webhook"}},
+			decision{Again: 4 * retryFirst, Why: "the API server does not reach the webhook"}},
 		"but not for ever": {
 			input{Wanted: fail, Present: ignore, Trusted: true, Proof: unreached, Failures: 1000},
-			decision{Again: retryMax, Why: "the API server does not reach the webhook"}},
+			decision{Again: retryLongest, Why: "the API server does not reach the webhook"}},
 		"proven, Fail is set": {
 			input{Wanted: fail, Present: ignore, Trusted: true, Proof: reached}, decision{Set: fail}},
 		"Fail once set is tried from time to time": {
 			input{Wanted: fail, Present: fail, Trusted: true, Proof: reached}, decision{Again: proveEvery}},
 		"and stays when nobody is reached any more": {
 			input{Wanted: fail, Present: fail, Trusted: true, Proof: unreached, Failures: 2},
-			decision{Again: 2 * retryMin, Why: "the API server does not reach the webhook"}},
+			decision{Again: 2 * retryFirst, Why: "the API server does not reach the webhook"}},
 		"and when the authority was lost": {
-			input{Wanted: fail, Present: fail}, decision{Again: retryMin, Why: "the certificate is not trusted yet"}},
+			input{Wanted: fail, Present: fail}, decision{Again: retryFirst, Why: "the certificate is not trusted yet"}},
 		"Ignore is tried, too, for the metric": {
 			input{Wanted: ignore, Present: ignore, Trusted: true}, decision{Prove: true}},
 	}
@@ -126,9 +126,9 @@ func TestReconcile(t *testing.T) {
 		want              want
 	}{
 		"sets Fail when it is proven":                 {conf: configuration("Fail", ignore), want: want{[]admissionregistrationv1.FailurePolicyType{ignore, fail}, 1, proveEvery}},
-		"waits while nobody is reached":               {conf: configuration("Fail", ignore), proved: boom, want: want{[]admissionregistrationv1.FailurePolicyType{ignore, ignore}, 1, retryMin}},
-		"asks nobody while it is not trusted":         {conf: configuration("Fail", ignore), untrusted: boom, want: want{[]admissionregistrationv1.FailurePolicyType{ignore, ignore}, 0, retryMin}},
-		"keeps Fail in an outage":                     {conf: configuration("Fail", fail), proved: boom, want: want{[]admissionregistrationv1.FailurePolicyType{ignore, fail}, 1, retryMin}},
+		"waits while nobody is reached":               {conf: configuration("Fail", ignore), proved: boom, want: want{[]admissionregistrationv1.FailurePolicyType{ignore, ignore}, 1, retryFirst}},
+		"asks nobody while it is not trusted":         {conf: configuration("Fail", ignore), untrusted: boom, want: want{[]admissionregistrationv1.FailurePolicyType{ignore, ignore}, 0, retryFirst}},
+		"keeps Fail in an outage":                     {conf: configuration("Fail", fail), proved: boom, want: want{[]admissionregistrationv1.FailurePolicyType{ignore, fail}, 1, retryFirst}},
 		"repairs what somebody closed":                {conf: configuration("Ignore", fail), want: want{[]admissionregistrationv1.FailurePolicyType{ignore, ignore}, 0, proveEvery}},
 		"does not take a word that is none":           {conf: configuration("Never", fail), want: want{[]admissionregistrationv1.FailurePolicyType{ignore, fail}, 0, 0}},
 		"is not disturbed by somebody who was faster": {conf: configuration("Fail", ignore), lostRace: true, want: want{[]admissionregistrationv1.FailurePolicyType{ignore, ignore}, 1, proveEvery}},

@@ -127,7 +127,7 @@ func (s *service) accept(listener net.Listener) {
 
 // serve joins two connections until either ends.
 func (s *service) serve(from net.Conn) {
-	defer from.Close()
+	defer func() { _ = from.Close() }()
 	addr, err := s.pick()
 	if err != nil {
 		return
@@ -136,7 +136,7 @@ func (s *service) serve(from net.Conn) {
 	if err != nil {
 		return
 	}
-	defer to.Close()
+	defer func() { _ = to.Close() }()
 	ended := make(chan struct{}, 2)
 	for _, pair := range [][2]net.Conn{{from, to}, {to, from}} {
 		go func() {

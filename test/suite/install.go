@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,8 +117,9 @@ func (i *Installation) waitPolicy(ctx context.Context) error {
 	defer cancel()
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		conf, err := i.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, i.Release, metav1.GetOptions{})
-		if last = err; err != nil {
+		var conf *admissionregistrationv1.ValidatingWebhookConfiguration
+		conf, last = i.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, i.Release, metav1.GetOptions{})
+		if last != nil {
 			return false, nil
 		}
 		wanted := conf.Annotations[failurepolicy.WantedAnnotation]

@@ -48,6 +48,7 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	o.AddFlags(cmd.Flags())
+	cmd.CompletionOptions.DisableDefaultCmd = true // Nobody types this in a shell.
 	cleanup := newCleanupCommand()
 	cmd.AddCommand(cleanup)
 	for _, c := range []*cobra.Command{cmd, cleanup} {
