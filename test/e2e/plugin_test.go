@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -270,7 +271,7 @@ func TestDrainWithThePlugin(t *testing.T) {
 	}
 	count := 0
 	for _, m := range list.Items {
-		if strings.Contains(m.Name, namespace) {
+		if strings.Contains(fmt.Sprint(m.Spec.NodeSelector), namespace) {
 			count++
 		}
 	}
