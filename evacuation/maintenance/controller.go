@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	eventsclient "k8s.io/client-go/tools/events"
@@ -106,12 +107,11 @@ func (c *Controller) init() {
 // get reads a maintenance from the cache, nil if there is none.
 func (c *Controller) get(ctx context.Context, name string) (*v1alpha1.NodeMaintenance, error) {
 	m := &v1alpha1.NodeMaintenance{}
-	err := c.Client.Get(ctx, types.NamespacedName{Name: name}, m, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("get NodeMaintenance %s: %w", name, err)
-	}
-	if err != nil {
+	switch err := c.Client.Get(ctx, types.NamespacedName{Name: name}, m, client.UnsafeDisableDeepCopy); {
+	case apierrors.IsNotFound(err):
 		return nil, nil //nolint:nilnil // That there is none is an answer.
+	case err != nil:
+		return nil, fmt.Errorf("get NodeMaintenance %s: %w", name, err)
 	}
 	return m, nil
 }

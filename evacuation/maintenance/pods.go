@@ -173,7 +173,7 @@ func isMaintenance(requester string) bool {
 // countPod puts the pod into the tally.
 func (c *Controller) countPod(pod *corev1.Pod, d PodDecision) {
 	key := client.ObjectKeyFromObject(pod)
-	changed := false
+	var changed bool
 	if d.Class == ClassNone {
 		changed = len(c.tally.drop(pod.Spec.NodeName, key, pod.UID)) > 0
 	} else {

@@ -120,7 +120,7 @@ func (i *Installation) waitPolicy(ctx context.Context) error {
 		var conf *admissionregistrationv1.ValidatingWebhookConfiguration
 		conf, last = i.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, i.Release, metav1.GetOptions{})
 		if last != nil {
-			return false, nil
+			return false, nil //nolint:nilerr // It is tried again, and told at the end.
 		}
 		wanted := conf.Annotations[failurepolicy.WantedAnnotation]
 		for _, webhook := range conf.Webhooks {
