@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,24 +116,28 @@ func (i *Installation) waitPolicy(ctx context.Context) error {
 	defer cancel()
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		var conf *admissionregistrationv1.ValidatingWebhookConfiguration
-		conf, last = i.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, i.Release, metav1.GetOptions{})
-		if last != nil {
-			return false, nil //nolint:nilerr // It is tried again, and told at the end.
-		}
-		wanted := conf.Annotations[failurepolicy.WantedAnnotation]
-		for _, webhook := range conf.Webhooks {
-			if webhook.Name == failurepolicy.EvictionWebhook && webhook.FailurePolicy != nil && string(*webhook.FailurePolicy) == wanted {
-				return true, nil
-			}
-		}
-		last = fmt.Errorf("it is not %s yet", wanted)
-		return false, nil
+		last = i.checkPolicy(ctx)
+		return last == nil, nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait for the failure policy: %w", errors.Join(err, last))
 	}
 	return nil
+}
+
+// checkPolicy returns nil when the failure policy is the one that the chart wants.
+func (i *Installation) checkPolicy(ctx context.Context) error {
+	conf, err := i.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, i.Release, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get webhook configuration: %w", err)
+	}
+	wanted := conf.Annotations[failurepolicy.WantedAnnotation]
+	for _, webhook := range conf.Webhooks {
+		if webhook.Name == failurepolicy.EvictionWebhook && webhook.FailurePolicy != nil && string(*webhook.FailurePolicy) == wanted {
+			return nil
+		}
+	}
+	return fmt.Errorf("it is not %s yet", wanted)
 }
 
 // waitProbe evicts, as a dry run, a pod that does not exist until the error is
