@@ -32,6 +32,8 @@ generate-api: ## Write deepcopy functions, apply configurations and CRDs.
 generate-docs: ## Write the pages of docs/ that come from the sources.
 	mkdir -p docs
 	go run ./test/conformance/statements/gen
+	go run ./internal/metrics/gen
+	hack/generate-values.sh
 
 .PHONY: verify
 verify: verify-generate verify-chart ## Check what must not go stale; changes nothing.

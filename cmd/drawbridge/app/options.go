@@ -45,6 +45,8 @@ type Options struct {
 	// HealthAddr and MetricsAddr are host:port; "0" switches the server off.
 	HealthAddr  string
 	MetricsAddr string
+	// MetricsPerRequest has the metrics with a series per EvictionRequest.
+	MetricsPerRequest bool
 
 	// LeaderElect lets only one replica run the controllers.
 	LeaderElect bool
@@ -165,6 +167,7 @@ func DefaultOptions() Options {
 		WebhookConfiguration: "drawbridge",
 		HealthAddr:           "127.0.0.1:8081",
 		MetricsAddr:          "127.0.0.1:8080",
+		MetricsPerRequest:    true,
 		LeaderElect:          true,
 		LeaseDuration:        15 * time.Second,
 		RenewDeadline:        10 * time.Second,
@@ -202,6 +205,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 	fs.StringVar(&o.HealthAddr, "health-addr", o.HealthAddr, `Address of /healthz and /readyz; "0" switches them off.`)
 	fs.StringVar(&o.MetricsAddr, "metrics-addr", o.MetricsAddr, `Address of the Prometheus metrics; "0" switches them off.`)
+	fs.BoolVar(&o.MetricsPerRequest, "metrics-per-request", o.MetricsPerRequest, "Have the metrics of KEP-4563, which are a few series per EvictionRequest.")
 
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "Let only one replica run the controllers. The webhook runs on all.")
 	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration, "How long the others wait for a leader that does not renew.")

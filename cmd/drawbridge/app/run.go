@@ -19,6 +19,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/certs"
 	"github.com/drawbridge-dev/drawbridge/internal/health"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
+	ourmetrics "github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
 // startTimeout bounds the questions asked before the manager starts.
@@ -71,6 +72,8 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 		return err
 	}
 	certificate.Cache = mgr.GetCache()
+	serving := &ourmetrics.Serving{FailurePolicy: certificate.FailurePolicy, Expiry: certificate.Expiry}
+	serving.Register(o.Registerer)
 	caches := &health.Caches{Cache: mgr.GetCache()}
 	rotator := &certs.Rotator{Config: names, Client: mgr.GetClient(), Clock: clock.RealClock{}}
 	if err := errors.Join(
