@@ -9,6 +9,7 @@ MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
 
 CONTROLLER_GEN := go tool -modfile=go.tools.mod controller-gen
 GOLANGCI_LINT := go tool -modfile=go.tools.lint.mod golangci-lint
+HELM_DOCS := go tool -modfile=go.tools.docs.mod helm-docs
 HELM := go tool -modfile=go.tools.helm.mod helm
 
 BOILERPLATE := hack/boilerplate.go.txt
@@ -33,7 +34,8 @@ generate-docs: ## Write the pages of docs/ that come from the sources.
 	mkdir -p docs
 	go run ./test/conformance/statements/gen
 	go run ./internal/metrics/gen
-	hack/generate-values.sh
+	$(HELM_DOCS) --chart-search-root=$(CHART) --template-files=values.md.gotmpl --output-file=../../docs/reference/values.md \
+		--sort-values-order=file --log-level=warning
 
 .PHONY: verify
 verify: verify-generate verify-chart ## Check what must not go stale; changes nothing.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/spf13/pflag"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -34,7 +35,7 @@ func render(t *testing.T, v values) []runtime.Object {
 		t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, monitoringv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +101,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 	}{
 		"with the default values": {
 			want: map[string]int{
-				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
+				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 17, "ClusterRoleBinding": 11, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
 				"Secret": 1, "Service": 1, "Deployment": 1, "PodDisruptionBudget": 1,
 			},
@@ -108,7 +109,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 		"for a manager outside of the cluster": {
 			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
-				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
+				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 17, "ClusterRoleBinding": 11, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
@@ -119,15 +120,41 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"surge": values{"enabled": false}, "guard": values{"enabled": false},
 			},
 			want: map[string]int{
-				"ServiceAccount": 1, "ClusterRole": 5, "ClusterRoleBinding": 2, "Role": 1, "RoleBinding": 1,
+				"ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 8, "Role": 2, "RoleBinding": 2,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1,
+			},
+		},
+		"with a PodMonitor": {
+			values: values{
+				"metrics": values{"podMonitor": values{"enabled": true, "interval": "30s", "labels": values{"a": "b"}}},
+				"crds":    values{"enabled": false}, "rbac": values{"aggregate": false}, "webhook": values{"enabled": false},
+				"surge": values{"enabled": false}, "guard": values{"enabled": false}, "descheduler": values{"markInProgress": false},
+			},
+			want: map[string]int{
+				"ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 8, "Role": 2, "RoleBinding": 2,
+				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1,
+				"PodDisruptionBudget": 1, "PodMonitor": 1,
 			},
 		},
 		"with everything that can be given": {
 			values: values{
-				"fullnameOverride": "custom",
-				"image":            values{"repository": "example.com/x", "tag": "v1", "pullSecrets": []any{values{"name": "s"}}},
-				"serviceAccount":   values{"name": "acct", "annotations": values{"a": "b"}},
+				"fullnameOverride": "custom", "commonLabels": values{"team": "platform"},
+				"image": values{
+					"repository": "example.com/x", "tag": "v1", "digest": "sha256:" + strings.Repeat("0", 64), "pullSecrets": []any{values{"name": "s"}},
+				},
+				"metrics": values{"perRequest": false, "serviceMonitor": values{
+					"enabled": true, "labels": values{"release": "prometheus"}, "interval": "1m30s", "scrapeTimeout": "10s",
+					"relabelings":       []any{values{"action": "labeldrop", "regex": "instance"}},
+					"metricRelabelings": []any{values{"action": "drop", "sourceLabels": []any{"__name__"}, "regex": "go_.*"}},
+				}},
+				"prometheusRule":   values{"enabled": true, "labels": values{"release": "prometheus"}, "alertLabels": values{"team": "platform"}},
+				"grafanaDashboard": values{"enabled": true, "annotations": values{"folder": "Kubernetes"}},
+				"networkPolicy": values{
+					"enabled":     true,
+					"metricsFrom": []any{values{"namespaceSelector": values{}}},
+					"extraEgress": []any{values{"ports": []any{values{"port": 4317, "protocol": "TCP"}}}},
+				},
+				"serviceAccount": values{"name": "acct", "annotations": values{"a": "b"}},
 				"deployment": values{
 					"replicas": 1, "priorityClassName": "system-cluster-critical", "nodeSelector": values{"a": "b"},
 					"tolerations": []any{values{"operator": "Exists"}}, "affinity": values{"nodeAffinity": values{}},
@@ -138,9 +165,9 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"webhook": values{"breakGlassGroups": []any{"sre"}, "bypassUsers": []any{}, "excludedNamespaces": []any{}},
 			},
 			want: map[string]int{
-				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
+				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 17, "ClusterRoleBinding": 11, "ConfigMap": 2, "Role": 3, "RoleBinding": 3,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
-				"Secret": 1, "Service": 1, "Deployment": 1,
+				"Secret": 1, "Service": 1, "Deployment": 1, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 1,
 			},
 		},
 	}
@@ -159,7 +186,10 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 
 func TestRBACHasNoWildcards(t *testing.T) {
 	objects := render(t, nil)
-	rules := only[*rbacv1.Role](t, objects).Rules
+	var rules []rbacv1.PolicyRule
+	for _, role := range all[*rbacv1.Role](objects) {
+		rules = append(rules, role.Rules...)
+	}
 	for _, role := range all[*rbacv1.ClusterRole](objects) {
 		rules = append(rules, role.Rules...)
 	}
@@ -272,7 +302,11 @@ func TestNamesAgree(t *testing.T) {
 				}
 				return names
 			}
-			if diff := cmp.Diff([]string{secret.Name}, mayWrite(only[*rbacv1.Role](t, objects).Rules, "secrets")); diff != "" {
+			var here []rbacv1.PolicyRule
+			for _, role := range all[*rbacv1.Role](objects) {
+				here = append(here, role.Rules...)
+			}
+			if diff := cmp.Diff([]string{secret.Name}, mayWrite(here, "secrets")); diff != "" {
 				t.Errorf("Secrets the manager may write (-want +got):\n%s", diff)
 			}
 			var rules []rbacv1.PolicyRule
@@ -307,6 +341,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				"surge":            values{"progressDeadline": "3m", "clusterLimit": 2000000},
 				"log":              values{"level": 3, "format": "console"},
 				"webhook":          values{"enabled": false, "excludedNamespaces": []any{}},
+				"metrics":          values{"perRequest": false},
 			},
 			want: func(o *app.Options) {
 				o.Policy.HeartbeatDeadline, o.Policy.ClockSkew = time.Minute, 2*time.Second
@@ -320,6 +355,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				o.SurgeProgressDeadline, o.SurgeClusterLimit = 3*time.Minute, 2000000
 				o.LogLevel, o.LogFormat = "3", "console"
 				o.WebhookConfiguration = ""
+				o.MetricsPerRequest = false
 			},
 		},
 	}
