@@ -63,12 +63,16 @@ demo: ## Show the main job on an embedded control plane (the first time builds i
 	@bin/demo
 
 .PHONY: test
-test: lint verify test-go test-examples ## Everything CI needs.
+test: lint verify test-go test-rules test-examples ## Everything CI needs.
 
 .PHONY: test-go
 test-go: ## Unit, property, conformance and e2e tests, on embedded control planes.
 	go run ./test/cluster/cmd/cluster-up --build-only
 	go test -timeout=30m ./...
+
+.PHONY: test-rules
+test-rules: ## Prove the alerts and the dashboard with Prometheus' own engine.
+	cd test/rules && go vet ./... && go test ./...
 
 .PHONY: test-examples
 test-examples: ## Tests of the examples, which are modules of their own.
