@@ -72,7 +72,7 @@ test-go: ## Unit, property, conformance and e2e tests, on embedded control plane
 
 .PHONY: test-rules
 test-rules: ## Prove the alerts and the dashboard with Prometheus' own engine.
-	cd test/rules && go vet ./... && go test ./...
+	cd test/rules && go vet ./... && go test -count=1 ./...
 
 .PHONY: test-examples
 test-examples: ## Tests of the examples, which are modules of their own.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,13 +158,25 @@ func helmHome() ([]string, error) {
 	}, nil
 }
 
-// Chart returns the folder of the chart.
+// Chart returns the folder of the chart. It looks at each file of it, or the go
+// command would not know that a test, whose files helm reads, depends on them, and
+// repeat an old result.
 func Chart(ctx context.Context) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(root, "charts", "drawbridge"), nil
+	chart := filepath.Join(root, "charts", "drawbridge")
+	err = filepath.WalkDir(chart, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("read chart: %w", err)
+	}
+	return chart, nil
 }
 
 var helmOnce struct {
