@@ -90,3 +90,21 @@ bench: ## Benchmarks, with allocations.
 .PHONY: cluster-up
 cluster-up: ## Start the embedded Kubernetes and stay until interrupted.
 	go run ./test/cluster/cmd/cluster-up --nodes=3
+
+.PHONY: image
+image: ## Build the image as an OCI layout in dist/image, without a container engine; always the same bytes.
+	cd hack/image && go run .
+
+.PHONY: test-image
+test-image: ## Check that two builds of the image are the same (the first time compiles everything once more).
+	cd hack/image && go vet ./... && go test -timeout=30m ./...
+
+.PHONY: sbom
+sbom: ## Write the bill of materials of the manager, CycloneDX, to dist/drawbridge.cdx.json.
+	mkdir -p dist
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -buildid=" -o dist/drawbridge ./cmd/drawbridge
+	go run ./hack/sbom dist/drawbridge >dist/drawbridge.cdx.json
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities; says so when the database cannot be reached.
+	hack/vulncheck.sh
