@@ -40,6 +40,18 @@ type Options struct {
 	Namespace string
 	// Values override those of the chart's values.yaml.
 	Values map[string]any
+	// Chart is the folder of the chart. Default: this repository's, see [Chart].
+	Chart string
+	// NoHooks makes [Uninstall] leave out what runs in the cluster before, for clusters
+	// in which nothing runs.
+	NoHooks bool
+}
+
+func (o Options) chart(ctx context.Context) (string, error) {
+	if o.Chart != "" {
+		return o.Chart, nil
+	}
+	return Chart(ctx)
 }
 
 // Args are the arguments helm is run with by [Run], the values left out: they are
@@ -69,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Kubeconfig == "" {
 		return errors.New("install chart: no kubeconfig")
 	}
-	chart, err := Chart(ctx)
+	chart, err := o.chart(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,13 +96,17 @@ func Uninstall(ctx context.Context, o Options) error {
 	}
 	o = o.withDefaults()
 	o.Values = nil
-	_, err := runHelm(ctx, o, "uninstall", o.Release, "--namespace", o.Namespace, "--kubeconfig", o.Kubeconfig)
+	args := []string{"uninstall", o.Release, "--namespace", o.Namespace, "--kubeconfig", o.Kubeconfig}
+	if o.NoHooks {
+		args = append(args, "--no-hooks")
+	}
+	_, err := runHelm(ctx, o, args...)
 	return err
 }
 
 // Render returns the objects of the chart without a cluster.
 func Render(ctx context.Context, o Options) ([]*unstructured.Unstructured, error) {
-	chart, err := Chart(ctx)
+	chart, err := o.chart(ctx)
 	if err != nil {
 		return nil, err
 	}
