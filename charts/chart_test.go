@@ -103,7 +103,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			want: map[string]int{
 				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 17, "ClusterRoleBinding": 11, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
-				"Secret": 1, "Service": 1, "Deployment": 1, "PodDisruptionBudget": 1,
+				"Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1, "PodDisruptionBudget": 1,
 			},
 		},
 		"for a manager outside of the cluster": {
@@ -121,7 +121,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 8, "Role": 2, "RoleBinding": 2,
-				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1,
+				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 			},
 		},
 		"with a PodMonitor": {
@@ -132,7 +132,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 8, "Role": 2, "RoleBinding": 2,
-				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1,
+				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 				"PodDisruptionBudget": 1, "PodMonitor": 1,
 			},
 		},
@@ -167,7 +167,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			want: map[string]int{
 				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 17, "ClusterRoleBinding": 11, "ConfigMap": 2, "Role": 3, "RoleBinding": 3,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
-				"Secret": 1, "Service": 1, "Deployment": 1, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 1,
+				"Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 1,
 			},
 		},
 	}

@@ -193,6 +193,33 @@ func TestSelectorsFindTheManager(t *testing.T) {
 	}
 }
 
+// The pod of helm test is not one of the manager's, and runs as it is restricted.
+func TestTheSelfTestIsNotAReplica(t *testing.T) {
+	objects := render(t, values{"fullnameOverride": "other", "serviceAccount": values{"name": "acct"}})
+	pod := only[*corev1.Pod](t, objects)
+	if pod.Annotations["helm.sh/hook"] != "test" {
+		t.Errorf("it is no test of helm's: %v", pod.Annotations)
+	}
+	for what, selector := range map[string]map[string]string{
+		"the Service":    only[*corev1.Service](t, objects).Spec.Selector,
+		"the Deployment": only[*appsv1.Deployment](t, objects).Spec.Selector.MatchLabels,
+	} {
+		if labels.SelectorFromSet(selector).Matches(labels.Set(pod.Labels)) {
+			t.Errorf("%s selects it", what)
+		}
+	}
+	manager := only[*appsv1.Deployment](t, objects).Spec.Template.Spec
+	if pod.Spec.ServiceAccountName != "acct" || pod.Spec.Containers[0].Image != manager.Containers[0].Image {
+		t.Errorf("it runs as %s, with image %s", pod.Spec.ServiceAccountName, pod.Spec.Containers[0].Image)
+	}
+	if diff := cmp.Diff(manager.SecurityContext, pod.Spec.SecurityContext); diff != "" {
+		t.Errorf("security context (-manager +self-test):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"self-test", "--webhook-configuration=other"}, pod.Spec.Containers[0].Args); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+}
+
 // What a hardened namespace (the Pod Security Standard "restricted") asks for.
 func TestThePodIsRestricted(t *testing.T) {
 	spec := only[*appsv1.Deployment](t, render(t, nil)).Spec.Template.Spec

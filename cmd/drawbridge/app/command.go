@@ -50,5 +50,8 @@ func NewCommand() *cobra.Command {
 	o.AddFlags(cmd.Flags())
 	// controller-runtime owns this one; GetConfig reads it.
 	cmd.Flags().AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
+	selfTest := newSelfTestCommand()
+	selfTest.Flags().AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
+	cmd.AddCommand(selfTest)
 	return cmd
 }
