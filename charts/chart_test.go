@@ -83,6 +83,21 @@ func only[T runtime.Object](t *testing.T, objects []runtime.Object) T {
 	return found[0]
 }
 
+// named returns the object of type T with that name.
+func named[T interface {
+	runtime.Object
+	GetName() string
+}](t *testing.T, objects []runtime.Object, name string) T {
+	t.Helper()
+	for _, object := range all[T](objects) {
+		if object.GetName() == name {
+			return object
+		}
+	}
+	t.Fatalf("there is no %T %s", *new(T), name)
+	return *new(T)
+}
+
 // all returns the objects of type T.
 func all[T runtime.Object](objects []runtime.Object) []T {
 	var found []T
@@ -101,7 +116,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 	}{
 		"with the default values": {
 			want: map[string]int{
-				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 17, "ClusterRoleBinding": 11, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
+				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 20, "ClusterRoleBinding": 13, "ConfigMap": 2, "Role": 5, "RoleBinding": 5, "Job": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
 				"Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1, "PodDisruptionBudget": 1,
 			},
@@ -109,7 +124,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 		"for a manager outside of the cluster": {
 			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
-				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 17, "ClusterRoleBinding": 11, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
+				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 19, "ClusterRoleBinding": 12, "ConfigMap": 2, "Role": 4, "RoleBinding": 4,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
@@ -118,20 +133,21 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"crds": values{"enabled": false}, "rbac": values{"aggregate": false}, "webhook": values{"enabled": false},
 				"podDisruptionBudget": values{"enabled": false}, "descheduler": values{"markInProgress": false},
 				"surge": values{"enabled": false}, "guard": values{"enabled": false},
+				"metrics": values{"protected": false}, "uninstall": values{"cleanup": false},
 			},
 			want: map[string]int{
-				"ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 8, "Role": 2, "RoleBinding": 2,
+				"ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 8, "Role": 3, "RoleBinding": 3, "ConfigMap": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 			},
 		},
 		"with a PodMonitor": {
 			values: values{
-				"metrics": values{"podMonitor": values{"enabled": true, "interval": "30s", "labels": values{"a": "b"}}},
+				"metrics": values{"protected": false, "podMonitor": values{"enabled": true, "interval": "30s", "labels": values{"a": "b"}}},
 				"crds":    values{"enabled": false}, "rbac": values{"aggregate": false}, "webhook": values{"enabled": false},
 				"surge": values{"enabled": false}, "guard": values{"enabled": false}, "descheduler": values{"markInProgress": false},
 			},
 			want: map[string]int{
-				"ServiceAccount": 1, "ClusterRole": 11, "ClusterRoleBinding": 8, "Role": 2, "RoleBinding": 2,
+				"ServiceAccount": 1, "ClusterRole": 12, "ClusterRoleBinding": 9, "Role": 4, "RoleBinding": 4, "ConfigMap": 1, "Job": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 				"PodDisruptionBudget": 1, "PodMonitor": 1,
 			},
@@ -165,7 +181,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"webhook": values{"breakGlassGroups": []any{"sre"}, "bypassUsers": []any{}, "excludedNamespaces": []any{}},
 			},
 			want: map[string]int{
-				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 17, "ClusterRoleBinding": 11, "ConfigMap": 2, "Role": 3, "RoleBinding": 3,
+				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 20, "ClusterRoleBinding": 13, "ConfigMap": 3, "Role": 5, "RoleBinding": 5, "Job": 1,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
 				"Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 1,
 			},
@@ -216,7 +232,7 @@ func TestPodsMayBePatchedForTheDescheduler(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			off := values{"enabled": false}
-			objects := render(t, values{"surge": off, "guard": off, "descheduler": tc.descheduler})
+			objects := render(t, values{"surge": off, "guard": off, "uninstall": values{"cleanup": false}, "descheduler": tc.descheduler})
 			var roles, bound []string
 			for _, role := range all[*rbacv1.ClusterRole](objects) {
 				for _, rule := range role.Rules {
@@ -340,8 +356,10 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				"descheduler":      values{"markInProgress": false, "markEvictOnly": true},
 				"surge":            values{"progressDeadline": "3m", "clusterLimit": 2000000},
 				"log":              values{"level": 3, "format": "console"},
+				"certificates":     values{"mode": "cert-manager", "settle": "90s"},
+				"featureGates":     values{"Guard": false, "Surge": true},
+				"metrics":          values{"protected": false, "perRequest": false},
 				"webhook":          values{"enabled": false, "excludedNamespaces": []any{}},
-				"metrics":          values{"perRequest": false},
 			},
 			want: func(o *app.Options) {
 				o.Policy.HeartbeatDeadline, o.Policy.ClockSkew = time.Minute, 2*time.Second
@@ -353,7 +371,10 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				o.Guard.Enabled, o.Guard.ExcludedNamespaces = false, []string{}
 				o.DeschedulerMark, o.DeschedulerEvictOnly = false, true
 				o.SurgeProgressDeadline, o.SurgeClusterLimit = 3*time.Minute, 2000000
-				o.LogLevel, o.LogFormat = "3", "console"
+				o.LogFormat = "console"
+				o.Operations.CertManagerCertificate, o.Operations.CertificateSettle = "drawbridge-webhook", 90*time.Second
+				o.Operations.Gates.Set = map[string]bool{"Guard": false, "Surge": true}
+				o.Operations.MetricsProtected = false
 				o.WebhookConfiguration = ""
 				o.MetricsPerRequest = false
 			},
@@ -361,7 +382,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			container := only[*appsv1.Deployment](t, render(t, tc.values)).Spec.Template.Spec.Containers[0]
+			container := deploymentOf(t, tc.values).Spec.Template.Spec.Containers[0]
 			got := app.DefaultOptions()
 			flags := pflag.NewFlagSet("drawbridge", pflag.ContinueOnError)
 			got.AddFlags(flags)
@@ -375,8 +396,9 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 			want.Namespace = install.DefaultNamespace
 			want.WebhookHost, want.HealthAddr, want.MetricsAddr = "", ":8081", ":8080"
 			want.WebhookDNSNames = []string{"drawbridge-webhook.drawbridge-system.svc"}
+			want.Operations.LogLevelConfig = "drawbridge-log"
 			tc.want(&want)
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(app.Options{}, "Clock", "Logger", "Registerer")); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(app.Options{}, "Clock", "Logger", "Registerer", "Level"), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("options (-want +got):\n%s", diff)
 			}
 		})
@@ -398,8 +420,8 @@ func TestWebhooks(t *testing.T) {
 	webhooks := only[*admissionregistrationv1.ValidatingWebhookConfiguration](t, render(t, values{
 		"webhook": values{"url": "https://localhost:1234", "breakGlassGroups": []any{"sre", "it's"}},
 	})).Webhooks
-	if len(webhooks) != 2 {
-		t.Fatalf("want 2 webhooks, have %d", len(webhooks))
+	if len(webhooks) != 3 {
+		t.Fatalf("want 3 webhooks, have %d", len(webhooks))
 	}
 	eviction, status := webhooks[0], webhooks[1]
 

@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 )
 
 // With a guard the API server may pass over a webhook that is down, without one it
@@ -27,9 +28,12 @@ func TestTheFailurePolicyFollowsTheGuard(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := only[*admissionregistrationv1.ValidatingWebhookConfiguration](t, render(t, tc.values)).Webhooks[0].FailurePolicy
-			if diff := cmp.Diff(tc.want, *got); diff != "" {
-				t.Errorf("failure policy (-want +got):\n%s", diff)
+			conf := only[*admissionregistrationv1.ValidatingWebhookConfiguration](t, render(t, tc.values))
+			if diff := cmp.Diff(string(tc.want), conf.Annotations[failurepolicy.WantedAnnotation]); diff != "" {
+				t.Errorf("failure policy that the manager is to set (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(admissionregistrationv1.Ignore, *conf.Webhooks[0].FailurePolicy); diff != "" {
+				t.Errorf("failure policy until then (-want +got):\n%s", diff)
 			}
 		})
 	}

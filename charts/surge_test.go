@@ -23,10 +23,18 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/install"
 )
 
+// surgeName is the name of the ConfigMap with the registration.
+func surgeName(v values) string {
+	if name, ok := v["fullnameOverride"].(string); ok {
+		return name + "-surge"
+	}
+	return "drawbridge-surge"
+}
+
 // surgeRegistration is the registration that the chart brings.
 func surgeRegistration(t *testing.T, v values) *v1alpha1.EvictionInterceptor {
 	t.Helper()
-	text := only[*corev1.ConfigMap](t, render(t, v)).Data["objects"]
+	text := named[*corev1.ConfigMap](t, render(t, v), surgeName(v)).Data["objects"]
 	registration := &v1alpha1.EvictionInterceptor{}
 	if err := yaml.UnmarshalStrict([]byte(text), registration); err != nil {
 		t.Fatalf("%v:\n%s", err, text)
@@ -157,9 +165,7 @@ func TestTheSurgeIsTheManagers(t *testing.T) {
 		t.Errorf("name %s, priority %d", registration.Name, *registration.Spec.Priority)
 	}
 	objects := render(t, v)
-	if got := only[*corev1.ConfigMap](t, objects).Name; got != "other-surge" {
-		t.Errorf("ConfigMap %s", got)
-	}
+	named[*corev1.ConfigMap](t, objects, "other-surge")
 	mayPatch := map[string][]string{}
 	for _, role := range all[*rbacv1.ClusterRole](objects) {
 		for _, rule := range role.Rules {

@@ -37,14 +37,15 @@ func TestBadValuesAreRefused(t *testing.T) {
 			values{"prometheusRule": values{"enabled": true, "disabled": []any{"DrawbridgeX"}}}, "there is no alert DrawbridgeX; there are DrawbridgeDown",
 		},
 		"two ways to scrape": {
-			values{"metrics": values{"serviceMonitor": values{"enabled": true}, "podMonitor": values{"enabled": true}}}, "twice",
+			values{"metrics": values{"protected": false, "serviceMonitor": values{"enabled": true}, "podMonitor": values{"enabled": true}}}, "twice",
 		},
+		"a PodMonitor of protected metrics": {values{"metrics": values{"podMonitor": values{"enabled": true}}}, "metrics.protected=false"},
 		"a ServiceMonitor without a manager to scrape": {
 			values{"metrics": values{"serviceMonitor": values{"enabled": true}}, "deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:1"}},
 			"deployment.enabled",
 		},
 		"a PodMonitor without a manager to scrape": {
-			values{"metrics": values{"podMonitor": values{"enabled": true}}, "deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:1"}},
+			values{"metrics": values{"protected": false, "podMonitor": values{"enabled": true}}, "deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:1"}},
 			"deployment.enabled",
 		},
 		"a priority out of range": {values{"surge": values{"priority": 100001}}, "priority"},

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/internal/features"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 )
@@ -113,7 +114,8 @@ func TestTheCatalogHasEveryMetric(t *testing.T) {
 	metrics.NewSurge(registry)
 	metrics.NewVM(registry)
 	metrics.NewRegistrations(registry)
-	(&metrics.Serving{}).Register(registry)
+	metrics.NewCertificates(registry)
+	metrics.NewFailurePolicy(registry)
 	want := map[string]string{}
 	for _, m := range metrics.All() {
 		labels := make([]string, len(m.Labels))
@@ -280,5 +282,21 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The page of the feature gates lists each with its stage and default.
+func TestEveryFeatureGateIsDocumented(t *testing.T) {
+	content := page(t, "operations/feature-gates.md")
+	for _, name := range features.Names() {
+		stage, on := features.Stage(name)
+		for line := range strings.Lines(content) {
+			if strings.HasPrefix(line, "| `"+name+"` |") && strings.Contains(strings.ToUpper(line), "| "+stage+" | "+strings.ToUpper(strconv.FormatBool(on))+" |") {
+				name = ""
+			}
+		}
+		if name != "" {
+			t.Errorf("%s is not documented as %s, default %t", name, stage, on)
+		}
 	}
 }

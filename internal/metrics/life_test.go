@@ -105,38 +105,3 @@ drawbridge_interceptor_turns_total{result="timed_out"} 1
 		t.Errorf("%d series of durations, want 1", got)
 	}
 }
-
-func TestServing(t *testing.T) {
-	const (
-		policies = `
-# HELP drawbridge_webhook_failure_policy 1 for the failure policy that the eviction webhook has in the cluster now, 0 for the other one.
-# TYPE drawbridge_webhook_failure_policy gauge
-drawbridge_webhook_failure_policy{policy="Fail"} 1
-drawbridge_webhook_failure_policy{policy="Ignore"} 0
-`
-		expires = `
-# HELP drawbridge_webhook_certificate_expiry_timestamp_seconds When the certificate that this replica serves expires, in seconds since 1970.
-# TYPE drawbridge_webhook_certificate_expiry_timestamp_seconds gauge
-drawbridge_webhook_certificate_expiry_timestamp_seconds 1000
-`
-	)
-	cases := map[string]struct {
-		policy string
-		expiry time.Time
-		want   string
-	}{
-		"nothing is known yet": {},
-		"everything is known":  {policy: "Fail", expiry: time.Unix(1000, 0), want: expires + policies[1:]},
-		"there is no webhook":  {expiry: time.Unix(1000, 0), want: expires},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			registry := prometheus.NewPedanticRegistry()
-			s := &Serving{FailurePolicy: func() string { return tc.policy }, Expiry: func() time.Time { return tc.expiry }}
-			s.Register(registry)
-			if err := testutil.GatherAndCompare(registry, strings.NewReader(tc.want)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}

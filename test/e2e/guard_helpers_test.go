@@ -22,6 +22,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/test/suite"
 )
 
@@ -97,6 +98,7 @@ func startGuarded(t *testing.T, change func(*app.Options)) (*suite.Manager, *lab
 	return m, labels
 }
 
+// setFailurePolicy sets the policy and what the manager is to make of it.
 func setFailurePolicy(ctx context.Context, t *testing.T, policy admissionregistrationv1.FailurePolicyType) {
 	t.Helper()
 	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -105,6 +107,7 @@ func setFailurePolicy(ctx context.Context, t *testing.T, policy admissionregistr
 	}
 	before := config.DeepCopy()
 	config.Webhooks[0].FailurePolicy = &policy
+	config.Annotations[failurepolicy.WantedAnnotation] = string(policy)
 	if err := admin.Patch(ctx, config, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}

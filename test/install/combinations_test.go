@@ -178,7 +178,7 @@ func TestEveryCombinationIsInstalledAndRemovedWithoutATrace(t *testing.T) {
 			"prometheusRule": on, "grafanaDashboard": on, "networkPolicy": on,
 		},
 		"a PodMonitor and other names": {
-			"fullnameOverride": "other", "commonLabels": values{"team": "platform"}, "metrics": values{"podMonitor": on},
+			"fullnameOverride": "other", "commonLabels": values{"team": "platform"}, "metrics": values{"protected": false, "podMonitor": on},
 			"serviceAccount": values{"name": "acct"},
 		},
 		"exemptions and one replica": {

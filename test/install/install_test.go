@@ -148,7 +148,9 @@ func TestUninstallKeepsTheAPIAndReinstallWorks(t *testing.T) {
 // whose evictions are sent to the webhook at all.
 func TestWhoseEvictionsAreSentToTheWebhook(t *testing.T) {
 	admin := kube.Client()
-	run(t, managerElsewhere(values{"failurePolicy": "Fail", "breakGlassGroups": []any{"sre"}}))
+	v := managerElsewhere(values{"failurePolicy": "Fail", "breakGlassGroups": []any{"sre"}})
+	v["featureGates"] = values{"ManagedFailurePolicy": false} // No manager will ever set it.
+	run(t, v)
 	t.Cleanup(func() { uninstall(t) })
 	ns := kube.Namespace(t)
 	for _, name := range []string{"drainer", "firefighter", "system:kube-controller-manager", "drawbridge"} {

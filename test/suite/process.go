@@ -18,6 +18,8 @@ type ProcessOptions struct {
 	// Args are further flags. They win over the ones given by default: no leader
 	// election, no delay at the shutdown, debug logs.
 	Args []string
+	// HealthAddr is where /healthz and /readyz are served; a free port when empty.
+	HealthAddr string
 	// Binary is the program; it is built when empty.
 	Binary string
 	// Log gets what the program prints, besides the log file.
@@ -28,6 +30,8 @@ type ProcessOptions struct {
 type Process struct {
 	// MetricsURL is where its Prometheus metrics are.
 	MetricsURL string
+	// HealthAddr is where /healthz and /readyz are.
+	HealthAddr string
 	// LogFile is where its log is.
 	LogFile string
 
@@ -65,6 +69,9 @@ func (i *Installation) StartProcess(ctx context.Context, o ProcessOptions) (*Pro
 		configuration = i.Release
 	}
 	health, metrics := loopback(ports[0]), loopback(ports[1])
+	if o.HealthAddr != "" {
+		health = o.HealthAddr
+	}
 	args := append([]string{
 		"--kubeconfig=" + kubeconfig,
 		"--namespace=" + i.Namespace,
@@ -74,13 +81,14 @@ func (i *Installation) StartProcess(ctx context.Context, o ProcessOptions) (*Pro
 		"--webhook-configuration=" + configuration,
 		"--health-addr=" + health,
 		"--metrics-addr=" + metrics,
+		"--metrics-protected=false",
 		"--leader-elect=false",
 		"--shutdown-delay=0s",
 		"--log-level=debug",
 		"--log-format=console",
 	}, o.Args...)
 
-	p := &Process{MetricsURL: "http://" + metrics + "/metrics", LogFile: log.Name(), done: make(chan struct{})}
+	p := &Process{HealthAddr: health, MetricsURL: "http://" + metrics + "/metrics", LogFile: log.Name(), done: make(chan struct{})}
 	p.command = exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
 	p.command.Stderr = log
 	if o.Log != nil {

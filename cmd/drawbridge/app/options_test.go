@@ -51,6 +51,14 @@ func TestValidate(t *testing.T) {
 		"an unknown guard":                   {func(o *Options) { o.ReplacementGuard = "Maybe" }, `--replacement-guard must be one of NotFound, Evict, TooManyRequests, not "Maybe"`},
 		"an unknown log level":               {func(o *Options) { o.LogLevel = "loud" }, `--log-level must be info, debug or a number from 0 to 5, not "loud"`},
 		"an unknown log format":              {func(o *Options) { o.LogFormat = "xml" }, `--log-format must be json or console, not "xml"`},
+		"a Certificate with a bad name":      {func(o *Options) { o.Operations.CertManagerCertificate = "A" }, `--cert-manager-certificate: "A" is not the name of a Certificate`},
+		"no time for a new authority":        {func(o *Options) { o.Operations.CertificateSettle = 0 }, "--certificate-settle must be positive, not 0s"},
+		"a log level from a bad name":        {func(o *Options) { o.Operations.LogLevelConfig = "A" }, `--log-level-config: "A" is not the name of a ConfigMap`},
+		"an unknown gate":                    {func(o *Options) { o.Operations.Gates.Set = map[string]bool{"X": true} }, `--feature-gates: there is no feature gate "X"; there are EvacuationPresets, Guard, ManagedFailurePolicy, Surge`},
+		"a feature without its gate":         {func(o *Options) { o.Operations.Gates.Set = map[string]bool{"Surge": false} }, "--surge needs the feature gate Surge: leave the gate on, or say --surge=false (value surge.enabled)"},
+		"a gate that is off with its feature": {change: func(o *Options) {
+			o.Operations.Gates.Set, o.Surge, o.Guard.Enabled = map[string]bool{"Surge": false, "Guard": false, "EvacuationPresets": false}, false, false
+		}},
 		"two mistakes are both told": {
 			func(o *Options) { o.Namespace, o.LogFormat = "", "xml" },
 			"--namespace is required\n--log-format must be json or console, not \"xml\"",
@@ -118,6 +126,7 @@ func TestTheChartStartsTheProgram(t *testing.T) {
 	}
 	want := DefaultOptions()
 	want.Namespace = "elsewhere"
+	want.Operations.LogLevelConfig = "drawbridge-log"
 	want.WebhookHost = ""
 	want.WebhookDNSNames = []string{"drawbridge-webhook.elsewhere.svc"}
 	want.HealthAddr, want.MetricsAddr = ":8081", ":8080"

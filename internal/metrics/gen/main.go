@@ -17,7 +17,7 @@ const intro = `<!-- Written by make generate-docs from internal/metrics. Do not 
 
 # Metrics
 
-Served at ` + "`--metrics-addr`" + `, path ` + "`/metrics`" + `, beside those of controller-runtime and client-go: ` +
+Served at ` + "`--metrics-addr`" + `, path ` + "`/metrics`" + `, to [those who may read them](../operations/high-availability.md), beside those of controller-runtime and client-go: ` +
 	"`workqueue_*{name=\"evictionrequests\"}`" + ` is
 the queue of the request controller. [Observability](../operations/observability.md) says how to collect them, and which alerts there are.
 

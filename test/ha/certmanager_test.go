@@ -1,0 +1,162 @@
+//go:build unix
+
+package ha
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/internal/certs"
+)
+
+// issue makes an authority and a certificate of it, in one step, as cert-manager does
+// when the authority is renewed.
+func issue(t *testing.T, serial int64) map[string][]byte {
+	t.Helper()
+	newKey := func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t) }
+	caKey, leafKey := newKey(), newKey()
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: fmt.Sprintf("ca-%d", serial)}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(serial + 1), DNSNames: []string{"localhost", "drawbridge-webhook.drawbridge-system.svc"},
+		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	encode := func(kind string, bytes []byte) []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes})
+	}
+	return map[string][]byte{
+		"ca.crt":  encode("CERTIFICATE", must(x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey))(t)),
+		"tls.crt": encode("CERTIFICATE", must(x509.CreateCertificate(rand.Reader, leaf, ca, leafKey.Public(), caKey))(t)),
+		"tls.key": encode("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(leafKey))(t)),
+	}
+}
+
+// createCertManagersKinds creates the kinds of cert-manager, without their schemas.
+func createCertManagersKinds(t *testing.T) {
+	t.Helper()
+	extensions := must(apiextensions.NewForConfig(kube.Config()))(t)
+	for plural, kind := range map[string]string{"certificates": "Certificate", "issuers": "Issuer"} {
+		group := certs.CertificateKind.Group
+		crd := &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group, Annotations: map[string]string{"api-approved.kubernetes.io": "unapproved, for a test"}},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: group, Scope: apiextensionsv1.NamespaceScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+					Name: "v1", Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}},
+				}},
+			},
+		}
+		if _, err := extensions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, kind+" to be served", func(ctx context.Context) error {
+			list := &unstructured.UnstructuredList{}
+			list.SetAPIVersion(certs.CertificateKind.GroupVersion().String())
+			list.SetKind(kind + "List")
+			return admin.List(ctx, list)
+		})
+	}
+}
+
+// cert-manager fills the Secret; the manager serves what is in it, puts the authority
+// into the configuration, and reports the condition. The test plays cert-manager.
+func TestCertManagerIssuesTheCertificate(t *testing.T) {
+	createCertManagersKinds(t)
+	inst := installed(t, values{"certificates": values{"mode": "cert-manager"}})
+	certificate := &unstructured.Unstructured{}
+	certificate.SetGroupVersionKind(certs.CertificateKind)
+	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: inst.Namespace, Name: "drawbridge-webhook"}, certificate); err != nil {
+		t.Fatal(err)
+	}
+	name, _, err := unstructured.NestedString(certificate.Object, "spec", "secretName")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: name}, Type: corev1.SecretTypeTLS, Data: issue(t, 1)}
+	if err := admin.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := admin.Delete(context.WithoutCancel(t.Context()), secret); err != nil {
+			t.Error(err)
+		}
+	})
+	s := newService(t, inst)
+	args := []string{"--cert-manager-certificate=drawbridge-webhook", "--certificate-settle=" + settle.String()}
+	p := s.replica(t, inst, args...)
+	s.replica(t, inst, args...)
+
+	ready := func(want float64) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("the metric to be %v", want), func(ctx context.Context) error {
+			got, err := metric(ctx, p, `drawbridge_webhook_certificate_ready{certificate="drawbridge-webhook"}`)
+			if err == nil && got != want {
+				err = fmt.Errorf("it is %v", got)
+			}
+			return err
+		})
+	}
+	ready(0)
+
+	// Renewed, authority and all, under load.
+	l := startLoad(t, intercepted(t, kube.Namespace(t), "a"))
+	secret.Data = issue(t, 10)
+	if err := admin.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "every replica to serve it", func(ctx context.Context) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, b := range s.backends {
+			served, err := servedBy(ctx, b.addr)
+			if err == nil && string(served) != string(secret.Data["tls.crt"]) {
+				err = errors.New(b.addr + " serves the one of before")
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	l.stop(t)
+
+	// The manager never writes what is cert-manager's.
+	now := &corev1.Secret{}
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(secret), now); err != nil || now.ResourceVersion != secret.ResourceVersion {
+		t.Errorf("the Secret was written: %v", err)
+	}
+}
+
+// With cert-manager a Secret that the other mode has left is not written either: the
+// chart's permissions do not allow it.
+func TestCertManagersSecretIsReadOnly(t *testing.T) {
+	inst := installed(t, values{"certificates": values{"mode": "cert-manager"}})
+	as := must(kube.ConfigForServiceAccount(t.Context(), inst.Namespace, inst.ServiceAccount))(t)
+	manager := must(client.New(as, client.Options{Scheme: scheme}))(t)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: "drawbridge-webhook-cert"}}
+	if err := manager.Update(t.Context(), secret); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v, want that it is forbidden", err)
+	}
+}
