@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,18 @@ import (
 
 // rare are the permissions that these tests do not need, and why the manager has
 // them all the same. The keys are parts of what permissions.Permission prints.
-var rare = map[string]string{}
+var rare = map[string]string{
+	": create tokenreviews.authentication.k8s.io":        "Nobody reads the metrics of these tests' managers; in test/ha somebody does.",
+	": create subjectaccessreviews.authorization.k8s.io": "As above.",
+	": list ": "Before 1.35 an API server may not stream a first list, and client-go lists then.",
+	": create evictionrequests.drawbridge.dev":                    "An apply is a patch in the log, but needs this for a new object.",
+	": create evictioninterceptors.drawbridge.dev":                "As above.",
+	": create evacuationpolicies.drawbridge.dev":                  "As above.",
+	": get persistentvolumeclaims":                                "The surge asks for the claims of a pod; the conformance tests have pods with some.",
+	": patch events in":                                           "Leader election repeats an event only when the leadership moves to and fro.",
+	"-kubevirt: get virtualmachineinstancemigrations.kubevirt.io": "A policy says that it lacks something unless all of get, list and watch are granted.",
+	"-kubevirt: get kubevirts.kubevirt.io":                        "As above.",
+}
 
 // auditPermissions compares, after all tests, what the manager may do with what it has
 // done: no permission is unused, and no call was refused for want of one.
@@ -39,22 +51,22 @@ func auditPermissions(c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	excused := map[string]bool{}
-	for _, unused := range permissions.Unused(granted, calls) {
-		excuse := ""
+	excused := func(p permissions.Permission) bool {
 		for part := range rare {
-			if strings.Contains(unused.String(), part) {
-				excuse = part
+			if strings.Contains(p.String(), part) {
+				return true
 			}
 		}
-		if excuse == "" {
+		return false
+	}
+	for _, unused := range permissions.Unused(granted, calls) {
+		if !excused(unused) {
 			problems = append(problems, fmt.Errorf("a permission is never used: %s", unused))
 		}
-		excused[excuse] = true
 	}
 	for part := range rare {
-		if !excused[part] {
-			problems = append(problems, fmt.Errorf("a permission is excused and used, or not granted any more: %s", part))
+		if !slices.ContainsFunc(granted, func(p permissions.Permission) bool { return strings.Contains(p.String(), part) }) {
+			problems = append(problems, fmt.Errorf("a permission is excused that is not granted any more: %s", part))
 		}
 	}
 	return errors.Join(problems...)
