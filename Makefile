@@ -10,6 +10,7 @@ MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
 CONTROLLER_GEN := go tool -modfile=go.tools.mod controller-gen
 GOLANGCI_LINT := go tool -modfile=go.tools.lint.mod golangci-lint
 CRD_REF_DOCS := go tool -modfile=go.tools.mod crd-ref-docs
+HELM_DOCS := go tool -modfile=go.tools.docs.mod helm-docs
 HELM := go tool -modfile=go.tools.helm.mod helm
 
 BOILERPLATE := hack/boilerplate.go.txt
@@ -35,6 +36,9 @@ generate-docs: ## Write the pages of docs/ that come from the sources.
 	go run ./test/conformance/statements/gen
 	$(CRD_REF_DOCS) --log-level=ERROR --source-path=./api/v1alpha1 --config=hack/crd-ref-docs/config.yaml --renderer=markdown --output-path=docs/reference/api.md
 	go run ./cmd/kubectl-drawbridge/gen
+	go run ./internal/metrics/gen
+	$(HELM_DOCS) --chart-search-root=$(CHART) --template-files=values.md.gotmpl --output-file=../../docs/reference/values.md \
+		--sort-values-order=file --log-level=warning
 
 .PHONY: verify
 verify: verify-generate verify-chart ## Check what must not go stale; changes nothing.
@@ -66,12 +70,16 @@ demo: ## Show the main job on an embedded control plane (the first time builds i
 	@bin/demo
 
 .PHONY: test
-test: lint verify test-go test-examples ## Everything CI needs.
+test: lint verify test-go test-rules test-examples ## Everything CI needs.
 
 .PHONY: test-go
 test-go: ## Unit, property, conformance and e2e tests, on embedded control planes.
 	go run ./test/cluster/cmd/cluster-up --build-only
 	go test -timeout=30m ./...
+
+.PHONY: test-rules
+test-rules: ## Prove the alerts and the dashboard with Prometheus' own engine.
+	cd test/rules && go vet ./... && go test -count=1 ./...
 
 .PHONY: test-examples
 test-examples: ## Tests of the examples, which are modules of their own.
@@ -89,3 +97,21 @@ bench: ## Benchmarks, with allocations.
 .PHONY: cluster-up
 cluster-up: ## Start the embedded Kubernetes and stay until interrupted.
 	go run ./test/cluster/cmd/cluster-up --nodes=3
+
+.PHONY: image
+image: ## Build the image as an OCI layout in dist/image, without a container engine; always the same bytes.
+	cd hack/image && go run .
+
+.PHONY: test-image
+test-image: ## Check that two builds of the image are the same (the first time compiles everything once more).
+	cd hack/image && go vet ./... && go test -timeout=30m ./...
+
+.PHONY: sbom
+sbom: ## Write the bill of materials of the manager, CycloneDX, to dist/drawbridge.cdx.json.
+	mkdir -p dist
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -buildid=" -o dist/drawbridge ./cmd/drawbridge
+	go run ./hack/sbom dist/drawbridge >dist/drawbridge.cdx.json
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities; says so when the database cannot be reached.
+	hack/vulncheck.sh

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/spf13/pflag"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -39,7 +40,7 @@ func renderWith(t *testing.T, o install.Options) []runtime.Object {
 		t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, monitoringv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -124,14 +125,16 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 	}{
 		"with the default values": {
 			want: map[string]int{
-				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 17, "ClusterRoleBinding": 8, "ConfigMap": 2, "Role": 3, "RoleBinding": 3, "Job": 1, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1,
-				"Secret": 1, "Service": 1, "Deployment": 1, "PodDisruptionBudget": 1,
+				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 23, "ClusterRoleBinding": 14, "ConfigMap": 2, "Role": 5,
+				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"Service": 1, "Deployment": 1, "Pod": 1, "PodDisruptionBudget": 1,
 			},
 		},
 		"for a manager outside of the cluster": {
 			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
-				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 16, "ClusterRoleBinding": 7, "ConfigMap": 2, "Role": 2, "RoleBinding": 2, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 22, "ClusterRoleBinding": 13, "ConfigMap": 2, "Role": 4,
+				"RoleBinding": 4, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
 		"with everything optional off": {
@@ -142,15 +145,41 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"metrics": values{"protected": false}, "uninstall": values{"cleanup": false},
 			},
 			want: map[string]int{
-				"ServiceAccount": 1, "ClusterRole": 6, "ClusterRoleBinding": 2, "ConfigMap": 1, "Role": 2, "RoleBinding": 2,
-				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1,
+				"ServiceAccount": 1, "ClusterRole": 12, "ClusterRoleBinding": 8, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
+				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
+			},
+		},
+		"with a PodMonitor": {
+			values: values{
+				"metrics": values{"protected": false, "podMonitor": values{"enabled": true, "interval": "30s", "labels": values{"a": "b"}}},
+				"crds":    values{"enabled": false}, "rbac": values{"aggregate": false}, "webhook": values{"enabled": false},
+				"surge": values{"enabled": false}, "guard": values{"enabled": false}, "descheduler": values{"markInProgress": false},
+			},
+			want: map[string]int{
+				"ServiceAccount": 1, "ClusterRole": 15, "ClusterRoleBinding": 10, "Role": 4, "RoleBinding": 4, "ConfigMap": 1, "Job": 1,
+				"ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
+				"PodDisruptionBudget": 1, "PodMonitor": 1,
 			},
 		},
 		"with everything that can be given": {
 			values: values{
-				"fullnameOverride": "custom",
-				"image":            values{"repository": "example.com/x", "tag": "v1", "pullSecrets": []any{values{"name": "s"}}},
-				"serviceAccount":   values{"name": "acct", "annotations": values{"a": "b"}},
+				"fullnameOverride": "custom", "commonLabels": values{"team": "platform"},
+				"image": values{
+					"repository": "example.com/x", "tag": "v1", "digest": "sha256:" + strings.Repeat("0", 64), "pullSecrets": []any{values{"name": "s"}},
+				},
+				"metrics": values{"perRequest": false, "serviceMonitor": values{
+					"enabled": true, "labels": values{"release": "prometheus"}, "interval": "1m30s", "scrapeTimeout": "10s",
+					"relabelings":       []any{values{"action": "labeldrop", "regex": "instance"}},
+					"metricRelabelings": []any{values{"action": "drop", "sourceLabels": []any{"__name__"}, "regex": "go_.*"}},
+				}},
+				"prometheusRule":   values{"enabled": true, "labels": values{"release": "prometheus"}, "alertLabels": values{"team": "platform"}},
+				"grafanaDashboard": values{"enabled": true, "annotations": values{"folder": "Kubernetes"}},
+				"networkPolicy": values{
+					"enabled":     true,
+					"metricsFrom": []any{values{"namespaceSelector": values{}}},
+					"extraEgress": []any{values{"ports": []any{values{"port": 4317, "protocol": "TCP"}}}},
+				},
+				"serviceAccount": values{"name": "acct", "annotations": values{"a": "b"}},
 				"deployment": values{
 					"replicas": 1, "priorityClassName": "system-cluster-critical", "nodeSelector": values{"a": "b"},
 					"tolerations": []any{values{"operator": "Exists"}}, "affinity": values{"nodeAffinity": values{}},
@@ -161,8 +190,9 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"webhook": values{"breakGlassGroups": []any{"sre"}, "bypassUsers": []any{}, "excludedNamespaces": []any{}},
 			},
 			want: map[string]int{
-				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 17, "ClusterRoleBinding": 8, "ConfigMap": 2, "Role": 3, "RoleBinding": 3, "Job": 1, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1,
-				"Secret": 1, "Service": 1, "Deployment": 1,
+				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 23, "ClusterRoleBinding": 14, "ConfigMap": 3, "Role": 5,
+				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"Service": 1, "Deployment": 1, "Pod": 1, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 1,
 			},
 		},
 	}
@@ -301,7 +331,11 @@ func TestNamesAgree(t *testing.T) {
 				}
 				return names
 			}
-			if diff := cmp.Diff([]string{secret.Name}, mayWrite(named[*rbacv1.Role](t, objects, webhooks.Name).Rules, "secrets")); diff != "" {
+			var here []rbacv1.PolicyRule
+			for _, role := range all[*rbacv1.Role](objects) {
+				here = append(here, role.Rules...)
+			}
+			if diff := cmp.Diff([]string{secret.Name}, mayWrite(here, "secrets")); diff != "" {
 				t.Errorf("Secrets the manager may write (-want +got):\n%s", diff)
 			}
 			var rules []rbacv1.PolicyRule
@@ -338,7 +372,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				"log":              values{"level": 3, "format": "console"},
 				"certificates":     values{"mode": "cert-manager", "settle": "90s"},
 				"featureGates":     values{"Guard": false, "Surge": true},
-				"metrics":          values{"protected": false},
+				"metrics":          values{"protected": false, "perRequest": false},
 				"webhook":          values{"enabled": false, "excludedNamespaces": []any{}},
 			},
 			want: func(o *app.Options) {
@@ -357,6 +391,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				o.Operations.Gates.Set = map[string]bool{"Guard": false, "Surge": true}
 				o.Operations.MetricsProtected = false
 				o.WebhookConfiguration = ""
+				o.MetricsPerRequest = false
 			},
 		},
 	}

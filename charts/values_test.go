@@ -29,7 +29,26 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"a timeout of zero":           {values{"webhook": values{"timeoutSeconds": 0}}, "timeoutSeconds"},
 		"a limit below zero":          {values{"webhook": values{"newRequestsPerNodePerMinute": -1}}, "newRequestsPerNodePerMinute"},
 		"a limit for kubectl":         {values{"webhook": values{"limitedCallerClasses": []any{"kubectl"}}}, "limitedCallerClasses"},
-		"a priority out of range":     {values{"surge": values{"priority": 100001}}, "priority"},
+		"a label of the chart's own":  {values{"commonLabels": values{"app.kubernetes.io/name": "x"}}, "app.kubernetes.io/name"},
+		"a digest that is none":       {values{"image": values{"digest": "latest"}}, "digest"},
+		"an interval without a unit":  {values{"metrics": values{"serviceMonitor": values{"interval": "30"}}}, "interval"},
+		"a runbook URL with a slash":  {values{"prometheusRule": values{"runbookURL": "https://example.com/"}}, "runbookURL"},
+		"an alert nobody knows": {
+			values{"prometheusRule": values{"enabled": true, "disabled": []any{"DrawbridgeX"}}}, "there is no alert DrawbridgeX; there are DrawbridgeDown",
+		},
+		"two ways to scrape": {
+			values{"metrics": values{"protected": false, "serviceMonitor": values{"enabled": true}, "podMonitor": values{"enabled": true}}}, "twice",
+		},
+		"a PodMonitor of protected metrics": {values{"metrics": values{"podMonitor": values{"enabled": true}}}, "metrics.protected=false"},
+		"a ServiceMonitor without a manager to scrape": {
+			values{"metrics": values{"serviceMonitor": values{"enabled": true}}, "deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:1"}},
+			"deployment.enabled",
+		},
+		"a PodMonitor without a manager to scrape": {
+			values{"metrics": values{"protected": false, "podMonitor": values{"enabled": true}}, "deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:1"}},
+			"deployment.enabled",
+		},
+		"a priority out of range": {values{"surge": values{"priority": 100001}}, "priority"},
 		"a reserved name that is none": {
 			values{"interceptors": values{"allowedReservedNames": []any{"'] || true || n in ['"}}}, "allowedReservedNames",
 		},
@@ -82,4 +101,19 @@ func TestEveryValueHasADefault(t *testing.T) {
 		}
 	}
 	compare("", want, have)
+}
+
+// helm-docs writes the reference of the values from the comments that begin with two
+// dashes; a value without one would have no description there.
+func TestEveryValueIsDescribed(t *testing.T) {
+	data, err := os.ReadFile("../docs/reference/values.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		cells := strings.Split(line, "|")
+		if len(cells) > 4 && strings.TrimSpace(cells[len(cells)-2]) == "" {
+			t.Errorf("%s has no description: begin the comment above it with \"# -- \"", strings.TrimSpace(cells[1]))
+		}
+	}
 }

@@ -2,6 +2,7 @@
 package docs
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -9,10 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
@@ -70,33 +73,41 @@ func TestEveryFlagIsDocumentedWithItsDefault(t *testing.T) {
 	}
 }
 
-// described collects the names of metrics.
+// described collects what is registered.
 type described struct {
 	prometheus.Registerer
-	names []string
+	metrics map[string]string
 }
 
-var fqName = regexp.MustCompile(`fqName: "([^"]+)"`)
+var descText = regexp.MustCompile(`fqName: "([^"]+)", help: ("(?:[^"\\\\]|\\\\.)*"), .*variableLabels: {([^}]*)}`)
 
 func (d *described) Register(c prometheus.Collector) error {
 	descs := make(chan *prometheus.Desc, 100)
 	c.Describe(descs)
 	close(descs)
 	for desc := range descs {
-		d.names = append(d.names, fqName.FindStringSubmatch(desc.String())[1])
+		parts := descText.FindStringSubmatch(desc.String())
+		if parts == nil {
+			return fmt.Errorf("cannot read %s", desc)
+		}
+		d.metrics[parts[1]] = parts[2] + " " + parts[3]
 	}
 	return nil
 }
 
 func (d *described) MustRegister(cs ...prometheus.Collector) {
 	for _, c := range cs {
-		_ = d.Register(c) // Never fails.
+		if err := d.Register(c); err != nil {
+			panic(err)
+		}
 	}
 }
 
-func TestEveryMetricIsDocumented(t *testing.T) {
-	registry := &described{}
-	metrics.NewRequests(registry)
+// The catalog, which the reference is generated from, has every metric there is, with
+// its help and labels, and no other.
+func TestTheCatalogHasEveryMetric(t *testing.T) {
+	registry := &described{metrics: map[string]string{}}
+	metrics.NewRequests(registry, true)
 	metrics.NewEvictor(registry)
 	metrics.NewWebhook(registry)
 	metrics.NewGuard(registry)
@@ -107,19 +118,63 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	metrics.NewRegistrations(registry)
 	metrics.NewCertificates(registry)
 	metrics.NewFailurePolicy(registry)
-	if len(registry.names) == 0 {
-		t.Fatal("there are no metrics")
-	}
-	documented := rows(page(t, "reference/metrics.md"))
-	for _, name := range registry.names {
-		if _, ok := documented[name]; !ok {
-			t.Errorf("%s is not documented", name)
+	want := map[string]string{}
+	for _, m := range metrics.All() {
+		labels := make([]string, len(m.Labels))
+		for i, label := range m.Labels {
+			labels[i] = label.Name
 		}
-		delete(documented, name)
+		want[m.Name] = strconv.Quote(m.Help) + " " + strings.Join(labels, ",")
 	}
-	for name := range documented {
-		if strings.Contains(name, "_") {
-			t.Errorf("%s is documented but does not exist", name)
+	if diff := cmp.Diff(want, registry.metrics); diff != "" {
+		t.Errorf("metrics, by their names: help and labels (-catalog +registered):\n%s", diff)
+	}
+}
+
+// Every label is bounded, and the values that the catalog lists are those of the
+// sources.
+func TestTheCatalogKnowsAllValuesOfLabels(t *testing.T) {
+	values := map[string][]string{}
+	for _, m := range metrics.All() {
+		for _, label := range m.Labels {
+			if (len(label.Values) == 0) == (label.Bound == "") {
+				t.Errorf("label %s of %s needs either its values or what bounds them", label.Name, m.Name)
+			}
+			values[m.Name+" "+label.Name] = label.Values
+		}
+	}
+	cases := map[string]struct{ label, folder, prefix string }{
+		"reasons of answers":        {"drawbridge_eviction_verdicts_total reason", "../translate", "Reason"},
+		"classes of callers":        {"drawbridge_eviction_verdicts_total caller_class", "../translate", "Class"},
+		"results of attempts":       {"drawbridge_imperative_eviction_attempts_total result", "../evacuation/request", "Result"},
+		"triggers of attempts":      {"drawbridge_imperative_eviction_attempts_total trigger", "../evacuation/request", "Trigger"},
+		"reasons not to surge":      {"drawbridge_surge_declined_total reason", "../evacuation/surge", "declined"},
+		"reasons to give pods back": {"drawbridge_surge_given_back_total reason", "../internal/metrics", "GivenBack"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			want := constants(t, tc.folder, tc.prefix)
+			slices.Sort(want)
+			got := slices.Sorted(slices.Values(values[tc.label]))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("values (-source +catalog):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Who makes a metric without naming it in the catalog must not go unnoticed.
+func TestMetricsAreMadeFromTheCatalog(t *testing.T) {
+	files, err := filepath.Glob("../internal/metrics/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") || filepath.Base(file) == "catalog.go" {
+			continue
+		}
+		if strings.Contains(page(t, file), "Opts{") {
+			t.Errorf("%s makes a metric by itself; describe it by a metrics.Metric", file)
 		}
 	}
 }

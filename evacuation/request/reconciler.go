@@ -41,6 +41,10 @@ type Metrics interface {
 	Observe(er *v1alpha1.EvictionRequest)
 	// Forget removes the series of a request that is gone.
 	Forget(namespace, name string)
+	// TurnEnded counts a turn, by how it ended.
+	TurnEnded(result string)
+	// Finished counts a request that ended, by its outcome, and how long it took.
+	Finished(outcome string, took time.Duration)
 }
 
 // Reconciler moves every EvictionRequest on: it gathers what is known of the
@@ -183,6 +187,7 @@ func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s 
 			log.FromContext(ctx).Info(event.Note, "event", event.Reason, "pod", podName(after))
 			events.EmitOnBoth(r.Recorder, after, event)
 		}
+		account(r.Metrics, s, d, now)
 	}
 	r.Metrics.Observe(after)
 	return after, labelsErr

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Certificates that are followed: the values of the label certificate.
@@ -15,6 +14,21 @@ const (
 	CertificateAuthority = "authority"
 )
 
+var (
+	certificatesExpiry = Metric{
+		Name: "drawbridge_webhook_certificate_expiry_timestamp_seconds", Type: Gauge, EveryReplica: true,
+		Help:   "When the certificate ends that this replica serves, and its authority, in seconds since 1970.",
+		Labels: []Label{{Name: "certificate", Values: []string{CertificateServing, CertificateAuthority}}},
+	}
+	certificatesReady = Metric{
+		Name: "drawbridge_webhook_certificate_ready", Type: Gauge,
+		Help:   "With cert-manager, 1 when its Certificate is Ready, else 0.",
+		Labels: []Label{{Name: "certificate", Bound: "the one Certificate of the chart"}},
+	}
+)
+
+var certificateMetrics = []Metric{certificatesExpiry, certificatesReady}
+
 // Certificates follow the certificate of the webhook, on every replica.
 type Certificates struct {
 	expiry *prometheus.GaugeVec
@@ -22,24 +36,9 @@ type Certificates struct {
 }
 
 // NewCertificates registers the metrics of the certificate. It panics if they are
-// registered already.
-//
-//   - drawbridge_webhook_certificate_expiry_timestamp_seconds{certificate} is when it
-//     ends, in seconds since 1970. There is no series before there is a certificate.
-//   - drawbridge_webhook_certificate_ready{certificate} is, with cert-manager and on
-//     the leader, whether the condition Ready of that Certificate is True.
+// registered already. There is no series before there is a certificate.
 func NewCertificates(registerer prometheus.Registerer) *Certificates {
-	factory := promauto.With(registerer)
-	return &Certificates{
-		expiry: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "drawbridge_webhook_certificate_expiry_timestamp_seconds",
-			Help: "When the certificate ends, in seconds since 1970.",
-		}, []string{"certificate"}),
-		ready: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "drawbridge_webhook_certificate_ready",
-			Help: "Whether the Certificate of cert-manager is Ready.",
-		}, []string{"certificate"}),
-	}
+	return &Certificates{expiry: certificatesExpiry.gauge(registerer), ready: certificatesReady.gauge(registerer)}
 }
 
 // Expires sets the end of a certificate.

@@ -2,26 +2,29 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
+var evictorAttempts = Metric{
+	Name: "drawbridge_imperative_eviction_attempts_total", Type: Counter,
+	Help: "Calls of the eviction subresource by imperative-eviction.k8s.io, by their result and by what triggered them.",
+	Labels: []Label{
+		{Name: "result", Values: []string{
+			"evicted", "gone", "replaced", "budget", "budget-not-synced", "budget-refuses", "several-budgets", "own-webhook", "webhook",
+			"overloaded", "forbidden", "namespace-terminating", "conflict", "server-timeout", "deadline", "server-error", "other",
+		}},
+		{Name: "trigger", Values: []string{"first", "backoff", "budget"}},
+	},
+}
+
+var evictorMetrics = []Metric{evictorAttempts}
+
 // Evictor counts what imperative-eviction.k8s.io does.
 type Evictor struct {
 	attempts *prometheus.CounterVec
 }
 
-// NewEvictor registers the metrics of the imperative evictor. It panics if they
-// are registered already, like every MustRegister.
-//
-//   - drawbridge_imperative_eviction_attempts_total{result, trigger} counts all
-//     calls of pods/eviction by their result (ruling R12), both labels from
-//     closed sets. trigger is first, backoff or budget.
+// NewEvictor registers the metrics of the imperative evictor (ruling R12). It panics
+// if they are registered already, like every MustRegister.
 func NewEvictor(registerer prometheus.Registerer) *Evictor {
-	m := &Evictor{
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_imperative_eviction_attempts_total",
-			Help: "Calls of the eviction subresource by imperative-eviction.k8s.io, by their result and by what triggered them.",
-		}, []string{"result", "trigger"}),
-	}
-	registerer.MustRegister(m.attempts)
-	return m
+	return &Evictor{attempts: evictorAttempts.counter(registerer)}
 }
 
 // Attempt counts one call.

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Results of a proof: the values of the label result.
@@ -10,6 +9,28 @@ const (
 	ProofReached   = "reached"
 	ProofUnreached = "unreached"
 )
+
+var failurePolicies = []string{"Fail", "Ignore"}
+
+var (
+	failurePolicyPresent = Metric{
+		Name: "drawbridge_webhook_failure_policy", Type: Gauge,
+		Help:   "1 for the failure policy that the eviction webhook has in its configuration, 0 for the other one.",
+		Labels: []Label{{Name: "policy", Values: failurePolicies}},
+	}
+	failurePolicyChanges = Metric{
+		Name: "drawbridge_webhook_failure_policy_changes_total", Type: Counter,
+		Help:   "How often the manager set the failure policy of the eviction webhook, by what it set.",
+		Labels: []Label{{Name: "policy", Values: failurePolicies}},
+	}
+	failurePolicyProofs = Metric{
+		Name: "drawbridge_webhook_proofs_total", Type: Counter,
+		Help:   "Dry-run evictions by which the leader tries whether the API server reaches the webhook.",
+		Labels: []Label{{Name: "result", Values: []string{ProofReached, ProofUnreached}}},
+	}
+)
+
+var failurePolicyMetrics = []Metric{failurePolicyPresent, failurePolicyChanges, failurePolicyProofs}
 
 // FailurePolicy follows the failure policy of the eviction webhook, on the leader.
 type FailurePolicy struct {
@@ -20,28 +41,11 @@ type FailurePolicy struct {
 
 // NewFailurePolicy registers the metrics of the failure policy. It panics if they
 // are registered already.
-//
-//   - drawbridge_webhook_failure_policy{policy} is 1 for the policy in the
-//     configuration, Fail or Ignore, and 0 for the other.
-//   - drawbridge_webhook_failure_policy_changes_total{policy} counts how often we set
-//     it, to which.
-//   - drawbridge_webhook_proofs_total{result} counts the calls by which the leader
-//     tries whether the API server reaches the webhook.
 func NewFailurePolicy(registerer prometheus.Registerer) *FailurePolicy {
-	factory := promauto.With(registerer)
 	m := &FailurePolicy{
-		present: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "drawbridge_webhook_failure_policy",
-			Help: "1 for the failure policy that the eviction webhook has in its configuration.",
-		}, []string{"policy"}),
-		changes: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_webhook_failure_policy_changes_total",
-			Help: "How often the manager set the failure policy of the eviction webhook.",
-		}, []string{"policy"}),
-		proofs: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_webhook_proofs_total",
-			Help: "Dry-run evictions by which the leader tries whether the API server reaches the webhook.",
-		}, []string{"result"}),
+		present: failurePolicyPresent.gauge(registerer),
+		changes: failurePolicyChanges.counter(registerer),
+		proofs:  failurePolicyProofs.counter(registerer),
 	}
 	for _, result := range []string{ProofReached, ProofUnreached} {
 		m.proofs.WithLabelValues(result)
@@ -51,7 +55,7 @@ func NewFailurePolicy(registerer prometheus.Registerer) *FailurePolicy {
 
 // Present sets what the configuration says; empty for no configuration.
 func (m *FailurePolicy) Present(policy string) {
-	for _, p := range []string{"Fail", "Ignore"} {
+	for _, p := range failurePolicies {
 		value := 0.0
 		if p == policy {
 			value = 1

@@ -19,6 +19,23 @@ const (
 	GuardOtherBudget = "other_budget"
 )
 
+var guardStates = []string{GuardClosed, GuardHeld, GuardUnguarded, GuardOtherBudget}
+
+var (
+	guardPods = Metric{
+		Name: "drawbridge_guard_pods", Type: Gauge,
+		Help:   "Pods whose guard is closed or should be, by state.",
+		Labels: []Label{{Name: "state", Values: guardStates}},
+	}
+	guardLabels = Metric{
+		Name: "drawbridge_guard_label_writes_total", Type: Counter,
+		Help:   "Labels of the guard put on pods (close) and taken off (open).",
+		Labels: []Label{{Name: "change", Values: []string{"close", "open"}}},
+	}
+)
+
+var guardMetrics = []Metric{guardPods, guardLabels}
+
 // Guard counts what the guard does. Safe for concurrent use.
 type Guard struct {
 	pods   *prometheus.GaugeVec
@@ -31,26 +48,15 @@ type Guard struct {
 
 // NewGuard registers the metrics of the guard. It panics if they are registered
 // already, like every MustRegister.
-//
-//   - drawbridge_guard_pods{state} is how many pods are guarded, or should be.
-//   - drawbridge_guard_label_writes_total{change} counts labels that were put on
-//     (close) and taken off (open).
 func NewGuard(registerer prometheus.Registerer) *Guard {
 	m := &Guard{
-		pods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "drawbridge_guard_pods",
-			Help: "Pods whose guard is closed or should be, by state.",
-		}, []string{"state"}),
-		labels: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_guard_label_writes_total",
-			Help: "Labels of the guard put on pods (close) and taken off (open).",
-		}, []string{"change"}),
+		pods:   guardPods.gauge(registerer),
+		labels: guardLabels.counter(registerer),
 		states: map[types.NamespacedName]string{},
 	}
-	for _, state := range []string{GuardClosed, GuardHeld, GuardUnguarded, GuardOtherBudget} {
+	for _, state := range guardStates {
 		m.pods.WithLabelValues(state).Set(0)
 	}
-	registerer.MustRegister(m.pods, m.labels)
 	return m
 }
 

@@ -34,6 +34,37 @@ var maintenanceStages = []v1alpha1.MaintenanceStage{
 	v1alpha1.StagePlanning, v1alpha1.StageCordon, v1alpha1.StageDrain, v1alpha1.StageDrainComplete, v1alpha1.StageMaintenanceComplete,
 }
 
+// stageNames are the stages as the label has them.
+func stageNames() []string {
+	names := make([]string, len(maintenanceStages))
+	for i, stage := range maintenanceStages {
+		names[i] = string(stage)
+	}
+	return names
+}
+
+var (
+	maintenanceCount = Metric{
+		Name: "drawbridge_maintenances", Type: Gauge,
+		Help:   "NodeMaintenances, by stage.",
+		Labels: []Label{{Name: "stage", Values: stageNames()}},
+	}
+	maintenancePods = Metric{
+		Name: "drawbridge_maintenance_pods", Type: Gauge,
+		Help:   "Pods that NodeMaintenances want to go: all of them (pending), those being moved (evacuating), those that do not get on (blocking). A pod counts once for each maintenance.",
+		Labels: []Label{{Name: "state", Values: []string{maintenancePending, maintenanceEvacuating, maintenanceBlocking}}},
+	}
+	maintenanceWrites = Metric{
+		Name: "drawbridge_maintenance_writes_total", Type: Counter,
+		Help: "API writes of the controllers of NodeMaintenances, by what they write.",
+		Labels: []Label{{Name: "object", Values: []string{
+			MaintenanceWriteNode, MaintenanceWritePod, MaintenanceWriteJoin, MaintenanceWriteWithdraw, MaintenanceWriteStatus,
+		}}},
+	}
+)
+
+var maintenanceMetrics = []Metric{maintenanceCount, maintenancePods, maintenanceWrites}
+
 // Maintenance counts what NodeMaintenances do. Safe for concurrent use.
 type Maintenance struct {
 	maintenances *prometheus.GaugeVec
@@ -53,35 +84,19 @@ type maintenanceSeen struct {
 
 // NewMaintenance registers the metrics of NodeMaintenances. It panics if they are
 // registered already, like every MustRegister.
-//
-//   - drawbridge_maintenances{stage} is how many there are.
-//   - drawbridge_maintenance_pods{state} is how many pods they want to go: pending is
-//     all of them, evacuating those that somebody is moving, blocking those that do
-//     not get on. A pod counts once for each maintenance.
-//   - drawbridge_maintenance_writes_total{object} counts their API writes.
 func NewMaintenance(registerer prometheus.Registerer) *Maintenance {
 	m := &Maintenance{
-		maintenances: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "drawbridge_maintenances",
-			Help: "NodeMaintenances, by stage.",
-		}, []string{"stage"}),
-		pods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "drawbridge_maintenance_pods",
-			Help: "Pods that NodeMaintenances want to go: all of them (pending), those being moved (evacuating), those that do not get on (blocking).",
-		}, []string{"state"}),
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_maintenance_writes_total",
-			Help: "API writes of the controllers of NodeMaintenances, by what they write.",
-		}, []string{"object"}),
-		seen: map[string]maintenanceSeen{},
+		maintenances: maintenanceCount.gauge(registerer),
+		pods:         maintenancePods.gauge(registerer),
+		writes:       maintenanceWrites.counter(registerer),
+		seen:         map[string]maintenanceSeen{},
 	}
-	for _, stage := range maintenanceStages {
-		m.maintenances.WithLabelValues(string(stage)).Set(0)
+	for _, stage := range maintenanceCount.Labels[0].Values {
+		m.maintenances.WithLabelValues(stage).Set(0)
 	}
-	for _, state := range []string{maintenancePending, maintenanceEvacuating, maintenanceBlocking} {
+	for _, state := range maintenancePods.Labels[0].Values {
 		m.pods.WithLabelValues(state).Set(0)
 	}
-	registerer.MustRegister(m.maintenances, m.pods, m.writes)
 	return m
 }
 

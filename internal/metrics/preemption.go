@@ -20,48 +20,54 @@ const (
 	PreemptionError = "error"
 )
 
+var (
+	preemptionDecisions = Metric{
+		Name: "drawbridge_preemption_decisions_total", Type: Counter, EveryReplica: true,
+		Help: "Questions of the scheduler which nodes it may use for a preemption, by result.",
+		Labels: []Label{{Name: "result", Values: []string{
+			PreemptionUnchanged, PreemptionRestricted, PreemptionRefused, PreemptionUnauthorized, PreemptionError,
+		}}},
+	}
+	preemptionDropped = Metric{
+		Name: "drawbridge_preemption_dropped_nodes_total", Type: Counter, EveryReplica: true,
+		Help:   "Candidate nodes that the scheduler was not to use, by reason.",
+		Labels: []Label{{Name: "reason", Values: []string{"budget", "unknown_victim", "spans_nodes"}}},
+	}
+	preemptionDeletions = Metric{
+		Name: "drawbridge_preemption_deletions_total", Type: Counter, EveryReplica: true,
+		Help:   "Deletions of pods by the scheduler that the webhook was asked about, by verdict.",
+		Labels: []Label{{Name: "verdict", Values: []string{"not_covered", "allowed", "unsure", "refused"}}},
+	}
+	preemptionDuration = Metric{
+		Name: "drawbridge_preemption_duration_seconds", Type: Histogram, EveryReplica: true,
+		Help:    "Time an answer to the scheduler took, in seconds.",
+		Buckets: []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5},
+	}
+)
+
+var preemptionMetrics = []Metric{preemptionDecisions, preemptionDropped, preemptionDeletions, preemptionDuration}
+
 // Preemption counts what becomes of the scheduler's preemptions. Safe for concurrent
 // use.
 type Preemption struct {
 	decisions *prometheus.CounterVec
 	dropped   *prometheus.CounterVec
 	deletes   *prometheus.CounterVec
-	duration  prometheus.Histogram
+	duration  prometheus.Observer
 }
 
 // NewPreemption registers the metrics of budgets that the scheduler may not break. It
 // panics if they are registered already, like every MustRegister.
-//
-//   - drawbridge_preemption_decisions_total{result} counts questions of the scheduler.
-//   - drawbridge_preemption_dropped_nodes_total{reason} counts nodes that were not to
-//     be used.
-//   - drawbridge_preemption_deletions_total{verdict} counts deletions by the scheduler
-//     that the webhook was asked about.
-//   - drawbridge_preemption_duration_seconds is how long an answer took.
 func NewPreemption(registerer prometheus.Registerer) *Preemption {
 	m := &Preemption{
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_preemption_decisions_total",
-			Help: "Questions of the scheduler which nodes it may use for a preemption, by result.",
-		}, []string{"result"}),
-		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_preemption_dropped_nodes_total",
-			Help: "Candidate nodes that the scheduler was not to use, by reason.",
-		}, []string{"reason"}),
-		deletes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_preemption_deletions_total",
-			Help: "Deletions of pods by the scheduler that the webhook was asked about, by verdict.",
-		}, []string{"verdict"}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "drawbridge_preemption_duration_seconds",
-			Help:    "Time an answer to the scheduler took, in seconds.",
-			Buckets: []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5},
-		}),
+		decisions: preemptionDecisions.counter(registerer),
+		dropped:   preemptionDropped.counter(registerer),
+		deletes:   preemptionDeletions.counter(registerer),
+		duration:  preemptionDuration.histogram(registerer).WithLabelValues(),
 	}
-	for _, result := range []string{PreemptionUnchanged, PreemptionRestricted, PreemptionRefused, PreemptionUnauthorized, PreemptionError} {
+	for _, result := range preemptionDecisions.Labels[0].Values {
 		m.decisions.WithLabelValues(result).Add(0)
 	}
-	registerer.MustRegister(m.decisions, m.dropped, m.deletes, m.duration)
 	return m
 }
 

@@ -1,9 +1,21 @@
 package metrics
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+import "github.com/prometheus/client_golang/prometheus"
+
+var (
+	registrationsInForce = Metric{
+		Name: "drawbridge_interceptor_registrations", Type: Gauge, EveryReplica: true,
+		Help:   "Number of EvictionInterceptors, by whether they are in force.",
+		Labels: []Label{{Name: "accepted", Values: []string{"true", "false"}}},
+	}
+	registrationFailures = Metric{
+		Name: "drawbridge_interceptor_evaluation_errors_total", Type: Counter, EveryReplica: true,
+		Help:   "How often an expression of an EvictionInterceptor failed for a pod, which then counts as not selected.",
+		Labels: []Label{{Name: "interceptor", Bound: "the EvictionInterceptors there are; administrators make them"}},
+	}
 )
+
+var registrationMetrics = []Metric{registrationsInForce, registrationFailures}
 
 // Registrations follow the EvictionInterceptors.
 type Registrations struct {
@@ -13,23 +25,10 @@ type Registrations struct {
 
 // NewRegistrations registers the metrics of the registry. It panics if they are
 // registered already.
-//
-//   - drawbridge_interceptor_registrations{accepted} is the number of
-//     EvictionInterceptors, by whether they are in force.
-//   - drawbridge_interceptor_evaluation_errors_total{interceptor} counts the times
-//     that an expression of a registration failed for a pod. There is a series only
-//     for registrations that exist.
 func NewRegistrations(registerer prometheus.Registerer) *Registrations {
-	factory := promauto.With(registerer)
 	return &Registrations{
-		registrations: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "drawbridge_interceptor_registrations",
-			Help: "Number of EvictionInterceptors, by whether they are in force.",
-		}, []string{"accepted"}),
-		failures: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_interceptor_evaluation_errors_total",
-			Help: "How often an expression of an EvictionInterceptor failed for a pod, which then counts as not selected.",
-		}, []string{"interceptor"}),
+		registrations: registrationsInForce.gauge(registerer),
+		failures:      registrationFailures.counter(registerer),
 	}
 }
 

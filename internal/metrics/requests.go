@@ -1,20 +1,58 @@
-// Package metrics holds the metrics of Drawbridge, one file per owner.
+// Package metrics holds the metrics of Drawbridge, one file per owner. What each of
+// them means is in the catalog, All.
 package metrics
 
 import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// Requests owns the five metrics that KEP-4563 names (statements 105 and 106).
-// All of them have one series per request, so every series is removed when its
-// request goes (statement 108). Safe for concurrent use.
+// perRequest are the labels of one request.
+var perRequest = []Label{
+	{Name: "namespace", Bound: "the EvictionRequests there are; the series go with the object"},
+	{Name: "evictionrequest", Bound: "as namespace"},
+	{Name: "pod", Bound: "as namespace"},
+}
+
+var (
+	requestsActiveInterceptor = Metric{
+		Name: "evictionrequest_controller_active_interceptor", Type: Gauge, PerRequest: true,
+		Help:   "1 for the interceptor that is active, per EvictionRequest and pod. The others have no series.",
+		Labels: append(perRequest[:3:3], Label{Name: "interceptor", Bound: "one per EvictionRequest"}),
+	}
+	requestsProcessedInterceptor = Metric{
+		Name: "evictionrequest_controller_processed_interceptor", Type: Gauge, PerRequest: true, Labels: perRequest,
+		Help: "Number of interceptors that were active before and are not any more, per EvictionRequest and pod.",
+	}
+	requestsActiveRequester = Metric{
+		Name: "evictionrequest_controller_active_requester", Type: Gauge, PerRequest: true, Labels: perRequest,
+		Help: "Number of requesters that want the eviction, per EvictionRequest and pod.",
+	}
+	requestsPodInterceptors = Metric{
+		Name: "evictionrequest_controller_pod_interceptors", Type: Gauge, PerRequest: true, Labels: perRequest,
+		Help: "Number of interceptors available for the pod, the default one included, per EvictionRequest and pod.",
+	}
+	requestsImperativeEvictions = Metric{
+		Name: "evictionrequest_controller_imperative_evictions", Type: Counter, PerRequest: true, Labels: perRequest,
+		Help: "Failed calls of the eviction subresource by imperative-eviction.k8s.io, per EvictionRequest and pod.",
+	}
+)
+
+var requestMetrics = []Metric{
+	requestsActiveInterceptor, requestsProcessedInterceptor, requestsActiveRequester, requestsPodInterceptors, requestsImperativeEvictions,
+}
+
+// Requests owns the metrics that follow the requests: the five that KEP-4563 names
+// (statements 105 and 106), which have a series per request, and those of [Life],
+// which have not. Every series of a request is removed when it goes (statement 108).
+// Safe for concurrent use.
 type Requests struct {
+	*Life
+
 	imperativeEvictions  *prometheus.CounterVec
 	activeInterceptor    *prometheus.GaugeVec
 	processedInterceptor *prometheus.GaugeVec
@@ -23,7 +61,7 @@ type Requests struct {
 
 	mu sync.Mutex
 	// known remembers the labels in use. Without it, forgetting one request would
-	// search all series of all requests.
+	// search all series of all requests. Nil without series per request.
 	known map[types.NamespacedName]requestLabels
 }
 
@@ -34,40 +72,28 @@ type requestLabels struct {
 	interceptor string
 }
 
-// NewRequests registers the metrics with the registerer and returns them. A
-// registerer that already has one of them panics: that is a mistake of wiring.
-func NewRequests(registerer prometheus.Registerer) *Requests {
-	factory := promauto.With(registerer)
-	labels := []string{"namespace", "evictionrequest", "pod"}
-	return &Requests{
-		imperativeEvictions: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "evictionrequest_controller_imperative_evictions",
-			Help: "Failed calls of the eviction subresource by imperative-eviction.k8s.io, per EvictionRequest and pod.",
-		}, labels),
-		activeInterceptor: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "evictionrequest_controller_active_interceptor",
-			Help: "1 for the interceptor that is active, per EvictionRequest and pod. The others have no series.",
-		}, []string{"namespace", "evictionrequest", "pod", "interceptor"}),
-		processedInterceptor: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "evictionrequest_controller_processed_interceptor",
-			Help: "Number of interceptors that were active before and are not any more, per EvictionRequest and pod.",
-		}, labels),
-		activeRequester: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "evictionrequest_controller_active_requester",
-			Help: "Number of requesters that want the eviction, per EvictionRequest and pod.",
-		}, labels),
-		podInterceptors: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "evictionrequest_controller_pod_interceptors",
-			Help: "Number of interceptors available for the pod, the default one included, per EvictionRequest and pod.",
-		}, labels),
-		known: map[types.NamespacedName]requestLabels{},
+// NewRequests registers the metrics with the registerer and returns them. With
+// perRequest false those with a series per request are left out. A registerer that
+// already has one of them panics: that is a mistake of wiring.
+func NewRequests(registerer prometheus.Registerer, perRequest bool) *Requests {
+	m := &Requests{Life: newLife(registerer)}
+	if !perRequest {
+		return m
 	}
+	m.imperativeEvictions = requestsImperativeEvictions.counter(registerer)
+	m.activeInterceptor = requestsActiveInterceptor.gauge(registerer)
+	m.processedInterceptor = requestsProcessedInterceptor.gauge(registerer)
+	m.activeRequester = requestsActiveRequester.gauge(registerer)
+	m.podInterceptors = requestsPodInterceptors.gauge(registerer)
+	m.known = map[types.NamespacedName]requestLabels{}
+	return m
 }
 
-// Observe sets the four gauges to what the request says. A request without a pod
-// as its target has no series.
+// Observe sets the metrics to what the request says. A request without a pod as its
+// target has no series.
 func (m *Requests) Observe(request *v1alpha1.EvictionRequest) {
-	if request.Spec.Target.Pod == nil {
+	m.observe(request)
+	if m.known == nil || request.Spec.Target.Pod == nil {
 		return
 	}
 	key := types.NamespacedName{Namespace: request.Namespace, Name: request.Name}
@@ -96,6 +122,9 @@ func (m *Requests) Observe(request *v1alpha1.EvictionRequest) {
 // (statement 83, ruling R12). A caller whose call outlasts the request must
 // Forget it afterwards, or the series stays.
 func (m *Requests) ImperativeEvictionFailed(namespace, name, pod string) {
+	if m.known == nil {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := types.NamespacedName{Namespace: namespace, Name: name}
@@ -108,9 +137,10 @@ func (m *Requests) ImperativeEvictionFailed(namespace, name, pod string) {
 // Forget removes all series of a request that is gone. Forgetting an unknown
 // request does nothing.
 func (m *Requests) Forget(namespace, name string) {
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	m.forget(key)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := types.NamespacedName{Namespace: namespace, Name: name}
 	last, ok := m.known[key]
 	if !ok {
 		return

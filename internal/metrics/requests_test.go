@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -29,8 +30,8 @@ func request(active string, processed ...string) *v1alpha1.EvictionRequest {
 	return er
 }
 
-// series renders all series, one a line, so that a test states only names, labels
-// and values.
+// series renders the series of the KEP's metrics, one a line, so that a test states
+// only names, labels and values.
 func series(t *testing.T, registry *prometheus.Registry) string {
 	t.Helper()
 	families, err := registry.Gather()
@@ -39,6 +40,9 @@ func series(t *testing.T, registry *prometheus.Registry) string {
 	}
 	var lines []string
 	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "evictionrequest_controller_") {
+			continue
+		}
 		for _, metric := range family.GetMetric() {
 			var labels []string
 			for _, label := range metric.GetLabel() {
@@ -125,7 +129,7 @@ func TestRequestsSeriesFollowTheRequest(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			registry := prometheus.NewPedanticRegistry()
-			tc.do(NewRequests(registry))
+			tc.do(NewRequests(registry, true))
 			if got, want := series(t, registry), strings.Join(tc.want, "\n"); got != want {
 				t.Errorf("series:\ngot:\n%s\nwant:\n%s", got, want)
 			}
@@ -133,9 +137,33 @@ func TestRequestsSeriesFollowTheRequest(t *testing.T) {
 	}
 }
 
+func TestWithoutSeriesPerRequestOnlyTheOthersAreLeft(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	m := NewRequests(registry, false)
+	m.Observe(request("x.example.com"))
+	m.ImperativeEvictionFailed("shop", "uid-1", "web-1")
+	if got := series(t, registry); got != "" {
+		t.Errorf("series per request:\n%s", got)
+	}
+	const want = `
+# HELP drawbridge_eviction_requests EvictionRequests that are not finished, by stage.
+# TYPE drawbridge_eviction_requests gauge
+drawbridge_eviction_requests{stage="evicting"} 0
+drawbridge_eviction_requests{stage="intercepting"} 1
+drawbridge_eviction_requests{stage="starting"} 0
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "drawbridge_eviction_requests"); err != nil {
+		t.Error(err)
+	}
+	m.Forget("shop", "uid-1")
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(strings.Replace(want, "} 1", "} 0", 1)), "drawbridge_eviction_requests"); err != nil {
+		t.Errorf("after the request went: %v", err)
+	}
+}
+
 func TestRequestsNamesAndHelpPassTheLinter(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	m := NewRequests(registry)
+	m := NewRequests(registry, true)
 	m.Observe(request("x.example.com"))
 	m.ImperativeEvictionFailed("shop", "uid-1", "web-1")
 	families, err := registry.Gather()

@@ -1,9 +1,6 @@
 package metrics
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // Why a pod was given back to its ReplicaSet: values of the label reason.
 const (
@@ -19,6 +16,33 @@ const (
 	GivenBackOrphaned = "orphaned"
 )
 
+var (
+	surgeHandedUp = Metric{
+		Name: "drawbridge_surge_handed_up_total", Type: Counter,
+		Help: "Pods that were handed up to their Deployment, so that a replacement is made before the eviction.",
+	}
+	surgeReplaced = Metric{
+		Name: "drawbridge_surge_replaced_total", Type: Counter,
+		Help: "Pods whose Deployment was full without them before they were evicted.",
+	}
+	surgeGivenBack = Metric{
+		Name: "drawbridge_surge_given_back_total", Type: Counter,
+		Help: "Handed-up pods that were given back to their ReplicaSet.",
+		Labels: []Label{{Name: "reason", Values: []string{
+			GivenBackFailed, GivenBackCanceled, GivenBackScaledToZero, GivenBackOrphaned,
+		}}},
+	}
+	surgeDeclined = Metric{
+		Name: "drawbridge_surge_declined_total", Type: Counter,
+		Help: "Pods that were left to the next interceptor without being replaced beforehand.",
+		Labels: []Label{{Name: "reason", Values: []string{
+			"not-of-a-deployment", "no-surge", "scaled-to-zero", "deployment-deleted", "not-ready", "volume", "rollout-stuck", "cannot-create",
+		}}},
+	}
+)
+
+var surgeMetrics = []Metric{surgeHandedUp, surgeReplaced, surgeGivenBack, surgeDeclined}
+
 // Surge owns the metrics of the surge interceptor. Safe for concurrent use.
 type Surge struct {
 	handedUp, replaced  prometheus.Counter
@@ -28,24 +52,11 @@ type Surge struct {
 // NewSurge registers the metrics with the registerer and returns them. A
 // registerer that already has one of them panics: that is a mistake of wiring.
 func NewSurge(registerer prometheus.Registerer) *Surge {
-	factory := promauto.With(registerer)
 	return &Surge{
-		handedUp: factory.NewCounter(prometheus.CounterOpts{
-			Name: "drawbridge_surge_handed_up_total",
-			Help: "Pods that were handed up to their Deployment, so that a replacement is made before the eviction.",
-		}),
-		replaced: factory.NewCounter(prometheus.CounterOpts{
-			Name: "drawbridge_surge_replaced_total",
-			Help: "Pods whose Deployment was full without them before they were evicted.",
-		}),
-		givenBack: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_surge_given_back_total",
-			Help: "Handed-up pods that were given back to their ReplicaSet.",
-		}, []string{"reason"}),
-		declined: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_surge_declined_total",
-			Help: "Pods that were left to the next interceptor without being replaced beforehand.",
-		}, []string{"reason"}),
+		handedUp:  surgeHandedUp.counter(registerer).WithLabelValues(),
+		replaced:  surgeReplaced.counter(registerer).WithLabelValues(),
+		givenBack: surgeGivenBack.counter(registerer),
+		declined:  surgeDeclined.counter(registerer),
 	}
 }
 

@@ -2,6 +2,24 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
+// policyLabel is the name of an EvacuationPolicy.
+var policyLabel = Label{Name: "policy", Bound: "the EvacuationPolicies there are; administrators make them"}
+
+var (
+	vmWrites = Metric{
+		Name: "drawbridge_evacuation_writes_total", Type: Counter,
+		Help:   "Writes to workloads and their migrations by an EvacuationPolicy.",
+		Labels: []Label{policyLabel, {Name: "write", Values: []string{"mark", "unmark", "create_migration", "delete_migration"}}},
+	}
+	vmOutcomes = Metric{
+		Name: "drawbridge_evacuation_outcomes_total", Type: Counter,
+		Help:   "Ends of evacuations by an EvacuationPolicy.",
+		Labels: []Label{policyLabel, {Name: "outcome", Values: []string{"moved", "passed", "refused", "gave_up_hold", "gave_up_evict"}}},
+	}
+)
+
+var vmMetrics = []Metric{vmWrites, vmOutcomes}
+
 // VM counts what the interceptors of EvacuationPolicies do.
 type VM struct {
 	writes   *prometheus.CounterVec
@@ -10,26 +28,8 @@ type VM struct {
 
 // NewVM registers the metrics of EvacuationPolicies. It panics if they are
 // registered already, like every MustRegister.
-//
-//   - drawbridge_evacuation_writes_total{policy, write} counts the writes to
-//     workloads and migrations that succeeded. write is mark, unmark,
-//     create_migration or delete_migration.
-//   - drawbridge_evacuation_outcomes_total{policy, outcome} counts the evacuations
-//     that ended. outcome is moved, passed, refused, gave_up_hold or
-//     gave_up_evict.
 func NewVM(registerer prometheus.Registerer) *VM {
-	m := &VM{
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_evacuation_writes_total",
-			Help: "Writes to workloads and their migrations by an EvacuationPolicy.",
-		}, []string{"policy", "write"}),
-		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_evacuation_outcomes_total",
-			Help: "Ends of evacuations by an EvacuationPolicy.",
-		}, []string{"policy", "outcome"}),
-	}
-	registerer.MustRegister(m.writes, m.verdicts)
-	return m
+	return &VM{writes: vmWrites.counter(registerer), verdicts: vmOutcomes.counter(registerer)}
 }
 
 // Wrote counts one write.

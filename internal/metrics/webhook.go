@@ -6,41 +6,53 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+var (
+	webhookVerdicts = Metric{
+		Name: "drawbridge_eviction_verdicts_total", Type: Counter, EveryReplica: true,
+		Help: "Answers to calls of the eviction subresource, by verdict, reason and class of the caller.",
+		Labels: []Label{
+			{Name: "verdict", Values: []string{"allowed", "denied", "not_found"}},
+			{Name: "reason", Values: []string{
+				"no-interceptors", "pod-not-found", "precondition-failed", "pod-terminating", "pod-terminal", "pod-pending", "daemonset-pod",
+				"mirror-pod", "group-pod", "imperative-stage", "active-interceptor", "preflight-allowed", "request-refused", "evicted", "dry-run",
+				"accepted", "waiting", "restarting", "too-many-requesters", "replacement", "preflight-denied", "too-many-new", "guard-closed",
+				"not-synced", "lookup-failed", "preflight-failed", "write-failed", "changed", "deadline", "internal-error", "own-call", "not-its-turn",
+			}},
+			{Name: "caller_class", Values: []string{
+				"kubectl", "drain-helper", "karpenter", "cluster-api", "cluster-autoscaler", "mco", "gardener", "managed-upgrade", "descheduler", "unknown",
+			}},
+		},
+	}
+	webhookDuration = Metric{
+		Name: "drawbridge_eviction_handler_duration_seconds", Type: Histogram, EveryReplica: true,
+		Help: "Time the eviction webhook took to answer, in seconds.",
+		// Most answers come from memory; the slowest end at the webhook's timeout.
+		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+	}
+	webhookRenewals = Metric{
+		Name: "drawbridge_lease_renewals_total", Type: Counter, EveryReplica: true,
+		Help:   "Renewals of requester leases off the request path, by result.",
+		Labels: []Label{{Name: "result", Values: []string{"success", "gone", "error"}}},
+	}
+)
+
+var webhookMetrics = []Metric{webhookVerdicts, webhookDuration, webhookRenewals}
+
 // Webhook counts what the admission webhooks answer.
 type Webhook struct {
 	verdicts *prometheus.CounterVec
-	duration prometheus.Histogram
+	duration prometheus.Observer
 	renewals *prometheus.CounterVec
 }
 
 // NewWebhook registers the metrics of the webhooks. It panics if they are
 // registered already, like every MustRegister.
-//
-//   - drawbridge_eviction_verdicts_total{verdict, reason, caller_class} counts
-//     the answers to calls of pods/eviction. verdict is allowed, denied or
-//     not_found; all labels are from closed sets.
-//   - drawbridge_eviction_handler_duration_seconds is how long an answer took.
-//   - drawbridge_lease_renewals_total{result} counts writes of requester leases
-//     off the request path: success, gone or error.
 func NewWebhook(registerer prometheus.Registerer) *Webhook {
-	m := &Webhook{
-		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_eviction_verdicts_total",
-			Help: "Answers to calls of the eviction subresource, by verdict, reason and class of the caller.",
-		}, []string{"verdict", "reason", "caller_class"}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "drawbridge_eviction_handler_duration_seconds",
-			Help: "Time the eviction webhook took to answer, in seconds.",
-			// Most answers come from memory; the slowest end at the webhook's timeout.
-			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
-		}),
-		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_lease_renewals_total",
-			Help: "Renewals of requester leases, by result.",
-		}, []string{"result"}),
+	return &Webhook{
+		verdicts: webhookVerdicts.counter(registerer),
+		duration: webhookDuration.histogram(registerer).WithLabelValues(),
+		renewals: webhookRenewals.counter(registerer),
 	}
-	registerer.MustRegister(m.verdicts, m.duration, m.renewals)
-	return m
 }
 
 // Verdict counts one answer and the time it took.

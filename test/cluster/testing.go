@@ -43,7 +43,13 @@ func ForTest(tb testing.TB, options Options) *Cluster {
 // for os.Exit. use, if not nil, is given the cluster before the first test; an error of
 // it fails the package. When tests have failed, the logs are kept and standard error
 // says where.
-func Main(m *testing.M, options Options, use func(*Cluster) error) (code int) {
+func Main(m *testing.M, options Options, use func(*Cluster) error) int {
+	return MainThen(m, options, use, nil)
+}
+
+// MainThen is Main with something to check after the last test, if all have passed; an
+// error of then fails the package.
+func MainThen(m *testing.M, options Options, use, then func(*Cluster) error) (code int) {
 	if options.Logf == nil {
 		options.Logf = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 	}
@@ -71,7 +77,14 @@ func Main(m *testing.M, options Options, use func(*Cluster) error) (code int) {
 			return code
 		}
 	}
-	return m.Run()
+	if code = m.Run(); code != 0 || then == nil {
+		return code
+	}
+	if err := then(c); err != nil {
+		fmt.Fprintf(os.Stderr, "after the tests: %v\n", err)
+		code = 1
+	}
+	return code
 }
 
 // Namespace creates a namespace named after the test, waits until pods can be

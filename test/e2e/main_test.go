@@ -66,7 +66,7 @@ func TestMain(m *testing.M) {
 	if !chosen {
 		utilruntime.Must(flag.Set("test.parallel", parallel))
 	}
-	os.Exit(cluster.Main(m, cluster.Options{Nodes: 1, RequestLog: true}, setup))
+	os.Exit(cluster.MainThen(m, cluster.Options{Nodes: 1, RequestLog: true}, setup, auditPermissions))
 }
 
 // setup prepares what all tests share.

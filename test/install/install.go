@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,6 +45,9 @@ type Options struct {
 	APIVersions []string
 	// Chart is the folder of the chart. Default: this repository's, see [Chart].
 	Chart string
+	// NoHooks makes [Uninstall] leave out what runs in the cluster before, for clusters
+	// in which nothing runs.
+	NoHooks bool
 }
 
 func (o Options) chart(ctx context.Context) (string, error) {
@@ -95,7 +99,11 @@ func Uninstall(ctx context.Context, o Options) error {
 	}
 	o = o.withDefaults()
 	o.Values = nil
-	_, err := runHelm(ctx, o, "uninstall", o.Release, "--namespace", o.Namespace, "--kubeconfig", o.Kubeconfig)
+	args := []string{"uninstall", o.Release, "--namespace", o.Namespace, "--kubeconfig", o.Kubeconfig}
+	if o.NoHooks {
+		args = append(args, "--no-hooks")
+	}
+	_, err := runHelm(ctx, o, args...)
 	return err
 }
 
@@ -172,13 +180,25 @@ func helmHome() ([]string, error) {
 	}, nil
 }
 
-// Chart returns the folder of the chart.
+// Chart returns the folder of the chart. It looks at each file of it, or the go
+// command would not know that a test, whose files helm reads, depends on them, and
+// repeat an old result.
 func Chart(ctx context.Context) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(root, "charts", "drawbridge"), nil
+	chart := filepath.Join(root, "charts", "drawbridge")
+	err = filepath.WalkDir(chart, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("read chart: %w", err)
+	}
+	return chart, nil
 }
 
 var helmOnce struct {

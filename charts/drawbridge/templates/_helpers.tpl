@@ -22,6 +22,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- define "drawbridge.serviceAccountName" -}}
@@ -59,4 +62,54 @@ service:
   path: {{ $path }}
   port: 443
 {{- end -}}
+{{- end -}}
+
+{{- define "drawbridge.image" -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- with .Values.image.digest }}@{{ . }}{{ end -}}
+{{- end -}}
+
+{{/* drawbridge.roleName names a role of the manager for one of its parts: (list . "part"). */}}
+{{- define "drawbridge.roleName" -}}
+{{- $part := index . 1 -}}
+{{- printf "%s-%s" (include "drawbridge.fullname" (index . 0) | trunc (int (sub 62 (len $part))) | trimSuffix "-") $part -}}
+{{- end -}}
+
+{{/* drawbridge.bind binds the cluster role of a part to the manager's account: (list . "part"). */}}
+{{- define "drawbridge.bind" -}}
+{{- $root := index . 0 -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ include "drawbridge.roleName" . }}
+  labels:
+    {{- include "drawbridge.labels" $root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ include "drawbridge.roleName" . }}
+subjects:
+  - kind: ServiceAccount
+    namespace: {{ $root.Release.Namespace }}
+    name: {{ include "drawbridge.serviceAccountName" $root }}
+{{- end -}}
+
+{{/* drawbridge.bindHere binds the role of a part in our own namespace: (list . "part"). */}}
+{{- define "drawbridge.bindHere" -}}
+{{- $root := index . 0 -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ include "drawbridge.roleName" . }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "drawbridge.labels" $root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ include "drawbridge.roleName" . }}
+subjects:
+  - kind: ServiceAccount
+    namespace: {{ $root.Release.Namespace }}
+    name: {{ include "drawbridge.serviceAccountName" $root }}
 {{- end -}}

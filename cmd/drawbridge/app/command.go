@@ -50,8 +50,9 @@ func NewCommand() *cobra.Command {
 	o.AddFlags(cmd.Flags())
 	cmd.CompletionOptions.DisableDefaultCmd = true // Nobody types this in a shell.
 	cleanup := newCleanupCommand()
-	cmd.AddCommand(cleanup)
-	for _, c := range []*cobra.Command{cmd, cleanup} {
+	selfTest := newSelfTestCommand()
+	cmd.AddCommand(cleanup, selfTest)
+	for _, c := range []*cobra.Command{cmd, cleanup, selfTest} {
 		// controller-runtime owns this one; GetConfig reads it.
 		c.Flags().AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
 	}

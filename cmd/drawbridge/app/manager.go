@@ -138,16 +138,30 @@ func cacheOptions(o Options) cache.Options {
 		}
 	}
 	preemptionCache(o, options.ByObject)
-	if o.Operations.LogLevelConfig != "" {
-		options.ByObject[&corev1.ConfigMap{}] = cache.ByObject{
-			Namespaces: own,
-			Field:      fields.OneTermEqualSelector("metadata.name", o.Operations.LogLevelConfig),
-		}
+	if named := configMaps(o); len(named) > 0 {
+		options.ByObject[&corev1.ConfigMap{}] = cache.ByObject{Namespaces: named}
 	}
 	if o.Surge {
 		maps.Copy(options.ByObject, surge.CacheOptions())
 	}
 	return options
+}
+
+// configMaps are those that informers hold: one of a namespace at most, because with its
+// name as the field selector RBAC can limit list and watch to it.
+func configMaps(o Options) map[string]cache.Config {
+	named := map[string]cache.Config{}
+	add := func(namespace, name string) {
+		named[namespace] = cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}
+	}
+	if o.Operations.LogLevelConfig != "" {
+		add(o.Namespace, o.Operations.LogLevelConfig)
+	}
+	if o.Preemption.Enabled && o.Preemption.ClientCA != "" {
+		name := o.Preemption.clientCA()
+		add(name.Namespace, name.Name)
+	}
+	return named
 }
 
 // watchAll makes the informers of every kind that anybody reads from the cache.
@@ -169,7 +183,7 @@ func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 	if o.Maintenance.Enabled {
 		kinds = append(kinds, &v1alpha1.NodeMaintenance{})
 	}
-	if o.Operations.LogLevelConfig != "" {
+	if len(configMaps(o)) > 0 {
 		kinds = append(kinds, &corev1.ConfigMap{})
 	}
 	kinds = append(kinds, surgeKinds(o)...)

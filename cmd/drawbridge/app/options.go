@@ -46,6 +46,8 @@ type Options struct {
 	// HealthAddr and MetricsAddr are host:port; "0" switches the server off.
 	HealthAddr  string
 	MetricsAddr string
+	// MetricsPerRequest has the metrics with a series per EvictionRequest.
+	MetricsPerRequest bool
 
 	// LeaderElect lets only one replica run the controllers.
 	LeaderElect bool
@@ -176,6 +178,7 @@ func DefaultOptions() Options {
 		WebhookConfiguration: "drawbridge",
 		HealthAddr:           "127.0.0.1:8081",
 		MetricsAddr:          "127.0.0.1:8080",
+		MetricsPerRequest:    true,
 		LeaderElect:          true,
 		LeaseDuration:        15 * time.Second,
 		RenewDeadline:        10 * time.Second,
@@ -216,6 +219,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 	fs.StringVar(&o.HealthAddr, "health-addr", o.HealthAddr, `Address of /healthz and /readyz; "0" switches them off.`)
 	fs.StringVar(&o.MetricsAddr, "metrics-addr", o.MetricsAddr, `Address of the Prometheus metrics; "0" switches them off.`)
+	fs.BoolVar(&o.MetricsPerRequest, "metrics-per-request", o.MetricsPerRequest, "Have the metrics of KEP-4563, which are a few series per EvictionRequest.")
 
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "Let only one replica run the controllers. The webhook runs on all.")
 	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration, "How long the others wait for a leader that does not renew.")
@@ -326,6 +330,8 @@ func (o *Options) Validate() error {
 	check(slices.Contains(replacementGuards, o.ReplacementGuard), "--replacement-guard must be one of %s, not %q", strings.Join(replacementGuards, ", "), o.ReplacementGuard)
 	o.Guard.validate(check)
 	o.Preemption.validate(o.WebhookPort, check)
+	check(!o.Preemption.Enabled || o.Preemption.ClientCA == "" || o.Operations.LogLevelConfig == "" || o.Preemption.clientCA().Namespace != o.Namespace,
+		"--preemption-client-ca is in the manager's own namespace %q, of which only --log-level-config is read", o.Namespace)
 	o.Maintenance.validate(check)
 	o.Operations.validate(check)
 	o.validateGates(check)

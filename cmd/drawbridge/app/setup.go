@@ -38,7 +38,7 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 	cached := known.synced
 	known.synced = func() bool { return cached() && resolver.Synced() && policies.Loaded() }
 	recorder := mgr.GetEventRecorder(recorderName)
-	requestMetrics := metrics.NewRequests(o.Registerer)
+	requestMetrics := metrics.NewRequests(o.Registerer, o.MetricsPerRequest)
 
 	engine := &request.Reconciler{
 		Client:    mgr.GetClient(),

@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
@@ -106,13 +104,6 @@ func preemptionCache(o Options, byObject map[client.Object]cache.ByObject) {
 		return
 	}
 	byObject[&schedulingv1.PriorityClass{}] = cache.ByObject{Transform: cache.TransformStripManagedFields()}
-	if o.Preemption.ClientCA != "" {
-		name := o.Preemption.clientCA()
-		// With the name as the field selector, RBAC can limit list and watch to it.
-		byObject[&corev1.ConfigMap{}] = cache.ByObject{Namespaces: map[string]cache.Config{
-			name.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name.Name)},
-		}}
-	}
 }
 
 // preemptionKinds are what needs informers.
@@ -120,11 +111,7 @@ func preemptionKinds(o Options) []client.Object {
 	if !o.Preemption.Enabled {
 		return nil
 	}
-	kinds := []client.Object{&schedulingv1.PriorityClass{}}
-	if o.Preemption.ClientCA != "" {
-		kinds = append(kinds, &corev1.ConfigMap{})
-	}
-	return kinds
+	return []client.Object{&schedulingv1.PriorityClass{}}
 }
 
 // setupPreemption adds the scheduler extender, if it is switched on, and the webhook

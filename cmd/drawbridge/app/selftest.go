@@ -1,0 +1,179 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// SelfTestOptions are those of what `helm test` runs: the look of an outsider at an
+// installation.
+type SelfTestOptions struct {
+	// WebhookConfiguration is the one to look at; empty when there is none.
+	WebhookConfiguration string
+	// Namespace is where an eviction is tried; one that the webhook is asked for.
+	Namespace string
+	// Timeout of everything together.
+	Timeout time.Duration
+}
+
+// newSelfTestCommand returns the command line of the self-test.
+func newSelfTestCommand() *cobra.Command {
+	o := SelfTestOptions{WebhookConfiguration: "drawbridge", Namespace: metav1.NamespaceDefault, Timeout: time.Minute}
+	cmd := &cobra.Command{
+		Use:   "self-test",
+		Short: "Checks an installation from inside the cluster, and changes nothing",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conf, err := ctrl.GetConfig()
+			if err != nil {
+				return err
+			}
+			return SelfTest(cmd.Context(), conf, o, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&o.WebhookConfiguration, "webhook-configuration", o.WebhookConfiguration, "ValidatingWebhookConfiguration to look at; empty when there is none.")
+	cmd.Flags().StringVar(&o.Namespace, "namespace", o.Namespace, "Namespace in which the eviction of a pod that does not exist is tried, as a dry run.")
+	cmd.Flags().DurationVar(&o.Timeout, "timeout", o.Timeout, "How long everything together may take.")
+	return cmd
+}
+
+// SelfTest looks whether the API is served, whether the webhook answers under a
+// certificate that API servers trust, and whether an eviction gets through, and writes
+// what it found. Error: the first thing that is wrong, with what to do.
+func SelfTest(ctx context.Context, conf *rest.Config, o SelfTestOptions, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	clients, err := kubernetes.NewForConfig(conf)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"the API " + v1alpha1.SchemeGroupVersion.String() + " is served", func() error { return servesAPI(clients) }},
+		{"the webhook answers under a certificate that API servers trust", func() error { return webhookAnswers(ctx, clients, o.WebhookConfiguration) }},
+		{"an eviction gets through to the registry (a dry run of a pod that does not exist)", func() error { return evictionPasses(ctx, clients, o.Namespace) }},
+	}
+	for _, step := range steps {
+		if err := step.do(); err != nil {
+			return fmt.Errorf("not true that %s: %w", step.what, err)
+		}
+		if _, err := fmt.Fprintln(out, "ok:", step.what); err != nil {
+			return fmt.Errorf("write the result: %w", err)
+		}
+	}
+	return nil
+}
+
+func servesAPI(clients kubernetes.Interface) error {
+	list, err := clients.Discovery().ServerResourcesForGroupVersion(v1alpha1.SchemeGroupVersion.String())
+	if err != nil {
+		return fmt.Errorf("%w; install the CustomResourceDefinitions (value crds.enabled)", err)
+	}
+	served := map[string]bool{}
+	for _, resource := range list.APIResources {
+		served[resource.Name] = true
+	}
+	for _, name := range []string{"evictionrequests", "evictionrequests/status", "evictioninterceptors", "evacuationpolicies"} {
+		if !served[name] {
+			return fmt.Errorf("%s are not; upgrade the CustomResourceDefinitions", name)
+		}
+	}
+	return nil
+}
+
+// webhookAnswers calls every webhook of the configuration as an API server does.
+func webhookAnswers(ctx context.Context, clients kubernetes.Interface, name string) error {
+	if name == "" {
+		return nil
+	}
+	webhooks, err := clients.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get webhook configuration: %w", err)
+	}
+	for _, webhook := range webhooks.Webhooks {
+		if err := reach(ctx, webhook.ClientConfig); err != nil {
+			return fmt.Errorf("webhook %s: %w; see docs/runbooks/webhook-down.md", webhook.Name, err)
+		}
+	}
+	return nil
+}
+
+// reach makes one HTTPS call. Any answer at all will do.
+func reach(ctx context.Context, to admissionregistrationv1.WebhookClientConfig) (err error) {
+	if len(to.CABundle) == 0 {
+		return errors.New("the configuration has no CA: is there a leader to put it in?")
+	}
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(to.CABundle) {
+		return errors.New("the CA in the configuration cannot be read")
+	}
+	target, err := endpoint(to)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("make call: %w", err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return fmt.Errorf("call: %w", err)
+	}
+	return response.Body.Close()
+}
+
+// endpoint is the URL of a webhook.
+func endpoint(to admissionregistrationv1.WebhookClientConfig) (string, error) {
+	switch {
+	case to.URL != nil:
+		return *to.URL, nil
+	case to.Service != nil:
+		port, path := int32(443), "/"
+		if to.Service.Port != nil {
+			port = *to.Service.Port
+		}
+		if to.Service.Path != nil {
+			path = *to.Service.Path
+		}
+		host := net.JoinHostPort(to.Service.Name+"."+to.Service.Namespace+".svc", strconv.Itoa(int(port)))
+		return (&url.URL{Scheme: "https", Host: host, Path: path}).String(), nil
+	}
+	return "", errors.New("the configuration has neither a Service nor a URL")
+}
+
+// evictionPasses tries an eviction that the API server answers "not found" when nothing
+// is in the way.
+func evictionPasses(ctx context.Context, clients kubernetes.Interface, namespace string) error {
+	err := clients.PolicyV1().Evictions(namespace).Evict(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: "drawbridge-self-test"},
+		DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("want the answer that there is no such pod, have: %w", err)
+}

@@ -1,0 +1,60 @@
+package request
+
+import (
+	"time"
+
+	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// turnsEnded returns how the turns ended that a decision ends, in order.
+func turnsEnded(d process.Decision) []string {
+	var ended []string
+	for _, transition := range d.Transitions {
+		if transition.From != process.Active {
+			continue
+		}
+		switch transition.To {
+		case process.Completed:
+			ended = append(ended, metrics.TurnCompleted)
+		case process.Interrupted:
+			result := metrics.TurnTimedOut
+			if d.Outcome != process.OutcomeRunning {
+				result = metrics.TurnCutShort // At the end of the target, which is no fault.
+			}
+			ended = append(ended, result)
+		case process.Canceled:
+			ended = append(ended, metrics.TurnCanceled)
+		case process.Active, process.Inactive:
+			// Not an end.
+		}
+	}
+	return ended
+}
+
+// outcomeOf names the outcome that a decision brings; empty if it brings none.
+func outcomeOf(before process.Outcome, d process.Decision) string {
+	if d.Outcome == before {
+		return ""
+	}
+	switch d.Cause {
+	case process.TargetDeleted, process.TargetTerminal:
+		return metrics.OutcomeEvicted
+	case process.NoIntent:
+		return metrics.OutcomeCanceled
+	case process.TargetNotFound, process.TargetMismatch, process.TargetGrouped:
+		return metrics.OutcomeRefused
+	case process.NoCause:
+	}
+	return ""
+}
+
+// account counts what a decision has brought about, once it is written.
+func account(m Metrics, s process.Snapshot, d process.Decision, now time.Time) {
+	for _, result := range turnsEnded(d) {
+		m.TurnEnded(result)
+	}
+	if outcome := outcomeOf(s.Outcome, d); outcome != "" {
+		m.Finished(outcome, now.Sub(s.CreatedAt))
+	}
+}

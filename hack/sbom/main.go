@@ -1,0 +1,146 @@
+// Command sbom writes the bill of materials of Go programs, as CycloneDX 1.6 in JSON. It
+// reads what the linker wrote into them, so it lists what is in the program and not
+// what might be.
+package main
+
+import (
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "sbom: want one argument, the path of a Go program; the bill goes to standard output")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "sbom:", err)
+		os.Exit(1)
+	}
+}
+
+// bill is a CycloneDX document. It has no time and no random serial number, so that
+// the same program has the same bill.
+type bill struct {
+	Format       string       `json:"bomFormat"`
+	SpecVersion  string       `json:"specVersion"`
+	Version      int          `json:"version"`
+	Metadata     metadata     `json:"metadata"`
+	Components   []component  `json:"components"`
+	Dependencies []dependency `json:"dependencies"`
+}
+
+type metadata struct {
+	Component component `json:"component"`
+}
+
+type component struct {
+	Type       string     `json:"type"`
+	Ref        string     `json:"bom-ref"`
+	Name       string     `json:"name"`
+	Version    string     `json:"version,omitempty"`
+	PURL       string     `json:"purl,omitempty"`
+	Hashes     []hash     `json:"hashes,omitempty"`
+	Properties []property `json:"properties,omitempty"`
+}
+
+type hash struct {
+	Algorithm string `json:"alg"`
+	Content   string `json:"content"`
+}
+
+type property struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+type dependency struct {
+	Ref       string   `json:"ref"`
+	DependsOn []string `json:"dependsOn"`
+}
+
+func run(program string, out io.Writer) error {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return fmt.Errorf("read what is in %s (is it a Go program?): %w", program, err)
+	}
+	content, err := os.ReadFile(program) //nolint:gosec // It is the caller who names the program.
+	if err != nil {
+		return fmt.Errorf("read program: %w", err)
+	}
+	b, err := newBill(filepath.Base(program), sha256.Sum256(content), info)
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(b); err != nil {
+		return fmt.Errorf("write bill: %w", err)
+	}
+	return nil
+}
+
+// newBill lists the modules of a program and the standard library.
+func newBill(name string, sum [sha256.Size]byte, info *debug.BuildInfo) (bill, error) {
+	if info.Main.Path == "" {
+		return bill{}, errors.New("the program names no main module: build it with modules")
+	}
+	main := component{
+		Type: "application", Ref: info.Path, Name: name, Version: version(info.Main.Version),
+		PURL: purl(info.Main.Path, version(info.Main.Version)), Hashes: []hash{{"SHA-256", hex.EncodeToString(sum[:])}},
+	}
+	for _, setting := range info.Settings {
+		main.Properties = append(main.Properties, property{"go:" + setting.Key, setting.Value})
+	}
+	goVersion := strings.TrimPrefix(info.GoVersion, "go")
+	std := component{Type: "library", Ref: purl("std", goVersion), Name: "std", Version: goVersion, PURL: purl("std", goVersion)}
+	components := []component{std}
+	for _, module := range info.Deps {
+		for module.Replace != nil {
+			module = module.Replace
+		}
+		c := component{
+			Type: "library", Ref: purl(module.Path, module.Version), Name: module.Path, Version: module.Version,
+			PURL: purl(module.Path, module.Version),
+		}
+		if module.Sum != "" {
+			c.Properties = []property{{"go:sum", module.Sum}}
+		}
+		components = append(components, c)
+	}
+	refs := make([]string, len(components))
+	for i, c := range components {
+		refs[i] = c.Ref
+	}
+	return bill{
+		Format: "CycloneDX", SpecVersion: "1.6", Version: 1, Metadata: metadata{main}, Components: components,
+		Dependencies: []dependency{{main.Ref, refs}},
+	}, nil
+}
+
+// version leaves out what the linker says when it does not know.
+func version(v string) string {
+	if v == "(devel)" {
+		return ""
+	}
+	return v
+}
+
+// purl is the package URL of a module.
+func purl(path, version string) string {
+	u := "pkg:golang/" + path
+	if version != "" {
+		u += "@" + strings.ReplaceAll(url.PathEscape(version), "+", "%2B")
+	}
+	return u
+}

@@ -1,0 +1,105 @@
+// Command gen writes the reference of the metrics from their catalog.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// page is written when gen runs in the root of the module.
+const page = "docs/reference/metrics.md"
+
+const intro = `<!-- Written by make generate-docs from internal/metrics. Do not edit. -->
+
+# Metrics
+
+Served at ` + "`--metrics-addr`" + `, path ` + "`/metrics`" + `, to [those who may read them](../operations/high-availability.md), beside those of controller-runtime and client-go: ` +
+	"`workqueue_*{name=\"evictionrequests\"}`" + ` is
+the queue of the request controller. [Observability](../operations/observability.md) says how to collect them, and which alerts there are.
+
+The leader has them all; "every replica" says that the others have the metric as well. Add those up, or take the
+greatest value of a gauge.
+
+| Name | Type | Labels | From | Meaning |
+|---|---|---|---|---|
+`
+
+const perRequest = `
+## Series per request
+
+The metrics that begin with ` + "`evictionrequest_controller_`" + ` are those of KEP-4563. They have a series per EvictionRequest, which goes
+when the object goes. ` + "`metrics.perRequest: false`" + ` (flag ` + "`--metrics-per-request=false`" + `) leaves them out, and then no metric has a label
+whose values users could multiply.
+
+## Labels
+
+`
+
+const meanings = `
+## What the values mean
+
+` + "`stage`" + ` is ` + "`starting`" + ` (nobody is active yet), ` + "`intercepting`" + ` (an interceptor of the pod is active) or ` + "`evicting`" + `
+(` + "`imperative-eviction.k8s.io`" + ` is active, so budgets decide).
+
+` + "`drawbridge_interceptor_turns_total`" + `: ` + "`completed`" + ` (the interceptor said so), ` + "`timed_out`" + ` (it was silent for longer than the heartbeat
+deadline), ` + "`cut_short`" + ` (the pod ended before) or ` + "`canceled`" + ` (nobody wanted the eviction any more).
+
+` + "`trigger`" + ` of an attempt is ` + "`first`" + `, ` + "`backoff`" + ` or ` + "`budget`" + ` (a budget that blocked the pod started to allow disruptions). Its ` + "`result`" + ` is
+` + "`evicted`" + `, ` + "`gone`" + ` or ` + "`replaced`" + ` for a pod that is dealt with; every other value names a kind of failure, which
+[the runbook](../runbooks/blocked-by-a-budget.md) explains.
+
+` + "`state`" + ` of a guarded pod is ` + "`closed`" + `, ` + "`held`" + ` (closed although the interceptors are done), ` + "`unguarded`" + ` (should be closed, not labeled yet)
+or ` + "`other_budget`" + ` (should be closed, but a budget of somebody else selects the pod); see [the guard](../guides/guard.md).
+
+` + "`caller_class`" + ` is a hint at the tool that called. The reasons of verdicts stand in [answers.md](answers.md), those of the surge in
+[its guide](../guides/surge.md).
+`
+
+func main() {
+	if err := os.WriteFile(page, render(metrics.All()), 0o644); err != nil { //nolint:gosec // A page for everybody.
+		fmt.Fprintln(os.Stderr, "write the reference of the metrics:", err)
+		os.Exit(1)
+	}
+}
+
+func render(all []metrics.Metric) []byte {
+	var b bytes.Buffer
+	b.WriteString(intro)
+	for _, m := range all {
+		from := "leader"
+		if m.EveryReplica {
+			from = "every replica"
+		}
+		names := make([]string, len(m.Labels))
+		for i, label := range m.Labels {
+			names[i] = code(label.Name)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", code(m.Name), m.Type, strings.Join(names, ", "), from, m.Help)
+	}
+	b.WriteString(perRequest)
+	for _, m := range all {
+		if m.PerRequest || len(m.Labels) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "%s\n\n", code(m.Name))
+		for _, label := range m.Labels {
+			bound := label.Bound
+			if len(label.Values) > 0 {
+				values := make([]string, len(label.Values))
+				for i, value := range label.Values {
+					values[i] = code(value)
+				}
+				bound = strings.Join(values, ", ")
+			}
+			fmt.Fprintf(&b, "- %s: %s\n", code(label.Name), bound)
+		}
+		b.WriteString("\n")
+	}
+	return append(bytes.TrimRight(b.Bytes(), "\n"), []byte("\n"+meanings)...)
+}
+
+func code(s string) string { return "`" + s + "`" }

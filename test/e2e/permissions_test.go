@@ -1,0 +1,73 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-dev/drawbridge/test/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/permissions"
+)
+
+// rare are the permissions that these tests do not need, and why the manager has
+// them all the same. The keys are parts of what permissions.Permission prints.
+var rare = map[string]string{
+	": create tokenreviews.authentication.k8s.io":        "Nobody reads the metrics of these tests' managers; in test/ha somebody does.",
+	": create subjectaccessreviews.authorization.k8s.io": "As above.",
+	": list ": "Before 1.35 an API server may not stream a first list, and client-go lists then.",
+	": create evictionrequests.drawbridge.dev":                    "An apply is a patch in the log, but needs this for a new object.",
+	": create evictioninterceptors.drawbridge.dev":                "As above.",
+	": create evacuationpolicies.drawbridge.dev":                  "As above.",
+	": get persistentvolumeclaims":                                "The surge asks for the claims of a pod; the conformance tests have pods with some.",
+	": patch events in":                                           "Leader election repeats an event only when the leadership moves to and fro.",
+	"-kubevirt: get virtualmachineinstancemigrations.kubevirt.io": "A policy says that it lacks something unless all of get, list and watch are granted.",
+	"-kubevirt: get kubevirts.kubevirt.io":                        "As above.",
+}
+
+// auditPermissions compares, after all tests, what the manager may do with what it has
+// done: no permission is unused, and no call was refused for want of one.
+func auditPermissions(c *cluster.Cluster) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	calls, err := c.RequestLog().Since(ctx, 0)
+	if err != nil {
+		return fmt.Errorf("read the log of requests: %w", err)
+	}
+	calls = calls.By(drawbridge())
+	var problems []error
+	for _, missing := range permissions.Missing(calls) {
+		problems = append(problems, fmt.Errorf("the manager was refused: %s", missing))
+	}
+	if f := flag.Lookup("test.run"); f != nil && f.Value.String() != "" {
+		return errors.Join(problems...) // Only some of the tests ran, so much was not needed.
+	}
+	granted, err := permissions.Granted(ctx, c.Client(), inst.Namespace, inst.ServiceAccount)
+	if err != nil {
+		return err
+	}
+	excused := func(p permissions.Permission) bool {
+		for part := range rare {
+			if strings.Contains(p.String(), part) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, unused := range permissions.Unused(granted, calls) {
+		if !excused(unused) {
+			problems = append(problems, fmt.Errorf("a permission is never used: %s", unused))
+		}
+	}
+	for part := range rare {
+		if !slices.ContainsFunc(granted, func(p permissions.Permission) bool { return strings.Contains(p.String(), part) }) {
+			problems = append(problems, fmt.Errorf("a permission is excused that is not granted any more: %s", part))
+		}
+	}
+	return errors.Join(problems...)
+}
