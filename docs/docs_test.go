@@ -102,6 +102,8 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	metrics.NewSurge(registry)
 	metrics.NewVM(registry)
 	metrics.NewRegistrations(registry)
+	metrics.NewCertificates(registry)
+	metrics.NewFailurePolicy(registry)
 	if len(registry.names) == 0 {
 		t.Fatal("there are no metrics")
 	}

@@ -7,6 +7,7 @@ import "net/http"
 const (
 	EvictionPath = "/validate-eviction"
 	StatusPath   = "/validate-evictionrequest-status"
+	ProbePath    = "/probe"
 )
 
 // Registry is the part of controller-runtime's webhook.Server that Register
@@ -15,8 +16,9 @@ type Registry interface {
 	Register(path string, handler http.Handler)
 }
 
-// Register puts both handlers at their paths.
-func Register(server Registry, eviction *EvictionHandler, status *StatusHandler) {
+// Register puts the handlers at their paths.
+func Register(server Registry, eviction *EvictionHandler, status *StatusHandler, probe *ProbeHandler) {
 	server.Register(EvictionPath, eviction)
 	server.Register(StatusPath, status)
+	server.Register(ProbePath, probe)
 }

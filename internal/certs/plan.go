@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -28,9 +29,11 @@ const (
 	renewBefore = 90 * 24 * time.Hour
 	// backdate is how far in the past a validity begins, for clocks that are behind.
 	backdate = time.Hour
-	// settle is how long a new authority is announced before a certificate of it
-	// is served: every API server has its own watch on the webhook configuration.
-	settle = time.Minute
+	// overlap is how long after a certificate was issued the authorities before it stay
+	// trusted, if their certificates may still be served somewhere.
+	overlap = 2 * time.Hour
+	// maxBundle is how many authorities a caller is given at most.
+	maxBundle = 4
 	// checkEvery bounds the time to the next look.
 	checkEvery = 12 * time.Hour
 )
@@ -68,7 +71,7 @@ type plan struct {
 
 // decide says what the data of the Secret needs at that time, for a server that
 // answers to all of these DNS names. The first rule that applies wins.
-func decide(data map[string][]byte, dnsNames []string, now time.Time) plan {
+func decide(data map[string][]byte, dnsNames []string, now time.Time, settle time.Duration) plan {
 	p := plan{next: now.Add(checkEvery)}
 
 	ca, err := readCA(data)
@@ -114,6 +117,42 @@ func decide(data map[string][]byte, dnsNames []string, now time.Time) plan {
 // and, if there is one, the one before.
 func caBundle(data map[string][]byte) []byte {
 	return bytes.Join([][]byte{data[keyCA], data[keyPreviousCA]}, nil)
+}
+
+// mergeBundle is what callers should trust who have been told of present: the
+// authorities of the Secret first, and behind them those of before, as long as a
+// replica may still serve a certificate of theirs. So no call fails even when
+// authority and certificate are replaced in one step, as they are when cert-manager
+// renews its authority or somebody empties the Secret.
+func mergeBundle(present []byte, data map[string][]byte, now time.Time) []byte {
+	own := caBundle(data)
+	cert, err := readCertificate(data[keyCert])
+	if err != nil || now.After(cert.NotBefore.Add(overlap)) {
+		return own
+	}
+	blocks := pemBlocks(own)
+	for _, block := range pemBlocks(present) {
+		ca, err := x509.ParseCertificate(block.Bytes)
+		if err != nil || now.After(ca.NotAfter) || len(blocks) >= maxBundle ||
+			slices.ContainsFunc(blocks, func(b *pem.Block) bool { return bytes.Equal(b.Bytes, block.Bytes) }) {
+			continue
+		}
+		blocks = append(blocks, block)
+		own = append(own, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
+	}
+	return own
+}
+
+// pemBlocks are the blocks of a bundle, in order.
+func pemBlocks(bundle []byte) []*pem.Block {
+	var blocks []*pem.Block
+	for {
+		block, rest := pem.Decode(bundle)
+		if block == nil {
+			return blocks
+		}
+		blocks, bundle = append(blocks, block), rest
+	}
 }
 
 // readCA returns the authority, if it can sign.

@@ -63,8 +63,8 @@ func TestDecide(t *testing.T) {
 		"a certificate near its end is renewed":            {data: fresh, at: 275 * day, want: want{Action: renewCert, Next: checkEvery}},
 		"an expired certificate is renewed":                {data: fresh, at: 366 * day, want: want{Action: renewCert, Next: checkEvery}},
 		"an authority near its end is renewed":             {data: must(t, renewCert, fresh, start.Add(3500*day)), at: 3560 * day, want: want{Action: renewCA, Next: checkEvery}},
-		"a new authority is announced before it is used":   {data: renewed, at: 300 * day, want: want{Action: keep, Next: settle}},
-		"and used when everybody knows it":                 {data: renewed, at: 300*day + settle, want: want{Action: renewCert, After: true, Next: checkEvery}},
+		"a new authority is announced before it is used":   {data: renewed, at: 300 * day, want: want{Action: keep, Next: DefaultSettle}},
+		"and used when everybody knows it":                 {data: renewed, at: 300*day + DefaultSettle, want: want{Action: renewCert, After: true, Next: checkEvery}},
 		"a certificate of the new authority has an end":    {data: must(t, renewCert, renewed, start.Add(300*day)), at: 301 * day, want: want{Action: keep, Next: checkEvery}},
 		"the authority before may expire after the switch": {data: must(t, renewCert, renewed, start.Add(3600*day)), at: 3660 * day, want: want{Action: keep, Next: checkEvery}},
 	}
@@ -75,7 +75,7 @@ func TestDecide(t *testing.T) {
 				dns = names
 			}
 			now := start.Add(tc.at)
-			p := decide(tc.data, dns, now)
+			p := decide(tc.data, dns, now, DefaultSettle)
 			got := want{Action: p.action, After: p.afterInjection, Next: p.next.Sub(now)}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("plan, because %q (-want +got):\n%s", p.reason, diff)
@@ -88,7 +88,7 @@ func TestDecide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again := decide(next, dns, now); again.action != keep {
+			if again := decide(next, dns, now, DefaultSettle); again.action != keep {
 				t.Errorf("after %v the plan is %v, because %q", p.action, again.action, again.reason)
 			}
 		})
@@ -109,7 +109,7 @@ func TestNoGapOverTheYears(t *testing.T) {
 	trusted := caBundle(data)
 	counts := map[action]int{}
 	for now := start; now.Before(start.Add(12 * 365 * 24 * time.Hour)); {
-		p := decide(data, names, now)
+		p := decide(data, names, now, DefaultSettle)
 		if p.action != keep {
 			counts[p.action]++
 			data = must(t, p.action, data, now)
@@ -121,7 +121,7 @@ func TestNoGapOverTheYears(t *testing.T) {
 		if err := verify(cert, trusted, names, now); err != nil {
 			t.Fatalf("%v after the start a call fails after %v: %v", now.Sub(start), p.action, err)
 		}
-		now = now.Add(settle / 2)
+		now = now.Add(DefaultSettle / 2)
 		trusted = caBundle(data)
 		if p.next.After(now) {
 			now = p.next

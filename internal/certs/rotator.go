@@ -35,6 +35,24 @@ type Config struct {
 	WebhookConfiguration string
 	// DNSNames are all names under which the webhook is called, at least one.
 	DNSNames []string
+	// External: somebody else, cert-manager for one, fills the Secret. Nothing is
+	// issued then, and the Secret is only read: tls.crt, tls.key, and ca.crt, which is
+	// what callers get to trust.
+	External bool
+	// Settle is how long a new authority is announced before a certificate of it is
+	// served: every API server has its own watch on the webhook configuration.
+	// Default: DefaultSettle.
+	Settle time.Duration
+}
+
+// DefaultSettle is the default of Config.Settle.
+const DefaultSettle = time.Minute
+
+func (c *Config) settle() time.Duration {
+	if c.Settle > 0 {
+		return c.Settle
+	}
+	return DefaultSettle
 }
 
 // ValidateDNSNames returns an error unless a certificate can be issued for all of
@@ -100,17 +118,20 @@ func (r *Rotator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 		return reconcile.Result{}, fmt.Errorf("get secret: %w", err)
 	}
 	now := r.Clock.Now()
-	p := decide(secret.Data, r.DNSNames, now)
+	if r.External {
+		return reconcile.Result{RequeueAfter: checkEvery}, r.inject(ctx, secret.Data, now)
+	}
+	p := decide(secret.Data, r.DNSNames, now, r.settle())
 	if p.action != keep && !p.afterInjection {
 		// The write's own event brings us back to inject.
 		return reconcile.Result{}, r.write(ctx, secret, p, now)
 	}
-	if err := r.inject(ctx, caBundle(secret.Data), now); err != nil {
+	if err := r.inject(ctx, secret.Data, now); err != nil {
 		return reconcile.Result{}, err
 	}
 	if p.action != keep {
 		// The leader may have been away when the new authority was to be announced.
-		if wait := r.injectedAt.Add(settle).Sub(now); wait > 0 {
+		if wait := r.injectedAt.Add(r.settle()).Sub(now); wait > 0 {
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
 		return reconcile.Result{}, r.write(ctx, secret, p, now)
@@ -152,11 +173,11 @@ func (r *Rotator) write(ctx context.Context, secret *corev1.Secret, p plan, now 
 	return nil
 }
 
-// inject puts the bundle into every webhook of the configuration. A missing
+// inject puts the authorities into every webhook of the configuration. A missing
 // configuration is no error: nobody calls us then, and its creation is an event.
 // Nor is a lost race: the winner's event brings us back.
-func (r *Rotator) inject(ctx context.Context, bundle []byte, now time.Time) error {
-	if r.WebhookConfiguration == "" {
+func (r *Rotator) inject(ctx context.Context, data map[string][]byte, now time.Time) error {
+	if r.WebhookConfiguration == "" || len(caBundle(data)) == 0 {
 		return nil
 	}
 	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -168,7 +189,8 @@ func (r *Rotator) inject(ctx context.Context, bundle []byte, now time.Time) erro
 	}
 	changed := false
 	for i := range conf.Webhooks {
-		if c := &conf.Webhooks[i].ClientConfig; !bytes.Equal(c.CABundle, bundle) {
+		c := &conf.Webhooks[i].ClientConfig
+		if bundle := mergeBundle(c.CABundle, data, now); !bytes.Equal(c.CABundle, bundle) {
 			c.CABundle = bundle
 			changed = true
 		}

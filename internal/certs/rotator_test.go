@@ -40,12 +40,12 @@ func webhooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
 // rig is a rotator over a fake client that counts writes.
 type rig struct {
 	*Rotator
-	clock  *testingclock.FakePassiveClock
+	clock  *testingclock.FakeClock
 	writes int
 }
 
 func newRig(objs ...client.Object) *rig {
-	r := &rig{clock: testingclock.NewFakePassiveClock(start)}
+	r := &rig{clock: testingclock.NewFakeClock(start)}
 	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objs...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			r.writes++
@@ -125,7 +125,7 @@ func TestRotator(t *testing.T) {
 				t.Errorf("%d writes, want %d", r.writes, tc.wantWrites)
 			}
 			s := r.server()
-			if _, err := s.load(r.secret(t)); err != nil {
+			if _, _, err := s.look(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			got := ""
@@ -151,7 +151,7 @@ func TestRotatorInjectsAgainWhenTheBundleWasLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := r.server()
-	if _, err := s.load(r.secret(t)); err != nil {
+	if _, _, err := s.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "webhook b.drawbridge.dev would not trust our certificate") {
@@ -193,7 +193,7 @@ func TestANewAuthorityIsAnnouncedBeforeItIsUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(reconcile.Result{RequeueAfter: settle}, result); diff != "" {
+		if diff := cmp.Diff(reconcile.Result{RequeueAfter: DefaultSettle}, result); diff != "" {
 			t.Errorf("%s: result (-want +got):\n%s", at, diff)
 		}
 		if !bytes.Equal(before, r.secret(t).Data[keyCert]) {
@@ -202,10 +202,10 @@ func TestANewAuthorityIsAnnouncedBeforeItIsUsed(t *testing.T) {
 		r.Client = working
 	}
 	// The injection's own event brings us back at once.
-	if result, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil || result.RequeueAfter != settle {
+	if result, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil || result.RequeueAfter != DefaultSettle {
 		t.Errorf("right after the announcement: result %v, error %v", result, err)
 	}
-	r.clock.SetTime(r.clock.Now().Add(settle))
+	r.clock.SetTime(r.clock.Now().Add(DefaultSettle))
 	r.settles(t)
 	if bytes.Equal(before, r.secret(t).Data[keyCert]) {
 		t.Error("the certificate was never renewed")
@@ -222,7 +222,7 @@ func TestWithoutAWebhookConfigurationThereIsNothingToInject(t *testing.T) {
 	}
 	s := r.server()
 	s.WebhookConfiguration = ""
-	if _, err := s.load(r.secret(t)); err != nil {
+	if _, _, err := s.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Ready(t.Context()); err != nil {
@@ -242,47 +242,154 @@ func TestRotatorReportsWhatItCannotDo(t *testing.T) {
 }
 
 func TestServer(t *testing.T) {
-	r := newRig(webhooks())
+	conf := webhooks()
+	r := newRig(conf)
 	s := r.server()
+	looks := func(what string, wantSwitched bool, wantAgain time.Duration) {
+		t.Helper()
+		switched, again, err := s.look(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if switched != wantSwitched || again != wantAgain {
+			t.Errorf("%s: switched %t, again in %v, want %t, %v", what, switched, again, wantSwitched, wantAgain)
+		}
+	}
 	if _, err := s.GetCertificate(&tls.ClientHelloInfo{}); err == nil {
 		t.Error("a certificate was served before there was one")
 	}
 	if err := s.Ready(t.Context()); err == nil {
 		t.Error("ready without a certificate")
 	}
-	if changed, err := s.load(&corev1.Secret{}); changed || err != nil {
-		t.Errorf("an empty secret: %t, %v", changed, err)
-	}
+	looks("without a secret", false, 0)
 
 	r.settles(t)
-	first := r.secret(t)
-	if changed, err := s.load(first); err != nil || !changed {
-		t.Errorf("the first secret: %t, %v", changed, err)
-	}
-	if changed, err := s.load(first); err != nil || changed {
-		t.Errorf("the same secret again: %t, %v", changed, err)
-	}
+	looks("the first secret", true, 0)
+	looks("the same secret again", false, 0)
 	served, err := s.GetCertificate(&tls.ClientHelloInfo{})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	damaged := first.DeepCopy()
+	good := r.secret(t)
+	damaged := good.DeepCopy()
 	damaged.Data[keyCert] = []byte("x")
-	if _, err := s.load(damaged); err == nil {
+	if err := r.Client.Update(t.Context(), damaged); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.look(t.Context()); err == nil {
 		t.Error("a damaged secret was no error")
 	}
 	if still, err := s.GetCertificate(nil); err != nil || still != served {
 		t.Error("a damaged secret changed what is served")
 	}
+	damaged.Data = good.Data
+	if err := r.Client.Update(t.Context(), damaged); err != nil {
+		t.Fatal(err)
+	}
 
 	r.clock.SetTime(start.Add(300 * 24 * time.Hour))
 	r.settles(t)
-	if changed, err := s.load(r.secret(t)); err != nil || !changed {
-		t.Errorf("the renewed secret: %t, %v", changed, err)
-	}
+	looks("the renewed secret", true, 0)
 	if renewed, err := s.GetCertificate(nil); err != nil || bytes.Equal(renewed.Leaf.Raw, served.Leaf.Raw) {
 		t.Error("the renewed certificate is not served")
+	}
+}
+
+// Whoever empties the secret gets a new authority and a certificate of it in one step.
+// Callers trust both authorities until every replica has changed over.
+func TestALostSecretIsReplacedWithoutAGap(t *testing.T) {
+	r := newRig(webhooks())
+	r.settles(t)
+	s := r.server()
+	if _, _, err := s.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := s.GetCertificate(nil)
+	r.clock.SetTime(start.Add(24 * time.Hour))
+	if _, _, err := s.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	emptied := r.secret(t)
+	emptied.Data = nil
+	if err := r.Client.Update(t.Context(), emptied); err != nil {
+		t.Fatal(err)
+	}
+	// Written, and not injected yet.
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name string
+		do   func()
+		want bool
+	}{
+		{"before callers are told", func() {}, true},
+		{"when they are told just now", func() { r.settles(t) }, true},
+		{"a moment before it has settled", func() { r.clock.SetTime(r.clock.Now().Add(DefaultSettle - time.Second)) }, true},
+		{"when it has settled", func() { r.clock.SetTime(r.clock.Now().Add(time.Second)) }, false},
+	} {
+		step.do()
+		if _, _, err := s.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		now, err := s.GetCertificate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same := now == before; same != step.want {
+			t.Errorf("%s: the certificate of before is served: %t, want %t", step.name, same, step.want)
+		}
+		if err := s.Ready(t.Context()); err != nil {
+			t.Errorf("%s: callers fail: %v", step.name, err)
+		}
+	}
+	bundle := func() int {
+		conf := webhooks()
+		if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(conf), conf); err != nil {
+			t.Fatal(err)
+		}
+		return len(pemBlocks(conf.Webhooks[0].ClientConfig.CABundle))
+	}
+	if got := bundle(); got != 2 {
+		t.Errorf("callers trust %d authorities, want both", got)
+	}
+	r.clock.SetTime(r.clock.Now().Add(overlap))
+	r.settles(t)
+	if got := bundle(); got != 1 {
+		t.Errorf("some hours later callers trust %d authorities, want the new one alone", got)
+	}
+}
+
+// cert-manager, for one, fills the secret: nothing is written but the authority.
+func TestAnExternalIssuerKeepsTheSecret(t *testing.T) {
+	data := must(t, bootstrap, nil, start)
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: config.Secret.Namespace, Name: config.Secret.Name},
+		Data:       map[string][]byte{keyCA: data[keyCA], keyCert: data[keyCert], keyCertKey: data[keyCertKey]},
+	}
+	r := newRig(webhooks(), secret)
+	r.External = true
+	r.settles(t)
+	if r.writes != 1 {
+		t.Errorf("%d writes, want only the injection", r.writes)
+	}
+	if diff := cmp.Diff(secret.Data, r.secret(t).Data); diff != "" {
+		t.Errorf("secret (-want +got):\n%s", diff)
+	}
+	s := r.server()
+	if _, _, err := s.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	// Not issued yet: nothing is put in, and nothing taken away.
+	empty := newRig(webhooks())
+	empty.External = true
+	empty.settles(t)
+	if empty.writes != 0 {
+		t.Errorf("%d writes for a secret that is not there", empty.writes)
 	}
 }
 

@@ -1,20 +1,25 @@
 package certs
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
 // Server serves the certificate of the Secret on every replica.
@@ -23,9 +28,14 @@ type Server struct {
 	// Cache has nothing but the Secret and the webhook configuration of Config.
 	Cache cache.Cache
 	// Clock is the one API servers go by.
-	Clock clock.PassiveClock
+	Clock clock.WithTicker
+	// Metrics may be nil.
+	Metrics *metrics.Certificates
 
 	current atomic.Pointer[tls.Certificate]
+	// bundle is what callers were seen to trust, since when. One goroutine uses them.
+	bundle      []byte
+	bundleSince time.Time
 }
 
 // GetCertificate is the hook of a tls.Config. It fails, and with it the
@@ -40,52 +50,136 @@ func (s *Server) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 // NeedLeaderElection is false: every replica serves.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Start follows the Secret until the context ends. A Secret that is deleted or
-// damaged changes nothing here: what was served last is served on.
-func (s *Server) Start(ctx context.Context) error {
+// Start follows the Secret and the webhook configuration until the context ends. A
+// Secret that is deleted or damaged changes nothing here: what was served last is
+// served on.
+func (s *Server) Start(ctx context.Context) (err error) {
 	log := ctrl.LoggerFrom(ctx).WithName("certificate")
-	informer, err := s.Cache.GetInformer(ctx, &corev1.Secret{})
-	if err != nil {
-		return fmt.Errorf("watch secret: %w", err)
+	changed := make(chan struct{}, 1)
+	changed <- struct{}{}
+	kinds := []client.Object{&corev1.Secret{}}
+	if s.WebhookConfiguration != "" {
+		kinds = append(kinds, &admissionregistrationv1.ValidatingWebhookConfiguration{})
 	}
-	load := func(obj any) {
-		secret, ok := obj.(*corev1.Secret)
-		if !ok || secret.Namespace != s.Secret.Namespace || secret.Name != s.Secret.Name {
-			return
+	for _, kind := range kinds {
+		stop, failed := s.watch(ctx, kind, changed)
+		if failed != nil {
+			return failed
 		}
-		switch changed, err := s.load(secret); {
+		defer func() { err = errors.Join(err, stop()) }()
+	}
+	timer := s.Clock.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-timer.C():
+		}
+		switched, again, err := s.look(ctx)
+		switch {
 		case err != nil:
 			log.Error(err, "Cannot serve the certificate of the secret")
-		case changed:
+		case switched:
 			log.Info("Serving the certificate of the secret")
+		case again > 0:
+			log.Info("The certificate of the secret is served when every caller trusts it", "lookAgainIn", again.String())
+		}
+		if again <= 0 {
+			again = checkEvery
+		}
+		timer.Reset(again)
+	}
+}
+
+// watch tells of every change of the objects of a kind.
+func (s *Server) watch(ctx context.Context, kind client.Object, changed chan<- struct{}) (stop func() error, err error) {
+	informer, err := s.Cache.GetInformer(ctx, kind)
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", kind, err)
+	}
+	tell := func() {
+		select {
+		case changed <- struct{}{}:
+		default: // Told already.
 		}
 	}
 	handle, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    load,
-		UpdateFunc: func(_, obj any) { load(obj) },
+		AddFunc:    func(any) { tell() },
+		UpdateFunc: func(any, any) { tell() },
 	})
 	if err != nil {
-		return fmt.Errorf("watch secret: %w", err)
+		return nil, fmt.Errorf("watch %T: %w", kind, err)
 	}
-	<-ctx.Done()
-	if err := informer.RemoveEventHandler(handle); err != nil {
-		return fmt.Errorf("stop watching secret: %w", err)
-	}
-	return nil
+	return func() error {
+		if err := informer.RemoveEventHandler(handle); err != nil {
+			return fmt.Errorf("stop watching %T: %w", kind, err)
+		}
+		return nil
+	}, nil
 }
 
-// load swaps the certificate and reports whether it is another one.
-func (s *Server) load(secret *corev1.Secret) (bool, error) {
+// look serves the certificate of the Secret, if it is time to. It reports whether
+// that is another one than before, and when to look again if nothing changes.
+func (s *Server) look(ctx context.Context) (switched bool, again time.Duration, err error) {
+	secret := &corev1.Secret{}
+	if err := s.Cache.Get(ctx, s.Secret, secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, 0, nil
+		}
+		return false, 0, fmt.Errorf("get secret: %w", err)
+	}
+	if err := s.lookAtBundle(ctx); err != nil {
+		return false, 0, err
+	}
 	if len(secret.Data[keyCert]) == 0 {
 		// Shipped empty, the rotator fills it.
-		return false, nil
+		return false, 0, nil
 	}
 	pair, err := tls.X509KeyPair(secret.Data[keyCert], secret.Data[keyCertKey])
 	if err != nil {
-		return false, fmt.Errorf("read certificate: %w", err)
+		return false, 0, fmt.Errorf("read certificate: %w", err)
 	}
-	before := s.current.Swap(&pair)
-	return before == nil || !before.Leaf.Equal(pair.Leaf), nil
+	in := swapInput{
+		Offered: pair.Leaf, Bundle: s.bundle, BundleSince: s.bundleSince,
+		DNSNames: s.DNSNames, Now: s.Clock.Now(), Settle: s.settle(),
+	}
+	if served := s.current.Load(); served != nil {
+		in.Served = served.Leaf
+	}
+	if ca, err := readCertificate(secret.Data[keyCA]); err == nil && s.Metrics != nil {
+		s.Metrics.Expires(metrics.CertificateAuthority, ca.NotAfter)
+	}
+	swap, again := decideSwap(in)
+	if !swap {
+		return false, again, nil
+	}
+	s.current.Store(&pair)
+	if s.Metrics != nil {
+		s.Metrics.Expires(metrics.CertificateServing, pair.Leaf.NotAfter)
+	}
+	return true, 0, nil
+}
+
+// lookAtBundle notes what the webhook for evictions is to trust. The webhooks of the
+// configuration all get the same.
+func (s *Server) lookAtBundle(ctx context.Context) error {
+	var bundle []byte
+	if s.WebhookConfiguration != "" {
+		conf := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		err := s.Cache.Get(ctx, types.NamespacedName{Name: s.WebhookConfiguration}, conf)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("get webhook configuration: %w", err)
+		}
+		if len(conf.Webhooks) > 0 {
+			bundle = conf.Webhooks[0].ClientConfig.CABundle
+		}
+	}
+	if !bytes.Equal(s.bundle, bundle) {
+		s.bundle, s.bundleSince = bundle, s.Clock.Now()
+	}
+	return nil
 }
 
 // Ready returns nil when a call through the webhook configuration would trust

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/install"
 )
@@ -52,13 +54,13 @@ type Installation struct {
 
 	admin   kubernetes.Interface
 	webhook bool
+	wanted  admissionregistrationv1.FailurePolicyType
 	started atomic.Int64
 }
 
 // Install installs the chart, without its Deployment, and returns when the API
-// is served and the policies are enforced. With the failure policy Fail, which is
-// the default here, it also waits until the API server knows the webhook: from then on evictions fail
-// until a manager runs.
+// is served and the policies are enforced. The webhook's failure policy is Ignore until
+// a manager has run; Fail is what it becomes by default here.
 func Install(ctx context.Context, c *cluster.Cluster, o InstallOptions) (*Installation, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // The first time, helm is built.
 	defer cancel()
@@ -106,13 +108,33 @@ func Install(ctx context.Context, c *cluster.Cluster, o InstallOptions) (*Instal
 		return nil, fmt.Errorf("get webhook configuration: %w", err)
 	}
 	i.webhook = true
-	if policy := conf.Webhooks[0].FailurePolicy; policy == nil || *policy != "Fail" {
-		return i, nil
-	}
-	if err := i.waitProbe(ctx, "the API server to know the webhook", apierrors.IsInternalError); err != nil {
-		return nil, err
-	}
+	i.wanted = admissionregistrationv1.FailurePolicyType(conf.Annotations[failurepolicy.WantedAnnotation])
 	return i, nil
+}
+
+// waitPolicy waits until the manager has set the failure policy that the chart wants,
+// which it does when it has proven that the API server reaches it.
+func (i *Installation) waitPolicy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		conf, err := i.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, i.Release, metav1.GetOptions{})
+		if last = err; err != nil {
+			return false, nil
+		}
+		for _, webhook := range conf.Webhooks {
+			if webhook.Name == failurepolicy.EvictionWebhook && webhook.FailurePolicy != nil && *webhook.FailurePolicy == i.wanted {
+				return true, nil
+			}
+		}
+		last = fmt.Errorf("it is not %s yet", i.wanted)
+		return false, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the failure policy: %w", errors.Join(err, last))
+	}
+	return nil
 }
 
 // waitProbe evicts, as a dry run, a pod that does not exist until the error is

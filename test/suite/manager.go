@@ -118,6 +118,7 @@ func (i *Installation) appOptions(ctx context.Context, o ManagerOptions) (app.Op
 	options.MetricsAddr = "0"
 	options.LeaderElect = false
 	options.ShutdownDelay = 0
+	options.Operations.MetricsProtected = false
 	options.LogLevel = "debug"
 	if o.Change != nil {
 		o.Change(&options)
@@ -125,8 +126,8 @@ func (i *Installation) appOptions(ctx context.Context, o ManagerOptions) (app.Op
 	return options, nil
 }
 
-// waitReady waits for the readiness probe, and then for the API server to trust
-// the webhook. It gives up when the manager ends.
+// waitReady waits for the readiness probe, for the failure policy, and then for the
+// API server to trust the webhook. It gives up when the manager ends.
 func (i *Installation) waitReady(ctx context.Context, healthAddr string, done <-chan struct{}, failure func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -145,6 +146,9 @@ func (i *Installation) waitReady(ctx context.Context, healthAddr string, done <-
 	}
 	if !i.webhook {
 		return nil
+	}
+	if err := i.waitPolicy(ctx); err != nil {
+		return err
 	}
 	return i.waitProbe(ctx, "the API server to trust the webhook", apierrors.IsNotFound)
 }

@@ -28,6 +28,8 @@ type ProcessOptions struct {
 type Process struct {
 	// MetricsURL is where its Prometheus metrics are.
 	MetricsURL string
+	// HealthAddr is where /healthz and /readyz are.
+	HealthAddr string
 	// LogFile is where its log is.
 	LogFile string
 
@@ -74,13 +76,14 @@ func (i *Installation) StartProcess(ctx context.Context, o ProcessOptions) (*Pro
 		"--webhook-configuration=" + configuration,
 		"--health-addr=" + health,
 		"--metrics-addr=" + metrics,
+		"--metrics-protected=false",
 		"--leader-elect=false",
 		"--shutdown-delay=0s",
 		"--log-level=debug",
 		"--log-format=console",
 	}, o.Args...)
 
-	p := &Process{MetricsURL: "http://" + metrics + "/metrics", LogFile: log.Name(), done: make(chan struct{})}
+	p := &Process{HealthAddr: health, MetricsURL: "http://" + metrics + "/metrics", LogFile: log.Name(), done: make(chan struct{})}
 	p.command = exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
 	p.command.Stderr = log
 	if o.Log != nil {

@@ -27,7 +27,7 @@ func NewCommand() *cobra.Command {
 			if err := o.Validate(); err != nil {
 				return err
 			}
-			log, err := newLogger(o.LogLevel, o.LogFormat)
+			log, level, err := newLogger(o.LogLevel, o.LogFormat)
 			if err != nil {
 				return err
 			}
@@ -37,7 +37,7 @@ func NewCommand() *cobra.Command {
 				return err
 			}
 			defer restore()
-			o.Logger = zapr.NewLogger(log)
+			o.Logger, o.Level = zapr.NewLogger(log), &level
 			ctrl.SetLogger(o.Logger)
 			klog.SetLogger(o.Logger)
 			conf, err := ctrl.GetConfig()
@@ -48,7 +48,11 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	o.AddFlags(cmd.Flags())
-	// controller-runtime owns this one; GetConfig reads it.
-	cmd.Flags().AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
+	cleanup := newCleanupCommand()
+	cmd.AddCommand(cleanup)
+	for _, c := range []*cobra.Command{cmd, cleanup} {
+		// controller-runtime owns this one; GetConfig reads it.
+		c.Flags().AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
+	}
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"maps"
+	"net/http"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +31,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
+	"github.com/drawbridge-dev/drawbridge/internal/protect"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -62,7 +66,7 @@ func newManager(conf *rest.Config, o Options, certificate func(*tls.ClientHelloI
 			Port:    o.WebhookPort,
 			TLSOpts: []func(*tls.Config){tlsOptions},
 		}),
-		Metrics:                       metricsserver.Options{BindAddress: orOff(o.MetricsAddr)},
+		Metrics:                       metricsOptions(o, tlsOptions),
 		HealthProbeBindAddress:        orOff(o.HealthAddr),
 		LeaderElection:                o.LeaderElect,
 		LeaderElectionID:              leaderElectionID,
@@ -82,6 +86,27 @@ func newManager(conf *rest.Config, o Options, certificate func(*tls.ClientHelloI
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
 	return mgr, nil
+}
+
+// metricsOptions say how the metrics are served. A token that proves who asks must
+// not travel in the open, so protection comes with TLS.
+func metricsOptions(o Options, tlsOptions func(*tls.Config)) metricsserver.Options {
+	options := metricsserver.Options{BindAddress: orOff(o.MetricsAddr)}
+	if o.Operations.MetricsProtected {
+		options.SecureServing = true
+		options.FilterProvider = protected
+		options.TLSOpts = []func(*tls.Config){tlsOptions}
+	}
+	return options
+}
+
+// protected lets the API server say who may read the metrics.
+func protected(conf *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+	clients, err := kubernetes.NewForConfigAndClient(conf, client)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return protect.New(clients.AuthenticationV1(), clients.AuthorizationV1(), clock.RealClock{}).Wrap, nil
 }
 
 // cacheOptions say what the informers hold: nothing that nobody looks at, and no
@@ -112,6 +137,12 @@ func cacheOptions(o Options) cache.Options {
 			Field: fields.OneTermEqualSelector("metadata.name", o.WebhookConfiguration),
 		}
 	}
+	if o.Operations.LogLevelConfig != "" {
+		options.ByObject[&corev1.ConfigMap{}] = cache.ByObject{
+			Namespaces: own,
+			Field:      fields.OneTermEqualSelector("metadata.name", o.Operations.LogLevelConfig),
+		}
+	}
 	if o.Surge {
 		maps.Copy(options.ByObject, surge.CacheOptions())
 	}
@@ -133,6 +164,9 @@ func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 	}
 	if o.WebhookConfiguration != "" {
 		kinds = append(kinds, &admissionregistrationv1.ValidatingWebhookConfiguration{})
+	}
+	if o.Operations.LogLevelConfig != "" {
+		kinds = append(kinds, &corev1.ConfigMap{})
 	}
 	kinds = append(kinds, surgeKinds(o)...)
 	for _, obj := range kinds {

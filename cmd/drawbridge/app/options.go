@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
+	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 
@@ -107,6 +108,9 @@ type Options struct {
 	// is any number.
 	SurgeClusterLimit int
 
+	// Operations are certificates, protection of the metrics, and feature gates.
+	Operations OperationsOptions
+
 	// LogLevel is info, debug, or a number: the verbosity of V-levels. LogFormat is
 	// json or console.
 	LogLevel  string
@@ -126,6 +130,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Logger of the manager.
 	Logger logr.Logger
+	// Level is the logger's, to be changed while the manager runs; nil if it cannot be.
+	Level *zap.AtomicLevel
 }
 
 // maxNewRequestsPerNode bounds the memory of the limit; no node has more pods.
@@ -184,6 +190,7 @@ func DefaultOptions() Options {
 		DeschedulerMark:      true,
 		Surge:                true,
 		SurgeRegistration:    "drawbridge-surge",
+		Operations:           defaultOperationsOptions(),
 		LogLevel:             "info",
 		LogFormat:            "json",
 		Clock:                clock.RealClock{},
@@ -233,6 +240,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.SurgeRegistration, "surge-registration", o.SurgeRegistration, "ConfigMap of the manager's namespace with the registration of surge.drawbridge.dev, and ClusterRole that owns it; empty when somebody else registers it.")
 	fs.DurationVar(&o.SurgeProgressDeadline, "surge-progress-deadline", o.SurgeProgressDeadline, "How long a replacement may take to become available; 0 takes each Deployment's progressDeadlineSeconds.")
 	fs.IntVar(&o.SurgeClusterLimit, "surge-cluster-limit", o.SurgeClusterLimit, "How many pods of the cluster may have a replacement beside them at a time; 0 is no limit.")
+
+	o.Operations.addFlags(fs)
 
 	fs.StringVar(&o.LogLevel, "log-level", o.LogLevel, "info, debug, or a number from 0 (info) to 5.")
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "json or console.")
@@ -307,8 +316,10 @@ func (o *Options) Validate() error {
 	check(o.SurgeRegistration == "" || len(validation.IsDNS1123Subdomain(o.SurgeRegistration)) == 0, "--surge-registration: %q is not the name of a ConfigMap", o.SurgeRegistration)
 	check(slices.Contains(replacementGuards, o.ReplacementGuard), "--replacement-guard must be one of %s, not %q", strings.Join(replacementGuards, ", "), o.ReplacementGuard)
 	o.Guard.validate(check)
+	o.Operations.validate(check)
+	o.validateGates(check)
 
-	if _, err := newLogger(o.LogLevel, o.LogFormat); err != nil {
+	if _, _, err := newLogger(o.LogLevel, o.LogFormat); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

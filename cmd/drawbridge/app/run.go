@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/drawbridge-dev/drawbridge/internal/certs"
 	"github.com/drawbridge-dev/drawbridge/internal/health"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
 )
@@ -60,25 +59,18 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 		return err
 	}
 
-	names := certs.Config{
-		Secret:               o.key(o.WebhookCertSecret),
-		WebhookConfiguration: o.WebhookConfiguration,
-		DNSNames:             o.dnsNames(),
-	}
-	certificate := &certs.Server{Config: names, Clock: clock.RealClock{}}
+	certificate := newServer(o)
 	mgr, err := newManager(conf, o, certificate.GetCertificate)
 	if err != nil {
 		return err
 	}
-	certificate.Cache = mgr.GetCache()
 	caches := &health.Caches{Cache: mgr.GetCache()}
-	rotator := &certs.Rotator{Config: names, Client: mgr.GetClient(), Clock: clock.RealClock{}}
 	if err := errors.Join(
 		watchAll(starting, mgr.GetCache(), o),
 		index.Setup(starting, mgr.GetFieldIndexer()),
 		mgr.Add(caches),
-		mgr.Add(certificate),
-		rotator.SetupWithManager(mgr),
+		setupCertificates(mgr, o, certificate, clients),
+		setupLogLevel(mgr, o),
 		setup(mgr, o, learnt{self: self, workloadRef: workloads, synced: caches.Synced}),
 		setupSurge(starting, mgr, o),
 	); err != nil {

@@ -95,7 +95,7 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 		ClockSkew:         o.Policy.ClockSkew,
 		HeartbeatDeadline: o.Policy.HeartbeatDeadline,
 		Log:               log,
-	})
+	}, &webhook.ProbeHandler{Log: log})
 
 	return errors.Join(
 		engine.SetupWithManager(mgr),

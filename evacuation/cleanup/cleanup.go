@@ -1,0 +1,205 @@
+// Package cleanup takes back what Drawbridge wrote to objects of others, so that it
+// can be uninstalled: pods go on as if it had never been there. It is one list of
+// steps, each of which can be done again: what is done already is not done twice.
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// pageSize is how many objects are read at a time.
+	pageSize = 500
+	// pollInterval is how often a state that is waited for is looked at.
+	pollInterval = time.Second
+	// undoPause is how long interceptors have after the last request was canceled: what
+	// they undo, such as the mark on a virtual machine, is not ours to watch.
+	undoPause = 3 * time.Second
+	// stopTimeout is how long the manager's pods may take to end.
+	stopTimeout = 90 * time.Second
+	// giveBackTimeout is how long a Deployment's controller may take to see its latest
+	// spec, without which nobody can tell what becomes of a pod.
+	giveBackTimeout = 15 * time.Second
+	// callTimeout bounds each call.
+	callTimeout = 30 * time.Second
+)
+
+// Options say what is to be removed.
+type Options struct {
+	// Namespace of the manager.
+	Namespace string
+	// WebhookConfiguration is deleted first; empty for none.
+	WebhookConfiguration string
+	// Deployment of the manager is scaled to 0; empty when it runs elsewhere and has been
+	// stopped already.
+	Deployment string
+	// LeaderLease is the name of the leader's Lease.
+	LeaderLease string
+	// Keep leaves the EvictionRequests and the leases of their requesters as they are.
+	Keep bool
+	// Wait is how long interceptors have to hear that the requests are withdrawn.
+	Wait time.Duration
+}
+
+// Cleaner removes what Drawbridge has written.
+type Cleaner struct {
+	Options
+	// Client reads from the API server.
+	Client client.Client
+	Clock  clock.WithTicker
+	// Out is told what is done, a line for each change.
+	Out io.Writer
+}
+
+// step is one thing to do.
+type step struct {
+	name string
+	do   func(context.Context) error
+}
+
+// steps in their order, which matters.
+func (c *Cleaner) steps() []step {
+	return []step{
+		{"send no more evictions to Drawbridge", c.removeWebhook},
+		{"withdraw the requests", c.withdraw},           // The manager and the interceptors undo most of it themselves.
+		{"stop the manager", c.stop},                    // Or it would do again what is undone next.
+		{"clean the pods", c.cleanPods},                 // Before the budgets go: a pod is evicted only as budgets allow.
+		{"remove the guard's budgets", c.removeBudgets}, // A label without a budget harms nobody.
+		{"delete the requests", c.deleteRequests},       // Whoever still follows them sees them go.
+		{"delete the leases", c.deleteLeases},
+	}
+}
+
+// Run does all steps. One that fails does not keep the others from being done: the
+// more is taken back, the better. Its error says everything that has failed.
+func (c *Cleaner) Run(ctx context.Context) error {
+	var errs []error
+	for _, s := range c.steps() {
+		if err := s.do(ctx); err != nil {
+			c.say("failed to %s: %v", s.name, err)
+			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
+		}
+	}
+	if len(errs) == 0 {
+		c.say("nothing of Drawbridge is left on the objects of others")
+	}
+	return errors.Join(errs...)
+}
+
+// say prints a line. That it cannot be printed is no reason to stop.
+func (c *Cleaner) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(c.Out, format+"\n", args...)
+}
+
+// removeWebhook deletes the configuration: from here on no request is made, and no
+// eviction held up.
+func (c *Cleaner) removeWebhook(ctx context.Context) error {
+	if c.WebhookConfiguration == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: c.WebhookConfiguration}}
+	switch err := c.Client.Delete(ctx, conf); {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("delete ValidatingWebhookConfiguration %s: %w", c.WebhookConfiguration, err)
+	default:
+		c.say("ValidatingWebhookConfiguration %s: deleted", c.WebhookConfiguration)
+	}
+	return nil
+}
+
+// each calls do for all objects of the list's kind, page by page. An error of one
+// object does not keep the others.
+func (c *Cleaner) each(ctx context.Context, list client.ObjectList, do func(context.Context) error, opts ...client.ListOption) error {
+	var errs []error
+	for next := ""; ; {
+		if err := c.call(ctx, func(ctx context.Context) error {
+			return c.Client.List(ctx, list, append([]client.ListOption{client.Limit(pageSize), client.Continue(next)}, opts...)...)
+		}); err != nil {
+			return errors.Join(append(errs, fmt.Errorf("list: %w", err))...)
+		}
+		if err := do(ctx); err != nil {
+			errs = append(errs, err)
+		}
+		if next = list.GetContinue(); next == "" {
+			return errors.Join(errs...)
+		}
+	}
+}
+
+// call makes one call with a deadline.
+func (c *Cleaner) call(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return do(ctx)
+}
+
+// until waits for a state, at most so long. It reports whether it came.
+func (c *Cleaner) until(ctx context.Context, most time.Duration, there func(context.Context) (bool, error)) (bool, error) {
+	deadline := c.Clock.Now().Add(most)
+	for {
+		ok, err := there(ctx)
+		if err != nil || ok {
+			return ok, err
+		}
+		if !c.Clock.Now().Before(deadline) {
+			return false, nil
+		}
+		if err := c.pause(ctx, pollInterval); err != nil {
+			return false, err
+		}
+	}
+}
+
+func (c *Cleaner) pause(ctx context.Context, d time.Duration) error {
+	timer := c.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// gone is no error: somebody else was faster.
+func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+
+// pointer is the place of a label or an annotation in a JSON patch (RFC 6901).
+func pointer(kind, key string) string {
+	escaped := ""
+	for _, r := range key {
+		switch r {
+		case '~':
+			escaped += "~0"
+		case '/':
+			escaped += "~1"
+		default:
+			escaped += string(r)
+		}
+	}
+	return "/metadata/" + kind + "/" + escaped
+}
+
+// op is one operation of RFC 6902.
+type op struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// sameUID makes a patch fail for another object of that name.
+func sameUID(uid types.UID) op { return op{"test", "/metadata/uid", uid} }

@@ -1,0 +1,112 @@
+package certs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// CertificateKind is cert-manager's (cert-manager v1.21.2: pkg/apis/certmanager/v1).
+// Its module would bring a client of another Kubernetes, for two fields.
+var CertificateKind = schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"}
+
+const (
+	// lookEvery is how often cert-manager's Certificate is read: what has happened
+	// matters in days, and a watch would tie our readiness to somebody else's API.
+	lookEvery   = time.Minute
+	lookTimeout = 10 * time.Second
+)
+
+// CertManager reports on a Certificate of cert-manager, on the leader.
+//
+// Permission: get of that Certificate.
+type CertManager struct {
+	// Reader reads from the API server.
+	Reader client.Reader
+	Clock  clock.WithTicker
+	// Certificate that fills the Secret.
+	Certificate types.NamespacedName
+	Metrics     *metrics.Certificates
+
+	// said is what was logged last, once told.
+	told bool
+	said string
+}
+
+// NeedLeaderElection is true: one replica tells.
+func (c *CertManager) NeedLeaderElection() bool { return true }
+
+// Start looks every minute until the context ends.
+func (c *CertManager) Start(ctx context.Context) error {
+	ticker := c.Clock.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		c.look(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// look reports once.
+func (c *CertManager) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	ready, why, err := c.ready(ctx)
+	log := ctrl.LoggerFrom(ctx).WithName("certificate").WithValues("certificate", c.Certificate.String())
+	if err != nil {
+		why = err.Error()
+	}
+	c.Metrics.Ready(c.Certificate.Name, ready)
+	if c.told && why == c.said {
+		return
+	}
+	c.told, c.said = true, why
+	if ready {
+		log.Info("The Certificate of cert-manager is Ready")
+		return
+	}
+	log.Info("The Certificate of cert-manager is not Ready", "reason", why)
+}
+
+// ready reads the condition Ready.
+func (c *CertManager) ready(ctx context.Context) (ready bool, why string, err error) {
+	certificate := &unstructured.Unstructured{}
+	certificate.SetGroupVersionKind(CertificateKind)
+	switch err := c.Reader.Get(ctx, c.Certificate, certificate); {
+	case meta.IsNoMatchError(err):
+		return false, "", fmt.Errorf("cert-manager is not installed: %w", err)
+	case apierrors.IsNotFound(err):
+		return false, "there is no such Certificate", nil
+	case err != nil:
+		return false, "", fmt.Errorf("get Certificate: %w", err)
+	}
+	conditions, _, err := unstructured.NestedSlice(certificate.Object, "status", "conditions")
+	if err != nil {
+		return false, "", fmt.Errorf("read the conditions of the Certificate: %w", err)
+	}
+	for _, item := range conditions {
+		condition, ok := item.(map[string]any)
+		if !ok || condition["type"] != "Ready" {
+			continue
+		}
+		if condition["status"] == "True" {
+			return true, "", nil
+		}
+		return false, fmt.Sprintf("%v: %v", condition["reason"], condition["message"]), nil
+	}
+	return false, "cert-manager has not looked at it yet", nil
+}

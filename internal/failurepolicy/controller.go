@@ -1,0 +1,147 @@
+package failurepolicy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+const (
+	controllerName = "webhook-failure-policy"
+	// proveTimeout bounds one call; the API server itself gives the webhook
+	// timeoutSeconds, at most 30.
+	proveTimeout = 35 * time.Second
+	timeout      = time.Minute
+)
+
+// Controller keeps the failure policy, on the leader. There is one worker.
+//
+// Permissions: get, list, watch and update of the configuration by name, and create
+// of pods/eviction.
+type Controller struct {
+	// Client reads from a cache that has the configuration.
+	Client client.Client
+	// Clock is the real one in the product.
+	Clock clock.WithTicker
+	// Name of the ValidatingWebhookConfiguration.
+	Name string
+	// Trusted returns nil when the API server would trust what we serve.
+	Trusted func(context.Context) error
+	// Prove returns nil when the API server has reached us just now.
+	Prove   func(context.Context) error
+	Metrics *metrics.FailurePolicy
+
+	failures int
+}
+
+// SetupWithManager adds the controller to the manager.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&admissionregistrationv1.ValidatingWebhookConfiguration{}).
+		WithOptions(controller.Options{
+			NeedLeaderElection: new(true), ReconciliationTimeout: timeout, NewQueue: clockqueue.New(c.Clock),
+		}).
+		Complete(c)
+	if err != nil {
+		return fmt.Errorf("set up controller %s: %w", controllerName, err)
+	}
+	return nil
+}
+
+// Reconcile looks at the configuration once.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if req.Name != c.Name {
+		return reconcile.Result{}, nil
+	}
+	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := c.Client.Get(ctx, types.NamespacedName{Name: c.Name}, conf); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.Metrics.Present("")
+			return reconcile.Result{}, nil // Its creation is an event.
+		}
+		return reconcile.Result{}, fmt.Errorf("get webhook configuration: %w", err)
+	}
+	in := gather(conf)
+	in.Failures = c.failures
+	in.Trusted = c.Trusted(ctx) == nil
+	c.Metrics.Present(string(in.Present))
+	d := decide(in)
+	if d.Prove {
+		in.Proof, in.Failures = c.prove(ctx), c.failures
+		d = decide(in)
+	}
+	if d.Why != "" {
+		log.FromContext(ctx).V(1).Info("The failure policy is left as it is", "policy", in.Present, "wanted", in.Wanted, "reason", d.Why)
+	}
+	if d.Set != "" {
+		return reconcile.Result{RequeueAfter: proveEvery}, c.set(ctx, conf, d.Set)
+	}
+	return reconcile.Result{RequeueAfter: d.Again}, nil
+}
+
+// gather reads the configuration.
+func gather(conf *admissionregistrationv1.ValidatingWebhookConfiguration) input {
+	in := input{}
+	switch wanted := admissionregistrationv1.FailurePolicyType(conf.Annotations[WantedAnnotation]); wanted {
+	case admissionregistrationv1.Fail, admissionregistrationv1.Ignore:
+		in.Wanted = wanted
+	}
+	for i := range conf.Webhooks {
+		if conf.Webhooks[i].Name == EvictionWebhook {
+			in.Present = ptr.Deref(conf.Webhooks[i].FailurePolicy, admissionregistrationv1.Fail)
+		}
+	}
+	return in
+}
+
+// prove asks the API server once.
+func (c *Controller) prove(ctx context.Context) proof {
+	ctx, cancel := context.WithTimeout(ctx, proveTimeout)
+	defer cancel()
+	err := c.Prove(ctx)
+	c.Metrics.Proved(err == nil)
+	if err == nil {
+		c.failures = 0
+		return reached
+	}
+	c.failures++
+	log.FromContext(ctx).Info("The API server does not reach the webhook", "reason", err.Error(), "failures", c.failures)
+	return unreached
+}
+
+// set writes the policy into the configuration that was looked at. A lost race is no
+// error: the winner's event brings us back.
+func (c *Controller) set(ctx context.Context, conf *admissionregistrationv1.ValidatingWebhookConfiguration, policy admissionregistrationv1.FailurePolicyType) error {
+	conf = conf.DeepCopy()
+	for i := range conf.Webhooks {
+		if conf.Webhooks[i].Name == EvictionWebhook {
+			conf.Webhooks[i].FailurePolicy = &policy
+		}
+	}
+	err := c.Client.Update(ctx, conf)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("set the failure policy of %s: %w", EvictionWebhook, err)
+	}
+	c.Metrics.Changed(string(policy))
+	c.Metrics.Present(string(policy))
+	log.FromContext(ctx).Info("Set the failure policy", "webhook", EvictionWebhook, "policy", policy)
+	return nil
+}

@@ -1,0 +1,184 @@
+package failurepolicy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+const (
+	fail   = admissionregistrationv1.Fail
+	ignore = admissionregistrationv1.Ignore
+)
+
+func TestDecide(t *testing.T) {
+	cases := map[string]struct {
+		in   input
+		want decision
+	}{
+		"a configuration of somebody else is left alone": {
+			input{Present: fail, Trusted: true}, decision{Why: "the webhook configuration says nothing about the failure policy wanted"}},
+		"so is one without our webhook": {
+			input{Wanted: fail, Trusted: true}, decision{Why: "the webhook configuration says nothing about the failure policy wanted"}},
+		"Ignore is set at once, whatever works": {
+			input{Wanted: ignore, Present: fail}, decision{Set: ignore}},
+		"without the authority Fail waits": {
+			input{Wanted: fail, Present: ignore}, decision{Again: retryMin, Why: "the certificate is not trusted yet"}},
+		"with the authority the way is tried": {
+			input{Wanted: fail, Present: ignore, Trusted: true}, decision{Prove: true}},
+		"Fail waits for an answer": {
+			input{Wanted: fail, Present: ignore, Trusted: true, Proof: unreached, Failures: 1},
+			decision{Again: retryMin, Why: "the API server does not reach the webhook"}},
+		"longer and longer": {
+			input{Wanted: fail, Present: ignore, Trusted: true, Proof: unreached, Failures: 3},
+			decision{Again: 4 * retryMin, Why: "the API server does not reach the webhook"}},
+		"but not for ever": {
+			input{Wanted: fail, Present: ignore, Trusted: true, Proof: unreached, Failures: 1000},
+			decision{Again: retryMax, Why: "the API server does not reach the webhook"}},
+		"proven, Fail is set": {
+			input{Wanted: fail, Present: ignore, Trusted: true, Proof: reached}, decision{Set: fail}},
+		"Fail once set is tried from time to time": {
+			input{Wanted: fail, Present: fail, Trusted: true, Proof: reached}, decision{Again: proveEvery}},
+		"and stays when nobody is reached any more": {
+			input{Wanted: fail, Present: fail, Trusted: true, Proof: unreached, Failures: 2},
+			decision{Again: 2 * retryMin, Why: "the API server does not reach the webhook"}},
+		"and when the authority was lost": {
+			input{Wanted: fail, Present: fail}, decision{Again: retryMin, Why: "the certificate is not trusted yet"}},
+		"Ignore is tried, too, for the metric": {
+			input{Wanted: ignore, Present: ignore, Trusted: true}, decision{Prove: true}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, decide(tc.in)); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatAnAnswerProves(t *testing.T) {
+	resource := policyv1.Resource("evictions")
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Message: `admission webhook "probe.drawbridge.dev" denied the request: ` + ProbeAnswer}}
+	cases := map[string]struct {
+		answer error
+		want   string
+	}{
+		"our answer: reached":                        {denied, ""},
+		"no such pod: the call went past us":         {apierrors.NewNotFound(resource, ProbePod), errNotCalled.Error()},
+		"an eviction that worked went past us":       {nil, errNotCalled.Error()},
+		"a failed call says why":                     {apierrors.NewInternalError(errors.New("connection refused")), "evict drawbridge-webhook-probe as a dry run: Internal error occurred: connection refused"},
+		"somebody else's denial proves nothing here": {apierrors.NewForbidden(resource, ProbePod, errors.New("no")), `evict drawbridge-webhook-probe as a dry run: evictions.policy "drawbridge-webhook-probe" is forbidden: no`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if err := read(tc.answer); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func configuration(wanted string, present admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	other := ignore
+	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "drawbridge"},
+		Webhooks:   []admissionregistrationv1.ValidatingWebhook{{Name: "evictionrequest-status.drawbridge.dev", FailurePolicy: &other}, {Name: EvictionWebhook, FailurePolicy: &present}},
+	}
+	if wanted != "" {
+		conf.Annotations = map[string]string{WantedAnnotation: wanted}
+	}
+	return conf
+}
+
+func TestReconcile(t *testing.T) {
+	boom := errors.New("connection refused")
+	type want struct {
+		Policies []admissionregistrationv1.FailurePolicyType
+		Proofs   int
+		Again    time.Duration
+	}
+	cases := map[string]struct {
+		conf              *admissionregistrationv1.ValidatingWebhookConfiguration
+		untrusted, proved error
+		lostRace          bool
+		want              want
+	}{
+		"sets Fail when it is proven":                 {conf: configuration("Fail", ignore), want: want{[]admissionregistrationv1.FailurePolicyType{ignore, fail}, 1, proveEvery}},
+		"waits while nobody is reached":               {conf: configuration("Fail", ignore), proved: boom, want: want{[]admissionregistrationv1.FailurePolicyType{ignore, ignore}, 1, retryMin}},
+		"asks nobody while it is not trusted":         {conf: configuration("Fail", ignore), untrusted: boom, want: want{[]admissionregistrationv1.FailurePolicyType{ignore, ignore}, 0, retryMin}},
+		"keeps Fail in an outage":                     {conf: configuration("Fail", fail), proved: boom, want: want{[]admissionregistrationv1.FailurePolicyType{ignore, fail}, 1, retryMin}},
+		"repairs what somebody closed":                {conf: configuration("Ignore", fail), want: want{[]admissionregistrationv1.FailurePolicyType{ignore, ignore}, 0, proveEvery}},
+		"does not take a word that is none":           {conf: configuration("Never", fail), want: want{[]admissionregistrationv1.FailurePolicyType{ignore, fail}, 0, 0}},
+		"is not disturbed by somebody who was faster": {conf: configuration("Fail", ignore), lostRace: true, want: want{[]admissionregistrationv1.FailurePolicyType{ignore, ignore}, 1, proveEvery}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := want{}
+			api := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(tc.conf).WithInterceptorFuncs(interceptor.Funcs{
+				Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+					if tc.lostRace {
+						return apierrors.NewConflict(admissionregistrationv1.Resource("validatingwebhookconfigurations"), obj.GetName(), boom)
+					}
+					return c.Update(ctx, obj, opts...)
+				},
+			}).Build()
+			c := &Controller{
+				Client: api, Clock: testingclock.NewFakeClock(time.Now()), Name: "drawbridge",
+				Trusted: func(context.Context) error { return tc.untrusted },
+				Prove:   func(context.Context) error { got.Proofs++; return tc.proved },
+				Metrics: metrics.NewFailurePolicy(prometheus.NewRegistry()),
+			}
+			result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "drawbridge"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.Again = result.RequeueAfter
+			now := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(tc.conf), now); err != nil {
+				t.Fatal(err)
+			}
+			for _, webhook := range now.Webhooks {
+				got.Policies = append(got.Policies, *webhook.FailurePolicy)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("what became of it (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The configuration is gone while the chart is not installed, and others are not ours.
+func TestNoConfigurationIsNoError(t *testing.T) {
+	c := &Controller{
+		Client: fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(), Name: "drawbridge",
+		Metrics: metrics.NewFailurePolicy(prometheus.NewRegistry()),
+	}
+	for _, name := range []string{"drawbridge", "other"} {
+		result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+		if err != nil || result != (reconcile.Result{}) {
+			t.Errorf("%s: result %v, error %v", name, result, err)
+		}
+	}
+}

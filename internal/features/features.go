@@ -1,0 +1,89 @@
+// Package features has the feature gates of the manager, with their stages:
+//
+//   - Alpha: off unless asked for; may change or go without notice.
+//   - Beta: on unless switched off; goes or changes only with a word in the changelog.
+//   - GA: on, and the gate does nothing any more.
+//
+// A gate is consent to a stage, and the way to get rid of a feature that harms. The
+// values of the chart say where and how a feature is used; the manager refuses to
+// start when they ask for one whose gate is off, instead of doing half of it.
+package features
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/component-base/featuregate"
+)
+
+// The gates.
+const (
+	// Guard is the protection of intercepted pods by PodDisruptionBudgets (--guard).
+	Guard featuregate.Feature = "Guard"
+	// Surge is the interceptor surge.drawbridge.dev (--surge).
+	Surge featuregate.Feature = "Surge"
+	// EvacuationPresets are EvacuationPolicies and registrations that the manager makes
+	// (--evacuation-preset).
+	EvacuationPresets featuregate.Feature = "EvacuationPresets"
+	// ManagedFailurePolicy keeps the failure policy of the eviction webhook: Ignore until
+	// a call has proven the way to us, then what is wanted. Without it the policy in the
+	// configuration is nobody's business but the administrator's.
+	ManagedFailurePolicy featuregate.Feature = "ManagedFailurePolicy"
+)
+
+// defaults are the stages of all gates.
+var defaults = map[featuregate.Feature]featuregate.FeatureSpec{
+	Guard:                {Default: true, PreRelease: featuregate.Beta},
+	Surge:                {Default: true, PreRelease: featuregate.Beta},
+	EvacuationPresets:    {Default: true, PreRelease: featuregate.Beta},
+	ManagedFailurePolicy: {Default: true, PreRelease: featuregate.Beta},
+}
+
+// Gates are the gates of one manager. The zero value has all defaults.
+type Gates struct {
+	// Set are the gates that differ from their default.
+	Set map[string]bool
+}
+
+// Enabled reports whether a feature is on.
+func (g Gates) Enabled(feature featuregate.Feature) bool {
+	if on, ok := g.Set[string(feature)]; ok {
+		return on
+	}
+	return defaults[feature].Default
+}
+
+// Validate refuses gates that do not exist, and those of features that cannot be
+// switched any more.
+func (g Gates) Validate() error {
+	gate := featuregate.NewFeatureGate()
+	if err := gate.Add(defaults); err != nil {
+		return fmt.Errorf("add feature gates: %w", err)
+	}
+	for name := range g.Set {
+		if _, ok := defaults[featuregate.Feature(name)]; !ok {
+			return fmt.Errorf("there is no feature gate %q; there are %s", name, strings.Join(Names(), ", "))
+		}
+	}
+	if err := gate.SetFromMap(g.Set); err != nil {
+		return fmt.Errorf("set feature gates: %w", err)
+	}
+	return nil
+}
+
+// Names are all gates, sorted.
+func Names() []string {
+	var names []string
+	for name := range defaults {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Stage is the stage of a gate, and whether it is on by default.
+func Stage(name string) (stage string, on bool) {
+	spec := defaults[featuregate.Feature(name)]
+	return string(spec.PreRelease), spec.Default
+}
