@@ -87,7 +87,7 @@ func maintenances(c *podCase) []string {
 	}
 	var told []string
 	for _, r := range c.Request.Spec.Requesters {
-		if name, ok := strings.CutSuffix(r.Name, v1alpha1.MaintenanceRequesterSuffix); ok {
+		if name, ok := strings.CutSuffix(r.Name, "."+v1alpha1.MaintenanceRequesterSuffix); ok {
 			told = append(told, fmt.Sprintf("Requested by NodeMaintenance %s: as long as that drains, the pod's eviction is requested again. To stop it: kubectl drawbridge cancel node/%s", name, c.Pod.Spec.NodeName))
 		}
 	}

@@ -54,17 +54,17 @@ var verdicts = []struct {
 	{VerdictStuckTerminating, stuckTerminating}, // It was evicted, and does not end.
 	{VerdictTerminating, terminating},
 	{VerdictFinished, over},
-	{VerdictMirrorPod, mirror},               // The API server cannot evict it.
-	{VerdictRefused, refused},                // The request will never do anything.
-	{VerdictCanceled, canceled},              // Nobody wants it at present.
-	{VerdictNotPlanned, notPlanned},          // The controller has not looked at the request.
-	{VerdictInterceptorSilent, silentOne},    // It is its turn, and it says nothing.
-	{VerdictInterceptorLate, late},           // It speaks, but is not where it wanted to be.
-	{VerdictInterceptorWorks, works},         // All is as it should be: wait.
-	{VerdictGuardHolds, guardHolds},          // Everybody is done, and Drawbridge's own budget is closed.
-	{VerdictSeveralBudgets, severalBudgets},  // No call can succeed, whatever the budgets allow.
+	{VerdictMirrorPod, mirror},                // The API server cannot evict it.
+	{VerdictRefused, refused},                 // The request will never do anything.
+	{VerdictCanceled, canceled},               // Nobody wants it at present.
+	{VerdictNotPlanned, notPlanned},           // The controller has not looked at the request.
+	{VerdictInterceptorSilent, silentOne},     // It is its turn, and it says nothing.
+	{VerdictInterceptorLate, late},            // It speaks, but is not where it wanted to be.
+	{VerdictInterceptorWorks, works},          // All is as it should be: wait.
+	{VerdictGuardHolds, guardHolds},           // Everybody is done, and Drawbridge's own budget is closed.
+	{VerdictSeveralBudgets, severalBudgets},   // No call can succeed, whatever the budgets allow.
 	{VerdictEvictionBlocked, evictionBlocked}, // Everybody is done, and a budget refuses.
-	{VerdictEvictionFails, evictionFails},    // Everybody is done, and something else refuses.
+	{VerdictEvictionFails, evictionFails},     // Everybody is done, and something else refuses.
 	{VerdictEvicting, evicting},
 	// From here on there is no request.
 	{VerdictNotScheduled, notScheduled},

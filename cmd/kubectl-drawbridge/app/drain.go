@@ -1,0 +1,258 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// drainOptions are the flags of drain.
+type drainOptions struct {
+	*Options
+	selector          string
+	reason            string
+	timeout           time.Duration
+	dryRun            bool
+	wait              bool
+	cancelOnInterrupt bool
+	parallel          int32
+}
+
+func newDrain(o *Options) *cobra.Command {
+	d := &drainOptions{Options: o, wait: true}
+	cmd := &cobra.Command{
+		Use:   "drain (NODE... | -l SELECTOR)",
+		Short: "Drain nodes, and follow it",
+		Long: `Cordon nodes and have their pods evacuated, by a NodeMaintenance, and follow it
+until all pods that are to go have gone. DaemonSet and static pods stay.
+
+The name of the NodeMaintenance follows from the nodes, so the same command again
+follows the same drain. ^C leaves it running; it goes on without this command. The
+nodes stay cordoned at the end: see kubectl drawbridge uncordon.`,
+		Example: `  kubectl drawbridge drain node-1 node-2 --reason="kernel update"
+  kubectl drawbridge drain -l pool=blue --max-parallel=1
+  kubectl drawbridge drain node-1 --dry-run`,
+		ValidArgsFunction: o.completeNodes(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.connect()
+			if err != nil {
+				return err
+			}
+			return d.run(cmd.Context(), c, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&d.selector, "selector", "l", "", "label selector of the nodes, instead of their names")
+	flags.StringVar(&d.reason, "reason", "", "why, for people; stands in the conditions of the pods")
+	flags.DurationVar(&d.timeout, "timeout", 0, "how long to follow; the drain itself goes on. 0 is for ever")
+	flags.BoolVar(&d.dryRun, "dry-run", false, "only say what would happen to which pod")
+	flags.BoolVar(&d.wait, "wait", true, "follow the drain until it is done")
+	flags.BoolVar(&d.cancelOnInterrupt, "cancel-on-interrupt", false, "on ^C stop the drain instead of leaving it running")
+	flags.Int32Var(&d.parallel, "max-parallel", 0, "how many nodes to drain at the same time; 0 is all")
+	o.addOutput(cmd, formatJSON, formatYAML, formatName)
+	return cmd
+}
+
+func (d *drainOptions) run(ctx context.Context, c *connection, args []string) error {
+	wanted, err := d.maintenance(args)
+	if err != nil {
+		return err
+	}
+	nodes, err := d.nodes(ctx, c, args)
+	if err != nil {
+		return err
+	}
+	if d.dryRun {
+		return d.plan(ctx, c, wanted, nodes)
+	}
+	current, err := d.begin(ctx, c, wanted)
+	if err != nil {
+		return err
+	}
+	if d.wait {
+		f := &follower{Options: d.Options, connection: c, name: current.Name, again: d.command("drain", args), stop: stopCommand(nodes)}
+		if d.cancelOnInterrupt {
+			f.onInterrupt = func(ctx context.Context) error { return stopDraining(ctx, c, current.Name) }
+		}
+		f.timeout = d.timeout
+		if err := f.follow(ctx, current); err != nil {
+			return err
+		}
+		if d.output != "" {
+			if err := c.Get(ctx, client.ObjectKeyFromObject(current), current); err != nil {
+				return fmt.Errorf("get nodemaintenance %s: %w", current.Name, err)
+			}
+		}
+	}
+	if d.output != "" {
+		return d.printObject(current)
+	}
+	if !d.wait {
+		fmt.Fprintf(d.Out, "nodemaintenance.drawbridge.dev/%s drains %s\n", current.Name, counted(len(nodes), "node"))
+	}
+	return nil
+}
+
+// command is the command line for the same nodes.
+func (d *drainOptions) command(verb string, args []string) string {
+	if d.selector != "" {
+		return fmt.Sprintf("kubectl drawbridge %s -l %s", verb, d.selector)
+	}
+	return fmt.Sprintf("kubectl drawbridge %s %s", verb, strings.Join(args, " "))
+}
+
+// stopCommand is the command line that stops the drain.
+func stopCommand(nodes []string) string {
+	if len(nodes) == 1 {
+		return "kubectl drawbridge cancel " + nodes[0]
+	}
+	return fmt.Sprintf("kubectl drawbridge cancel %s --whole", nodes[0])
+}
+
+// maintenance is the object that the flags ask for.
+func (d *drainOptions) maintenance(args []string) (*v1alpha1.NodeMaintenance, error) {
+	switch {
+	case len(args) == 0 && d.selector == "":
+		return nil, fmt.Errorf("name the nodes to drain, or select them with -l")
+	case len(args) > 0 && d.selector != "":
+		return nil, fmt.Errorf("either name the nodes to drain or select them with -l, not both")
+	case d.timeout < 0:
+		return nil, fmt.Errorf("--timeout must not be negative, but is %s", d.timeout)
+	case d.parallel < 0:
+		return nil, fmt.Errorf("--max-parallel must not be negative, but is %d", d.parallel)
+	}
+	selector, err := nodeSelector(args, d.selector)
+	if err != nil {
+		return nil, err
+	}
+	m := &v1alpha1.NodeMaintenance{
+		ObjectMeta: metav1.ObjectMeta{Name: maintenanceName(args, d.selector)},
+		Spec:       v1alpha1.NodeMaintenanceSpec{NodeSelector: *selector, Cordon: true, Drain: true, Reason: d.reason},
+	}
+	if d.parallel > 0 {
+		m.Spec.MaxParallelNodes = &d.parallel
+	}
+	return m, nil
+}
+
+// nodes are the names of the nodes that are meant, all of which exist.
+func (d *drainOptions) nodes(ctx context.Context, c *connection, args []string) ([]string, error) {
+	if d.selector == "" {
+		for _, name := range args {
+			if err := nodeExists(ctx, c, name); err != nil {
+				return nil, err
+			}
+		}
+		return args, nil
+	}
+	selector, err := labels.Parse(d.selector)
+	if err != nil {
+		return nil, fmt.Errorf("--selector: %w", err)
+	}
+	var list corev1.NodeList
+	if err := c.List(ctx, &list, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return nil, fmt.Errorf("no node has labels that match %q", d.selector)
+	}
+	var names []string
+	for _, node := range list.Items {
+		names = append(names, node.Name)
+	}
+	return names, nil
+}
+
+func nodeExists(ctx context.Context, c *connection, name string) error {
+	err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("there is no node %q: kubectl get nodes lists them", name)
+	case err != nil:
+		return fmt.Errorf("get node %s: %w", name, err)
+	}
+	return nil
+}
+
+// begin creates the maintenance, or joins the one of that name, which is for the same
+// nodes.
+func (d *drainOptions) begin(ctx context.Context, c *connection, wanted *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
+	err := c.Create(ctx, wanted, client.FieldOwner(fieldOwner))
+	d.tell(c.warnings)
+	if err == nil {
+		return wanted, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("create nodemaintenance %s: %w", wanted.Name, err)
+	}
+	current := &v1alpha1.NodeMaintenance{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(wanted), current); err != nil {
+		return nil, fmt.Errorf("get nodemaintenance %s: %w", wanted.Name, err)
+	}
+	if current.DeletionTimestamp != nil {
+		return nil, fmt.Errorf("an earlier drain of the same nodes (nodemaintenance %s) is being undone: try again in a moment", current.Name)
+	}
+	joined := join(current.Spec, wanted.Spec)
+	if equality.Semantic.DeepEqual(joined, current.Spec) {
+		fmt.Fprintf(d.ErrOut, "These nodes are being drained already, since %s ago: following nodemaintenance %s.\n", age(d.Clock.Now(), current.CreationTimestamp.Time), current.Name)
+		return current, nil
+	}
+	current.Spec = joined
+	// With the resourceVersion that was read: nobody's change gets lost.
+	if err := c.Update(ctx, current, client.FieldOwner(fieldOwner)); err != nil {
+		return nil, fmt.Errorf("update nodemaintenance %s: %w", current.Name, err)
+	}
+	return current, nil
+}
+
+// join is the spec after somebody asks for a drain again: what is not said stays.
+func join(current, wanted v1alpha1.NodeMaintenanceSpec) v1alpha1.NodeMaintenanceSpec {
+	joined := *current.DeepCopy()
+	joined.NodeSelector, joined.Cordon, joined.Drain = wanted.NodeSelector, true, true
+	if wanted.Reason != "" {
+		joined.Reason = wanted.Reason
+	}
+	if wanted.MaxParallelNodes != nil {
+		joined.MaxParallelNodes = wanted.MaxParallelNodes
+	}
+	return joined
+}
+
+// stopDraining sets drain to false: what is not done is withdrawn, and the nodes stay
+// cordoned.
+func stopDraining(ctx context.Context, c *connection, name string) error {
+	m := &v1alpha1.NodeMaintenance{}
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, m); err != nil {
+		return fmt.Errorf("get nodemaintenance %s: %w", name, err)
+	}
+	before := m.DeepCopy()
+	m.Spec.Drain = false
+	if err := c.Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("stop nodemaintenance %s: %w", name, err)
+	}
+	return nil
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// sorted returns a sorted copy, each once.
+func sorted(names []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(names)))
+}

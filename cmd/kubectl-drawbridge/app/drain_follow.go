@@ -1,0 +1,200 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/follow"
+)
+
+const (
+	// redraw is how often the view is drawn, and plain lines are looked for.
+	redraw = 250 * time.Millisecond
+	// undoTimeout bounds what is done after ^C.
+	undoTimeout = 15 * time.Second
+)
+
+// requesterIndex finds the requests of a requester in the cache.
+const requesterIndex = "requester"
+
+// follower follows one maintenance.
+type follower struct {
+	*Options
+	*connection
+	name string
+	// again and stop are the commands that follow and stop it.
+	again, stop string
+	timeout     time.Duration
+	// onInterrupt is done after ^C; nil leaves the drain running.
+	onInterrupt func(context.Context) error
+
+	teller   follow.Teller
+	terminal follow.Terminal
+}
+
+// follow shows the drain until it has ended, the time is over, or ^C is pressed.
+func (f *follower) follow(ctx context.Context, m *v1alpha1.NodeMaintenance) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	objects, err := f.watch(watching, m)
+	if err != nil {
+		if ctx.Err() != nil {
+			return f.interrupted(ctx)
+		}
+		return err
+	}
+	f.terminal = follow.Terminal{Out: f.Out, Color: f.Getenv("NO_COLOR") == ""}
+	began := f.Clock.Now()
+	tick := f.Clock.NewTicker(redraw)
+	defer tick.Stop()
+	for {
+		s, err := f.snapshot(ctx, objects, m, began)
+		if err != nil {
+			return err
+		}
+		if err := f.show(s); err != nil {
+			return err
+		}
+		if outcome := follow.OutcomeOf(s.Maintenance); outcome != follow.Running {
+			return f.ended(outcome)
+		}
+		if f.timeout > 0 && s.Now.Sub(began) >= f.timeout {
+			return fmt.Errorf("not drained after %s; the drain goes on\n%s", f.timeout, f.hints())
+		}
+		select {
+		case <-tick.C():
+		case <-ctx.Done():
+			return f.interrupted(ctx)
+		}
+	}
+}
+
+// watch fills a cache with the maintenance and all requests. The first lists are made
+// here, because a cache keeps its troubles to itself.
+func (f *follower) watch(ctx context.Context, m *v1alpha1.NodeMaintenance) (cache.Cache, error) {
+	if err := f.List(ctx, &v1alpha1.EvictionRequestList{}, client.Limit(1)); err != nil {
+		return nil, fmt.Errorf("list evictionrequests, to follow the drain, which has begun: %w", err)
+	}
+	config := rest.CopyConfig(f.config)
+	config.Timeout = 0 // It would end watches.
+	objects, err := cache.New(config, cache.Options{
+		Scheme: scheme,
+		ByObject: map[client.Object]cache.ByObject{
+			&v1alpha1.NodeMaintenance{}: {Field: fields.OneTermEqualSelector("metadata.name", m.Name)},
+			&v1alpha1.EvictionRequest{}: {Transform: cache.TransformStripManagedFields()},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch the drain: %w", err)
+	}
+	err = objects.IndexField(ctx, &v1alpha1.EvictionRequest{}, requesterIndex, func(object client.Object) []string {
+		var names []string
+		if er, ok := object.(*v1alpha1.EvictionRequest); ok {
+			for _, r := range er.Spec.Requesters {
+				names = append(names, r.Name)
+			}
+		}
+		return names
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch the drain: %w", err)
+	}
+	if _, err := objects.GetInformer(ctx, &v1alpha1.NodeMaintenance{}, cache.BlockUntilSynced(false)); err != nil {
+		return nil, fmt.Errorf("watch nodemaintenances: %w", err)
+	}
+	go func() {
+		// It ends with ctx; a watch that fails is tried again.
+		_ = objects.Start(ctx)
+	}()
+	syncing, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if !objects.WaitForCacheSync(syncing) {
+		return nil, errors.New("watch the drain, which has begun: there was no answer in time; you need the verbs list and watch on nodemaintenances and evictionrequests")
+	}
+	return objects, nil
+}
+
+// snapshot is how the drain is now.
+func (f *follower) snapshot(ctx context.Context, objects client.Reader, began *v1alpha1.NodeMaintenance, since time.Time) (follow.Snapshot, error) {
+	s := follow.Snapshot{Now: f.Clock.Now(), Began: since}
+	m := &v1alpha1.NodeMaintenance{}
+	switch err := objects.Get(ctx, client.ObjectKey{Name: f.name}, m); {
+	case err == nil && m.UID == began.UID:
+		s.Maintenance = m
+	case err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil:
+		return s, fmt.Errorf("read nodemaintenance %s: %w", f.name, err)
+	}
+	var requests v1alpha1.EvictionRequestList
+	if err := objects.List(ctx, &requests, client.MatchingFields{requesterIndex: began.RequesterName()}, client.UnsafeDisableDeepCopy); err != nil && ctx.Err() == nil {
+		return s, fmt.Errorf("read evictionrequests: %w", err)
+	}
+	for i := range requests.Items {
+		s.Pods = append(s.Pods, follow.PodOf(&requests.Items[i]))
+	}
+	return s, nil
+}
+
+// show shows a snapshot: on a terminal a view, otherwise lines, with -o nothing.
+func (f *follower) show(s follow.Snapshot) error {
+	if f.output != "" {
+		return nil
+	}
+	if wide, high, ok := f.Size(); ok {
+		if s.Maintenance == nil {
+			return nil
+		}
+		return f.terminal.Draw(follow.View(s, follow.Screen{Width: wide, Height: high, ASCII: f.asciiOnly()}))
+	}
+	for _, line := range f.teller.Next(s) {
+		if _, err := fmt.Fprintln(f.Out, line); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+	}
+	return nil
+}
+
+// ended says how it has ended.
+func (f *follower) ended(outcome follow.Outcome) error {
+	switch outcome {
+	case follow.Drained:
+		if f.output == "" {
+			fmt.Fprintf(f.ErrOut, "Drained. The nodes stay cordoned; when they may take pods again: %s\n", strings.Replace(f.stop, " cancel ", " uncordon ", 1))
+		}
+		return nil
+	case follow.Deleted:
+		return fmt.Errorf("nodemaintenance %s was deleted while it was followed: the nodes are not drained any further, and those that it cordoned become schedulable", f.name)
+	case follow.Stopped:
+		return fmt.Errorf("somebody stopped the drain (nodemaintenance %s): what was not done is withdrawn, and the nodes stay cordoned", f.name)
+	default:
+		return fmt.Errorf("nodemaintenance %s selects no node any more: the nodes are gone, or have other labels", f.name)
+	}
+}
+
+// interrupted says what ^C has done.
+func (f *follower) interrupted(ctx context.Context) error {
+	if f.onInterrupt == nil {
+		fmt.Fprintf(f.ErrOut, "\nThe drain goes on without you.\n%s\n", f.hints())
+		return errInterrupted
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	if err := f.onInterrupt(ctx); err != nil {
+		return fmt.Errorf("stop the drain: %w\nIt goes on.\n%s", err, f.hints())
+	}
+	fmt.Fprintf(f.ErrOut, "\nThe drain is stopped; the nodes stay cordoned: %s\n", strings.Replace(f.stop, " cancel ", " uncordon ", 1))
+	return errInterrupted
+}
+
+func (f *follower) hints() string {
+	return "  to follow it:   " + f.again + "\n  to call it off: " + f.stop
+}

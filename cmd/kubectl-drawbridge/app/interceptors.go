@@ -1,0 +1,181 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+func newInterceptors(o *Options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "interceptors",
+		Short: "List the registered interceptors, with how many pods they have",
+		Long: `List the EvictionInterceptors: how many pods each intercepts, and for how many it is
+its turn or is waiting for it. Names that have a turn without a registration, because
+the pods name them, come last.`,
+		Example: `  kubectl drawbridge interceptors -o wide`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := o.connect()
+			if err != nil {
+				return err
+			}
+			return o.interceptors(cmd.Context(), c)
+		},
+	}
+	o.addOutput(cmd, formatWide, formatJSON, formatYAML, formatName)
+	return cmd
+}
+
+// registered is an interceptor in one line.
+type registered struct {
+	Name string `json:"name"`
+	// Registered: there is an EvictionInterceptor. Accepted: it is in force.
+	Registered bool   `json:"registered"`
+	Accepted   string `json:"accepted,omitempty"`
+	Priority   int32  `json:"priority,omitempty"`
+	Guard      string `json:"guard,omitempty"`
+	// Pods that it intercepts; nil if not known.
+	Pods *int32 `json:"pods,omitempty"`
+	// Active is for how many pods it is its turn, and Waiting how many it has still to
+	// come for.
+	Active  int `json:"active"`
+	Waiting int `json:"waiting"`
+	// Accounts act under its name.
+	Accounts []string `json:"accounts,omitempty"`
+	// Trouble is why it is not in force, or which expression fails.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+func (o *Options) interceptors(ctx context.Context, c *connection) error {
+	var registrations v1alpha1.EvictionInterceptorList
+	if err := c.List(ctx, &registrations); err != nil {
+		return fmt.Errorf("list evictioninterceptors: %w", err)
+	}
+	var requests v1alpha1.EvictionRequestList
+	if err := c.List(ctx, &requests); err != nil {
+		return fmt.Errorf("list evictionrequests: %w", err)
+	}
+	all := registeredOf(registrations.Items, requests.Items)
+	switch o.output {
+	case formatJSON, formatYAML:
+		return o.printValue(all)
+	case formatName:
+		for _, r := range all {
+			if r.Registered {
+				fmt.Fprintf(o.Out, "evictioninterceptor.drawbridge.dev/%s\n", r.Name)
+			}
+		}
+		return nil
+	default:
+		return o.printInterceptors(all)
+	}
+}
+
+// registeredOf counts for each interceptor, by priority and name; those without a
+// registration come last.
+func registeredOf(registrations []v1alpha1.EvictionInterceptor, requests []v1alpha1.EvictionRequest) []registered {
+	found := map[string]*registered{}
+	for i := range registrations {
+		from := &registrations[i]
+		r := &registered{Name: from.Name, Registered: true, Priority: v1alpha1.DefaultInterceptorPriority, Guard: string(from.Spec.Guard), Pods: from.Status.MatchingPods}
+		if from.Spec.Priority != nil {
+			r.Priority = *from.Spec.Priority
+		}
+		for _, account := range from.Spec.ServiceAccounts {
+			r.Accounts = append(r.Accounts, account.Namespace+"/"+account.Name)
+		}
+		for _, kind := range []string{v1alpha1.ConditionEvaluated, v1alpha1.ConditionAccepted} {
+			condition := meta.FindStatusCondition(from.Status.Conditions, kind)
+			if condition == nil {
+				continue
+			}
+			if kind == v1alpha1.ConditionAccepted {
+				r.Accepted = string(condition.Status)
+			}
+			if condition.Status == "False" {
+				r.Trouble = condition.Message
+			}
+		}
+		found[from.Name] = r
+	}
+	for i := range requests {
+		countTurns(found, &requests[i])
+	}
+	var all []registered
+	for _, r := range found {
+		all = append(all, *r)
+	}
+	rank := map[bool]int{true: 0, false: 1}
+	slices.SortFunc(all, func(a, b registered) int {
+		return cmp.Or(cmp.Compare(rank[a.Registered], rank[b.Registered]), cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// countTurns counts whose turn it is in a request, and whose it will be.
+func countTurns(found map[string]*registered, er *v1alpha1.EvictionRequest) {
+	if state := v1alpha1.Summarize(er).State; state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled {
+		return
+	}
+	for _, target := range er.Status.TargetInterceptors {
+		if target.Name == v1alpha1.ImperativeEvictionInterceptor || slices.Contains(er.Status.ProcessedInterceptors, target.Name) {
+			continue
+		}
+		r := found[target.Name]
+		if r == nil {
+			r = &registered{Name: target.Name}
+			found[target.Name] = r
+		}
+		if slices.Contains(er.Status.ActiveInterceptors, target.Name) {
+			r.Active++
+		} else {
+			r.Waiting++
+		}
+	}
+}
+
+func (o *Options) printInterceptors(all []registered) error {
+	if len(all) == 0 {
+		fmt.Fprintln(o.Out, "No interceptor is registered, and none has a turn.")
+		return nil
+	}
+	wide := o.output == formatWide
+	t := newTable(o.Out)
+	heading := []string{"NAME", "PRIORITY", "GUARD", "ACCEPTED", "PODS", "ACTIVE", "WAITING"}
+	if wide {
+		heading = append(heading, "ACCOUNTS")
+	}
+	t.row(heading...)
+	for _, r := range all {
+		priority, accepted, pods := "", "not registered", ""
+		if r.Registered {
+			priority, accepted = number(r.Priority), cmp.Or(r.Accepted, "Unknown")
+		}
+		if r.Pods != nil {
+			pods = number(*r.Pods)
+		}
+		row := []string{r.Name, priority, r.Guard, accepted, pods, strconv.Itoa(r.Active), strconv.Itoa(r.Waiting)}
+		if wide {
+			row = append(row, strings.Join(r.Accounts, ","))
+		}
+		t.row(row...)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, r := range all {
+		if r.Trouble != "" {
+			fmt.Fprintf(o.Out, "\n%s: %s\n", r.Name, r.Trouble)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+func newStatus(o *Options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status [NODE]",
+		Short: "Say what is going on in the cluster, or on one node",
+		Long: `List the maintenances, and the evictions that are not finished, of all namespaces.
+With a node: only what concerns it, and whether it is cordoned and why.`,
+		Example: `  kubectl drawbridge status
+  kubectl drawbridge status node-1 -o wide`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: o.completeNodes(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.connect()
+			if err != nil {
+				return err
+			}
+			node := ""
+			if len(args) == 1 {
+				node = strings.TrimPrefix(args[0], "node/")
+			}
+			return o.status(cmd.Context(), c, node)
+		},
+	}
+	o.addOutput(cmd, formatWide, formatJSON, formatYAML, formatName)
+	return cmd
+}
+
+// Status is what is going on.
+type Status struct {
+	// Node is what is asked about, if it is one node.
+	Node *NodeState `json:"node,omitempty"`
+	// Maintenances, by name.
+	Maintenances []MaintenanceState `json:"maintenances"`
+	// Evictions that are not finished, by namespace and pod.
+	Evictions []EvictionState `json:"evictions"`
+	// Finished is how many requests have ended and are still kept.
+	Finished int `json:"finished"`
+}
+
+// NodeState is a node as a drain sees it.
+type NodeState struct {
+	Name string `json:"name"`
+	// Schedulable: it takes new pods.
+	Schedulable bool `json:"schedulable"`
+	// Phase of the maintenances that it is under; empty if there is none.
+	Phase string `json:"phase,omitempty"`
+	// Markers are the signs of drains on it.
+	Markers []string `json:"markers,omitempty"`
+	// CordonedBefore: it was unschedulable before any maintenance.
+	CordonedBefore bool `json:"cordonedBefore,omitempty"`
+}
+
+// MaintenanceState is a maintenance in one line.
+type MaintenanceState struct {
+	Name     string                       `json:"name"`
+	Stage    string                       `json:"stage"`
+	Reason   string                       `json:"reason,omitempty"`
+	Created  time.Time                    `json:"created"`
+	Progress v1alpha1.MaintenanceProgress `json:"progress"`
+	// Blocking are some of the pods that do not get on.
+	Blocking []v1alpha1.BlockingPod `json:"blocking,omitempty"`
+	// Trouble is what is wrong with the maintenance itself.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// EvictionState is a request in one line.
+type EvictionState struct {
+	Namespace   string     `json:"namespace"`
+	Pod         string     `json:"pod"`
+	Request     string     `json:"request"`
+	Node        string     `json:"node,omitempty"`
+	State       string     `json:"state"`
+	Interceptor string     `json:"interceptor,omitempty"`
+	Position    int        `json:"position,omitempty"`
+	Total       int        `json:"total,omitempty"`
+	Expected    *time.Time `json:"expected,omitempty"`
+	Message     string     `json:"message,omitempty"`
+	Requesters  []string   `json:"requesters"`
+	Created     time.Time  `json:"created"`
+}
+
+func (o *Options) status(ctx context.Context, c *connection, node string) error {
+	var object *corev1.Node
+	if node != "" {
+		object = &corev1.Node{}
+		switch err := c.Get(ctx, client.ObjectKey{Name: node}, object); {
+		case apierrors.IsNotFound(err):
+			return fmt.Errorf("there is no node %q: kubectl get nodes lists them", node)
+		case err != nil:
+			return fmt.Errorf("get node %s: %w", node, err)
+		}
+	}
+	var maintenances v1alpha1.NodeMaintenanceList
+	if err := c.List(ctx, &maintenances); err != nil {
+		return fmt.Errorf("list nodemaintenances: %w", err)
+	}
+	var requests v1alpha1.EvictionRequestList
+	if err := c.List(ctx, &requests); err != nil {
+		return fmt.Errorf("list evictionrequests: %w", err)
+	}
+	s := statusOf(object, maintenances.Items, requests.Items)
+	switch o.output {
+	case formatJSON, formatYAML:
+		return o.printValue(s)
+	case formatName:
+		for _, m := range s.Maintenances {
+			fmt.Fprintf(o.Out, "nodemaintenance.drawbridge.dev/%s\n", m.Name)
+		}
+		for _, e := range s.Evictions {
+			fmt.Fprintf(o.Out, "evictionrequest.drawbridge.dev/%s\n", e.Request)
+		}
+		return nil
+	default:
+		return o.printStatus(s, o.Clock.Now())
+	}
+}
+
+// statusOf is what is going on: in all, or on the node that is given.
+func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, requests []v1alpha1.EvictionRequest) Status {
+	s := Status{Maintenances: []MaintenanceState{}, Evictions: []EvictionState{}}
+	if node != nil {
+		s.Node = &NodeState{
+			Name: node.Name, Schedulable: !node.Spec.Unschedulable, Phase: node.Annotations[v1alpha1.MaintenancePhaseAnnotation],
+			Markers: translate.NodeMarkers(node), CordonedBefore: node.Annotations[v1alpha1.CordonAnnotation] == v1alpha1.CordonOther,
+		}
+		maintenances = covering(node, maintenances)
+	}
+	for i := range maintenances {
+		s.Maintenances = append(s.Maintenances, maintenanceState(&maintenances[i], s.Node))
+	}
+	for i := range requests {
+		er := &requests[i]
+		if er.Spec.Target.Pod == nil || node != nil && er.Status.NodeName != node.Name {
+			continue
+		}
+		u := interceptor.Observe(er)
+		if u.State == v1alpha1.StateEvicted || u.State == v1alpha1.StateCanceled {
+			s.Finished++
+			continue
+		}
+		e := EvictionState{
+			Namespace: er.Namespace, Pod: er.Spec.Target.Pod.Name, Request: er.Name, Node: er.Status.NodeName, State: string(u.State),
+			Interceptor: u.Interceptor, Position: u.Position, Total: u.Total, Message: u.Message, Requesters: []string{}, Created: er.CreationTimestamp.Time,
+		}
+		if !u.ExpectedFinishTime.IsZero() {
+			e.Expected = &u.ExpectedFinishTime
+		}
+		for _, r := range er.Spec.Requesters {
+			e.Requesters = append(e.Requesters, r.Name)
+		}
+		s.Evictions = append(s.Evictions, e)
+	}
+	slices.SortFunc(s.Maintenances, func(a, b MaintenanceState) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Evictions, func(a, b EvictionState) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod), strings.Compare(a.Request, b.Request))
+	})
+	return s
+}
+
+// maintenanceState is a maintenance in one line; with a node, blocking pods are those
+// of the node.
+func maintenanceState(m *v1alpha1.NodeMaintenance, on *NodeState) MaintenanceState {
+	state := MaintenanceState{
+		Name: m.Name, Stage: cmp.Or(string(m.Status.Stage), string(v1alpha1.StagePlanning)), Reason: m.Spec.Reason,
+		Created: m.CreationTimestamp.Time, Progress: m.Status.Progress,
+	}
+	if m.DeletionTimestamp != nil {
+		state.Stage = "Releasing"
+	}
+	for _, node := range m.Status.Nodes {
+		if on == nil || node.Name == on.Name {
+			state.Blocking = append(state.Blocking, node.BlockingPods...)
+		}
+	}
+	if condition := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionNodesSelected); condition != nil && condition.Status == "False" {
+		state.Trouble = condition.Message
+	}
+	return state
+}

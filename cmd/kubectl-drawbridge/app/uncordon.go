@@ -1,0 +1,160 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+const (
+	// releasePatience is how long to wait for Drawbridge to give a node back.
+	releasePatience = 30 * time.Second
+	releaseInterval = 250 * time.Millisecond
+)
+
+func newUncordon(o *Options) *cobra.Command {
+	whole := false
+	cmd := &cobra.Command{
+		Use:   "uncordon NODE",
+		Short: "End the maintenance of a node, so that it takes pods again",
+		Long: `Delete the maintenances of the node, or take the node out of those that name others,
+too; wait until it is given back, and make it schedulable. What they had asked for is
+withdrawn, and so is what callers of pods/eviction had asked for on this node.`,
+		Example:           `  kubectl drawbridge uncordon node-1`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: o.completeNodes(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.connect()
+			if err != nil {
+				return err
+			}
+			defer func() { o.tell(c.warnings) }()
+			return o.uncordon(cmd.Context(), c, strings.TrimPrefix(args[0], "node/"), whole)
+		},
+	}
+	cmd.Flags().BoolVar(&whole, "whole", false, "also delete maintenances that select other nodes, too")
+	o.addOutput(cmd, formatName)
+	return cmd
+}
+
+// release is how a node leaves a maintenance.
+type release struct {
+	maintenance *v1alpha1.NodeMaintenance
+	// selector is what is left of its selector; nil if it is deleted.
+	selector *v1alpha1.NodeSelector
+}
+
+// releases are how a node leaves all its maintenances, or why it cannot.
+func releases(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, whole bool) ([]release, error) {
+	var all []release
+	for _, m := range covering(node, maintenances) {
+		rest, divisible := withoutNode(&m, node.Name)
+		switch {
+		case whole || onlyNode(&m, node.Name):
+			all = append(all, release{maintenance: &m})
+		case divisible:
+			all = append(all, release{maintenance: &m, selector: &rest})
+		default:
+			return nil, fmt.Errorf("nodemaintenance %s selects node %s by labels, with others: end it for all of them with --whole, or change the node's labels", m.Name, node.Name)
+		}
+	}
+	return all, nil
+}
+
+func (o *Options) uncordon(ctx context.Context, c *connection, name string, whole bool) error {
+	node := &corev1.Node{}
+	switch err := c.Get(ctx, client.ObjectKey{Name: name}, node); {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("there is no node %q: kubectl get nodes lists them", name)
+	case err != nil:
+		return fmt.Errorf("get node %s: %w", name, err)
+	}
+	var maintenances v1alpha1.NodeMaintenanceList
+	if err := c.List(ctx, &maintenances); err != nil {
+		return fmt.Errorf("list nodemaintenances: %w", err)
+	}
+	all, err := releases(node, maintenances.Items, whole)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if err := o.leave(ctx, c, r, name); err != nil {
+			return err
+		}
+	}
+	if node, err = o.givenBack(ctx, c, name); err != nil {
+		return err
+	}
+	if node.Spec.Unschedulable {
+		before := node.DeepCopy()
+		node.Spec.Unschedulable = false
+		// The lock also makes sure that it is the same node.
+		if err := c.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner)); err != nil {
+			return fmt.Errorf("uncordon node %s: %w", name, err)
+		}
+	}
+	if o.output == formatName {
+		return o.printObject(node)
+	}
+	fmt.Fprintf(o.Out, "node/%s uncordoned\n", name)
+	return nil
+}
+
+// leave takes the node out of a maintenance.
+func (o *Options) leave(ctx context.Context, c *connection, r release, node string) error {
+	if r.selector == nil {
+		err := c.Delete(ctx, r.maintenance, client.Preconditions{UID: &r.maintenance.UID, ResourceVersion: &r.maintenance.ResourceVersion})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete nodemaintenance %s: %w", r.maintenance.Name, err)
+		}
+		o.say("nodemaintenance.drawbridge.dev/%s deleted\n", r.maintenance.Name)
+		return nil
+	}
+	before := r.maintenance.DeepCopy()
+	r.maintenance.Spec.NodeSelector = *r.selector
+	if err := c.Patch(ctx, r.maintenance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("take node %s out of nodemaintenance %s: %w", node, r.maintenance.Name, err)
+	}
+	o.say("nodemaintenance.drawbridge.dev/%s goes on without node %s\n", r.maintenance.Name, node)
+	return nil
+}
+
+// say tells people, not programs.
+func (o *Options) say(format string, args ...any) {
+	if o.output == "" {
+		fmt.Fprintf(o.Out, format, args...)
+	}
+}
+
+// givenBack waits until no maintenance holds the node.
+func (o *Options) givenBack(ctx context.Context, c *connection, name string) (*corev1.Node, error) {
+	deadline := o.Clock.Now().Add(releasePatience)
+	tick := o.Clock.NewTicker(releaseInterval)
+	defer tick.Stop()
+	for {
+		node := &corev1.Node{}
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return nil, fmt.Errorf("get node %s: %w", name, err)
+		}
+		held := node.Annotations[v1alpha1.MaintenancesAnnotation]
+		if held == "" {
+			return node, nil
+		}
+		if o.Clock.Now().After(deadline) {
+			return nil, fmt.Errorf("node %s is still held by nodemaintenance %s after %s: see whether Drawbridge runs (kubectl -n %s get pods)", name, held, releasePatience, o.System)
+		}
+		select {
+		case <-tick.C():
+		case <-ctx.Done():
+			return nil, errInterrupted
+		}
+	}
+}

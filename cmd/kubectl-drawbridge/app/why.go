@@ -1,0 +1,227 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
+	"github.com/drawbridge-dev/drawbridge/evacuation/request"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+func newWhy(o *Options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "why POD",
+		Short: "Tell the whole story of one pod: why is it not evicted",
+		Long: `Tell who intercepts a pod and why, which budgets select it and whether they
+would allow its eviction now, what has happened so far, what an eviction call
+would be answered (asked with a dry run), and what to do.
+
+Nothing is changed. What you may not read is left out, and said.`,
+		Example: `  kubectl drawbridge why db-0 -n shop
+  kubectl drawbridge why db-0 -n shop -o json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: o.completePod,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.connect()
+			if err != nil {
+				return err
+			}
+			return o.why(cmd.Context(), c, strings.TrimPrefix(args[0], "pod/"))
+		},
+	}
+	o.addOutput(cmd, formatWide, formatJSON, formatYAML, formatName)
+	return cmd
+}
+
+func (o *Options) why(ctx context.Context, c *connection, pod string) error {
+	facts, err := o.gather(ctx, c, pod)
+	if err != nil {
+		return err
+	}
+	told := story.Tell(*facts)
+	switch o.output {
+	case formatJSON, formatYAML:
+		return o.printValue(told)
+	case formatName:
+		fmt.Fprintf(o.Out, "pod/%s\n", told.Pod)
+		if told.Request != "" {
+			fmt.Fprintf(o.Out, "evictionrequest.drawbridge.dev/%s\n", told.Request)
+		}
+		return nil
+	default:
+		return story.Print(o.Out, told, facts.Now, o.output == formatWide)
+	}
+}
+
+// gather reads all that there is to know about a pod. Only the pod and the requests
+// must be readable.
+func (o *Options) gather(ctx context.Context, c *connection, name string) (*story.Facts, error) {
+	f := &story.Facts{System: o.System}
+	pod := &corev1.Pod{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return o.gatherGone(ctx, c, name, err)
+	case err != nil:
+		return nil, fmt.Errorf("get pod %s: %w", name, err)
+	}
+	f.Pod = pod
+	er := &v1alpha1.EvictionRequest{}
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, er); {
+	case err == nil:
+		f.Request = er
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("get the request for pod %s: %w", name, err)
+	}
+
+	var registrations v1alpha1.EvictionInterceptorList
+	if o.read(f, "evictioninterceptors", c.List(ctx, &registrations)) {
+		f.Registrations = registrations.Items
+	}
+	namespace := &corev1.Namespace{}
+	if o.read(f, "the namespace, so registrations that select by its labels are not known", c.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)) {
+		f.Namespace = namespace
+	}
+	var budgets policyv1.PodDisruptionBudgetList
+	if o.read(f, "poddisruptionbudgets", c.List(ctx, &budgets, client.InNamespace(pod.Namespace))) {
+		f.Budgets = budgets.Items
+	}
+	if pod.Spec.NodeName != "" {
+		node := &corev1.Node{}
+		if o.read(f, "the node", c.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node)) {
+			f.Node = node
+		}
+	}
+	o.gatherHistory(ctx, c, f)
+	f.DryRun = dryRun(ctx, c, pod, selecting(f))
+	f.Now = o.Clock.Now()
+	return f, nil
+}
+
+// gatherGone looks for the last request about a pod that does not exist.
+func (o *Options) gatherGone(ctx context.Context, c *connection, name string, notFound error) (*story.Facts, error) {
+	var list v1alpha1.EvictionRequestList
+	if err := c.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
+		return nil, fmt.Errorf("list evictionrequests: %w", err)
+	}
+	f := &story.Facts{System: o.System}
+	for i := range list.Items {
+		er := &list.Items[i]
+		if er.Spec.Target.Pod == nil || er.Spec.Target.Pod.Name != name {
+			continue
+		}
+		if f.Request == nil || f.Request.CreationTimestamp.Before(&er.CreationTimestamp) {
+			f.Request = er
+		}
+	}
+	if f.Request == nil {
+		return nil, errors.Join(fmt.Errorf("there is no pod %q in namespace %q, and nothing is known of its eviction: see --namespace", name, c.namespace), onlyUnexpected(notFound))
+	}
+	o.gatherHistory(ctx, c, f)
+	f.Now = o.Clock.Now()
+	return f, nil
+}
+
+// onlyUnexpected drops the error that has been told in better words.
+func onlyUnexpected(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// read notes what could not be read.
+func (o *Options) read(f *story.Facts, what string, err error) bool {
+	if err != nil {
+		f.Unread = append(f.Unread, what+" ("+err.Error()+")")
+	}
+	return err == nil
+}
+
+// gatherHistory reads the events and the leases of the requesters.
+func (o *Options) gatherHistory(ctx context.Context, c *connection, f *story.Facts) {
+	var about []string
+	if f.Pod != nil {
+		about = append(about, string(f.Pod.UID))
+	}
+	if f.Request != nil {
+		about = append(about, string(f.Request.UID))
+	}
+	for _, uid := range about {
+		var events corev1.EventList
+		if !o.read(f, "events", c.List(ctx, &events, client.InNamespace(c.namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.uid", uid)})) {
+			break
+		}
+		for i := range events.Items {
+			if event := &events.Items[i]; strings.HasPrefix(event.ReportingController, "drawbridge") || event.InvolvedObject.Kind == "EvictionRequest" {
+				f.Events = append(f.Events, eventOf(event))
+			}
+		}
+	}
+	if f.Request == nil {
+		return
+	}
+	f.Leases = map[string]translate.LeaseRecord{}
+	for _, r := range f.Request.Spec.Requesters {
+		if r.LeaseName == "" {
+			continue
+		}
+		lease := &coordinationv1.Lease{}
+		// Who drains is worth little; nobody is told if it cannot be read.
+		if err := c.Get(ctx, client.ObjectKey{Namespace: o.System, Name: r.LeaseName}, lease); err != nil {
+			continue
+		}
+		if record, err := translate.DecodeLease(lease); err == nil {
+			f.Leases[r.LeaseName] = record
+		}
+	}
+}
+
+// eventOf is an event of the core group as one of the new group. Only the core group
+// can be asked for those about one object.
+func eventOf(e *corev1.Event) eventsv1.Event {
+	event := eventsv1.Event{
+		ObjectMeta: e.ObjectMeta, EventTime: e.EventTime, Type: e.Type, Reason: e.Reason, Note: e.Message,
+		DeprecatedLastTimestamp: e.LastTimestamp,
+	}
+	if e.Series != nil {
+		event.Series = &eventsv1.EventSeries{Count: e.Series.Count, LastObservedTime: e.Series.LastObservedTime}
+	}
+	return event
+}
+
+// selecting is how many budgets select the pod.
+func selecting(f *story.Facts) int { return len(story.Tell(*f).Budgets) }
+
+// dryRun asks what an eviction would be answered. Both places that can say so say
+// that it is a dry run: webhooks look at one of them, the handler at the other.
+func dryRun(ctx context.Context, c *connection, pod *corev1.Pod, budgets int) *story.DryRun {
+	c.warnings.take()
+	eviction := &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{
+			DryRun:        []string{metav1.DryRunAll},
+			Preconditions: &metav1.Preconditions{UID: &pod.UID},
+		},
+	}
+	err := c.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction, client.DryRunAll)
+	result, detail := request.Explain(err, budgets)
+	warned := c.warnings.take()
+	slices.Sort(warned)
+	return &story.DryRun{Result: result, Detail: detail, Warnings: warned}
+}

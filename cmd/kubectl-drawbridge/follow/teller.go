@@ -1,0 +1,98 @@
+package follow
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// Teller tells what has changed, line by line, where there is no terminal. The zero
+// value has told nothing yet.
+type Teller struct {
+	nodes map[string]v1alpha1.MaintenanceStage
+	pods  map[string]string
+	block map[string]string
+}
+
+// Next returns the lines that the snapshot adds to those told before.
+func (t *Teller) Next(s Snapshot) []string {
+	if s.Maintenance == nil {
+		return nil
+	}
+	if t.nodes == nil {
+		t.nodes, t.pods, t.block = map[string]v1alpha1.MaintenanceStage{}, map[string]string{}, map[string]string{}
+	}
+	var lines []string
+	for _, node := range s.Maintenance.Status.Nodes {
+		if node.Stage == t.nodes[node.Name] || node.Stage == v1alpha1.StagePlanning {
+			continue
+		}
+		t.nodes[node.Name] = node.Stage
+		switch node.Stage {
+		case v1alpha1.StageCordon:
+			lines = append(lines, "node/"+node.Name+" cordoned")
+		case v1alpha1.StageDrain:
+			lines = append(lines, fmt.Sprintf("node/%s draining, %s to go", node.Name, count(node.PodsPendingEvacuation, "pod")))
+		}
+	}
+	lines = append(lines, t.tellPods(s.Pods)...)
+	for _, node := range s.Maintenance.Status.Nodes {
+		for _, pod := range node.BlockingPods {
+			key, text := pod.Namespace+"/"+pod.Name, string(pod.Reason)
+			if t.block[key] != text {
+				t.block[key] = text
+				lines = append(lines, fmt.Sprintf("pod %s is blocked: %s%s", key, text, colon(pod.Message)))
+			}
+		}
+	}
+	for _, node := range s.Maintenance.Status.Nodes {
+		if node.Stage == v1alpha1.StageDrainComplete && t.pods["node "+node.Name] == "" {
+			t.pods["node "+node.Name] = "drained"
+			lines = append(lines, "node/"+node.Name+" drained")
+		}
+	}
+	return lines
+}
+
+// tellPods tells what is new about the pods, by name.
+func (t *Teller) tellPods(pods []Pod) []string {
+	sorted := slices.SortedFunc(slices.Values(pods), func(a, b Pod) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
+	})
+	var lines []string
+	for _, p := range sorted {
+		text := podText(p)
+		if text == "" || t.pods[p.UID] == text {
+			continue
+		}
+		t.pods[p.UID] = text
+		lines = append(lines, "pod "+p.Name+" "+text)
+	}
+	return lines
+}
+
+// podText is what is told of a pod; the same again is told once.
+func podText(p Pod) string {
+	switch {
+	case p.State == v1alpha1.StateEvicted:
+		return "evicted"
+	case p.State == v1alpha1.StateCanceled:
+		return "stays" + colon(p.Message)
+	case p.Interceptor == "":
+		return ""
+	case p.Interceptor == v1alpha1.ImperativeEvictionInterceptor && p.State != v1alpha1.StateBlocked:
+		return "is evicted"
+	default:
+		return "waits for " + turnOf(p) + colon(p.Message)
+	}
+}
+
+func colon(message string) string {
+	if message = clean(message); message == "" {
+		return ""
+	}
+	return ": " + message
+}
