@@ -105,7 +105,7 @@ var checks = []check{
 	{"api", "the CustomResourceDefinitions are installed and of the manager's version", []Source{CRDs}, api},
 	{"admission-policies", "the ValidatingAdmissionPolicies are there, and bound", []Source{AdmissionPolicies, PolicyBindings}, admissionPolicies},
 	{"replicas", "the manager's replicas are ready and of one version, and one leads", []Source{Deployments, ManagerPods, Leader}, replicas},
-	{"permissions", "the manager may do what it has to", []Source{Reviews}, permissions},
+	{"permissions", "the manager may do what it has to", []Source{ServiceAccounts, Reviews}, permissions},
 	{"webhook", "the webhook configuration is complete, with the failure policy that is wanted", []Source{ValidatingWebhooks}, webhookConfiguration},
 	{"certificate", "callers trust the webhook's certificate, and it is valid for a while", []Source{ValidatingWebhooks, Secret}, certificate},
 	{"cert-manager", "cert-manager keeps the certificate, if it is to", []Source{Deployments, CertManager}, certManager},
@@ -202,6 +202,8 @@ func permissionFor(f *Facts, source Source) string {
 		return `"get" on the path /version`
 	case ManagerPods:
 		return fmt.Sprintf(`"list" on pods in the namespace %s`, f.Namespace)
+	case ServiceAccounts:
+		return fmt.Sprintf(`"list" on serviceaccounts in the namespace %s`, f.Namespace)
 	case Leader, Secret, CertManager:
 		return fmt.Sprintf(`"get" on %s in the namespace %s`, source, f.Namespace)
 	case Reviews:

@@ -35,6 +35,7 @@ const (
 	Leader             Source = "leases"
 	Secret             Source = "secrets"
 	CertManager        Source = "certificates"
+	ServiceAccounts    Source = "serviceaccounts"
 	Reviews            Source = "subjectaccessreviews"
 	Evictions          Source = "pods/eviction"
 	Budgets            Source = "poddisruptionbudgets"

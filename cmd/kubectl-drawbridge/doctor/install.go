@@ -48,7 +48,7 @@ const versionLabel = "app.kubernetes.io/version"
 
 func api(f *Facts) verdict {
 	var v verdict
-	v.summary = fmt.Sprintf("%s, served as %s", counted(len(kinds), "kind"), v1alpha1.GroupVersion.Version)
+	v.summary = fmt.Sprintf("%s, served as %s", counted(len(kinds), "kind"), v1alpha1.SchemeGroupVersion.Version)
 	wanted := ""
 	if d := f.deployment(); d != nil {
 		wanted = d.Labels[versionLabel]
@@ -68,16 +68,16 @@ func api(f *Facts) verdict {
 func (v *verdict) crd(object string, crd *apiextensionsv1.CustomResourceDefinition, wanted string) {
 	const apply = "Apply the CustomResourceDefinitions of the chart that is installed: helm upgrade with crds.enabled=true."
 	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-		return v.Name == v1alpha1.GroupVersion.Version && v.Served
+		return v.Name == v1alpha1.SchemeGroupVersion.Version && v.Served
 	})
 	present := crd.Labels[versionLabel]
 	switch {
 	case at < 0:
-		v.fail(object, fmt.Sprintf("version %s is not served", v1alpha1.GroupVersion.Version), apply)
+		v.fail(object, fmt.Sprintf("version %s is not served", v1alpha1.SchemeGroupVersion.Version), apply)
 	case !established(crd):
 		v.fail(object, "the API server does not serve it: "+notEstablished(crd), "Look for another CustomResourceDefinition with the same names: kubectl get crd.")
 	case !crd.Spec.Versions[at].Storage:
-		v.warn(object, fmt.Sprintf("objects are not stored as %s", v1alpha1.GroupVersion.Version), apply)
+		v.warn(object, fmt.Sprintf("objects are not stored as %s", v1alpha1.SchemeGroupVersion.Version), apply)
 	case wanted != "" && present != "" && present != wanted:
 		v.warn(object, fmt.Sprintf("it is of version %s, and the manager of %s", present, wanted), apply)
 	}

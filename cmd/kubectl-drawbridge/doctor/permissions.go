@@ -82,12 +82,20 @@ func Needs(f *Facts) []Need {
 	return needs
 }
 
+// parts are the resource and its subresource.
+func (n Need) parts() (resource, subresource string) {
+	resource, subresource, _ = strings.Cut(n.Resource, "/")
+	return resource, subresource
+}
+
 // text is the permission as people write it.
 func (n Need) text(namespace string) string {
-	resource := n.Resource
+	resource, subresource := n.parts()
 	if n.Group != "" {
-		resource, _, _ = strings.Cut(n.Resource, "/")
-		resource += "." + n.Group + strings.TrimPrefix(n.Resource, resource)
+		resource += "." + n.Group
+	}
+	if subresource != "" {
+		resource += "/" + subresource
 	}
 	text := fmt.Sprintf("%q on %s", strings.Join(n.Verbs, ", "), resource)
 	if n.Name != "" {

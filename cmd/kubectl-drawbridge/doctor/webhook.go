@@ -36,9 +36,6 @@ func webhookConfiguration(f *Facts) verdict {
 	if !asksForEvictions(w.Rules) {
 		v.fail(object, fmt.Sprintf("the rules of %s leave out the creation of pods/eviction: evictions pass interceptors by", w.Name), upgrade)
 	}
-	if ptr.Deref(w.SideEffects, "") != admissionregistrationv1.SideEffectClassNoneOnDryRun {
-		v.warn(object, fmt.Sprintf("%s does not say sideEffects: NoneOnDryRun: the API server refuses dry runs of evictions", w.Name), upgrade)
-	}
 	v.policy(f, c, object, present)
 	for i := range c.Webhooks {
 		if len(c.Webhooks[i].ClientConfig.CABundle) == 0 {
