@@ -234,6 +234,15 @@ func silentInterceptor(t *testing.T) {
 	namespace := kube.Namespace(t)
 	pod := builder.Pod(namespace, "db-0").Interceptors("silent.example.com").Obj()
 	passing(t, pod)
+	cluster.Eventually(t, patience, "the pod runs", func(ctx context.Context) error {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if pod.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("phase %s", pod.Status.Phase)
+		}
+		return nil
+	})
 	cluster.Eventually(t, patience, "the eviction waits for the interceptor", func(ctx context.Context) error {
 		err := admin.SubResource("eviction").Create(ctx, pod.DeepCopy(), &policyv1.Eviction{})
 		if err == nil || !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "silent.example.com") {

@@ -194,16 +194,7 @@ func removedDefinition(t *testing.T, name string) {
 // What can be wrong with the Deployment. Its pods are Ready, as all of the embedded
 // control plane are, and run no program: so no replica leads, and none can be reached.
 func TestFindingsInTheDeployment(t *testing.T) {
-	kubeconfig, err := kube.KubeconfigFile("installer", asAdmin...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := install.Options{Kubeconfig: kubeconfig, Release: inst.Release, Namespace: inst.Namespace, Values: map[string]any{
-		"surge": map[string]any{"enabled": true},
-	}}
-	if err := install.Run(t.Context(), options); err != nil {
-		t.Fatal(err)
-	}
+	reinstall(t, map[string]any{"surge": map[string]any{"enabled": true}})
 	object := "deployment/drawbridge-system/drawbridge"
 	deployment := func() *appsv1.Deployment {
 		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: inst.Release}}
@@ -300,6 +291,37 @@ func TestFindingsInTheDeployment(t *testing.T) {
 		})
 		recognised(t, 0, wanted{"cert-manager", doctor.Fail, "certificate/drawbridge-system/drawbridge-webhook", "is missing"})
 	})
+}
+
+// reinstall installs the chart anew: helm does not take over what others have written.
+func reinstall(t *testing.T, values map[string]any) {
+	t.Helper()
+	kubeconfig, err := kube.KubeconfigFile("installer", asAdmin...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := install.Options{Kubeconfig: kubeconfig, Release: inst.Release, Namespace: inst.Namespace, Values: values}
+	if err := install.Uninstall(t.Context(), options); err != nil {
+		t.Fatal(err)
+	}
+	var definitions apiextensionsv1.CustomResourceDefinitionList
+	cluster.Eventually(t, patience, "the definitions are gone", func(ctx context.Context) error {
+		if err := admin.List(ctx, &definitions, client.MatchingLabels{"app.kubernetes.io/name": "drawbridge"}); err != nil {
+			return err
+		}
+		for i := range definitions.Items {
+			if err := admin.Delete(ctx, &definitions.Items[i]); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		if len(definitions.Items) > 0 {
+			return fmt.Errorf("%d are there", len(definitions.Items))
+		}
+		return nil
+	})
+	if err := install.Run(t.Context(), options); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // anotherImage makes one replica say that it runs another image, as its kubelet would.

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -26,24 +27,24 @@ type Need struct {
 func Needs(f *Facts) []Need {
 	s := f.settings()
 	needs := []Need{
-		{Resource: "pods", Verbs: []string{"get", "list", "watch"}, For: "to know pods"},
-		{Resource: "nodes", Verbs: []string{"get", "list", "watch"}, For: "to see who drains"},
+		{Resource: "pods/eviction", Verbs: []string{"create"}, For: "evicting"},
+		{Resource: "pods", Verbs: []string{"get", "list", "watch"}, For: "knowing pods"},
+		{Resource: "nodes", Verbs: []string{"get", "list", "watch"}, For: "seeing who drains"},
 		{Resource: "namespaces", Verbs: []string{"list", "watch"}, For: "registrations that select by namespaces"},
-		{Group: "policy", Resource: "poddisruptionbudgets", Verbs: []string{"list", "watch"}, For: "to wake up when a budget allows"},
-		{Resource: "pods/eviction", Verbs: []string{"create"}, For: "to evict"},
+		{Group: "policy", Resource: "poddisruptionbudgets", Verbs: []string{"list", "watch"}, For: "waking up when a budget allows"},
 		{Group: v1alpha1.GroupName, Resource: "evictionrequests", Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}, For: "requests"},
 		{Group: v1alpha1.GroupName, Resource: "evictionrequests/status", Verbs: []string{"patch"}, For: "requests"},
 		{Group: v1alpha1.GroupName, Resource: "evictioninterceptors", Verbs: []string{"list", "watch"}, For: "registrations"},
 		{Group: v1alpha1.GroupName, Resource: "evictioninterceptors/status", Verbs: []string{"patch"}, For: "registrations"},
 		{Group: v1alpha1.GroupName, Resource: "evacuationpolicies", Verbs: []string{"list", "watch"}, For: "policies"},
-		{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"}, For: "to learn who may skip an interceptor"},
+		{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"}, For: "learning who may skip an interceptor"},
 		{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}, For: "events"},
-		{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"get", "list", "watch", "create", "update"}, Here: true, For: "to lead, and to follow callers"},
+		{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"get", "list", "watch", "create", "update"}, Here: true, For: "leading, and following callers"},
 	}
 	if c := f.configuration(); c != nil {
 		needs = append(needs, Need{
 			Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verbs: []string{"get", "update"},
-			Name: c.Name, For: "to be trusted by the API server",
+			Name: c.Name, For: "being trusted by the API server",
 		})
 	}
 	if name := f.secretName(); name != "" {
@@ -72,7 +73,7 @@ func Needs(f *Facts) []Need {
 		needs = append(needs, Need{Resource: "pods", Verbs: []string{"patch"}, For: "the marks for the descheduler"})
 	}
 	if s.protected {
-		needs = append(needs, Need{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"}, For: "to protect the metrics"})
+		needs = append(needs, Need{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"}, For: "protecting the metrics"})
 	}
 	for _, name := range append([]string{s.logConfig}, s.presets...) {
 		if name != "" {
@@ -81,6 +82,9 @@ func Needs(f *Facts) []Need {
 	}
 	return needs
 }
+
+// of is the need without its verbs, to compare.
+func (n Need) of() string { return strings.Join([]string{n.Group, n.Resource, n.Name, n.For}, "|") }
 
 // parts are the resource and its subresource.
 func (n Need) parts() (resource, subresource string) {
@@ -115,17 +119,23 @@ func permissions(f *Facts) verdict {
 		return v
 	}
 	object := fmt.Sprintf("serviceaccount/%s/%s", f.Namespace, f.ServiceAccount)
-	told := map[string]bool{}
-	var findings []Finding
+	var missing []Need
 	for _, p := range f.Permissions {
-		text := p.text(f.Namespace)
-		if p.Allowed || told[text] {
+		if p.Allowed {
 			continue
 		}
-		told[text] = true
+		last := len(missing) - 1
+		if last >= 0 && missing[last].of() == p.of() {
+			missing[last].Verbs = append(slices.Clip(missing[last].Verbs), p.Verbs...)
+			continue
+		}
+		missing = append(missing, p.Need)
+	}
+	findings := make([]Finding, 0, len(missing))
+	for _, need := range missing {
 		findings = append(findings, Finding{
 			Severity: Fail, Object: object,
-			What: fmt.Sprintf("the manager may not %s, which it needs for: %s", text, p.For),
+			What: fmt.Sprintf("the manager may not %s: needed for %s", need.text(f.Namespace), need.For),
 			Do:   "Run helm upgrade with the values of the installation; look whether somebody changed its roles or their bindings.",
 		})
 	}
