@@ -32,6 +32,7 @@ generate-api: ## Write deepcopy functions, apply configurations and CRDs.
 generate-docs: ## Write the pages of docs/ that come from the sources.
 	mkdir -p docs
 	go run ./test/conformance/statements/gen
+	go run ./cmd/kubectl-drawbridge/gen
 
 .PHONY: verify
 verify: verify-generate verify-chart ## Check what must not go stale; changes nothing.
@@ -51,6 +52,10 @@ lint: ## Check the Go sources; `make lint-fix` repairs what can be repaired.
 .PHONY: lint-fix
 lint-fix: ## Format the Go sources and repair findings of the linter.
 	$(GOLANGCI_LINT) run --fix ./...
+
+.PHONY: plugin
+plugin: ## Build the kubectl plugin, bin/kubectl-drawbridge.
+	go build -trimpath -ldflags='-s -w' -o bin/kubectl-drawbridge ./cmd/kubectl-drawbridge
 
 .PHONY: demo
 demo: ## Show the main job on an embedded control plane (the first time builds it: 10 to 15 minutes).

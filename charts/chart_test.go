@@ -100,23 +100,23 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 	}{
 		"with the default values": {
 			want: map[string]int{
-				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 12, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
-				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
+				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 14, "ClusterRoleBinding": 6, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
+				"ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1,
 				"Secret": 1, "Service": 1, "Deployment": 1, "PodDisruptionBudget": 1,
 			},
 		},
 		"for a manager outside of the cluster": {
 			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
-				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 12, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
-				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 14, "ClusterRoleBinding": 6, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
+				"ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
 		"with everything optional off": {
 			values: values{
 				"crds": values{"enabled": false}, "rbac": values{"aggregate": false}, "webhook": values{"enabled": false},
 				"podDisruptionBudget": values{"enabled": false}, "descheduler": values{"markInProgress": false},
-				"surge": values{"enabled": false}, "guard": values{"enabled": false},
+				"surge": values{"enabled": false}, "guard": values{"enabled": false}, "maintenance": values{"enabled": false},
 			},
 			want: map[string]int{
 				"ServiceAccount": 1, "ClusterRole": 6, "ClusterRoleBinding": 2, "Role": 1, "RoleBinding": 1,
@@ -138,8 +138,8 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"webhook": values{"breakGlassGroups": []any{"sre"}, "bypassUsers": []any{}, "excludedNamespaces": []any{}},
 			},
 			want: map[string]int{
-				"CustomResourceDefinition": 3, "ServiceAccount": 1, "ClusterRole": 12, "ClusterRoleBinding": 5, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
-				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "ValidatingWebhookConfiguration": 1,
+				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 14, "ClusterRoleBinding": 6, "ConfigMap": 1, "Role": 1, "RoleBinding": 1,
+				"ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1,
 				"Secret": 1, "Service": 1, "Deployment": 1,
 			},
 		},
@@ -251,6 +251,10 @@ func TestNamesAgree(t *testing.T) {
 			if got := authorization.Spec.MatchConditions[0].Expression; !strings.Contains(got, "'"+user+"'") {
 				t.Errorf("the policy does not exempt %s: %s", user, got)
 			}
+			cordon := findPolicy(t, objects, "node-maintenance-cordon.drawbridge.dev")
+			if got := cordon.Spec.MatchConditions[0].Expression; !strings.Contains(got, "'"+user+"'") {
+				t.Errorf("the policy warns %s, too: %s", user, got)
+			}
 			for _, webhook := range webhooks.Webhooks {
 				if got := webhook.ClientConfig.Service; got.Name != service.Name || got.Namespace != service.Namespace {
 					t.Errorf("webhook %s calls service %s/%s", webhook.Name, got.Namespace, got.Name)
@@ -303,6 +307,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				"replacementGuard": values{"mode": "Evict", "window": "11m"},
 				"interceptors":     values{"allowedReservedNames": []any{"deployment.apps.k8s.io", "a.k8s.io"}},
 				"guard":            values{"enabled": false},
+				"maintenance":      values{"enabled": false, "evacuationWait": "0s"},
 				"descheduler":      values{"markInProgress": false, "markEvictOnly": true},
 				"surge":            values{"progressDeadline": "3m", "clusterLimit": 2000000},
 				"log":              values{"level": 3, "format": "console"},
@@ -316,6 +321,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				o.ReplacementGuard, o.ReplacementWindow = "Evict", 11*time.Minute
 				o.AllowedReservedNames = []string{"deployment.apps.k8s.io", "a.k8s.io"}
 				o.Guard.Enabled, o.Guard.ExcludedNamespaces = false, []string{}
+				o.Maintenance.Enabled, o.Maintenance.EvacuationWait = false, 0
 				o.DeschedulerMark, o.DeschedulerEvictOnly = false, true
 				o.SurgeProgressDeadline, o.SurgeClusterLimit = 3*time.Minute, 2000000
 				o.LogLevel, o.LogFormat = "3", "console"

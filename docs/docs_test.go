@@ -100,6 +100,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	metrics.NewWebhook(registry)
 	metrics.NewGuard(registry)
 	metrics.NewSurge(registry)
+	metrics.NewMaintenance(registry)
 	metrics.NewVM(registry)
 	metrics.NewRegistrations(registry)
 	metrics.NewCertificates(registry)
@@ -174,11 +175,12 @@ func constants(t *testing.T, folder, prefix string) []string {
 
 func TestEveryReasonIsDocumented(t *testing.T) {
 	cases := map[string]struct{ page, folder, prefix string }{
-		"events":                {"reference/events.md", "../internal/events", "Reason"},
-		"answers":               {"reference/answers.md", "../translate", "Reason"},
-		"caller classes":        {"reference/metrics.md", "../translate", "Class"},
-		"results of attempts":   {"runbooks/blocked-by-a-budget.md", "../evacuation/request", "Result"},
-		"reasons of conditions": {"concepts.md", "../api/v1alpha1", "Reason"},
+		"events":                 {"reference/events.md", "../internal/events", "Reason"},
+		"answers":                {"reference/answers.md", "../translate", "Reason"},
+		"caller classes":         {"reference/metrics.md", "../translate", "Class"},
+		"results of attempts":    {"runbooks/blocked-by-a-budget.md", "../evacuation/request", "Result"},
+		"reasons of conditions":  {"concepts.md", "../api/v1alpha1", "Reason"},
+		"verdicts of the plugin": {"guides/plugin.md", "../cmd/kubectl-drawbridge/story", "Verdict"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -39,6 +39,9 @@ const (
 	// PodReasonNodeMaintenance is the reason of PodEvacuationRequest if the wish comes
 	// from a NodeMaintenance. Conditions of other reasons are left alone.
 	PodReasonNodeMaintenance = "NodeMaintenance"
+	// PodReasonInterceptorStarted is the reason of PodEvacuationInitiated if it tells of
+	// an interceptor of an EvictionRequest. Conditions of other reasons are left alone.
+	PodReasonInterceptorStarted = "InterceptorStarted"
 )
 
 // Words of a NodeMaintenance on other objects.
@@ -46,8 +49,9 @@ const (
 	// MaintenanceFinalizer keeps a NodeMaintenance until its nodes are released and its
 	// wishes withdrawn.
 	MaintenanceFinalizer = GroupName + "/node-maintenance"
-	// MaintenancesAnnotation of a node names the maintenances that cordon it, sorted and
-	// separated by commas.
+	// MaintenancesAnnotation of a node names the maintenances it is under and how far
+	// each of them is: NAME=STAGE, sorted and separated by commas, for example
+	// "kernel=Drain,rack-7=Planning".
 	MaintenancesAnnotation = GroupName + "/node-maintenances"
 	// CordonAnnotation of a node says who has made it unschedulable: CordonOurs or
 	// CordonOther.
@@ -58,7 +62,7 @@ const (
 	// CordonOther says that the node was unschedulable before: it stays so.
 	CordonOther = "other"
 	// MaintenancePhaseAnnotation of a node is the stage of the most advanced maintenance
-	// that it is under: Cordon, Drain or DrainComplete.
+	// that it is under: Planning, Cordon, Drain or DrainComplete.
 	MaintenancePhaseAnnotation = GroupName + "/node-maintenance-phase"
 	// MaintenanceRequesterSuffix follows a maintenance's name and a period in the name
 	// of its requester.

@@ -148,8 +148,7 @@ type NodeMaintenanceStatus struct {
 	// nodes are the selected nodes, sorted by name. Of more than 500 the first ones
 	// that are not done stand here, then the first of the others; progress counts all.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
 	Nodes []MaintenanceNodeStatus `json:"nodes,omitempty"`
 
@@ -244,9 +243,7 @@ type MaintenanceNodeStatus struct {
 	// blockingPods are some of the pods that do not get on, sorted by namespace and
 	// name: at most 3 of a node, and 100 in all. podsBlocking counts all.
 	// +optional
-	// +listType=map
-	// +listMapKey=namespace
-	// +listMapKey=name
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3
 	BlockingPods []BlockingPod `json:"blockingPods,omitempty"`
 

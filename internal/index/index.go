@@ -5,8 +5,10 @@ package index
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -21,6 +23,11 @@ const (
 	// RequestsByLease finds EvictionRequests, of all namespaces, by the lease name
 	// of any of their requesters.
 	RequestsByLease = "leasename"
+	// RequestsByMaintenance finds EvictionRequests, of all namespaces, by the name of
+	// any requester that is a NodeMaintenance.
+	RequestsByMaintenance = "maintenance"
+	// PodsByNode finds pods, of all namespaces, by the node they run on.
+	PodsByNode = "nodename"
 	// LeasesByNode finds the Leases of legacy requesters by the node they drain.
 	LeasesByNode = "node"
 )
@@ -36,6 +43,8 @@ type one struct {
 var all = []one{
 	{&v1alpha1.EvictionRequest{}, RequestsByPodName, podName},
 	{&v1alpha1.EvictionRequest{}, RequestsByLease, leaseNames},
+	{&v1alpha1.EvictionRequest{}, RequestsByMaintenance, maintenances},
+	{&corev1.Pod{}, PodsByNode, podNode},
 	{&coordinationv1.Lease{}, LeasesByNode, leaseNode},
 }
 
@@ -76,6 +85,28 @@ func leaseNames(obj client.Object) []string {
 		}
 	}
 	return names
+}
+
+func maintenances(obj client.Object) []string {
+	request, ok := obj.(*v1alpha1.EvictionRequest)
+	if !ok {
+		return nil
+	}
+	var names []string
+	for _, r := range request.Spec.Requesters {
+		if strings.HasSuffix(r.Name, "."+v1alpha1.MaintenanceRequesterSuffix) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+func podNode(obj client.Object) []string {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" {
+		return nil
+	}
+	return []string{pod.Spec.NodeName}
 }
 
 // leaseNode is nothing for a Lease that is not ours or cannot be read.

@@ -46,15 +46,15 @@ type demo struct {
 	timeline *timeline
 	// storefront are the endpoints of the application that must never be without one.
 	storefront *endpoints
-	// interceptor is the path of the built example.
-	interceptor string
+	// interceptor is the path of the built example, plugin that of kubectl-drawbridge.
+	interceptor, plugin string
 }
 
 // run is the demo from the first build to the verdict. Everything it starts has
 // ended when it returns.
 func run(ctx context.Context, p *printer) (err error) {
 	p.linef("Drawbridge: a kubectl drain that was never taught about interceptors waits for them.")
-	binary, err := build(ctx, p)
+	interceptor, plugin, err := build(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func run(ctx context.Context, p *printer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop(context.WithoutCancel(ctx))) }()
-	d := &demo{out: p, cluster: c, interceptor: binary}
+	d := &demo{out: p, cluster: c, interceptor: interceptor, plugin: plugin}
 	version, err := c.Client().Discovery().ServerVersion()
 	if err != nil {
 		return fmt.Errorf("ask for the version: %w", err)
@@ -106,16 +106,21 @@ func run(ctx context.Context, p *printer) (err error) {
 		return err
 	}
 	d.timeline.print(p)
+
+	p.heading("alice drains node-2 with the plugin, and asks why it is not finished")
+	if err := d.follow(ctx); err != nil {
+		return err
+	}
 	p.linef("\nPASS: plain pods left at once; storefront never lacked a ready endpoint; interceptors ran in order, one at a time;\n"+
-		"the budget's release woke the eviction; the replacement of db-0 was spared; an uncordon called a drain off.\nIt took %.0f s. Nothing is left running.", time.Since(p.started).Seconds())
+		"the budget's release woke the eviction; the replacement of db-0 was spared; an uncordon called a drain off;\nthe plugin named the interceptor that held a drain up, and went on without it when it was told to.\nIt took %.0f s. Nothing is left running.", time.Since(p.started).Seconds())
 	return nil
 }
 
 // build builds what the demo runs. All of it is kept for the next time. It returns
-// the path of the example interceptor.
-func build(ctx context.Context, p *printer) (interceptor string, err error) {
+// the paths of the example interceptor and of the plugin.
+func build(ctx context.Context, p *printer) (interceptor, plugin string, err error) {
 	if _, err := cluster.EnsureBinary(ctx, p.to); err != nil { // Says itself how far it is.
-		return "", err
+		return "", "", err
 	}
 	for _, part := range []struct {
 		name  string
@@ -133,12 +138,16 @@ func build(ctx context.Context, p *printer) (interceptor string, err error) {
 			interceptor, err = suite.BuildInterceptor(ctx)
 			return err
 		}},
+		{"the plugin", func(ctx context.Context) (err error) {
+			plugin, err = suite.BuildPlugin(ctx)
+			return err
+		}},
 	} {
 		if err := p.during("building "+part.name, func() error { return part.build(ctx) }); err != nil {
-			return "", err
+			return "", "", err
 		}
 	}
-	return interceptor, nil
+	return interceptor, plugin, nil
 }
 
 // install installs the chart and starts the manager under the chart's service
@@ -150,8 +159,9 @@ func (d *demo) install(ctx context.Context) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.out.linef("  $ drawbridge --marker-debounce=3s     (as system:serviceaccount:%s:%s)", installation.Namespace, installation.ServiceAccount)
-	manager, err := installation.StartProcess(ctx, suite.ProcessOptions{Args: []string{"--marker-debounce=3s"}})
+	args := []string{"--marker-debounce=3s", "--maintenance-evacuation-wait=1s"}
+	d.out.linef("  $ drawbridge %s     (as system:serviceaccount:%s:%s)", strings.Join(args, " "), installation.Namespace, installation.ServiceAccount)
+	manager, err := installation.StartProcess(ctx, suite.ProcessOptions{Args: args})
 	if err != nil {
 		return nil, err
 	}

@@ -161,7 +161,7 @@ var shared struct {
 
 // shareManager makes the test parallel and returns the manager that all parallel
 // tests use, with the real clock and the constants of production but for the
-// debounce of markers. It runs until the last of them has ended.
+// debounce of markers and the wait of maintenances. It runs until the last of them has ended.
 func shareManager(t *testing.T) *suite.Manager {
 	t.Helper()
 	t.Parallel()
@@ -170,7 +170,9 @@ func shareManager(t *testing.T) *suite.Manager {
 	if shared.users == 0 {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		m, err := inst.Start(ctx, suite.ManagerOptions{Change: withPresets(func(o *app.Options) { o.MarkerDebounce = sharedDebounce })})
+		m, err := inst.Start(ctx, suite.ManagerOptions{Change: withPresets(func(o *app.Options) {
+			o.MarkerDebounce, o.Maintenance.EvacuationWait = sharedDebounce, sharedEvacuationWait
+		})})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,6 +27,11 @@ func Build(ctx context.Context) (string, error) {
 	return buildOnce(ctx, "drawbridge", filepath.Join("cmd", "drawbridge"))
 }
 
+// BuildPlugin builds cmd/kubectl-drawbridge as Build does.
+func BuildPlugin(ctx context.Context) (string, error) {
+	return buildOnce(ctx, "kubectl-drawbridge", filepath.Join("cmd", "kubectl-drawbridge"))
+}
+
 // BuildInterceptor builds examples/interceptor, a module of its own, once per
 // process and returns the program's path.
 func BuildInterceptor(ctx context.Context) (string, error) {

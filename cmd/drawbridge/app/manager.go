@@ -168,6 +168,9 @@ func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 	if o.Operations.LogLevelConfig != "" {
 		kinds = append(kinds, &corev1.ConfigMap{})
 	}
+	if o.Maintenance.Enabled {
+		kinds = append(kinds, &v1alpha1.NodeMaintenance{})
+	}
 	kinds = append(kinds, surgeKinds(o)...)
 	for _, obj := range kinds {
 		if _, err := informers.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {

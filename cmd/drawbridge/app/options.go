@@ -86,6 +86,9 @@ type Options struct {
 	// Guard is the protection by budgets.
 	Guard GuardOptions
 
+	// Maintenance is about NodeMaintenances.
+	Maintenance MaintenanceOptions
+
 	// EvacuationPresets are the ConfigMaps in Namespace with policies and
 	// registrations that the manager makes; a ClusterRole of the same name owns them.
 	EvacuationPresets []string
@@ -185,6 +188,7 @@ func DefaultOptions() Options {
 		ReplacementGuard:     string(webhook.GuardNotFound),
 		ReplacementWindow:    15 * time.Minute,
 		Guard:                defaultGuardOptions(),
+		Maintenance:          defaultMaintenanceOptions(),
 		NewRequestsPerNode:   10,
 		LimitedClasses:       []string{string(translate.ClassDescheduler)},
 		DeschedulerMark:      true,
@@ -231,6 +235,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.LimitedClasses, "limited-caller-class", o.LimitedClasses, "Class of callers that --new-requests-per-node is for; may be repeated. Never kubectl.")
 	fs.StringSliceVar(&o.AllowedReservedNames, "allowed-reserved-name", o.AllowedReservedNames, "Name under k8s.io or kubernetes.io which pods may name as an interceptor; may be repeated.")
 	o.Guard.addFlags(fs)
+	o.Maintenance.addFlags(fs)
 	fs.StringSliceVar(&o.EvacuationPresets, "evacuation-preset", o.EvacuationPresets, "ConfigMap of the manager's namespace with EvacuationPolicies and their registrations, which the manager makes; a ClusterRole of that name owns them. May be repeated.")
 
 	fs.BoolVar(&o.DeschedulerMark, "descheduler-mark-in-progress", o.DeschedulerMark, "Put the descheduler's annotation eviction-in-progress on a pod while its eviction is held up.")
@@ -318,6 +323,7 @@ func (o *Options) Validate() error {
 	o.Guard.validate(check)
 	o.Operations.validate(check)
 	o.validateGates(check)
+	o.Maintenance.validate(check)
 
 	if _, _, err := newLogger(o.LogLevel, o.LogFormat); err != nil {
 		errs = append(errs, err)

@@ -104,6 +104,7 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 		setupPresets(mgr, o),
 		setupGuard(mgr, o, known, resolver, policies),
 		setupDescheduler(mgr, o, known, resolver),
+		setupMaintenance(mgr, o, known, resolver),
 		mgr.Add(renewer),
 	)
 }

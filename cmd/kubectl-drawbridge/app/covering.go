@@ -12,7 +12,11 @@ import (
 // covering are the maintenances that a node is under: those that say so, those that
 // the node says so of, and those that name it.
 func covering(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance) []v1alpha1.NodeMaintenance {
-	noted := strings.Split(node.Annotations[v1alpha1.MaintenancesAnnotation], ",")
+	var noted []string
+	for item := range strings.SplitSeq(node.Annotations[v1alpha1.MaintenancesAnnotation], ",") {
+		name, _, _ := strings.Cut(item, "=")
+		noted = append(noted, name)
+	}
 	var found []v1alpha1.NodeMaintenance
 	for _, m := range maintenances {
 		if slices.Contains(noted, m.Name) || slices.Contains(namedNodes(&m), node.Name) ||

@@ -38,6 +38,8 @@ type follower struct {
 	// onInterrupt is done after ^C; nil leaves the drain running.
 	onInterrupt func(context.Context) error
 
+	// caughtUp: the cache has seen what was written in the beginning.
+	caughtUp bool
 	teller   follow.Teller
 	terminal follow.Terminal
 }
@@ -59,7 +61,10 @@ func (f *follower) follow(ctx context.Context, m *v1alpha1.NodeMaintenance) erro
 	defer tick.Stop()
 	for {
 		s, err := f.snapshot(ctx, objects, m, began)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return f.interrupted(ctx)
+		case err != nil:
 			return err
 		}
 		if err := f.show(s); err != nil {
@@ -127,21 +132,42 @@ func (f *follower) watch(ctx context.Context, m *v1alpha1.NodeMaintenance) (cach
 // snapshot is how the drain is now.
 func (f *follower) snapshot(ctx context.Context, objects client.Reader, began *v1alpha1.NodeMaintenance, since time.Time) (follow.Snapshot, error) {
 	s := follow.Snapshot{Now: f.Clock.Now(), Began: since}
-	m := &v1alpha1.NodeMaintenance{}
-	switch err := objects.Get(ctx, client.ObjectKey{Name: f.name}, m); {
-	case err == nil && m.UID == began.UID:
-		s.Maintenance = m
-	case err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil:
-		return s, fmt.Errorf("read nodemaintenance %s: %w", f.name, err)
+	m, err := f.current(ctx, objects, began)
+	if err != nil {
+		return s, err
 	}
+	s.Maintenance = m
 	var requests v1alpha1.EvictionRequestList
-	if err := objects.List(ctx, &requests, client.MatchingFields{requesterIndex: began.RequesterName()}, client.UnsafeDisableDeepCopy); err != nil && ctx.Err() == nil {
+	if err := objects.List(ctx, &requests, client.MatchingFields{requesterIndex: began.RequesterName()}, client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("read evictionrequests: %w", err)
 	}
 	for i := range requests.Items {
 		s.Pods = append(s.Pods, follow.PodOf(&requests.Items[i]))
 	}
 	return s, nil
+}
+
+// current is the maintenance as it is now; nil if it is gone. A cache may begin with
+// an older state than what was written a moment ago: until it has caught up, the API
+// server is asked.
+func (f *follower) current(ctx context.Context, objects client.Reader, began *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
+	for _, reader := range []client.Reader{objects, f.Client} {
+		m := &v1alpha1.NodeMaintenance{}
+		err := reader.Get(ctx, client.ObjectKey{Name: f.name}, m)
+		switch {
+		case apierrors.IsNotFound(err) && (f.caughtUp || reader != objects):
+			return nil, nil
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("read nodemaintenance %s: %w", f.name, err)
+		case m.UID == began.UID && m.Generation >= began.Generation:
+			f.caughtUp = f.caughtUp || reader == objects
+			return m, nil
+		case f.caughtUp || reader != objects:
+			return nil, nil
+		}
+	}
+	return began, nil
 }
 
 // show shows a snapshot: on a terminal a view, otherwise lines, with -o nothing.

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
 // maxBlockingTold is how many blocking pods of a maintenance are named.
@@ -24,7 +26,7 @@ func (o *Options) printStatus(s Status, now time.Time) error {
 		t.row("MAINTENANCE", "STAGE", "NODES", "DRAINED", "PODS", "MOVING", "BLOCKED", "AGE", "REASON")
 		for _, m := range s.Maintenances {
 			p := m.Progress
-			t.row(m.Name, m.Stage, number(p.Nodes), number(p.NodesDrained), number(p.PodsPendingEvacuation), number(p.PodsEvacuating), number(p.PodsBlocking), age(now, m.Created), m.Reason)
+			t.row(m.Name, m.Stage, number(p.Nodes), number(p.NodesDrained), number(p.PodsPendingEvacuation), number(p.PodsEvacuating), number(p.PodsBlocking), age(now, m.Created), text.Clean(m.Reason))
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -48,20 +50,20 @@ func (o *Options) printStatus(s Status, now time.Time) error {
 }
 
 func (o *Options) printNode(n *NodeState) {
-	text := "is schedulable"
+	state := "is schedulable"
 	if !n.Schedulable {
-		text = "is cordoned"
+		state = "is cordoned"
 		if n.CordonedBefore {
-			text += ", and was before its maintenance: it stays so afterwards"
+			state += ", and was before its maintenance: it stays so afterwards"
 		}
 	}
 	if n.Phase != "" {
-		text += "; maintenance: " + n.Phase
+		state += "; maintenance: " + n.Phase
 	}
 	if len(n.Markers) > 0 {
-		text += "; signs of a drain: " + strings.Join(n.Markers, ", ")
+		state += "; signs of a drain: " + strings.Join(n.Markers, ", ")
 	}
-	fmt.Fprintf(o.Out, "Node %s %s\n\n", n.Name, text)
+	fmt.Fprintf(o.Out, "Node %s %s\n\n", n.Name, state)
 }
 
 func (o *Options) printTrouble(m MaintenanceState) {
@@ -73,11 +75,11 @@ func (o *Options) printTrouble(m MaintenanceState) {
 			fmt.Fprintf(o.Out, "  ... and %d more\n", int(m.Progress.PodsBlocking)-maxBlockingTold)
 			return
 		}
-		text := fmt.Sprintf("  %s/%s does not get on: %s", pod.Namespace, pod.Name, pod.Reason)
+		line := fmt.Sprintf("  %s/%s does not get on: %s", pod.Namespace, pod.Name, pod.Reason)
 		if pod.Message != "" {
-			text += ": " + pod.Message
+			line += ": " + text.Clean(pod.Message)
 		}
-		fmt.Fprintln(o.Out, text)
+		fmt.Fprintln(o.Out, line)
 	}
 }
 
@@ -99,7 +101,7 @@ func (o *Options) printEvictions(evictions []EvictionState, now time.Time) error
 		}
 		row := []string{e.Namespace, e.Pod, e.Node, e.State, turn, eta, age(now, e.Created)}
 		if wide {
-			row = append(row, strings.Join(e.Requesters, ","), e.Message)
+			row = append(row, strings.Join(e.Requesters, ","), text.Clean(e.Message))
 		}
 		t.row(row...)
 	}

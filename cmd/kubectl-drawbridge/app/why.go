@@ -90,20 +90,20 @@ func (o *Options) gather(ctx context.Context, c *connection, name string) (*stor
 	}
 
 	var registrations v1alpha1.EvictionInterceptorList
-	if o.read(f, "evictioninterceptors", c.List(ctx, &registrations)) {
+	if read(f, "evictioninterceptors", c.List(ctx, &registrations)) {
 		f.Registrations = registrations.Items
 	}
 	namespace := &corev1.Namespace{}
-	if o.read(f, "the namespace, so registrations that select by its labels are not known", c.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)) {
+	if read(f, "the namespace, so registrations that select by its labels are not known", c.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)) {
 		f.Namespace = namespace
 	}
 	var budgets policyv1.PodDisruptionBudgetList
-	if o.read(f, "poddisruptionbudgets", c.List(ctx, &budgets, client.InNamespace(pod.Namespace))) {
+	if read(f, "poddisruptionbudgets", c.List(ctx, &budgets, client.InNamespace(pod.Namespace))) {
 		f.Budgets = budgets.Items
 	}
 	if pod.Spec.NodeName != "" {
 		node := &corev1.Node{}
-		if o.read(f, "the node", c.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node)) {
+		if read(f, "the node", c.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node)) {
 			f.Node = node
 		}
 	}
@@ -146,7 +146,7 @@ func onlyUnexpected(err error) error {
 }
 
 // read notes what could not be read.
-func (o *Options) read(f *story.Facts, what string, err error) bool {
+func read(f *story.Facts, what string, err error) bool {
 	if err != nil {
 		f.Unread = append(f.Unread, what+" ("+err.Error()+")")
 	}
@@ -164,7 +164,7 @@ func (o *Options) gatherHistory(ctx context.Context, c *connection, f *story.Fac
 	}
 	for _, uid := range about {
 		var events corev1.EventList
-		if !o.read(f, "events", c.List(ctx, &events, client.InNamespace(c.namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.uid", uid)})) {
+		if !read(f, "events", c.List(ctx, &events, client.InNamespace(c.namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.uid", uid)})) {
 			break
 		}
 		for i := range events.Items {

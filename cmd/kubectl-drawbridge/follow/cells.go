@@ -10,20 +10,6 @@ import (
 // ellipsis stands where a text was cut.
 const ellipsis = "…"
 
-// clean takes out what would move the cursor: messages come from programs that are
-// not ours.
-func clean(text string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\t', r == '\r':
-			return ' '
-		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r), r == unicode.ReplacementChar:
-			return -1
-		}
-		return r
-	}, text))
-}
-
 // runeCells is how many columns of a terminal a character takes: 2 for wide ones, 0
 // for those that stand on the one before.
 func runeCells(r rune) int {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
 // Teller tells what has changed, line by line, where there is no terminal. The zero
@@ -41,10 +42,10 @@ func (t *Teller) Next(s Snapshot) []string {
 	lines = append(lines, t.tellPods(s.Pods)...)
 	for _, node := range s.Maintenance.Status.Nodes {
 		for _, pod := range node.BlockingPods {
-			key, text := pod.Namespace+"/"+pod.Name, string(pod.Reason)
-			if t.block[key] != text {
-				t.block[key] = text
-				lines = append(lines, fmt.Sprintf("pod %s is blocked: %s%s", key, text, colon(pod.Message)))
+			key, reason := pod.Namespace+"/"+pod.Name, string(pod.Reason)
+			if t.block[key] != reason {
+				t.block[key] = reason
+				lines = append(lines, fmt.Sprintf("pod %s is blocked: %s%s", key, reason, colon(pod.Message)))
 			}
 		}
 	}
@@ -64,12 +65,12 @@ func (t *Teller) tellPods(pods []Pod) []string {
 	})
 	var lines []string
 	for _, p := range sorted {
-		text := podText(p)
-		if text == "" || t.pods[p.UID] == text {
+		news := podText(p)
+		if news == "" || t.pods[p.UID] == news {
 			continue
 		}
-		t.pods[p.UID] = text
-		lines = append(lines, "pod "+p.Name+" "+text)
+		t.pods[p.UID] = news
+		lines = append(lines, "pod "+p.Name+" "+news)
 	}
 	return lines
 }
@@ -91,7 +92,7 @@ func podText(p Pod) string {
 }
 
 func colon(message string) string {
-	if message = clean(message); message == "" {
+	if message = text.Clean(message); message == "" {
 		return ""
 	}
 	return ": " + message

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
 // Tone is how a line is painted.
@@ -183,14 +184,17 @@ func podLines(pods []Pod, room int, now time.Time, wide int) []Line {
 	name := columnWidth(shown, func(p Pod) string { return p.Name }, 8, wide*3/10)
 	node := columnWidth(shown, func(p Pod) string { return p.Node }, 4, wide/6)
 	turn := columnWidth(shown, turnOf, 11, wide*3/10)
-	said := max(0, wide-2-name-node-turn-eta-4*gap)
+	said := wide - 2 - name - node - turn - eta - 4*gap
+	if said < len("MESSAGE") {
+		said = 0
+	}
 	row := func(values ...string) string {
 		space := strings.Repeat(" ", gap)
 		return "  " + fit(values[0], name) + space + fit(values[1], node) + space + fit(values[2], turn) + space + fit(values[3], eta) + space + cut(values[4], said)
 	}
 	lines := []Line{{Text: row("POD", "NODE", "INTERCEPTOR", "ETA", "MESSAGE"), Tone: Faint}}
 	for _, p := range shown {
-		line := Line{Text: row(p.Name, p.Node, turnOf(p), etaOf(p, now), clean(p.Message))}
+		line := Line{Text: row(p.Name, p.Node, turnOf(p), etaOf(p, now), text.Clean(p.Message))}
 		if p.State == v1alpha1.StateBlocked {
 			line.Tone = Bad
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -161,7 +162,7 @@ func report(to *Interceptor, er *v1alpha1.EvictionRequest) {
 		said = er.Status.Interceptors[index]
 	}
 	to.Started, to.Heard, to.Expected, to.Completed = at(said.StartTime), at(said.HeartbeatTime), at(said.ExpectedFinishTime), at(said.CompletionTime)
-	to.Message, to.Retries = said.Message, said.Retries
+	to.Message, to.Retries = text.Clean(said.Message), said.Retries
 	switch {
 	case said.SkippedBy != "":
 		to.State = stateSkipped + said.SkippedBy

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -79,7 +80,7 @@ func history(f *Facts) []Entry {
 			continue
 		}
 		when := eventTime(event)
-		add(&when, "%s: %s", event.Reason, strings.TrimSpace(event.Note)+times(event))
+		add(&when, "%s: %s", event.Reason, text.Clean(event.Note)+times(event))
 	}
 	slices.SortStableFunc(entries, func(a, b Entry) int { return a.Time.Compare(b.Time) })
 	// The same is recorded on the pod and on its request.
@@ -139,9 +140,9 @@ func answer(c *podCase, verdict Verdict) Answer {
 	case c.DryRun.Result == request.ResultEvicted:
 		return Answer{Evicts: true, Text: "evicted: the API server would accept the call"}
 	case c.DryRun.Result == request.ResultForbidden:
-		return Answer{Text: "not known to you: " + c.DryRun.Detail}
+		return Answer{Text: "not known to you: " + text.Clean(c.DryRun.Detail)}
 	default:
-		return Answer{Text: fmt.Sprintf("refused (%s): %s", c.DryRun.Result, c.DryRun.Detail)}
+		return Answer{Text: fmt.Sprintf("refused (%s): %s", c.DryRun.Result, text.Clean(c.DryRun.Detail))}
 	}
 }
 

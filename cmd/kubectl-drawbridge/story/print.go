@@ -70,8 +70,13 @@ func (w *printer) interceptors(s Story, wide bool) {
 	if len(s.Interceptors) == 0 {
 		w.line("  none")
 	}
+	// Lines between the rows would end the columns of a tabwriter.
+	name, state := 0, 0
+	for _, i := range s.Interceptors {
+		name, state = max(name, len(i.Name)), max(state, len(i.State))
+	}
 	for position, i := range s.Interceptors {
-		w.line("  %d  %s\t%s\t%s", position+1, i.Name, i.State, i.Source)
+		w.line("  %d  %-*s  %-*s  %s", position+1, name, i.Name, state, i.State, i.Source)
 		if said := w.said(i); said != "" {
 			w.line("     %s", said)
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 )
 
@@ -349,12 +350,12 @@ func nodeReady(node *corev1.Node) bool {
 }
 
 // sentence ends a text with a full stop.
-func sentence(text string) string {
-	text = strings.TrimSpace(text)
-	if text == "" || strings.HasSuffix(text, ".") {
-		return text
+func sentence(words string) string {
+	words = text.Clean(words)
+	if words == "" || strings.HasSuffix(words, ".") {
+		return words
 	}
-	return text + "."
+	return words + "."
 }
 
 // saying ends a sentence with what somebody says.

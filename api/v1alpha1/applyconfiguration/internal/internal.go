@@ -395,10 +395,7 @@ var schemaYAML = typed.YAMLObject(`types:
         list:
           elementType:
             namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BlockingPod
-          elementRelationship: associative
-          keys:
-          - namespace
-          - name
+          elementRelationship: atomic
     - name: completionTime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
@@ -572,9 +569,7 @@ var schemaYAML = typed.YAMLObject(`types:
         list:
           elementType:
             namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceNodeStatus
-          elementRelationship: associative
-          keys:
-          - name
+          elementRelationship: atomic
     - name: observedGeneration
       type:
         scalar: numeric

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/maintenance"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// MaintenanceOptions are those of NodeMaintenances.
+type MaintenanceOptions struct {
+	// Enabled: without it nothing is done about NodeMaintenances, and those that there
+	// are cannot be deleted.
+	Enabled bool
+	// EvacuationWait is how long a pod without interceptors is left to its owner, after
+	// the condition EvacuationRequest was set (KEP-4212, "Pod API").
+	EvacuationWait time.Duration
+}
+
+// defaultMaintenanceOptions are the flags' defaults.
+func defaultMaintenanceOptions() MaintenanceOptions {
+	return MaintenanceOptions{Enabled: true, EvacuationWait: maintenance.DefaultWait}
+}
+
+// addFlags adds the flags to fs. Their defaults are the present values.
+func (m *MaintenanceOptions) addFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&m.Enabled, "maintenance", m.Enabled, "Cordon and drain nodes as NodeMaintenances say.")
+	fs.DurationVar(&m.EvacuationWait, "maintenance-evacuation-wait", m.EvacuationWait, "How long a pod without interceptors is left to its owner before a NodeMaintenance asks for its eviction; 0 asks at once.")
+}
+
+// validate calls check for everything that must hold.
+func (m *MaintenanceOptions) validate(check func(ok bool, format string, args ...any)) {
+	check(m.EvacuationWait >= 0, "--maintenance-evacuation-wait must not be negative, but is %s", m.EvacuationWait)
+}
+
+// setupMaintenance adds the controllers of NodeMaintenances, if they are switched on:
+// without, the manager has no permission to patch nodes.
+func setupMaintenance(mgr ctrl.Manager, o Options, known learnt, resolver interceptor.Resolver) error {
+	if !o.Maintenance.Enabled {
+		return nil
+	}
+	// Who joins a request has to see what was just written.
+	live, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	return (&maintenance.Controller{
+		Client:    mgr.GetClient(),
+		APIReader: mgr.GetAPIReader(),
+		Requests:  live,
+		Clock:     o.Clock,
+		Resolver:  resolver,
+		Synced:    known.synced,
+		Recorder:  mgr.GetEventRecorder(recorderName),
+		Metrics:   metrics.NewMaintenance(o.Registerer),
+		Policy: maintenance.PodPolicy{
+			Wait: o.Maintenance.EvacuationWait,
+			// Half of what an interceptor may be silent until the next one gets its turn.
+			SilentAfter:      o.Policy.HeartbeatDeadline / 2,
+			TerminatingAfter: maintenance.DefaultTerminatingAfter,
+		},
+	}).SetupWithManager(mgr)
+}

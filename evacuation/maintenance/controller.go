@@ -1,0 +1,148 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	eventsclient "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/index"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+const (
+	// pause is when to look again at what ends by itself: caches that are not in sync.
+	pause = time.Second
+	// staleDelay is when to look again at a pod that has changed meanwhile.
+	staleDelay = 100 * time.Millisecond
+	// planDelay gathers what happens at about the same time to the pods and nodes of a
+	// maintenance.
+	planDelay = time.Second
+	// countDelay is how often a status is written in which only numbers and names have
+	// changed. With 500 nodes it has some 100 KB.
+	countDelay = 5 * time.Second
+	// confirmations is how many nodes are listed live in one go.
+	confirmations = 50
+)
+
+// Defaults of PodPolicy.
+const (
+	// DefaultWait is KEP-4212's ("Pod API").
+	DefaultWait = 3 * time.Minute
+	// DefaultTerminatingAfter is a guess of what is late for a kubelet.
+	DefaultTerminatingAfter = time.Minute
+)
+
+// Controller is the controller of NodeMaintenances.
+type Controller struct {
+	// Client reads from the cache and writes. It needs the indexes of internal/index.
+	Client client.Client
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	// Requests joins and leaves EvictionRequests. It must not read from a cache.
+	Requests client.WithWatch
+	// Clock also drives the queues, which SetupWithManager makes.
+	Clock clock.WithTicker
+	// Resolver says who intercepts a pod. If it also has the method Resolve of
+	// interceptor.Registry, nothing is asked of a pod while somebody may be missing.
+	Resolver interceptor.Resolver
+	// Synced reports whether the caches and the resolver know all they answer from.
+	Synced func() bool
+	// Recorder records events on maintenances and nodes.
+	Recorder eventsclient.EventRecorder
+	Metrics  *metrics.Maintenance
+	// Policy is the constants about pods.
+	Policy PodPolicy
+
+	tally     *tally
+	selectors *selectors
+	memory    *memory
+	// The queues of the three controllers: maintenances, nodes and pods.
+	plans, nodes, pods queue
+}
+
+// queue is a queue of one of the controllers.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func named(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+}
+
+func (c *Controller) validate() error {
+	set := map[string]bool{
+		"Client": c.Client != nil, "APIReader": c.APIReader != nil, "Requests": c.Requests != nil, "Clock": c.Clock != nil,
+		"Resolver": c.Resolver != nil, "Synced": c.Synced != nil, "Recorder": c.Recorder != nil, "Metrics": c.Metrics != nil,
+	}
+	var missing []error
+	for _, field := range slices.Sorted(maps.Keys(set)) {
+		if !set[field] {
+			missing = append(missing, fmt.Errorf("%s is not set", field))
+		}
+	}
+	if err := errors.Join(missing...); err != nil {
+		return fmt.Errorf("controller of NodeMaintenances: %w", err)
+	}
+	return nil
+}
+
+// init makes what the controllers share.
+func (c *Controller) init() {
+	c.tally, c.selectors, c.memory = newTally(), newSelectors(), newMemory()
+}
+
+// get reads a maintenance from the cache, nil if there is none.
+func (c *Controller) get(ctx context.Context, name string) (*v1alpha1.NodeMaintenance, error) {
+	m := &v1alpha1.NodeMaintenance{}
+	err := c.Client.Get(ctx, types.NamespacedName{Name: name}, m, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get NodeMaintenance %s: %w", name, err)
+	}
+	if err != nil {
+		return nil, nil //nolint:nilnil // That there is none is an answer.
+	}
+	return m, nil
+}
+
+// podsOn are the pods of a node in the cache. They are shared and must not be changed.
+func (c *Controller) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := c.Client.List(ctx, list, client.MatchingFields{index.PodsByNode: node}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the pods of node %s: %w", node, err)
+	}
+	return list.Items, nil
+}
+
+// skipped reports whether the pod stays on its node whatever happens (KEP-4212,
+// "Used drain filters").
+func skipped(pod *corev1.Pod) bool {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return true
+	}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet"
+}
+
+func terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// toGo reports whether a pod of a node that is drained counts.
+func toGo(pod *corev1.Pod) bool { return !skipped(pod) && !terminal(pod) }
+
+// stagesOf are the stages that the node's maintenances have on it.
+func stagesOf(node *corev1.Node) Stages {
+	return parseStages(node.Annotations[v1alpha1.MaintenancesAnnotation])
+}

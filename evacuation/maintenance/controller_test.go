@@ -1,0 +1,226 @@
+package maintenance_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+)
+
+// one is a world with one node and a pod on it that has an interceptor.
+func one(t *testing.T) (*world, *corev1.Node, *corev1.Pod) {
+	t.Helper()
+	w := newWorld(t, time.Minute)
+	node := builder.Node("n1").UID("uid-n1").Label("rack", "r7").Obj()
+	pod := builder.Pod("shop", "db").UID("uid-db").Node("n1").Interceptors("db.example.com").Obj()
+	w.put(node)
+	w.put(pod)
+	return w, node, pod
+}
+
+// drainOf is a maintenance of the node of one.
+func drainOf(name string) *v1alpha1.NodeMaintenance {
+	m := builder.NodeMaintenance(name).UID(types.UID("uid-"+name)).Term("rack", corev1.NodeSelectorOpIn, "r7").Drain().Reason("kernel").Obj()
+	m.Generation = 1
+	return m
+}
+
+// plan is the maintenance as it is stored; nil if it is gone.
+func (w *world) plan(name string) *v1alpha1.NodeMaintenance {
+	m, _ := w.plans[types.NamespacedName{Name: name}].(*v1alpha1.NodeMaintenance)
+	return m
+}
+
+// change stores another generation of a maintenance.
+func (w *world) change(name string, how func(*v1alpha1.NodeMaintenance)) {
+	m := w.plan(name).DeepCopy()
+	m.Generation++
+	how(m)
+	w.put(m)
+}
+
+// annotations are those of the node that are ours, and whether it takes pods.
+func (w *world) annotations(name string) map[string]string {
+	node := w.nodes[types.NamespacedName{Name: name}].(*corev1.Node)
+	ours := map[string]string{}
+	for _, key := range []string{v1alpha1.MaintenancesAnnotation, v1alpha1.CordonAnnotation, v1alpha1.MaintenancePhaseAnnotation} {
+		if value, ok := node.Annotations[key]; ok {
+			ours[strings.TrimPrefix(key, v1alpha1.GroupName+"/")] = value
+		}
+	}
+	if node.Spec.Unschedulable {
+		ours["unschedulable"] = "true"
+	}
+	return ours
+}
+
+// requesters are those of the pod's request.
+func (w *world) requesters(pod *corev1.Pod) []string {
+	er := w.requests[types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}]
+	if er == nil {
+		return nil
+	}
+	var names []string
+	for _, r := range er.Spec.Requesters {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// conditions are the types of the pod's conditions, with their reasons.
+func (w *world) conditions(pod *corev1.Pod) []string {
+	now := w.pods[client.ObjectKeyFromObject(pod)].(*corev1.Pod)
+	var found []string
+	for _, c := range now.Status.Conditions {
+		found = append(found, string(c.Type)+"="+string(c.Status)+" "+c.Reason)
+	}
+	slices.Sort(found)
+	return found
+}
+
+// told are the reasons of the events since the last call.
+func (w *world) told() []string {
+	var reasons []string
+	for {
+		select {
+		case said := <-w.events.Events:
+			reasons = append(reasons, strings.Fields(said)[1])
+		default:
+			return reasons
+		}
+	}
+}
+
+func TestAMaintenanceFromItsBeginningToItsEnd(t *testing.T) {
+	w, _, pod := one(t)
+	w.put(drainOf("kernel"))
+	w.settle(t)
+	if diff := cmp.Diff(map[string]string{"node-maintenances": "kernel=Drain", "node-cordon": "maintenance", "node-maintenance-phase": "Drain", "unschedulable": "true"}, w.annotations("n1")); diff != "" {
+		t.Errorf("node while it is drained (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"kernel.node-maintenance.drawbridge.dev"}, w.requesters(pod)); diff != "" {
+		t.Errorf("requesters (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"EvacuationRequest=True NodeMaintenance"}, w.conditions(pod)); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+	w.remove(w.pods[client.ObjectKeyFromObject(pod)])
+	w.settle(t)
+	status := w.plan("kernel").Status
+	want := v1alpha1.MaintenanceProgress{Nodes: 1, NodesCordoned: 1, NodesDrained: 1, PodsEvacuated: 1}
+	if diff := cmp.Diff(want, status.Progress); diff != "" || status.Stage != drained {
+		t.Errorf("stage %s, progress (-want +got):\n%s", status.Stage, diff)
+	}
+	w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.Spec.Cordon, m.Spec.Drain = false, false })
+	w.settle(t)
+	if diff := cmp.Diff(map[string]string{}, w.annotations("n1")); diff != "" || w.plan("kernel").Status.Stage != complete {
+		t.Errorf("stage %s, node at the end (-want +got):\n%s", w.plan("kernel").Status.Stage, diff)
+	}
+	events := []string{"NodeCordoned", "MaintenanceStage", "NodeUncordoned", "MaintenanceStage"}
+	told := slices.Compact(w.told())
+	if !isSubsequence(events, told) {
+		t.Errorf("events %v, want %v among them in this order", told, events)
+	}
+}
+
+func isSubsequence(want, got []string) bool {
+	for _, one := range got {
+		if len(want) > 0 && one == want[0] {
+			want = want[1:]
+		}
+	}
+	return len(want) == 0
+}
+
+// The finalizer stays until the nodes are released and the requests withdrawn.
+func TestDeletionReleasesEverything(t *testing.T) {
+	w, _, pod := one(t)
+	w.put(drainOf("kernel"))
+	w.settle(t)
+	w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} })
+	w.settle(t)
+	if m := w.plan("kernel"); m != nil {
+		t.Errorf("it is still there: %+v", m)
+	}
+	if diff := cmp.Diff(map[string]string{}, w.annotations("n1")); diff != "" {
+		t.Errorf("node (-want +got):\n%s", diff)
+	}
+	if got := w.requesters(pod); len(got) > 0 {
+		t.Errorf("requesters %v, want none", got)
+	}
+	if got := w.conditions(pod); len(got) > 0 {
+		t.Errorf("conditions %v, want none", got)
+	}
+}
+
+// Somebody has removed the finalizer: what is left of the maintenance is released.
+func TestAMaintenanceThatIsGoneIsReleased(t *testing.T) {
+	w, _, pod := one(t)
+	w.put(drainOf("kernel"))
+	w.settle(t)
+	w.remove(w.plan("kernel"))
+	w.settle(t)
+	if diff := cmp.Diff(map[string]string{}, w.annotations("n1")); diff != "" {
+		t.Errorf("node (-want +got):\n%s", diff)
+	}
+	if got := w.requesters(pod); len(got) > 0 {
+		t.Errorf("requesters %v, want none", got)
+	}
+	if got := w.conditions(pod); len(got) > 0 {
+		t.Errorf("conditions %v, want none", got)
+	}
+}
+
+// Each of two maintenances asks for itself; conditions and cordon stay until the last
+// one leaves.
+func TestTwoMaintenancesShareANode(t *testing.T) {
+	w, _, pod := one(t)
+	w.put(drainOf("kernel"))
+	w.put(drainOf("rack"))
+	w.settle(t)
+	got := w.requesters(pod)
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"kernel.node-maintenance.drawbridge.dev", "rack.node-maintenance.drawbridge.dev"}, got); diff != "" {
+		t.Errorf("requesters (-want +got):\n%s", diff)
+	}
+	w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.Spec.Drain, m.Spec.Cordon = false, false })
+	w.settle(t)
+	if diff := cmp.Diff([]string{"rack.node-maintenance.drawbridge.dev"}, w.requesters(pod)); diff != "" {
+		t.Errorf("requesters after the first one (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"node-maintenances": "rack=Drain", "node-cordon": "maintenance", "node-maintenance-phase": "Drain", "unschedulable": "true"}, w.annotations("n1")); diff != "" {
+		t.Errorf("node after the first one (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"EvacuationRequest=True NodeMaintenance"}, w.conditions(pod)); diff != "" {
+		t.Errorf("conditions after the first one (-want +got):\n%s", diff)
+	}
+}
+
+// A pod that the cache shows late keeps its node from counting as drained.
+func TestANodeIsDrainedWhenALiveListSaysSo(t *testing.T) {
+	w, _, pod := one(t)
+	w.put(drainOf("kernel"))
+	w.settle(t)
+	key := client.ObjectKeyFromObject(pod)
+	hidden := w.pods[key].(*corev1.Pod)
+	w.remove(hidden)
+	w.podsByNode["n1"][key] = hidden // Still there, but no event has told of it.
+	w.settle(t)
+	if got := w.plan("kernel").Status.Stage; got != drain {
+		t.Errorf("stage %s, want Drain", got)
+	}
+	delete(w.podsByNode["n1"], key)
+	w.settle(t)
+	if got := w.plan("kernel").Status.Stage; got != drained {
+		t.Errorf("stage %s, want DrainComplete", got)
+	}
+}

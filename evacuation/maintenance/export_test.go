@@ -1,0 +1,26 @@
+package maintenance
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Part is one of the three controllers, for tests that deliver events themselves.
+type Part struct {
+	Queue     queue
+	Reconcile reconcile.Func
+	Events    handler.EventHandler
+}
+
+// Parts makes the controllers without a manager, with queues of the test's own.
+func (c *Controller) Parts(newQueue func() queue) (plans, nodes, pods, requests Part, err error) {
+	if err = c.validate(); err != nil {
+		return plans, nodes, pods, requests, err
+	}
+	c.init()
+	c.plans, c.nodes, c.pods = newQueue(), newQueue(), newQueue()
+	plans = Part{c.plans, c.reconcilePlan, c.planEvents()}
+	nodes = Part{c.nodes, c.reconcileNode, c.nodeEvents()}
+	pods = Part{c.pods, c.reconcilePod, c.podEvents()}
+	return plans, nodes, pods, Part{Events: c.requestEvents()}, nil
+}

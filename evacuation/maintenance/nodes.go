@@ -1,0 +1,173 @@
+package maintenance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// reconcileNode gathers, decides and applies for one node.
+func (c *Controller) reconcileNode(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if !c.Synced() {
+		// Who has not heard of all maintenances would release nodes.
+		return reconcile.Result{RequeueAfter: pause}, nil
+	}
+	// When the patch does not fit, the node is newer than what the cache shows.
+	for _, reader := range []client.Reader{c.Client, c.APIReader} {
+		node := &corev1.Node{}
+		if err := reader.Get(ctx, req.NamespacedName, node); apierrors.IsNotFound(err) {
+			return reconcile.Result{}, nil
+		} else if err != nil {
+			return reconcile.Result{}, fmt.Errorf("get node: %w", err)
+		}
+		in, err := c.gatherNode(ctx, node)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		d := NodeStep(in)
+		if !d.Write {
+			return reconcile.Result{}, nil
+		}
+		done, err := c.patchNode(ctx, node, d)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if done {
+			c.tellNode(node, in, d)
+			return reconcile.Result{}, nil
+		}
+	}
+	return reconcile.Result{}, fmt.Errorf("patch node %s: it kept changing", req.Name)
+}
+
+// gatherNode collects what is known of a node, from memory alone.
+func (c *Controller) gatherNode(ctx context.Context, node *corev1.Node) (NodeInput, error) {
+	in := NodeInput{
+		Unschedulable: node.Spec.Unschedulable,
+		CordonedBy:    node.Annotations[v1alpha1.CordonAnnotation],
+		Stages:        stagesOf(node),
+		Phase:         v1alpha1.MaintenanceStage(node.Annotations[v1alpha1.MaintenancePhaseAnnotation]),
+	}
+	list := &v1alpha1.NodeMaintenanceList{}
+	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return in, fmt.Errorf("list NodeMaintenances: %w", err)
+	}
+	for i := range list.Items {
+		m := &list.Items[i]
+		if stage := c.wantedStage(m, node, in.Stages[m.Name]); stage != "" {
+			if in.Wanted == nil {
+				in.Wanted = Stages{}
+			}
+			in.Wanted[m.Name] = stage
+		}
+	}
+	return in, nil
+}
+
+// wantedStage is the stage that a node is to be in for a maintenance, which may have
+// changed since it decided; empty if it is to be released.
+func (c *Controller) wantedStage(m *v1alpha1.NodeMaintenance, node *corev1.Node, has v1alpha1.MaintenanceStage) v1alpha1.MaintenanceStage {
+	if m.DeletionTimestamp != nil || node.DeletionTimestamp != nil || !c.selectors.of(m).selects(node) {
+		return ""
+	}
+	decided := c.memory.decision(m.Name, node.Name)
+	switch {
+	case m.Spec.Drain && rank(decided) >= rank(v1alpha1.StageDrain):
+		return decided
+	case m.Spec.Drain && rank(has) >= rank(v1alpha1.StageDrain):
+		return has
+	case m.Spec.Cordon:
+		return v1alpha1.StageCordon
+	case decided == v1alpha1.StagePlanning, decided == "" && m.Status.StartTime == nil:
+		return v1alpha1.StagePlanning
+	default:
+		return ""
+	}
+}
+
+// nodePatch is a merge patch of the very node as it was seen.
+type nodePatch struct {
+	Metadata nodePatchMeta  `json:"metadata"`
+	Spec     *nodePatchSpec `json:"spec,omitempty"`
+}
+
+type nodePatchMeta struct {
+	UID             types.UID          `json:"uid"`
+	ResourceVersion string             `json:"resourceVersion"`
+	Annotations     map[string]*string `json:"annotations"`
+}
+
+type nodePatchSpec struct {
+	Unschedulable bool `json:"unschedulable"`
+}
+
+// patchNode applies a decision. It returns false if the node was not as it was seen.
+func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, d NodeDecision) (bool, error) {
+	patch := nodePatch{Metadata: nodePatchMeta{UID: node.UID, ResourceVersion: node.ResourceVersion, Annotations: map[string]*string{
+		v1alpha1.CordonAnnotation:           orNull(d.CordonedBy),
+		v1alpha1.MaintenancesAnnotation:     orNull(d.Stages.String()),
+		v1alpha1.MaintenancePhaseAnnotation: orNull(string(d.Phase)),
+	}}}
+	if d.Unschedulable != node.Spec.Unschedulable {
+		patch.Spec = &nodePatchSpec{d.Unschedulable}
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return false, fmt.Errorf("encode patch: %w", err)
+	}
+	err = c.Client.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, data))
+	switch {
+	case err == nil:
+		c.Metrics.Wrote(metrics.MaintenanceWriteNode)
+		log.FromContext(ctx).V(1).Info("Patched the node", "stages", d.Stages.String(), "cordon", d.Cordoning.String())
+		return true, nil
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsConflict(err):
+		return false, nil
+	default:
+		return false, fmt.Errorf("patch node: %w", err)
+	}
+}
+
+// orNull is null, which removes an annotation, for an empty value.
+func orNull(value string) *string {
+	if value == "" {
+		return nil
+	}
+	return &value
+}
+
+// tellNode records what has happened to the cordon.
+func (c *Controller) tellNode(node *corev1.Node, in NodeInput, d NodeDecision) {
+	stages := d.Stages
+	if len(stages) == 0 {
+		stages = in.Stages
+	}
+	var event events.Event
+	switch d.Cordoning {
+	case CordonMade:
+		event = events.NodeCordoned(stages.String())
+	case CordonFound:
+		event = events.NodeFoundCordoned(stages.String())
+	case CordonMadeAgain:
+		event = events.NodeCordonedAgain(stages.String())
+	case CordonEnded:
+		event = events.NodeUncordoned(stages.String())
+	case CordonLeft:
+		event = events.NodeLeftCordoned(stages.String())
+	case CordonKept:
+	}
+	events.Emit(c.Recorder, node, nil, event)
+}

@@ -1,0 +1,92 @@
+package maintenance
+
+import (
+	"maps"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// NodeInput is everything that a decision about a node may look at.
+type NodeInput struct {
+	// Unschedulable is spec.unschedulable.
+	Unschedulable bool
+	// CordonedBy is what v1alpha1.CordonAnnotation says; empty if it is missing.
+	CordonedBy string
+	// Stages are what v1alpha1.MaintenancesAnnotation says, and Phase what
+	// v1alpha1.MaintenancePhaseAnnotation says.
+	Stages Stages
+	Phase  v1alpha1.MaintenanceStage
+	// Wanted are the stages that the node is to be in: one for each maintenance that
+	// selects it.
+	Wanted Stages
+}
+
+// Cordoning is what happens to the cordon of a node.
+type Cordoning int
+
+const (
+	// CordonKept leaves it as it is.
+	CordonKept Cordoning = iota
+	// CordonMade makes the node unschedulable.
+	CordonMade
+	// CordonFound leaves the cordon that somebody else has made before.
+	CordonFound
+	// CordonMadeAgain makes the node unschedulable again, because somebody has taken
+	// that back in the middle.
+	CordonMadeAgain
+	// CordonEnded makes the node schedulable.
+	CordonEnded
+	// CordonLeft leaves the node unschedulable, because it was so before.
+	CordonLeft
+)
+
+func (c Cordoning) String() string {
+	return [...]string{"Kept", "Made", "Found", "MadeAgain", "Ended", "Left"}[c]
+}
+
+// NodeDecision is what becomes of a node: the values of NodeInput as they are to be.
+type NodeDecision struct {
+	Unschedulable bool
+	CordonedBy    string
+	Stages        Stages
+	Phase         v1alpha1.MaintenanceStage
+	// Cordoning tells what happens to the cordon.
+	Cordoning Cordoning
+	// Write: something differs from what is there.
+	Write bool
+}
+
+// NodeStep decides about one node. It is pure and total.
+//
+// A cordon that was there before ours is somebody else's: it stays when the last
+// maintenance ends. One that is taken back in the middle is made again, and is ours
+// from then on.
+func NodeStep(in NodeInput) NodeDecision {
+	d := NodeDecision{
+		Unschedulable: in.Unschedulable, CordonedBy: in.CordonedBy,
+		Stages: in.Wanted, Phase: in.Wanted.furthest(),
+	}
+	known := in.CordonedBy == v1alpha1.CordonOurs || in.CordonedBy == v1alpha1.CordonOther
+	switch wanted := in.Wanted.cordons(); {
+	case wanted && !known && !in.Unschedulable:
+		d.Unschedulable, d.CordonedBy, d.Cordoning = true, v1alpha1.CordonOurs, CordonMade
+	case wanted && !known:
+		d.CordonedBy, d.Cordoning = v1alpha1.CordonOther, CordonFound
+	case wanted && !in.Unschedulable:
+		d.Unschedulable, d.CordonedBy, d.Cordoning = true, v1alpha1.CordonOurs, CordonMadeAgain
+	case !wanted && in.CordonedBy == v1alpha1.CordonOurs:
+		d.Unschedulable, d.CordonedBy = false, ""
+		if in.Unschedulable {
+			d.Cordoning = CordonEnded
+		}
+	case !wanted && in.CordonedBy == v1alpha1.CordonOther:
+		d.CordonedBy = ""
+		if in.Unschedulable {
+			d.Cordoning = CordonLeft
+		}
+	case !wanted:
+		d.CordonedBy = ""
+	}
+	d.Write = d.Unschedulable != in.Unschedulable || d.CordonedBy != in.CordonedBy || d.Phase != in.Phase || !maps.Equal(d.Stages, in.Stages)
+	return d
+}

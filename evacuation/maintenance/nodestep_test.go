@@ -1,0 +1,106 @@
+package maintenance_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/maintenance"
+)
+
+type stages = maintenance.Stages
+
+func TestNodeStep(t *testing.T) {
+	const ours, other = v1alpha1.CordonOurs, v1alpha1.CordonOther
+	cordon, drain, planning := v1alpha1.StageCordon, v1alpha1.StageDrain, v1alpha1.StagePlanning
+	cases := map[string]struct {
+		in   maintenance.NodeInput
+		want maintenance.NodeDecision
+	}{
+		"a node that nobody wants anything of is left alone": {},
+		"one that somebody has cordoned, too": {
+			in:   maintenance.NodeInput{Unschedulable: true},
+			want: maintenance.NodeDecision{Unschedulable: true},
+		},
+		"planning only tells": {
+			in:   maintenance.NodeInput{Wanted: stages{"a": planning}},
+			want: maintenance.NodeDecision{Stages: stages{"a": planning}, Phase: planning, Write: true},
+		},
+		"the first maintenance cordons": {
+			in:   maintenance.NodeInput{Wanted: stages{"a": cordon}},
+			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: ours, Stages: stages{"a": cordon}, Phase: cordon, Cordoning: maintenance.CordonMade, Write: true},
+		},
+		"a cordon that was there is remembered as somebody else's": {
+			in:   maintenance.NodeInput{Unschedulable: true, Wanted: stages{"a": cordon}},
+			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: other, Stages: stages{"a": cordon}, Phase: cordon, Cordoning: maintenance.CordonFound, Write: true},
+		},
+		"also if the maintenance was in planning then": {
+			in:   maintenance.NodeInput{Unschedulable: true, Stages: stages{"a": planning}, Phase: planning, Wanted: stages{"a": cordon}},
+			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: other, Stages: stages{"a": cordon}, Phase: cordon, Cordoning: maintenance.CordonFound, Write: true},
+		},
+		"nothing to do is no write": {
+			in:   maintenance.NodeInput{Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain}},
+			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain},
+		},
+		"a second maintenance joins, and the phase is the furthest": {
+			in:   maintenance.NodeInput{Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain, "b": cordon}},
+			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain, "b": cordon}, Phase: drain, Write: true},
+		},
+		"the first of two leaves, and the node stays cordoned": {
+			in:   maintenance.NodeInput{Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain, "b": cordon}, Phase: drain, Wanted: stages{"b": cordon}},
+			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: ours, Stages: stages{"b": cordon}, Phase: cordon, Write: true},
+		},
+		"the last leaves": {
+			in:   maintenance.NodeInput{Unschedulable: true, CordonedBy: ours, Stages: stages{"b": cordon}, Phase: cordon},
+			want: maintenance.NodeDecision{Cordoning: maintenance.CordonEnded, Write: true},
+		},
+		"the last leaves a node that was cordoned before": {
+			in:   maintenance.NodeInput{Unschedulable: true, CordonedBy: other, Stages: stages{"b": cordon}, Phase: cordon},
+			want: maintenance.NodeDecision{Unschedulable: true, Cordoning: maintenance.CordonLeft, Write: true},
+		},
+		"the last leaves while one is in planning": {
+			in:   maintenance.NodeInput{Unschedulable: true, CordonedBy: ours, Stages: stages{"a": cordon}, Phase: cordon, Wanted: stages{"b": planning}},
+			want: maintenance.NodeDecision{Stages: stages{"b": planning}, Phase: planning, Cordoning: maintenance.CordonEnded, Write: true},
+		},
+		"uncordoned by hand in the middle, it is cordoned again": {
+			in:   maintenance.NodeInput{CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain}},
+			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Cordoning: maintenance.CordonMadeAgain, Write: true},
+		},
+		"whoever had cordoned it before does not want that any more": {
+			in:   maintenance.NodeInput{CordonedBy: other, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain}},
+			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Cordoning: maintenance.CordonMadeAgain, Write: true},
+		},
+		"uncordoned by hand just before the end": {
+			in:   maintenance.NodeInput{CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain},
+			want: maintenance.NodeDecision{Write: true},
+		},
+		"and by whoever had cordoned it": {
+			in:   maintenance.NodeInput{CordonedBy: other, Stages: stages{"a": drain}, Phase: drain},
+			want: maintenance.NodeDecision{Write: true},
+		},
+		"an owner that nobody knows is somebody else": {
+			in:   maintenance.NodeInput{Unschedulable: true, CordonedBy: "me", Wanted: stages{"a": cordon}},
+			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: other, Stages: stages{"a": cordon}, Phase: cordon, Cordoning: maintenance.CordonFound, Write: true},
+		},
+		"what is left of it is removed": {
+			in:   maintenance.NodeInput{Unschedulable: true, CordonedBy: "me"},
+			want: maintenance.NodeDecision{Unschedulable: true, Write: true},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := maintenance.NodeStep(tc.in)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+			// What was decided is final: looking again changes nothing.
+			again := maintenance.NodeStep(maintenance.NodeInput{
+				Unschedulable: got.Unschedulable, CordonedBy: got.CordonedBy, Stages: got.Stages, Phase: got.Phase, Wanted: tc.in.Wanted,
+			})
+			if again.Write {
+				t.Errorf("looking again writes again: %+v", again)
+			}
+		})
+	}
+}

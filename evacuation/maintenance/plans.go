@@ -1,0 +1,248 @@
+package maintenance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/index"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// reconcilePlan gathers, decides and applies for one maintenance.
+func (c *Controller) reconcilePlan(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if !c.Synced() {
+		return reconcile.Result{RequeueAfter: pause}, nil
+	}
+	m := &v1alpha1.NodeMaintenance{}
+	if err := c.Client.Get(ctx, req.NamespacedName, m); apierrors.IsNotFound(err) {
+		c.forget(req.Name)
+		_, err := c.release(ctx, req.Name)
+		return reconcile.Result{}, err
+	} else if err != nil {
+		return reconcile.Result{}, fmt.Errorf("get NodeMaintenance: %w", err)
+	}
+	if m.DeletionTimestamp != nil {
+		return c.end(ctx, m)
+	}
+	if !controllerutil.ContainsFinalizer(m, v1alpha1.MaintenanceFinalizer) {
+		return reconcile.Result{}, c.patchFinalizer(ctx, m, controllerutil.AddFinalizer)
+	}
+	if m.Spec.Cordon && m.Status.CompletionTime != nil {
+		c.tally.restart(m.Name) // Another round begins.
+	}
+	c.tally.resume(m.Name, m.Status)
+	in, err := c.gatherPlan(ctx, m)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	d := PlanStep(in)
+	c.memory.decide(m.Name, d.Stages)
+	for i := range in.Nodes {
+		if n := &in.Nodes[i]; d.Stages[n.Name] != n.Stage || rank(n.Stage) >= rank(v1alpha1.StageCordon) && !n.Unschedulable {
+			c.nodes.Add(named(n.Name))
+		}
+	}
+	c.Metrics.Observe(m.Name, d.Status)
+	return c.writeStatus(ctx, m, d.Status)
+}
+
+// forget forgets a maintenance that is gone.
+func (c *Controller) forget(name string) {
+	c.memory.forget(name)
+	c.tally.forget(name)
+	c.Metrics.Forget(name)
+}
+
+// gatherPlan collects what is known of the nodes of a maintenance: from memory, and
+// live where a node seems to be drained.
+func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance) (PlanInput, error) {
+	in := PlanInput{Spec: m.Spec, Generation: m.Generation, Status: m.Status, Now: c.Clock.Now()}
+	selects := c.selectors.of(m)
+	if selects.err != nil {
+		in.SelectorError = selects.err.Error()
+	}
+	list := &corev1.NodeList{}
+	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return in, fmt.Errorf("list nodes: %w", err)
+	}
+	confirmed := 0
+	for i := range list.Items {
+		node := &list.Items[i]
+		stage := stagesOf(node)[m.Name]
+		switch {
+		case node.DeletionTimestamp == nil && selects.selects(node):
+		case stage != "":
+			in.Releasing++
+			c.nodes.Add(named(node.Name))
+			continue
+		default:
+			continue
+		}
+		facts := NodeFacts{Name: node.Name, Stage: stage, Unschedulable: node.Spec.Unschedulable, Gone: c.tally.goneFrom(m.Name, node.Name)}
+		if rank(stage) >= rank(v1alpha1.StageDrain) {
+			facts.Pods = c.tally.count(node.Name)
+		}
+		if stage == v1alpha1.StageDrain && m.Spec.Drain && facts.Pods.Pending == 0 {
+			if confirmed++; confirmed > confirmations {
+				c.plans.AddAfter(named(m.Name), planDelay)
+			} else if err := c.confirm(ctx, &facts); err != nil {
+				return in, err
+			} else if !facts.Empty {
+				c.plans.AddAfter(named(m.Name), planDelay)
+			}
+		}
+		in.Nodes = append(in.Nodes, facts)
+	}
+	sortNodes(in.Nodes)
+	return in, nil
+}
+
+// confirm lists the pods of a node live: the cache may not show one yet that was
+// bound to it a moment ago.
+func (c *Controller) confirm(ctx context.Context, facts *NodeFacts) error {
+	list := &corev1.PodList{}
+	if err := c.APIReader.List(ctx, list, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", facts.Name)}); err != nil {
+		return fmt.Errorf("list the pods of node %s live: %w", facts.Name, err)
+	}
+	facts.Empty = true
+	for i := range list.Items {
+		if toGo(&list.Items[i]) {
+			facts.Empty = false
+			facts.Pods.Pending++
+		}
+	}
+	return nil
+}
+
+// writeStatus writes a status that differs from the last one. If only numbers and
+// names do, it waits for more of them.
+func (c *Controller) writeStatus(ctx context.Context, m *v1alpha1.NodeMaintenance, status v1alpha1.NodeMaintenanceStatus) (reconcile.Result, error) {
+	if equality.Semantic.DeepEqual(m.Status, status) {
+		return reconcile.Result{}, nil
+	}
+	now := c.Clock.Now()
+	if wait := c.memory.lastWrote(m.Name).Add(countDelay).Sub(now); wait > 0 && !urgent(m.Status, status) {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	before := m.DeepCopy()
+	m.Status = status
+	if err := c.Client.Status().Update(ctx, m); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return reconcile.Result{RequeueAfter: planDelay}, nil // The cache will show what is newer.
+		}
+		return reconcile.Result{}, fmt.Errorf("write status: %w", err)
+	}
+	c.memory.wrote(m.Name, now)
+	c.Metrics.Wrote(metrics.MaintenanceWriteStatus)
+	c.tellPlan(before.Status, m)
+	return reconcile.Result{}, nil
+}
+
+// urgent reports whether more than numbers and names differ.
+func urgent(before, after v1alpha1.NodeMaintenanceStatus) bool {
+	if before.Stage != after.Stage || before.ObservedGeneration != after.ObservedGeneration ||
+		before.Progress.Nodes != after.Progress.Nodes || len(before.Nodes) != len(after.Nodes) {
+		return true
+	}
+	for _, c := range after.Conditions {
+		if was := meta.FindStatusCondition(before.Conditions, c.Type); was == nil || was.Status != c.Status || was.Reason != c.Reason {
+			return true
+		}
+	}
+	return false
+}
+
+// tellPlan records what has happened to a maintenance, once it is written.
+func (c *Controller) tellPlan(before v1alpha1.NodeMaintenanceStatus, m *v1alpha1.NodeMaintenance) {
+	if before.Stage != m.Status.Stage {
+		events.Emit(c.Recorder, m, nil, events.MaintenanceStage(before.Stage, m.Status.Stage, m.Status.Progress))
+	}
+	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionNodesSelected)
+	is := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionNodesSelected)
+	if is != nil && is.Status == "False" && (was == nil || was.Reason != is.Reason) {
+		events.Emit(c.Recorder, m, nil, events.MaintenanceWithoutNodes(is.Message))
+	}
+}
+
+// end releases what a maintenance that is deleted holds, and lets it go then.
+func (c *Controller) end(ctx context.Context, m *v1alpha1.NodeMaintenance) (reconcile.Result, error) {
+	if !controllerutil.ContainsFinalizer(m, v1alpha1.MaintenanceFinalizer) {
+		return reconcile.Result{}, nil // Somebody else has a finalizer, too.
+	}
+	held, err := c.release(ctx, m.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if held > 0 {
+		return reconcile.Result{RequeueAfter: planDelay}, nil
+	}
+	c.selectors.forget(m.UID)
+	return reconcile.Result{}, c.patchFinalizer(ctx, m, controllerutil.RemoveFinalizer)
+}
+
+// release has the nodes and pods looked at that a maintenance holds which is deleted
+// or gone. It returns how many there are.
+func (c *Controller) release(ctx context.Context, name string) (int, error) {
+	held := 0
+	nodes := &corev1.NodeList{}
+	if err := c.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("list nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		if stagesOf(&nodes.Items[i])[name] != "" {
+			c.nodes.Add(named(nodes.Items[i].Name))
+			held++
+		}
+	}
+	requests := &v1alpha1.EvictionRequestList{}
+	requester := (&v1alpha1.NodeMaintenance{ObjectMeta: metaName(name)}).RequesterName()
+	if err := c.Client.List(ctx, requests, client.MatchingFields{index.RequestsByMaintenance: requester}, client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("list EvictionRequests: %w", err)
+	}
+	for i := range requests.Items {
+		er := &requests.Items[i]
+		if pod := er.Spec.Target.Pod; pod != nil && !meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted) {
+			if c.gone(ctx, er) {
+				continue // Nothing can be withdrawn; the engine will notice.
+			}
+			c.pods.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: er.Namespace, Name: pod.Name}})
+			held++
+		}
+	}
+	return held, nil
+}
+
+// gone reports whether the request's very pod is not there any more.
+func (c *Controller) gone(ctx context.Context, er *v1alpha1.EvictionRequest) bool {
+	pod := &corev1.Pod{}
+	target := er.Spec.Target.Pod
+	err := c.Client.Get(ctx, types.NamespacedName{Namespace: er.Namespace, Name: target.Name}, pod, client.UnsafeDisableDeepCopy)
+	return apierrors.IsNotFound(err) || err == nil && pod.UID != target.UID
+}
+
+// patchFinalizer adds or removes our finalizer of the object as it was seen.
+func (c *Controller) patchFinalizer(ctx context.Context, m *v1alpha1.NodeMaintenance, change func(client.Object, string) bool) error {
+	before := m.DeepCopy()
+	change(m, v1alpha1.MaintenanceFinalizer)
+	err := c.Client.Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("patch the finalizer: %w", err)
+	}
+	return nil
+}
+
+// reconcileTimeout bounds one Reconcile of any of the controllers.
+const reconcileTimeout = 30 * time.Second

@@ -1,0 +1,133 @@
+package maintenance
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// NodeFacts is what a maintenance knows of one of the nodes it selects.
+type NodeFacts struct {
+	Name string
+	// Stage is the one that the maintenance has on the node; empty if none.
+	Stage v1alpha1.MaintenanceStage
+	// Unschedulable is spec.unschedulable.
+	Unschedulable bool
+	Pods          Count
+	// Gone is how many pods have gone since the node's drain began.
+	Gone int32
+	// Empty: a live list has shown no pod that is to go.
+	Empty bool
+}
+
+// Count is how many pods of a node are to go, and how they get on.
+type Count struct {
+	Pending, Evacuating, Blocking int32
+	// Blocked are some of those that block, sorted by namespace and name.
+	Blocked []v1alpha1.BlockingPod
+}
+
+// PlanInput is everything that a decision about a maintenance may look at.
+type PlanInput struct {
+	Spec       v1alpha1.NodeMaintenanceSpec
+	Generation int64
+	// SelectorError is why the selector cannot be read; empty if it can.
+	SelectorError string
+	// Nodes are those it selects, sorted by name.
+	Nodes []NodeFacts
+	// Releasing is how many nodes it does not select have a stage of it still.
+	Releasing int
+	// Status is the last one.
+	Status v1alpha1.NodeMaintenanceStatus
+	Now    time.Time
+}
+
+// PlanDecision is what becomes of a maintenance.
+type PlanDecision struct {
+	// Stages are those that its nodes are to be in, by name. A node that is not there
+	// is to be released.
+	Stages map[string]v1alpha1.MaintenanceStage
+	Status v1alpha1.NodeMaintenanceStatus
+}
+
+// PlanStep decides about one maintenance. It is pure and total.
+//
+// A drain begins when all selected nodes are cordoned, on Spec.MaxParallelNodes of
+// them at a time, by name. What has begun on a node goes on.
+func PlanStep(in PlanInput) PlanDecision {
+	d := PlanDecision{Stages: in.stages()}
+	d.Status = in.status(d.Stages)
+	return d
+}
+
+// begun reports whether the nodes were cordoned before, so that a maintenance that
+// does not cordon is at its end, not at its beginning.
+func (in *PlanInput) begun() bool { return in.Status.StartTime != nil }
+
+// stages are those that the nodes are to be in.
+func (in *PlanInput) stages() map[string]v1alpha1.MaintenanceStage {
+	stages := make(map[string]v1alpha1.MaintenanceStage, len(in.Nodes))
+	switch {
+	case in.Spec.Drain:
+		in.drain(stages)
+	case in.Spec.Cordon:
+		for i := range in.Nodes {
+			stages[in.Nodes[i].Name] = v1alpha1.StageCordon
+		}
+	case !in.begun():
+		for i := range in.Nodes {
+			stages[in.Nodes[i].Name] = v1alpha1.StagePlanning
+		}
+	}
+	return stages
+}
+
+func (in *PlanInput) drain(stages map[string]v1alpha1.MaintenanceStage) {
+	slots := len(in.Nodes)
+	if most := in.Spec.MaxParallelNodes; most != nil {
+		slots = min(slots, int(*most))
+	}
+	ready := true
+	for i := range in.Nodes {
+		n := &in.Nodes[i]
+		stages[n.Name] = in.drainStage(n)
+		if stages[n.Name] == v1alpha1.StageDrain {
+			slots--
+		}
+		ready = ready && n.cordoned()
+	}
+	for i := range in.Nodes {
+		if n := &in.Nodes[i]; ready && slots > 0 && stages[n.Name] == v1alpha1.StageCordon {
+			stages[n.Name] = v1alpha1.StageDrain
+			slots--
+		}
+	}
+}
+
+// drainStage is the stage of a node that is to be drained, but for its turn.
+func (in *PlanInput) drainStage(n *NodeFacts) v1alpha1.MaintenanceStage {
+	begun := rank(n.Stage) >= rank(v1alpha1.StageDrain)
+	switch {
+	case !begun:
+		return v1alpha1.StageCordon
+	case n.Pods.Pending > 0:
+		return v1alpha1.StageDrain
+	case n.Empty:
+		return v1alpha1.StageDrainComplete
+	default:
+		return n.Stage
+	}
+}
+
+// cordoned reports whether the node is unschedulable on behalf of this maintenance.
+func (n *NodeFacts) cordoned() bool {
+	return n.Unschedulable && rank(n.Stage) >= rank(v1alpha1.StageCordon)
+}
+
+// compareNodes sorts by name.
+func compareNodes(a, b NodeFacts) int { return strings.Compare(a.Name, b.Name) }
+
+// sortNodes puts facts into the order that PlanInput demands.
+func sortNodes(nodes []NodeFacts) { slices.SortFunc(nodes, compareNodes) }

@@ -1,0 +1,310 @@
+package maintenance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// reconcilePod gathers, decides and applies for one pod.
+func (c *Controller) reconcilePod(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if !c.Synced() {
+		return reconcile.Result{RequeueAfter: pause}, nil
+	}
+	pod := &corev1.Pod{}
+	if err := c.Client.Get(ctx, req.NamespacedName, pod); apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, fmt.Errorf("get pod: %w", err)
+	}
+	in, err := c.gatherPod(ctx, pod)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	d := PodStep(in)
+	c.countPod(pod, d)
+	result := reconcile.Result{}
+	if !d.WakeAt.IsZero() {
+		result.RequeueAfter = max(d.WakeAt.Sub(in.Now), time.Millisecond)
+	}
+	err = c.applyPod(ctx, pod, d)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: staleDelay}, nil // The cache will show what is newer.
+	}
+	return result, err
+}
+
+// gatherPod collects what is known of a pod, from memory alone.
+//
+//	pod -- its node -- the maintenances that drain it
+//	   \-- its request (by the pod's UID) -- or else who would intercept it
+func (c *Controller) gatherPod(ctx context.Context, pod *corev1.Pod) (PodInput, error) {
+	in := PodInput{
+		Skipped:   skipped(pod),
+		Terminal:  terminal(pod),
+		Request:   condition(pod, v1alpha1.PodEvacuationRequest, v1alpha1.PodReasonNodeMaintenance),
+		Initiated: condition(pod, v1alpha1.PodEvacuationInitiated, v1alpha1.PodReasonInterceptorStarted),
+		Failure:   c.memory.failure(pod.UID),
+		Policy:    c.Policy,
+		Now:       c.Clock.Now(),
+	}
+	if pod.DeletionTimestamp != nil {
+		in.Deleting, in.DeletionTime = true, pod.DeletionTimestamp.Time
+	}
+	er := &v1alpha1.EvictionRequest{}
+	err := c.Client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}, er, client.UnsafeDisableDeepCopy)
+	switch {
+	case err == nil:
+		in.Eviction, in.Joined = evictionOf(er), maintenancesIn(er)
+	case !apierrors.IsNotFound(err):
+		return in, fmt.Errorf("get EvictionRequest: %w", err)
+	}
+	if in.Wants, err = c.wantsOf(ctx, pod); err != nil || len(in.Wants) == 0 || in.Eviction != nil {
+		return in, err
+	}
+	names, err := c.resolve(pod)
+	if err != nil {
+		return in, fmt.Errorf("resolve the interceptors of pod %s: %w", pod.Name, err)
+	}
+	in.Intercepted = len(names) > 0
+	return in, nil
+}
+
+// wantsOf are the wishes of the maintenances that drain the pod's node.
+func (c *Controller) wantsOf(ctx context.Context, pod *corev1.Pod) ([]Want, error) {
+	if pod.Spec.NodeName == "" {
+		return nil, nil
+	}
+	node := &corev1.Node{}
+	if err := c.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	var wants []Want
+	for _, name := range stagesOf(node).drains() {
+		m, err := c.get(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if m != nil && m.DeletionTimestamp == nil && m.Spec.Drain && c.selectors.of(m).selects(node) {
+			wants = append(wants, Want{Requester: m.RequesterName(), Message: m.Spec.Reason})
+		}
+	}
+	slices.SortFunc(wants, func(a, b Want) int { return strings.Compare(a.Requester, b.Requester) })
+	return wants, nil
+}
+
+// resolve returns who would intercept the eviction of the pod. With an error
+// somebody may be missing.
+func (c *Controller) resolve(pod *corev1.Pod) ([]string, error) {
+	if careful, ok := c.Resolver.(interface {
+		Resolve(pod *corev1.Pod) ([]string, error)
+	}); ok {
+		return careful.Resolve(pod)
+	}
+	return c.Resolver.Interceptors(pod), nil
+}
+
+// condition is a condition of the pod, nil if it is missing. Ours have that reason.
+func condition(pod *corev1.Pod, kind corev1.PodConditionType, ours string) *Condition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == kind {
+			return &Condition{True: c.Status == corev1.ConditionTrue, Ours: c.Reason == ours, Message: c.Message, Since: c.LastTransitionTime.Time}
+		}
+	}
+	return nil
+}
+
+// evictionOf is what a decision needs to know of a request.
+func evictionOf(er *v1alpha1.EvictionRequest) *Eviction {
+	u := interceptor.Observe(er)
+	e := &Eviction{State: u.State, Interceptor: u.Interceptor, Message: u.Message}
+	canceled := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCanceled)
+	e.Refused = canceled != nil && canceled.Status == metav1.ConditionTrue && canceled.Reason == v1alpha1.ReasonValidationFailed
+	if u.Interceptor == "" {
+		return e
+	}
+	if er.Status.ActivationTime != nil {
+		e.LastHeard = er.Status.ActivationTime.Time
+	}
+	for i := range er.Status.Interceptors {
+		report := &er.Status.Interceptors[i]
+		if report.Name != u.Interceptor {
+			continue
+		}
+		e.Started = report.StartTime != nil && u.State == v1alpha1.StateIntercepting
+		if report.HeartbeatTime != nil && report.HeartbeatTime.After(e.LastHeard) {
+			e.LastHeard = report.HeartbeatTime.Time
+		}
+	}
+	return e
+}
+
+// maintenancesIn are the requesters of maintenances in a request, sorted.
+func maintenancesIn(er *v1alpha1.EvictionRequest) []string {
+	var names []string
+	for _, r := range er.Spec.Requesters {
+		if isMaintenance(r.Name) {
+			names = append(names, r.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func isMaintenance(requester string) bool {
+	return strings.HasSuffix(requester, "."+v1alpha1.MaintenanceRequesterSuffix)
+}
+
+// countPod puts the pod into the tally.
+func (c *Controller) countPod(pod *corev1.Pod, d PodDecision) {
+	key := client.ObjectKeyFromObject(pod)
+	changed := false
+	if d.Class == ClassNone {
+		changed = len(c.tally.drop(pod.Spec.NodeName, key, pod.UID)) > 0
+	} else {
+		changed = c.tally.put(pod.Spec.NodeName, key, pod.UID, d.Class, d.Block)
+	}
+	if changed {
+		c.planLater(pod.Spec.NodeName)
+	}
+}
+
+// planLater has those maintenances look again that drain the node.
+func (c *Controller) planLater(node string) {
+	for _, name := range c.tally.drains(node) {
+		c.plans.AddAfter(named(name), planDelay)
+	}
+}
+
+// applyPod applies a decision: first what the pod's owner is to see, then what is to
+// happen to it.
+func (c *Controller) applyPod(ctx context.Context, pod *corev1.Pod, d PodDecision) error {
+	if err := c.patchConditions(ctx, pod, d); err != nil {
+		return err
+	}
+	for _, requester := range d.Leave {
+		if err := c.requester(requester).Withdraw(ctx, pod); err != nil {
+			return err
+		}
+		c.Metrics.Wrote(metrics.MaintenanceWriteWithdraw)
+	}
+	for _, requester := range d.Join {
+		_, err := c.requester(requester).Join(ctx, pod)
+		if err == nil {
+			c.memory.fail(pod.UID, "")
+			c.Metrics.Wrote(metrics.MaintenanceWriteJoin)
+			continue
+		}
+		if why := failure(err); why != "" {
+			c.memory.fail(pod.UID, why)
+		}
+		return err
+	}
+	return nil
+}
+
+// failure says why a pod cannot be asked to go, if that is not over in a moment.
+func failure(err error) string {
+	if apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err) {
+		return ""
+	}
+	return err.Error()
+}
+
+func (c *Controller) requester(name string) *interceptor.Requester {
+	return &interceptor.Requester{Name: name, Client: c.Requests, Clock: c.Clock}
+}
+
+// podPatch is a strategic merge patch of the very pod as it was seen, so that no
+// condition of somebody else is overwritten. Conditions are merged by their type.
+type podPatch struct {
+	Metadata podPatchMeta   `json:"metadata"`
+	Status   podPatchStatus `json:"status"`
+}
+
+type podPatchMeta struct {
+	UID             types.UID `json:"uid"`
+	ResourceVersion string    `json:"resourceVersion"`
+}
+
+type podPatchStatus struct {
+	Conditions []podPatchCondition `json:"conditions"`
+}
+
+type podPatchCondition struct {
+	Directive          string                 `json:"$patch,omitempty"`
+	Type               string                 `json:"type"`
+	Status             corev1.ConditionStatus `json:"status,omitempty"`
+	Reason             string                 `json:"reason,omitempty"`
+	Message            *string                `json:"message,omitempty"`
+	LastTransitionTime *metav1.Time           `json:"lastTransitionTime,omitempty"`
+}
+
+// patchConditions writes the conditions in one patch. A pod that has changed meanwhile
+// is an error, after which it is looked at again.
+func (c *Controller) patchConditions(ctx context.Context, pod *corev1.Pod, d PodDecision) error {
+	var changes []podPatchCondition
+	add := func(kind, reason, message string, change Change) {
+		if change == ChangeNothing {
+			return
+		}
+		changes = append(changes, c.conditionPatch(pod, kind, reason, message, change))
+	}
+	add(v1alpha1.PodEvacuationRequest, v1alpha1.PodReasonNodeMaintenance, d.Message, d.Request)
+	said := "An interceptor is evacuating the pod."
+	if d.Initiated == ChangeFalse {
+		said = "The interceptors are done, and the eviction is refused."
+	}
+	add(v1alpha1.PodEvacuationInitiated, v1alpha1.PodReasonInterceptorStarted, said, d.Initiated)
+	if len(changes) == 0 {
+		return nil
+	}
+	data, err := json.Marshal(podPatch{podPatchMeta{pod.UID, pod.ResourceVersion}, podPatchStatus{changes}})
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	// A copy: the answer must not become what the rest of this decision sees.
+	err = c.Client.Status().Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, data))
+	switch {
+	case err == nil:
+		c.Metrics.Wrote(metrics.MaintenanceWritePod)
+		return nil
+	case apierrors.IsNotFound(err):
+		return nil
+	default:
+		return fmt.Errorf("patch the conditions of pod %s: %w", pod.Name, err)
+	}
+}
+
+// conditionPatch is the change of one condition. Only another status is another
+// transition.
+func (c *Controller) conditionPatch(pod *corev1.Pod, kind, reason, message string, change Change) podPatchCondition {
+	if change == ChangeRemove {
+		return podPatchCondition{Directive: "delete", Type: kind}
+	}
+	status := corev1.ConditionTrue
+	if change == ChangeFalse {
+		status = corev1.ConditionFalse
+	}
+	patch := podPatchCondition{Type: kind, Status: status, Reason: reason, Message: &message}
+	if before := condition(pod, corev1.PodConditionType(kind), reason); before == nil || before.True != (status == corev1.ConditionTrue) {
+		now := metav1.NewTime(c.Clock.Now())
+		patch.LastTransitionTime = &now
+	}
+	return patch
+}

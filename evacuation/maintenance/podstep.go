@@ -1,0 +1,293 @@
+package maintenance
+
+import (
+	"slices"
+	"time"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// Condition is what a decision needs to know of a condition of a pod.
+type Condition struct {
+	// True is its status.
+	True bool
+	// Ours: its reason is the one that we write.
+	Ours    bool
+	Message string
+	// Since is its lastTransitionTime.
+	Since time.Time
+}
+
+// Want is the wish of one maintenance that a pod goes.
+type Want struct {
+	// Requester is the name under which it asks.
+	Requester string
+	// Message is the maintenance's reason.
+	Message string
+}
+
+// Eviction is what a decision needs to know of the pod's EvictionRequest.
+type Eviction struct {
+	State v1alpha1.RequestState
+	// Interceptor is the active one, and Message what it says.
+	Interceptor, Message string
+	// Started: it is one of the pod's own interceptors, and has reported.
+	Started bool
+	// LastHeard is when it was activated or last reported, whichever is later; zero if
+	// none is active.
+	LastHeard time.Time
+	// Refused: the request is canceled for good.
+	Refused bool
+}
+
+// PodPolicy is the constants of PodStep.
+type PodPolicy struct {
+	// Wait is how long a pod without interceptors is left to whoever owns it, after
+	// EvacuationRequest has become True. KEP-4212 says 3 min.
+	Wait time.Duration
+	// SilentAfter is when an interceptor that has not reported counts as blocking.
+	SilentAfter time.Duration
+	// TerminatingAfter is how long after its grace period a pod counts as blocking.
+	TerminatingAfter time.Duration
+}
+
+// PodInput is everything that a decision about a pod may look at.
+type PodInput struct {
+	// Skipped: it is the pod of a DaemonSet or a mirror pod.
+	Skipped bool
+	// Terminal: it has Succeeded or Failed, so there is nothing to evacuate.
+	Terminal bool
+	// Deleting: it is to end at DeletionTime, which includes its grace period.
+	Deleting     bool
+	DeletionTime time.Time
+	// Request and Initiated are its conditions EvacuationRequest and
+	// EvacuationInitiated; nil if they are missing.
+	Request, Initiated *Condition
+	// Wants are sorted by Requester.
+	Wants []Want
+	// Joined are the requesters of maintenances in its EvictionRequest, sorted.
+	Joined []string
+	// Eviction is its EvictionRequest; nil if there is none.
+	Eviction *Eviction
+	// Intercepted: somebody would intercept its eviction.
+	Intercepted bool
+	// Failure is why joining has failed the last time; empty if it has not.
+	Failure string
+	Policy  PodPolicy
+	Now     time.Time
+}
+
+// Class is what a pod counts as.
+type Class int
+
+const (
+	// ClassNone says that it is not to go.
+	ClassNone Class = iota
+	// ClassPending says that it is to go.
+	ClassPending
+	// ClassEvacuating says that somebody is moving or removing it.
+	ClassEvacuating
+)
+
+func (c Class) String() string { return [...]string{"None", "Pending", "Evacuating"}[c] }
+
+// Block is why a pod does not get on.
+type Block struct {
+	Reason  v1alpha1.BlockReason
+	Message string
+}
+
+// Change is what is to be done about a condition.
+type Change int
+
+const (
+	// ChangeNothing leaves it as it is.
+	ChangeNothing Change = iota
+	// ChangeTrue sets it True.
+	ChangeTrue
+	// ChangeFalse sets it False.
+	ChangeFalse
+	// ChangeRemove removes it.
+	ChangeRemove
+)
+
+func (c Change) String() string { return [...]string{"Nothing", "True", "False", "Remove"}[c] }
+
+// PodDecision is what becomes of a pod.
+type PodDecision struct {
+	// Request and Initiated are the changes of its conditions; Message is that of
+	// EvacuationRequest if that becomes True.
+	Request, Initiated Change
+	Message            string
+	// Join and Leave are the requesters that ask for its eviction, and those that do
+	// not any more.
+	Join, Leave []string
+	Class       Class
+	// Block is nil if it gets on.
+	Block *Block
+	// WakeAt is when to look again; zero if only an event can change anything.
+	WakeAt time.Time
+}
+
+// PodStep decides about one pod. It is pure and total.
+//
+// A pod with interceptors is asked to go at once. One without is left to its owner
+// for a while (KEP-4212, "Pod API"): if that sets EvacuationInitiated True, the pod
+// is left to it; if it sets it False, or nothing for Policy.Wait, the pod is asked
+// to go.
+func PodStep(in PodInput) PodDecision {
+	if in.Skipped || in.Terminal {
+		in.Wants = nil
+	}
+	d := PodDecision{Leave: in.leave()}
+	if len(in.Wants) == 0 {
+		if !in.Terminal && !in.Deleting {
+			d.Request, d.Initiated = removeOurs(in.Request), removeOurs(in.Initiated)
+		}
+		return d
+	}
+	d.Request, d.Message = in.request()
+	d.Class = ClassPending
+	if in.Deleting {
+		if in.Initiated != nil && in.Initiated.True {
+			d.Class = ClassEvacuating
+		}
+		late := in.DeletionTime.Add(in.Policy.TerminatingAfter)
+		if in.Now.Before(late) {
+			d.WakeAt = late
+			return d
+		}
+		d.Block = &Block{v1alpha1.BlockTerminating, "its grace period is over, and it has not ended"}
+		return d
+	}
+	d.Initiated = in.initiated()
+	initiated := in.Initiated != nil && in.Initiated.True && d.Initiated != ChangeFalse || d.Initiated == ChangeTrue
+	if initiated {
+		d.Class = ClassEvacuating
+	}
+	d.Join, d.WakeAt = in.join()
+	d.Block, d.WakeAt = in.block(d.WakeAt)
+	return d
+}
+
+// leave are the maintenances that have asked and do not want it any more.
+func (in *PodInput) leave() []string {
+	if in.Eviction == nil || in.over() {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(in.Joined), in.wants)
+}
+
+func (in *PodInput) wants(requester string) bool {
+	return slices.ContainsFunc(in.Wants, func(w Want) bool { return w.Requester == requester })
+}
+
+// over reports whether there is nothing to say to the request any more.
+func (in *PodInput) over() bool {
+	return in.Eviction.State == v1alpha1.StateEvicted || in.Eviction.Refused
+}
+
+// request is what becomes of the condition EvacuationRequest. One of somebody else
+// stays as long as it asks for the same; the message is that of any maintenance that
+// wants the pod.
+func (in *PodInput) request() (Change, string) {
+	switch c := in.Request; {
+	case c == nil, !c.True:
+		return ChangeTrue, in.Wants[0].Message
+	case c.Ours && !slices.ContainsFunc(in.Wants, func(w Want) bool { return w.Message == c.Message }):
+		return ChangeTrue, in.Wants[0].Message
+	default:
+		return ChangeNothing, ""
+	}
+}
+
+// initiated is what becomes of the condition EvacuationInitiated. It tells of our
+// interceptors only, and becomes False when they are done and the eviction is refused.
+func (in *PodInput) initiated() Change {
+	if in.Eviction == nil || in.Initiated != nil && !in.Initiated.Ours {
+		return ChangeNothing
+	}
+	is := in.Initiated != nil && in.Initiated.True
+	switch {
+	case in.Eviction.Started && !is:
+		return ChangeTrue
+	case in.Eviction.State == v1alpha1.StateBlocked && is:
+		return ChangeFalse
+	default:
+		return ChangeNothing
+	}
+}
+
+// join are those who have to ask now, or when to look again.
+func (in *PodInput) join() ([]string, time.Time) {
+	if in.Eviction != nil && in.over() {
+		return nil, time.Time{}
+	}
+	running := in.Eviction != nil && in.Eviction.State != v1alpha1.StateCanceled
+	if !in.Intercepted && !running {
+		if begins := in.begins(); begins == nil || in.Now.Before(*begins) {
+			if begins == nil {
+				return nil, time.Time{}
+			}
+			return nil, *begins
+		}
+	}
+	var join []string
+	for _, w := range in.Wants {
+		canceled := in.Eviction != nil && in.Eviction.State == v1alpha1.StateCanceled
+		if canceled || !slices.Contains(in.Joined, w.Requester) {
+			join = append(join, w.Requester)
+		}
+	}
+	return join, time.Time{}
+}
+
+// begins is when a pod without interceptors is asked to go; nil while its owner sees
+// to it.
+func (in *PodInput) begins() *time.Time {
+	if in.Initiated != nil && !in.Initiated.Ours {
+		if in.Initiated.True {
+			return nil
+		}
+		return &in.Now
+	}
+	begins := in.Now.Add(in.Policy.Wait)
+	if in.Request != nil && in.Request.True {
+		begins = in.Request.Since.Add(in.Policy.Wait)
+	}
+	return &begins
+}
+
+// block is why the pod does not get on, and when to look again, at wake at the
+// latest if that is set.
+func (in *PodInput) block(wake time.Time) (*Block, time.Time) {
+	er := in.Eviction
+	switch {
+	case er != nil && er.Refused:
+		return &Block{v1alpha1.BlockRequestRefused, er.Message}, wake
+	case in.Failure != "":
+		return &Block{v1alpha1.BlockRequestFailed, in.Failure}, wake
+	case er == nil:
+		return nil, wake
+	case er.State == v1alpha1.StateBlocked:
+		return &Block{v1alpha1.BlockEvictionRefused, er.Message}, wake
+	case er.State != v1alpha1.StateIntercepting || er.LastHeard.IsZero():
+		return nil, wake
+	}
+	silent := er.LastHeard.Add(in.Policy.SilentAfter)
+	if !in.Now.Before(silent) {
+		return &Block{v1alpha1.BlockInterceptorSilent, "interceptor " + er.Interceptor + " does not report"}, wake
+	}
+	if wake.IsZero() || silent.Before(wake) {
+		wake = silent
+	}
+	return nil, wake
+}
+
+// removeOurs removes a condition that is there and ours.
+func removeOurs(c *Condition) Change {
+	if c == nil || !c.Ours {
+		return ChangeNothing
+	}
+	return ChangeRemove
+}

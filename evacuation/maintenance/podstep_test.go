@@ -1,0 +1,144 @@
+package maintenance_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/maintenance"
+)
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+var podPolicy = maintenance.PodPolicy{Wait: 3 * time.Minute, SilentAfter: 10 * time.Minute, TerminatingAfter: time.Minute}
+
+func TestPodStep(t *testing.T) {
+	type (
+		condition = maintenance.Condition
+		decision  = maintenance.PodDecision
+		input     = maintenance.PodInput
+	)
+	const pending, evacuating = maintenance.ClassPending, maintenance.ClassEvacuating
+	a, b := maintenance.Want{Requester: "a", Message: "kernel"}, maintenance.Want{Requester: "b", Message: "disks"}
+	want := []maintenance.Want{a}
+	asked := &condition{True: true, Ours: true, Message: "kernel", Since: noon.Add(-time.Minute)}
+	askedLongAgo := &condition{True: true, Ours: true, Message: "kernel", Since: noon.Add(-3 * time.Minute)}
+	foreign := &condition{True: true, Message: "descheduled", Since: noon.Add(-time.Minute)}
+	initiated := &condition{True: true, Ours: true}
+	working := &maintenance.Eviction{State: v1alpha1.StateIntercepting, Interceptor: "i", Started: true, LastHeard: noon}
+	cases := map[string]struct {
+		in   input
+		want decision
+	}{
+		"nobody wants it": {},
+		"nobody wants it any more": {
+			in:   input{Request: asked, Initiated: initiated, Joined: []string{"a"}, Eviction: working},
+			want: decision{Request: maintenance.ChangeRemove, Initiated: maintenance.ChangeRemove, Leave: []string{"a"}},
+		},
+		"the conditions of others stay": {
+			in: input{Request: foreign, Initiated: &condition{True: true}},
+		},
+		"a pod of a DaemonSet stays": {in: input{Skipped: true, Wants: want}},
+		"a pod that has ended stays": {in: input{Terminal: true, Wants: want, Request: asked}},
+		"one of two does not want it any more": {
+			in:   input{Wants: want, Request: asked, Joined: []string{"a", "b"}, Eviction: working, Initiated: initiated},
+			want: decision{Leave: []string{"b"}, Class: evacuating, WakeAt: noon.Add(10 * time.Minute)},
+		},
+		"an intercepted pod is asked at once": {
+			in:   input{Wants: want, Intercepted: true},
+			want: decision{Request: maintenance.ChangeTrue, Message: "kernel", Join: []string{"a"}, Class: pending},
+		},
+		"each maintenance asks for itself": {
+			in:   input{Wants: []maintenance.Want{a, b}, Intercepted: true, Request: asked, Joined: []string{"a"}, Eviction: &maintenance.Eviction{State: v1alpha1.StatePending}},
+			want: decision{Join: []string{"b"}, Class: pending},
+		},
+		"a pod without interceptors is left to its owner": {
+			in:   input{Wants: want},
+			want: decision{Request: maintenance.ChangeTrue, Message: "kernel", Class: pending, WakeAt: noon.Add(3 * time.Minute)},
+		},
+		"for the wait, counted from the condition": {
+			in:   input{Wants: want, Request: asked},
+			want: decision{Class: pending, WakeAt: noon.Add(2 * time.Minute)},
+		},
+		"and then it is asked": {
+			in:   input{Wants: want, Request: askedLongAgo},
+			want: decision{Join: []string{"a"}, Class: pending},
+		},
+		"its owner moves it": {
+			in:   input{Wants: want, Request: askedLongAgo, Initiated: &condition{True: true}},
+			want: decision{Class: evacuating},
+		},
+		"its owner cannot": {
+			in:   input{Wants: want, Request: asked, Initiated: &condition{}},
+			want: decision{Join: []string{"a"}, Class: pending},
+		},
+		"somebody else asks the same of it": {
+			in:   input{Wants: want, Request: foreign},
+			want: decision{Class: pending, WakeAt: noon.Add(2 * time.Minute)},
+		},
+		"somebody else does not ask any more": {
+			in:   input{Wants: want, Request: &condition{Message: "descheduled"}},
+			want: decision{Request: maintenance.ChangeTrue, Message: "kernel", Class: pending, WakeAt: noon.Add(3 * time.Minute)},
+		},
+		"another reason": {
+			in:   input{Wants: []maintenance.Want{b}, Request: asked, Intercepted: true, Joined: []string{"b"}, Eviction: working, Initiated: initiated},
+			want: decision{Request: maintenance.ChangeTrue, Message: "disks", Class: evacuating, WakeAt: noon.Add(10 * time.Minute)},
+		},
+		"an eviction of others is joined at once": {
+			in:   input{Wants: want, Request: asked, Eviction: &maintenance.Eviction{State: v1alpha1.StateEvicting}},
+			want: decision{Join: []string{"a"}, Class: pending},
+		},
+		"a canceled one is begun anew": {
+			in:   input{Wants: want, Request: asked, Intercepted: true, Joined: []string{"a"}, Eviction: &maintenance.Eviction{State: v1alpha1.StateCanceled}},
+			want: decision{Join: []string{"a"}, Class: pending},
+		},
+		"an interceptor starts": {
+			in:   input{Wants: want, Request: asked, Joined: []string{"a"}, Eviction: working},
+			want: decision{Initiated: maintenance.ChangeTrue, Class: evacuating, WakeAt: noon.Add(10 * time.Minute)},
+		},
+		"an interceptor is silent": {
+			in: input{Wants: want, Request: asked, Joined: []string{"a"}, Eviction: &maintenance.Eviction{
+				State: v1alpha1.StateIntercepting, Interceptor: "i", LastHeard: noon.Add(-10 * time.Minute),
+			}},
+			want: decision{Class: pending, Block: &maintenance.Block{Reason: v1alpha1.BlockInterceptorSilent, Message: "interceptor i does not report"}},
+		},
+		"a budget refuses after the interceptors": {
+			in: input{Wants: want, Request: asked, Initiated: initiated, Joined: []string{"a"}, Eviction: &maintenance.Eviction{
+				State: v1alpha1.StateBlocked, Interceptor: "imperative-eviction.k8s.io", Message: "budget db allows none", LastHeard: noon,
+			}},
+			want: decision{Initiated: maintenance.ChangeFalse, Class: pending, Block: &maintenance.Block{Reason: v1alpha1.BlockEvictionRefused, Message: "budget db allows none"}},
+		},
+		"the request is refused": {
+			in: input{Wants: want, Request: asked, Intercepted: true, Eviction: &maintenance.Eviction{
+				State: v1alpha1.StateCanceled, Refused: true, Message: "it is in a group",
+			}},
+			want: decision{Class: pending, Block: &maintenance.Block{Reason: v1alpha1.BlockRequestRefused, Message: "it is in a group"}},
+		},
+		"the request cannot be written": {
+			in:   input{Wants: want, Request: asked, Intercepted: true, Failure: "forbidden"},
+			want: decision{Join: []string{"a"}, Class: pending, Block: &maintenance.Block{Reason: v1alpha1.BlockRequestFailed, Message: "forbidden"}},
+		},
+		"a terminating pod is told, and waited for": {
+			in:   input{Wants: want, Deleting: true, DeletionTime: noon.Add(30 * time.Second)},
+			want: decision{Request: maintenance.ChangeTrue, Message: "kernel", Class: pending, WakeAt: noon.Add(90 * time.Second)},
+		},
+		"one that does not end": {
+			in:   input{Wants: want, Request: asked, Initiated: initiated, Deleting: true, DeletionTime: noon.Add(-time.Minute)},
+			want: decision{Class: evacuating, Block: &maintenance.Block{Reason: v1alpha1.BlockTerminating, Message: "its grace period is over, and it has not ended"}},
+		},
+		"one that was evicted and is going": {
+			in: input{Joined: []string{"a"}, Eviction: &maintenance.Eviction{State: v1alpha1.StateEvicted}, Deleting: true, Request: asked},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			tc.in.Policy, tc.in.Now = podPolicy, noon
+			if diff := cmp.Diff(tc.want, maintenance.PodStep(tc.in), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,104 @@
+package maintenance
+
+import (
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// nameField is the only field of nodes that a selector may use.
+const nameField = "metadata.name"
+
+// selector is a compiled node selector.
+type selector struct {
+	// names are those of the terms that consist of one name: most selectors have
+	// nothing else, and up to 1000 of them.
+	names map[string]struct{}
+	// rest are the other terms; nil if there are none.
+	rest *nodeaffinity.NodeSelector
+	// err is why it cannot be read. It selects nothing then.
+	err error
+}
+
+func compile(from v1alpha1.NodeSelector) *selector {
+	s := &selector{names: map[string]struct{}{}}
+	rest := &corev1.NodeSelector{}
+	for i, term := range from.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			// NotIn over a field that no node has would select every node.
+			if field.Key != nameField {
+				return &selector{err: fmt.Errorf("spec.nodeSelector.nodeSelectorTerms[%d].matchFields: key %q is not known, the only one is %s", i, field.Key, nameField)}
+			}
+		}
+		if name, ok := onlyName(term); ok {
+			s.names[name] = struct{}{}
+		} else {
+			rest.NodeSelectorTerms = append(rest.NodeSelectorTerms, term)
+		}
+	}
+	if len(rest.NodeSelectorTerms) == 0 {
+		return s
+	}
+	var err error
+	if s.rest, err = nodeaffinity.NewNodeSelector(rest); err != nil {
+		return &selector{err: fmt.Errorf("spec.nodeSelector: %w", err)}
+	}
+	return s
+}
+
+// onlyName is the name in a term that demands nothing else.
+func onlyName(term corev1.NodeSelectorTerm) (string, bool) {
+	if len(term.MatchExpressions) > 0 || len(term.MatchFields) != 1 {
+		return "", false
+	}
+	field := term.MatchFields[0]
+	if field.Operator != corev1.NodeSelectorOpIn || len(field.Values) != 1 {
+		return "", false
+	}
+	return field.Values[0], true
+}
+
+func (s *selector) selects(node *corev1.Node) bool {
+	if _, ok := s.names[node.Name]; ok {
+		return true
+	}
+	return s.rest != nil && s.rest.Match(node)
+}
+
+// selectors keeps the compiled selectors of the maintenances there are. It is safe
+// for concurrent use.
+type selectors struct {
+	mu    sync.Mutex
+	known map[types.UID]compiled
+}
+
+type compiled struct {
+	generation int64
+	selector   *selector
+}
+
+func newSelectors() *selectors { return &selectors{known: map[types.UID]compiled{}} }
+
+// of compiles the selector of a maintenance, once for each generation.
+func (s *selectors) of(m *v1alpha1.NodeMaintenance) *selector {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.known[m.UID]
+	if !ok || c.generation != m.Generation {
+		c = compiled{m.Generation, compile(m.Spec.NodeSelector)}
+		s.known[m.UID] = c
+	}
+	return c.selector
+}
+
+// forget forgets a maintenance that is gone.
+func (s *selectors) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, uid)
+}

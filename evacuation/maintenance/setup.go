@@ -1,0 +1,288 @@
+package maintenance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+)
+
+const (
+	// workers is how many nodes, and how many pods, are handled at a time.
+	workers = 10
+	// Failures back off from retryDelay to maxRetryDelay. The default of the queue
+	// goes up to 1000 s, which is too long to notice that an outage is over.
+	retryDelay    = 20 * time.Millisecond
+	maxRetryDelay = 30 * time.Second
+)
+
+// SetupWithManager adds the controllers to the manager, on the leader only.
+//
+// Each watches what it is about. All handlers share the three queues, which are made
+// when the first of the controllers may start, before any event is handled.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	c.init()
+	parts := []part{
+		{"maintenance", 1, &c.plans, c.reconcilePlan, &v1alpha1.NodeMaintenance{}, c.planEvents(), newLimiter()},
+		{"maintenance-node", workers, &c.nodes, c.reconcileNode, &corev1.Node{}, c.nodeEvents(), newLimiter()},
+		{"maintenance-pod", workers, &c.pods, c.reconcilePod, &corev1.Pod{}, c.podEvents(), newLimiter()},
+	}
+	makeQueues := sync.OnceFunc(func() {
+		for _, p := range parts {
+			*p.queue = clockqueue.New(c.Clock)(p.name, p.limiter)
+		}
+	})
+	for _, p := range parts {
+		b := ctrl.NewControllerManagedBy(mgr).
+			Named(p.name).
+			Watches(p.watch, p.events).
+			WithOptions(controller.Options{
+				MaxConcurrentReconciles: p.workers,
+				NeedLeaderElection:      new(true),
+				ReconciliationTimeout:   reconcileTimeout,
+				RateLimiter:             p.limiter,
+				NewQueue: func(string, workqueue.TypedRateLimiter[reconcile.Request]) queue {
+					makeQueues()
+					return *p.queue
+				},
+			})
+		if p.queue == &c.pods {
+			b = b.Watches(&v1alpha1.EvictionRequest{}, c.requestEvents())
+		}
+		if err := b.Complete(p.reconcile); err != nil {
+			return fmt.Errorf("set up controller %s: %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+// part is one of the three controllers.
+type part struct {
+	name      string
+	workers   int
+	queue     *queue
+	reconcile reconcile.Func
+	watch     client.Object
+	events    handler.EventHandler
+	limiter   workqueue.TypedRateLimiter[reconcile.Request]
+}
+
+func newLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryDelay, maxRetryDelay)
+}
+
+// eventsOf calls see with what was there before and what is there now; one of them is
+// nil when an object comes or goes.
+func eventsOf[T client.Object](see func(ctx context.Context, before, after T)) handler.EventHandler {
+	var none T
+	as := func(obj client.Object) T {
+		t, _ := obj.(T)
+		return t
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, _ queue) { see(ctx, none, as(ev.Object)) },
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, _ queue) { see(ctx, as(ev.ObjectOld), as(ev.ObjectNew)) },
+		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, _ queue) { see(ctx, as(ev.Object), none) },
+	}
+}
+
+// planEvents handle maintenances. What concerns their nodes follows from the plan; a
+// new reason concerns the pods.
+func (c *Controller) planEvents() handler.EventHandler {
+	return eventsOf(func(ctx context.Context, before, after *v1alpha1.NodeMaintenance) {
+		switch {
+		case after == nil:
+			c.selectors.forget(before.UID)
+			c.plans.Add(named(before.Name))
+			return
+		case before != nil && before.Generation == after.Generation && before.DeletionTimestamp.Equal(after.DeletionTimestamp) &&
+			len(before.Finalizers) == len(after.Finalizers):
+			return
+		}
+		c.plans.Add(named(after.Name))
+		if before != nil && before.Generation != after.Generation {
+			c.lookAtPodsOf(ctx, after.Name)
+		}
+	})
+}
+
+// lookAtPodsOf looks at the pods of all nodes that a maintenance drains.
+func (c *Controller) lookAtPodsOf(ctx context.Context, maintenance string) {
+	nodes := &corev1.NodeList{}
+	if err := c.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Could not list the nodes of a maintenance", "maintenance", maintenance)
+		return
+	}
+	for i := range nodes.Items {
+		if slices.Contains(stagesOf(&nodes.Items[i]).drains(), maintenance) {
+			c.lookAtPods(ctx, nodes.Items[i].Name)
+		}
+	}
+}
+
+// nodeEvents handle nodes. Their heartbeats do not matter.
+func (c *Controller) nodeEvents() handler.EventHandler {
+	return eventsOf(func(ctx context.Context, before, after *corev1.Node) {
+		if after == nil {
+			c.tally.drain(before.Name, nil)
+			c.planFor(ctx, before)
+			return
+		}
+		if before != nil && !changed(before, after) {
+			return
+		}
+		var was []string
+		if before != nil {
+			was = stagesOf(before).drains()
+		}
+		drains := stagesOf(after).drains()
+		begins := c.tally.drain(after.Name, drains)
+		if begins || !slices.Equal(was, drains) {
+			c.lookAtPods(ctx, after.Name)
+		}
+		c.nodes.Add(named(after.Name))
+		c.planFor(ctx, before)
+		c.planFor(ctx, after)
+	})
+}
+
+// changed reports whether what a maintenance looks at is another.
+func changed(before, after *corev1.Node) bool {
+	return before.UID != after.UID || before.Spec.Unschedulable != after.Spec.Unschedulable ||
+		!before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
+		before.Annotations[v1alpha1.MaintenancesAnnotation] != after.Annotations[v1alpha1.MaintenancesAnnotation] ||
+		before.Annotations[v1alpha1.CordonAnnotation] != after.Annotations[v1alpha1.CordonAnnotation] ||
+		before.Annotations[v1alpha1.MaintenancePhaseAnnotation] != after.Annotations[v1alpha1.MaintenancePhaseAnnotation] ||
+		!apiequality.Semantic.DeepEqual(before.Labels, after.Labels)
+}
+
+// planFor has those maintenances look again that select the node or have a stage on
+// it.
+func (c *Controller) planFor(ctx context.Context, node *corev1.Node) {
+	if node == nil {
+		return
+	}
+	list := &v1alpha1.NodeMaintenanceList{}
+	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Could not list the maintenances of a node", "node", node.Name)
+		return
+	}
+	stages := stagesOf(node)
+	for i := range list.Items {
+		if m := &list.Items[i]; stages[m.Name] != "" || c.selectors.of(m).selects(node) {
+			c.plans.AddAfter(named(m.Name), planDelay)
+		}
+	}
+}
+
+// lookAtPods looks at all pods of a node, and counts those that are to go at once, so
+// that the node does not seem to be drained meanwhile.
+func (c *Controller) lookAtPods(ctx context.Context, node string) {
+	pods, err := c.podsOn(ctx, node)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Could not list the pods of a node", "node", node)
+		return
+	}
+	for i := range pods {
+		pod := &pods[i]
+		key := client.ObjectKeyFromObject(pod)
+		if toGo(pod) && !c.tally.knows(node, key, pod.UID) {
+			c.tally.put(node, key, pod.UID, ClassPending, nil)
+		}
+		c.pods.Add(reconcile.Request{NamespacedName: key})
+	}
+}
+
+// podEvents handle the pods of nodes that are drained, and those that bear a condition
+// of ours.
+func (c *Controller) podEvents() handler.EventHandler {
+	return eventsOf(func(_ context.Context, before, after *corev1.Pod) {
+		if after == nil {
+			c.left(before)
+			c.memory.fail(before.UID, "")
+			return
+		}
+		if before != nil && before.UID != after.UID {
+			c.left(before)
+		}
+		drained := after.Spec.NodeName != "" && len(c.tally.drains(after.Spec.NodeName)) > 0
+		if !drained && !marked(after) {
+			return
+		}
+		key := client.ObjectKeyFromObject(after)
+		if drained && terminal(after) {
+			c.left(after)
+		} else if drained && !skipped(after) && !c.tally.knows(after.Spec.NodeName, key, after.UID) {
+			c.tally.put(after.Spec.NodeName, key, after.UID, ClassPending, nil)
+			c.planLater(after.Spec.NodeName)
+		}
+		if before == nil || before.UID != after.UID || podChanged(before, after) {
+			c.pods.Add(reconcile.Request{NamespacedName: key})
+		}
+	})
+}
+
+// left counts a pod that has ended, for each maintenance that wanted it to.
+func (c *Controller) left(pod *corev1.Pod) {
+	drains := c.tally.drop(pod.Spec.NodeName, client.ObjectKeyFromObject(pod), pod.UID)
+	for _, name := range drains {
+		c.tally.left(name, pod.Spec.NodeName)
+		c.plans.AddAfter(named(name), planDelay)
+	}
+}
+
+// marked reports whether the pod bears a condition of ours.
+func marked(pod *corev1.Pod) bool {
+	request := condition(pod, v1alpha1.PodEvacuationRequest, v1alpha1.PodReasonNodeMaintenance)
+	return request != nil && request.Ours
+}
+
+// podChanged reports whether a decision may be another.
+func podChanged(before, after *corev1.Pod) bool {
+	same := func(kind corev1.PodConditionType, ours string) bool {
+		was, is := condition(before, kind, ours), condition(after, kind, ours)
+		return was == nil && is == nil || was != nil && is != nil && *was == *is
+	}
+	return before.Spec.NodeName != after.Spec.NodeName || before.Status.Phase != after.Status.Phase ||
+		!before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
+		!same(v1alpha1.PodEvacuationRequest, v1alpha1.PodReasonNodeMaintenance) ||
+		!same(v1alpha1.PodEvacuationInitiated, v1alpha1.PodReasonInterceptorStarted)
+}
+
+// requestEvents handle requests that a maintenance has joined, and those of pods that
+// are to go.
+func (c *Controller) requestEvents() handler.EventHandler {
+	return eventsOf(func(_ context.Context, before, after *v1alpha1.EvictionRequest) {
+		er := after
+		if er == nil {
+			er = before
+		}
+		target := er.Spec.Target.Pod
+		if target == nil || len(maintenancesIn(er)) == 0 && len(c.tally.drains(er.Status.NodeName)) == 0 {
+			return
+		}
+		c.pods.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: er.Namespace, Name: target.Name}})
+	})
+}
+
+func metaName(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }

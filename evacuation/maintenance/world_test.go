@@ -1,0 +1,393 @@
+package maintenance_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/maintenance"
+	"github.com/drawbridge-dev/drawbridge/internal/index"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// world is an API server and its informers in memory: every write is counted and
+// becomes an event at once. It knows only what these controllers ask of it; what
+// Kubernetes does is proved on the embedded control plane.
+type world struct {
+	client.WithWatch
+	clock  *testingclock.FakeClock
+	events *events.FakeRecorder
+
+	plans, nodes, pods map[types.NamespacedName]client.Object
+	requests           map[types.NamespacedName]*v1alpha1.EvictionRequest
+	podsByNode         map[string]map[types.NamespacedName]*corev1.Pod
+
+	version   int
+	writes    map[string]int
+	liveLists int
+	lists     int
+	parts     map[string]maintenance.Part
+	queues    []*stepQueue
+}
+
+func newWorld(tb testing.TB, wait time.Duration) *world {
+	tb.Helper()
+	w := &world{
+		clock:  testingclock.NewFakeClock(noon),
+		events: events.NewFakeRecorder(100000),
+		plans:  map[types.NamespacedName]client.Object{}, nodes: map[types.NamespacedName]client.Object{}, pods: map[types.NamespacedName]client.Object{},
+		requests:   map[types.NamespacedName]*v1alpha1.EvictionRequest{},
+		podsByNode: map[string]map[types.NamespacedName]*corev1.Pod{},
+		writes:     map[string]int{},
+	}
+	c := &maintenance.Controller{
+		Client: w, APIReader: live{w}, Requests: w, Clock: w.clock, Resolver: interceptor.FromAnnotation(), Synced: func() bool { return true },
+		Recorder: w.events, Metrics: metrics.NewMaintenance(prometheus.NewRegistry()),
+		Policy: maintenance.PodPolicy{Wait: wait, SilentAfter: 10 * time.Minute, TerminatingAfter: time.Minute},
+	}
+	plans, nodes, pods, requests, err := c.Parts(func() workqueue.TypedRateLimitingInterface[reconcile.Request] {
+		q := &stepQueue{clock: w.clock, ready: map[reconcile.Request]struct{}{}, later: map[reconcile.Request]time.Time{}}
+		w.queues = append(w.queues, q)
+		return q
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w.parts = map[string]maintenance.Part{"plans": plans, "nodes": nodes, "pods": pods, "requests": requests}
+	return w
+}
+
+// store is where objects of the kind stand, with the name of the part that hears of
+// them.
+func (w *world) store(obj client.Object) (map[types.NamespacedName]client.Object, string) {
+	switch obj.(type) {
+	case *v1alpha1.NodeMaintenance:
+		return w.plans, "plans"
+	case *corev1.Node:
+		return w.nodes, "nodes"
+	case *corev1.Pod:
+		return w.pods, "pods"
+	default:
+		panic(fmt.Sprintf("no store for %T", obj))
+	}
+}
+
+// put stores an object and tells of it.
+func (w *world) put(obj client.Object) {
+	w.version++
+	obj.SetResourceVersion(strconv.Itoa(w.version))
+	store, name := w.store(obj)
+	key := client.ObjectKeyFromObject(obj)
+	before := store[key]
+	store[key] = obj
+	if pod, ok := obj.(*corev1.Pod); ok {
+		if w.podsByNode[pod.Spec.NodeName] == nil {
+			w.podsByNode[pod.Spec.NodeName] = map[types.NamespacedName]*corev1.Pod{}
+		}
+		w.podsByNode[pod.Spec.NodeName][key] = pod
+	}
+	part := w.parts[name]
+	if before == nil {
+		part.Events.Create(context.Background(), event.CreateEvent{Object: obj}, part.Queue)
+		return
+	}
+	part.Events.Update(context.Background(), event.UpdateEvent{ObjectOld: before, ObjectNew: obj}, part.Queue)
+}
+
+// remove removes an object and tells of it.
+func (w *world) remove(obj client.Object) {
+	store, name := w.store(obj)
+	key := client.ObjectKeyFromObject(obj)
+	before := store[key]
+	delete(store, key)
+	if pod, ok := before.(*corev1.Pod); ok {
+		delete(w.podsByNode[pod.Spec.NodeName], key)
+	}
+	part := w.parts[name]
+	part.Events.Delete(context.Background(), event.DeleteEvent{Object: before}, part.Queue)
+}
+
+// putRequest stores a request and tells of it.
+func (w *world) putRequest(er *v1alpha1.EvictionRequest) {
+	key := client.ObjectKeyFromObject(er)
+	before := w.requests[key]
+	w.requests[key] = er
+	part := w.parts["requests"]
+	if before == nil {
+		part.Events.Create(context.Background(), event.CreateEvent{Object: er}, nil)
+		return
+	}
+	part.Events.Update(context.Background(), event.UpdateEvent{ObjectOld: before, ObjectNew: er}, nil)
+}
+
+// settle reconciles until nothing is due, moving the clock to what comes within a
+// minute.
+func (w *world) settle(tb testing.TB) {
+	tb.Helper()
+	until := w.clock.Now().Add(time.Minute)
+	for {
+		w.reconcile(tb)
+		next, ok := w.next()
+		if !ok || next.After(until) {
+			return
+		}
+		if next.After(w.clock.Now()) {
+			w.clock.SetTime(next)
+		}
+	}
+}
+
+// next is when the first key of any queue is due.
+func (w *world) next() (time.Time, bool) {
+	var first time.Time
+	found := false
+	for _, q := range w.queues {
+		if len(q.later) > 0 && (!found || q.first.Before(first)) {
+			first, found = q.first, true
+		}
+	}
+	return first, found
+}
+
+// reconcile handles all that is due now.
+func (w *world) reconcile(tb testing.TB) {
+	tb.Helper()
+	for busy := true; busy; {
+		busy = false
+		for i, name := range []string{"plans", "nodes", "pods"} {
+			for _, key := range w.queues[i].due() {
+				busy = true
+				result, err := w.parts[name].Reconcile(tb.Context(), key)
+				if err != nil {
+					tb.Fatalf("reconcile %s %s: %v", name, key, err)
+				}
+				if result.RequeueAfter > 0 {
+					w.queues[i].AddAfter(key, result.RequeueAfter)
+				}
+			}
+		}
+	}
+}
+
+func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	if er, ok := obj.(*v1alpha1.EvictionRequest); ok {
+		found, ok := w.requests[key]
+		if !ok {
+			return apierrors.NewNotFound(v1alpha1.Resource("evictionrequests"), key.Name)
+		}
+		*er = *found
+		return nil
+	}
+	store, name := w.store(obj)
+	found, ok := store[key]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: name}, key.Name)
+	}
+	switch to := obj.(type) {
+	case *v1alpha1.NodeMaintenance:
+		*to = *found.(*v1alpha1.NodeMaintenance).DeepCopy()
+	case *corev1.Node:
+		*to = *found.(*corev1.Node)
+	case *corev1.Pod:
+		*to = *found.(*corev1.Pod)
+	}
+	return nil
+}
+
+func (w *world) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(opts)
+	w.lists++
+	switch to := list.(type) {
+	case *v1alpha1.NodeMaintenanceList:
+		for _, m := range w.plans {
+			to.Items = append(to.Items, *m.(*v1alpha1.NodeMaintenance))
+		}
+	case *corev1.NodeList:
+		for _, n := range w.nodes {
+			to.Items = append(to.Items, *n.(*corev1.Node))
+		}
+	case *corev1.PodList:
+		node, _ := strings.CutPrefix(strings.TrimPrefix(o.FieldSelector.String(), index.PodsByNode+"="), "spec.nodeName=")
+		for _, pod := range w.podsByNode[node] {
+			to.Items = append(to.Items, *pod)
+		}
+	case *v1alpha1.EvictionRequestList:
+		requester := strings.TrimPrefix(o.FieldSelector.String(), index.RequestsByMaintenance+"=")
+		for _, er := range w.requests {
+			if slices.ContainsFunc(er.Spec.Requesters, func(r v1alpha1.Requester) bool { return r.Name == requester }) {
+				to.Items = append(to.Items, *er)
+			}
+		}
+	}
+	return nil
+}
+
+// live counts the lists that go to the API server.
+type live struct{ *world }
+
+func (l live) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	l.liveLists++
+	return l.world.List(ctx, list, opts...)
+}
+
+func (w *world) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(obj)
+	if err != nil {
+		return err
+	}
+	store, name := w.store(obj)
+	found, ok := store[client.ObjectKeyFromObject(obj)]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: name}, obj.GetName())
+	}
+	var meta struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	if err := json.Unmarshal(data, &meta); err != nil {
+		return err
+	}
+	if meta.Metadata.ResourceVersion != found.GetResourceVersion() || meta.Metadata.UID != "" && meta.Metadata.UID != found.GetUID() {
+		return apierrors.NewConflict(schema.GroupResource{Resource: name}, obj.GetName(), fmt.Errorf("it has changed"))
+	}
+	before, err := json.Marshal(found)
+	if err != nil {
+		return err
+	}
+	// What is patched by a merge patch, too, has the same meaning here.
+	after, err := strategicpatch.StrategicMergePatch(before, data, obj)
+	if err != nil {
+		return err
+	}
+	now := found.DeepCopyObject().(client.Object)
+	switch to := now.(type) {
+	case *v1alpha1.NodeMaintenance:
+		*to = v1alpha1.NodeMaintenance{}
+	case *corev1.Node:
+		*to = corev1.Node{}
+	case *corev1.Pod:
+		*to = corev1.Pod{}
+	}
+	if err := json.Unmarshal(after, now); err != nil {
+		return err
+	}
+	w.writes["patch "+name]++
+	if now.GetDeletionTimestamp() != nil && len(now.GetFinalizers()) == 0 {
+		w.remove(now)
+		return nil
+	}
+	w.put(now)
+	return nil
+}
+
+func (w *world) Status() client.SubResourceWriter { return statusWriter{world: w} }
+
+type statusWriter struct {
+	client.SubResourceWriter
+	world *world
+}
+
+func (s statusWriter) Patch(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	return s.world.Patch(ctx, obj, patch)
+}
+
+func (s statusWriter) Update(_ context.Context, obj client.Object, _ ...client.SubResourceUpdateOption) error {
+	m := obj.(*v1alpha1.NodeMaintenance)
+	if s.world.plans[client.ObjectKeyFromObject(m)].GetResourceVersion() != m.ResourceVersion {
+		return apierrors.NewConflict(v1alpha1.Resource("nodemaintenances"), m.Name, fmt.Errorf("it has changed"))
+	}
+	s.world.writes["status"]++
+	s.world.put(m.DeepCopy())
+	return nil
+}
+
+// Apply is what a requester says: the target and its own entry, or that it has none.
+func (w *world) Apply(_ context.Context, config runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	o := &client.ApplyOptions{}
+	o.ApplyOptions(opts)
+	data, err := json.Marshal(config)
+	if err != nil {
+		return err
+	}
+	said := &v1alpha1.EvictionRequest{}
+	if err := json.Unmarshal(data, said); err != nil {
+		return err
+	}
+	w.writes["apply requests"]++
+	er := &v1alpha1.EvictionRequest{ObjectMeta: metav1.ObjectMeta{Namespace: said.Namespace, Name: said.Name, UID: "uid-of-" + types.UID(said.Name)}, Spec: v1alpha1.EvictionRequestSpec{Target: said.Spec.Target}}
+	if found := w.requests[client.ObjectKeyFromObject(said)]; found != nil {
+		er = found.DeepCopy()
+	}
+	er.Spec.Requesters = slices.DeleteFunc(er.Spec.Requesters, func(r v1alpha1.Requester) bool { return r.Name == o.FieldManager })
+	er.Spec.Requesters = append(er.Spec.Requesters, said.Spec.Requesters...)
+	w.putRequest(er)
+	answer, err := json.Marshal(er)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(answer, config)
+}
+
+// stepQueue is a queue that a test empties. Failures are not expected.
+type stepQueue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	clock *testingclock.FakeClock
+	ready map[reconcile.Request]struct{}
+	later map[reconcile.Request]time.Time
+	// first is the earliest of them.
+	first time.Time
+}
+
+func (q *stepQueue) Add(key reconcile.Request) { q.ready[key] = struct{}{} }
+
+func (q *stepQueue) AddAfter(key reconcile.Request, after time.Duration) {
+	at := q.clock.Now().Add(after)
+	if before, ok := q.later[key]; ok && !at.Before(before) {
+		return
+	}
+	if len(q.later) == 0 || at.Before(q.first) {
+		q.first = at
+	}
+	q.later[key] = at
+}
+
+// due takes out what is due.
+func (q *stepQueue) due() []reconcile.Request {
+	if now := q.clock.Now(); len(q.later) > 0 && !q.first.After(now) {
+		q.first = now.Add(time.Hour)
+		for key, at := range q.later {
+			switch {
+			case !at.After(now):
+				delete(q.later, key)
+				q.ready[key] = struct{}{}
+			case at.Before(q.first):
+				q.first = at
+			}
+		}
+	}
+	keys := slices.Collect(maps.Keys(q.ready))
+	clear(q.ready)
+	return keys
+}

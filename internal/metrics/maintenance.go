@@ -1,0 +1,116 @@
+package metrics
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// What NodeMaintenances cost: the values of the label object.
+const (
+	// MaintenanceWriteNode is a patch of a node.
+	MaintenanceWriteNode = "node"
+	// MaintenanceWritePod is a patch of a pod's conditions.
+	MaintenanceWritePod = "pod"
+	// MaintenanceWriteJoin is a request created or joined.
+	MaintenanceWriteJoin = "join"
+	// MaintenanceWriteWithdraw is a request left.
+	MaintenanceWriteWithdraw = "withdraw"
+	// MaintenanceWriteStatus is a status of a NodeMaintenance.
+	MaintenanceWriteStatus = "status"
+)
+
+// States of pods: the values of the label state.
+const (
+	maintenancePending    = "pending"
+	maintenanceEvacuating = "evacuating"
+	maintenanceBlocking   = "blocking"
+)
+
+// maintenanceStages are the values of the label stage.
+var maintenanceStages = []v1alpha1.MaintenanceStage{
+	v1alpha1.StagePlanning, v1alpha1.StageCordon, v1alpha1.StageDrain, v1alpha1.StageDrainComplete, v1alpha1.StageMaintenanceComplete,
+}
+
+// Maintenance counts what NodeMaintenances do. Safe for concurrent use.
+type Maintenance struct {
+	maintenances *prometheus.GaugeVec
+	pods         *prometheus.GaugeVec
+	writes       *prometheus.CounterVec
+
+	mu sync.Mutex
+	// seen are the last statuses, by name.
+	seen map[string]maintenanceSeen
+}
+
+// maintenanceSeen is what counts of a status.
+type maintenanceSeen struct {
+	stage    v1alpha1.MaintenanceStage
+	progress v1alpha1.MaintenanceProgress
+}
+
+// NewMaintenance registers the metrics of NodeMaintenances. It panics if they are
+// registered already, like every MustRegister.
+//
+//   - drawbridge_maintenances{stage} is how many there are.
+//   - drawbridge_maintenance_pods{state} is how many pods they want to go: pending is
+//     all of them, evacuating those that somebody is moving, blocking those that do
+//     not get on. A pod counts once for each maintenance.
+//   - drawbridge_maintenance_writes_total{object} counts their API writes.
+func NewMaintenance(registerer prometheus.Registerer) *Maintenance {
+	m := &Maintenance{
+		maintenances: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_maintenances",
+			Help: "NodeMaintenances, by stage.",
+		}, []string{"stage"}),
+		pods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_maintenance_pods",
+			Help: "Pods that NodeMaintenances want to go: all of them (pending), those being moved (evacuating), those that do not get on (blocking).",
+		}, []string{"state"}),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_maintenance_writes_total",
+			Help: "API writes of the controllers of NodeMaintenances, by what they write.",
+		}, []string{"object"}),
+		seen: map[string]maintenanceSeen{},
+	}
+	for _, stage := range maintenanceStages {
+		m.maintenances.WithLabelValues(string(stage)).Set(0)
+	}
+	for _, state := range []string{maintenancePending, maintenanceEvacuating, maintenanceBlocking} {
+		m.pods.WithLabelValues(state).Set(0)
+	}
+	registerer.MustRegister(m.maintenances, m.pods, m.writes)
+	return m
+}
+
+// Observe sets the status of a maintenance.
+func (m *Maintenance) Observe(name string, status v1alpha1.NodeMaintenanceStatus) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count(m.seen[name], -1)
+	m.seen[name] = maintenanceSeen{status.Stage, status.Progress}
+	m.count(m.seen[name], 1)
+}
+
+// Forget removes a maintenance that is gone.
+func (m *Maintenance) Forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count(m.seen[name], -1)
+	delete(m.seen, name)
+}
+
+func (m *Maintenance) count(s maintenanceSeen, sign float64) {
+	if s.stage == "" {
+		return
+	}
+	m.maintenances.WithLabelValues(string(s.stage)).Add(sign)
+	m.pods.WithLabelValues(maintenancePending).Add(sign * float64(s.progress.PodsPendingEvacuation))
+	m.pods.WithLabelValues(maintenanceEvacuating).Add(sign * float64(s.progress.PodsEvacuating))
+	m.pods.WithLabelValues(maintenanceBlocking).Add(sign * float64(s.progress.PodsBlocking))
+}
+
+// Wrote counts one write of an object, one of the constants.
+func (m *Maintenance) Wrote(object string) { m.writes.WithLabelValues(object).Inc() }

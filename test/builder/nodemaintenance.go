@@ -1,0 +1,76 @@
+package builder
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// NodeMaintenanceWrapper builds a NodeMaintenance.
+type NodeMaintenanceWrapper struct{ v1alpha1.NodeMaintenance }
+
+// NodeMaintenance begins with one that selects no node and does nothing.
+func NodeMaintenance(name string) *NodeMaintenanceWrapper {
+	return &NodeMaintenanceWrapper{v1alpha1.NodeMaintenance{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+}
+
+// Obj returns the maintenance.
+func (w *NodeMaintenanceWrapper) Obj() *v1alpha1.NodeMaintenance { return &w.NodeMaintenance }
+
+// Clone returns an independent copy.
+func (w *NodeMaintenanceWrapper) Clone() *NodeMaintenanceWrapper {
+	return &NodeMaintenanceWrapper{*w.DeepCopy()}
+}
+
+// UID sets metadata.uid.
+func (w *NodeMaintenanceWrapper) UID(uid types.UID) *NodeMaintenanceWrapper {
+	w.NodeMaintenance.UID = uid
+	return w
+}
+
+// Term adds a term of one requirement over the nodes' labels.
+func (w *NodeMaintenanceWrapper) Term(key string, operator corev1.NodeSelectorOperator, values ...string) *NodeMaintenanceWrapper {
+	return w.AnyTerm(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}})
+}
+
+// Nodes adds a term for each of these nodes.
+func (w *NodeMaintenanceWrapper) Nodes(names ...string) *NodeMaintenanceWrapper {
+	for _, name := range names {
+		w.AnyTerm(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+			{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{name}},
+		}})
+	}
+	return w
+}
+
+// AnyTerm adds a term.
+func (w *NodeMaintenanceWrapper) AnyTerm(term corev1.NodeSelectorTerm) *NodeMaintenanceWrapper {
+	w.Spec.NodeSelector.NodeSelectorTerms = append(w.Spec.NodeSelector.NodeSelectorTerms, term)
+	return w
+}
+
+// Cordon makes it cordon the nodes.
+func (w *NodeMaintenanceWrapper) Cordon() *NodeMaintenanceWrapper {
+	w.Spec.Cordon = true
+	return w
+}
+
+// Drain makes it cordon and drain the nodes.
+func (w *NodeMaintenanceWrapper) Drain() *NodeMaintenanceWrapper {
+	w.Spec.Drain = true
+	return w.Cordon()
+}
+
+// Reason sets spec.reason.
+func (w *NodeMaintenanceWrapper) Reason(reason string) *NodeMaintenanceWrapper {
+	w.Spec.Reason = reason
+	return w
+}
+
+// Parallel limits how many nodes are drained at a time.
+func (w *NodeMaintenanceWrapper) Parallel(n int32) *NodeMaintenanceWrapper {
+	w.Spec.MaxParallelNodes = &n
+	return w
+}
