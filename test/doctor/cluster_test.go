@@ -86,10 +86,6 @@ func TestFindingsInTheCluster(t *testing.T) {
 			want: wanted{"silent-interceptors", doctor.Warn, "evictionrequest/", "interceptor silent.example.com has not said a word: 1 request waits"}, do: "kubectl drawbridge skip db-0 silent.example.com",
 		},
 		{
-			name: "a node is left over from a maintenance", make: leftoverNode,
-			want: wanted{"nodes", doctor.Warn, "node/node-1", "a NodeMaintenance that is gone (firmware), and still cordoned"}, do: "kubectl uncordon node-1 &&",
-		},
-		{
 			name: "Strimzi's Drain Cleaner answers evictions",
 			make: func(t *testing.T) {
 				passing(t, evictionWebhook(t, "strimzi-drain-cleaner", "strimzi-drain-cleaner.strimzi.io"))
@@ -249,18 +245,6 @@ func silentInterceptor(t *testing.T) {
 			return fmt.Errorf("the answer is %w", errors.Join(err, errors.New("not the one")))
 		}
 		return nil
-	})
-}
-
-func leftoverNode(t *testing.T) {
-	t.Helper()
-	changed(t, named[*corev1.Node]("node-1"), func(node *corev1.Node) {
-		if node.Annotations == nil {
-			node.Annotations = map[string]string{}
-		}
-		node.Annotations[v1alpha1.MaintenancesAnnotation] = "firmware"
-		node.Annotations[v1alpha1.CordonAnnotation] = v1alpha1.CordonOurs
-		node.Spec.Unschedulable = true
 	})
 }
 

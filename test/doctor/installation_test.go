@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/doctor"
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/install"
@@ -147,6 +148,10 @@ func TestFindingsInTheInstallation(t *testing.T) {
 			want: wanted{"admission-policies", doctor.Fail, "validatingadmissionpolicybinding/pod-interceptors.drawbridge.dev", "it does not deny"},
 		},
 		{
+			name: "a node is left over from a maintenance", make: leftoverNode,
+			want: wanted{"nodes", doctor.Warn, "node/node-1", "a NodeMaintenance that is gone (firmware), and still cordoned"},
+		},
+		{
 			name: "a permission is missing",
 			make: removedPermissions,
 			want: wanted{"permissions", doctor.Fail, "serviceaccount/drawbridge-system/drawbridge", `"create" on pods/eviction`},
@@ -162,6 +167,18 @@ func TestFindingsInTheInstallation(t *testing.T) {
 			}
 		})
 	}
+}
+
+func leftoverNode(t *testing.T) {
+	t.Helper()
+	changed(t, named[*corev1.Node]("node-1"), func(node *corev1.Node) {
+		if node.Annotations == nil {
+			node.Annotations = map[string]string{}
+		}
+		node.Annotations[v1alpha1.MaintenancesAnnotation] = "firmware"
+		node.Annotations[v1alpha1.CordonAnnotation] = v1alpha1.CordonOurs
+		node.Spec.Unschedulable = true
+	})
 }
 
 // removedPermissions takes all cluster roles from the manager.

@@ -144,6 +144,7 @@ type settings struct {
 	leaderElect     bool
 	guard           bool
 	surge           bool
+	maintenance     bool
 	descheduler     bool
 	protected       bool
 	configuration   string
@@ -186,6 +187,8 @@ func (s *settings) set(name, value string, on bool) {
 		s.guard = on
 	case "surge":
 		s.surge = on
+	case "maintenance":
+		s.maintenance = on
 	case "descheduler-mark-in-progress", "descheduler-mark-evict-only":
 		s.descheduler = s.descheduler || on
 	case "metrics-protected":

@@ -98,7 +98,8 @@ func notEstablished(crd *apiextensionsv1.CustomResourceDefinition) string {
 	return "it has no condition Established"
 }
 
-// admissionPolicyNames are the policies of the chart, with what they check.
+// admissionPolicyNames are the policies of the chart that refuse, with what is the
+// matter without them.
 var admissionPolicyNames = [][2]string{
 	{"evictionrequest-authorization." + v1alpha1.GroupName, "nobody checks whether those who request evictions may delete the pods"},
 	{"pod-interceptors." + v1alpha1.GroupName, "pods may name interceptors in a malformed annotation, and change it"},
@@ -107,7 +108,7 @@ var admissionPolicyNames = [][2]string{
 func admissionPolicies(f *Facts) verdict {
 	const reinstall = "Run helm upgrade with the values of the installation."
 	var v verdict
-	v.summary = fmt.Sprintf("%d, all bound with Deny", len(admissionPolicyNames))
+	v.summary = fmt.Sprintf("%d, bound with Deny", len(admissionPolicyNames))
 	for _, policy := range admissionPolicyNames {
 		name, without := policy[0], policy[1]
 		object := "validatingadmissionpolicy/" + name

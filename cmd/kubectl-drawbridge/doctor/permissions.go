@@ -69,6 +69,14 @@ func Needs(f *Facts) []Need {
 			Need{Resource: "persistentvolumeclaims", Verbs: []string{"get"}, For: "surge"},
 		)
 	}
+	if s.maintenance {
+		needs = append(needs,
+			Need{Group: v1alpha1.GroupName, Resource: "nodemaintenances", Verbs: []string{"list", "watch", "patch"}, For: "maintenances"},
+			Need{Group: v1alpha1.GroupName, Resource: "nodemaintenances/status", Verbs: []string{"update"}, For: "maintenances"},
+			Need{Resource: "nodes", Verbs: []string{"patch"}, For: "maintenances"},
+			Need{Resource: "pods/status", Verbs: []string{"patch"}, For: "maintenances"},
+		)
+	}
 	if s.descheduler {
 		needs = append(needs, Need{Resource: "pods", Verbs: []string{"patch"}, For: "the marks for the descheduler"})
 	}
