@@ -255,15 +255,13 @@ func TestFindingsInTheDeployment(t *testing.T) {
 			want: wanted{"replicas", doctor.Warn, object, "there is one replica"},
 		},
 		{
-			name: "more replicas than fit",
+			name: "a rollout that fits on no node",
 			make: func(t *testing.T) {
-				// Rolled out beside the present ones, of which none goes: the chart says so.
 				changed(t, deployment(), func(d *appsv1.Deployment) {
-					d.Spec.Replicas = ptr.To[int32](3)
 					d.Spec.Template.Spec.NodeSelector = map[string]string{"nobody": "has-it"}
 				})
 			},
-			want: wanted{"replicas", doctor.Warn, object, "2 of 3 replicas are ready: pod drawbridge-"},
+			want: wanted{"replicas", doctor.Warn, object, "a rollout is not finished: pod drawbridge-"},
 		},
 		{
 			name: "replicas of two versions",

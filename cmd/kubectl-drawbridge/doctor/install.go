@@ -199,6 +199,8 @@ func (v *verdict) ready(f *Facts, d *appsv1.Deployment, object string) {
 		v.fail(object, "no replica is ready"+why, look)
 	case d.Status.ReadyReplicas < wanted:
 		v.warn(object, fmt.Sprintf("%d of %d replicas are ready%s", d.Status.ReadyReplicas, wanted, why), look)
+	case d.Status.UnavailableReplicas > 0:
+		v.warn(object, "a rollout is not finished"+why, "Wait a moment. If it stays: "+look)
 	case wanted == 1:
 		v.warn(object, "there is one replica: while it restarts, nobody answers", "Set deployment.replicas=2 or more.")
 	}
