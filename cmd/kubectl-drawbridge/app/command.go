@@ -96,7 +96,7 @@ func NewCommand(o *Options) *cobra.Command {
 	o.Config.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&o.System, "drawbridge-namespace", o.System, "namespace that Drawbridge runs in")
 	root.AddCommand(
-		newDrain(o), newStatus(o), newWhy(o), newCancel(o), newUncordon(o), newSkip(o), newInterceptors(o), newVersion(o),
+		newDrain(o), newStatus(o), newWhy(o), newCancel(o), newUncordon(o), newSkip(o), newInterceptors(o), newDoctor(o), newVersion(o),
 	)
 	root.InitDefaultCompletionCmd()
 	must(root.RegisterFlagCompletionFunc("namespace", o.completeNamespaces))

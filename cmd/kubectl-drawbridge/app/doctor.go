@@ -1,0 +1,88 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/doctor"
+)
+
+// plainWidth is how wide the report is when standard output is no terminal.
+const plainWidth = 120
+
+func newDoctor(o *Options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what is wrong with the installation, and say what to do",
+		Long: `Look at the installation of Drawbridge, and at what in the cluster keeps drains
+from ending: every finding says what is wrong and what to do.
+
+WARN means that Drawbridge works, but an eviction will not go well, or that
+something could not be looked at. FAIL means that Drawbridge does not do its work;
+the exit code is 1 then.
+
+Nothing is changed. One call is made as a dry run: the eviction of a pod that does
+not exist, which only the webhook answers. What you may not read is said, and the
+other checks go on; the ClusterRole drawbridge-doctor of the chart allows all but
+the webhook's Secret.
+
+Checks:
+` + checkLines(),
+		Example: `  kubectl drawbridge doctor
+  kubectl drawbridge doctor -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			namespace := "" // It is found.
+			if cmd.Flags().Changed("drawbridge-namespace") {
+				namespace = o.System
+			}
+			return o.doctor(cmd.Context(), namespace)
+		},
+	}
+	o.addOutput(cmd, formatJSON, formatYAML)
+	return cmd
+}
+
+func checkLines() string {
+	var lines []string
+	for _, c := range doctor.Checks() {
+		lines = append(lines, fmt.Sprintf("  %-20s %s", c[0], c[1]))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (o *Options) doctor(ctx context.Context, namespace string) error {
+	c, err := o.connect()
+	if err != nil {
+		return err
+	}
+	gatherer, err := doctor.NewGatherer(c.config, o.Clock)
+	if err != nil {
+		return err
+	}
+	facts, err := gatherer.Gather(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	report := doctor.Examine(*facts)
+	if o.output != "" {
+		err = o.printValue(report)
+	} else {
+		width, _, ok := o.Size()
+		if !ok {
+			width = plainWidth
+		}
+		err = doctor.Print(o.Out, report, width)
+	}
+	if err != nil {
+		return err
+	}
+	if failed := report.Count(doctor.Fail); failed > 0 {
+		return fmt.Errorf("%d of %d checks failed", failed, len(report.Checks))
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+// Package doctor looks for what is wrong with an installation of Drawbridge, and with
+// the cluster as far as it keeps drains from ending. Gather reads, once; Examine is
+// pure: facts in, findings out.
+package doctor
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
+)
+
+// Source is something that facts are read from.
+type Source string
+
+// The sources. Those that are lists are named after the resource.
+const (
+	Version            Source = "version"
+	CRDs               Source = "customresourcedefinitions"
+	AdmissionPolicies  Source = "validatingadmissionpolicies"
+	PolicyBindings     Source = "validatingadmissionpolicybindings"
+	ValidatingWebhooks Source = "validatingwebhookconfigurations"
+	MutatingWebhooks   Source = "mutatingwebhookconfigurations"
+	Deployments        Source = "deployments"
+	ManagerPods        Source = "manager pods"
+	Leader             Source = "leases"
+	Secret             Source = "secrets"
+	CertManager        Source = "certificates"
+	ServiceAccounts    Source = "serviceaccounts"
+	Reviews            Source = "subjectaccessreviews"
+	Evictions          Source = "pods/eviction"
+	Budgets            Source = "poddisruptionbudgets"
+	Namespaces         Source = "namespaces"
+	Pods               Source = "pods"
+	Nodes              Source = "nodes"
+	Registrations      Source = "evictioninterceptors"
+	EvacuationPolicies Source = "evacuationpolicies"
+	Requests           Source = "evictionrequests"
+	Maintenances       Source = "nodemaintenances"
+)
+
+// Facts are all that a report is made from. What could not be read is empty, and
+// Unread says why.
+type Facts struct {
+	Now time.Time
+	// Namespace of the installation.
+	Namespace string
+	// ServiceAccount is the manager's.
+	ServiceAccount string
+	// Kubernetes is the API server's version, such as v1.37.2.
+	Kubernetes string
+	// CRDs are those of our group.
+	CRDs []apiextensionsv1.CustomResourceDefinition
+	// AdmissionPolicies and PolicyBindings of the cluster.
+	AdmissionPolicies []admissionregistrationv1.ValidatingAdmissionPolicy
+	PolicyBindings    []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	// Validating and Mutating are all webhook configurations of the cluster.
+	Validating []admissionregistrationv1.ValidatingWebhookConfiguration
+	Mutating   []admissionregistrationv1.MutatingWebhookConfiguration
+	// Deployments are those of managers, in any namespace.
+	Deployments []appsv1.Deployment
+	// ManagerPods are the pods of the installation's Deployment.
+	ManagerPods []corev1.Pod
+	// Lease is the leader's, nil if there is none.
+	Lease *coordinationv1.Lease
+	// Certificate has what of the webhook's Secret is public, by key; nil if there is
+	// no Secret.
+	Certificate map[string][]byte
+	// CertManager is the Certificate that fills the Secret, nil if there is none.
+	CertManager *CertificateStatus
+	// Permissions of the manager.
+	Permissions []Permission
+	// Probe says what became of a dry run that must reach a manager.
+	Probe *Probe
+	// Budgets of the cluster, ours included.
+	Budgets    []policyv1.PodDisruptionBudget
+	Namespaces []corev1.Namespace
+	// Pods that have not ended and name interceptors or live in a namespace with
+	// budgets, as far as the manager itself looks at them.
+	Pods []corev1.Pod
+	// Nodes that carry words of a maintenance.
+	Nodes              []corev1.Node
+	Registrations      []v1alpha1.EvictionInterceptor
+	EvacuationPolicies []v1alpha1.EvacuationPolicy
+	// Requests that have not ended.
+	Requests     []v1alpha1.EvictionRequest
+	Maintenances []v1alpha1.NodeMaintenance
+	// Unread says what could not be read.
+	Unread map[Source]Unread
+}
+
+// Unread is why a source could not be read.
+type Unread struct {
+	// Forbidden: the person lacks a permission.
+	Forbidden bool
+	// Missing: the API server does not know the kind.
+	Missing bool
+	// Detail is the error's text.
+	Detail string
+}
+
+// CertificateStatus is what cert-manager says of a Certificate.
+type CertificateStatus struct {
+	Name    string
+	Ready   bool
+	Message string
+}
+
+// Probe is the answer to the dry run of an eviction.
+type Probe struct {
+	// Problem is empty if the call reached a manager.
+	Problem string
+}
+
+// Permission is one that the manager needs.
+type Permission struct {
+	Need
+	Allowed bool
+}
+
+// deployment is the one of the installation, nil if there is none.
+func (f *Facts) deployment() *appsv1.Deployment {
+	for i := range f.Deployments {
+		if f.Deployments[i].Namespace == f.Namespace {
+			return &f.Deployments[i]
+		}
+	}
+	return nil
+}
+
+// settings are what the manager was started with, as far as it matters here.
+type settings struct {
+	// known: there is a Deployment that says so.
+	known           bool
+	leaderElect     bool
+	guard           bool
+	surge           bool
+	maintenance     bool
+	descheduler     bool
+	protected       bool
+	configuration   string
+	secret          string
+	certManager     string
+	logConfig       string
+	presets         []string
+	allowedReserved []string
+	// managedPolicy: the manager keeps the webhook's failure policy.
+	managedPolicy bool
+}
+
+// managerContainer is the name of the container that runs the manager.
+const managerContainer = "manager"
+
+func (f *Facts) settings() settings {
+	s := settings{managedPolicy: true}
+	d := f.deployment()
+	if d == nil {
+		return s
+	}
+	for _, c := range d.Spec.Template.Spec.Containers {
+		if c.Name != managerContainer {
+			continue
+		}
+		s.known = true
+		for _, arg := range c.Args {
+			name, value, hasValue := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+			s.set(name, value, value == "true" || !hasValue)
+		}
+	}
+	return s
+}
+
+func (s *settings) set(name, value string, on bool) {
+	switch name {
+	case "leader-elect":
+		s.leaderElect = on
+	case "guard":
+		s.guard = on
+	case "surge":
+		s.surge = on
+	case "maintenance":
+		s.maintenance = on
+	case "descheduler-mark-in-progress", "descheduler-mark-evict-only":
+		s.descheduler = s.descheduler || on
+	case "metrics-protected":
+		s.protected = on
+	case "webhook-configuration":
+		s.configuration = value
+	case "webhook-cert-secret":
+		s.secret = value
+	case "cert-manager-certificate":
+		s.certManager = value
+	case "log-level-config":
+		s.logConfig = value
+	case "evacuation-preset":
+		s.presets = append(s.presets, strings.Split(value, ",")...)
+	case "allowed-reserved-name":
+		s.allowedReserved = append(s.allowedReserved, strings.Split(value, ",")...)
+	case "feature-gates":
+		for _, gate := range strings.Split(value, ",") {
+			if gate == managedFailurePolicyOff {
+				s.managedPolicy = false
+			}
+		}
+	}
+}
+
+// managedFailurePolicyOff is the feature gate under which nobody keeps the policy.
+const managedFailurePolicyOff = "ManagedFailurePolicy=false"
+
+// configuration is the webhook configuration of the installation, nil if there is
+// none.
+func (f *Facts) configuration() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	wanted := f.settings().configuration
+	for i := range f.Validating {
+		c := &f.Validating[i]
+		if wanted != "" && c.Name == wanted || wanted == "" && webhookNamed(c, failurepolicy.EvictionWebhook) != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// webhookNamed is nil if the configuration has none of that name.
+func webhookNamed(c *admissionregistrationv1.ValidatingWebhookConfiguration, name string) *admissionregistrationv1.ValidatingWebhook {
+	i := slices.IndexFunc(c.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.Webhooks[i]
+}
+
+// secretName is the name of the Secret with the webhook's certificate.
+func (f *Facts) secretName() string {
+	if name := f.settings().secret; name != "" {
+		return name
+	}
+	if c := f.configuration(); c != nil {
+		return c.Name + "-webhook-cert"
+	}
+	return ""
+}

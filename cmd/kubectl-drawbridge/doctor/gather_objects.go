@@ -1,0 +1,165 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
+	"github.com/drawbridge-dev/drawbridge/internal/podcache"
+)
+
+// certificateKind is cert-manager's.
+var certificateKind = schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"}
+
+// own reads the objects of the installation that have a known name.
+func (g *Gatherer) own(ctx context.Context, f *Facts) {
+	s := f.settings()
+	lease := &coordinationv1.Lease{}
+	if s.leaderElect && g.get(ctx, f, Leader, leaderLease, lease) {
+		f.Lease = lease
+	}
+	if name := f.secretName(); name != "" {
+		secret := &corev1.Secret{}
+		if g.get(ctx, f, Secret, name, secret) {
+			// Nothing else of it is kept: there is a private key in it.
+			f.Certificate = map[string][]byte{keyCert: secret.Data[keyCert]}
+		}
+	}
+	if s.certManager == "" {
+		return
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(certificateKind)
+	if g.get(ctx, f, CertManager, s.certManager, object) {
+		f.CertManager = certificateStatus(object)
+	}
+}
+
+// get reads one object of the installation's namespace. That it is missing is a fact,
+// and not noted.
+func (g *Gatherer) get(ctx context.Context, f *Facts, source Source, name string, object client.Object) bool {
+	err := g.reader.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return false
+	}
+	return f.note(source, err)
+}
+
+// certificateStatus reads the condition Ready.
+func certificateStatus(object *unstructured.Unstructured) *CertificateStatus {
+	status := &CertificateStatus{Name: object.GetName(), Message: "cert-manager has not looked at it: is it installed, and running?"}
+	conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+	if err != nil {
+		return status
+	}
+	for _, item := range conditions {
+		condition, ok := item.(map[string]any)
+		if !ok || condition["type"] != "Ready" {
+			continue
+		}
+		status.Ready = condition["status"] == "True"
+		status.Message, _ = condition["message"].(string)
+	}
+	return status
+}
+
+// permissions asks for each permission of the manager.
+func (g *Gatherer) permissions(ctx context.Context, f *Facts) {
+	if f.ServiceAccount == "" {
+		return
+	}
+	for _, need := range Needs(f) {
+		for _, verb := range need.Verbs {
+			one := need
+			one.Verbs = []string{verb}
+			review := &authorizationv1.SubjectAccessReview{Spec: reviewOf(f, one, verb)}
+			if !f.note(Reviews, g.reader.Create(ctx, review)) {
+				return
+			}
+			f.Permissions = append(f.Permissions, Permission{Need: one, Allowed: review.Status.Allowed})
+		}
+	}
+}
+
+func reviewOf(f *Facts, need Need, verb string) authorizationv1.SubjectAccessReviewSpec {
+	resource, subresource := need.parts()
+	attributes := &authorizationv1.ResourceAttributes{
+		Group: need.Group, Resource: resource, Subresource: subresource, Verb: verb, Name: need.Name,
+	}
+	if need.Here {
+		attributes.Namespace = f.Namespace
+	}
+	return authorizationv1.SubjectAccessReviewSpec{
+		User: fmt.Sprintf("system:serviceaccount:%s:%s", f.Namespace, f.ServiceAccount),
+		// As the API server sees it.
+		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + f.Namespace, "system:authenticated"},
+		ResourceAttributes: attributes,
+	}
+}
+
+// probe makes the call that must reach a manager.
+func (g *Gatherer) probe(ctx context.Context, f *Facts) {
+	if s := f.settings(); f.configuration() == nil && s.known && s.configuration == "" {
+		return // Switched off.
+	}
+	err := failurepolicy.Prove(ctx, g.evictions, f.Namespace)
+	switch {
+	case err == nil:
+		f.Probe = &Probe{}
+	case apierrors.IsForbidden(err):
+		f.note(Evictions, err)
+	default:
+		f.Probe = &Probe{Problem: err.Error()}
+	}
+}
+
+// objects reads what the cluster's users made.
+func (g *Gatherer) objects(ctx context.Context, f *Facts) {
+	withBudget := map[string]bool{}
+	read(ctx, g, f, Budgets, func() *policyv1.PodDisruptionBudgetList { return &policyv1.PodDisruptionBudgetList{} }, func(b *policyv1.PodDisruptionBudget) {
+		b.ManagedFields = nil
+		f.Budgets = append(f.Budgets, *b)
+		withBudget[b.Namespace] = withBudget[b.Namespace] || !isGuard(b)
+	})
+	read(ctx, g, f, Namespaces, func() *corev1.NamespaceList { return &corev1.NamespaceList{} }, func(n *corev1.Namespace) {
+		f.Namespaces = append(f.Namespaces, *n)
+	})
+	read(ctx, g, f, Pods, func() *corev1.PodList { return &corev1.PodList{} }, func(p *corev1.Pod) {
+		_, names := p.Annotations[v1alpha1.InterceptorsAnnotation]
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || !names && !withBudget[p.Namespace] {
+			return
+		}
+		if slim, err := podcache.Transform(p); err == nil { // It never fails.
+			f.Pods = append(f.Pods, *slim.(*corev1.Pod))
+		}
+	})
+	read(ctx, g, f, Nodes, func() *corev1.NodeList { return &corev1.NodeList{} }, func(n *corev1.Node) {
+		_, marked := n.Annotations[v1alpha1.MaintenancesAnnotation]
+		_, cordoned := n.Annotations[v1alpha1.CordonAnnotation]
+		if marked || cordoned {
+			f.Nodes = append(f.Nodes, *n)
+		}
+	})
+	read(ctx, g, f, Registrations, func() *v1alpha1.EvictionInterceptorList { return &v1alpha1.EvictionInterceptorList{} },
+		func(r *v1alpha1.EvictionInterceptor) { f.Registrations = append(f.Registrations, *r) })
+	read(ctx, g, f, EvacuationPolicies, func() *v1alpha1.EvacuationPolicyList { return &v1alpha1.EvacuationPolicyList{} },
+		func(p *v1alpha1.EvacuationPolicy) { f.EvacuationPolicies = append(f.EvacuationPolicies, *p) })
+	read(ctx, g, f, Requests, func() *v1alpha1.EvictionRequestList { return &v1alpha1.EvictionRequestList{} }, func(er *v1alpha1.EvictionRequest) {
+		if state := v1alpha1.Summarize(er).State; state != v1alpha1.StateEvicted && state != v1alpha1.StateCanceled {
+			f.Requests = append(f.Requests, *er)
+		}
+	})
+	read(ctx, g, f, Maintenances, func() *v1alpha1.NodeMaintenanceList { return &v1alpha1.NodeMaintenanceList{} },
+		func(m *v1alpha1.NodeMaintenance) { f.Maintenances = append(f.Maintenances, *m) })
+}

@@ -1,0 +1,268 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// oldest is the oldest version of Kubernetes that is supported: the first with stable
+// ValidatingAdmissionPolicies.
+var oldest = version.MajorMinor(1, 30)
+
+func kubernetesVersion(f *Facts) verdict {
+	var v verdict
+	v.summary = f.Kubernetes
+	present, err := version.ParseGeneric(f.Kubernetes)
+	switch {
+	case err != nil:
+		v.warn("", fmt.Sprintf("the API server calls its version %q, which cannot be read", f.Kubernetes), "Make sure that it is 1.30 or later.")
+	case present.LessThan(oldest):
+		v.fail("", fmt.Sprintf("Kubernetes %s is not supported: it lacks ValidatingAdmissionPolicy, so nobody checks who may request an eviction", f.Kubernetes), "Upgrade to 1.30 or later.")
+	}
+	return v
+}
+
+// kinds are those of our API, by the names of their CustomResourceDefinitions.
+var kinds = []string{
+	"evacuationpolicies." + v1alpha1.GroupName,
+	"evictioninterceptors." + v1alpha1.GroupName,
+	"evictionrequests." + v1alpha1.GroupName,
+	"nodemaintenances." + v1alpha1.GroupName,
+}
+
+// versionLabel is on all objects of the chart.
+const versionLabel = "app.kubernetes.io/version"
+
+func api(f *Facts) verdict {
+	var v verdict
+	v.summary = fmt.Sprintf("%s, served as %s", counted(len(kinds), "kind"), v1alpha1.SchemeGroupVersion.Version)
+	wanted := ""
+	if d := f.deployment(); d != nil {
+		wanted = d.Labels[versionLabel]
+	}
+	for _, name := range kinds {
+		object := "customresourcedefinition/" + name
+		i := slices.IndexFunc(f.CRDs, func(c apiextensionsv1.CustomResourceDefinition) bool { return c.Name == name })
+		if i < 0 {
+			v.fail(object, "it is not installed", "Install the chart, with crds.enabled=true, or apply the files of charts/drawbridge/files/crds.")
+			continue
+		}
+		v.crd(object, &f.CRDs[i], wanted)
+	}
+	return v
+}
+
+func (v *verdict) crd(object string, crd *apiextensionsv1.CustomResourceDefinition, wanted string) {
+	const apply = "Apply the CustomResourceDefinitions of the chart that is installed: helm upgrade with crds.enabled=true."
+	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == v1alpha1.SchemeGroupVersion.Version && v.Served
+	})
+	present := crd.Labels[versionLabel]
+	switch {
+	case at < 0:
+		v.fail(object, fmt.Sprintf("version %s is not served", v1alpha1.SchemeGroupVersion.Version), apply)
+	case !established(crd):
+		v.fail(object, "the API server does not serve it: "+notEstablished(crd), "Look for another CustomResourceDefinition with the same names: kubectl get crd.")
+	case !crd.Spec.Versions[at].Storage:
+		v.warn(object, fmt.Sprintf("objects are not stored as %s", v1alpha1.SchemeGroupVersion.Version), apply)
+	case wanted != "" && present != "" && present != wanted:
+		v.warn(object, fmt.Sprintf("it is of version %s, and the manager of %s", present, wanted), apply)
+	}
+}
+
+func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
+}
+
+func notEstablished(crd *apiextensionsv1.CustomResourceDefinition) string {
+	for _, c := range crd.Status.Conditions {
+		if c.Status == apiextensionsv1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return "it has no condition Established"
+}
+
+// admissionPolicyNames are the policies of the chart that refuse, with what is the
+// matter without them.
+var admissionPolicyNames = [][2]string{
+	{"evictionrequest-authorization." + v1alpha1.GroupName, "nobody checks whether those who request evictions may delete the pods"},
+	{"pod-interceptors." + v1alpha1.GroupName, "pods may name interceptors in a malformed annotation, and change it"},
+}
+
+func admissionPolicies(f *Facts) verdict {
+	const reinstall = "Run helm upgrade with the values of the installation."
+	var v verdict
+	v.summary = fmt.Sprintf("%d, bound with Deny", len(admissionPolicyNames))
+	for _, policy := range admissionPolicyNames {
+		name, without := policy[0], policy[1]
+		object := "validatingadmissionpolicy/" + name
+		i := slices.IndexFunc(f.AdmissionPolicies, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool { return p.Name == name })
+		if i < 0 {
+			v.fail(object, "it is missing: "+without, reinstall)
+			continue
+		}
+		p := &f.AdmissionPolicies[i]
+		if p.Status.TypeChecking != nil && len(p.Status.TypeChecking.ExpressionWarnings) > 0 {
+			v.warn(object, "the API server warns of an expression: "+p.Status.TypeChecking.ExpressionWarnings[0].Warning, "Upgrade Drawbridge; if it stays, report it.")
+		}
+		if ptr.Deref(p.Spec.FailurePolicy, admissionregistrationv1.Fail) != admissionregistrationv1.Fail {
+			v.warn(object, "its failurePolicy is Ignore: when it fails, "+without, reinstall)
+		}
+		v.binding(f, name, without, reinstall)
+	}
+	return v
+}
+
+// binding looks for one that denies, for all objects.
+func (v *verdict) binding(f *Facts, policy, without, reinstall string) {
+	object := "validatingadmissionpolicybinding/" + policy
+	var found *admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	for i := range f.PolicyBindings {
+		b := &f.PolicyBindings[i]
+		if b.Spec.PolicyName != policy {
+			continue
+		}
+		if found == nil || denies(b) {
+			found = b
+		}
+	}
+	switch {
+	case found == nil:
+		v.fail(object, "the policy is not bound: "+without, reinstall)
+	case !denies(found):
+		v.fail("validatingadmissionpolicybinding/"+found.Name, "it does not deny: "+without, reinstall)
+	case found.Spec.MatchResources != nil:
+		v.warn("validatingadmissionpolicybinding/"+found.Name, "it is limited by matchResources: elsewhere, "+without, reinstall)
+	}
+}
+
+func denies(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
+	return slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Deny)
+}
+
+// leaderLease is the name of the lease of the leader.
+const leaderLease = "drawbridge-leader"
+
+func replicas(f *Facts) verdict {
+	var v verdict
+	d := f.deployment()
+	if d == nil {
+		v.summary = "the manager runs outside of this cluster"
+		if c := f.configuration(); c == nil || !elsewhere(c) {
+			v.fail("deployment/"+f.Namespace, fmt.Sprintf("there is no Deployment of Drawbridge in the namespace %s", f.Namespace),
+				"Install the chart, or say by --drawbridge-namespace where it is.")
+		}
+		return v
+	}
+	object := fmt.Sprintf("deployment/%s/%s", d.Namespace, d.Name)
+	v.summary = fmt.Sprintf("%d of %d ready", d.Status.ReadyReplicas, ptr.Deref(d.Spec.Replicas, 1))
+	for i := range f.Deployments {
+		if other := &f.Deployments[i]; other.Namespace != d.Namespace {
+			v.warn(fmt.Sprintf("deployment/%s/%s", other.Namespace, other.Name), "it is a second installation: both act on all pods of the cluster", "Uninstall one of them.")
+		}
+	}
+	v.ready(f, d, object)
+	v.skew(f, object)
+	v.leader(f)
+	return v
+}
+
+// elsewhere reports whether the configuration calls a manager by an URL.
+func elsewhere(c *admissionregistrationv1.ValidatingWebhookConfiguration) bool {
+	return slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.ClientConfig.URL != nil })
+}
+
+func (v *verdict) ready(f *Facts, d *appsv1.Deployment, object string) {
+	wanted := ptr.Deref(d.Spec.Replicas, 1)
+	look := fmt.Sprintf("See docs/runbooks/webhook-down.md; kubectl -n %s describe pods, and kubectl -n %s logs deployment/%s.", d.Namespace, d.Namespace, d.Name)
+	why := notReady(f.ManagerPods)
+	switch {
+	case wanted == 0:
+		v.fail(object, "it is scaled to 0: nobody answers", fmt.Sprintf("kubectl -n %s scale deployment/%s --replicas=2", d.Namespace, d.Name))
+	case d.Status.ReadyReplicas == 0:
+		v.fail(object, "no replica is ready"+why, look)
+	case d.Status.ReadyReplicas < wanted:
+		v.warn(object, fmt.Sprintf("%d of %d replicas are ready%s", d.Status.ReadyReplicas, wanted, why), look)
+	case d.Status.UnavailableReplicas > 0:
+		v.warn(object, "a rollout is not finished"+why, "Wait a moment. If it stays: "+look)
+	case wanted == 1:
+		v.warn(object, "there is one replica: while it restarts, nobody answers", "Set deployment.replicas=2 or more.")
+	}
+}
+
+// notReady says why the first pod that is not ready is none.
+func notReady(pods []corev1.Pod) string {
+	for i := range pods {
+		for _, c := range pods[i].Status.ContainerStatuses {
+			if waiting := c.State.Waiting; waiting != nil && !c.Ready {
+				return fmt.Sprintf(": pod %s waits (%s)", pods[i].Name, strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": "))
+			}
+		}
+		for _, c := range pods[i].Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				return fmt.Sprintf(": pod %s is not scheduled (%s)", pods[i].Name, c.Message)
+			}
+		}
+	}
+	return ""
+}
+
+// skew looks for replicas that run different programs.
+func (v *verdict) skew(f *Facts, object string) {
+	var images []string
+	for i := range f.ManagerPods {
+		pod := &f.ManagerPods[i]
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		for _, c := range pod.Status.ContainerStatuses {
+			if id := cmp.Or(c.ImageID, c.Image); c.Name == managerContainer && id != "" && !slices.Contains(images, id) {
+				images = append(images, id)
+			}
+		}
+	}
+	if len(images) < 2 {
+		return
+	}
+	slices.Sort(images)
+	v.warn(object, "the replicas run different images: "+strings.Join(images, ", "),
+		"Wait for the rollout to end. If all claim the same tag, the tag has moved: set image.digest or another tag.")
+}
+
+// leader looks for somebody who runs the controllers.
+func (v *verdict) leader(f *Facts) {
+	if !f.settings().leaderElect {
+		return
+	}
+	object := fmt.Sprintf("lease/%s/%s", f.Namespace, leaderLease)
+	const look = "Look at the logs of the replicas: a leader needs the permission to write this lease, and a ready API server."
+	l := f.Lease
+	if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" {
+		v.fail(object, "no replica leads: requests stand still, and certificates are not renewed", look)
+		return
+	}
+	if l.Spec.RenewTime == nil {
+		return
+	}
+	end := l.Spec.RenewTime.Add(time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 15)) * time.Second)
+	// Clocks differ; a lease that ended just now may be taken over in this moment.
+	if late := f.Now.Sub(end); late > time.Minute {
+		v.fail(object, fmt.Sprintf("the leader %s has not renewed it for %s", *l.Spec.HolderIdentity, duration.HumanDuration(f.Now.Sub(l.Spec.RenewTime.Time))), look)
+	}
+}

@@ -1,0 +1,293 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// budget is one of a user, with its selector.
+type budget struct {
+	*policyv1.PodDisruptionBudget
+	selector labels.Selector
+}
+
+// userBudgets are those that are not Drawbridge's own, by namespace.
+func userBudgets(f *Facts) map[string][]budget {
+	byNamespace := map[string][]budget{}
+	for i := range f.Budgets {
+		b := &f.Budgets[i]
+		if isGuard(b) {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil {
+			continue // The API server lets none in.
+		}
+		byNamespace[b.Namespace] = append(byNamespace[b.Namespace], budget{b, selector})
+	}
+	return byNamespace
+}
+
+func isGuard(b *policyv1.PodDisruptionBudget) bool {
+	return b.Labels[v1alpha1.GuardBudgetLabel] == "true"
+}
+
+// resolver says who intercepts a pod, as far as the registrations could be read.
+func resolver(f *Facts) *interceptor.Registry {
+	options := interceptor.RegistryOptions{Namespace: f.Namespace, AllowedReserved: allowedReserved(f)}
+	return interceptor.RegistryOf(options, f.Registrations, f.Namespaces)
+}
+
+// interceptors of the pod. Somebody may be missing if a namespace was not read; then
+// what is said about the pod is only less precise.
+func interceptorsOf(registry *interceptor.Registry, pod *corev1.Pod) []string {
+	names, err := registry.Resolve(pod)
+	if err != nil {
+		return nil
+	}
+	return names
+}
+
+// allowedReserved are the names under Kubernetes' domains that pods may use: those of
+// the values, and those of accepted registrations.
+func allowedReserved(f *Facts) []string {
+	names := f.settings().allowedReserved
+	for i := range f.Registrations {
+		if _, accepted := condition(f.Registrations[i].Status.Conditions, v1alpha1.ConditionAccepted, metav1.ConditionTrue); accepted {
+			names = append(names, f.Registrations[i].Name)
+		}
+	}
+	return names
+}
+
+// podObject is how findings name a pod.
+func podObject(pod *corev1.Pod) string { return fmt.Sprintf("pod/%s/%s", pod.Namespace, pod.Name) }
+
+// crowd is the pods that the same budgets select.
+type crowd struct {
+	example     *corev1.Pod
+	budgets     []string
+	pods        int
+	intercepted int
+}
+
+func severalBudgets(f *Facts) verdict {
+	var v verdict
+	budgets := userBudgets(f)
+	registry := resolver(f)
+	crowds := map[string]*crowd{}
+	for i := range f.Pods {
+		pod := &f.Pods[i]
+		var names []string
+		for _, b := range budgets[pod.Namespace] {
+			if b.selector.Matches(labels.Set(pod.Labels)) {
+				names = append(names, b.Name)
+			}
+		}
+		if len(names) < 2 {
+			continue
+		}
+		slices.Sort(names)
+		key := pod.Namespace + "/" + strings.Join(names, ",")
+		c := crowds[key]
+		if c == nil {
+			c = &crowd{example: pod, budgets: names}
+			crowds[key] = c
+		}
+		c.pods++
+		if len(interceptorsOf(registry, pod)) > 0 {
+			if c.intercepted == 0 {
+				c.example = pod
+			}
+			c.intercepted++
+		}
+	}
+	v.summary = counted(len(f.Budgets), "budget")
+	v.findings = bounded(crowdFindings(crowds), "groups of pods have several budgets")
+	return v
+}
+
+// crowdFindings tells the ones with intercepted pods first.
+func crowdFindings(crowds map[string]*crowd) []Finding {
+	sorted := make([]*crowd, 0, len(crowds))
+	for _, c := range crowds {
+		sorted = append(sorted, c)
+	}
+	slices.SortFunc(sorted, func(a, b *crowd) int {
+		return cmp.Or(cmp.Compare(b.intercepted, a.intercepted), cmp.Compare(b.pods, a.pods),
+			strings.Compare(a.example.Namespace+"/"+a.budgets[0], b.example.Namespace+"/"+b.budgets[0]))
+	})
+	findings := make([]Finding, 0, len(sorted))
+	for _, c := range sorted {
+		others := ""
+		if c.pods > 1 {
+			others = fmt.Sprintf(", as %s with it", counted(c.pods-1, "other pod"))
+		}
+		if c.intercepted > 0 {
+			others += fmt.Sprintf(" (%d with interceptors)", c.intercepted)
+		}
+		findings = append(findings, Finding{
+			Severity: Warn, Object: podObject(c.example),
+			What: fmt.Sprintf("%s select it%s: the API server answers every eviction with 500", "budgets "+list(c.budgets), others),
+			Do:   fmt.Sprintf("Change a selector, or delete a budget, so that one is left: kubectl -n %s get poddisruptionbudgets", c.example.Namespace),
+		})
+	}
+	return findings
+}
+
+// neverAllows says why a budget allows no disruption even if all its pods are
+// healthy; it is empty if it does. A budget without pods holds nobody.
+func neverAllows(b *policyv1.PodDisruptionBudget) string {
+	s := b.Status
+	if s.ObservedGeneration != b.Generation || s.ExpectedPods == 0 || s.DesiredHealthy < s.ExpectedPods {
+		return ""
+	}
+	switch {
+	case b.Spec.MaxUnavailable != nil:
+		return fmt.Sprintf("maxUnavailable is %s", b.Spec.MaxUnavailable.String())
+	case b.Spec.MinAvailable != nil:
+		return fmt.Sprintf("minAvailable is %s of %s", b.Spec.MinAvailable.String(), counted(int(s.ExpectedPods), "pod"))
+	default:
+		return fmt.Sprintf("it wants %d healthy pods of %d", s.DesiredHealthy, s.ExpectedPods)
+	}
+}
+
+func blockingBudgets(f *Facts) verdict {
+	var v verdict
+	registry := resolver(f)
+	surged := 0
+	var findings []Finding
+	budgets := userBudgets(f)
+	namespaces := make([]string, 0, len(budgets))
+	for namespace := range budgets {
+		namespaces = append(namespaces, namespace)
+	}
+	slices.Sort(namespaces)
+	pods := byNamespace(f.Pods)
+	for _, namespace := range namespaces {
+		for _, b := range budgets[namespace] {
+			why := neverAllows(b.PodDisruptionBudget)
+			if why == "" {
+				continue
+			}
+			pod := selectedBy(b, pods[namespace])
+			if pod != nil && slices.Contains(interceptorsOf(registry, pod), surge.Name) {
+				surged++
+				continue
+			}
+			findings = append(findings, Finding{
+				Severity: Warn, Object: fmt.Sprintf("poddisruptionbudget/%s/%s", b.Namespace, b.Name),
+				What: fmt.Sprintf("it can never allow a disruption (%s): no drain of a node with its pods ends", why),
+				Do:   unblock(f, b, pod),
+			})
+		}
+	}
+	v.summary = "none blocks for ever"
+	if surged > 0 {
+		v.summary = fmt.Sprintf("%s would block, but the pods get replacements first (surge)", counted(surged, "budget"))
+	}
+	v.findings = bounded(findings, "budgets can never allow a disruption")
+	return v
+}
+
+func byNamespace(pods []corev1.Pod) map[string][]*corev1.Pod {
+	m := map[string][]*corev1.Pod{}
+	for i := range pods {
+		m[pods[i].Namespace] = append(m[pods[i].Namespace], &pods[i])
+	}
+	return m
+}
+
+func selectedBy(b budget, pods []*corev1.Pod) *corev1.Pod {
+	for _, pod := range pods {
+		if b.selector.Matches(labels.Set(pod.Labels)) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// unblock says what to do about a budget that never allows a disruption.
+func unblock(f *Facts, b budget, pod *corev1.Pod) string {
+	relax := fmt.Sprintf("Relax it (maxUnavailable: 1), run more replicas, or write an interceptor that moves the pods: kubectl -n %s edit poddisruptionbudget %s", b.Namespace, b.Name)
+	owner := ""
+	if pod != nil {
+		if c := metav1.GetControllerOf(pod); c != nil {
+			owner = c.Kind
+		}
+	}
+	if owner != "ReplicaSet" && owner != "Deployment" {
+		return relax
+	}
+	first := ""
+	if s := f.settings(); s.known && !s.surge {
+		first = "set surge.enabled=true, and "
+	}
+	return fmt.Sprintf("Let Drawbridge start a replacement first: %slabel the namespace or the pod template %s=enabled (docs/guides/surge.md). Or: %s",
+		first, surge.OptInLabel, strings.ToLower(relax[:1])+relax[1:])
+}
+
+func annotations(f *Facts) verdict {
+	var v verdict
+	allowed := allowedReserved(f)
+	type group struct {
+		example  *corev1.Pod
+		pods     int
+		problems []string
+	}
+	groups := map[string]*group{}
+	var order []*group
+	named := 0
+	for i := range f.Pods {
+		pod := &f.Pods[i]
+		value, ok := pod.Annotations[v1alpha1.InterceptorsAnnotation]
+		if !ok {
+			continue
+		}
+		named++
+		_, wrong := translate.ParseInterceptors(value, allowed...)
+		if len(wrong) == 0 {
+			continue
+		}
+		owner := pod.Name
+		if c := metav1.GetControllerOf(pod); c != nil {
+			owner = c.Kind + "/" + c.Name
+		}
+		key := pod.Namespace + "/" + owner + "/" + value
+		g := groups[key]
+		if g == nil {
+			g = &group{example: pod, problems: wrong}
+			groups[key] = g
+			order = append(order, g)
+		}
+		g.pods++
+	}
+	findings := make([]Finding, 0, len(order))
+	for _, g := range order {
+		others := ""
+		if g.pods > 1 {
+			others = fmt.Sprintf(" (and %s of the same owner)", counted(g.pods-1, "more pod"))
+		}
+		findings = append(findings, Finding{
+			Severity: Warn, Object: podObject(g.example),
+			What: fmt.Sprintf("its annotation %s is malformed%s: %s; such entries are passed over", v1alpha1.InterceptorsAnnotation, others, list(g.problems)),
+			Do:   "Repair it in the pod template and let the pods be replaced: the annotation of a pod cannot be changed. The pods are older than the admission policy, or it was away.",
+		})
+	}
+	slices.SortFunc(findings, func(a, b Finding) int { return strings.Compare(a.Object, b.Object) })
+	v.summary = counted(named, "pod") + " with the annotation"
+	v.findings = bounded(findings, "groups of pods have malformed annotations")
+	return v
+}
