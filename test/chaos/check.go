@@ -1,0 +1,398 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
+)
+
+// Violation of a promise.
+type Violation struct {
+	// Promise that was broken, one of the constants below.
+	Promise string
+	// About is the pod or the request.
+	About string
+	What  string
+}
+
+func (v Violation) String() string { return fmt.Sprintf("%s: %s: %s", v.Promise, v.About, v.What) }
+
+// The promises.
+const (
+	PromiseDone    = "no intercepted pod ends before its interceptors are done or have timed out"
+	PromiseOrder   = "one interceptor at a time, in the order planned, and a final state stays"
+	PromiseBudget  = "no eviction breaks a budget"
+	PromiseEnd     = "every request ends"
+	PromisePutBack = "labels, guards and pods that were handed up are put back"
+)
+
+// Verdict on a run.
+type Verdict struct {
+	Violations []Violation
+	// Evicted are the pods that ended by an eviction, Intercepted those of them that
+	// had interceptors.
+	Evicted, Intercepted int
+	// TimedOut are the turns that ended by silence, Finished those that ended well.
+	TimedOut, Finished int
+	// Passed are intercepted pods that went during an outage under failurePolicy
+	// Ignore without a guard, as documented; LiesPassed are the turns that a lie ended
+	// while the webhook was away, as documented.
+	Passed, LiesPassed int
+	// Requests is how many there were, Gaps how many times the observer lost the
+	// thread and took it up with the API server's log.
+	Requests, Gaps int
+}
+
+// Check judges a run. It is pure.
+func Check(h *History) Verdict {
+	c := &checker{History: h, requests: map[types.UID][]RequestSeen{}}
+	for _, seen := range h.Requests {
+		if seen.Request != nil {
+			c.requests[seen.Request.UID] = append(c.requests[seen.Request.UID], seen)
+		}
+	}
+	c.Verdict.Requests = len(c.requests)
+	c.checkPods()
+	c.checkRequests()
+	c.checkEnd()
+	return c.Verdict
+}
+
+type checker struct {
+	*History
+	Verdict
+	requests map[types.UID][]RequestSeen
+}
+
+func (c *checker) violated(promise, about, format string, args ...any) {
+	c.Violations = append(c.Violations, Violation{promise, about, fmt.Sprintf(format, args...)})
+}
+
+// grain of the times in objects.
+const grain = time.Second
+
+// evictionReason is set by the eviction API on a pod it has let go, before it deletes it
+// (kubernetes: pkg/registry/core/pod/storage/eviction.go, addConditionAndDeletePod).
+const evictionReason = "EvictionByEvictionAPI"
+
+// admitted is when the eviction API let the pod go, and never earlier than that.
+func admitted(seen PodSeen) (time.Time, bool) {
+	for _, condition := range seen.Pod.Status.Conditions {
+		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue && condition.Reason == evictionReason {
+			if latest := condition.LastTransitionTime.Add(grain); latest.Before(seen.At) {
+				return latest, true
+			}
+			return seen.At, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// checkPods goes through what was seen of the pods in the order in which it happened.
+func (c *checker) checkPods() {
+	now := map[types.UID]PodSeen{}
+	judged := map[types.UID]bool{}
+	lastGap := time.Time{}
+	disturbed := map[string]time.Time{} // By workload: when a pod of it went otherwise.
+	for _, seen := range c.Pods {
+		before, known := now[seen.Pod.UID]
+		at, evicted := admitted(seen)
+		if seen.Gap {
+			lastGap = seen.At
+			c.Gaps++
+		}
+		if !evicted && seen.Gone && seen.Gap && known {
+			at, evicted = c.missed(before, seen)
+		}
+		app := seen.Pod.Labels[appLabel]
+		switch {
+		case evicted && !judged[seen.Pod.UID]:
+			judged[seen.Pod.UID] = true
+			c.Evicted++
+			c.judge(seen.Pod, before.Pod, at)
+			if known && isReady(before.Pod) && seen.At.Sub(lastGap) > disturbance && seen.At.Sub(disturbed[app]) > disturbance {
+				c.judgeBudget(seen, now, judged)
+			}
+		case !evicted && known && isReady(before.Pod) && (seen.Gone || !isReady(seen.Pod)):
+			disturbed[app] = seen.At
+		}
+		if seen.Gone {
+			delete(now, seen.Pod.UID)
+		} else {
+			now[seen.Pod.UID] = seen
+		}
+	}
+}
+
+// disturbance is for how long the status of a budget may not know of a pod that was
+// deleted by somebody else: the disruption controller may be paused meanwhile.
+const disturbance = 15 * time.Second
+
+// missed finds the eviction of a pod whose end the observer missed.
+func (c *checker) missed(before, after PodSeen) (time.Time, bool) {
+	for _, call := range c.Calls {
+		if call.Name == before.Pod.Name && !call.At.Before(before.At.Add(-grain)) && !call.At.After(after.At) &&
+			(call.UID == "" || call.UID == before.Pod.UID) && (call.Code == 0 || call.Code/100 == 2) {
+			return after.At, true // The call may have taken its time.
+		}
+	}
+	return time.Time{}, false
+}
+
+// judge is the first promise: an eviction was admitted at that time, or before.
+func (c *checker) judge(pod, before *corev1.Pod, at time.Time) {
+	w := c.workload(pod)
+	if w == nil || len(c.Names[w.Name]) == 0 {
+		return
+	}
+	c.Intercepted++
+	if unscheduled(pod) || pod.Status.Phase == corev1.PodPending {
+		return // Nobody needs to be asked about a pod that does not run yet.
+	}
+	request := c.requestOf(pod.UID, at)
+	guarded := before != nil && before.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed
+	if c.Plan.Mode.Ignores() && !guarded && c.away(at) && !c.allDone(w, request, at) {
+		c.Passed++
+		return
+	}
+	about := "pod " + pod.Name + " " + string(pod.UID)
+	if request == "" {
+		c.violated(PromiseDone, about, "evicted at %s without a request", stamp(at))
+		return
+	}
+	for _, name := range c.Names[w.Name] {
+		if why := c.unfinished(request, name, at, true); why != "" {
+			c.violated(PromiseDone, about, "evicted at %s, but %s", stamp(at), why)
+		}
+	}
+}
+
+func unscheduled(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" }
+
+func (c *checker) allDone(w *Workload, request types.UID, at time.Time) bool {
+	if request == "" {
+		return false
+	}
+	for _, name := range c.Names[w.Name] {
+		if c.unfinished(request, name, at, false) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// requestOf is the last request for the pod that was there at that time.
+func (c *checker) requestOf(pod types.UID, at time.Time) types.UID {
+	var found types.UID
+	for _, seen := range c.History.Requests {
+		if string(pod) == seen.Request.Name && !seen.Request.CreationTimestamp.After(at) {
+			found = seen.Request.UID
+		}
+	}
+	return found
+}
+
+// unfinished says why an interceptor's turn was not over, or nothing.
+func (c *checker) unfinished(request types.UID, name string, at time.Time, count bool) string {
+	sign := c.turn(request, name)
+	for _, e := range c.Ledger {
+		if e.Request != request || e.At.After(at) {
+			continue
+		}
+		switch {
+		case e.Deed == Finished && e.Interceptor == name:
+			if count {
+				c.Finished++
+			}
+			return ""
+		case e.Deed == Lied && e.Victim == name && c.away(e.At):
+			if count {
+				c.LiesPassed++
+			}
+			return ""
+		case e.Deed == Began && e.Interceptor == name && e.Told.After(sign) && e.Told.Before(at):
+			sign = e.Told
+		}
+	}
+	if sign.IsZero() {
+		return fmt.Sprintf("%s never had its turn", name)
+	}
+	if over := sign.Add(c.Deadline - c.Slack); at.Before(over) {
+		return fmt.Sprintf("%s was not done: its last sign of life is of %s", name, stamp(sign))
+	}
+	if count {
+		c.TimedOut++
+	}
+	return ""
+}
+
+// turn is when an interceptor got its turn, or some time before; zero if never.
+func (c *checker) turn(request types.UID, name string) time.Time {
+	for _, seen := range c.requests[request] {
+		if !slices.Contains(seen.Request.Status.ActiveInterceptors, name) && !slices.Contains(seen.Request.Status.ProcessedInterceptors, name) {
+			continue
+		}
+		at := seen.At
+		for _, field := range seen.Request.ManagedFields {
+			if field.Manager == statusManager && field.Subresource == "status" && field.Time != nil && field.Time.Time.Before(at) {
+				at = field.Time.Time
+			}
+		}
+		return at
+	}
+	return time.Time{}
+}
+
+// statusManager writes the controller's part of the status.
+const statusManager = "drawbridge"
+
+// judgeBudget checks that those who remain are enough.
+func (c *checker) judgeBudget(seen PodSeen, now map[types.UID]PodSeen, evicted map[types.UID]bool) {
+	w := c.workload(seen.Pod)
+	if w == nil || w.MaxUnavailable < 0 {
+		return
+	}
+	healthy := int32(0)
+	for uid, other := range now {
+		if other.Pod.Labels[appLabel] == w.Name && uid != seen.Pod.UID && !evicted[uid] && isReady(other.Pod) {
+			healthy++
+		}
+	}
+	if least := w.Replicas - w.MaxUnavailable; healthy < least {
+		c.violated(PromiseBudget, "pod "+seen.Pod.Name+" "+string(seen.Pod.UID), "evicted at %s; %d healthy pods remain, the budget wants %d", stamp(seen.At), healthy, least)
+	}
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+	})
+}
+
+// checkRequests follows each request.
+func (c *checker) checkRequests() {
+	for _, uid := range sortedKeys(c.requests) {
+		var before *v1alpha1.EvictionRequest
+		for _, seen := range c.requests[uid] {
+			c.checkRequest(before, seen.Request)
+			before = seen.Request
+		}
+	}
+}
+
+func sortedKeys(m map[types.UID][]RequestSeen) []types.UID {
+	keys := make([]types.UID, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (c *checker) checkRequest(before, now *v1alpha1.EvictionRequest) {
+	about := "request for " + now.Name
+	var targets []string
+	for _, target := range now.Status.TargetInterceptors {
+		targets = append(targets, target.Name)
+	}
+	active, processed := now.Status.ActiveInterceptors, now.Status.ProcessedInterceptors
+	if want, ok := c.planned(now); ok && len(targets) > 0 && !slices.Equal(targets, want) {
+		c.violated(PromiseOrder, about, "its interceptors are %v, want %v", targets, want)
+	}
+	switch {
+	case len(active) > 1:
+		c.violated(PromiseOrder, about, "%v are active at a time", active)
+	case len(processed)+len(active) > len(targets) || !slices.Equal(targets[:len(processed)+len(active)], slices.Concat(processed, active)):
+		c.violated(PromiseOrder, about, "processed %v, active %v of %v", processed, active, targets)
+	}
+	if before == nil {
+		return
+	}
+	if was, is := outcome(before), outcome(now); was != "" && was != is {
+		c.violated(PromiseOrder, about, "it was %s and is %q", was, is)
+	}
+	if !slices.Equal(before.Status.ProcessedInterceptors, processed[:min(len(before.Status.ProcessedInterceptors), len(processed))]) {
+		c.violated(PromiseOrder, about, "processed were %v and are %v", before.Status.ProcessedInterceptors, processed)
+	}
+}
+
+// planned are the interceptors that a request must have.
+func (c *checker) planned(request *v1alpha1.EvictionRequest) ([]string, bool) {
+	for _, seen := range c.Pods {
+		if string(seen.Pod.UID) == request.Name {
+			w := c.workload(seen.Pod)
+			if w == nil {
+				return nil, false
+			}
+			names := slices.Clone(c.Names[w.Name])
+			if w.Kind == Surging {
+				names = append(names, surge.Name)
+			}
+			return append(names, v1alpha1.ImperativeEvictionInterceptor), true
+		}
+	}
+	return nil, false
+}
+
+// outcome is the final condition, "" while the request runs.
+func outcome(request *v1alpha1.EvictionRequest) string {
+	for _, kind := range []string{v1alpha1.ConditionEvicted, v1alpha1.ConditionCanceled} {
+		if meta.IsStatusConditionTrue(request.Status.Conditions, kind) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// checkEnd looks at what is left when everything has been called off.
+func (c *checker) checkEnd() {
+	if c.Unsettled != "" {
+		c.violated(PromiseEnd, "the run", "%s", c.Unsettled)
+	}
+	for i := range c.LeftRequests {
+		if er := &c.LeftRequests[i]; outcome(er) == "" {
+			c.violated(PromiseEnd, "request for "+er.Name, "active %v, processed %v, requesters %v", er.Status.ActiveInterceptors, er.Status.ProcessedInterceptors, er.Spec.Requesters)
+		}
+	}
+	for i := range c.LeftPods {
+		pod := &c.LeftPods[i]
+		if left := c.leftOn(pod); left != "" {
+			c.violated(PromisePutBack, "pod "+pod.Name+" "+string(pod.UID), "%s", left)
+		}
+	}
+	slices.SortStableFunc(c.Violations, func(a, b Violation) int { return cmp.Compare(a.Promise, b.Promise) })
+}
+
+// inProgressAnnotation is the descheduler's.
+const inProgressAnnotation = "descheduler.alpha.kubernetes.io/eviction-in-progress"
+
+// leftOn says what was not put back on a pod.
+func (c *checker) leftOn(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil {
+		return ""
+	}
+	w := c.workload(pod)
+	always := w != nil && c.Plan.Mode == ModeAlways && len(w.Interceptors) > 0 && w.MaxUnavailable < 0
+	closed := pod.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed
+	switch {
+	case closed && !always && c.Plan.Mode != ModeNoGuard:
+		return "its guard is closed"
+	case !closed && always:
+		return "its guard is open"
+	case pod.Annotations[surge.HandedUpAnnotation] != "":
+		return "it is handed up"
+	case pod.Annotations[inProgressAnnotation] != "":
+		return "it is marked for the descheduler"
+	}
+	return ""
+}
+
+func stamp(t time.Time) string { return t.Format("15:04:05.000") }
