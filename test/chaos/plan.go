@@ -199,8 +199,8 @@ const Nodes = 3
 const (
 	maxSkew       = 2 * time.Second
 	maxLatency    = 3500 * time.Millisecond
-	maxWork       = 4 * time.Second
-	maxDelay      = time.Second
+	maxWork       = 2500 * time.Millisecond
+	maxDelay      = 600 * time.Millisecond
 	maxWorkloads  = 4
 	maxFaults     = 6
 	maxFaultSteps = 6
@@ -218,8 +218,13 @@ func MakePlan(seed uint64) Plan {
 	case n >= 50:
 		p.Mode = ModeNoGuard
 	}
-	// The first is always intercepted, or the run would show little.
-	p.Workloads = append(p.Workloads, d.workload(0, Intercepted))
+	// The first is always intercepted and can move, or the run would show little.
+	first := d.workload(0, Intercepted)
+	first.Replicas += 2
+	if first.MaxUnavailable == 0 {
+		first.MaxUnavailable = 1
+	}
+	p.Workloads = append(p.Workloads, first)
 	for i := 1; i < 2+d.IntN(maxWorkloads-1); i++ {
 		p.Workloads = append(p.Workloads, d.workload(i, []Kind{Plain, Surging, Intercepted, Intercepted}[d.IntN(4)]))
 	}
@@ -263,9 +268,12 @@ func (d dice) upTo(limit time.Duration) time.Duration {
 }
 
 func (d dice) workload(i int, kind Kind) Workload {
-	w := Workload{Name: fmt.Sprintf("w%d", i), Kind: kind, Replicas: int32(1 + d.IntN(3)), MaxUnavailable: -1} //nolint:gosec // Small.
-	if d.chance(40) {
-		w.MaxUnavailable = int32(d.IntN(2)) //nolint:gosec // Small.
+	w := Workload{Name: fmt.Sprintf("w%d", i), Kind: kind, Replicas: int32(1 + d.IntN(4)), MaxUnavailable: -1} //nolint:gosec // Small.
+	switch n := d.IntN(100); {                                                                                 // A budget of none blocks everything until it is called off.
+	case n < 10:
+		w.MaxUnavailable = 0
+	case n < 50:
+		w.MaxUnavailable = 1
 	}
 	switch kind {
 	case Surging:

@@ -333,7 +333,7 @@ func (r *run) play(ctx context.Context) {
 }
 
 // lastSteps are those after the faults.
-const lastSteps = 6
+const lastSteps = 10
 
 // settle calls everything off and waits until nothing moves any more.
 func (r *run) settle(ctx context.Context) error {

@@ -44,20 +44,11 @@ const (
 	actors = "chaos-interceptors"
 )
 
-// Options of a world.
-type Options struct {
-	// Tags are build tags of the manager, separated by commas.
-	Tags string
-	// Logf is told what happens.
-	Logf func(format string, args ...any)
-}
-
 // World is a control plane with the chart in it, for one run after the other.
 type World struct {
 	// Cluster is the control plane. It belongs to whoever made it.
 	Cluster *cluster.Cluster
 
-	options      Options
 	inst         *suite.Installation
 	admin        client.WithWatch
 	manager      string
@@ -76,14 +67,15 @@ func ClusterOptions() cluster.Options { return cluster.Options{RequestLog: true}
 // webhookTimeout is short, so that a replica that hangs is noticed within a run.
 const webhookTimeout = 2 * time.Second
 
-// NewWorld prepares a control plane of ClusterOptions.
-func NewWorld(ctx context.Context, c *cluster.Cluster, o Options) (*World, error) {
-	w := &World{Cluster: c, options: o}
+// NewWorld prepares a control plane of ClusterOptions. The managers are built with
+// these build tags, separated by commas.
+func NewWorld(ctx context.Context, c *cluster.Cluster, tags string) (*World, error) {
+	w := &World{Cluster: c}
 	var err error
 	if w.admin, err = client.NewWithWatch(c.Config(), client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	if w.manager, err = build(ctx, c.Dir(), o.Tags); err != nil {
+	if w.manager, err = build(ctx, c.Dir(), tags); err != nil {
 		return nil, err
 	}
 	if w.inst, err = suite.Install(ctx, c, suite.InstallOptions{Values: map[string]any{
@@ -106,9 +98,15 @@ func NewWorld(ctx context.Context, c *cluster.Cluster, o Options) (*World, error
 	return w, w.createRoles(ctx)
 }
 
+// Rebuild makes the managers of later runs those of other build tags.
+func (w *World) Rebuild(ctx context.Context, tags string) (err error) {
+	w.manager, err = build(ctx, w.Cluster.Dir(), tags)
+	return err
+}
+
 // build builds the manager of test/chaos/manager into a folder.
 func build(ctx context.Context, folder, tags string) (string, error) {
-	path := filepath.Join(folder, "chaos-manager")
+	path := filepath.Join(folder, "chaos-manager-"+tags)
 	command := exec.CommandContext(ctx, "go", "build", "-tags="+tags, "-o", path, "github.com/drawbridge-dev/drawbridge/test/chaos/manager")
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the manager: %w: %s", err, out)

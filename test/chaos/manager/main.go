@@ -47,6 +47,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := logger()
+			sabotage(&o)
 			o.Logger = zapr.NewLogger(log)
 			ctrl.SetLogger(o.Logger)
 			klog.SetLogger(o.Logger)

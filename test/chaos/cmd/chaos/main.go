@@ -75,7 +75,7 @@ func (o *options) batch(ctx context.Context, total *chaos.Total, begun time.Time
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop(context.WithoutCancel(ctx))) }()
-	w, err := chaos.NewWorld(ctx, c, chaos.Options{Tags: o.tags})
+	w, err := chaos.NewWorld(ctx, c, o.tags)
 	if err != nil {
 		return err
 	}
