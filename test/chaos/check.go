@@ -159,7 +159,7 @@ func (c *checker) judge(pod, before *corev1.Pod, at time.Time) {
 	}
 	request := c.requestOf(pod.UID, at)
 	guarded := before != nil && before.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed
-	if c.Plan.Mode.Ignores() && !guarded && c.away(at) && !c.allDone(w, request, at) {
+	if c.Plan.Mode.Ignores() && !guarded && c.away(at) && !c.allDone(w, request, pod.UID, at) {
 		c.Passed++
 		return
 	}
@@ -169,7 +169,7 @@ func (c *checker) judge(pod, before *corev1.Pod, at time.Time) {
 		return
 	}
 	for _, name := range c.Names[w.Name] {
-		if why := c.unfinished(request, name, at, true); why != "" {
+		if why := c.unfinished(w, request, pod.UID, name, at, true); why != "" {
 			c.violated(PromiseDone, about, "evicted at %s, but %s", stamp(at), why)
 		}
 	}
@@ -177,12 +177,12 @@ func (c *checker) judge(pod, before *corev1.Pod, at time.Time) {
 
 func unscheduled(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" }
 
-func (c *checker) allDone(w *Workload, request types.UID, at time.Time) bool {
+func (c *checker) allDone(w *Workload, request, pod types.UID, at time.Time) bool {
 	if request == "" {
 		return false
 	}
 	for _, name := range c.Names[w.Name] {
-		if c.unfinished(request, name, at, false) != "" {
+		if c.unfinished(w, request, pod, name, at, false) != "" {
 			return false
 		}
 	}
@@ -201,7 +201,10 @@ func (c *checker) requestOf(pod types.UID, at time.Time) types.UID {
 }
 
 // unfinished says why an interceptor's turn was not over, or nothing.
-func (c *checker) unfinished(request types.UID, name string, at time.Time, count bool) string {
+func (c *checker) unfinished(w *Workload, request, pod types.UID, name string, at time.Time, count bool) string {
+	if w.Kind == Machines {
+		return c.unmoved(pod, name, at, count)
+	}
 	sign := c.turn(request, name)
 	for _, e := range c.Ledger {
 		if e.Request != request || e.At.After(at) {
@@ -230,6 +233,24 @@ func (c *checker) unfinished(request types.UID, name string, at time.Time, count
 	}
 	if count {
 		c.TimedOut++
+	}
+	return ""
+}
+
+// unmoved says why a machine was still in its pod, or nothing. Its interceptor is the
+// manager itself, whose silence is no excuse.
+func (c *checker) unmoved(pod types.UID, name string, at time.Time, count bool) string {
+	moved := false
+	for _, e := range c.Ledger {
+		if e.Pod == pod && e.Interceptor == name && !e.At.After(at) {
+			moved = e.Deed == Finished
+		}
+	}
+	if !moved {
+		return fmt.Sprintf("%s had not moved the machine", name)
+	}
+	if count {
+		c.Finished++
 	}
 	return ""
 }
@@ -389,6 +410,8 @@ func (c *checker) leftOn(pod *corev1.Pod) string {
 		return "its guard is open"
 	case pod.Annotations[surge.HandedUpAnnotation] != "":
 		return "it is handed up"
+	case pod.Annotations[evacuateAnnotation] != "":
+		return "it is marked for its platform"
 	case pod.Annotations[inProgressAnnotation] != "":
 		return "it is marked for the descheduler"
 	}

@@ -170,8 +170,6 @@ func (r *run) cordon(ctx context.Context, node string, on bool) {
 }
 
 const (
-	// foreign is the prefix of what the writers leave on objects.
-	foreign = "chaos.example.com/"
 	// finalizer holds a pod up for a moment.
 	finalizer   = foreign + "hold"
 	writerPause = 150 * time.Millisecond

@@ -36,6 +36,8 @@ const (
 	Began Deed = "began"
 	// Finished: its work is done. It is noted before the completion is reported.
 	Finished Deed = "finished"
+	// Undone: what was finished for a pod of machines has been undone.
+	Undone Deed = "undone"
 	// Lied: it has completed in the name of Victim, and that was accepted.
 	Lied Deed = "lied"
 )
@@ -43,8 +45,9 @@ const (
 // Entry is a line of the interceptors' ledger: what they did, whatever the product
 // made of it.
 type Entry struct {
-	At          time.Time
-	Deed        Deed
+	At   time.Time
+	Deed Deed
+	// Request is empty for the platform of machines, who knows only pods.
 	Request     types.UID
 	Pod         types.UID
 	Interceptor string
@@ -118,5 +121,13 @@ func (h *History) workload(pod *corev1.Pod) *Workload {
 	return nil
 }
 
-// appLabel is builder.AppLabel.
-const appLabel = "app"
+const (
+	// appLabel is builder.AppLabel.
+	appLabel = "app"
+	// foreign is the prefix of what others than Drawbridge leave on objects.
+	foreign = "chaos.example.com/"
+	// The policy marks the pod of a machine, and the platform says that the machine
+	// has left it.
+	evacuateAnnotation = foreign + "evacuate"
+	movedAnnotation    = foreign + "moved"
+)

@@ -178,10 +178,13 @@ func (a *actor) report(ctx context.Context, er *v1alpha1.EvictionRequest, name s
 		}
 		err := a.client.Status().Update(ctx, now)
 		accepted = err == nil
-		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		if isOver(err) || apierrors.IsForbidden(err) {
 			return nil
 		}
 		return err
 	})
 	return accepted
 }
+
+// isOver reports whether to try again is of no use.
+func isOver(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsNotFound(err) }

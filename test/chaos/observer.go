@@ -37,6 +37,7 @@ type observer struct {
 	podNow   map[types.UID]*corev1.Pod
 	erNow    map[types.UID]*v1alpha1.EvictionRequest
 	follow   []chan *v1alpha1.EvictionRequest
+	pursue   []chan *corev1.Pod
 }
 
 func startObserver(c client.WithWatch, namespace string, tell func(string, ...any)) *observer {
@@ -142,6 +143,12 @@ func (o *observer) take(object client.Object, gone, gap bool) {
 		if o.podNow[object.UID] = object; gone {
 			delete(o.podNow, object.UID)
 		}
+		for _, f := range o.pursue {
+			select {
+			case f <- object:
+			default: // Nobody is that slow.
+			}
+		}
 	case *v1alpha1.EvictionRequest:
 		if known := o.erNow[object.UID]; known != nil && !gone && known.ResourceVersion == object.ResourceVersion {
 			return
@@ -205,6 +212,15 @@ func (o *observer) requestEvents() <-chan *v1alpha1.EvictionRequest {
 	defer o.mu.Unlock()
 	f := make(chan *v1alpha1.EvictionRequest, 10000)
 	o.follow = append(o.follow, f)
+	return f
+}
+
+// podEvents is a channel of every state of pods from now on.
+func (o *observer) podEvents() <-chan *corev1.Pod {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f := make(chan *corev1.Pod, 10000)
+	o.pursue = append(o.pursue, f)
 	return f
 }
 

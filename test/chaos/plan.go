@@ -48,6 +48,9 @@ const (
 	Surging Kind = "surging"
 	// Intercepted is a StatefulSet or Deployment with interceptors.
 	Intercepted Kind = "intercepted"
+	// Machines are a StatefulSet of pods with a virtual machine each, moved by an
+	// EvacuationPolicy that holds them. The only interceptor is their platform.
+	Machines Kind = "machines"
 )
 
 // Habit is how an interceptor behaves.
@@ -226,7 +229,7 @@ func MakePlan(seed uint64) Plan {
 	}
 	p.Workloads = append(p.Workloads, first)
 	for i := 1; i < 2+d.IntN(maxWorkloads-1); i++ {
-		p.Workloads = append(p.Workloads, d.workload(i, []Kind{Plain, Surging, Intercepted, Intercepted}[d.IntN(4)]))
+		p.Workloads = append(p.Workloads, d.workload(i, []Kind{Plain, Surging, Intercepted, Intercepted, Machines}[d.IntN(5)]))
 	}
 	if p.Mode == ModeAlways {
 		for i := range p.Workloads {
@@ -278,6 +281,9 @@ func (d dice) workload(i int, kind Kind) Workload {
 	switch kind {
 	case Surging:
 		w.MaxUnavailable = 0
+	case Machines:
+		w.Stateful, w.Registered = true, true
+		w.Interceptors = []Behaviour{{Habit: []Habit{Works, Works, Hangs}[d.IntN(3)], Delay: d.upTo(maxDelay), Work: d.upTo(maxWork)}}
 	case Intercepted:
 		w.Stateful = d.chance(60)
 		w.Registered = d.chance(60)

@@ -23,7 +23,7 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 		missing[string(kind)] = true
 	}
 	for _, word := range []string{
-		string(ModeFail), string(ModeNoGuard), string(ModeAlways), string(ModeIgnore), string(Plain), string(Surging), string(Intercepted),
+		string(ModeFail), string(ModeNoGuard), string(ModeAlways), string(ModeIgnore), string(Plain), string(Surging), string(Intercepted), string(Machines),
 		string(Works), string(Silent), string(Hangs), string(Crashes), string(Twice), string(Future), string(Liar),
 		string(Kubectl), string(Loop), string(Native), "stateful", "uncordon",
 	} {

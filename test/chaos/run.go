@@ -60,7 +60,9 @@ type run struct {
 	observer *observer
 	ledger   *ledger
 	actors   []*actor
-	group    sync.WaitGroup // All but the actors, who work until the run has come to rest.
+	// platforms of machines.
+	platforms []*platform
+	group     sync.WaitGroup // All but the actors, who work until the run has come to rest.
 
 	actorsCtx  context.Context //nolint:containedctx // The life of the actors.
 	stopActors context.CancelFunc
@@ -168,7 +170,11 @@ func (r *run) populate(ctx context.Context) error {
 	}
 	for i := range r.history.Plan.Workloads {
 		workload := &r.history.Plan.Workloads[i]
-		if err := r.createInterceptors(ctx, workload); err != nil {
+		interceptors := r.createInterceptors
+		if workload.Kind == Machines {
+			interceptors = r.createPolicy
+		}
+		if err := interceptors(ctx, workload); err != nil {
 			return err
 		}
 		if err := r.createWorkload(ctx, workload); err != nil {
@@ -243,6 +249,9 @@ func (r *run) createWorkload(ctx context.Context, workload *Workload) error {
 	pods := func(p *builder.PodWrapper) {
 		p.NodeSelector(testLabel, r.namespace)
 		switch {
+		case workload.Kind == Machines:
+			// An annotation to begin with, or the policy could not add another one.
+			p.Label(testLabel, r.policyOf(workload)).Annotation(foreign+"machine", "true")
 		case workload.Kind == Surging:
 			p.Label(surge.OptInLabel, "enabled").Annotation(cluster.StartDelayAnnotation, "500ms")
 		case !workload.Registered && len(workload.Interceptors) > 0:
@@ -308,6 +317,10 @@ func (r *run) play(ctx context.Context) {
 	for _, a := range r.actors {
 		events := r.observer.requestEvents()
 		r.actorGroup.Go(func() { a.run(r.actorsCtx, events) })
+	}
+	for _, p := range r.platforms {
+		events := r.observer.podEvents()
+		r.actorGroup.Go(func() { p.run(r.actorsCtx, events) })
 	}
 	r.group.Go(func() { r.sampleManagers(playing) })
 	if r.history.Plan.Writers {
@@ -440,6 +453,11 @@ func (r *run) tearDown(ctx context.Context) error {
 	for _, names := range r.history.Names {
 		for _, name := range names {
 			remove(&v1alpha1.EvictionInterceptor{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+	}
+	for i := range r.history.Plan.Workloads {
+		if workload := &r.history.Plan.Workloads[i]; workload.Kind == Machines {
+			remove(&v1alpha1.EvacuationPolicy{ObjectMeta: metav1.ObjectMeta{Name: r.policyOf(workload)}})
 		}
 	}
 	failures = append(failures, insist(ctx, "clean pods", r.cleanPods))

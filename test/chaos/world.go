@@ -80,6 +80,10 @@ func NewWorld(ctx context.Context, c *cluster.Cluster, tags string) (*World, err
 	}
 	if w.inst, err = suite.Install(ctx, c, suite.InstallOptions{Values: map[string]any{
 		"webhook": map[string]any{"timeoutSeconds": int(webhookTimeout / time.Second)},
+		// For the policy of machines, which are pods.
+		"policies": map[string]any{"rules": []any{map[string]any{
+			"apiGroups": []any{""}, "resources": []any{"pods"}, "verbs": []any{"get", "list", "watch", "patch"},
+		}}},
 	}}); err != nil {
 		return nil, err
 	}
