@@ -48,7 +48,7 @@ func judged(t *testing.T, world *World, seed uint64, wanted func(Verdict) bool) 
 		if err := os.WriteFile(path, []byte(h.Plan.String()+h.Timeline()), 0o600); err != nil {
 			t.Error(err)
 		}
-		t.Errorf("seed %d: %v\n%s", seed, v.Violations, h.Plan)
+		t.Errorf("seed %d: %v\n%s", seed, v.Violations, &h.Plan)
 	}
 	return v
 }

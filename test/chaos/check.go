@@ -72,7 +72,7 @@ type checker struct {
 	requests map[types.UID][]RequestSeen
 }
 
-func (c *checker) violated(promise, about, format string, args ...any) {
+func (c *checker) violatedf(promise, about, format string, args ...any) {
 	c.Violations = append(c.Violations, Violation{promise, about, fmt.Sprintf(format, args...)})
 }
 
@@ -165,12 +165,12 @@ func (c *checker) judge(pod, before *corev1.Pod, at time.Time) {
 	}
 	about := "pod " + pod.Name + " " + string(pod.UID)
 	if request == "" {
-		c.violated(PromiseDone, about, "evicted at %s without a request", stamp(at))
+		c.violatedf(PromiseDone, about, "evicted at %s without a request", stamp(at))
 		return
 	}
 	for _, name := range c.Names[w.Name] {
 		if why := c.unfinished(w, request, pod.UID, name, at, true); why != "" {
-			c.violated(PromiseDone, about, "evicted at %s, but %s", stamp(at), why)
+			c.violatedf(PromiseDone, about, "evicted at %s, but %s", stamp(at), why)
 		}
 	}
 }
@@ -288,7 +288,7 @@ func (c *checker) judgeBudget(seen PodSeen, now map[types.UID]PodSeen, evicted m
 		}
 	}
 	if least := w.Replicas - w.MaxUnavailable; healthy < least {
-		c.violated(PromiseBudget, "pod "+seen.Pod.Name+" "+string(seen.Pod.UID), "evicted at %s; %d healthy pods remain, the budget wants %d", stamp(seen.At), healthy, least)
+		c.violatedf(PromiseBudget, "pod "+seen.Pod.Name+" "+string(seen.Pod.UID), "evicted at %s; %d healthy pods remain, the budget wants %d", stamp(seen.At), healthy, least)
 	}
 }
 
@@ -326,22 +326,22 @@ func (c *checker) checkRequest(before, now *v1alpha1.EvictionRequest) {
 	}
 	active, processed := now.Status.ActiveInterceptors, now.Status.ProcessedInterceptors
 	if want, ok := c.planned(now); ok && len(targets) > 0 && !slices.Equal(targets, want) {
-		c.violated(PromiseOrder, about, "its interceptors are %v, want %v", targets, want)
+		c.violatedf(PromiseOrder, about, "its interceptors are %v, want %v", targets, want)
 	}
 	switch {
 	case len(active) > 1:
-		c.violated(PromiseOrder, about, "%v are active at a time", active)
+		c.violatedf(PromiseOrder, about, "%v are active at a time", active)
 	case len(processed)+len(active) > len(targets) || !slices.Equal(targets[:len(processed)+len(active)], slices.Concat(processed, active)):
-		c.violated(PromiseOrder, about, "processed %v, active %v of %v", processed, active, targets)
+		c.violatedf(PromiseOrder, about, "processed %v, active %v of %v", processed, active, targets)
 	}
 	if before == nil {
 		return
 	}
 	if was, is := outcome(before), outcome(now); was != "" && was != is {
-		c.violated(PromiseOrder, about, "it was %s and is %q", was, is)
+		c.violatedf(PromiseOrder, about, "it was %s and is %q", was, is)
 	}
 	if !slices.Equal(before.Status.ProcessedInterceptors, processed[:min(len(before.Status.ProcessedInterceptors), len(processed))]) {
-		c.violated(PromiseOrder, about, "processed were %v and are %v", before.Status.ProcessedInterceptors, processed)
+		c.violatedf(PromiseOrder, about, "processed were %v and are %v", before.Status.ProcessedInterceptors, processed)
 	}
 }
 
@@ -376,17 +376,17 @@ func outcome(request *v1alpha1.EvictionRequest) string {
 // checkEnd looks at what is left when everything has been called off.
 func (c *checker) checkEnd() {
 	if c.Unsettled != "" {
-		c.violated(PromiseEnd, "the run", "%s", c.Unsettled)
+		c.violatedf(PromiseEnd, "the run", "%s", c.Unsettled)
 	}
 	for i := range c.LeftRequests {
 		if er := &c.LeftRequests[i]; outcome(er) == "" {
-			c.violated(PromiseEnd, "request for "+er.Name, "active %v, processed %v, requesters %v", er.Status.ActiveInterceptors, er.Status.ProcessedInterceptors, er.Spec.Requesters)
+			c.violatedf(PromiseEnd, "request for "+er.Name, "active %v, processed %v, requesters %v", er.Status.ActiveInterceptors, er.Status.ProcessedInterceptors, er.Spec.Requesters)
 		}
 	}
 	for i := range c.LeftPods {
 		pod := &c.LeftPods[i]
 		if left := c.leftOn(pod); left != "" {
-			c.violated(PromisePutBack, "pod "+pod.Name+" "+string(pod.UID), "%s", left)
+			c.violatedf(PromisePutBack, "pod "+pod.Name+" "+string(pod.UID), "%s", left)
 		}
 	}
 	slices.SortStableFunc(c.Violations, func(a, b Violation) int { return cmp.Compare(a.Promise, b.Promise) })

@@ -26,7 +26,7 @@ func (r *run) drain(ctx context.Context, d Drain, number int) {
 		return
 	}
 	node := r.nodes[d.Node]
-	r.world.tell("%s begins with %s", d.Kind, node)
+	r.world.tellf("%s begins with %s", d.Kind, node)
 	draining, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.group.Go(func() {
@@ -45,7 +45,7 @@ func (r *run) drain(ctx context.Context, d Drain, number int) {
 	if ctx.Err() != nil {
 		return // It is all called off.
 	}
-	r.world.tell("%s ends with %s", d.Kind, node)
+	r.world.tellf("%s ends with %s", d.Kind, node)
 	if d.Kind != Native {
 		r.cordon(ctx, node, false)
 	}
@@ -59,9 +59,9 @@ func (r *run) kubectl(ctx context.Context, node string, number int) {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			r.world.tell("kubectl drain %s: %v", node, err)
+			r.world.tellf("kubectl drain %s: %v", node, err)
 		default:
-			r.world.tell("kubectl drain %s: exit code %d", node, result.ExitCode)
+			r.world.tellf("kubectl drain %s: exit code %d", node, result.ExitCode)
 		}
 		rest(ctx, Step)
 	}
@@ -74,12 +74,12 @@ const loopPause = 50 * time.Millisecond
 func (r *run) loop(ctx context.Context, node string) {
 	conf, err := r.world.Cluster.ConfigFor("looper", group)
 	if err != nil {
-		r.world.tell("loop: %v", err)
+		r.world.tellf("loop: %v", err)
 		return
 	}
 	c, err := client.New(conf, client.Options{Scheme: scheme})
 	if err != nil {
-		r.world.tell("loop: %v", err)
+		r.world.tellf("loop: %v", err)
 		return
 	}
 	r.cordon(ctx, node, true)
@@ -154,7 +154,7 @@ func (r *run) withdraw(ctx context.Context, name string) {
 		return nil
 	})
 	if err != nil {
-		r.world.tell("%v", err)
+		r.world.tellf("%v", err)
 	}
 }
 
@@ -165,7 +165,7 @@ func (r *run) cordon(ctx context.Context, node string, on bool) {
 		return r.world.admin.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, patch)
 	})
 	if err != nil && ctx.Err() == nil {
-		r.world.tell("%v", err)
+		r.world.tellf("%v", err)
 	}
 }
 
@@ -178,7 +178,7 @@ const (
 // write touches requests and pods all the time, as others do who have their own
 // business with them.
 func (r *run) write(ctx context.Context) {
-	draw := rand.New(rand.NewPCG(r.history.Plan.Seed, 1)) //nolint:gosec // It has to be repeatable, not secret.
+	draw := rand.New(rand.NewPCG(r.history.Plan.Seed, 1))
 	for n := 0; rest(ctx, writerPause); n++ {
 		var touch func(ctx context.Context) error
 		value := fmt.Sprint(n)

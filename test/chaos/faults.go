@@ -22,20 +22,20 @@ func (r *run) cause(ctx context.Context, f Fault) {
 		return
 	}
 	from := time.Now()
-	r.world.tell("fault: %s %s", f.Kind, f.detail())
+	r.world.tellf("fault: %s %s", f.Kind, f.detail())
 	heal, err := r.begin(ctx, f)
 	if err != nil {
-		r.world.tell("fault %s had no effect: %v", f.Kind, err)
+		r.world.tellf("fault %s had no effect: %v", f.Kind, err)
 	}
 	rest(ctx, time.Duration(f.Lasts)*Step)
 	if heal != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.patience)
 		defer cancel()
 		if err := heal(ctx); err != nil {
-			r.world.tell("end of fault %s: %v", f.Kind, err)
+			r.world.tellf("end of fault %s: %v", f.Kind, err)
 		}
 	}
-	r.world.tell("end of fault: %s %s", f.Kind, f.detail())
+	r.world.tellf("end of fault: %s %s", f.Kind, f.detail())
 	if f.Kind == CutWebhook || f.Kind == SlowWebhook {
 		r.markAway(from, time.Now().Add(awayAfter))
 	}
@@ -153,7 +153,7 @@ func (r *run) mend(ctx context.Context) error {
 		err := component.WaitReady(soon)
 		cancel()
 		if err != nil {
-			r.world.tell("%s is not well: %v", name, err)
+			r.world.tellf("%s is not well: %v", name, err)
 			if err := component.Restart(ctx); err != nil {
 				return err
 			}

@@ -26,7 +26,7 @@ import (
 type observer struct {
 	client    client.WithWatch
 	namespace string
-	tell      func(format string, args ...any)
+	tellf     func(format string, args ...any)
 
 	cancel context.CancelFunc
 	group  sync.WaitGroup
@@ -40,10 +40,10 @@ type observer struct {
 	pursue   []chan *corev1.Pod
 }
 
-func startObserver(c client.WithWatch, namespace string, tell func(string, ...any)) *observer {
+func startObserver(c client.WithWatch, namespace string, tellf func(string, ...any)) *observer {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &observer{
-		client: c, namespace: namespace, tell: tell, cancel: cancel,
+		client: c, namespace: namespace, tellf: tellf, cancel: cancel,
 		podNow: map[types.UID]*corev1.Pod{}, erNow: map[types.UID]*v1alpha1.EvictionRequest{},
 	}
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &corev1.PodList{} }) })
@@ -72,7 +72,7 @@ func (o *observer) watch(ctx context.Context, list func() client.ObjectList) {
 		for ctx.Err() == nil {
 			expired := o.watchFrom(ctx, list(), &version)
 			if expired {
-				o.tell("the observer lost the thread of %T at version %s", items, version)
+				o.tellf("the observer lost the thread of %T at version %s", items, version)
 				break
 			}
 			rest(ctx, retryPause)

@@ -211,7 +211,7 @@ const (
 
 // MakePlan draws the plan of a seed.
 func MakePlan(seed uint64) Plan {
-	d := dice{rand.New(rand.NewPCG(seed, 0x647261776272))} //nolint:gosec // It has to be repeatable, not secret.
+	d := dice{rand.New(rand.NewPCG(seed, 0x647261776272))}
 	p := Plan{Seed: seed, Mode: ModeFail, Writers: d.chance(60)}
 	switch n := d.IntN(100); {
 	case n >= 85:
@@ -271,8 +271,8 @@ func (d dice) upTo(limit time.Duration) time.Duration {
 }
 
 func (d dice) workload(i int, kind Kind) Workload {
-	w := Workload{Name: fmt.Sprintf("w%d", i), Kind: kind, Replicas: int32(1 + d.IntN(4)), MaxUnavailable: -1} //nolint:gosec // Small.
-	switch n := d.IntN(100); {                                                                                 // A budget of none blocks everything until it is called off.
+	w := Workload{Name: fmt.Sprintf("w%d", i), Kind: kind, Replicas: int32(1 + d.IntN(4)), MaxUnavailable: -1}
+	switch n := d.IntN(100); { // A budget of none blocks everything until it is called off.
 	case n < 10:
 		w.MaxUnavailable = 0
 	case n < 50:
@@ -342,7 +342,7 @@ func (d dice) fault() Fault {
 }
 
 // String is the plan for people.
-func (p Plan) String() string {
+func (p *Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plan of seed %d: mode %s, conflicting writers %t\n", p.Seed, p.Mode, p.Writers)
 	for _, w := range p.Workloads {

@@ -12,7 +12,8 @@ func TestASeedAlwaysGivesTheSamePlan(t *testing.T) {
 			t.Fatalf("plan of seed %d (-first +second):\n%s", seed, diff)
 		}
 	}
-	if MakePlan(1).String() == MakePlan(2).String() {
+	one, two := MakePlan(1), MakePlan(2)
+	if one.String() == two.String() {
 		t.Error("two seeds have the same plan")
 	}
 }

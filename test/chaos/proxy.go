@@ -66,13 +66,6 @@ func (p *proxy) setCut(cut bool) {
 	}
 }
 
-// reconnect breaks all connections, so that the next ones find other replicas.
-func (p *proxy) reconnect() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.breakAll()
-}
-
 func (p *proxy) breakAll() {
 	for conn := range p.open {
 		_ = conn.Close() // It is to break.

@@ -27,10 +27,10 @@ type replica struct {
 	binary  string
 	args    []string
 	health  string
-	// clock has the error of its clock, see test/chaos/manager.
+	// clock has the error of its clock, see test/chaos/cmd/manager.
 	clock string
 	log   *os.File
-	tell  func(format string, args ...any)
+	tellf func(format string, args ...any)
 
 	ctx    context.Context //nolint:containedctx // The life of the replica.
 	cancel context.CancelFunc
@@ -58,7 +58,7 @@ func startReplica(w *World, number int, args []string) (*replica, error) {
 	health := loopback(w.healthPorts[number])
 	r := &replica{
 		cluster: w.Cluster, binary: w.manager, health: "http://" + health, clock: clock, log: log,
-		tell: func(format string, args ...any) { w.tell(fmt.Sprintf("manager %d ", number)+format, args...) },
+		tellf: func(format string, args ...any) { w.tellf(fmt.Sprintf("manager %d ", number)+format, args...) },
 		args: append([]string{
 			"--kubeconfig=" + w.kubeconfig,
 			"--namespace=" + w.inst.Namespace,
@@ -90,7 +90,7 @@ func (r *replica) supervise() {
 		}
 		select {
 		case <-program.Done():
-			r.tell("has ended")
+			r.tellf("has ended")
 			rest(r.ctx, restartDelay)
 		case <-r.ctx.Done():
 			<-program.Done() // ctx kills it.
@@ -107,12 +107,12 @@ func (r *replica) launch() *cluster.Program {
 	}
 	program, err := r.cluster.StartProgram(r.ctx, cluster.ProgramOptions{OnLine: r.write}, r.binary, r.args...)
 	if err != nil {
-		r.tell("cannot be started: %v", err)
+		r.tellf("cannot be started: %v", err)
 		r.held = true
 		return nil
 	}
 	r.program = program
-	r.tell("starts as process %d", program.PID())
+	r.tellf("starts as process %d", program.PID())
 	return program
 }
 

@@ -4,27 +4,17 @@ package chaos
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
 )
 
 // Times of the manager under test, short enough for a run to see them pass.
@@ -136,7 +126,7 @@ func (r *run) setUp(ctx context.Context) error {
 	if err := w.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}); err != nil {
 		return fmt.Errorf("create namespace: %w", err)
 	}
-	r.observer = startObserver(w.admin, r.namespace, w.tell)
+	r.observer = startObserver(w.admin, r.namespace, w.tellf)
 	if r.nodes, err = w.Cluster.AddNodes(ctx, Nodes, func(node *corev1.Node) { node.Labels[testLabel] = r.namespace }); err != nil {
 		return err
 	}
@@ -156,133 +146,6 @@ func (r *run) managersReady(ctx context.Context) error {
 		failures = append(failures, manager.ready(ctx))
 	}
 	return errors.Join(failures...)
-}
-
-// populate makes the workloads and their interceptors.
-func (r *run) populate(ctx context.Context) error {
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: actors},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: actors},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:serviceaccounts:" + r.namespace}},
-	}
-	if err := r.world.admin.Create(ctx, binding); err != nil {
-		return fmt.Errorf("bind role of the interceptors: %w", err)
-	}
-	for i := range r.history.Plan.Workloads {
-		workload := &r.history.Plan.Workloads[i]
-		interceptors := r.createInterceptors
-		if workload.Kind == Machines {
-			interceptors = r.createPolicy
-		}
-		if err := interceptors(ctx, workload); err != nil {
-			return err
-		}
-		if err := r.createWorkload(ctx, workload); err != nil {
-			return err
-		}
-	}
-	if err := r.await(ctx, "the workloads to be ready", r.whole); err != nil {
-		return err
-	}
-	return r.await(ctx, "the guards to be closed", func(ctx context.Context) error {
-		_, left, err := r.look(ctx)
-		if err == nil && left != "" {
-			err = errors.New(left)
-		}
-		return err
-	})
-}
-
-// accountOf is the service account of an interceptor.
-func accountOf(workload *Workload, i int) string { return fmt.Sprintf("%s-i%d", workload.Name, i) }
-
-// createInterceptors registers them, if need be, and begins to act for them.
-func (r *run) createInterceptors(ctx context.Context, workload *Workload) error {
-	before := ""
-	for i, behaviour := range workload.Interceptors {
-		name := fmt.Sprintf("i%d.%s.%s.chaos.example.com", i, workload.Name, r.namespace)
-		r.history.Names[workload.Name] = append(r.history.Names[workload.Name], name)
-		account := accountOf(workload, i)
-		conf, err := r.world.Cluster.ConfigForServiceAccount(ctx, r.namespace, account)
-		if err != nil {
-			return err
-		}
-		c, err := client.New(conf, client.Options{Scheme: scheme})
-		if err != nil {
-			return fmt.Errorf("make client of %s: %w", account, err)
-		}
-		if workload.Registered {
-			if err := r.register(ctx, workload, i, name, account); err != nil {
-				return err
-			}
-		}
-		a := &actor{name: name, before: before, habit: behaviour, client: c, ledger: r.ledger, ofPod: map[types.UID]bool{}, lied: map[types.UID]bool{}}
-		r.actors = append(r.actors, a)
-		before = name
-	}
-	return nil
-}
-
-func (r *run) register(ctx context.Context, workload *Workload, i int, name, account string) error {
-	registration := builder.EvictionInterceptor(name).InNamespace(r.namespace).Pods(builder.AppLabel, workload.Name).
-		Priority(int32(20000-100*i)).ActedBy(r.namespace, account) //nolint:gosec // Small.
-	registration.EvictionInterceptor.Generation = 0
-	if r.history.Plan.Mode == ModeAlways {
-		registration.Guard(v1alpha1.GuardAlways)
-	}
-	object := registration.Obj()
-	if err := r.world.admin.Create(ctx, object); err != nil {
-		return fmt.Errorf("register %s: %w", name, err)
-	}
-	return r.await(ctx, "registration "+name, func(ctx context.Context) error {
-		if err := r.world.admin.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-			return err
-		}
-		if !meta.IsStatusConditionTrue(object.Status.Conditions, v1alpha1.ConditionAccepted) {
-			return fmt.Errorf("conditions %+v", object.Status.Conditions)
-		}
-		return nil
-	})
-}
-
-func (r *run) createWorkload(ctx context.Context, workload *Workload) error {
-	pods := func(p *builder.PodWrapper) {
-		p.NodeSelector(testLabel, r.namespace)
-		switch {
-		case workload.Kind == Machines:
-			// An annotation to begin with, or the policy could not add another one.
-			p.Label(testLabel, r.policyOf(workload)).Annotation(foreign+"machine", "true")
-		case workload.Kind == Surging:
-			p.Label(surge.OptInLabel, "enabled").Annotation(cluster.StartDelayAnnotation, "500ms")
-		case !workload.Registered && len(workload.Interceptors) > 0:
-			p.Interceptors(r.history.Names[workload.Name]...)
-		}
-	}
-	var object client.Object
-	if workload.Stateful {
-		object = builder.StatefulSet(r.namespace, workload.Name).Replicas(workload.Replicas).Pods(pods).Obj()
-	} else {
-		object = builder.Deployment(r.namespace, workload.Name).Replicas(workload.Replicas).Rolling("1", "0").Pods(pods).Obj()
-	}
-	if err := r.world.admin.Create(ctx, object); err != nil {
-		return fmt.Errorf("create workload %s: %w", workload.Name, err)
-	}
-	if workload.MaxUnavailable < 0 {
-		return nil
-	}
-	budget := builder.Budget(r.namespace, workload.Name).Selects(builder.AppLabel, workload.Name).MaxUnavailable(fmt.Sprint(workload.MaxUnavailable)).Obj()
-	if err := r.world.admin.Create(ctx, budget); err != nil {
-		return fmt.Errorf("create budget %s: %w", workload.Name, err)
-	}
-	return r.await(ctx, "budget "+workload.Name, func(ctx context.Context) error {
-		if err := r.world.admin.Get(ctx, client.ObjectKeyFromObject(budget), budget); err != nil {
-			return err
-		}
-		if budget.Status.ObservedGeneration != budget.Generation || budget.Status.CurrentHealthy != workload.Replicas {
-			return fmt.Errorf("status %+v", budget.Status)
-		}
-		return nil
-	})
 }
 
 // whole wants that every workload has as many ready pods as it should, and no others.
@@ -312,7 +175,7 @@ func (r *run) play(ctx context.Context) {
 	playing, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.began = time.Now()
-	r.world.tell("step 0")
+	r.world.tellf("step 0")
 	r.actorsCtx, r.stopActors = context.WithCancel(ctx)
 	for _, a := range r.actors {
 		events := r.observer.requestEvents()
@@ -335,12 +198,12 @@ func (r *run) play(ctx context.Context) {
 	}
 	r.until(ctx, Steps)
 	faults.Wait()
-	r.world.tell("all faults have ended")
+	r.world.tellf("all faults have ended")
 	if err := r.mend(ctx); err != nil {
-		r.world.tell("%v", err)
+		r.world.tellf("%v", err)
 	}
 	rest(ctx, lastSteps*Step) // The drains go on for a moment with everything well.
-	r.world.tell("everything is called off")
+	r.world.tellf("everything is called off")
 	cancel()
 	r.group.Wait()
 }
@@ -402,111 +265,4 @@ func (r *run) look(ctx context.Context) (running, left string, err error) {
 		}
 	}
 	return running, left, nil
-}
-
-// readCalls takes the evictions from the API server's log.
-func (r *run) readCalls(ctx context.Context, mark cluster.Mark) error {
-	requests, err := r.world.Cluster.RequestLog().Since(ctx, mark)
-	if err != nil {
-		r.world.tell("the log of the API server: %v", err)
-	}
-	for _, request := range requests {
-		if request.Resource == "pods" && request.Subresource == "eviction" && request.Namespace == r.namespace && !request.DryRun {
-			r.history.Calls = append(r.history.Calls, Call{At: request.Time, User: request.User, Name: request.Name, UID: preconditionOf(request.Body), Code: request.Code})
-		}
-	}
-	return nil
-}
-
-// preconditionOf is the UID an eviction is for, "" if it does not say.
-func preconditionOf(body []byte) types.UID {
-	var eviction policyv1.Eviction
-	if json.Unmarshal(body, &eviction) != nil || eviction.DeleteOptions == nil || eviction.DeleteOptions.Preconditions == nil || eviction.DeleteOptions.Preconditions.UID == nil {
-		return ""
-	}
-	return *eviction.DeleteOptions.Preconditions.UID
-}
-
-// tearDown ends everything and takes away what the run has made.
-func (r *run) tearDown(ctx context.Context) error {
-	var failures []error
-	if r.stopActors != nil {
-		r.stopActors()
-		r.actorGroup.Wait()
-	}
-	if r.observer != nil {
-		r.observer.stop()
-	}
-	for _, manager := range r.replicas {
-		failures = append(failures, manager.stop())
-	}
-	if r.proxy != nil {
-		failures = append(failures, r.proxy.close())
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.patience)
-	defer cancel()
-	remove := func(object client.Object) {
-		failures = append(failures, insist(ctx, "delete "+object.GetName(), func(ctx context.Context) error {
-			return client.IgnoreNotFound(r.world.admin.Delete(ctx, object))
-		}))
-	}
-	for _, names := range r.history.Names {
-		for _, name := range names {
-			remove(&v1alpha1.EvictionInterceptor{ObjectMeta: metav1.ObjectMeta{Name: name}})
-		}
-	}
-	for i := range r.history.Plan.Workloads {
-		if workload := &r.history.Plan.Workloads[i]; workload.Kind == Machines {
-			remove(&v1alpha1.EvacuationPolicy{ObjectMeta: metav1.ObjectMeta{Name: r.policyOf(workload)}})
-		}
-	}
-	failures = append(failures, insist(ctx, "clean pods", r.cleanPods))
-	remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}})
-	failures = append(failures, r.await(ctx, "the namespace to be gone", func(ctx context.Context) error {
-		if err := r.cleanPods(ctx); err != nil {
-			return err
-		}
-		err := r.world.admin.Get(ctx, client.ObjectKey{Name: r.namespace}, &corev1.Namespace{})
-		if client.IgnoreNotFound(err) == nil && err != nil {
-			return nil
-		}
-		return errors.Join(errors.New("it is there"), err)
-	}))
-	for _, node := range r.nodes {
-		remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
-	}
-	return errors.Join(failures...)
-}
-
-// Timeline is what happened, in order, for people.
-func (h *History) Timeline() string {
-	var lines []Fact
-	lines = append(lines, h.Facts...)
-	for _, e := range h.Ledger {
-		lines = append(lines, Fact{e.At, fmt.Sprintf("ledger: %s %s for request %s of pod %s %s", e.Interceptor, e.Deed, e.Request, e.Pod, e.Victim)})
-	}
-	for _, c := range h.Calls {
-		lines = append(lines, Fact{c.At, fmt.Sprintf("eviction of %s %s by %s: %d", c.Name, c.UID, c.User, c.Code)})
-	}
-	for _, p := range h.Pods {
-		at, evicted := admitted(p)
-		lines = append(lines, Fact{p.At, fmt.Sprintf("pod %s %s (version %s, node %s): ready %t, deleting %t, gone %t, missed something %t, evicted %t %s, guard %q, handed up %t",
-			p.Pod.Name, p.Pod.UID, p.Pod.ResourceVersion, p.Pod.Spec.NodeName, isReady(p.Pod), p.Pod.DeletionTimestamp != nil, p.Gone, p.Gap, evicted, stamp(at),
-			p.Pod.Labels[v1alpha1.GuardLabel], p.Pod.Annotations[surge.HandedUpAnnotation] != "")})
-	}
-	for _, q := range h.Requests {
-		s := q.Request.Status
-		var requesters []string
-		for _, requester := range q.Request.Spec.Requesters {
-			requesters = append(requesters, requester.Name)
-		}
-		lines = append(lines, Fact{q.At, fmt.Sprintf("request %s of pod %s (version %s): active %v, processed %v, outcome %q, requesters %v, gone %t",
-			q.Request.UID, q.Request.Name, q.Request.ResourceVersion, s.ActiveInterceptors, s.ProcessedInterceptors, outcome(q.Request), requesters, q.Gone)})
-	}
-	slices.SortStableFunc(lines, func(a, b Fact) int { return a.At.Compare(b.At) })
-	var b strings.Builder
-	for _, line := range lines {
-		fmt.Fprintf(&b, "%s %s\n", stamp(line.At), line.What)
-	}
-	return b.String()
 }

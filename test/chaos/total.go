@@ -47,7 +47,7 @@ func (t *Total) Add(p Plan, v Verdict) {
 }
 
 // String are the tables of the docs.
-func (t Total) String() string {
+func (t *Total) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d runs, %d with violations %v: %s\n", t.Runs, t.Broken, t.Seeds, t.Sum)
 	b.WriteString("\n| mode | runs |\n|---|---|\n")

@@ -108,10 +108,10 @@ func (w *World) Rebuild(ctx context.Context, tags string) (err error) {
 	return err
 }
 
-// build builds the manager of test/chaos/manager into a folder.
+// build builds the manager of test/chaos/cmd/manager into a folder.
 func build(ctx context.Context, folder, tags string) (string, error) {
 	path := filepath.Join(folder, "chaos-manager-"+tags)
-	command := exec.CommandContext(ctx, "go", "build", "-tags="+tags, "-o", path, "github.com/drawbridge-dev/drawbridge/test/chaos/manager")
+	command := exec.CommandContext(ctx, "go", "build", "-tags="+tags, "-o", path, "github.com/drawbridge-dev/drawbridge/test/chaos/cmd/manager")
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the manager: %w: %s", err, out)
 	}
@@ -140,8 +140,8 @@ func (w *World) createRoles(ctx context.Context) error {
 	)
 }
 
-// tell notes a fact of the present run.
-func (w *World) tell(format string, args ...any) {
+// tellf notes a fact of the present run.
+func (w *World) tellf(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.facts = append(w.facts, Fact{time.Now(), fmt.Sprintf(format, args...)})

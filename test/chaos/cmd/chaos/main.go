@@ -59,7 +59,7 @@ func (o *options) run(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("after %d runs: %w", total.Runs, err), context.Cause(ctx))
 		}
 	}
-	fmt.Printf("\n%s\nIt took %s.\n", total, time.Since(begun).Round(time.Second))
+	fmt.Printf("\n%s\nIt took %s.\n", &total, time.Since(begun).Round(time.Second))
 	if total.Broken > 0 {
 		return errBroken
 	}
@@ -83,7 +83,7 @@ func (o *options) batch(ctx context.Context, total *chaos.Total, begun time.Time
 		if total.Runs == o.runs || o.over(begun) || ctx.Err() != nil {
 			return nil
 		}
-		if err := o.one(ctx, w, o.seed+uint64(total.Runs), total); err != nil { //nolint:gosec // Never negative.
+		if err := o.one(ctx, w, o.seed+uint64(total.Runs), total); err != nil {
 			return err
 		}
 	}
@@ -111,6 +111,6 @@ func (o *options) one(ctx context.Context, w *chaos.World, seed uint64, total *c
 	kept, keepErr := w.Cluster.KeepLogs(fmt.Sprintf("seed-%d", seed))
 	timeline := filepath.Join(kept, "timeline.txt")
 	writeErr := os.WriteFile(timeline, []byte(plan.String()+h.Timeline()), 0o600)
-	fmt.Printf("%s  The timeline is %s, beside the logs. Again: make chaos ARGS='--runs=1 --seed=%d'\n", plan, timeline, seed)
+	fmt.Printf("%s  The timeline is %s, beside the logs. Again: make chaos ARGS='--runs=1 --seed=%d'\n", &plan, timeline, seed)
 	return errors.Join(err, keepErr, writeErr)
 }
