@@ -43,6 +43,9 @@ type Verdict struct {
 	// Ignore without a guard, as documented; LiesPassed are the turns that a lie ended
 	// while the webhook was away, as documented.
 	Passed, LiesPassed int
+	// Strayed are pods that a call by name hit which was sent for the pod before them,
+	// when that was ending already: no webhook can tie such a call to a pod.
+	Strayed int
 	// Requests is how many there were, Gaps how many times the observer lost the
 	// thread and took it up with the API server's log.
 	Requests, Gaps int
@@ -161,6 +164,10 @@ func (c *checker) judge(pod, before *corev1.Pod, at time.Time) {
 		return
 	}
 	about := "pod " + pod.Name + " " + string(pod.UID)
+	if request == "" && c.strayed(pod) {
+		c.Strayed++
+		return
+	}
 	if request == "" {
 		c.violatedf(PromiseDone, about, "evicted at %s without a request", stamp(at))
 		return
@@ -185,6 +192,34 @@ func (c *checker) allDone(w *Workload, request, pod types.UID, at time.Time) boo
 	}
 	return true
 }
+
+// strayed reports whether a call by name that was let through for the pod before, which
+// was ending, may have ended this one.
+func (c *checker) strayed(pod *corev1.Pod) bool {
+	var born, ending time.Time // When this pod was first seen, and the one before it first seen ending.
+	for _, seen := range c.Pods {
+		switch {
+		case seen.Pod.Name != pod.Name:
+		case seen.Pod.UID == pod.UID:
+			if born.IsZero() {
+				born = seen.At
+			}
+		case born.IsZero() && seen.Pod.DeletionTimestamp != nil && ending.IsZero():
+			ending = seen.At
+		case born.IsZero() && seen.Pod.DeletionTimestamp == nil:
+			ending = time.Time{} // Another one came between.
+		}
+	}
+	for _, call := range c.Calls {
+		if call.Name == pod.Name && call.UID == "" && call.Code/100 == 2 && !ending.IsZero() && !call.At.Before(ending.Add(-watchLag)) && call.At.Before(born) {
+			return true
+		}
+	}
+	return false
+}
+
+// watchLag is how much later than the webhooks the observer may see something.
+const watchLag = 50 * time.Millisecond
 
 // requestOf is the last request for the pod that was there at that time.
 func (c *checker) requestOf(pod types.UID, at time.Time) types.UID {

@@ -121,6 +121,7 @@ func TestCheck(t *testing.T) {
 		want    string // The promise that is broken.
 		passed  int
 		lies    int
+		strayed int
 	}{
 		"both interceptors are done":                             {history: history(), want: never},
 		"the second one is still at work":                        {history: history(ledgerOf(began(first, 1), finished(first, 3), began(second, 5))), want: PromiseDone},
@@ -156,6 +157,9 @@ func TestCheck(t *testing.T) {
 			h.Pods = []PodSeen{h.Pods[0], h.Pods[1], {At: at(10), Gone: true, Gap: true, Pod: pod("a")}}
 			h.Calls = []Call{{At: at(9), Name: "a", Code: 429}}
 		}), want: never},
+		"a call by name sent for the pod before, which was ending, hit it": {history: history(unasked, after(deleting), callsByName(8)), want: never, strayed: 1},
+		"a call by name sent for the pod before, which was well, hit it":   {history: history(unasked, after(), callsByName(8)), want: PromiseDone},
+		"a call by name that was sent for the very pod":                    {history: history(unasked, after(deleting), callsByName(9.5)), want: PromiseDone},
 		"somebody else deleted the pod": {history: history(unasked, func(h *History) {
 			h.Pods = []PodSeen{h.Pods[0], h.Pods[1], {At: at(10), Gone: true, Pod: pod("a")}}
 		}), want: never},
@@ -186,11 +190,29 @@ func TestCheck(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("broken promise (-want +got):\n%s\n%v", diff, v.Violations)
 			}
-			if diff := cmp.Diff([]int{tc.passed, tc.lies}, []int{v.Passed, v.LiesPassed}); diff != "" {
-				t.Errorf("passed and lies (-want +got):\n%s", diff)
+			if diff := cmp.Diff([]int{tc.passed, tc.lies, tc.strayed}, []int{v.Passed, v.LiesPassed, v.Strayed}); diff != "" {
+				t.Errorf("passed, lies and strayed (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// after makes pod a the successor, since second 9, of one that got into that state.
+func after(state ...func(*corev1.Pod)) func(*History) {
+	return func(h *History) {
+		before := func(p *corev1.Pod) { p.UID = "uid-before" }
+		h.Pods = []PodSeen{
+			{At: at(0), Pod: pod("a", before)}, {At: at(7), Pod: pod("a", append(state, before)...)}, {At: at(8.5), Gone: true, Pod: pod("a", append(state, before)...)},
+			{At: at(9), Pod: pod("a")}, {At: at(10), Pod: pod("a", letGo(at(10)))},
+		}
+	}
+}
+
+func deleting(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(at(7))) }
+
+// callsByName is a successful eviction.
+func callsByName(when float64) func(*History) {
+	return func(h *History) { h.Calls = []Call{{At: at(when), Name: "a", Code: 201}} }
 }
 
 // late moves the eviction away from the beginning, when budgets are not judged.

@@ -67,12 +67,15 @@ func (r *run) kubectl(ctx context.Context, node string, number int) {
 	}
 }
 
+// looper is the user behind the loop.
+const looper = "looper"
+
 // loopPause is the pause between two evictions of the loop.
 const loopPause = 50 * time.Millisecond
 
 // loop evicts by name, without preconditions, whatever it hears.
 func (r *run) loop(ctx context.Context, node string) {
-	conf, err := r.world.Cluster.ConfigFor("looper", group)
+	conf, err := r.world.Cluster.ConfigFor(looper, group)
 	if err != nil {
 		r.world.tellf("loop: %v", err)
 		return

@@ -7,8 +7,8 @@ import (
 
 // String is the verdict in a line.
 func (v Verdict) String() string {
-	return fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d passed an outage, %d lies passed, %d gaps",
-		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.Passed, v.LiesPassed, v.Gaps)
+	return fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d passed an outage, %d lies passed, %d strayed, %d gaps",
+		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.Passed, v.LiesPassed, v.Strayed, v.Gaps)
 }
 
 // Total of several runs.
@@ -44,6 +44,7 @@ func (t *Total) Add(p Plan, v Verdict) {
 	t.Sum.LiesPassed += v.LiesPassed
 	t.Sum.Requests += v.Requests
 	t.Sum.Gaps += v.Gaps
+	t.Sum.Strayed += v.Strayed
 }
 
 // String are the tables of the docs.
