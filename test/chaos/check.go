@@ -83,17 +83,31 @@ const grain = time.Second
 // (kubernetes: pkg/registry/core/pod/storage/eviction.go, addConditionAndDeletePod).
 const evictionReason = "EvictionByEvictionAPI"
 
-// admitted is when the eviction API let the pod go, and never earlier than that.
+// admitted is when the eviction API deleted the pod, and never earlier than that. The
+// note alone does not say so: the deletion after it fails if the pod has changed.
 func admitted(seen PodSeen) (time.Time, bool) {
+	if seen.Pod.DeletionTimestamp == nil && !seen.Gone {
+		return time.Time{}, false
+	}
 	for _, condition := range seen.Pod.Status.Conditions {
 		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue && condition.Reason == evictionReason {
-			if latest := condition.LastTransitionTime.Add(grain); latest.Before(seen.At) {
-				return latest, true
-			}
-			return seen.At, true
+			return deleted(seen), true
 		}
 	}
 	return time.Time{}, false
+}
+
+// deleted is when the deletion of a pod was asked for, and never earlier than that.
+func deleted(seen PodSeen) time.Time {
+	pod := seen.Pod
+	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
+		return seen.At
+	}
+	latest := pod.DeletionTimestamp.Add(grain - time.Duration(*pod.DeletionGracePeriodSeconds)*time.Second)
+	if latest.Before(seen.At) {
+		return latest
+	}
+	return seen.At
 }
 
 // checkPods goes through what was seen of the pods in the order in which it happened.

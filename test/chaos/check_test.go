@@ -42,6 +42,13 @@ func letGo(when time.Time) func(*corev1.Pod) {
 	}
 }
 
+// dying is a pod whose deletion was asked for, with 30 seconds to end.
+func dying(when time.Time) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.NewTime(when.Truncate(time.Second).Add(30*time.Second))), new(int64(30))
+	}
+}
+
 func guarded(p *corev1.Pod) { setLabel(p, v1alpha1.GuardLabel, v1alpha1.GuardClosed) }
 
 func setLabel(p *corev1.Pod, key, value string) { p.Labels[key] = value }
@@ -84,7 +91,7 @@ func history(change ...func(*History)) *History {
 		Deadline: deadline, Slack: 2 * grain,
 		Pods: []PodSeen{
 			{At: at(0), Pod: pod("a")}, {At: at(0), Pod: pod("b")},
-			{At: at(10), Pod: pod("a", letGo(at(10)))},
+			{At: at(10), Pod: pod("a", letGo(at(10)), dying(at(10)))},
 			{At: at(10.1), Gone: true, Pod: pod("a", letGo(at(10)))},
 		},
 		Requests: []RequestSeen{
@@ -160,6 +167,12 @@ func TestCheck(t *testing.T) {
 		"a call by name sent for the pod before, which was ending, hit it": {history: history(unasked, after(deleting), callsByName(8)), want: never, strayed: 1},
 		"a call by name sent for the pod before, which was well, hit it":   {history: history(unasked, after(), callsByName(8)), want: PromiseDone},
 		"a call by name that was sent for the very pod":                    {history: history(unasked, after(deleting), callsByName(9.5)), want: PromiseDone},
+		"an eviction was let go, and its deletion failed": {history: history(unasked, func(h *History) {
+			h.Pods = []PodSeen{h.Pods[0], h.Pods[1], {At: at(10), Pod: pod("a", letGo(at(10)))}}
+		}), want: never},
+		"the observer was behind": {history: history(ledgerOf(began(first, 1), finished(first, 3), began(second, 7), finished(second, 12)), func(h *History) {
+			h.Pods[2].At = at(14)
+		}), want: PromiseDone},
 		"somebody else deleted the pod": {history: history(unasked, func(h *History) {
 			h.Pods = []PodSeen{h.Pods[0], h.Pods[1], {At: at(10), Gone: true, Pod: pod("a")}}
 		}), want: never},
@@ -203,7 +216,7 @@ func after(state ...func(*corev1.Pod)) func(*History) {
 		before := func(p *corev1.Pod) { p.UID = "uid-before" }
 		h.Pods = []PodSeen{
 			{At: at(0), Pod: pod("a", before)}, {At: at(7), Pod: pod("a", append(state, before)...)}, {At: at(8.5), Gone: true, Pod: pod("a", append(state, before)...)},
-			{At: at(9), Pod: pod("a")}, {At: at(10), Pod: pod("a", letGo(at(10)))},
+			{At: at(9), Pod: pod("a")}, {At: at(10), Pod: pod("a", letGo(at(10)), dying(at(10)))},
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -273,8 +272,9 @@ func (r *run) look(ctx context.Context) (running, left string, err error) {
 	return running, left, nil
 }
 
-// expire makes the loop's leases old. It is a caller of no known kind, which counts as
-// interested for ten minutes if the node had no marker when it asked.
+// expire makes leases old that have no marker to miss: their node was not cordoned when
+// the caller asked, so only two minutes of silence withdraw it, or ten of one of no known
+// kind. All others must go by themselves.
 func (r *run) expire(ctx context.Context) error {
 	leases := &coordinationv1.LeaseList{}
 	if err := r.world.admin.List(ctx, leases, client.InNamespace(r.world.inst.Namespace), client.MatchingLabels{translate.LeaseLabel: translate.LeaseLabelValue}); err != nil {
@@ -283,7 +283,7 @@ func (r *run) expire(ctx context.Context) error {
 	long := metav1.NewMicroTime(time.Now().Add(-time.Hour))
 	for i := range leases.Items {
 		lease := &leases.Items[i]
-		if !strings.HasPrefix(lease.Name, looper) || lease.Spec.RenewTime.Before(&long) {
+		if lease.Annotations[translate.LeaseMarkersAnnotation] != "" || lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Before(&long) {
 			continue
 		}
 		lease.Spec.RenewTime = new(metav1.NewMicroTime(long.Add(-time.Hour)))
