@@ -77,7 +77,12 @@ func (w *World) Run(ctx context.Context, plan Plan) (h *History, err error) {
 		r.history.Slack += 2 * maxSkew
 	}
 	mark := w.Cluster.RequestLog().Mark()
-	defer func() { err = errors.Join(err, r.tearDown(context.WithoutCancel(ctx))) }()
+	defer func() {
+		err = errors.Join(err, r.stop())
+		if ctx.Err() == nil { // Or the control plane is left as it is, maybe in ruins.
+			err = errors.Join(err, r.cleanUp(ctx))
+		}
+	}()
 	if err := r.setUp(ctx); err != nil {
 		return nil, fmt.Errorf("set up seed %d: %w", plan.Seed, err)
 	}

@@ -40,8 +40,8 @@ func preconditionOf(body []byte) types.UID {
 	return *eviction.DeleteOptions.Preconditions.UID
 }
 
-// tearDown ends everything and takes away what the run has made.
-func (r *run) tearDown(ctx context.Context) error {
+// stop ends everything that runs.
+func (r *run) stop() error {
 	var failures []error
 	if r.stopActors != nil {
 		r.stopActors()
@@ -56,8 +56,14 @@ func (r *run) tearDown(ctx context.Context) error {
 	if r.proxy != nil {
 		failures = append(failures, r.proxy.close())
 	}
+	return errors.Join(failures...)
+}
+
+// cleanUp takes away what the run has made.
+func (r *run) cleanUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
+	var failures []error
 	remove := func(object client.Object) {
 		failures = append(failures, insist(ctx, "delete "+object.GetName(), func(ctx context.Context) error {
 			return client.IgnoreNotFound(r.world.admin.Delete(ctx, object))
