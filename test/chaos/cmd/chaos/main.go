@@ -54,16 +54,15 @@ var errBroken = errors.New("promises were broken, see above")
 func (o *options) run(ctx context.Context) error {
 	begun := time.Now()
 	total := chaos.Total{}
-	for total.Runs < o.runs && !o.over(begun) && ctx.Err() == nil {
-		if err := o.batch(ctx, &total, begun); err != nil {
-			return errors.Join(fmt.Errorf("after %d runs: %w", total.Runs, err), context.Cause(ctx))
-		}
+	var err error
+	for err == nil && total.Runs < o.runs && !o.over(begun) && ctx.Err() == nil {
+		err = o.batch(ctx, &total, begun)
 	}
 	fmt.Printf("\n%s\nIt took %s.\n", &total, time.Since(begun).Round(time.Second))
 	if total.Broken > 0 {
-		return errBroken
+		err = errors.Join(err, errBroken)
 	}
-	return nil
+	return err
 }
 
 func (o *options) over(begun time.Time) bool { return o.duration > 0 && time.Since(begun) > o.duration }
