@@ -133,14 +133,26 @@ func (r *run) markAway(from, to time.Time) {
 	r.history.Away = append(r.history.Away, Interval{from.Add(-time.Second), to})
 }
 
-// sampleManagers marks the times in which a replica is not ready.
+// sampleManagers marks the times in which a replica is not ready, and keeps the rest alive.
 func (r *run) sampleManagers(ctx context.Context) {
 	for rest(ctx, Step/2) {
+		r.revive(ctx)
 		for _, manager := range r.replicas {
 			from := time.Now()
 			if manager.ready(ctx) != nil && ctx.Err() == nil {
 				r.markAway(from.Add(-Step), time.Now().Add(awayAfter))
 			}
+		}
+	}
+}
+
+// revive starts those parts again that have no faults here and have ended by
+// themselves, as a kubelet does: kube-scheduler gives up when an outage has left it with
+// a pod on another node than it remembers.
+func (r *run) revive(ctx context.Context) {
+	for _, name := range []cluster.ComponentName{cluster.Scheduler, cluster.Kwok} {
+		if err := r.world.Cluster.Component(name).Start(ctx); err == nil { // Normally it is running.
+			r.world.tellf("%s had ended and was started again", name)
 		}
 	}
 }

@@ -229,6 +229,7 @@ func (r *run) settle(ctx context.Context) error {
 		return err
 	}
 	err := r.await(ctx, "the run to come to rest", func(ctx context.Context) error {
+		r.revive(ctx)
 		if err := r.expire(ctx); err != nil {
 			return err
 		}
