@@ -94,6 +94,13 @@ race: ## Unit tests under the race detector.
 bench: ## Benchmarks, with allocations.
 	go test -run='^$$' -bench=. -benchmem $$(go list ./... | grep -v /test/)
 
+ARGS ?=
+
+.PHONY: chaos
+chaos: ## Randomized drains under faults, 200 runs; for fewer ARGS='--runs=10 --seed=1 --duration=10m'.
+	@go build -o bin/chaos ./test/chaos/cmd/chaos
+	@bin/chaos $(ARGS)
+
 .PHONY: cluster-up
 cluster-up: ## Start the embedded Kubernetes and stay until interrupted.
 	go run ./test/cluster/cmd/cluster-up --nodes=3

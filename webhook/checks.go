@@ -95,12 +95,29 @@ func (in *Input) allowStage(reason translate.Reason) (Decision, bool) {
 // who goes on asking, to begin again with the first interceptor. So the caller
 // becomes and stays a requester here, too, if there is room.
 func imperativeStage(in *Input) (Decision, bool) {
+	if in.mayStray() {
+		return whileRunning(in) // The evictor goes, who names the UID.
+	}
 	decision, ok := in.allowStage(translate.ReasonImperativeStage)
 	if !in.Own && !in.onlyActs() && decision.Need == NeedNothing && !in.joined() && in.roomForEntry() {
 		decision.Action = ActApply
 	}
 	return decision, ok
 }
+
+// mayStray reports whether a call that is let through could end an intercepted pod
+// it was not meant for. The registry looks the name up again after we have
+// answered, half a second later if the budget was written meanwhile, and by then
+// the evictor may have moved the pod and its successor may have the name, with its
+// interceptors before it. A live look cannot see that far.
+func (in *Input) mayStray() bool {
+	owner := metav1.GetControllerOfNoCopy(in.Pod)
+	return in.Call.byName() && owner != nil && !slices.Contains(newNames, owner.Kind) && len(in.Request.Status.TargetInterceptors) > 1
+}
+
+// newNames are the kinds of controllers whose pods never get the name of one before.
+// Of others, such as StatefulSets, it is taken for granted that they do.
+var newNames = []string{"ReplicaSet", "ReplicationController", "Job", "DaemonSet"}
 
 // afterCancel treats a canceled request as none, with two exceptions.
 func afterCancel(in *Input) (Decision, bool) {

@@ -130,11 +130,15 @@ const (
 )
 
 func allowed(reason translate.Reason) got { return got{outcome: "allowed", reason: reason} }
-func deniedWaiting() got                  { return got{outcome: "denied", reason: "waiting", message: textWaitingA} }
-func deniedAccepted() got                 { return got{outcome: "denied", reason: "accepted", message: textAccepted} }
-func restarting() got                     { return got{outcome: "denied", reason: "restarting", message: textRestarting} }
-func (g got) after(action Action) got     { g.action = action.String(); return g }
-func needs(n Need) got                    { return got{need: n.String()} }
+func deniedEvicting() got {
+	return got{outcome: "denied", reason: "waiting", message: `Eviction triggered evacuation: waiting for interceptor "imperative-eviction.k8s.io" (3 of 3)`}
+}
+
+func deniedWaiting() got              { return got{outcome: "denied", reason: "waiting", message: textWaitingA} }
+func deniedAccepted() got             { return got{outcome: "denied", reason: "accepted", message: textAccepted} }
+func restarting() got                 { return got{outcome: "denied", reason: "restarting", message: textRestarting} }
+func (g got) after(action Action) got { g.action = action.String(); return g }
+func needs(n Need) got                { return got{need: n.String()} }
 func warned() got {
 	return got{outcome: "allowed", reason: "dry-run", warning: translate.DryRunWarning}
 }
@@ -200,14 +204,24 @@ func TestDecide(t *testing.T) {
 		"our own call for a plain pod":            {input(own, plain), allowed("no-interceptors")},
 
 		// A request decides.
-		"the controller has not looked yet":        {during(builder.EvictionRequest("shop", "db-0", "uid-1").Leased(alice, leaseN1)), deniedAccepted()},
-		"the first interceptor works":              {during(er().Active(interA, t0)), deniedWaiting()},
-		"the second interceptor works":             {during(er().Processed(interA).Active(interB, t0)), got{outcome: "denied", reason: "waiting", message: `Eviction triggered evacuation: waiting for interceptor "b.example.com" (2 of 3)`}},
-		"the annotation is gone, the plan is not":  {during(er().Active(interA, t0), plain), deniedWaiting()},
-		"pending in the middle of a request":       {during(er().Active(interA, t0), as(db0().Phase(corev1.PodPending))), deniedWaiting()},
-		"the imperative stage, by name, is looked": {during(er().Processed(interA, interB).Active(evictor, t0)), needs(NeedLivePod)},
-		"the imperative stage":                     {during(er().Processed(interA, interB).Active(evictor, t0), live), allowed("imperative-stage")},
-		"the imperative stage with a UID":          {during(er().Processed(interA, interB).Active(evictor, t0), withUID), allowed("imperative-stage")},
+		"the controller has not looked yet":                                    {during(builder.EvictionRequest("shop", "db-0", "uid-1").Leased(alice, leaseN1)), deniedAccepted()},
+		"the first interceptor works":                                          {during(er().Active(interA, t0)), deniedWaiting()},
+		"the second interceptor works":                                         {during(er().Processed(interA).Active(interB, t0)), got{outcome: "denied", reason: "waiting", message: `Eviction triggered evacuation: waiting for interceptor "b.example.com" (2 of 3)`}},
+		"the annotation is gone, the plan is not":                              {during(er().Active(interA, t0), plain), deniedWaiting()},
+		"pending in the middle of a request":                                   {during(er().Active(interA, t0), as(db0().Phase(corev1.PodPending))), deniedWaiting()},
+		"the imperative stage, by name, is looked":                             {during(er().Processed(interA, interB).Active(evictor, t0)), needs(NeedLivePod)},
+		"the imperative stage":                                                 {during(er().Processed(interA, interB).Active(evictor, t0), live), allowed("imperative-stage")},
+		"the imperative stage with a UID":                                      {during(er().Processed(interA, interB).Active(evictor, t0), withUID), allowed("imperative-stage")},
+		"the imperative stage, by name, of a pod whose successor has its name": {during(er().Processed(interA, interB).Active(evictor, t0), as(db0().OwnedBy("StatefulSet", "db"))), deniedEvicting()},
+		"the imperative stage, by name, live, of such a pod":                   {during(er().Processed(interA, interB).Active(evictor, t0), as(db0().OwnedBy("StrimziPodSet", "db")), live), deniedEvicting()},
+		"the imperative stage of such a pod, for a stranger": {during(func() *builder.EvictionRequestWrapper {
+			r := er().Processed(interA, interB).Active(evictor, t0)
+			r.Spec.Requesters = nil
+			return r.Requesters("native.example.com")
+		}(), as(db0().OwnedBy("StatefulSet", "db"))), deniedEvicting().after(ActApply)},
+		"the imperative stage of such a pod, with a UID":             {during(er().Processed(interA, interB).Active(evictor, t0), as(db0().OwnedBy("StatefulSet", "db")), withUID), allowed("imperative-stage")},
+		"the imperative stage of such a pod that nobody intercepts":  {during(builder.EvictionRequest("shop", "db-0", "uid-1").UID("er-1").Leased(alice, leaseN1).Interceptors().Active(evictor, t0), as(db0().OwnedBy("StatefulSet", "db")), live), allowed("imperative-stage")},
+		"the imperative stage of a pod whose successor gets another": {during(er().Processed(interA, interB).Active(evictor, t0), as(db0().OwnedBy("ReplicaSet", "db")), live), allowed("imperative-stage")},
 		"the imperative stage for a stranger": {during(func() *builder.EvictionRequestWrapper {
 			r := er().Processed(interA, interB).Active(evictor, t0)
 			r.Spec.Requesters = nil

@@ -1,0 +1,133 @@
+package chaos
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
+)
+
+// checkRequests follows each request.
+func (c *checker) checkRequests() {
+	for _, uid := range sortedKeys(c.requests) {
+		var before *v1alpha1.EvictionRequest
+		for _, seen := range c.requests[uid] {
+			c.checkRequest(before, seen.Request)
+			before = seen.Request
+		}
+	}
+}
+
+func sortedKeys(m map[types.UID][]RequestSeen) []types.UID {
+	keys := make([]types.UID, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (c *checker) checkRequest(before, now *v1alpha1.EvictionRequest) {
+	about := "request for " + now.Name
+	var targets []string
+	for _, target := range now.Status.TargetInterceptors {
+		targets = append(targets, target.Name)
+	}
+	active, processed := now.Status.ActiveInterceptors, now.Status.ProcessedInterceptors
+	if want, ok := c.planned(now); ok && len(targets) > 0 && !slices.Equal(targets, want) {
+		c.violatedf(PromiseOrder, about, "its interceptors are %v, want %v", targets, want)
+	}
+	switch {
+	case len(active) > 1:
+		c.violatedf(PromiseOrder, about, "%v are active at a time", active)
+	case len(processed)+len(active) > len(targets) || !slices.Equal(targets[:len(processed)+len(active)], slices.Concat(processed, active)):
+		c.violatedf(PromiseOrder, about, "processed %v, active %v of %v", processed, active, targets)
+	}
+	if before == nil {
+		return
+	}
+	if was, is := outcome(before), outcome(now); was != "" && was != is {
+		c.violatedf(PromiseOrder, about, "it was %s and is %q", was, is)
+	}
+	if !slices.Equal(before.Status.ProcessedInterceptors, processed[:min(len(before.Status.ProcessedInterceptors), len(processed))]) {
+		c.violatedf(PromiseOrder, about, "processed were %v and are %v", before.Status.ProcessedInterceptors, processed)
+	}
+}
+
+// planned are the interceptors that a request must have.
+func (c *checker) planned(request *v1alpha1.EvictionRequest) ([]string, bool) {
+	for _, seen := range c.Pods {
+		if string(seen.Pod.UID) == request.Name {
+			w := c.workload(seen.Pod)
+			if w == nil {
+				return nil, false
+			}
+			names := slices.Clone(c.Names[w.Name])
+			if w.Kind == Surging {
+				names = append(names, surge.Name)
+			}
+			return append(names, v1alpha1.ImperativeEvictionInterceptor), true
+		}
+	}
+	return nil, false
+}
+
+// outcome is the final condition, "" while the request runs.
+func outcome(request *v1alpha1.EvictionRequest) string {
+	for _, kind := range []string{v1alpha1.ConditionEvicted, v1alpha1.ConditionCanceled} {
+		if meta.IsStatusConditionTrue(request.Status.Conditions, kind) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// checkEnd looks at what is left when everything has been called off.
+func (c *checker) checkEnd() {
+	if c.Unsettled != "" {
+		c.violatedf(PromiseEnd, "the run", "%s", c.Unsettled)
+	}
+	for i := range c.LeftRequests {
+		if er := &c.LeftRequests[i]; outcome(er) == "" {
+			c.violatedf(PromiseEnd, "request for "+er.Name, "active %v, processed %v, requesters %v", er.Status.ActiveInterceptors, er.Status.ProcessedInterceptors, er.Spec.Requesters)
+		}
+	}
+	for i := range c.LeftPods {
+		pod := &c.LeftPods[i]
+		if left := c.leftOn(pod); left != "" {
+			c.violatedf(PromisePutBack, "pod "+pod.Name+" "+string(pod.UID), "%s", left)
+		}
+	}
+	slices.SortStableFunc(c.Violations, func(a, b Violation) int { return cmp.Compare(a.Promise, b.Promise) })
+}
+
+// inProgressAnnotation is the descheduler's.
+const inProgressAnnotation = "descheduler.alpha.kubernetes.io/eviction-in-progress"
+
+// leftOn says what was not put back on a pod.
+func (c *checker) leftOn(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil {
+		return ""
+	}
+	w := c.workload(pod)
+	always := w != nil && c.Plan.Mode == ModeAlways && len(w.Interceptors) > 0 && w.MaxUnavailable < 0
+	closed := pod.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed
+	switch {
+	case closed && !always && c.Plan.Mode != ModeNoGuard:
+		return "its guard is closed"
+	case !closed && always:
+		return "its guard is open"
+	case pod.Annotations[surge.HandedUpAnnotation] != "":
+		return "it is handed up"
+	case pod.Annotations[evacuateAnnotation] != "":
+		return "it is marked for its platform"
+	case pod.Annotations[inProgressAnnotation] != "":
+		return "it is marked for the descheduler"
+	}
+	return ""
+}

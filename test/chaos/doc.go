@@ -1,0 +1,14 @@
+// Package chaos drains nodes while everything around breaks, and says whether
+// Drawbridge has kept its promises.
+//
+// A run is a plan, carried out: which applications there are, how their interceptors
+// behave, who drains, and what goes wrong when. The plan is a pure function of a seed
+// ([MakePlan]), so a seed gives the same run again as far as real time allows. An
+// observer of its own writes down every state of pods and requests, the interceptors
+// keep a ledger of what they really did, and the API server logs every eviction. From
+// these a pure function ([Check]) finds broken promises; nothing the product says of
+// itself counts.
+//
+// The command test/chaos/cmd/chaos does many runs (`make chaos`), the tests of this
+// package a few. docs/chaos.md says what came of it.
+package chaos

@@ -1,0 +1,133 @@
+package chaos
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// PodSeen is a state of a pod that the observer saw.
+type PodSeen struct {
+	// At is when it was seen, never before it was true.
+	At time.Time
+	// Gone: it is no more; Pod is its last state.
+	Gone bool
+	// Gap: what led to this state was missed.
+	Gap bool
+	Pod *corev1.Pod
+}
+
+// RequestSeen is a state of an EvictionRequest that the observer saw.
+type RequestSeen struct {
+	At      time.Time
+	Gone    bool
+	Request *v1alpha1.EvictionRequest
+}
+
+// Deed is what an interceptor did.
+type Deed string
+
+// The deeds.
+const (
+	// Began: its start and heartbeat were accepted; Told is the heartbeat's time.
+	Began Deed = "began"
+	// Finished: its work is done. It is noted before the completion is reported.
+	Finished Deed = "finished"
+	// Undone: what was finished for a pod of machines has been undone.
+	Undone Deed = "undone"
+	// Lied: it has completed in the name of Victim, and that was accepted.
+	Lied Deed = "lied"
+)
+
+// Entry is a line of the interceptors' ledger: what they did, whatever the product
+// made of it.
+type Entry struct {
+	At   time.Time
+	Deed Deed
+	// Request is empty for the platform of machines, who knows only pods.
+	Request     types.UID
+	Pod         types.UID
+	Interceptor string
+	// Told is the time it reported.
+	Told time.Time
+	// Victim of a lie.
+	Victim string
+}
+
+// Call is an eviction, as the API server's log has it.
+type Call struct {
+	At   time.Time
+	User string
+	Name string
+	// UID of the precondition; empty if there was none.
+	UID types.UID
+	// Code of the answer; 0 if the server died over it.
+	Code int
+}
+
+// Interval of time, both ends included.
+type Interval struct{ From, To time.Time }
+
+// Fact is something else worth knowing about a run, for people.
+type Fact struct {
+	At   time.Time
+	What string
+}
+
+// History is all that is known of a run.
+type History struct {
+	Plan Plan
+	// Names are the interceptors of each workload in their order, without the
+	// default one.
+	Names map[string][]string
+	// Deadline is how long an interceptor may be silent, and Slack what the grain of
+	// times and the errors of clocks may take off it.
+	Deadline, Slack time.Duration
+
+	Pods     []PodSeen
+	Requests []RequestSeen
+	Ledger   []Entry
+	Calls    []Call
+	// Away is when the webhook may have been out of reach.
+	Away  []Interval
+	Facts []Fact
+	// Left are the pods and requests there are in the end, and Unsettled says why
+	// the run did not come to rest, if it did not.
+	LeftPods     []corev1.Pod
+	LeftRequests []v1alpha1.EvictionRequest
+	Unsettled    string
+}
+
+// away reports whether the webhook may have been out of reach at that time.
+func (h *History) away(at time.Time) bool {
+	for _, i := range h.Away {
+		if !at.Before(i.From) && !at.After(i.To) {
+			return true
+		}
+	}
+	return false
+}
+
+// workload is the one of a pod, nil if it belongs to none.
+func (h *History) workload(pod *corev1.Pod) *Workload {
+	for i := range h.Plan.Workloads {
+		if w := &h.Plan.Workloads[i]; w.Name == pod.Labels[appLabel] {
+			return w
+		}
+	}
+	return nil
+}
+
+const (
+	// appLabel is builder.AppLabel.
+	appLabel = "app"
+	// foreign is the prefix of what others than Drawbridge leave on objects.
+	foreign = "chaos.example.com/"
+	// The policy marks the pod of a machine, and the platform says that the machine
+	// has left it.
+	evacuateAnnotation = foreign + "evacuate"
+	movedAnnotation    = foreign + "moved"
+)

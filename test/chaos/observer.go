@@ -1,0 +1,254 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// observer writes down every state of the pods and requests of a namespace. It has
+// nothing in common with the product: it watches by itself, goes on after a break
+// where it has stopped, and says where it could not.
+type observer struct {
+	client    client.WithWatch
+	namespace string
+	tellf     func(format string, args ...any)
+
+	cancel context.CancelFunc
+	group  sync.WaitGroup
+
+	mu       sync.Mutex
+	pods     []PodSeen
+	requests []RequestSeen
+	podNow   map[types.UID]*corev1.Pod
+	erNow    map[types.UID]*v1alpha1.EvictionRequest
+	follow   []chan *v1alpha1.EvictionRequest
+	pursue   []chan *corev1.Pod
+}
+
+func startObserver(c client.WithWatch, namespace string, tellf func(string, ...any)) *observer {
+	ctx, cancel := context.WithCancel(context.Background())
+	o := &observer{
+		client: c, namespace: namespace, tellf: tellf, cancel: cancel,
+		podNow: map[types.UID]*corev1.Pod{}, erNow: map[types.UID]*v1alpha1.EvictionRequest{},
+	}
+	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &corev1.PodList{} }) })
+	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &v1alpha1.EvictionRequestList{} }) })
+	return o
+}
+
+func (o *observer) stop() {
+	o.cancel()
+	o.group.Wait()
+}
+
+// retryPause is the pause before what has failed is tried again.
+const retryPause = 50 * time.Millisecond
+
+// watch lists and then watches for as long as it goes.
+func (o *observer) watch(ctx context.Context, list func() client.ObjectList) {
+	for first := true; ctx.Err() == nil; first = false {
+		items := list()
+		if err := within(ctx, func(ctx context.Context) error { return o.client.List(ctx, items, client.InNamespace(o.namespace)) }); err != nil {
+			rest(ctx, retryPause)
+			continue
+		}
+		o.listed(items, !first)
+		version := items.GetResourceVersion()
+		for ctx.Err() == nil {
+			expired := o.watchFrom(ctx, list(), &version)
+			if expired {
+				o.tellf("the observer lost the thread of %T at version %s", items, version)
+				break
+			}
+			rest(ctx, retryPause)
+		}
+	}
+}
+
+// watchFrom takes in events after a version and moves it on, until the watch breaks.
+// It reports whether the version is too old to go on with.
+func (o *observer) watchFrom(ctx context.Context, list client.ObjectList, version *string) (expired bool) {
+	w, err := o.client.Watch(ctx, list, &client.ListOptions{Namespace: o.namespace, Raw: &metav1.ListOptions{ResourceVersion: *version}})
+	if err != nil {
+		return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if event.Type == watch.Error {
+			err := apierrors.FromObject(event.Object)
+			return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+		}
+		object, ok := event.Object.(client.Object)
+		if !ok {
+			return true
+		}
+		*version = object.GetResourceVersion()
+		o.take(object, event.Type == watch.Deleted, false)
+	}
+	return false
+}
+
+// listed takes in a list; what is not in it any more has ended unseen.
+func (o *observer) listed(list client.ObjectList, gap bool) {
+	var here []types.UID
+	switch list := list.(type) {
+	case *corev1.PodList:
+		for i := range list.Items {
+			here = append(here, list.Items[i].UID)
+			o.take(&list.Items[i], false, gap)
+		}
+		for uid, pod := range o.podsNow() {
+			if !slices.Contains(here, uid) {
+				o.take(pod, true, true)
+			}
+		}
+	case *v1alpha1.EvictionRequestList:
+		for i := range list.Items {
+			here = append(here, list.Items[i].UID)
+			o.take(&list.Items[i], false, gap)
+		}
+		for uid, er := range o.requestsNow() {
+			if !slices.Contains(here, uid) {
+				o.take(er, true, true)
+			}
+		}
+	}
+}
+
+func (o *observer) take(object client.Object, gone, gap bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	switch object := object.(type) {
+	case *corev1.Pod:
+		if known := o.podNow[object.UID]; known != nil && !gone && known.ResourceVersion == object.ResourceVersion {
+			return // A list after a gap without a change.
+		}
+		o.pods = append(o.pods, PodSeen{At: now, Gone: gone, Gap: gap, Pod: object})
+		if o.podNow[object.UID] = object; gone {
+			delete(o.podNow, object.UID)
+		}
+		for _, f := range o.pursue {
+			select {
+			case f <- object:
+			default: // Nobody is that slow.
+			}
+		}
+	case *v1alpha1.EvictionRequest:
+		if known := o.erNow[object.UID]; known != nil && !gone && known.ResourceVersion == object.ResourceVersion {
+			return
+		}
+		o.requests = append(o.requests, RequestSeen{At: now, Gone: gone, Request: object})
+		if o.erNow[object.UID] = object; gone {
+			delete(o.erNow, object.UID)
+		}
+		for _, f := range o.follow {
+			select {
+			case f <- object:
+			default: // Nobody is that slow.
+			}
+		}
+	}
+}
+
+// podsNow are the pods there are, as far as is known.
+func (o *observer) podsNow() map[types.UID]*corev1.Pod {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := map[types.UID]*corev1.Pod{}
+	for uid, pod := range o.podNow {
+		now[uid] = pod
+	}
+	return now
+}
+
+func (o *observer) requestsNow() map[types.UID]*v1alpha1.EvictionRequest {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := map[types.UID]*v1alpha1.EvictionRequest{}
+	for uid, er := range o.erNow {
+		now[uid] = er
+	}
+	return now
+}
+
+// podsOn are the pods of a node that are not being deleted, sorted by name.
+func (o *observer) podsOn(node string) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, pod := range o.podsNow() {
+		if pod.Spec.NodeName == node && pod.DeletionTimestamp == nil {
+			pods = append(pods, pod)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return compareNames(a, b) })
+	return pods
+}
+
+func compareNames(a, b client.Object) int {
+	if a.GetName() < b.GetName() {
+		return -1
+	}
+	return 1
+}
+
+// requestEvents is a channel of every state of requests from now on.
+func (o *observer) requestEvents() <-chan *v1alpha1.EvictionRequest {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f := make(chan *v1alpha1.EvictionRequest, 10000)
+	o.follow = append(o.follow, f)
+	return f
+}
+
+// podEvents is a channel of every state of pods from now on.
+func (o *observer) podEvents() <-chan *corev1.Pod {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f := make(chan *corev1.Pod, 10000)
+	o.pursue = append(o.pursue, f)
+	return f
+}
+
+// seen is all that was seen.
+func (o *observer) seen() ([]PodSeen, []RequestSeen) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.pods), slices.Clone(o.requests)
+}
+
+// callTimeout bounds every call of ours.
+const callTimeout = 3 * time.Second
+
+func within(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return call(ctx)
+}
+
+// insist calls until there is no error.
+func insist(ctx context.Context, what string, call func(context.Context) error) error {
+	for {
+		err := within(ctx, call)
+		if err == nil {
+			return nil
+		}
+		if !rest(ctx, 2*retryPause) {
+			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
+		}
+	}
+}

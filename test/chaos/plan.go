@@ -1,0 +1,381 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Step is the unit of a plan's time; Steps of them are the time in which things go
+// wrong.
+const (
+	Step  = 500 * time.Millisecond
+	Steps = 24
+)
+
+// Mode is how Drawbridge is installed. It decides what is promised while no replica
+// can be reached.
+type Mode string
+
+// The modes.
+const (
+	// ModeFail is failurePolicy Fail with the guard: nothing is ever evicted past its
+	// interceptors.
+	ModeFail Mode = "Fail"
+	// ModeNoGuard is failurePolicy Fail without the guard, with the same promise.
+	ModeNoGuard Mode = "FailNoGuard"
+	// ModeAlways is failurePolicy Ignore with registrations of guard Always: a pod
+	// that carries the guard's label is never evicted past its interceptors.
+	ModeAlways Mode = "IgnoreAlways"
+	// ModeIgnore is failurePolicy Ignore with guard WhileEvacuating, the chart's
+	// default, with the same promise; a first eviction during an outage passes.
+	ModeIgnore Mode = "IgnoreWhileEvacuating"
+)
+
+// Ignores reports whether evictions pass a webhook that cannot be reached.
+func (m Mode) Ignores() bool { return m == ModeAlways || m == ModeIgnore }
+
+// Kind of a workload.
+type Kind string
+
+// The kinds of workloads.
+const (
+	// Plain is a Deployment nobody intercepts.
+	Plain Kind = "plain"
+	// Surging is a Deployment with surge.drawbridge.dev and a budget of none.
+	Surging Kind = "surging"
+	// Intercepted is a StatefulSet or Deployment with interceptors.
+	Intercepted Kind = "intercepted"
+	// Machines are a StatefulSet of pods with a virtual machine each, moved by an
+	// EvacuationPolicy that holds them. The only interceptor is their platform.
+	Machines Kind = "machines"
+)
+
+// Habit is how an interceptor behaves.
+type Habit string
+
+// The habits.
+const (
+	// Works begins, works and completes.
+	Works Habit = "works"
+	// Silent never says anything.
+	Silent Habit = "silent"
+	// Hangs begins and is silent from then on.
+	Hangs Habit = "hangs"
+	// Crashes begins, dies, and does it all again as another process.
+	Crashes Habit = "crashes"
+	// Twice completes, and then reports another completion.
+	Twice Habit = "completes-twice"
+	// Future begins with a heartbeat one hour ahead, and hangs.
+	Future Habit = "future-heartbeat"
+	// Liar works, and before that completes in the name of the interceptor before it.
+	Liar Habit = "liar"
+)
+
+// Behaviour of one interceptor of a workload.
+type Behaviour struct {
+	Habit Habit
+	// Delay is how long it takes to begin, Work how long it works, and for Crashes
+	// how long it is away.
+	Delay, Work time.Duration
+}
+
+// Workload is an application of a run.
+type Workload struct {
+	// Name is also its label.
+	Name     string
+	Kind     Kind
+	Replicas int32
+	// Stateful makes it a StatefulSet.
+	Stateful bool
+	// MaxUnavailable of its budget; -1 is no budget.
+	MaxUnavailable int32
+	// Registered interceptors have an EvictionInterceptor with a service account of
+	// their own; others stand in the pods' annotation, and anybody with the
+	// permission may report for them.
+	Registered bool
+	// Interceptors in their order.
+	Interceptors []Behaviour
+}
+
+// DrainKind is who drains.
+type DrainKind string
+
+// The kinds of drainers.
+const (
+	// Kubectl is kubectl drain, begun again when it gives up.
+	Kubectl DrainKind = "kubectl"
+	// Loop evicts the pods of the node by name, again and again.
+	Loop DrainKind = "loop"
+	// Native creates requests by itself, and withdraws them in the end.
+	Native DrainKind = "native"
+)
+
+// Drain is one who wants the pods of a node gone.
+type Drain struct {
+	Kind DrainKind
+	// Node is the number of the node.
+	Node int
+	// From and To are the steps in which it goes on. When kubectl and the loop end
+	// before the last step, the node is uncordoned.
+	From, To int
+}
+
+// FaultKind is what goes wrong.
+type FaultKind string
+
+// The faults.
+const (
+	KillManager            FaultKind = "kill manager"
+	PauseManager           FaultKind = "pause manager"
+	StopManager            FaultKind = "stop manager"
+	SkewManager            FaultKind = "skew manager"
+	KillAPIServer          FaultKind = "kill kube-apiserver"
+	PauseAPIServer         FaultKind = "pause kube-apiserver"
+	KillEtcd               FaultKind = "kill etcd"
+	PauseEtcd              FaultKind = "pause etcd"
+	KillControllerManager  FaultKind = "kill kube-controller-manager"
+	PauseControllerManager FaultKind = "pause kube-controller-manager"
+	SlowWebhook            FaultKind = "slow webhook"
+	CutWebhook             FaultKind = "cut webhook"
+	DropLease              FaultKind = "delete leader lease"
+	StealLease             FaultKind = "steal leader lease"
+)
+
+// faultKinds are all of them, those of the manager more often.
+var faultKinds = []FaultKind{
+	KillManager, KillManager, KillManager, PauseManager, PauseManager, PauseManager, StopManager, SkewManager, SkewManager,
+	KillAPIServer, KillAPIServer, PauseAPIServer, KillEtcd, PauseEtcd,
+	KillControllerManager, PauseControllerManager,
+	SlowWebhook, SlowWebhook, CutWebhook, DropLease, StealLease,
+}
+
+// Fault is what goes wrong when.
+type Fault struct {
+	Kind FaultKind
+	// Replica of the manager it is about.
+	Replica int
+	// At is the step in which it begins, and Lasts how many steps it lasts.
+	At, Lasts int
+	// Amount is the latency of the webhook, or the manager's error of the clock.
+	Amount time.Duration
+}
+
+// target is what can only have one fault at a time.
+func (f Fault) target() string {
+	switch f.Kind {
+	case KillManager, PauseManager, StopManager:
+		return fmt.Sprint("manager", f.Replica)
+	case SkewManager:
+		return fmt.Sprint("clock", f.Replica)
+	case KillAPIServer, PauseAPIServer:
+		return "kube-apiserver"
+	case KillEtcd, PauseEtcd:
+		return "etcd"
+	case KillControllerManager, PauseControllerManager:
+		return "kube-controller-manager"
+	case SlowWebhook, CutWebhook:
+		return "webhook"
+	default:
+		return "lease"
+	}
+}
+
+// Plan is all of a run that does not depend on how fast things go. It is a pure
+// function of its seed.
+type Plan struct {
+	Seed      uint64
+	Mode      Mode
+	Workloads []Workload
+	Drains    []Drain
+	Faults    []Fault
+	// Writers touch requests and pods all the time.
+	Writers bool
+}
+
+// Nodes are how many nodes a run has; the last one is never drained.
+const Nodes = 3
+
+// Limits of what is drawn.
+const (
+	maxSkew       = 2 * time.Second
+	maxLatency    = 3500 * time.Millisecond
+	maxWork       = 2500 * time.Millisecond
+	maxDelay      = 600 * time.Millisecond
+	maxWorkloads  = 4
+	maxFaults     = 6
+	maxFaultSteps = 6
+)
+
+// MakePlan draws the plan of a seed.
+func MakePlan(seed uint64) Plan {
+	d := dice{rand.New(rand.NewPCG(seed, 0x647261776272))}
+	p := Plan{Seed: seed, Mode: ModeFail, Writers: d.chance(60)}
+	switch n := d.IntN(100); {
+	case n >= 85:
+		p.Mode = ModeIgnore
+	case n >= 65:
+		p.Mode = ModeAlways
+	case n >= 50:
+		p.Mode = ModeNoGuard
+	}
+	// The first is always intercepted and can move, or the run would show little.
+	first := d.workload(0, Intercepted)
+	first.Replicas += 2
+	if first.MaxUnavailable == 0 {
+		first.MaxUnavailable = 1
+	}
+	p.Workloads = append(p.Workloads, first)
+	for i := 1; i < 2+d.IntN(maxWorkloads-1); i++ {
+		p.Workloads = append(p.Workloads, d.workload(i, []Kind{Plain, Surging, Intercepted, Intercepted, Machines}[d.IntN(5)]))
+	}
+	if p.Mode == ModeAlways {
+		for i := range p.Workloads {
+			p.Workloads[i].Registered = true
+		}
+	}
+	p.Drains = d.drains()
+	for range 2 + d.IntN(maxFaults-1) {
+		p.addFault(d.fault())
+	}
+	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return a.At - b.At })
+	return p
+}
+
+// addFault leaves out what would meet another fault of the same target.
+func (p *Plan) addFault(f Fault) {
+	for _, other := range p.Faults {
+		if other.target() == f.target() && f.At <= other.At+other.Lasts && other.At <= f.At+f.Lasts {
+			return
+		}
+	}
+	p.Faults = append(p.Faults, f)
+}
+
+// Skewed reports whether a manager's clock goes wrong.
+func (p *Plan) Skewed() bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == SkewManager })
+}
+
+// dice draws.
+type dice struct{ *rand.Rand }
+
+func (d dice) chance(percent int) bool { return d.IntN(100) < percent }
+
+// upTo draws a duration of at most limit, in steps of 50 ms.
+func (d dice) upTo(limit time.Duration) time.Duration {
+	const grain = 50 * time.Millisecond
+	return time.Duration(d.IntN(int(limit/grain)+1)) * grain
+}
+
+func (d dice) workload(i int, kind Kind) Workload {
+	w := Workload{Name: fmt.Sprintf("w%d", i), Kind: kind, Replicas: int32(1 + d.IntN(4)), MaxUnavailable: -1}
+	switch n := d.IntN(100); { // A budget of none blocks everything until it is called off.
+	case n < 10:
+		w.MaxUnavailable = 0
+	case n < 50:
+		w.MaxUnavailable = 1
+	}
+	switch kind {
+	case Surging:
+		w.MaxUnavailable = 0
+	case Machines:
+		w.Stateful, w.Registered = true, true
+		w.Interceptors = []Behaviour{{Habit: []Habit{Works, Works, Hangs}[d.IntN(3)], Delay: d.upTo(maxDelay), Work: d.upTo(maxWork)}}
+	case Intercepted:
+		w.Stateful = d.chance(60)
+		w.Registered = d.chance(60)
+		stuck := 0
+		for j := range 1 + d.IntN(3) {
+			b := d.behaviour(w.Registered && j > 0)
+			switch b.Habit {
+			case Silent, Hangs, Future:
+				// Each of them takes the whole deadline.
+				if stuck++; stuck > 1 {
+					b.Habit = Works
+				}
+			}
+			w.Interceptors = append(w.Interceptors, b)
+		}
+	}
+	return w
+}
+
+func (d dice) behaviour(mayLie bool) Behaviour {
+	habits := []Habit{Works, Works, Works, Works, Silent, Hangs, Crashes, Twice, Twice, Future}
+	if mayLie {
+		habits = append(habits, Liar, Liar, Liar)
+	}
+	return Behaviour{Habit: habits[d.IntN(len(habits))], Delay: d.upTo(maxDelay), Work: d.upTo(maxWork)}
+}
+
+// drains of the first two nodes.
+func (d dice) drains() []Drain {
+	var drains []Drain
+	for node := range Nodes - 1 {
+		kinds := [][]DrainKind{{Kubectl}, {Kubectl}, {Loop}, {Kubectl, Loop}, {Kubectl, Native}, {Native}}[d.IntN(6)]
+		for _, kind := range kinds {
+			drain := Drain{Kind: kind, Node: node, From: d.IntN(6), To: Steps}
+			if d.chance(35) {
+				drain.To = drain.From + 4 + d.IntN(10)
+			}
+			drains = append(drains, drain)
+			if drain.To < Steps-4 && d.chance(60) {
+				drains = append(drains, Drain{Kind: kind, Node: node, From: drain.To + 1, To: Steps})
+			}
+		}
+	}
+	return drains
+}
+
+func (d dice) fault() Fault {
+	f := Fault{Kind: faultKinds[d.IntN(len(faultKinds))], Replica: d.IntN(Replicas), At: 1 + d.IntN(Steps-4), Lasts: 1 + d.IntN(maxFaultSteps)}
+	switch f.Kind {
+	case SkewManager:
+		f.Amount = d.upTo(2*maxSkew) - maxSkew
+	case SlowWebhook:
+		f.Amount = 100*time.Millisecond + d.upTo(maxLatency)
+	}
+	return f
+}
+
+// String is the plan for people.
+func (p *Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan of seed %d: mode %s, conflicting writers %t\n", p.Seed, p.Mode, p.Writers)
+	for _, w := range p.Workloads {
+		kind := "Deployment"
+		if w.Stateful {
+			kind = "StatefulSet"
+		}
+		fmt.Fprintf(&b, "  workload %s: %s, %s of %d", w.Name, w.Kind, kind, w.Replicas)
+		if w.MaxUnavailable >= 0 {
+			fmt.Fprintf(&b, ", maxUnavailable %d", w.MaxUnavailable)
+		}
+		if w.Registered && w.Kind == Intercepted {
+			b.WriteString(", registered")
+		}
+		for _, i := range w.Interceptors {
+			fmt.Fprintf(&b, ", %s (delay %s, work %s)", i.Habit, i.Delay, i.Work)
+		}
+		b.WriteByte('\n')
+	}
+	for _, d := range p.Drains {
+		fmt.Fprintf(&b, "  drain of node %d: %s, steps %d to %d\n", d.Node, d.Kind, d.From, d.To)
+	}
+	for _, f := range p.Faults {
+		fmt.Fprintf(&b, "  step %d, for %d: %s", f.At, f.Lasts, f.Kind)
+		switch f.Kind {
+		case KillManager, PauseManager, StopManager:
+			fmt.Fprintf(&b, " %d", f.Replica)
+		case SkewManager:
+			fmt.Fprintf(&b, " %d by %s", f.Replica, f.Amount)
+		case SlowWebhook:
+			fmt.Fprintf(&b, " by %s", f.Amount)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

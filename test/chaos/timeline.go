@@ -1,0 +1,43 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
+)
+
+// Timeline is what happened, in order, for people.
+func (h *History) Timeline() string {
+	var lines []Fact
+	lines = append(lines, h.Facts...)
+	for _, e := range h.Ledger {
+		lines = append(lines, Fact{e.At, fmt.Sprintf("ledger: %s %s for request %s of pod %s %s", e.Interceptor, e.Deed, e.Request, e.Pod, e.Victim)})
+	}
+	for _, c := range h.Calls {
+		lines = append(lines, Fact{c.At, fmt.Sprintf("eviction of %s %s by %s: %d", c.Name, c.UID, c.User, c.Code)})
+	}
+	for _, p := range h.Pods {
+		at, evicted := admitted(p)
+		lines = append(lines, Fact{p.At, fmt.Sprintf("pod %s %s (version %s, node %s): ready %t, deleting %t, gone %t, missed something %t, evicted %t %s, guard %q, handed up %t",
+			p.Pod.Name, p.Pod.UID, p.Pod.ResourceVersion, p.Pod.Spec.NodeName, isReady(p.Pod), p.Pod.DeletionTimestamp != nil, p.Gone, p.Gap, evicted, stamp(at),
+			p.Pod.Labels[v1alpha1.GuardLabel], p.Pod.Annotations[surge.HandedUpAnnotation] != "")})
+	}
+	for _, q := range h.Requests {
+		s := q.Request.Status
+		var requesters []string
+		for _, requester := range q.Request.Spec.Requesters {
+			requesters = append(requesters, requester.Name)
+		}
+		lines = append(lines, Fact{q.At, fmt.Sprintf("request %s of pod %s (version %s): active %v, processed %v, outcome %q, requesters %v, gone %t",
+			q.Request.UID, q.Request.Name, q.Request.ResourceVersion, s.ActiveInterceptors, s.ProcessedInterceptors, outcome(q.Request), requesters, q.Gone)})
+	}
+	slices.SortStableFunc(lines, func(a, b Fact) int { return a.At.Compare(b.At) })
+	var b strings.Builder
+	for _, line := range lines {
+		fmt.Fprintf(&b, "%s %s\n", stamp(line.At), line.What)
+	}
+	return b.String()
+}

@@ -1,0 +1,147 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/test/cluster"
+)
+
+// populate makes the workloads and their interceptors.
+func (r *run) populate(ctx context.Context) error {
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: actors},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: actors},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:serviceaccounts:" + r.namespace}},
+	}
+	if err := r.world.admin.Create(ctx, binding); err != nil {
+		return fmt.Errorf("bind role of the interceptors: %w", err)
+	}
+	for i := range r.history.Plan.Workloads {
+		workload := &r.history.Plan.Workloads[i]
+		interceptors := r.createInterceptors
+		if workload.Kind == Machines {
+			interceptors = r.createPolicy
+		}
+		if err := interceptors(ctx, workload); err != nil {
+			return err
+		}
+		if err := r.createWorkload(ctx, workload); err != nil {
+			return err
+		}
+	}
+	if err := r.await(ctx, "the workloads to be ready", r.whole); err != nil {
+		return err
+	}
+	return r.await(ctx, "the guards to be closed", func(ctx context.Context) error {
+		_, left, err := r.look(ctx)
+		if err == nil && left != "" {
+			err = errors.New(left)
+		}
+		return err
+	})
+}
+
+// accountOf is the service account of an interceptor.
+func accountOf(workload *Workload, i int) string { return fmt.Sprintf("%s-i%d", workload.Name, i) }
+
+// createInterceptors registers them, if need be, and begins to act for them.
+func (r *run) createInterceptors(ctx context.Context, workload *Workload) error {
+	before := ""
+	for i, behaviour := range workload.Interceptors {
+		name := fmt.Sprintf("i%d.%s.%s.chaos.example.com", i, workload.Name, r.namespace)
+		r.history.Names[workload.Name] = append(r.history.Names[workload.Name], name)
+		account := accountOf(workload, i)
+		conf, err := r.world.Cluster.ConfigForServiceAccount(ctx, r.namespace, account)
+		if err != nil {
+			return err
+		}
+		c, err := client.New(conf, client.Options{Scheme: scheme})
+		if err != nil {
+			return fmt.Errorf("make client of %s: %w", account, err)
+		}
+		if workload.Registered {
+			if err := r.register(ctx, workload, i, name, account); err != nil {
+				return err
+			}
+		}
+		a := &actor{name: name, before: before, habit: behaviour, client: c, ledger: r.ledger, ofPod: map[types.UID]bool{}, lied: map[types.UID]bool{}}
+		r.actors = append(r.actors, a)
+		before = name
+	}
+	return nil
+}
+
+func (r *run) register(ctx context.Context, workload *Workload, i int, name, account string) error {
+	registration := builder.EvictionInterceptor(name).InNamespace(r.namespace).Pods(builder.AppLabel, workload.Name).
+		Priority(int32(20000-100*i)).ActedBy(r.namespace, account)
+	registration.EvictionInterceptor.Generation = 0
+	if r.history.Plan.Mode == ModeAlways {
+		registration.Guard(v1alpha1.GuardAlways)
+	}
+	object := registration.Obj()
+	if err := r.world.admin.Create(ctx, object); err != nil {
+		return fmt.Errorf("register %s: %w", name, err)
+	}
+	return r.await(ctx, "registration "+name, func(ctx context.Context) error {
+		if err := r.world.admin.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(object.Status.Conditions, v1alpha1.ConditionAccepted) {
+			return fmt.Errorf("conditions %+v", object.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+func (r *run) createWorkload(ctx context.Context, workload *Workload) error {
+	pods := func(p *builder.PodWrapper) {
+		p.NodeSelector(testLabel, r.namespace)
+		switch {
+		case workload.Kind == Machines:
+			// An annotation to begin with, or the policy could not add another one.
+			p.Label(testLabel, r.policyOf(workload)).Annotation(foreign+"machine", "true")
+		case workload.Kind == Surging:
+			p.Label(surge.OptInLabel, "enabled").Annotation(cluster.StartDelayAnnotation, "500ms")
+		case !workload.Registered && len(workload.Interceptors) > 0:
+			p.Interceptors(r.history.Names[workload.Name]...)
+		}
+	}
+	var object client.Object
+	if workload.Stateful {
+		object = builder.StatefulSet(r.namespace, workload.Name).Replicas(workload.Replicas).Pods(pods).Obj()
+	} else {
+		object = builder.Deployment(r.namespace, workload.Name).Replicas(workload.Replicas).Rolling("1", "0").Pods(pods).Obj()
+	}
+	if err := r.world.admin.Create(ctx, object); err != nil {
+		return fmt.Errorf("create workload %s: %w", workload.Name, err)
+	}
+	if workload.MaxUnavailable < 0 {
+		return nil
+	}
+	budget := builder.Budget(r.namespace, workload.Name).Selects(builder.AppLabel, workload.Name).MaxUnavailable(fmt.Sprint(workload.MaxUnavailable)).Obj()
+	if err := r.world.admin.Create(ctx, budget); err != nil {
+		return fmt.Errorf("create budget %s: %w", workload.Name, err)
+	}
+	return r.await(ctx, "budget "+workload.Name, func(ctx context.Context) error {
+		if err := r.world.admin.Get(ctx, client.ObjectKeyFromObject(budget), budget); err != nil {
+			return err
+		}
+		if budget.Status.ObservedGeneration != budget.Generation || budget.Status.CurrentHealthy != workload.Replicas {
+			return fmt.Errorf("status %+v", budget.Status)
+		}
+		return nil
+	})
+}
