@@ -125,7 +125,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 	}{
 		"with the default values": {
 			want: map[string]int{
-				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 23, "ClusterRoleBinding": 14, "ConfigMap": 2, "Role": 5,
+				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 24, "ClusterRoleBinding": 14, "ConfigMap": 2, "Role": 5,
 				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "PodDisruptionBudget": 1,
 			},
@@ -133,7 +133,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 		"for a manager outside of the cluster": {
 			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
-				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 22, "ClusterRoleBinding": 13, "ConfigMap": 2, "Role": 4,
+				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 23, "ClusterRoleBinding": 13, "ConfigMap": 2, "Role": 4,
 				"RoleBinding": 4, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
@@ -145,7 +145,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"metrics": values{"protected": false}, "uninstall": values{"cleanup": false},
 			},
 			want: map[string]int{
-				"ServiceAccount": 1, "ClusterRole": 12, "ClusterRoleBinding": 8, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
+				"ServiceAccount": 1, "ClusterRole": 13, "ClusterRoleBinding": 8, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
 				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 			},
 		},
@@ -156,7 +156,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"surge": values{"enabled": false}, "guard": values{"enabled": false}, "descheduler": values{"markInProgress": false},
 			},
 			want: map[string]int{
-				"ServiceAccount": 1, "ClusterRole": 15, "ClusterRoleBinding": 10, "Role": 4, "RoleBinding": 4, "ConfigMap": 1, "Job": 1,
+				"ServiceAccount": 1, "ClusterRole": 16, "ClusterRoleBinding": 10, "Role": 4, "RoleBinding": 4, "ConfigMap": 1, "Job": 1,
 				"ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 				"PodDisruptionBudget": 1, "PodMonitor": 1,
 			},
@@ -190,7 +190,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"webhook": values{"breakGlassGroups": []any{"sre"}, "bypassUsers": []any{}, "excludedNamespaces": []any{}},
 			},
 			want: map[string]int{
-				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 23, "ClusterRoleBinding": 14, "ConfigMap": 3, "Role": 5,
+				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 24, "ClusterRoleBinding": 14, "ConfigMap": 3, "Role": 5,
 				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 1,
 			},
