@@ -75,8 +75,12 @@ test-examples: ## Tests of the examples, which are modules of their own.
 race: ## Unit tests under the race detector.
 	go test -race -timeout=30m $$(go list ./... | grep -v /test/)
 
-.PHONY: bench
-bench: ## Benchmarks, with allocations.
+.PHONY: explore
+explore: ## Explore more interleavings than `make test` has time for (minutes, several GB).
+	go test ./evacuation/request -run=TestEveryInterleaving -timeout=60m -v -explore.wide
+
+.PHONY: bench-go
+bench-go: ## Benchmarks of single functions, with allocations.
 	go test -run='^$$' -bench=. -benchmem $$(go list ./... | grep -v /test/)
 
 .PHONY: cluster-up
