@@ -42,7 +42,7 @@ const (
 )
 
 // patience bounds every wait for something that must happen.
-const patience = 10 * time.Minute
+const patience = 3 * time.Minute
 
 var scheme = runtime.NewScheme()
 

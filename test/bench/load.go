@@ -115,6 +115,9 @@ type following struct {
 	stop func()
 	// all is closed when the number asked for was reached.
 	all chan struct{}
+	// n is how many were asked for, done how many there are.
+	n    int
+	done atomic.Int64
 }
 
 // follow watches a kind in a namespace from now on until n objects are done.
@@ -127,7 +130,7 @@ func (e *env) follow(ctx context.Context, namespace string, list client.ObjectLi
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
-	f := &following{stop: events.Stop, all: make(chan struct{})}
+	f := &following{stop: events.Stop, all: make(chan struct{}), n: n}
 	go func() {
 		seen := map[string]bool{}
 		for event := range events.ResultChan() {
@@ -136,6 +139,7 @@ func (e *env) follow(ctx context.Context, namespace string, list client.ObjectLi
 				continue
 			}
 			seen[string(object.GetUID())] = true
+			f.done.Store(int64(len(seen)))
 			if len(seen) == n {
 				close(f.all)
 			}
@@ -153,7 +157,7 @@ func (f *following) wait(ctx context.Context, what string) error {
 	case <-f.all:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for %s: %w", what, ctx.Err())
+		return fmt.Errorf("wait for %s: %d of %d: %w", what, f.done.Load(), f.n, ctx.Err())
 	}
 }
 
