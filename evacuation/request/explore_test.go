@@ -20,13 +20,10 @@ var exploreScopes = []struct {
 }{
 	{"nobody intercepts, a crash", scope{crashes: 1}},
 	{"nobody intercepts, requesters come and go", scope{changes: 1}},
-	{"nobody intercepts, evictions fail twice", scope{refusals: 2}},
+	{"nobody intercepts, evictions fail", scope{refusals: 1}},
+	{"nobody intercepts, the clock goes back", scope{back: 1}},
 	{"nobody intercepts, somebody reports for the last resort", scope{lies: 1}},
 	{"one intercepts, a crash", scope{custom: 1, crashes: 1}},
-	{"one intercepts, the clock goes back", scope{custom: 1, back: 1}},
-	{"one intercepts, requesters come and go", scope{custom: 1, changes: 1}},
-	{"one intercepts, evictions fail", scope{custom: 1, refusals: 1}},
-	{"one intercepts and lies", scope{custom: 1, lies: 1}},
 	{"three intercept", scope{custom: 3}},
 }
 
@@ -34,6 +31,11 @@ var exploreWideScopes = []struct {
 	name string
 	scope
 }{
+	{"nobody intercepts, evictions fail twice", scope{refusals: 2}},
+	{"one intercepts, the clock goes back", scope{custom: 1, back: 1}},
+	{"one intercepts, requesters come and go", scope{custom: 1, changes: 1}},
+	{"one intercepts, evictions fail", scope{custom: 1, refusals: 1}},
+	{"one intercepts and lies", scope{custom: 1, lies: 1}},
 	{"nobody intercepts, two crashes", scope{crashes: 2}},
 	{"nobody intercepts, a crash, requesters come and go, evictions fail", scope{crashes: 1, changes: 1, refusals: 1}},
 	{"one intercepts, requesters come and go twice", scope{custom: 1, changes: 2}},
