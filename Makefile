@@ -88,12 +88,12 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 1m each).
 .PHONY: bench
 bench: ## Measure Drawbridge against what it costs not to have it; writes docs/benchmarks.md (most of an hour).
 	go run ./test/cluster/cmd/cluster-up --build-only
-	go run ./test/bench --page=docs/benchmarks.md
+	go run ./test/bench/cmd/bench --page=docs/benchmarks.md
 
 .PHONY: bench-quick
 bench-quick: ## The same with smaller numbers, in some minutes; writes nothing.
 	go run ./test/cluster/cmd/cluster-up --build-only
-	go run ./test/bench --quick
+	go run ./test/bench/cmd/bench --quick
 
 .PHONY: bench-go
 bench-go: ## Benchmarks of single functions, with allocations.

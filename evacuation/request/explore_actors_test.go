@@ -129,7 +129,7 @@ func (a *actors) look(in lookInput) lookResult {
 		out.sight.EndSeen, out.sight.SeenBeat, out.sight.SeenAt = ageOf(s.endSeenAt), ageOf(s.heartbeat), ageOf(s.heartbeatAt)
 		for i, name := range planOf(a.custom) {
 			if name == s.interceptor {
-				out.sight.SeenOf = int8(i) //nolint:gosec // At most maxCustom.
+				out.sight.SeenOf = int8(i)
 			}
 		}
 	}
@@ -224,7 +224,7 @@ func (a *actors) try(in tryInput) tryResult {
 	}, exploreEpoch, exploreEvictPolicy())
 	out := tryResult{action: d.Action, wake: ticksUntil(d.WakeAt)}
 	if r := d.Report; r != nil {
-		out.report, out.beat, out.retries = true, ageOf(r.HeartbeatAt), uint8(r.Retries) //nolint:gosec // A handful.
+		out.report, out.beat, out.retries = true, ageOf(r.HeartbeatAt), uint8(r.Retries)
 		out.text = textOf(r.Message, out.retries)
 	}
 	a.tries[in] = out

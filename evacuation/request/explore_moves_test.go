@@ -252,7 +252,7 @@ func (m mover) calls() {
 		if last.Result.Failed() {
 			last.fail(int32(w.Stored.Retries))
 		}
-		e.Last = lastTry{At: 0, Since: ageOf(last.Since), Text: answer.result, Retries: uint8(last.Retries)} //nolint:gosec // A handful.
+		e.Last = lastTry{At: 0, Since: ageOf(last.Since), Text: answer.result, Retries: uint8(last.Retries)}
 		m.report(&w, m.try(tryOf(&w, w.Stored)), fresh)
 		m.to(explore.Move[world]{Label: answer.label, To: w, Own: !answer.spends, Wrong: errors.Join(wrong, m.stored(w))})
 	}

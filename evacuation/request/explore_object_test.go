@@ -130,7 +130,7 @@ func (e ending) condition() *metav1.Condition {
 // controller has encoded. The evictor's own words it never changes.
 func (r record) withStatus(er *v1alpha1.EvictionRequest) record {
 	s := &er.Status
-	r.Seen = uint8(s.ObservedGeneration) //nolint:gosec // A handful.
+	r.Seen = uint8(s.ObservedGeneration)
 	r.Plan = uint8(len(s.TargetInterceptors))
 	r.Active, r.Processed = 0, 0
 	for i, target := range s.TargetInterceptors {

@@ -124,7 +124,7 @@ func (w *walk[S]) visit(s S, parent int32, label string) int32 {
 	if known, ok := w.index[s]; ok {
 		return known
 	}
-	number := int32(len(w.states)) //nolint:gosec // Memory ends long before.
+	number := int32(len(w.states))
 	w.index[s] = number
 	depth := int32(0)
 	if parent >= 0 {
@@ -166,7 +166,7 @@ func (w *walk[S]) reach() error {
 	for i, s := range w.states {
 		if w.model.Goal(s) {
 			reached[i] = true
-			open = append(open, int32(i)) //nolint:gosec // See visit.
+			open = append(open, int32(i))
 		}
 	}
 	for len(open) > 0 {
@@ -181,7 +181,7 @@ func (w *walk[S]) reach() error {
 	}
 	for i, ok := range reached {
 		if !ok {
-			return w.violation(int32(i), ErrStuck) //nolint:gosec // See visit.
+			return w.violation(int32(i), ErrStuck)
 		}
 	}
 	return nil

@@ -83,7 +83,7 @@ func (t *table) write(page string, about string) error {
 		return fmt.Errorf("page %s has no line %q with %q after it", page, strings.TrimSpace(pageBegin), strings.TrimSpace(pageEnd))
 	}
 	fresh := slices.Concat(content[:begin], []byte(pageBegin+"\n"+about+"\n"+t.markdown()+"\n"), content[end:])
-	if err := os.WriteFile(page, fresh, 0o644); err != nil { //nolint:gosec // A page for everybody.
+	if err := os.WriteFile(page, fresh, 0o644); err != nil {
 		return fmt.Errorf("write page: %w", err)
 	}
 	return nil

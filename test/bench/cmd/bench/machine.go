@@ -19,7 +19,7 @@ func machine(kube string, s settings) string {
 		size = "quick"
 	}
 	revision := "unknown"
-	if out, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output(); err == nil { //nolint:noctx // At once.
+	if out, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output(); err == nil {
 		revision = strings.TrimSpace(string(out))
 	}
 	return fmt.Sprintf("Measured on %s at revision %s: %d CPUs (%s), %s of memory, %s/%s, %s, Kubernetes %s; %s run, medians of %d rounds.\n"+

@@ -296,4 +296,3 @@ func (e *env) maintain(ctx context.Context, node string) error {
 	})
 	return errors.Join(err, client.IgnoreNotFound(e.crs.Delete(ctx, nm)), e.noRequests(ctx, ourNamespace))
 }
-

@@ -130,7 +130,7 @@ func reviewFor(pod *corev1.Pod) ([]byte, error) {
 // second. Each must contain want.
 func hammer(ctx context.Context, url string, body []byte, want string, workers int, span time.Duration) (float64, error) {
 	// As the API server does it: HTTP/1.1, connections that stay.
-	transport := &http.Transport{MaxIdleConnsPerHost: workers, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // On this machine.
+	transport := &http.Transport{MaxIdleConnsPerHost: workers, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	poster := &http.Client{Transport: transport}
 	until := time.Now().Add(span)
@@ -182,7 +182,9 @@ func measureDenials(ctx context.Context, e *env) error {
 	ourURL := "https://127.0.0.1:" + strconv.Itoa(e.inst.WebhookPort) + webhook.EvictionPath
 	for _, workers := range []int{1, callers} {
 		got, err := alternate(ctx, e.rounds,
-			func(ctx context.Context) (float64, error) { return hammer(ctx, e.trivialURL, body, `"allowed":true`, workers, span) },
+			func(ctx context.Context) (float64, error) {
+				return hammer(ctx, e.trivialURL, body, `"allowed":true`, workers, span)
+			},
 			func(ctx context.Context) (rate float64, err error) {
 				err = e.profiled(ctx, int(span/time.Second), func() error {
 					rate, err = hammer(ctx, ourURL, body, silentInterceptor, workers, span)
