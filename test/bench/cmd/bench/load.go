@@ -58,7 +58,8 @@ func (e *env) makePods(ctx context.Context, namespace, node string, n int, chang
 	e.written++ // Names are used once.
 	pods := make([]*corev1.Pod, n)
 	err := inParallel(ctx, n, callers, func(ctx context.Context, i int) error {
-		w := builder.Pod(namespace, fmt.Sprintf("pod-%d-%d", e.written, i)).Node(node).Label("app", fmt.Sprintf("bench-%d", e.written))
+		w := builder.Pod(namespace, fmt.Sprintf("pod-%d-%d", e.written, i)).Node(node).Label("app", fmt.Sprintf("bench-%d", e.written)).
+			GracePeriod(0) // Gone at once: how fast the fake kubelet is must not matter.
 		for _, change := range changes {
 			change(i, w)
 		}
