@@ -78,14 +78,14 @@ func unlimited(config *rest.Config) *rest.Config {
 }
 
 // newEnv starts everything; stop ends it.
-func newEnv(ctx context.Context, s settings, t *table, requestLog bool) (_ *env, stop func() error, err error) {
+func newEnv(ctx context.Context, s settings, t *table, requestLog bool) (_ *env, _ func() error, err error) {
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, RequestLog: requestLog})
 	if err != nil {
 		return nil, nil, err
 	}
 	e := &env{settings: s, cluster: c, table: t}
 	var trivialServer *exec.Cmd
-	stop = func() error {
+	stop := func() error {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 		errs := []error{e.stopManager(ending)}
