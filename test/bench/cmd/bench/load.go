@@ -15,7 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -121,31 +124,46 @@ type following struct {
 	done atomic.Int64
 }
 
-// follow watches a kind in a namespace from now on until n objects are done.
-func (e *env) follow(ctx context.Context, namespace string, list client.ObjectList, n int, done func(watch.EventType, runtime.Object) bool) (*following, error) {
-	watcher, err := client.NewWithWatch(unlimited(e.cluster.Config()), client.Options{Scheme: scheme})
+// follow tells done of every event of a kind in a namespace from now on, until n
+// objects are done.
+func (e *env) follow(ctx context.Context, namespace string, kind client.Object, n int, done func(watch.EventType, runtime.Object) bool) (*following, error) {
+	informers, err := cache.New(unlimited(e.cluster.Config()), cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}})
 	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("make informers: %w", err)
 	}
-	events, err := watcher.Watch(ctx, list, client.InNamespace(namespace))
+	informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
-		return nil, fmt.Errorf("watch: %w", err)
+		return nil, fmt.Errorf("make informer: %w", err)
 	}
-	f := &following{stop: events.Stop, all: make(chan struct{}), n: n}
-	go func() {
-		seen := map[string]bool{}
-		for event := range events.ResultChan() {
-			object, err := meta.Accessor(event.Object)
-			if err != nil || !done(event.Type, event.Object) || seen[string(object.GetUID())] {
-				continue
-			}
-			seen[string(object.GetUID())] = true
-			f.done.Store(int64(len(seen)))
-			if len(seen) == n {
-				close(f.all)
-			}
+	running, stop := context.WithCancel(ctx)
+	f := &following{stop: stop, all: make(chan struct{}), n: n}
+	seen := map[types.UID]bool{}
+	told := func(event watch.EventType, obj any) {
+		object, ok := obj.(client.Object)
+		if !ok || !done(event, object) || seen[object.GetUID()] {
+			return
 		}
-	}()
+		seen[object.GetUID()] = true
+		f.done.Store(int64(len(seen)))
+		if len(seen) == n {
+			close(f.all)
+		}
+	}
+	// One handler is called by one goroutine.
+	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { told(watch.Added, obj) },
+		UpdateFunc: func(_, obj any) { told(watch.Modified, obj) },
+		DeleteFunc: func(obj any) { told(watch.Deleted, obj) },
+	})
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("follow: %w", err)
+	}
+	go func() { _ = informers.Start(running) }() // It ends with its context and has no other error.
+	if err := eventually(ctx, "the informer", func(context.Context) (bool, error) { return handled.HasSynced(), nil }); err != nil {
+		stop()
+		return nil, err
+	}
 	return f, nil
 }
 

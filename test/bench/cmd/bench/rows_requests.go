@@ -33,7 +33,7 @@ func (e *env) plainEvictions(ctx context.Context, n int) (time.Duration, error) 
 	if err != nil {
 		return 0, err
 	}
-	gone, err := e.follow(ctx, plainNamespace, &corev1.PodList{}, n, deleted)
+	gone, err := e.follow(ctx, plainNamespace, &corev1.Pod{}, n, deleted)
 	if err != nil {
 		return 0, err
 	}
@@ -54,7 +54,7 @@ func (e *env) requested(ctx context.Context, n int) (took time.Duration, err err
 	if err != nil {
 		return 0, err
 	}
-	done, err := e.follow(ctx, ourNamespace, &v1alpha1.EvictionRequestList{}, n, isEvicted)
+	done, err := e.follow(ctx, ourNamespace, &v1alpha1.EvictionRequest{}, n, isEvicted)
 	if err != nil {
 		return 0, err
 	}
@@ -116,7 +116,7 @@ func measureBudget(ctx context.Context, e *env) error {
 	}
 	var mu sync.Mutex
 	freed, ended := map[string]time.Time{}, map[string]time.Time{}
-	budgets, err := e.follow(ctx, ourNamespace, &policyv1.PodDisruptionBudgetList{}, n+1, func(_ watch.EventType, object runtime.Object) bool {
+	budgets, err := e.follow(ctx, ourNamespace, &policyv1.PodDisruptionBudget{}, n+1, func(_ watch.EventType, object runtime.Object) bool {
 		if pdb, ok := object.(*policyv1.PodDisruptionBudget); ok && pdb.Status.DisruptionsAllowed > 0 {
 			mu.Lock()
 			defer mu.Unlock()
@@ -130,7 +130,7 @@ func measureBudget(ctx context.Context, e *env) error {
 		return err
 	}
 	defer budgets.stop()
-	evicted, err := e.follow(ctx, ourNamespace, &corev1.PodList{}, n+1, func(event watch.EventType, object runtime.Object) bool {
+	evicted, err := e.follow(ctx, ourNamespace, &corev1.Pod{}, n+1, func(event watch.EventType, object runtime.Object) bool {
 		if pod, ok := object.(*corev1.Pod); ok && (pod.DeletionTimestamp != nil || event == watch.Deleted) {
 			mu.Lock()
 			defer mu.Unlock()
