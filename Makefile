@@ -90,8 +90,28 @@ test-examples: ## Tests of the examples, which are modules of their own.
 race: ## Unit tests under the race detector.
 	go test -race -timeout=30m $$(go list ./... | grep -v /test/)
 
+.PHONY: explore
+explore: ## Explore more interleavings than `make test` has time for (minutes, several GB).
+	go test ./evacuation/request -run=TestEveryInterleaving -timeout=60m -v -explore.wide
+
+FUZZTIME ?= 1m
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (default 1m each).
+	hack/fuzz.sh $(FUZZTIME)
+
 .PHONY: bench
-bench: ## Benchmarks, with allocations.
+bench: ## Measure Drawbridge against what it costs not to have it; writes docs/benchmarks.md (most of an hour).
+	go run ./test/cluster/cmd/cluster-up --build-only
+	go run ./test/bench/cmd/bench --page=docs/benchmarks.md
+
+.PHONY: bench-quick
+bench-quick: ## The same with smaller numbers, in some minutes; writes nothing.
+	go run ./test/cluster/cmd/cluster-up --build-only
+	go run ./test/bench/cmd/bench --quick
+
+.PHONY: bench-go
+bench-go: ## Benchmarks of single functions, with allocations.
 	go test -run='^$$' -bench=. -benchmem $$(go list ./... | grep -v /test/)
 
 ARGS ?=

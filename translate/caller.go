@@ -206,14 +206,14 @@ func display(in CallerInput, class CallerClass) string {
 	if namespace, name, ok := serviceAccount(user); ok {
 		user = namespace + "/" + name
 	}
-	if user == "" {
+	if user = printable(user); user == "" {
 		user = "nobody"
 	}
 	tool = shorten(printable(tool), maxTool)
 	if tool == "" {
-		return shorten(printable(user), maxDisplay)
+		return shorten(user, maxDisplay)
 	}
-	return tool + " (" + shorten(printable(user), maxDisplay-len([]rune(tool))-3) + ")"
+	return tool + " (" + shorten(user, maxDisplay-len([]rune(tool))-3) + ")"
 }
 
 // printable drops what could break a line of a log or a terminal.

@@ -1,11 +1,9 @@
 package webhook
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,6 +46,21 @@ type evictionBody struct {
 	DeleteOptions *metav1.DeleteOptions `json:"deleteOptions"`
 }
 
+// evictionReview is what we read of the review of an eviction, in one pass over the
+// body: the calls of a drain come by the hundred, again and again.
+type evictionReview struct {
+	UID       types.UID               `json:"uid"`
+	Kind      metav1.GroupVersionKind `json:"kind"`
+	Name      string                  `json:"name"`
+	Namespace string                  `json:"namespace"`
+	UserInfo  struct {
+		Username string              `json:"username"`
+		Extra    map[string][]string `json:"extra"`
+	} `json:"userInfo"`
+	Object evictionBody `json:"object"`
+	DryRun *bool        `json:"dryRun"`
+}
+
 // manager is the first field manager, which is the front of the User-Agent.
 func (b *evictionBody) manager() string {
 	for _, f := range b.Metadata.ManagedFields {
@@ -59,17 +72,12 @@ func (b *evictionBody) manager() string {
 }
 
 // decodeCall reads the call out of an admission request.
-func decodeCall(request *admissionv1.AdmissionRequest) (Call, error) {
+func decodeCall(request *evictionReview) (Call, error) {
 	kind := request.Kind
 	if kind.Group != policyv1.GroupName || kind.Kind != "Eviction" || (kind.Version != "v1" && kind.Version != "v1beta1") {
 		return Call{}, fmt.Errorf("%w: kind %s is no Eviction", errNotReview, kind.String())
 	}
-	var body evictionBody
-	if len(request.Object.Raw) > 0 {
-		if err := json.Unmarshal(request.Object.Raw, &body); err != nil {
-			return Call{}, fmt.Errorf("%w: decode eviction: %w", errNotReview, err)
-		}
-	}
+	body := &request.Object
 	call := Call{
 		// The object's own namespace is empty on old servers, the request's never is.
 		Namespace: firstOf(request.Namespace, body.Metadata.Namespace),
@@ -93,22 +101,11 @@ func decodeCall(request *admissionv1.AdmissionRequest) (Call, error) {
 	}
 	call.Caller = translate.Recognize(translate.CallerInput{
 		Username:    call.Username,
-		Extra:       extra(request),
+		Extra:       request.UserInfo.Extra,
 		Manager:     body.manager(),
 		Annotations: body.Metadata.Annotations,
 	})
 	return call, nil
-}
-
-func extra(request *admissionv1.AdmissionRequest) map[string][]string {
-	if len(request.UserInfo.Extra) == 0 {
-		return nil
-	}
-	out := make(map[string][]string, len(request.UserInfo.Extra))
-	for key, value := range request.UserInfo.Extra {
-		out[key] = value
-	}
-	return out
 }
 
 func firstOf(a, b string) string {

@@ -26,13 +26,15 @@ type Resolver interface {
 	Interceptors(pod *corev1.Pod) []string
 }
 
-// Config is what the webhooks need. All fields but Log, Synced, Registrations,
+// Config is what the webhooks need. All fields but Log, Leases, Synced, Registrations,
 // Preflights, AllowedReserved, NewRequestsPerNode, LimitedClasses, Guard and
 // GuardWindow are required.
 type Config struct {
 	// Cached reads from the informers: pods, nodes, evictionrequests (with the
 	// indexes of internal/index) and our leases.
 	Cached client.Reader
+	// Leases has our leases by name; nil means that Cached is asked for them.
+	Leases *LeaseIndex
 	// Live reads from the API server.
 	Live client.Reader
 	// Writer writes requests and leases.
@@ -104,7 +106,7 @@ func NewEvictionHandler(c Config) (*EvictionHandler, *Renewer) {
 	if c.GuardWindow == 0 {
 		c.GuardWindow = DefaultGuardWindow
 	}
-	l := newLeases(c.Cached, c.Live, c.Writer, c.Namespace, c.Clock)
+	l := newLeases(c.Leases, c.Cached, c.Live, c.Writer, c.Namespace, c.Clock)
 	h := &EvictionHandler{
 		Config: c, leases: l, renewer: newRenewer(l, c.Metrics),
 		written: cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
@@ -116,11 +118,11 @@ func NewEvictionHandler(c Config) (*EvictionHandler, *Renewer) {
 
 // ServeHTTP answers one review.
 func (h *EvictionHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	serve(w, r, h.Log, h)
+	serve[evictionReview](w, r, h.Log, h)
 }
 
 // answer decides on one call and does what that takes.
-func (h *EvictionHandler) answer(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (h *EvictionHandler) answer(ctx context.Context, request *evictionReview) (*admissionv1.AdmissionResponse, error) {
 	start := h.Clock.Now()
 	call, err := decodeCall(request)
 	if err != nil {
@@ -143,11 +145,11 @@ func (h *EvictionHandler) answer(ctx context.Context, request *admissionv1.Admis
 }
 
 // afterPanic is a denial that every caller retries.
-func (h *EvictionHandler) afterPanic(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	about := translate.Subject{Namespace: request.Namespace, Pod: request.Name}
+func (h *EvictionHandler) afterPanic(object reviewedObject) *admissionv1.AdmissionResponse {
+	about := translate.Subject{Namespace: object.namespace, Pod: object.name}
 	verdict := translate.Trouble(about, translate.ReasonInternalError)
 	h.Metrics.Verdict(verdict.Outcome.String(), string(verdict.Reason), string(translate.ClassUnknown), 0)
-	return verdict.Response(request.UID)
+	return verdict.Response(object.uid)
 }
 
 // judge gathers, decides and applies. Whatever goes wrong on the way is a

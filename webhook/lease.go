@@ -31,6 +31,7 @@ const (
 // leases knows the Leases of legacy requesters: whether they live, how they come
 // to be, and when they are due for a renewal.
 type leases struct {
+	index     *LeaseIndex
 	cached    client.Reader
 	live      client.Reader
 	writer    client.Client
@@ -42,9 +43,9 @@ type leases struct {
 	flights flights[struct{}]
 }
 
-func newLeases(cached, live client.Reader, writer client.Client, namespace string, clk clock.PassiveClock) *leases {
+func newLeases(index *LeaseIndex, cached, live client.Reader, writer client.Client, namespace string, clk clock.PassiveClock) *leases {
 	return &leases{
-		cached: cached, live: live, writer: writer, namespace: namespace, clock: clk,
+		index: index, cached: cached, live: live, writer: writer, namespace: namespace, clock: clk,
 		written: cache.NewLRUExpireCacheWithClock(maxRemembered, clk),
 	}
 }
@@ -52,6 +53,9 @@ func newLeases(cached, live client.Reader, writer client.Client, namespace strin
 // lookup returns the cached Lease, nil if there is none. The object is shared
 // with the informer and must not be changed.
 func (l *leases) lookup(ctx context.Context, name string) (*coordinationv1.Lease, error) {
+	if l.index != nil {
+		return l.index.Lease(name), nil
+	}
 	var lease coordinationv1.Lease
 	err := l.cached.Get(ctx, types.NamespacedName{Namespace: l.namespace, Name: name}, &lease, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -30,19 +32,31 @@ const (
 // errNotReview is the root of all errors that end in HTTP 400.
 var errNotReview = errors.New("not an admission review we serve")
 
-// answerer is one admission webhook without its HTTP side.
-type answerer interface {
+// answerer is one admission webhook without its HTTP side. R is what it reads of a
+// request.
+type answerer[R reviewed] interface {
 	// answer decides on a review whose request is complete. An error means that
 	// the request cannot be what it claims to be; it becomes HTTP 400.
-	answer(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
-	// afterPanic is the answer when answer has panicked.
-	afterPanic(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+	answer(ctx context.Context, request *R) (*admissionv1.AdmissionResponse, error)
+	// afterPanic is the answer when answer has panicked, about what is given.
+	afterPanic(about reviewedObject) *admissionv1.AdmissionResponse
+}
+
+// reviewed is what webhooks read of a request: all of it, or what they need.
+type reviewed interface {
+	admissionv1.AdmissionRequest | evictionReview
+}
+
+// reviewedObject says which review of which object.
+type reviewedObject struct {
+	uid             types.UID
+	namespace, name string
 }
 
 // serve answers one HTTP request. What is a review gets HTTP 200 whatever the
 // verdict: anything else would be a 500 for whoever called (rule W1). What is no
 // review at all gets 400.
-func serve(w http.ResponseWriter, r *http.Request, log logr.Logger, a answerer) {
+func serve[R reviewed](w http.ResponseWriter, r *http.Request, log logr.Logger, a answerer[R]) {
 	ctx, cancel := context.WithTimeout(r.Context(), handlerTimeout(r))
 	defer cancel()
 	ctx = logr.NewContext(ctx, log)
@@ -62,7 +76,7 @@ func serve(w http.ResponseWriter, r *http.Request, log logr.Logger, a answerer) 
 	}
 }
 
-func review(ctx context.Context, w http.ResponseWriter, r *http.Request, a answerer) (*admissionv1.AdmissionResponse, error) {
+func review[R reviewed](ctx context.Context, w http.ResponseWriter, r *http.Request, a answerer[R]) (*admissionv1.AdmissionResponse, error) {
 	if r.Method != http.MethodPost {
 		return nil, fmt.Errorf("%w: method %s", errNotReview, r.Method)
 	}
@@ -70,7 +84,7 @@ func review(ctx context.Context, w http.ResponseWriter, r *http.Request, a answe
 	if err != nil {
 		return nil, fmt.Errorf("%w: read body: %w", errNotReview, err)
 	}
-	request, err := decodeReview(body)
+	request, err := decodeReview[R](body)
 	if err != nil {
 		return nil, err
 	}
@@ -79,23 +93,39 @@ func review(ctx context.Context, w http.ResponseWriter, r *http.Request, a answe
 
 // answerOrRecover turns a panic into an answer: net/http would close the
 // connection instead, which aborts the caller's whole drain.
-func answerOrRecover(ctx context.Context, request *admissionv1.AdmissionRequest, a answerer) (response *admissionv1.AdmissionResponse, err error) {
+func answerOrRecover[R reviewed](ctx context.Context, request *R, a answerer[R]) (response *admissionv1.AdmissionResponse, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
+			about := objectOf(request)
 			logr.FromContextOrDiscard(ctx).Error(fmt.Errorf("panic: %v", cause), "Panic in the webhook",
-				"namespace", request.Namespace, "name", request.Name, "stack", string(debug.Stack()))
-			response, err = a.afterPanic(request), nil
+				"namespace", about.namespace, "name", about.name, "stack", string(debug.Stack()))
+			response, err = a.afterPanic(about), nil
 		}
 	}()
 	return a.answer(ctx, request)
 }
 
+// objectOf says what a request is about.
+func objectOf(request any) reviewedObject {
+	switch r := request.(type) {
+	case *admissionv1.AdmissionRequest:
+		return reviewedObject{uid: r.UID, namespace: r.Namespace, name: r.Name}
+	case *evictionReview:
+		return reviewedObject{uid: r.UID, namespace: r.Namespace, name: r.Name}
+	default:
+		return reviewedObject{}
+	}
+}
+
 // decodeReview reads the request out of an AdmissionReview of version v1.
-func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
+func decodeReview[R reviewed](body []byte) (*R, error) {
 	if len(body) == 0 {
 		return nil, fmt.Errorf("%w: empty body", errNotReview)
 	}
-	var review admissionv1.AdmissionReview
+	var review struct {
+		metav1.TypeMeta
+		Request *R `json:"request"`
+	}
 	if err := json.Unmarshal(body, &review); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotReview, err)
 	}
@@ -106,7 +136,7 @@ func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 	if review.Request == nil {
 		return nil, fmt.Errorf("%w: no request", errNotReview)
 	}
-	if review.Request.UID == "" {
+	if objectOf(review.Request).uid == "" {
 		return nil, fmt.Errorf("%w: request without uid", errNotReview)
 	}
 	return review.Request, nil

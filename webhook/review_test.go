@@ -157,7 +157,7 @@ func TestDecodeCall(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			request, err := decodeReview(tc.body)
+			request, err := decodeReview[evictionReview](tc.body)
 			if err != nil {
 				t.Fatal(err)
 			}

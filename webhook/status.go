@@ -51,7 +51,7 @@ type StatusHandler struct {
 
 // ServeHTTP answers one review.
 func (h *StatusHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	serve(w, r, h.Log, h)
+	serve[admissionv1.AdmissionRequest](w, r, h.Log, h)
 }
 
 func (h *StatusHandler) answer(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
@@ -81,8 +81,8 @@ func (h *StatusHandler) answer(ctx context.Context, request *admissionv1.Admissi
 
 // afterPanic lets the write through: the schema has checked it, and the engine
 // takes no time it was told at face value (statement 50).
-func (h *StatusHandler) afterPanic(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
+func (h *StatusHandler) afterPanic(object reviewedObject) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{UID: object.uid, Allowed: true}
 }
 
 // check compares the two and says what is wrong with the change. Only what

@@ -22,7 +22,7 @@ func writer(user string, before, after *builder.EvictionRequestWrapper) []byte {
 }
 
 func decoded(body []byte) *admissionv1.AdmissionRequest {
-	request, err := decodeReview(body)
+	request, err := decodeReview[admissionv1.AdmissionRequest](body)
 	if err != nil {
 		panic(err)
 	}

@@ -139,5 +139,8 @@ func (p *Process) Signal(signal os.Signal) error {
 	return nil
 }
 
+// PID is the number of the process.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }

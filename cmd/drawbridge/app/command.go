@@ -12,8 +12,8 @@ import (
 )
 
 // NewCommand returns the command line of the manager. It runs until its context
-// ends.
-func NewCommand() *cobra.Command {
+// ends. Each change alters the options that the flags have set.
+func NewCommand(changes ...func(*Options)) *cobra.Command {
 	o := DefaultOptions()
 	cmd := &cobra.Command{
 		Use:   "drawbridge",
@@ -24,6 +24,9 @@ func NewCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, change := range changes {
+				change(&o)
+			}
 			if err := o.Validate(); err != nil {
 				return err
 			}

@@ -68,6 +68,7 @@ func newManager(conf *rest.Config, o Options, certificate func(*tls.ClientHelloI
 		}),
 		Metrics:                       metricsOptions(o, tlsOptions),
 		HealthProbeBindAddress:        orOff(o.HealthAddr),
+		PprofBindAddress:              orOff(o.PprofAddr),
 		LeaderElection:                o.LeaderElect,
 		LeaderElectionID:              leaderElectionID,
 		LeaderElectionNamespace:       o.Namespace,
@@ -113,12 +114,16 @@ func protected(conf *rest.Config, client *http.Client) (metricsserver.Filter, er
 // Secret or Lease that is not ours.
 func cacheOptions(o Options) cache.Options {
 	own := map[string]cache.Config{o.Namespace: {}}
+	pods, nodes := cache.ByObject{Transform: podcache.Transform}, cache.ByObject{Transform: podcache.TransformNode}
+	if o.CacheWhole {
+		pods, nodes = cache.ByObject{}, cache.ByObject{}
+	}
 	options := cache.Options{
 		// A read without an informer is a mistake: it would start one.
 		ReaderFailOnMissingInformer: true,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:                   {Transform: podcache.Transform},
-			&corev1.Node{}:                  {Transform: podcache.TransformNode},
+			&corev1.Pod{}:                   pods,
+			&corev1.Node{}:                  nodes,
 			&corev1.Namespace{}:             {Transform: cache.TransformStripManagedFields()},
 			&policyv1.PodDisruptionBudget{}: {Transform: cache.TransformStripManagedFields()},
 			&coordinationv1.Lease{}: {

@@ -48,6 +48,9 @@ type Options struct {
 	MetricsAddr string
 	// MetricsPerRequest has the metrics with a series per EvictionRequest.
 	MetricsPerRequest bool
+	// PprofAddr is where net/http/pprof listens, which tells all about the process;
+	// "0" switches it off.
+	PprofAddr string
 
 	// LeaderElect lets only one replica run the controllers.
 	LeaderElect bool
@@ -139,6 +142,9 @@ type Options struct {
 	Logger logr.Logger
 	// Level is the logger's, to be changed while the manager runs; nil if it cannot be.
 	Level *zap.AtomicLevel
+	// CacheWhole keeps pods and nodes whole in the informers, to measure what it saves
+	// not to.
+	CacheWhole bool
 }
 
 // maxNewRequestsPerNode bounds the memory of the limit; no node has more pods.
@@ -179,6 +185,7 @@ func DefaultOptions() Options {
 		HealthAddr:           "127.0.0.1:8081",
 		MetricsAddr:          "127.0.0.1:8080",
 		MetricsPerRequest:    true,
+		PprofAddr:            "0",
 		LeaderElect:          true,
 		LeaseDuration:        15 * time.Second,
 		RenewDeadline:        10 * time.Second,
@@ -220,6 +227,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HealthAddr, "health-addr", o.HealthAddr, `Address of /healthz and /readyz; "0" switches them off.`)
 	fs.StringVar(&o.MetricsAddr, "metrics-addr", o.MetricsAddr, `Address of the Prometheus metrics; "0" switches them off.`)
 	fs.BoolVar(&o.MetricsPerRequest, "metrics-per-request", o.MetricsPerRequest, "Have the metrics of KEP-4563, which are a few series per EvictionRequest.")
+
+	fs.StringVar(&o.PprofAddr, "pprof-addr", o.PprofAddr, `Address of net/http/pprof, for whoever may know all about the process; "0" switches it off.`)
 
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "Let only one replica run the controllers. The webhook runs on all.")
 	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration, "How long the others wait for a leader that does not renew.")
@@ -277,7 +286,7 @@ func (o *Options) Validate() error {
 	}
 	check(len(validation.IsDNS1123Subdomain(o.WebhookCertSecret)) == 0, "--webhook-cert-secret: %q is not the name of a Secret", o.WebhookCertSecret)
 	check(o.WebhookConfiguration == "" || len(validation.IsDNS1123Subdomain(o.WebhookConfiguration)) == 0, "--webhook-configuration: %q is not the name of a ValidatingWebhookConfiguration", o.WebhookConfiguration)
-	for _, addr := range []struct{ flag, value string }{{"--health-addr", o.HealthAddr}, {"--metrics-addr", o.MetricsAddr}} {
+	for _, addr := range []struct{ flag, value string }{{"--health-addr", o.HealthAddr}, {"--metrics-addr", o.MetricsAddr}, {"--pprof-addr", o.PprofAddr}} {
 		if addr.value == "" || addr.value == "0" {
 			continue
 		}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,8 +36,14 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 		return err
 	}
 	o.Guard.Holds = policies
+	leaseIndex, err := webhook.NewLeaseIndex(context.Background(), mgr.GetCache())
+	if err != nil {
+		return err
+	}
 	cached := known.synced
-	known.synced = func() bool { return cached() && resolver.Synced() && policies.Loaded() }
+	known.synced = func() bool {
+		return cached() && resolver.Synced() && policies.Loaded() && leaseIndex.Synced()
+	}
 	recorder := mgr.GetEventRecorder(recorderName)
 	requestMetrics := metrics.NewRequests(o.Registerer, o.MetricsPerRequest)
 
@@ -80,7 +87,9 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 	log := mgr.GetLogger().WithName("webhook")
 	answers := webhookConfig(o, known)
 	answers.Preflights = o.preflights(policies.Preflight)
-	answers.Cached, answers.Live, answers.Writer = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetClient()
+	// The cache itself: a client looks up the kind of what it reads once more.
+	answers.Cached, answers.Live, answers.Writer = mgr.GetCache(), mgr.GetAPIReader(), mgr.GetClient()
+	answers.Leases = leaseIndex
 	answers.Resolver, answers.Registrations = resolver, resolver
 	answers.Gate = o.Guard.gate()
 	answers.Recorder, answers.Metrics, answers.Log = recorder, metrics.NewWebhook(o.Registerer), log

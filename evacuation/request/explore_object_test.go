@@ -1,0 +1,174 @@
+package request
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+)
+
+const (
+	exploredPod = "db-0"
+	exploredUID = types.UID("uid-1")
+	// successorUID is the pod that has the name afterwards.
+	successorUID = types.UID("uid-2")
+)
+
+// exploredBudget is the one that refuses, so that a message can be told again.
+var exploredBudget = []string{"db"}
+
+// planOf is the plan of a pod with so many interceptors.
+func planOf(custom int) []string {
+	var names []string
+	for i := range custom {
+		names = append(names, fmt.Sprintf("i%d.example.com", i))
+	}
+	return plan(names)
+}
+
+// message is the text that the evictor would write.
+func (t text) message(retries uint8) string {
+	switch t {
+	case textNone:
+		return ""
+	case textTerminating:
+		return evictTerminatingMessage
+	default:
+		last := lastTry{Text: t, Retries: retries}.memory()
+		return last.message()
+	}
+}
+
+// memory is what the evictor remembers.
+func (l lastTry) memory() EvictLast {
+	last := EvictLast{At: l.At.time(), Since: l.Since.time(), Retries: int32(l.Retries), Budgets: exploredBudget}
+	switch l.Text {
+	case textBudget:
+		last.Result = ResultBudget
+	case textDeadline:
+		last.Result = ResultDeadline
+	case textNone, textTerminating:
+		last.Result = ResultEvicted
+	}
+	if l.At == never {
+		return EvictLast{}
+	}
+	return last
+}
+
+// object is the record as the API has it.
+func (r record) object() *v1alpha1.EvictionRequest {
+	er := &v1alpha1.EvictionRequest{}
+	er.Namespace, er.Name, er.UID = "shop", string(exploredUID), "er-1"
+	er.Generation = int64(r.Gen)
+	// The first turn begins after the creation, so an activation time covers it.
+	er.CreationTimestamp = metav1.NewTime(exploreEpoch.Add(-24 * time.Hour))
+	er.Spec.Target.Pod = &v1alpha1.LocalPodReference{Name: exploredPod, UID: exploredUID}
+	for i := range 2 {
+		if r.Wanted.has(i) {
+			er.Spec.Requesters = append(er.Spec.Requesters, v1alpha1.Requester{Name: fmt.Sprintf("r%d.example.com", i)})
+		}
+	}
+	s := &er.Status
+	s.ObservedGeneration = int64(r.Seen)
+	if r.Plan > 0 {
+		for i, name := range planOf(int(r.Plan) - 1) {
+			s.TargetInterceptors = append(s.TargetInterceptors, v1alpha1.Interceptor{Name: name})
+			report := v1alpha1.InterceptorStatus{Name: name}
+			if beat := r.Items[i].Beat; beat != never {
+				report.HeartbeatTime = new(metav1.NewTime(beat.time()))
+				report.StartTime = report.HeartbeatTime
+			}
+			if r.Items[i].Done {
+				report.CompletionTime = new(metav1.NewTime(exploreEpoch))
+			}
+			if lastResort(name) {
+				report.Retries, report.Message = int32(r.Retries), r.Text.message(r.Retries)
+			}
+			s.Interceptors = append(s.Interceptors, report)
+			if r.Active.has(i) {
+				s.ActiveInterceptors = append(s.ActiveInterceptors, name)
+			}
+			if r.Processed.has(i) {
+				s.ProcessedInterceptors = append(s.ProcessedInterceptors, name)
+			}
+		}
+	}
+	if r.Activated != never {
+		s.ActivationTime = new(metav1.NewTime(r.Activated.time()))
+	}
+	if c := r.End.condition(); c != nil {
+		s.Conditions = append(s.Conditions, *c)
+	}
+	return er
+}
+
+func (e ending) condition() *metav1.Condition {
+	c := &metav1.Condition{Status: metav1.ConditionTrue}
+	switch e {
+	case running:
+		return nil
+	case endedDeleted:
+		c.Type, c.Reason = v1alpha1.ConditionEvicted, v1alpha1.ReasonPodDeleted
+	case endedTerminal:
+		c.Type, c.Reason = v1alpha1.ConditionEvicted, v1alpha1.ReasonPodTerminal
+	case endedUnwanted:
+		c.Type, c.Reason = v1alpha1.ConditionCanceled, v1alpha1.ReasonNoRequesters
+	case endedRefused:
+		c.Type, c.Reason = v1alpha1.ConditionCanceled, v1alpha1.ReasonValidationFailed
+	}
+	return c
+}
+
+// withStatus is the record with the status of the object, which the request
+// controller has encoded. The evictor's own words it never changes.
+func (r record) withStatus(er *v1alpha1.EvictionRequest) record {
+	s := &er.Status
+	r.Seen = uint8(s.ObservedGeneration)
+	r.Plan = uint8(len(s.TargetInterceptors))
+	r.Active, r.Processed = 0, 0
+	for i, target := range s.TargetInterceptors {
+		if slices.Contains(s.ActiveInterceptors, target.Name) {
+			r.Active = r.Active.with(i)
+		}
+		if slices.Contains(s.ProcessedInterceptors, target.Name) {
+			r.Processed = r.Processed.with(i)
+		}
+	}
+	r.Activated = ageOf(timeOf(s.ActivationTime))
+	r.End = running
+	for _, end := range []ending{endedDeleted, endedTerminal, endedUnwanted, endedRefused} {
+		if c := end.condition(); slices.ContainsFunc(s.Conditions, func(have metav1.Condition) bool {
+			return have.Type == c.Type && have.Reason == c.Reason && have.Status == c.Status
+		}) {
+			r.End = end
+		}
+	}
+	return r
+}
+
+// object is the pod in this phase, nil if a reader finds nothing.
+func (p podPhase) object() *corev1.Pod {
+	b := builder.Pod("shop", exploredPod).UID(exploredUID).Node("n1")
+	switch p {
+	case podUnseen, podGone:
+		return nil
+	case podRunning:
+		return b.Phase(corev1.PodRunning).Obj()
+	case podTerminal:
+		return b.Phase(corev1.PodSucceeded).Obj()
+	case podReplaced:
+		return b.UID(successorUID).Phase(corev1.PodRunning).Obj()
+	case podDeleting:
+		pod := b.Phase(corev1.PodRunning).Obj()
+		pod.DeletionTimestamp = new(metav1.NewTime(exploreEpoch))
+		return pod
+	}
+	panic(fmt.Sprintf("no pod in phase %d", p))
+}

@@ -1,0 +1,283 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/suite"
+)
+
+// Namespaces of the sides. Which webhook is asked goes by the namespace, so nothing
+// has to be switched between two measurements but the manager.
+const (
+	plainNamespace   = "bench-plain"
+	trivialNamespace = "bench-trivial"
+	ourNamespace     = "bench-drawbridge"
+)
+
+// patience bounds every wait for something that must happen.
+const patience = 3 * time.Minute
+
+var scheme = runtime.NewScheme()
+
+func init() {
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+}
+
+// env is a control plane with the chart, the trivial webhook, and the callers.
+type env struct {
+	settings
+	cluster *cluster.Cluster
+	inst    *suite.Installation
+	table   *table
+	// kube and crs are without a limit of their own.
+	kube kubernetes.Interface
+	crs  client.Client
+	// trivialURL is the address of the trivial webhook.
+	trivialURL string
+
+	manager *suite.Process
+	// pprofAddr is where the running manager tells about itself.
+	pprofAddr string
+	// row is what is measured now, for the names of profiles.
+	row     string
+	written int
+}
+
+// unlimited is a configuration without a limit of the client's.
+func unlimited(config *rest.Config) *rest.Config {
+	config.QPS = -1
+	return config
+}
+
+// newEnv starts everything; stop ends it.
+func newEnv(ctx context.Context, s settings, t *table, requestLog bool) (_ *env, _ func() error, err error) {
+	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, RequestLog: requestLog})
+	if err != nil {
+		return nil, nil, err
+	}
+	e := &env{settings: s, cluster: c, table: t}
+	var trivialServer *exec.Cmd
+	stop := func() error {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		errs := []error{e.stopManager(ending)}
+		if trivialServer != nil {
+			_ = trivialServer.Process.Kill() // It has nothing to lose.
+			_ = trivialServer.Wait()
+		}
+		return errors.Join(append(errs, c.Stop(ending))...)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, stop())
+		}
+	}()
+	config := unlimited(c.Config())
+	if e.kube, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, nil, fmt.Errorf("make client: %w", err)
+	}
+	if e.crs, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return nil, nil, fmt.Errorf("make client: %w", err)
+	}
+	for _, name := range []string{plainNamespace, trivialNamespace, ourNamespace} {
+		if err := e.crs.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return nil, nil, fmt.Errorf("create namespace: %w", err)
+		}
+	}
+	excluded := []string{metav1.NamespaceSystem, plainNamespace, trivialNamespace}
+	e.inst, err = suite.Install(ctx, c, suite.InstallOptions{Values: map[string]any{"webhook": map[string]any{"excludedNamespaces": excluded}}})
+	if err != nil {
+		return nil, nil, err
+	}
+	if trivialServer, err = e.startTrivial(ctx); err != nil {
+		return nil, nil, err
+	}
+	return e, stop, nil
+}
+
+// startTrivial runs the trivial webhook and makes the API server call it for its
+// namespace.
+func (e *env) startTrivial(ctx context.Context) (*exec.Cmd, error) {
+	port, err := suite.FreePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// As the manager's own certificate is made.
+	issuer := &rotator.CertRotator{CAName: "bench", CAOrganization: "bench", DNSName: "localhost", ExtKeyUsages: &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	begin, end := time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	ca, err := issuer.CreateCACert(begin, end)
+	if err != nil {
+		return nil, fmt.Errorf("create authority: %w", err)
+	}
+	cert, key, err := issuer.CreateCertPEM(ca, begin, end)
+	if err != nil {
+		return nil, fmt.Errorf("create certificate: %w", err)
+	}
+	certFile, keyFile := filepath.Join(e.cluster.Dir(), "trivial.crt"), filepath.Join(e.cluster.Dir(), "trivial.key")
+	if err := errors.Join(os.WriteFile(certFile, cert, 0o600), os.WriteFile(keyFile, key, 0o600)); err != nil {
+		return nil, fmt.Errorf("write certificate: %w", err)
+	}
+	program, err := e.as(trivialRole)
+	if err != nil {
+		return nil, err
+	}
+	e.trivialURL = "https://localhost:" + strconv.Itoa(port) + "/validate-eviction"
+	server := exec.CommandContext(context.WithoutCancel(ctx), program, "127.0.0.1:"+strconv.Itoa(port), certFile, keyFile)
+	server.Stderr = io.Discard // Probes without a handshake.
+	if err := server.Start(); err != nil {
+		return nil, fmt.Errorf("start trivial webhook: %w", err)
+	}
+	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "bench-trivial"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:                    "trivial.bench.drawbridge.dev",
+			AdmissionReviewVersions: []string{"v1"},
+			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &e.trivialURL, CABundle: ca.CertPEM},
+			FailurePolicy:           new(admissionregistrationv1.Fail),
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			TimeoutSeconds:          new(int32(10)),
+			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: trivialNamespace}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/eviction"}},
+			}},
+		}},
+	}
+	if err := e.crs.Create(ctx, conf); err != nil {
+		return server, fmt.Errorf("create webhook configuration: %w", err)
+	}
+	return server, nil
+}
+
+// as is the program under another name.
+func (e *env) as(role string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find own program: %w", err)
+	}
+	path := filepath.Join(e.cluster.Dir(), "bin", role)
+	if err := os.Symlink(self, path); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", fmt.Errorf("link own program: %w", err)
+	}
+	return path, nil
+}
+
+// startManager runs the manager, if it does not run.
+func (e *env) startManager(ctx context.Context) error { return e.startManagerAs(ctx, "") }
+
+// startManagerAs runs this program as the manager; the built one if empty.
+func (e *env) startManagerAs(ctx context.Context, program string) (err error) {
+	if e.manager != nil {
+		return nil
+	}
+	port, err := suite.FreePort(ctx)
+	if err != nil {
+		return err
+	}
+	e.pprofAddr = "127.0.0.1:" + strconv.Itoa(port)
+	e.manager, err = e.inst.StartProcess(ctx, suite.ProcessOptions{Binary: program, Args: []string{
+		// As the chart runs it, but for the grace after the start, which would be over in
+		// a cluster, and what the profiles need.
+		"--log-level=info", "--log-format=json", "--startup-grace=0s", "--pprof-addr=" + e.pprofAddr,
+	}})
+	return err
+}
+
+func (e *env) stopManager(ctx context.Context) error {
+	if e.manager == nil {
+		return nil
+	}
+	m := e.manager
+	e.manager = nil
+	return m.Stop(ctx)
+}
+
+// profiled runs work, with profiles of the manager if they are wanted.
+func (e *env) profiled(ctx context.Context, seconds int, work func() error) error {
+	if e.pprof == "" || e.manager == nil {
+		return work()
+	}
+	e.written++
+	name := filepath.Join(e.pprof, fmt.Sprintf("%s-%d", e.row, e.written))
+	done := make(chan error, 1)
+	go func() { done <- e.fetch(ctx, "/debug/pprof/profile?seconds="+strconv.Itoa(seconds), name+".cpu.pprof") }()
+	err := work()
+	return errors.Join(err, <-done, e.fetch(ctx, "/debug/pprof/heap", name+".heap.pprof"))
+}
+
+// fetch reads a page of the manager's pprof into a file; nowhere if it is empty.
+func (e *env) fetch(ctx context.Context, path, file string) error {
+	content, err := get(ctx, "http://"+e.pprofAddr+path)
+	if err != nil || file == "" {
+		return err
+	}
+	return os.WriteFile(file, content, 0o600)
+}
+
+func get(ctx context.Context, url string) (content []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("get %s: %s", url, resp.Status)
+	}
+	return io.ReadAll(resp.Body)
+}
+
+// metric is the value of a metric of the manager without labels.
+func (e *env) metric(ctx context.Context, name string) (float64, error) {
+	content, err := get(ctx, e.manager.MetricsURL)
+	if err != nil {
+		return 0, err
+	}
+	for l := range strings.Lines(string(content)) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(l), " "); ok && key == name {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, fmt.Errorf("the manager has no metric %s", name)
+}
+
+// eventually waits until a condition holds; what says what for.
+func eventually(ctx context.Context, what string, condition func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, condition); err != nil {
+		return fmt.Errorf("wait for %s: %w", what, err)
+	}
+	return nil
+}

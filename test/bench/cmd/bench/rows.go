@@ -1,0 +1,110 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// row measures something and adds its lines to the table.
+type row struct {
+	name    string
+	measure func(ctx context.Context, e *env) error
+	// logs: it reads the request log, which slows the API server down.
+	logs bool
+}
+
+// rows in the order of the table.
+var rows = []row{
+	{name: "evictions", measure: measureEvictions},
+	{name: "denials", measure: measureDenials},
+	{name: "requests", measure: measureRequests},
+	{name: "growth", measure: measureGrowth},
+	{name: "budget", measure: measureBudget},
+	{name: "drain", measure: measureDrain},
+	{name: "maintenance", measure: measureMaintenance},
+	{name: "memory", measure: measureMemory},
+	{name: "hotloop", measure: measureHotLoop, logs: true},
+	{name: "writes", measure: measureWrites, logs: true},
+}
+
+func rowNames() []string {
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+func run(ctx context.Context, s settings) (err error) {
+	t := &table{}
+	about := ""
+	for _, logs := range []bool{false, true} {
+		wanted := slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
+			return r.logs != logs || (len(s.rows) > 0 && !slices.Contains(s.rows, r.name))
+		})
+		if len(wanted) == 0 {
+			continue
+		}
+		if about, err = runRows(ctx, s, t, logs, wanted); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("\n%s\n%s", about, t.markdown())
+	if s.page == "" {
+		return nil
+	}
+	return t.write(s.page, about)
+}
+
+func runRows(ctx context.Context, s settings, t *table, logs bool, wanted []row) (about string, err error) {
+	fmt.Println("Starting a control plane.")
+	e, stop, err := newEnv(ctx, s, t, logs)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	version, err := e.kube.Discovery().ServerVersion()
+	if err != nil {
+		return "", fmt.Errorf("ask for the version: %w", err)
+	}
+	for _, r := range wanted {
+		begun := time.Now()
+		fmt.Printf("%s:\n", r.name)
+		e.row = r.name
+		if err := r.measure(ctx, e); err != nil {
+			return "", fmt.Errorf("%s: %w", r.name, err)
+		}
+		fmt.Printf("  (%s)\n", time.Since(begun).Round(time.Second))
+	}
+	return machine(version.GitVersion, s), nil
+}
+
+// size is the first number, or the second with --quick.
+func (e *env) size(full, quick int) int {
+	if e.quick {
+		return quick
+	}
+	return full
+}
+
+// alternate measures each side once per round, in turn, the order changing from
+// round to round, and returns what each measured.
+func alternate[T any](ctx context.Context, rounds int, sides ...func(context.Context) (T, error)) ([][]T, error) {
+	got := make([][]T, len(sides))
+	for round := range rounds {
+		for i := range sides {
+			side := (i + round) % len(sides)
+			value, err := sides[side](ctx)
+			if err != nil {
+				return nil, err
+			}
+			got[side] = append(got[side], value)
+		}
+	}
+	return got, nil
+}

@@ -1,0 +1,209 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/webhook"
+)
+
+// interceptor is one that never answers.
+const silentInterceptor = "silent.example.com"
+
+// measureEvictions: pods nobody intercepts.
+func measureEvictions(ctx context.Context, e *env) error {
+	n := e.size(1000, 300)
+	side := func(namespace string, ours bool) func(context.Context) (float64, error) {
+		return func(ctx context.Context) (rate float64, err error) {
+			if ours {
+				err = e.startManager(ctx)
+			} else {
+				err = e.stopManager(ctx)
+			}
+			if err != nil {
+				return 0, err
+			}
+			pods, err := e.makePods(ctx, namespace, "node-1", n)
+			if err != nil {
+				return 0, err
+			}
+			err = e.profiled(ctx, 3, func() error {
+				took, err := e.evictAll(ctx, pods, callers)
+				rate = float64(n) / took.Seconds()
+				return err
+			})
+			return rate, errors.Join(err, e.noPods(ctx, namespace))
+		}
+	}
+	got, err := alternate(ctx, e.rounds, side(plainNamespace, false), side(trivialNamespace, false), side(ourNamespace, true))
+	if err != nil {
+		return err
+	}
+	none, trivial, ours := median(got[0]), median(got[1]), median(got[2])
+	e.table.add(line{
+		what: "evictions of pods nobody intercepts, 50 callers", ours: perSecond(ours), theirs: perSecond(trivial) + " trivial webhook",
+		ratio: ratioOf(ours, trivial), goal: ">= 0.97", met: new(ours/trivial >= 0.97),
+	})
+	e.table.add(line{what: "the same against no webhook at all", ours: perSecond(ours), theirs: perSecond(none) + " no webhook", ratio: ratioOf(ours, none)})
+	return nil
+}
+
+// denied makes a pod whose eviction is denied for as long as the cluster lives, by
+// a first call of alice.
+func (e *env) denied(ctx context.Context, name string) (*corev1.Pod, *kubernetes.Clientset, error) {
+	config, err := e.cluster.ConfigFor("alice", "system:masters")
+	if err != nil {
+		return nil, nil, err
+	}
+	alice, err := kubernetes.NewForConfig(unlimited(config))
+	if err != nil {
+		return nil, nil, err
+	}
+	pods, err := e.makePods(ctx, ourNamespace, "node-2", 1, func(_ int, w *builder.PodWrapper) {
+		w.Name = name
+		w.Interceptors(silentInterceptor)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return pods[0], alice, eventually(ctx, "the first denial that names the interceptor", func(ctx context.Context) (bool, error) {
+		err := alice.PolicyV1().Evictions(ourNamespace).Evict(ctx, evictionOf(pods[0]))
+		if !apierrors.IsTooManyRequests(err) {
+			return false, fmt.Errorf("want a denial, got %w", errors.Join(err, errors.New("the call")))
+		}
+		return bytes.Contains([]byte(err.Error()), []byte(silentInterceptor)), nil
+	})
+}
+
+func evictionOf(pod *corev1.Pod) *policyv1.Eviction {
+	return &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+}
+
+// reviewFor is what the API server sends about kubectl's eviction of a pod.
+func reviewFor(pod *corev1.Pod) ([]byte, error) {
+	body := fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q,"creationTimestamp":"2026-03-01T12:00:00Z",`+
+		`"managedFields":[{"manager":"kubectl","operation":"Update","apiVersion":"policy/v1","time":"2026-03-01T12:00:00Z","fieldsType":"FieldsV1",`+
+		`"fieldsV1":{"f:deleteOptions":{}},"subresource":"eviction"}]},"deleteOptions":{}}`, pod.Name, pod.Namespace)
+	return json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID:                "705ab4f5-6393-11e8-b7cc-42010a800002",
+			Kind:               metav1.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"},
+			Resource:           metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+			SubResource:        "eviction",
+			RequestKind:        &metav1.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"},
+			RequestResource:    &metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+			RequestSubResource: "eviction",
+			Name:               pod.Name, Namespace: pod.Namespace, Operation: admissionv1.Create,
+			UserInfo: authenticationv1.UserInfo{
+				Username: "alice", Groups: []string{"system:masters", "system:authenticated"},
+				Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"X509SHA256=5d1c0a1b6a9d2e6f43b5b0f8e1d9a7c2"}},
+			},
+			Object:  runtime.RawExtension{Raw: []byte(body)},
+			DryRun:  new(false),
+			Options: runtime.RawExtension{Raw: []byte(`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1"}`)},
+		},
+	})
+}
+
+// hammer posts the same review for some time and returns how many answers came per
+// second. Each must contain want.
+func hammer(ctx context.Context, url string, body []byte, want string, workers int, span time.Duration) (float64, error) {
+	// As the API server does it: HTTP/1.1, connections that stay.
+	transport := &http.Transport{MaxIdleConnsPerHost: workers, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	poster := &http.Client{Transport: transport}
+	until := time.Now().Add(span)
+	counts := make([]int, workers)
+	begun := time.Now()
+	err := inParallel(ctx, workers, workers, func(ctx context.Context, i int) error {
+		for time.Now().Before(until) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"?timeout=10s", bytes.NewReader(body))
+			if err != nil {
+				return err
+			}
+			req.Header.Set("Content-Type", "application/json")
+			resp, err := poster.Do(req)
+			if err != nil {
+				return err
+			}
+			answer, err := io.ReadAll(resp.Body)
+			if err := errors.Join(err, resp.Body.Close()); err != nil {
+				return err
+			}
+			if !bytes.Contains(answer, []byte(want)) {
+				return fmt.Errorf("want an answer with %q, got %s", want, answer)
+			}
+			counts[i]++
+		}
+		return nil
+	})
+	total := 0
+	for _, c := range counts {
+		total += c
+	}
+	return float64(total) / time.Since(begun).Seconds(), err
+}
+
+// measureDenials: the same call again and again while interceptors work.
+func measureDenials(ctx context.Context, e *env) error {
+	if err := e.startManager(ctx); err != nil {
+		return err
+	}
+	pod, _, err := e.denied(ctx, "denied")
+	if err != nil {
+		return err
+	}
+	body, err := reviewFor(pod)
+	if err != nil {
+		return err
+	}
+	span := time.Duration(e.size(5, 2)) * time.Second
+	ourURL := "https://127.0.0.1:" + strconv.Itoa(e.inst.WebhookPort) + webhook.EvictionPath
+	for _, workers := range []int{1, callers} {
+		got, err := alternate(ctx, e.rounds,
+			func(ctx context.Context) (float64, error) {
+				return hammer(ctx, e.trivialURL, body, `"allowed":true`, workers, span)
+			},
+			func(ctx context.Context) (rate float64, err error) {
+				err = e.profiled(ctx, int(span/time.Second), func() error {
+					rate, err = hammer(ctx, ourURL, body, silentInterceptor, workers, span)
+					return err
+				})
+				return rate, err
+			})
+		if err != nil {
+			return err
+		}
+		trivial, ours := median(got[0]), median(got[1])
+		what := fmt.Sprintf("repeated denied evictions over TLS, %d callers", workers)
+		if workers == 1 {
+			what = "repeated denied evictions over TLS, 1 caller"
+		}
+		e.table.add(line{
+			what: what, ours: perSecond(ours), theirs: perSecond(trivial) + " trivial webhook",
+			ratio: ratioOf(ours, trivial), goal: ">= 0.5", met: new(ours/trivial >= 0.5),
+		})
+	}
+	return nil
+}
