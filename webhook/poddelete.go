@@ -79,6 +79,6 @@ func refused(request *admissionv1.AdmissionRequest, refusal preemption.Refusal) 
 }
 
 // afterPanic lets the deletion through.
-func (h *PodDeleteHandler) afterPanic(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
+func (h *PodDeleteHandler) afterPanic(object reviewedObject) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{UID: object.uid, Allowed: true}
 }

@@ -23,12 +23,12 @@ type ProbeHandler struct {
 func (h *ProbeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) { serve(w, r, h.Log, h) }
 
 func (h *ProbeHandler) answer(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-	return h.afterPanic(request), nil
+	return h.afterPanic(objectOf(request)), nil
 }
 
-func (h *ProbeHandler) afterPanic(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+func (h *ProbeHandler) afterPanic(object reviewedObject) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{
-		UID:    request.UID,
+		UID:    object.uid,
 		Result: &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonConflict, Code: http.StatusConflict, Message: failurepolicy.ProbeAnswer},
 	}
 }
