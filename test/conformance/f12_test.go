@@ -107,10 +107,11 @@ func TestConformance_F12(t *testing.T) {
 		pod := w.pod(t, "web", interceptorA, interceptorB)
 		tr := w.request(t, pod)
 		w.untilActive(t, tr.ObjectKey, interceptorA)
-		// Every eviction that is held up is marked as such by Drawbridge, at its beginning.
+		// Every eviction that is held up is marked as such by Drawbridge, at its beginning,
+		// and the guard is closed.
 		eventually(t, "the pod to be marked", func(ctx context.Context) (bool, error) {
 			err := w.admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)
-			return pod.Annotations["descheduler.alpha.kubernetes.io/eviction-in-progress"] != "", err
+			return pod.Annotations["descheduler.alpha.kubernetes.io/eviction-in-progress"] != "" && pod.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed, err
 		})
 		w.report(t, tr.ObjectKey, completes(interceptorA, w.now())) // Without having begun.
 		w.untilActive(t, tr.ObjectKey, interceptorB)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/test/suite"
 	"github.com/drawbridge-dev/drawbridge/test/suite/clock"
 )
@@ -215,6 +216,9 @@ func (c *crash) wrap(next http.RoundTripper) http.RoundTripper {
 }
 
 func writesProgress(req *http.Request) bool {
+	if strings.Contains(req.URL.Path, "/"+failurepolicy.ProbePod+"/") {
+		return false // The manager asks whether its webhook is reached.
+	}
 	return req.Method != http.MethodGet &&
 		(strings.Contains(req.URL.Path, "/evictionrequests/") || strings.HasSuffix(req.URL.Path, "/eviction"))
 }
