@@ -394,12 +394,12 @@ func TestThePermissionsFollowTheSettings(t *testing.T) {
 		return all
 	}
 	if got := resources(); slices.Contains(got, `"get, list, watch" on deployments.apps`) || !slices.Contains(got, `"update, delete" on poddisruptionbudgets.policy "drawbridge-guard"`) ||
-		!slices.Contains(got, `"get, update" on secrets "drawbridge-webhook-cert" in the namespace drawbridge-system`) {
+		!slices.Contains(got, `"list, watch, update" on secrets "drawbridge-webhook-cert" in the namespace drawbridge-system`) {
 		t.Errorf("with the guard and without surge: %v", got)
 	}
 	f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--surge=true", "--guard=false", "--webhook-cert-secret=s", "--cert-manager-certificate=c"}
 	if got := resources(); !slices.Contains(got, `"get, list, watch" on deployments.apps`) || slices.Contains(got, `"create" on poddisruptionbudgets.policy`) ||
-		!slices.Contains(got, `"get" on secrets "s" in the namespace drawbridge-system`) {
+		!slices.Contains(got, `"list, watch" on secrets "s" in the namespace drawbridge-system`) {
 		t.Errorf("with surge and cert-manager, without the guard: %v", got)
 	}
 }

@@ -48,7 +48,7 @@ func Needs(f *Facts) []Need {
 		})
 	}
 	if name := f.secretName(); name != "" {
-		verbs := []string{"get"}
+		verbs := []string{"list", "watch"}
 		if s.certManager == "" {
 			verbs = append(verbs, "update")
 		}
@@ -83,7 +83,10 @@ func Needs(f *Facts) []Need {
 	if s.protected {
 		needs = append(needs, Need{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"}, For: "protecting the metrics"})
 	}
-	for _, name := range append([]string{s.logConfig}, s.presets...) {
+	if s.logConfig != "" {
+		needs = append(needs, Need{Resource: "configmaps", Verbs: []string{"list", "watch"}, Name: s.logConfig, Here: true, For: "the log level"})
+	}
+	for _, name := range s.presets {
 		if name != "" {
 			needs = append(needs, Need{Resource: "configmaps", Verbs: []string{"get"}, Name: name, Here: true, For: "settings"})
 		}
