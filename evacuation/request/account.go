@@ -3,12 +3,14 @@ package request
 import (
 	"time"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
-// turnsEnded returns how the turns ended that a decision ends, in order.
-func turnsEnded(d process.Decision) []string {
+// turnsEnded returns how the turns ended that a decision ends, in order. The request
+// tells which of them a person has skipped.
+func turnsEnded(er *v1alpha1.EvictionRequest, d process.Decision) []string {
 	var ended []string
 	for _, transition := range d.Transitions {
 		if transition.From != process.Active {
@@ -16,7 +18,11 @@ func turnsEnded(d process.Decision) []string {
 		}
 		switch transition.To {
 		case process.Completed:
-			ended = append(ended, metrics.TurnCompleted)
+			result := metrics.TurnCompleted
+			if reportOf(er, transition.Name).SkippedBy != "" {
+				result = metrics.TurnSkipped // The interceptor may be stuck, so this is no success of it.
+			}
+			ended = append(ended, result)
 		case process.Interrupted:
 			result := metrics.TurnTimedOut
 			if d.Outcome != process.OutcomeRunning {
@@ -49,9 +55,10 @@ func outcomeOf(before process.Outcome, d process.Decision) string {
 	return ""
 }
 
-// account counts what a decision has brought about, once it is written.
-func account(m Metrics, s process.Snapshot, d process.Decision, now time.Time) {
-	for _, result := range turnsEnded(d) {
+// account counts what a decision has brought about, once it is written. The request is
+// the one that has been written.
+func account(m Metrics, er *v1alpha1.EvictionRequest, s process.Snapshot, d process.Decision, now time.Time) {
+	for _, result := range turnsEnded(er, d) {
 		m.TurnEnded(result)
 	}
 	if outcome := outcomeOf(s.Outcome, d); outcome != "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
 func TestAccount(t *testing.T) {
@@ -17,6 +18,7 @@ func TestAccount(t *testing.T) {
 	cases := map[string]struct {
 		before   process.Outcome
 		decision process.Decision
+		skipped  string // the interceptor that a person has skipped
 		want     []string
 	}{
 		"nothing happened": {},
@@ -29,6 +31,14 @@ func TestAccount(t *testing.T) {
 				{Name: "b.example.com", From: process.Inactive, To: process.Active},
 			}},
 			want: []string{"turn completed"},
+		},
+		"a person skipped the first of two interceptors that ended": {
+			decision: process.Decision{Transitions: []process.Transition{
+				{Name: "a.example.com", From: process.Active, To: process.Completed},
+				{Name: "b.example.com", From: process.Active, To: process.Completed},
+			}},
+			skipped: "a.example.com",
+			want:    []string{"turn skipped", "turn completed"},
 		},
 		"an interceptor fell silent": {
 			decision: process.Decision{Transitions: turn(process.Active, process.Interrupted)},
@@ -59,7 +69,13 @@ func TestAccount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			m := &metricsLog{}
-			account(m, process.Snapshot{Outcome: tc.before, CreatedAt: created}, tc.decision, created.Add(time.Minute))
+			er := builder.EvictionRequest("shop", "db-0", "uid-1").Interceptors("a.example.com", "b.example.com").Obj()
+			for i := range er.Status.Interceptors {
+				if er.Status.Interceptors[i].Name == tc.skipped {
+					er.Status.Interceptors[i].SkippedBy = "alice"
+				}
+			}
+			account(m, er, process.Snapshot{Outcome: tc.before, CreatedAt: created}, tc.decision, created.Add(time.Minute))
 			if diff := cmp.Diff(tc.want, m.told); diff != "" {
 				t.Errorf("metrics were told (-want +got):\n%s", diff)
 			}

@@ -187,7 +187,7 @@ func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s 
 			log.FromContext(ctx).Info(event.Note, "event", event.Reason, "pod", podName(after))
 			events.EmitOnBoth(r.Recorder, after, event)
 		}
-		account(r.Metrics, s, d, now)
+		account(r.Metrics, after, s, d, now)
 	}
 	r.Metrics.Observe(after)
 	return after, labelsErr

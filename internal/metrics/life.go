@@ -25,6 +25,8 @@ const (
 const (
 	// TurnCompleted: it reported that it is done.
 	TurnCompleted = "completed"
+	// TurnSkipped: a person ended it, with skippedBy in the interceptor's report.
+	TurnSkipped = "skipped"
 	// TurnTimedOut: it was silent for longer than the heartbeat deadline.
 	TurnTimedOut = "timed_out"
 	// TurnCutShort: the pod ended before it was done.
@@ -65,7 +67,7 @@ var (
 	lifeTurns = Metric{
 		Name: "drawbridge_interceptor_turns_total", Type: Counter,
 		Help:   "Turns of interceptors that ended, by how they did. Events name the interceptor.",
-		Labels: []Label{{Name: "result", Values: []string{TurnCompleted, TurnTimedOut, TurnCutShort, TurnCanceled}}},
+		Labels: []Label{{Name: "result", Values: []string{TurnCompleted, TurnSkipped, TurnTimedOut, TurnCutShort, TurnCanceled}}},
 	}
 )
 

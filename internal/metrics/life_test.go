@@ -96,6 +96,7 @@ func TestEndsAreCounted(t *testing.T) {
 drawbridge_interceptor_turns_total{result="canceled"} 0
 drawbridge_interceptor_turns_total{result="completed"} 0
 drawbridge_interceptor_turns_total{result="cut_short"} 0
+drawbridge_interceptor_turns_total{result="skipped"} 0
 drawbridge_interceptor_turns_total{result="timed_out"} 1
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), lifeTurns.Name); err != nil {

@@ -213,10 +213,10 @@ func TestDisruptionsThatABudgetDoesNotCountYetAreCharged(t *testing.T) {
 	}{
 		"nothing has happened": {pod("b").Obj(), func(*View, *corev1.Pod) {}, 0},
 		"a pod was deleted":    {pod("b").Obj(), (*View).removePod, 1},
-		"a pod is being deleted": {pod("b").Obj(), func(v *View, p *corev1.Pod) {
+		"a pod is being deleted": {pod("b").Obj(), func(v *View, _ *corev1.Pod) {
 			v.setPod(pod("b").Deleting(t0).Obj())
 		}, 1},
-		"and then it is gone": {pod("b").Obj(), func(v *View, p *corev1.Pod) {
+		"and then it is gone": {pod("b").Obj(), func(v *View, _ *corev1.Pod) {
 			v.setPod(pod("b").Deleting(t0).Obj())
 			v.removePod(pod("b").Deleting(t0).Obj())
 		}, 1},

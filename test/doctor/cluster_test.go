@@ -73,12 +73,17 @@ func TestFindingsInTheCluster(t *testing.T) {
 		{
 			name: "a registration does not compile",
 			make: func(t *testing.T) {
+				t.Helper()
 				passing(t, builder.EvictionInterceptor("broken.example.com").Generation(0).When("object.spec.nope == 1").Obj())
 			},
 			want: wanted{"registrations", doctor.Warn, "evictioninterceptor/broken.example.com", "it is not accepted"}, do: "kubectl edit",
 		},
 		{
-			name: "a policy's platform is not installed", make: func(t *testing.T) { passing(t, preset(t, "kubevirt")) },
+			name: "a policy's platform is not installed",
+			make: func(t *testing.T) {
+				t.Helper()
+				passing(t, preset(t, "kubevirt"))
+			},
 			want: wanted{"evacuation-policies", doctor.Warn, "evacuationpolicy/kubevirt", "it is not ready"}, do: "Install the platform",
 		},
 		{
@@ -88,6 +93,7 @@ func TestFindingsInTheCluster(t *testing.T) {
 		{
 			name: "Strimzi's Drain Cleaner answers evictions",
 			make: func(t *testing.T) {
+				t.Helper()
 				passing(t, evictionWebhook(t, "strimzi-drain-cleaner", "strimzi-drain-cleaner.strimzi.io"))
 			},
 			want: wanted{"other-webhooks", doctor.Warn, "validatingwebhookconfiguration/strimzi-drain-cleaner", "Strimzi Drain Cleaner"}, do: "vm.strimzi.enabled=true",
@@ -95,6 +101,7 @@ func TestFindingsInTheCluster(t *testing.T) {
 		{
 			name: "KubeVirt's webhook is there beside the preset",
 			make: func(t *testing.T) {
+				t.Helper()
 				passing(t, preset(t, "kubevirt"))
 				passing(t, evictionWebhook(t, "virt-api-validator", "virt-launcher-eviction-interceptor.kubevirt.io"))
 			},
@@ -103,6 +110,7 @@ func TestFindingsInTheCluster(t *testing.T) {
 		{
 			name: "an unknown product answers evictions",
 			make: func(t *testing.T) {
+				t.Helper()
 				passing(t, evictionWebhook(t, "gate", "gate.example.com"))
 			},
 			want: wanted{"other-webhooks", doctor.Warn, "validatingwebhookconfiguration/gate", "unknown (webhook gate.example.com)"}, do: "429",

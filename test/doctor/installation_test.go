@@ -57,17 +57,24 @@ func TestFindingsInTheInstallation(t *testing.T) {
 		},
 		{
 			name: "there is no webhook configuration",
-			make: func(t *testing.T) { removed(t, configuration()) },
+			make: func(t *testing.T) {
+				t.Helper()
+				removed(t, configuration())
+			},
 			want: wanted{"webhook", doctor.Fail, "validatingwebhookconfiguration/", "they pass interceptors by"},
 		},
 		{
 			name: "a probe without the webhook does not come through",
-			make: func(t *testing.T) { removed(t, configuration()) },
+			make: func(t *testing.T) {
+				t.Helper()
+				removed(t, configuration())
+			},
 			want: wanted{"reachable", doctor.Fail, "", "did not call the webhook"},
 		},
 		{
 			name: "the webhook configuration is not about evictions any more",
 			make: func(t *testing.T) {
+				t.Helper()
 				changed(t, configuration(), func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 					c.Webhooks[0].Rules[0].Resources = []string{"pods/binding"}
 				})
@@ -77,6 +84,7 @@ func TestFindingsInTheInstallation(t *testing.T) {
 		{
 			name: "the failure policy is not the one that is wanted",
 			make: func(t *testing.T) {
+				t.Helper()
 				changed(t, configuration(), func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 					c.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
 				})
@@ -86,6 +94,7 @@ func TestFindingsInTheInstallation(t *testing.T) {
 		{
 			name: "the CA is missing",
 			make: func(t *testing.T) {
+				t.Helper()
 				changed(t, configuration(), func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 					c.Webhooks[0].ClientConfig.CABundle = nil
 				})
@@ -95,6 +104,7 @@ func TestFindingsInTheInstallation(t *testing.T) {
 		{
 			name: "the CA is another one",
 			make: func(t *testing.T) {
+				t.Helper()
 				changed(t, configuration(), func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 					c.Webhooks[0].ClientConfig.CABundle = []byte(otherCA)
 				})
@@ -103,12 +113,18 @@ func TestFindingsInTheInstallation(t *testing.T) {
 		},
 		{
 			name: "the Secret is empty",
-			make: func(t *testing.T) { changed(t, certificateSecret(), func(s *corev1.Secret) { s.Data = nil }) },
+			make: func(t *testing.T) {
+				t.Helper()
+				changed(t, certificateSecret(), func(s *corev1.Secret) { s.Data = nil })
+			},
 			want: wanted{"certificate", doctor.Fail, "secret/drawbridge-system/drawbridge-webhook-cert", "the webhook has no certificate"},
 		},
 		{
 			name: "the Secret is missing",
-			make: func(t *testing.T) { removed(t, certificateSecret()) },
+			make: func(t *testing.T) {
+				t.Helper()
+				removed(t, certificateSecret())
+			},
 			want: wanted{"certificate", doctor.Fail, "secret/drawbridge-system/drawbridge-webhook-cert", "is missing"},
 		},
 		{
@@ -121,12 +137,16 @@ func TestFindingsInTheInstallation(t *testing.T) {
 		},
 		{
 			name: "a CustomResourceDefinition is missing",
-			make: func(t *testing.T) { removedDefinition(t, "nodemaintenances.drawbridge.dev") },
+			make: func(t *testing.T) {
+				t.Helper()
+				removedDefinition(t, "nodemaintenances.drawbridge.dev")
+			},
 			want: wanted{"api", doctor.Fail, "customresourcedefinition/nodemaintenances.drawbridge.dev", "not installed"},
 		},
 		{
 			name: "an admission policy is missing",
 			make: func(t *testing.T) {
+				t.Helper()
 				removed(t, named[*admissionregistrationv1.ValidatingAdmissionPolicy]("pod-interceptors.drawbridge.dev"))
 			},
 			want: wanted{"admission-policies", doctor.Fail, "validatingadmissionpolicy/pod-interceptors.drawbridge.dev", "it is missing"},
@@ -134,6 +154,7 @@ func TestFindingsInTheInstallation(t *testing.T) {
 		{
 			name: "an admission policy is not bound",
 			make: func(t *testing.T) {
+				t.Helper()
 				removed(t, named[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]("evictionrequest-authorization.drawbridge.dev"))
 			},
 			want: wanted{"admission-policies", doctor.Fail, "validatingadmissionpolicybinding/evictionrequest-authorization.drawbridge.dev", "not bound"},
@@ -141,6 +162,7 @@ func TestFindingsInTheInstallation(t *testing.T) {
 		{
 			name: "an admission policy only audits",
 			make: func(t *testing.T) {
+				t.Helper()
 				changed(t, named[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]("pod-interceptors.drawbridge.dev"), func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 					b.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit}
 				})
@@ -243,6 +265,7 @@ func TestFindingsInTheDeployment(t *testing.T) {
 		{
 			name: "scaled to nothing",
 			make: func(t *testing.T) {
+				t.Helper()
 				changed(t, deployment(), func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) })
 			},
 			want: wanted{"replicas", doctor.Fail, object, "it is scaled to 0"},
@@ -250,6 +273,7 @@ func TestFindingsInTheDeployment(t *testing.T) {
 		{
 			name: "one replica",
 			make: func(t *testing.T) {
+				t.Helper()
 				changed(t, deployment(), func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](1) })
 			},
 			want: wanted{"replicas", doctor.Warn, object, "there is one replica"},
@@ -257,6 +281,7 @@ func TestFindingsInTheDeployment(t *testing.T) {
 		{
 			name: "a rollout that fits on no node",
 			make: func(t *testing.T) {
+				t.Helper()
 				changed(t, deployment(), func(d *appsv1.Deployment) {
 					d.Spec.Template.Spec.NodeSelector = map[string]string{"nobody": "has-it"}
 				})
@@ -265,12 +290,16 @@ func TestFindingsInTheDeployment(t *testing.T) {
 		},
 		{
 			name: "replicas of two versions",
-			make: func(t *testing.T) { anotherImage(t) },
+			make: func(t *testing.T) {
+				t.Helper()
+				anotherImage(t)
+			},
 			want: wanted{"replicas", doctor.Warn, object, "the replicas run different images"},
 		},
 		{
 			name: "a leader that has gone silent", ahead: 10 * time.Minute,
 			make: func(t *testing.T) {
+				t.Helper()
 				now := metav1.NowMicro()
 				passing(t, &coordinationv1.Lease{
 					ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: "drawbridge-leader"},
@@ -282,6 +311,7 @@ func TestFindingsInTheDeployment(t *testing.T) {
 		{
 			name: "definitions of another version",
 			make: func(t *testing.T) {
+				t.Helper()
 				changed(t, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "evictionrequests.drawbridge.dev"}},
 					func(c *apiextensionsv1.CustomResourceDefinition) { c.Labels["app.kubernetes.io/version"] = "0.0.1" })
 			},

@@ -41,11 +41,16 @@ func (s *scene) ask(user string, args extenderv1.ExtenderPreemptionArgs) (int, [
 	defer transport.CloseIdleConnections()
 	body := must(json.Marshal(args))(s.t)
 	request := must(http.NewRequestWithContext(s.t.Context(), http.MethodPost, extenderURL(), bytes.NewReader(body)))(s.t)
-	response := must(transport.RoundTrip(request))(s.t)
-	content := must(io.ReadAll(response.Body))(s.t)
-	if err := response.Body.Close(); err != nil {
-		s.t.Error(err)
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		s.t.Fatal(err)
 	}
+	defer func() {
+		if err := response.Body.Close(); err != nil {
+			s.t.Error(err)
+		}
+	}()
+	content := must(io.ReadAll(response.Body))(s.t)
 	if response.StatusCode != http.StatusOK {
 		return response.StatusCode, nil
 	}

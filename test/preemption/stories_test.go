@@ -44,7 +44,7 @@ func (s *scene) podsOf(app string, n int) []*corev1.Pod {
 
 // Story 1: "User deployed a service in a cluster and to ensure its high availability,
 // User created PDB for this deployment and set .spec.minAvailable to 3. User wanted the
-// PDB to be guaranteed even in case of scheduler preemption."
+// PDB to be guaranteed even in case of scheduler preemption".
 func TestStory1AServiceKeepsThreeOfItsPods(t *testing.T) {
 	s := newScene(t, 2)
 	class := s.class("service", 100, "100000")
@@ -62,7 +62,7 @@ func TestStory1AServiceKeepsThreeOfItsPods(t *testing.T) {
 	high := s.class("batch", 5000, "")
 	s.running(s.pod("first-batch", high))
 	var left []*corev1.Pod
-	eventually(t, "three pods of the service", func(ctx context.Context) error {
+	eventually(t, "three pods of the service", func(context.Context) error {
 		left = s.podsOf("shop", 3)
 		return nil
 	})
@@ -83,7 +83,7 @@ func TestStory1AServiceKeepsThreeOfItsPods(t *testing.T) {
 // Story 2: "User created a Tensorflow distributed job that requires a minimum of 5
 // workers running. User created PDB for the job and set .spec.minAvailable to 5. User
 // wanted the PDB to be guaranteed even in case of scheduler preemption to ensure the
-// stability of the whole job."
+// stability of the whole job".
 func TestStory2ADistributedJobKeepsItsFiveWorkers(t *testing.T) {
 	s := newScene(t, 3)
 	class := s.class("training", 100, "100000")

@@ -52,7 +52,7 @@ func DefaultOptions() *Options {
 }
 
 func terminalSize(out *os.File) (width, height int, ok bool) {
-	fd := int(out.Fd()) //nolint:gosec // A file descriptor is a small number.
+	fd := int(out.Fd())
 	if !term.IsTerminal(fd) {
 		return 0, 0, false
 	}

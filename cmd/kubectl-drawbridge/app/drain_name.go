@@ -60,7 +60,7 @@ func maintenanceName(names []string, byLabels string) string {
 	const readable, digits = 40, 8
 	names = sorted(names)
 	key := "nodes\n" + strings.Join(names, "\n")
-	front := ""
+	var front string
 	switch {
 	case byLabels != "":
 		key = "labels\n" + canonical(byLabels)

@@ -115,7 +115,7 @@ func (o *Options) leave(ctx context.Context, c *connection, r release, node stri
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete nodemaintenance %s: %w", r.maintenance.Name, err)
 		}
-		o.say("nodemaintenance.drawbridge.dev/%s deleted\n", r.maintenance.Name)
+		o.sayf("nodemaintenance.drawbridge.dev/%s deleted\n", r.maintenance.Name)
 		return nil
 	}
 	before := r.maintenance.DeepCopy()
@@ -123,12 +123,12 @@ func (o *Options) leave(ctx context.Context, c *connection, r release, node stri
 	if err := c.Patch(ctx, r.maintenance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner)); err != nil {
 		return fmt.Errorf("take node %s out of nodemaintenance %s: %w", node, r.maintenance.Name, err)
 	}
-	o.say("nodemaintenance.drawbridge.dev/%s goes on without node %s\n", r.maintenance.Name, node)
+	o.sayf("nodemaintenance.drawbridge.dev/%s goes on without node %s\n", r.maintenance.Name, node)
 	return nil
 }
 
-// say tells people, not programs.
-func (o *Options) say(format string, args ...any) {
+// sayf tells people, not programs.
+func (o *Options) sayf(format string, args ...any) {
 	if o.output == "" {
 		fmt.Fprintf(o.Out, format, args...)
 	}

@@ -17,13 +17,13 @@ func Print(out io.Writer, r Report, width int) error {
 	if r.Kubernetes != "" {
 		where += ", Kubernetes " + r.Kubernetes
 	}
-	w.line("%s\n\n", where)
+	w.linef("%s\n\n", where)
 	longest := 0
 	for _, c := range r.Checks {
 		longest = max(longest, len(c.Check))
 	}
 	for _, c := range r.Checks {
-		w.line("%s\n", strings.TrimRight(fmt.Sprintf("%-4s  %-*s  %s", c.Severity, longest, c.Check, c.Summary), " "))
+		w.linef("%s\n", strings.TrimRight(fmt.Sprintf("%-4s  %-*s  %s", c.Severity, longest, c.Check, c.Summary), " "))
 		for _, f := range c.Findings {
 			text := f.What
 			if f.Object != "" {
@@ -33,7 +33,7 @@ func Print(out io.Writer, r Report, width int) error {
 			w.wrap("        ", "> ", f.Do)
 		}
 	}
-	w.line("\n%s\n", total(r))
+	w.linef("\n%s\n", total(r))
 	return w.err
 }
 
@@ -48,7 +48,7 @@ type printer struct {
 	err   error
 }
 
-func (w *printer) line(format string, args ...any) {
+func (w *printer) linef(format string, args ...any) {
 	if w.err == nil {
 		_, w.err = fmt.Fprintf(w.out, format, args...)
 	}
@@ -62,7 +62,7 @@ func (w *printer) wrap(indent, mark, text string) {
 	empty := true
 	for _, word := range strings.Fields(text) {
 		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > w.width {
-			w.line("%s\n", line)
+			w.linef("%s\n", line)
 			line, empty = indent+strings.Repeat(" ", len(mark)), true
 		}
 		if !empty {
@@ -71,5 +71,5 @@ func (w *printer) wrap(indent, mark, text string) {
 		line += word
 		empty = false
 	}
-	w.line("%s\n", line)
+	w.linef("%s\n", line)
 }

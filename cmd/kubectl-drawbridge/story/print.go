@@ -17,29 +17,29 @@ func Print(out io.Writer, s Story, now time.Time, wide bool) error {
 	if s.Node != "" {
 		where = "on node " + s.Node
 	}
-	w.line("Pod %s/%s %s", s.Namespace, s.Pod, where)
-	w.line("%s", s.Headline)
+	w.linef("Pod %s/%s %s", s.Namespace, s.Pod, where)
+	w.linef("%s", s.Headline)
 	w.interceptors(s, wide)
 	if len(s.Budgets) > 0 {
 		w.heading("Budgets")
 		for _, b := range s.Budgets {
-			w.line("  %s\t%s\t%s", b.Name, map[bool]string{true: "allows", false: "refuses"}[b.Allows], b.Why)
+			w.linef("  %s\t%s\t%s", b.Name, map[bool]string{true: "allows", false: "refuses"}[b.Allows], b.Why)
 		}
 	}
 	if len(s.Requesters) > 0 {
 		w.heading("Requested by")
 		for _, r := range s.Requesters {
-			w.line("  %s", strings.TrimRight(r.Name+"\t"+r.Who, "\t"))
+			w.linef("  %s", strings.TrimRight(r.Name+"\t"+r.Who, "\t"))
 		}
 	}
 	if len(s.History) > 0 {
 		w.heading("History")
 		for _, e := range s.History {
-			w.line("  %s\t%s", e.Time.In(now.Location()).Format(time.TimeOnly), e.Text)
+			w.linef("  %s\t%s", e.Time.In(now.Location()).Format(time.TimeOnly), e.Text)
 		}
 	}
 	w.heading("An eviction call now")
-	w.line("  %s", s.Answer.Text)
+	w.linef("  %s", s.Answer.Text)
 	w.list("Notes", s.Notes)
 	w.list("What to do", s.Advice)
 	return w.out.Flush()
@@ -50,7 +50,7 @@ type printer struct {
 	now time.Time
 }
 
-func (w *printer) line(format string, args ...any) { fmt.Fprintf(w.out, format+"\n", args...) }
+func (w *printer) linef(format string, args ...any) { fmt.Fprintf(w.out, format+"\n", args...) }
 
 // heading begins a section, with columns of its own.
 func (w *printer) heading(text string) { fmt.Fprintf(w.out, "\n%s\n", text) }
@@ -61,14 +61,14 @@ func (w *printer) list(heading string, items []string) {
 	}
 	w.heading(heading)
 	for _, item := range items {
-		w.line("  - %s", item)
+		w.linef("  - %s", item)
 	}
 }
 
 func (w *printer) interceptors(s Story, wide bool) {
 	w.heading("Interceptors")
 	if len(s.Interceptors) == 0 {
-		w.line("  none")
+		w.linef("  none")
 	}
 	// Lines between the rows would end the columns of a tabwriter.
 	name, state := 0, 0
@@ -76,12 +76,12 @@ func (w *printer) interceptors(s Story, wide bool) {
 		name, state = max(name, len(i.Name)), max(state, len(i.State))
 	}
 	for position, i := range s.Interceptors {
-		w.line("  %d  %-*s  %-*s  %s", position+1, name, i.Name, state, i.State, i.Source)
+		w.linef("  %d  %-*s  %-*s  %s", position+1, name, i.Name, state, i.State, i.Source)
 		if said := w.said(i); said != "" {
-			w.line("     %s", said)
+			w.linef("     %s", said)
 		}
 		if wide && len(i.ServiceAccounts) > 0 {
-			w.line("     acted by %s", strings.Join(i.ServiceAccounts, ", "))
+			w.linef("     acted by %s", strings.Join(i.ServiceAccounts, ", "))
 		}
 	}
 }

@@ -77,10 +77,6 @@ var verdicts = []struct {
 
 func (c *podCase) ago(t time.Time) string { return duration.HumanDuration(c.Now.Sub(t)) + " ago" }
 
-func (c *podCase) whyCommand() string {
-	return fmt.Sprintf("kubectl drawbridge why %s -n %s", c.Pod.Name, c.Pod.Namespace)
-}
-
 func gone(c *podCase) (string, []string, bool) {
 	if c.Pod != nil {
 		return "", nil, false

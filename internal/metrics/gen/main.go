@@ -45,8 +45,9 @@ const meanings = `
 ` + "`stage`" + ` is ` + "`starting`" + ` (nobody is active yet), ` + "`intercepting`" + ` (an interceptor of the pod is active) or ` + "`evicting`" + `
 (` + "`imperative-eviction.k8s.io`" + ` is active, so budgets decide).
 
-` + "`drawbridge_interceptor_turns_total`" + `: ` + "`completed`" + ` (the interceptor said so), ` + "`timed_out`" + ` (it was silent for longer than the heartbeat
-deadline), ` + "`cut_short`" + ` (the pod ended before) or ` + "`canceled`" + ` (nobody wanted the eviction any more).
+` + "`drawbridge_interceptor_turns_total`" + `: ` + "`completed`" + ` (the interceptor said so), ` + "`skipped`" + ` (a person ended it, with
+` + "`kubectl drawbridge skip`" + `), ` + "`timed_out`" + ` (it was silent for longer than the heartbeat deadline), ` + "`cut_short`" + ` (the pod ended
+before) or ` + "`canceled`" + ` (nobody wanted the eviction any more).
 
 ` + "`trigger`" + ` of an attempt is ` + "`first`" + `, ` + "`backoff`" + ` or ` + "`budget`" + ` (a budget that blocked the pod started to allow disruptions). Its ` + "`result`" + ` is
 ` + "`evicted`" + `, ` + "`gone`" + ` or ` + "`replaced`" + ` for a pod that is dealt with; every other value names a kind of failure, which
