@@ -48,7 +48,7 @@ namespace; node/NAME and pod/NAME say which is meant.`,
 				return err
 			}
 			defer func() { o.tell(c.warnings) }()
-			return o.cancel(cmd.Context(), c, args[0], whole)
+			return onLatest(func() error { return o.cancel(cmd.Context(), c, args[0], whole) })
 		},
 	}
 	cmd.Flags().BoolVar(&whole, "whole", false, "also stop maintenances that drain other nodes, too")

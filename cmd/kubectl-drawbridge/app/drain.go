@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -197,6 +198,16 @@ func (d *drainOptions) begin(ctx context.Context, c *connection, wanted *v1alpha
 	if !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("create nodemaintenance %s: %w", wanted.Name, err)
 	}
+	var joined *v1alpha1.NodeMaintenance
+	err = onLatest(func() error {
+		joined, err = d.joinRunning(ctx, c, wanted)
+		return err
+	})
+	return joined, err
+}
+
+// joinRunning adds what is wanted to the maintenance of that name.
+func (d *drainOptions) joinRunning(ctx context.Context, c *connection, wanted *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
 	current := &v1alpha1.NodeMaintenance{}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(wanted), current); err != nil {
 		return nil, fmt.Errorf("get nodemaintenance %s: %w", wanted.Name, err)
@@ -233,17 +244,25 @@ func join(current, wanted v1alpha1.NodeMaintenanceSpec) v1alpha1.NodeMaintenance
 // stopDraining sets drain to false: what is not done is withdrawn, and the nodes stay
 // cordoned.
 func stopDraining(ctx context.Context, c *connection, name string) error {
-	m := &v1alpha1.NodeMaintenance{}
-	if err := c.Get(ctx, client.ObjectKey{Name: name}, m); err != nil {
-		return fmt.Errorf("get nodemaintenance %s: %w", name, err)
-	}
-	before := m.DeepCopy()
-	m.Spec.Drain = false
-	if err := c.Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner)); err != nil {
+	err := onLatest(func() error {
+		m := &v1alpha1.NodeMaintenance{}
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, m); err != nil {
+			return err //nolint:wrapcheck // It is wrapped below.
+		}
+		before := m.DeepCopy()
+		m.Spec.Drain = false
+		return c.Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+	})
+	if err != nil {
 		return fmt.Errorf("stop nodemaintenance %s: %w", name, err)
 	}
 	return nil
 }
+
+// onLatest does something anew when the object it is about has changed since it was
+// read: the manager writes to maintenances and requests all the time. What was done
+// the first time must not be done twice.
+func onLatest(do func() error) error { return retry.RetryOnConflict(retry.DefaultBackoff, do) }
 
 func counted(n int, what string) string {
 	if n == 1 {

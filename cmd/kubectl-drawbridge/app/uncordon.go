@@ -37,7 +37,7 @@ withdrawn, and so is what callers of pods/eviction had asked for on this node.`,
 				return err
 			}
 			defer func() { o.tell(c.warnings) }()
-			return o.uncordon(cmd.Context(), c, strings.TrimPrefix(args[0], "node/"), whole)
+			return onLatest(func() error { return o.uncordon(cmd.Context(), c, strings.TrimPrefix(args[0], "node/"), whole) })
 		},
 	}
 	cmd.Flags().BoolVar(&whole, "whole", false, "also delete maintenances that select other nodes, too")
