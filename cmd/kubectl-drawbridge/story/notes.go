@@ -82,8 +82,10 @@ func openGuard(c *podCase) []string {
 	return []string{"The guard is closed: budget " + v1alpha1.GuardBudgetName + " protects the pod while Drawbridge is down, and opens when the interceptors are done."}
 }
 
+// maintenances tells of the maintenances that want the pod out. A request outlives its
+// pod for a while; nothing is left to be stopped then.
 func maintenances(c *podCase) []string {
-	if c.Request == nil {
+	if c.Request == nil || c.Pod == nil {
 		return nil
 	}
 	var told []string

@@ -172,6 +172,7 @@ func TestNotes(t *testing.T) {
 		"the webhook is asked":           {facts: facts(intercepted(), answering(warned))},
 		"the guard is closed":            {facts(intercepted(), with(planned().Active(interA, ago(time.Minute))), withBudgets(guard()), answering(warned)), []string{"The guard is closed: budget drawbridge-guard"}},
 		"a maintenance wants it":         {facts(intercepted(), with(planned().Requesters("kernel.node-maintenance.drawbridge.dev").Active(interA, ago(time.Minute))), answering(warned)), []string{"Requested by NodeMaintenance kernel"}},
+		"a maintenance has got it out":   {facts: facts(nil, with(planned().Requesters("kernel.node-maintenance.drawbridge.dev").Evicted(v1alpha1.ReasonPodDeleted, ago(time.Minute))))},
 		"the node is away":               {facts(pod(), func(f *Facts) { f.Node = builder.Node("node-1").Ready(corev1.ConditionUnknown).Obj() }), []string{"Node node-1 is not ready."}},
 	}
 	for name, tc := range cases {
