@@ -228,7 +228,7 @@ func denyReadingPods(t *testing.T) (restore func()) {
 	c := asAdmin(t)
 	set := func(ctx context.Context, allowed bool) error {
 		role := &rbacv1.ClusterRole{}
-		if err := c.Get(ctx, client.ObjectKey{Name: drawbridge.Release}, role); err != nil {
+		if err := c.Get(ctx, client.ObjectKey{Name: drawbridge.Release + "-reader"}, role); err != nil {
 			return err
 		}
 		for i, rule := range role.Rules {

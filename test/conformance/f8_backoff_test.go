@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/suite"
@@ -225,7 +226,9 @@ func TestConformance_F8_Gone(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			lag := &podLag{}
-			mgr := startManager(t, suite.ManagerOptions{Wrap: lag.wrap})
+			// Without the guard, whose label the evictor would wait for as long as the watch lags.
+			unguarded := func(o *app.Options) { o.Guard.Enabled = false }
+			mgr := startManager(t, suite.ManagerOptions{Wrap: lag.wrap, Change: unguarded})
 			w := newWorld(t, mgr)
 			pod := w.pod(t, "web", interceptorA)
 			tr := w.request(t, pod)

@@ -67,7 +67,37 @@ func setup(c *cluster.Cluster) (err error) {
 	if drawbridge, err = suite.Install(ctx, c, suite.InstallOptions{}); err != nil {
 		return err
 	}
+	if err := letUpdate(ctx); err != nil {
+		return err
+	}
 	return waitAuthorizationPolicy(ctx)
+}
+
+// letUpdate gives the chart's service account what the tests need that write whole
+// objects in its name; the manager itself only patches.
+func letUpdate(ctx context.Context) error {
+	admin, err := clientFor(kube.Config())
+	if err != nil {
+		return err
+	}
+	const name = "conformance-update"
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"evictionrequests", "evictionrequests/status"}, Verbs: []string{"update"},
+		}},
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: drawbridge.Namespace, Name: drawbridge.ServiceAccount}},
+	}
+	for _, object := range []client.Object{role, binding} {
+		if err := admin.Create(ctx, object); err != nil {
+			return fmt.Errorf("create %T %s: %w", object, name, err)
+		}
+	}
+	return nil
 }
 
 // chartValues of the shared control plane, for tests that install once more.
