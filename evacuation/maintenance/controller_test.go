@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
@@ -222,5 +224,33 @@ func TestANodeIsDrainedWhenALiveListSaysSo(t *testing.T) {
 	w.settle(t)
 	if got := w.plan("kernel").Status.Stage; got != drained {
 		t.Errorf("stage %s, want DrainComplete", got)
+	}
+}
+
+// The pod of a virtual machine that has moved ends as Succeeded; its object may stay. A
+// reconcile may see that in the cache before the informer tells of it.
+func TestAPodThatHasEndedCountsAsEvacuatedOnce(t *testing.T) {
+	w, _, pod := one(t)
+	w.put(drainOf("kernel"))
+	w.settle(t)
+	key := client.ObjectKeyFromObject(pod)
+	before := w.pods[key].(*corev1.Pod)
+	ended := before.DeepCopy()
+	ended.Status.Phase = corev1.PodSucceeded
+	w.pods[key], w.podsByNode["n1"][key] = ended, ended
+	pods := w.parts["pods"]
+	if _, err := pods.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	pods.Events.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: ended}, pods.Queue)
+	w.settle(t)
+	want := v1alpha1.MaintenanceProgress{Nodes: 1, NodesCordoned: 1, NodesDrained: 1, PodsEvacuated: 1}
+	if diff := cmp.Diff(want, w.plan("kernel").Status.Progress); diff != "" {
+		t.Errorf("progress (-want +got):\n%s", diff)
+	}
+	w.remove(w.pods[client.ObjectKeyFromObject(pod)])
+	w.settle(t)
+	if diff := cmp.Diff(want, w.plan("kernel").Status.Progress); diff != "" {
+		t.Errorf("progress when the object is gone, too (-want +got):\n%s", diff)
 	}
 }

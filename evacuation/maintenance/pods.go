@@ -175,7 +175,13 @@ func (c *Controller) countPod(pod *corev1.Pod, d PodDecision) {
 	key := client.ObjectKeyFromObject(pod)
 	var changed bool
 	if d.Class == ClassNone {
-		changed = len(c.tally.drop(pod.Spec.NodeName, key, pod.UID)) > 0
+		drains := c.tally.drop(pod.Spec.NodeName, key, pod.UID)
+		changed = len(drains) > 0
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			for _, name := range drains {
+				c.tally.left(name, pod.Spec.NodeName) // Its object is all that is there still.
+			}
+		}
 	} else {
 		changed = c.tally.put(pod.Spec.NodeName, key, pod.UID, d.Class, d.Block)
 	}

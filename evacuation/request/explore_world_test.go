@@ -216,7 +216,7 @@ type evictor struct {
 }
 
 // world is a state. It holds values only, so that equal worlds are one.
-type world struct {
+type world struct { //nolint:recvcheck // A state is a value; only what changes it takes a pointer.
 	Stored, Cached record
 	Pod, PodCached podPhase
 	Engine         engine

@@ -51,7 +51,7 @@ type Result struct {
 var ErrStuck = errors.New("nothing that happens by itself leads to the goal any more")
 
 // Violation is a state or a move that must not be, with the shortest way to it.
-type Violation struct {
+type Violation struct { //nolint:errname // It is one, whatever else an error may be.
 	Problem error
 	// Steps are the labels of the moves from the start, in order.
 	Steps []string
