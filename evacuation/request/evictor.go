@@ -60,7 +60,7 @@ type Evictor struct {
 	// Timeout bounds one call of the eviction subresource. Default
 	// DefaultEvictTimeout.
 	Timeout time.Duration
-	// MaxConcurrentReconciles is how many pods are evicted at a time. Default 10.
+	// MaxConcurrentReconciles is how many pods are evicted at a time. Default 50.
 	MaxConcurrentReconciles int
 	// Synced reports whether Guarded knows all it answers from; nil means always.
 	Synced func() bool

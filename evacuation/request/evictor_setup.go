@@ -30,8 +30,11 @@ import (
 // evictorName is the name of the controller and of its queue.
 const evictorName = "imperative-eviction"
 
-// evictWorkers is the default number of pods evicted at a time.
-const evictWorkers = 10
+// evictWorkers is the default number of pods evicted at a time. A call takes long
+// without being much work: for each one the API server lists the budgets of the
+// namespace, which waits until its watch cache has caught up with etcd (kubernetes:
+// pkg/registry/core/pod/storage/eviction.go, getPodDisruptionBudgets).
+const evictWorkers = 50
 
 // evictOverhead bounds what one Reconcile asks for besides the eviction itself.
 const evictOverhead = 20 * time.Second

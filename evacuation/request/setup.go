@@ -29,8 +29,9 @@ const (
 	// controllerName is also the name of the queue in the workqueue_* metrics
 	// (statement 107).
 	controllerName = "evictionrequests"
-	// workers is how many requests are moved on at the same time.
-	workers = 10
+	// workers is how many requests are moved on at the same time. They wait for the
+	// API server most of the time, three calls each at most.
+	workers = 30
 	// reconcileTimeout bounds all calls of one Reconcile together.
 	reconcileTimeout = 30 * time.Second
 	// Failures back off from errorDelayMin to errorDelayMax. The default of the

@@ -43,6 +43,7 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 	// API priority and fairness limits us better than a guess of ours, and a
 	// drain must not wait in a client's queue while the webhook's deadline runs.
 	conf.QPS = -1
+	conf.Wrap(newEventsLast)
 
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

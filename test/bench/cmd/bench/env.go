@@ -205,8 +205,9 @@ func (e *env) startManagerAs(ctx context.Context, program string) (err error) {
 	e.pprofAddr = "127.0.0.1:" + strconv.Itoa(port)
 	e.manager, err = e.inst.StartProcess(ctx, suite.ProcessOptions{Binary: program, Args: []string{
 		// As the chart runs it, but for the grace after the start, which would be over in
-		// a cluster, and what the profiles need.
-		"--log-level=info", "--log-format=json", "--startup-grace=0s", "--pprof-addr=" + e.pprofAddr,
+		// a cluster, for the minutes in which a pod's owner may act before a
+		// NodeMaintenance does, which are no cost of ours, and for what the profiles need.
+		"--log-level=info", "--log-format=json", "--startup-grace=0s", "--maintenance-evacuation-wait=0s", "--pprof-addr=" + e.pprofAddr,
 	}})
 	return err
 }

@@ -1,0 +1,101 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// answering is a transport that answers when it is told to, and knows whom it keeps
+// waiting. It is for one bubble of synctest, which says when nothing moves any more.
+type answering struct {
+	calls   chan string
+	answers chan struct{}
+}
+
+func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.calls <- r.Method + " " + r.URL.Path
+	<-a.answers
+	return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody}, nil
+}
+
+func TestEventsWaitForEachOther(t *testing.T) {
+	const event = "/apis/events.k8s.io/v1/namespaces/default/events"
+	tests := map[string]struct {
+		method, path string
+		// sent is how many of ten requests the API server sees at the same time.
+		sent int
+	}{
+		"new events":                      {http.MethodPost, event, eventsInFlight},
+		"events that go on":               {http.MethodPatch, event + "/db-0.1", eventsInFlight},
+		"reads of events do not":          {http.MethodGet, event, 10},
+		"evictions do not":                {http.MethodPost, "/api/v1/namespaces/default/pods/db-0/eviction", 10},
+		"writes of our own API do not":    {http.MethodPatch, "/apis/drawbridge.dev/v1alpha1/namespaces/default/evictionrequests/db-0/status", 10},
+		"groups of a similar name do not": {http.MethodPost, "/apis/events.k8s.io.example.com/v1/things", 10},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &answering{calls: make(chan string, 10), answers: make(chan struct{}, 10)}
+				transport := newEventsLast(server)
+				done := make(chan error, 10)
+				for range 10 {
+					go func() { done <- send(t.Context(), transport, tt.method, tt.path) }()
+				}
+				synctest.Wait()
+				if diff := cmp.Diff(tt.sent, len(server.calls)); diff != "" {
+					t.Errorf("requests sent at the same time (-want +got):\n%s", diff)
+				}
+				for range 10 {
+					server.answers <- struct{}{}
+				}
+				for range 10 {
+					if err := <-done; err != nil {
+						t.Errorf("want all to be sent in the end, got %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAnEventThatIsGivenUpDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &answering{calls: make(chan string, 10), answers: make(chan struct{}, 10)}
+		transport := newEventsLast(server)
+		const event = "/apis/events.k8s.io/v1/namespaces/default/events"
+		done := make(chan error, eventsInFlight)
+		for range eventsInFlight {
+			go func() { done <- send(t.Context(), transport, http.MethodPost, event) }()
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := send(ctx, transport, http.MethodPost, event); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "wait to write an event") {
+			t.Errorf("want the end of the wait, got %v", err)
+		}
+		for range eventsInFlight {
+			server.answers <- struct{}{}
+			if err := <-done; err != nil {
+				t.Errorf("want the others to be sent, got %v", err)
+			}
+		}
+	})
+}
+
+func send(ctx context.Context, transport http.RoundTripper, method, path string) error {
+	r, err := http.NewRequestWithContext(ctx, method, "https://kubernetes.default"+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
