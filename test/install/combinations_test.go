@@ -30,11 +30,19 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/install"
 )
 
-// installPrometheusOperator installs the definitions of the Prometheus operator's kinds
-// that the chart uses, as the operator has them.
-func installPrometheusOperator(t *testing.T) {
+// installForeignKinds installs the definitions of the kinds of others that the chart
+// uses, as they are: those of the Prometheus operator and of cert-manager (v1.21.2).
+func installForeignKinds(t *testing.T) {
 	t.Helper()
-	packed, err := os.Open("testdata/prometheus-operator-crds.yaml.gz")
+	for _, file := range []string{"prometheus-operator-crds.yaml.gz", "cert-manager-crds.yaml.gz"} {
+		installDefinitions(t, filepath.Join("testdata", file))
+	}
+}
+
+// installDefinitions installs the three definitions of a packed file.
+func installDefinitions(t *testing.T, file string) {
+	t.Helper()
+	packed, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +156,9 @@ func wantOfTheRelease(t *testing.T, when string, want []string) {
 // rendered are the objects that helm template says the release has.
 func rendered(t *testing.T, v values) []string {
 	t.Helper()
-	objects, err := install.Render(t.Context(), install.Options{Values: v})
+	// What the control plane of the tests has besides what helm template takes for granted.
+	served := []string{"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"}
+	objects, err := install.Render(t.Context(), install.Options{Values: v, APIVersions: served})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +175,7 @@ func rendered(t *testing.T, v values) []string {
 // Every template, in each combination that matters, is taken by a real API server, and
 // the chart leaves nothing behind: with crds.keep its definitions, without not even those.
 func TestEveryCombinationIsInstalledAndRemovedWithoutATrace(t *testing.T) {
-	installPrometheusOperator(t)
+	installForeignKinds(t)
 	on, off := values{"enabled": true}, values{"enabled": false}
 	cases := map[string]values{
 		"the default values":      {},
@@ -177,6 +187,12 @@ func TestEveryCombinationIsInstalledAndRemovedWithoutATrace(t *testing.T) {
 			"metrics":        values{"serviceMonitor": values{"enabled": true, "interval": "30s", "relabelings": []any{values{"action": "labeldrop", "regex": "x"}}}},
 			"prometheusRule": on, "grafanaDashboard": on, "networkPolicy": on,
 		},
+		"certificates of cert-manager's": {"certificates": values{"mode": "cert-manager"}, "preemption": on},
+		"certificates of an issuer that is there": {
+			"certificates": values{"mode": "cert-manager", "certManager": values{"issuerRef": values{"name": "ours", "kind": "ClusterIssuer"}}},
+		},
+		"preemption with all of it": {"preemption": values{"enabled": true, "guardDeletes": true, "tokenSecret": "extender", "schedulerUsers": []any{"system:kube-scheduler", "other"}}},
+		"no maintenances":           {"maintenance": off, "featureGates": values{"Guard": true}},
 		"a PodMonitor and other names": {
 			"fullnameOverride": "other", "commonLabels": values{"team": "platform"}, "metrics": values{"protected": false, "podMonitor": on},
 			"serviceAccount": values{"name": "acct"},
@@ -258,7 +274,7 @@ func chartBefore(t *testing.T) string {
 // An upgrade from the older chart, with its default values and with values changed at
 // the same time, leaves what the new chart has, and nothing of the old one.
 func TestAnUpgradeFromAnOlderChartLeavesNothingOfIt(t *testing.T) {
-	installPrometheusOperator(t)
+	installForeignKinds(t)
 	before := install.Options{Kubeconfig: kubeconfig(t), Chart: chartBefore(t)}
 	if err := install.Run(t.Context(), before); err != nil {
 		t.Fatal(err)
