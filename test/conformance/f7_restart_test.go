@@ -19,6 +19,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/test/suite"
 	"github.com/drawbridge-dev/drawbridge/test/suite/clock"
 )
@@ -169,7 +170,8 @@ const (
 )
 
 // crash is a transport that cuts its manager off. Only writes to requests and
-// evictions count. They are held up until the manager counts as started.
+// evictions count. They are held up until the manager counts as started. The manager
+// must have probed its webhook to be, which is an eviction of no pod.
 type crash struct {
 	mode    crashMode
 	armed   chan struct{}
@@ -215,7 +217,7 @@ func (c *crash) wrap(next http.RoundTripper) http.RoundTripper {
 }
 
 func writesProgress(req *http.Request) bool {
-	return req.Method != http.MethodGet &&
+	return req.Method != http.MethodGet && !strings.HasSuffix(req.URL.Path, "/"+failurepolicy.ProbePod+"/eviction") &&
 		(strings.Contains(req.URL.Path, "/evictionrequests/") || strings.HasSuffix(req.URL.Path, "/eviction"))
 }
 
