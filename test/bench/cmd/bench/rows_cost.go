@@ -62,10 +62,11 @@ func measureHotLoop(ctx context.Context, e *env) error {
 		return err
 	}
 	leases := ours.Where(func(r cluster.Request) bool { return r.Resource == "leases" && r.Writes() })
-	rest := ours.Where(func(r cluster.Request) bool { return r.Resource != "leases" || !r.Writes() })
+	// A dry run is the probe of our own webhook, by the clock and not by the calls.
+	rest := ours.Where(func(r cluster.Request) bool { return !r.DryRun && (r.Resource != "leases" || !r.Writes()) })
 	allowed := 1 + int(took/(30*time.Second))
 	e.table.add(line{
-		what: fmt.Sprintf("our API requests under %.0f denied calls/s for %s, without leases", float64(calls)/took.Seconds(), took.Round(time.Second)),
+		what: fmt.Sprintf("our API requests under %.0f denied calls/s for %s, without leases and the probe", float64(calls)/took.Seconds(), took.Round(time.Second)),
 		ours: fmt.Sprint(len(rest)), theirs: fmt.Sprintf("%d calls", calls), goal: "0", met: new(len(rest) == 0),
 	})
 	e.table.add(line{
