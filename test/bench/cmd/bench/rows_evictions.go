@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -91,7 +92,7 @@ func (e *env) denied(ctx context.Context, name string) (*corev1.Pod, *kubernetes
 		if !apierrors.IsTooManyRequests(err) {
 			return false, fmt.Errorf("want a denial, got %w", errors.Join(err, errors.New("the call")))
 		}
-		return bytes.Contains([]byte(err.Error()), []byte(silentInterceptor)), nil
+		return strings.Contains(err.Error(), silentInterceptor), nil
 	})
 }
 
