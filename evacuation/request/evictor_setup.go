@@ -32,8 +32,8 @@ const evictorName = "imperative-eviction"
 
 // evictWorkers is the default number of pods evicted at a time. A call takes long
 // without being much work: for each one the API server lists the budgets of the
-// namespace, which waits until its watch cache has caught up with etcd (kubernetes:
-// pkg/registry/core/pod/storage/eviction.go, getPodDisruptionBudgets).
+// namespace first (kubernetes: pkg/registry/core/pod/storage/eviction.go,
+// getPodDisruptionBudgets), up to 100 ms by the request log.
 const evictWorkers = 50
 
 // evictOverhead bounds what one Reconcile asks for besides the eviction itself.
