@@ -134,11 +134,12 @@ func Unused(granted []Permission, calls cluster.Requests) []Permission {
 const decision = "authorization.k8s.io/decision"
 
 // Missing returns the calls that were refused for want of a permission, each once. One
-// that an admission plugin or policy refused is not among them.
-func Missing(calls cluster.Requests) []string {
+// that an admission plugin or policy refused is not among them, nor one that is granted:
+// an API server that has just started refuses everything until it has read the roles.
+func Missing(granted []Permission, calls cluster.Requests) []string {
 	var missing []string
 	for _, call := range calls {
-		if call.Annotations[decision] != "forbid" {
+		if call.Annotations[decision] != "forbid" || slices.ContainsFunc(granted, func(p Permission) bool { return p.covers(call) }) {
 			continue
 		}
 		p := Permission{Role: "no role", Group: call.Group, Resource: call.Resource, Verb: call.Verb}

@@ -70,7 +70,9 @@ func TestUnused(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	forbid := map[string]string{decision: "forbid"}
-	got := Missing(cluster.Requests{
+	granted := []Permission{{Role: "r", Verb: "watch", Resource: "pods"}}
+	got := Missing(granted, cluster.Requests{
+		{Verb: "watch", Resource: "pods", Code: 403, Annotations: forbid},
 		{Verb: "create", Resource: "pods", Subresource: "eviction", Code: 403, Annotations: forbid},
 		{Verb: "create", Resource: "pods", Subresource: "eviction", Code: 403, Annotations: forbid},
 		{Verb: "create", Group: "drawbridge.dev", Resource: "evictionrequests", Code: 403, Annotations: map[string]string{decision: "allow"}},
