@@ -51,7 +51,7 @@ func (c *Cluster) prepare() error {
 			return fmt.Errorf("create cluster folder: %w", err)
 		}
 	}
-	if err := os.Symlink(c.binary, filepath.Join(c.dir, "bin", "kubectl")); err != nil {
+	if err := os.Symlink(c.binaries.of(kubectlPart), filepath.Join(c.dir, "bin", kubectlPart)); err != nil {
 		return fmt.Errorf("link kubectl: %w", err)
 	}
 	var err error
