@@ -92,13 +92,13 @@ func TestUpgradeKeepsWhatTheManagerWrote(t *testing.T) {
 	if _, err := manager.AdmissionregistrationV1().ValidatingWebhookConfigurations().Update(ctx, webhooks, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	secrets := manager.CoreV1().Secrets(install.DefaultNamespace)
-	secret, err := secrets.Get(ctx, "drawbridge-webhook-cert", metav1.GetOptions{})
+	// The manager watches this Secret and has no permission to get it.
+	secret, err := client.CoreV1().Secrets(install.DefaultNamespace).Get(ctx, "drawbridge-webhook-cert", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret.Data = map[string][]byte{"tls.crt": certificate}
-	if _, err := secrets.Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
+	if _, err := manager.CoreV1().Secrets(install.DefaultNamespace).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
