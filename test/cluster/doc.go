@@ -9,7 +9,7 @@
 // on two cores; it is kept, and a control plane then boots in a few seconds.
 // With DRAWBRIDGE_KUBERNETES=oldest the control plane and kubectl are those of the
 // oldest minor release that the chart allows (folder kube-oldest), for `make
-// test-skew`; a test that needs more says so with [Cluster.NeedsMinor].
+// test-skew`.
 //
 // Most suites want one control plane for all their tests:
 //

@@ -87,15 +87,6 @@ func MainThen(m *testing.M, options Options, use, then func(*Cluster) error) (co
 	return code
 }
 
-// NeedsMinor skips the test on a control plane older than 1.minor and says why; what
-// is what that release brought.
-func (c *Cluster) NeedsMinor(tb testing.TB, minor int, what string) {
-	tb.Helper()
-	if c.binaries.release.minor() < minor {
-		tb.Skipf("%s needs Kubernetes 1.%d or later, this is %s", what, minor, c.binaries.release.version)
-	}
-}
-
 // Namespace creates a namespace named after the test, waits until pods can be
 // created in it, and deletes it at the end of the test without waiting.
 func (c *Cluster) Namespace(tb testing.TB) string {
