@@ -77,6 +77,13 @@ test-go: ## Unit, property, conformance and e2e tests, on embedded control plane
 	go run ./test/cluster/cmd/cluster-up --build-only
 	go test -timeout=30m ./...
 
+SKEW_ARGS ?=
+
+.PHONY: test-skew
+test-skew: ## e2e and install tests on the oldest supported Kubernetes (the first time builds it).
+	DRAWBRIDGE_KUBERNETES=oldest go run ./test/cluster/cmd/cluster-up --build-only
+	DRAWBRIDGE_KUBERNETES=oldest go test -count=1 -timeout=60m $(SKEW_ARGS) ./test/e2e ./test/install
+
 .PHONY: test-rules
 test-rules: ## Prove the alerts and the dashboard with Prometheus' own engine.
 	cd test/rules && go vet ./... && go test -count=1 ./...

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,30 +24,56 @@ const (
 	// drawbridge under the user's cache folder.
 	kubeDirEnv = "DRAWBRIDGE_KUBE_DIR"
 
-	// The version the components report. It must be the one of k8s.io/kubernetes
-	// in kube/go.mod: clients refuse the unset one, and kubectl compares. The
-	// commit is a stand-in, because a module does not carry its own; the date is
-	// fixed, so that the same sources give the same binary.
-	kubeVersion   = "v1.37.1"
-	kubeMajor     = "1"
-	kubeMinor     = "37"
-	kubeCommit    = "0000000000000000000000000000000000000000"
-	kubeBuildDate = "2026-01-01T00:00:00Z"
-
 	// Builds nobody has used for this long are removed after a new one.
 	staleBuild = 14 * 24 * time.Hour
 )
 
-// EnsureBinary returns the path of the multi-call binary, building it first if
-// this version of it is not there yet. Test packages that run at the same time
-// build once: the others wait. Progress is written to progress, a line every
-// 15 seconds.
+// Binaries are the paths of the multi-call binaries that a control plane is made of.
+type Binaries struct {
+	release release
+	// newest has every part, chosen those of the release that was chosen. They are
+	// one and the same unless the oldest release was.
+	newest, chosen string
+}
+
+// of is the binary that has this part.
+func (b Binaries) of(part string) string {
+	if ofOldest[part] {
+		return b.chosen
+	}
+	return b.newest
+}
+
+// Paths of the binaries, without duplicates.
+func (b Binaries) Paths() []string { return slices.Compact([]string{b.newest, b.chosen}) }
+
+// EnsureBinaries returns the multi-call binaries, building them first if this version
+// of them is not there yet. Test packages that run at the same time build once: the
+// others wait. Progress is written to progress, a line every 15 seconds.
 //
-// The binary is kept in drawbridge/kube-HASH under the user's cache folder, or
-// in kube-HASH under $DRAWBRIDGE_KUBE_DIR. The hash covers the sources, the
-// module's requirements, the Go version and the linker flags.
-func EnsureBinary(ctx context.Context, progress io.Writer) (string, error) {
-	source, err := kubeSource(ctx)
+// $DRAWBRIDGE_KUBERNETES chooses the release: "newest" (the default), or "oldest" for
+// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl of the oldest
+// minor release that the chart allows.
+//
+// A binary is kept in drawbridge/kube-HASH under the user's cache folder, or in
+// kube-HASH under $DRAWBRIDGE_KUBE_DIR. The hash covers the sources, the module's
+// requirements, the Go version and the linker flags.
+func EnsureBinaries(ctx context.Context, progress io.Writer) (Binaries, error) {
+	chosen, err := chosenRelease()
+	if err != nil {
+		return Binaries{}, err
+	}
+	binaries := Binaries{release: chosen}
+	if binaries.newest, err = newest.ensure(ctx, progress); err != nil {
+		return Binaries{}, err
+	}
+	binaries.chosen, err = chosen.ensure(ctx, progress)
+	return binaries, err
+}
+
+// ensure returns the path of the release's binary, and builds it if it is not there.
+func (r release) ensure(ctx context.Context, progress io.Writer) (string, error) {
+	source, err := r.source(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -54,7 +81,7 @@ func EnsureBinary(ctx context.Context, progress io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	hash, err := buildHash(ctx, source)
+	hash, err := r.buildHash(ctx, source)
 	if err != nil {
 		return "", err
 	}
@@ -69,7 +96,7 @@ func EnsureBinary(ctx context.Context, progress io.Writer) (string, error) {
 	}
 	started := realClock.Now()
 	unlock, err := lockFile(ctx, dir+".lock", func() {
-		fmt.Fprintf(progress, "cluster: another process builds the embedded Kubernetes, waiting for it (%s)\n", elapsed(started))
+		fmt.Fprintf(progress, "cluster: another process builds the embedded Kubernetes %s, waiting for it (%s)\n", r.version, elapsed(started))
 	})
 	if err != nil {
 		return "", err
@@ -78,7 +105,7 @@ func EnsureBinary(ctx context.Context, progress io.Writer) (string, error) {
 	if use(binary) { // Built by whoever held the lock before.
 		return binary, nil
 	}
-	if err := build(ctx, source, dir, progress); err != nil {
+	if err := r.build(ctx, source, dir, progress); err != nil {
 		return "", err
 	}
 	return binary, removeStale(store, dir)
@@ -95,7 +122,7 @@ func use(binary string) bool {
 	return true
 }
 
-func build(ctx context.Context, source, dir string, progress io.Writer) error {
+func (r release) build(ctx context.Context, source, dir string, progress io.Writer) error {
 	temp, err := os.MkdirTemp(filepath.Dir(dir), "building-")
 	if err != nil {
 		return fmt.Errorf("create build folder: %w", err)
@@ -103,15 +130,15 @@ func build(ctx context.Context, source, dir string, progress io.Writer) error {
 	defer func() { _ = os.RemoveAll(temp) }() // Gone already when the build has succeeded.
 
 	started := realClock.Now()
-	fmt.Fprintf(progress, "cluster: building the embedded Kubernetes %s; the first build takes about 6 minutes on two cores\n", kubeVersion)
+	fmt.Fprintf(progress, "cluster: building the embedded Kubernetes %s; the first build takes about 6 minutes on two cores\n", r.version)
 	command := exec.CommandContext(ctx, "go", "build", "-mod=readonly", "-buildvcs=false",
-		"-ldflags", linkerFlags(), "-o", filepath.Join(temp, "kube"), ".")
+		"-ldflags", r.linkerFlags(), "-o", filepath.Join(temp, "kube"), ".")
 	command.Dir = source
 	command.Env = append(os.Environ(), "GOWORK=off")
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
 	stop := every(15*time.Second, func() {
-		fmt.Fprintf(progress, "cluster: still building the embedded Kubernetes (%s)\n", elapsed(started))
+		fmt.Fprintf(progress, "cluster: still building the embedded Kubernetes %s (%s)\n", r.version, elapsed(started))
 	})
 	err = command.Run()
 	stop()
@@ -127,39 +154,24 @@ func build(ctx context.Context, source, dir string, progress io.Writer) error {
 	if err := os.Rename(temp, dir); err != nil {
 		return fmt.Errorf("put build in place: %w", err)
 	}
-	fmt.Fprintf(progress, "cluster: built the embedded Kubernetes in %s\n", elapsed(started))
+	fmt.Fprintf(progress, "cluster: built the embedded Kubernetes %s in %s\n", r.version, elapsed(started))
 	return nil
 }
 
-// linkerFlags stamp the version into both places that report one, and leave
-// out debugging data, which would be a third of the file.
-func linkerFlags() string {
-	flags := []string{"-s", "-w"}
-	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		for _, field := range [][2]string{
-			{"gitVersion", kubeVersion}, {"gitMajor", kubeMajor}, {"gitMinor", kubeMinor},
-			{"gitCommit", kubeCommit}, {"gitTreeState", "clean"}, {"buildDate", kubeBuildDate},
-		} {
-			flags = append(flags, "-X", pkg+"."+field[0]+"="+field[1])
-		}
-	}
-	return strings.Join(flags, " ")
-}
-
-// kubeSource finds the folder of the kube module: beside this file, or, when
+// source finds the folder of the release's module: beside this file, or, when
 // the paths of files were trimmed at compile time, below the root module.
-func kubeSource(ctx context.Context) (string, error) {
+func (r release) source(ctx context.Context) (string, error) {
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
-		dir := filepath.Join(filepath.Dir(file), "kube")
+		dir := filepath.Join(filepath.Dir(file), r.folder)
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir, nil
 		}
 	}
 	root, err := goOutput(ctx, "", "list", "-m", "-f", "{{.Dir}}", modulePath)
 	if err != nil {
-		return "", fmt.Errorf("find the kube module: %w", err)
+		return "", fmt.Errorf("find the module of the embedded Kubernetes: %w", err)
 	}
-	return filepath.Join(root, "test", "cluster", "kube"), nil
+	return filepath.Join(root, "test", "cluster", r.folder), nil
 }
 
 func buildStore() (string, error) {
@@ -173,7 +185,7 @@ func buildStore() (string, error) {
 	return filepath.Join(cache, "drawbridge"), nil
 }
 
-func buildHash(ctx context.Context, source string) (string, error) {
+func (r release) buildHash(ctx context.Context, source string) (string, error) {
 	version, err := goOutput(ctx, source, "env", "GOVERSION", "GOOS", "GOARCH", "CGO_ENABLED")
 	if err != nil {
 		return "", err
@@ -184,7 +196,7 @@ func buildHash(ctx context.Context, source string) (string, error) {
 	}
 	files = append(files, filepath.Join(source, "go.mod"), filepath.Join(source, "go.sum"))
 	hash := sha256.New()
-	fmt.Fprintln(hash, version, linkerFlags())
+	fmt.Fprintln(hash, version, r.linkerFlags())
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {

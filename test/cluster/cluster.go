@@ -34,9 +34,9 @@ const (
 // Cluster is a running control plane. Its methods may be called from several
 // goroutines.
 type Cluster struct {
-	options Options
-	binary  string
-	dir     string
+	options  Options
+	binaries Binaries
+	dir      string
 
 	authority  *authority
 	admin      *rest.Config
@@ -55,7 +55,7 @@ type Cluster struct {
 	stopErr  error
 }
 
-// Start builds the binary if need be, boots a control plane and returns when every
+// Start builds the binaries if need be, boots a control plane and returns when every
 // component is ready, the default ServiceAccount exists and the nodes are Ready.
 // When ctx ends during the boot, the boot fails; afterwards ctx no longer matters.
 // Call [Cluster.Stop] in the end.
@@ -63,12 +63,12 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Logf == nil {
 		options.Logf = func(string, ...any) {}
 	}
-	binary, err := EnsureBinary(ctx, os.Stderr)
+	binaries, err := EnsureBinaries(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
 	for attempt := 1; ; attempt++ {
-		c, err := start(ctx, binary, options)
+		c, err := start(ctx, binaries, options)
 		if err == nil {
 			return c, nil
 		}
@@ -79,7 +79,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	}
 }
 
-func start(ctx context.Context, binary string, options Options) (c *Cluster, err error) {
+func start(ctx context.Context, binaries Binaries, options Options) (c *Cluster, err error) {
 	started := realClock.Now()
 	dir, err := os.MkdirTemp(options.Dir, "drawbridge-cluster-")
 	if err != nil {
@@ -87,7 +87,7 @@ func start(ctx context.Context, binary string, options Options) (c *Cluster, err
 	}
 	c = &Cluster{
 		options:       options,
-		binary:        binary,
+		binaries:      binaries,
 		dir:           dir,
 		components:    map[ComponentName]*Component{},
 		kubeconfigFor: map[string]string{},
@@ -115,7 +115,7 @@ func start(ctx context.Context, binary string, options Options) (c *Cluster, err
 		return c, err
 	}
 	options.Logf("cluster: Kubernetes %s with %d nodes on %s, ready after %s",
-		kubeVersion, options.Nodes, c.admin.Host, realClock.Since(started).Round(10*time.Millisecond))
+		c.binaries.release.version, options.Nodes, c.admin.Host, realClock.Since(started).Round(10*time.Millisecond))
 	return c, nil
 }
 

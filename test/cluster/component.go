@@ -96,7 +96,7 @@ func (c *Component) launch() error {
 		return fmt.Errorf("open log of %s: %w", c.name, err)
 	}
 	defer func() { _ = log.Close() }() // The child has its own descriptor.
-	command := exec.Command(c.cluster.binary, c.args...)
+	command := exec.Command(c.cluster.binaries.of(string(c.name)), c.args...)
 	command.Args[0] = string(c.name) // Decides which part of the binary runs.
 	command.Dir = c.cluster.dir
 	command.Env = c.cluster.environment()

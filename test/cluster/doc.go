@@ -7,6 +7,9 @@
 // All components come from one multi-call binary built from ordinary Go modules
 // (folder kube, a module of its own). The first build takes about six minutes
 // on two cores; it is kept, and a control plane then boots in a few seconds.
+// With DRAWBRIDGE_KUBERNETES=oldest the control plane and kubectl are those of the
+// oldest minor release that the chart allows (folder kube-oldest), for `make
+// test-skew`.
 //
 // Most suites want one control plane for all their tests:
 //

@@ -59,12 +59,71 @@ func TestWaitingForALockEndsWithTheContext(t *testing.T) {
 }
 
 func TestVersionIsThatOfTheModule(t *testing.T) {
-	content, err := os.ReadFile("kube/go.mod")
+	for _, r := range []release{newest, oldest} {
+		content, err := os.ReadFile(filepath.Join(r.folder, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "k8s.io/kubernetes " + r.version + "\n"; !strings.Contains(string(content), want) {
+			t.Errorf("the binary would report %s, which is not what %s/go.mod requires", r.version, r.folder)
+		}
+	}
+}
+
+func TestOldestIsWhatTheChartAllows(t *testing.T) {
+	chart, err := os.ReadFile(filepath.Join("..", "..", "charts", "drawbridge", "Chart.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "k8s.io/kubernetes " + kubeVersion + "\n"; !strings.Contains(string(content), want) {
-		t.Errorf("the binary would report %s, which is not what kube/go.mod requires", kubeVersion)
+	if want := fmt.Sprintf("kubeVersion: \">=1.%d.0-0\"\n", oldest.minor()); !strings.Contains(string(chart), want) {
+		t.Errorf("Chart.yaml has no line %s", want)
+	}
+}
+
+func TestReleaseIsChosenByTheEnvironment(t *testing.T) {
+	tests := map[string]struct {
+		value string
+		want  release
+		err   string
+	}{
+		"nothing set is the newest": {want: newest},
+		"the newest by name":        {value: "newest", want: newest},
+		"the oldest by name":        {value: "oldest", want: oldest},
+		"anything else is refused": {
+			value: "1.30",
+			err:   `DRAWBRIDGE_KUBERNETES="1.30" is unknown: set it to "newest" (` + newest.version + `) or "oldest" (` + oldest.version + `), or not at all`,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(releaseEnv, tt.value)
+			got, err := chosenRelease()
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(release{})); diff != "" {
+				t.Errorf("release (-want +got):\n%s", diff)
+			}
+			message := ""
+			if err != nil {
+				message = err.Error()
+			}
+			if diff := cmp.Diff(tt.err, message); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOnlyTheControlPlaneIsOld(t *testing.T) {
+	binaries := Binaries{release: oldest, newest: "new", chosen: "old"}
+	got := map[string]string{kubectlPart: binaries.of(kubectlPart)}
+	for _, name := range componentOrder {
+		got[string(name)] = binaries.of(string(name))
+	}
+	want := map[string]string{
+		"etcd": "new", "kwok": "new",
+		"kube-apiserver": "old", "kube-controller-manager": "old", "kube-scheduler": "old", "kubectl": "old",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("binaries of the parts (-want +got):\n%s", diff)
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 )
 
+// kubectlPart is the name by which the binary is kubectl.
+const kubectlPart = "kubectl"
+
 // KubectlOptions say as whom kubectl runs and who watches. The zero value is the
 // user "admin", who may do everything.
 type KubectlOptions struct {
@@ -52,5 +55,5 @@ func (c *Cluster) StartKubectl(ctx context.Context, options KubectlOptions, args
 		Env:    append(c.environment(), "KUBECONFIG="+kubeconfig),
 		Stdin:  options.Stdin,
 		OnLine: options.OnLine,
-	}, filepath.Join(c.dir, "bin", "kubectl"), args...)
+	}, filepath.Join(c.dir, "bin", kubectlPart), args...)
 }

@@ -76,7 +76,7 @@ func (c *Cluster) createNode(ctx context.Context, name string, change []func(*co
 		Status: corev1.NodeStatus{
 			Capacity:    capacity,
 			Allocatable: capacity.DeepCopy(),
-			NodeInfo:    corev1.NodeSystemInfo{KubeletVersion: kubeVersion, OperatingSystem: "linux", Architecture: "amd64"},
+			NodeInfo:    corev1.NodeSystemInfo{KubeletVersion: c.binaries.release.version, OperatingSystem: "linux", Architecture: "amd64"},
 		},
 	}
 	for _, f := range change {

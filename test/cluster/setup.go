@@ -51,7 +51,7 @@ func (c *Cluster) prepare() error {
 			return fmt.Errorf("create cluster folder: %w", err)
 		}
 	}
-	if err := os.Symlink(c.binary, filepath.Join(c.dir, "bin", "kubectl")); err != nil {
+	if err := os.Symlink(c.binaries.of(kubectlPart), filepath.Join(c.dir, "bin", kubectlPart)); err != nil {
 		return fmt.Errorf("link kubectl: %w", err)
 	}
 	var err error
@@ -210,7 +210,7 @@ func (c *Cluster) controllerManagerArgs(port int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(c.servingArgs(port), []string{
+	args := slices.Concat(c.servingArgs(port), []string{
 		"--kubeconfig=" + kubeconfig,
 		"--leader-elect=false",
 		"--controllers=*",
@@ -221,13 +221,16 @@ func (c *Cluster) controllerManagerArgs(port int) ([]string, error) {
 		"--cluster-signing-key-file=" + c.pki("ca.key"),
 		"--kube-api-qps=1000",
 		"--kube-api-burst=2000",
-		"--concurrent-disruption-syncs=4",
 		"--flex-volume-plugin-dir=" + filepath.Join(c.dir, "home"), // It would create a system folder.
 		"--node-monitor-period=1s",
 		// Fake nodes report every ten minutes.
 		"--node-monitor-grace-period=1h",
 		"--profiling=false",
-	}, c.featureGates()), nil
+	}, c.featureGates())
+	if c.binaries.release == newest {
+		args = append(args, "--concurrent-disruption-syncs=4") // The oldest does not know it.
+	}
+	return args, nil
 }
 
 func (c *Cluster) schedulerArgs(port int) ([]string, error) {

@@ -119,7 +119,7 @@ func run(ctx context.Context, p *printer) (err error) {
 // build builds what the demo runs. All of it is kept for the next time. It returns
 // the paths of the example interceptor and of the plugin.
 func build(ctx context.Context, p *printer) (interceptor, plugin string, err error) {
-	if _, err := cluster.EnsureBinary(ctx, p.to); err != nil { // Says itself how far it is.
+	if _, err := cluster.EnsureBinaries(ctx, p.to); err != nil { // Says itself how far it is.
 		return "", "", err
 	}
 	for _, part := range []struct {

@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, output io.Writer) (err error) {
 	runtimeConfig := flags.String("runtime-config", "", "API versions to switch, such as lifecycle.k8s.io/v1alpha1=true")
 	schedulerConfig := flags.String("scheduler-config", "", "file with a KubeSchedulerConfiguration")
 	requestLog := flags.Bool("request-log", false, "log every request to the API server, as audit.log among the logs")
-	buildOnly := flags.Bool("build-only", false, "only build the binary, and print its path")
+	buildOnly := flags.Bool("build-only", false, "only build the binaries, and print their paths")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) { // Printed already.
 			return nil
@@ -49,11 +49,14 @@ func run(ctx context.Context, args []string, output io.Writer) (err error) {
 		return fmt.Errorf("unknown argument %q", flags.Arg(0))
 	}
 	if *buildOnly {
-		binary, err := cluster.EnsureBinary(ctx, os.Stderr)
-		if err == nil {
-			fmt.Fprintln(output, binary)
+		binaries, err := cluster.EnsureBinaries(ctx, os.Stderr)
+		if err != nil {
+			return err
 		}
-		return err
+		for _, path := range binaries.Paths() {
+			fmt.Fprintln(output, path)
+		}
+		return nil
 	}
 
 	options := cluster.Options{
