@@ -177,11 +177,15 @@ func TestARolloutInTheMiddleReplacesThePod(t *testing.T) {
 
 	finishWell(t, drain)
 	gone(t, pod)
-	for _, ready := range readyPods(t, a.namespace, 1, elsewhere) {
-		if ready.Annotations["version"] != "2" {
-			t.Errorf("the pod is of the old revision: %v", ready.Annotations)
+	// The old revision's replacement may be Ready first, and goes in the rollout's course.
+	eventually(t, "the pod of the new revision", func(context.Context) error {
+		for _, ready := range readyPods(t, a.namespace, 1, elsewhere) {
+			if ready.Annotations["version"] != "2" {
+				return fmt.Errorf("the pod is of the old revision: %v", ready.Annotations)
+			}
 		}
-	}
+		return nil
+	})
 	a.neverBelow(t, 1)
 }
 
