@@ -20,7 +20,11 @@ func announcements(er *v1alpha1.EvictionRequest, before process.Outcome, d proce
 		participant := d.Participants[i]
 		switch transition.To {
 		case process.Active:
-			told = append(told, events.InterceptorActivated(participant.Name, i+1, len(d.Participants)))
+			// Our own turn is told by what the evictor does with it, at once. To announce it,
+			// too, would be two of five events of a drain's every pod.
+			if participant.Name != v1alpha1.ImperativeEvictionInterceptor {
+				told = append(told, events.InterceptorActivated(participant.Name, i+1, len(d.Participants)))
+			}
 		case process.Completed:
 			if report := reportOf(er, participant.Name); report.SkippedBy != "" {
 				told = append(told, events.InterceptorSkipped(report.Name, report.SkippedBy, report.Message))

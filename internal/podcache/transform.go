@@ -72,13 +72,24 @@ func volumeKinds(volumes []corev1.Volume) []corev1.Volume {
 	kinds := make([]corev1.Volume, len(volumes))
 	for i := range volumes {
 		kinds[i].Name = volumes[i].Name
-		from := reflect.ValueOf(&volumes[i].VolumeSource).Elem()
 		to := reflect.ValueOf(&kinds[i].VolumeSource).Elem()
-		for f := range from.NumField() {
-			if field := from.Field(f); field.Kind() == reflect.Pointer && !field.IsNil() {
-				to.Field(f).Set(reflect.New(field.Type().Elem()))
-			}
+		for _, f := range kindsOf(&volumes[i]) {
+			field := to.Field(f)
+			field.Set(reflect.New(field.Type().Elem()))
 		}
 	}
 	return kinds
+}
+
+// kindsOf are the fields of VolumeSource that a volume has set, by number: one, unless
+// it has a kind that this build does not know.
+func kindsOf(volume *corev1.Volume) []int {
+	var set []int
+	source := reflect.ValueOf(&volume.VolumeSource).Elem()
+	for f := range source.NumField() {
+		if field := source.Field(f); field.Kind() == reflect.Pointer && !field.IsNil() {
+			set = append(set, f)
+		}
+	}
+	return set
 }

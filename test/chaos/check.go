@@ -46,6 +46,9 @@ type Verdict struct {
 	// Strayed are pods that a call by name hit which was sent for the pod before them,
 	// when that was ending already: no webhook can tie such a call to a pod.
 	Strayed int
+	// Starting are pods that did not run yet when a call for them came, so that nobody
+	// needed to be asked, and that did when the eviction API came to them.
+	Starting int
 	// Requests is how many there were, Gaps how many times the observer lost the
 	// thread and took it up with the API server's log.
 	Requests, Gaps int
@@ -182,6 +185,10 @@ func (c *checker) judge(pod, before *corev1.Pod, at time.Time) {
 		c.Strayed++
 		return
 	}
+	if request == "" && c.starting(pod) {
+		c.Starting++
+		return
+	}
 	if request == "" {
 		c.violatedf(PromiseDone, about, "evicted at %s without a request", stamp(at))
 		return
@@ -230,6 +237,23 @@ func (c *checker) strayed(pod *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// starting reports whether a call that came before the pod ran may have ended it.
+func (c *checker) starting(pod *corev1.Pod) bool {
+	pending, ran := false, time.Time{} // Whether it was seen before it ran, and when it was first seen to run.
+	for _, seen := range c.Pods {
+		switch {
+		case seen.Pod.UID != pod.UID || !ran.IsZero():
+		case seen.Pod.Status.Phase == corev1.PodPending:
+			pending = true
+		default:
+			ran = seen.At
+		}
+	}
+	return pending && slices.ContainsFunc(c.Calls, func(call Call) bool {
+		return call.Name == pod.Name && (call.UID == "" || call.UID == pod.UID) && call.Code/100 == 2 && call.At.Before(ran)
+	})
 }
 
 // watchLag is how much later than the webhooks the observer may see something.

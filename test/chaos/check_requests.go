@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,6 +104,11 @@ func (c *checker) checkEnd() {
 			c.violatedf(PromisePutBack, "pod "+pod.Name+" "+string(pod.UID), "%s", left)
 		}
 	}
+	for i := range c.LeftNodes {
+		if left := c.leftOnNode(i); left != "" {
+			c.violatedf(PromisePutBack, "node "+c.LeftNodes[i].Name, "%s", left)
+		}
+	}
 	slices.SortStableFunc(c.Violations, func(a, b Violation) int { return cmp.Compare(a.Promise, b.Promise) })
 }
 
@@ -128,6 +134,25 @@ func (c *checker) leftOn(pod *corev1.Pod) string {
 		return "it is marked for its platform"
 	case pod.Annotations[inProgressAnnotation] != "":
 		return "it is marked for the descheduler"
+	case slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == v1alpha1.PodEvacuationRequest && condition.Reason == v1alpha1.PodReasonNodeMaintenance
+	}):
+		return "it is told of a maintenance"
+	}
+	return ""
+}
+
+// leftOnNode says what the maintenances have not put back on a node.
+func (c *checker) leftOnNode(number int) string {
+	node := &c.LeftNodes[number]
+	for _, key := range []string{v1alpha1.MaintenancesAnnotation, v1alpha1.MaintenancePhaseAnnotation, v1alpha1.CordonAnnotation} {
+		if value, ok := node.Annotations[key]; ok {
+			return fmt.Sprintf("it has the annotation %s: %q", key, value)
+		}
+	}
+	others := slices.ContainsFunc(c.Plan.Drains, func(d Drain) bool { return d.Node == number && (d.Kind == Kubectl || d.Kind == Loop) })
+	if node.Spec.Unschedulable && !others {
+		return "it is unschedulable, and only maintenances have made it so"
 	}
 	return ""
 }

@@ -129,6 +129,7 @@ func TestCheck(t *testing.T) {
 		passed  int
 		lies    int
 		strayed int
+		early   int
 	}{
 		"both interceptors are done":                             {history: history(), want: never},
 		"the second one is still at work":                        {history: history(ledgerOf(began(first, 1), finished(first, 3), began(second, 5))), want: PromiseDone},
@@ -167,6 +168,14 @@ func TestCheck(t *testing.T) {
 		"a call by name sent for the pod before, which was ending, hit it": {history: history(unasked, after(deleting), callsByName(8)), want: never, strayed: 1},
 		"a call by name sent for the pod before, which was well, hit it":   {history: history(unasked, after(), callsByName(8)), want: PromiseDone},
 		"a call by name that was sent for the very pod":                    {history: history(unasked, after(deleting), callsByName(9.5)), want: PromiseDone},
+		"a call came before the pod ran, which began to run under it":      {history: history(unasked, runsAt(9), callsByName(8)), want: never, early: 1},
+		"a call came after the pod had begun to run":                       {history: history(unasked, runsAt(9), callsByName(9.5)), want: PromiseDone},
+		"a call before the pod ran was refused": {history: history(unasked, runsAt(9), callsByName(8), func(h *History) {
+			h.Calls[0].Code = 429
+		}), want: PromiseDone},
+		"a call before the pod ran was for another one": {history: history(unasked, runsAt(9), callsByName(8), func(h *History) {
+			h.Calls[0].UID = "uid-other"
+		}), want: PromiseDone},
 		"an eviction was let go, and its deletion failed": {history: history(unasked, func(h *History) {
 			h.Pods = []PodSeen{h.Pods[0], h.Pods[1], {At: at(10), Pod: pod("a", letGo(at(10)))}}
 		}), want: never},
@@ -190,6 +199,11 @@ func TestCheck(t *testing.T) {
 		"a guard that is always closed is open":      {history: history(mode(ModeAlways), left(pod("b"))), want: PromisePutBack},
 		"a pod stays handed up":                      {history: history(left(pod("b", annotated(surge.HandedUpAnnotation)))), want: PromisePutBack},
 		"a pod stays marked for the descheduler":     {history: history(left(pod("b", annotated(inProgressAnnotation)))), want: PromisePutBack},
+		"a pod stays told of a maintenance":          {history: history(left(pod("b", told))), want: PromisePutBack},
+		"a node stays in a maintenance":              {history: history(leftNode(v1alpha1.MaintenancesAnnotation, false)), want: PromisePutBack},
+		"a node stays unschedulable":                 {history: history(leftNode("", true)), want: PromisePutBack},
+		"somebody else has cordoned a node":          {history: history(leftNode("", true), drainedBy(Loop)), want: never},
+		"a loop has cordoned another node":           {history: history(leftNode("", true), drainedBy(Native)), want: PromisePutBack},
 		"what is being deleted needs no repair":      {history: history(left(pod("b", guarded, func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(at(20))) }))), want: never},
 		"a pod that did not run yet was let through": {history: history(unasked, func(h *History) { h.Pods[2].Pod.Status.Phase = corev1.PodPending }), want: never},
 	}
@@ -203,8 +217,8 @@ func TestCheck(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("broken promise (-want +got):\n%s\n%v", diff, v.Violations)
 			}
-			if diff := cmp.Diff([]int{tc.passed, tc.lies, tc.strayed}, []int{v.Passed, v.LiesPassed, v.Strayed}); diff != "" {
-				t.Errorf("passed, lies and strayed (-want +got):\n%s", diff)
+			if diff := cmp.Diff([]int{tc.passed, tc.lies, tc.strayed, tc.early}, []int{v.Passed, v.LiesPassed, v.Strayed, v.Starting}); diff != "" {
+				t.Errorf("passed, lies, strayed and starting (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -228,6 +242,14 @@ func callsByName(when float64) func(*History) {
 	return func(h *History) { h.Calls = []Call{{At: at(when), Name: "a", Code: 201}} }
 }
 
+// runsAt has pod a seen before it runs, and then as running since that second.
+func runsAt(second float64) func(*History) {
+	return func(h *History) {
+		waiting := pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending })
+		h.Pods = append([]PodSeen{{At: at(7), Pod: waiting}, {At: at(second), Pod: pod("a")}}, h.Pods[1:]...)
+	}
+}
+
 // late moves the eviction away from the beginning, when budgets are not judged.
 func late(h *History) {
 	for i := range h.Pods[2:] {
@@ -248,6 +270,28 @@ func left(pods ...*corev1.Pod) func(*History) {
 			h.LeftPods = append(h.LeftPods, *p)
 		}
 	}
+}
+
+func told(p *corev1.Pod) {
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+		Type: v1alpha1.PodEvacuationRequest, Status: corev1.ConditionTrue, Reason: v1alpha1.PodReasonNodeMaintenance,
+	})
+}
+
+// leftNode adds a node as the maintenances have left it.
+func leftNode(annotation string, unschedulable bool) func(*History) {
+	return func(h *History) {
+		node := corev1.Node{Spec: corev1.NodeSpec{Unschedulable: unschedulable}}
+		if annotation != "" {
+			node.Annotations = map[string]string{annotation: ""}
+		}
+		h.LeftNodes = append(h.LeftNodes, node)
+	}
+}
+
+// drainedBy has the first node drained so, and the second one by a loop.
+func drainedBy(kind DrainKind) func(*History) {
+	return func(h *History) { h.Plan.Drains = []Drain{{Kind: kind}, {Kind: Loop, Node: 1}} }
 }
 
 func annotated(key string) func(*corev1.Pod) {

@@ -41,12 +41,14 @@ func (r *run) drain(ctx context.Context, d Drain, number int) {
 		r.loop(draining, node)
 	case Native:
 		r.native(draining, node, number)
+	case Maintained:
+		r.maintain(draining, node, number)
 	}
 	if ctx.Err() != nil {
 		return // It is all called off.
 	}
 	r.world.tellf("%s ends with %s", d.Kind, node)
-	if d.Kind != Native {
+	if d.Kind == Kubectl || d.Kind == Loop { // The others have cordoned nothing.
 		r.cordon(ctx, node, false)
 	}
 }

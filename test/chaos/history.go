@@ -98,7 +98,10 @@ type History struct {
 	// the run did not come to rest, if it did not.
 	LeftPods     []corev1.Pod
 	LeftRequests []v1alpha1.EvictionRequest
-	Unsettled    string
+	// LeftNodes are the nodes as the maintenances have left them, in the order of their
+	// numbers, before everybody else has uncordoned his.
+	LeftNodes []corev1.Node
+	Unsettled string
 }
 
 // away reports whether the webhook may have been out of reach at that time.

@@ -111,7 +111,11 @@ const (
 	Loop DrainKind = "loop"
 	// Native creates requests by itself, and withdraws them in the end.
 	Native DrainKind = "native"
+	// Maintained is a NodeMaintenance, which is deleted in the end.
+	Maintained DrainKind = "maintenance"
 )
+
+var drainKinds = []DrainKind{Kubectl, Loop, Native, Maintained}
 
 // Drain is one who wants the pods of a node gone.
 type Drain struct {
@@ -119,7 +123,7 @@ type Drain struct {
 	// Node is the number of the node.
 	Node int
 	// From and To are the steps in which it goes on. When kubectl and the loop end
-	// before the last step, the node is uncordoned.
+	// before the last step, the node is uncordoned, which a maintenance takes back.
 	From, To int
 }
 
@@ -236,7 +240,8 @@ func MakePlan(seed uint64) Plan {
 			p.Workloads[i].Registered = true
 		}
 	}
-	p.Drains = d.drains()
+	// Maintenances have dice of their own: they came later, and left all plans as they were.
+	p.Drains = append(d.drains(), dice{rand.New(rand.NewPCG(seed, 0x6d61696e74))}.maintenances()...)
 	for range 2 + d.IntN(maxFaults-1) {
 		p.addFault(d.fault())
 	}
@@ -325,6 +330,25 @@ func (d dice) drains() []Drain {
 			if drain.To < Steps-4 && d.chance(60) {
 				drains = append(drains, Drain{Kind: kind, Node: node, From: drain.To + 1, To: Steps})
 			}
+		}
+	}
+	return drains
+}
+
+// maintenances of the first two nodes, whoever else drains them.
+func (d dice) maintenances() []Drain {
+	var drains []Drain
+	for node := range Nodes - 1 {
+		if !d.chance(30) {
+			continue
+		}
+		drain := Drain{Kind: Maintained, Node: node, From: d.IntN(10), To: Steps}
+		if d.chance(40) {
+			drain.To = drain.From + 3 + d.IntN(10)
+		}
+		drains = append(drains, drain)
+		if d.chance(25) { // A node may have two, of which one ends first.
+			drains = append(drains, Drain{Kind: Maintained, Node: node, From: d.IntN(Steps / 2), To: Steps})
 		}
 	}
 	return drains

@@ -26,7 +26,7 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 	for _, word := range []string{
 		string(ModeFail), string(ModeNoGuard), string(ModeAlways), string(ModeIgnore), string(Plain), string(Surging), string(Intercepted), string(Machines),
 		string(Works), string(Silent), string(Hangs), string(Crashes), string(Twice), string(Future), string(Liar),
-		string(Kubectl), string(Loop), string(Native), "stateful", "uncordon",
+		string(Kubectl), string(Loop), string(Native), string(Maintained), "stateful", "uncordon",
 	} {
 		missing[word] = true
 	}

@@ -35,7 +35,7 @@ func managerArgs(mode Mode) []string {
 		"--leader-elect=true", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms",
 		"--heartbeat-deadline=" + heartbeatDeadline.String(), "--clock-skew=" + clockSkew.String(), "--completion-grace=1s", "--startup-grace=2s",
 		"--eviction-backoff-min=200ms", "--eviction-backoff-max=2s", "--marker-debounce=1s", "--shutdown-delay=0s", "--shutdown-timeout=3s",
-		fmt.Sprintf("--guard=%t", mode != ModeNoGuard),
+		"--maintenance-evacuation-wait=2s", fmt.Sprintf("--guard=%t", mode != ModeNoGuard),
 	}
 }
 
@@ -222,13 +222,14 @@ const lastSteps = 10
 func (r *run) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
+	err := r.release(ctx)
 	for _, node := range r.nodes {
 		r.cordon(ctx, node, false)
 	}
 	if err := insist(ctx, "clean pods", r.cleanPods); err != nil {
 		return err
 	}
-	err := r.await(ctx, "the run to come to rest", func(ctx context.Context) error {
+	err = errors.Join(err, r.await(ctx, "the run to come to rest", func(ctx context.Context) error {
 		r.revive(ctx)
 		if err := r.expire(ctx); err != nil {
 			return err
@@ -244,7 +245,7 @@ func (r *run) settle(ctx context.Context) error {
 			err = errors.New(left)
 		}
 		return err
-	})
+	}))
 	if err != nil {
 		r.history.Unsettled = err.Error()
 	}

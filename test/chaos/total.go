@@ -2,13 +2,14 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // String is the verdict in a line.
 func (v Verdict) String() string {
-	return fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d passed an outage, %d lies passed, %d strayed, %d gaps",
-		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.Passed, v.LiesPassed, v.Strayed, v.Gaps)
+	return fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d passed an outage, %d lies passed, %d strayed, %d starting, %d gaps",
+		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.Passed, v.LiesPassed, v.Strayed, v.Starting, v.Gaps)
 }
 
 // Total of several runs.
@@ -18,18 +19,25 @@ type Total struct {
 	Seeds        []uint64
 	Faults       map[FaultKind]int
 	Modes        map[Mode]int
-	Sum          Verdict
+	// Drains has, by kind of drainer, the runs that have one.
+	Drains map[DrainKind]int
+	Sum    Verdict
 }
 
 // Add a run.
 func (t *Total) Add(p Plan, v Verdict) {
 	if t.Faults == nil {
-		t.Faults, t.Modes = map[FaultKind]int{}, map[Mode]int{}
+		t.Faults, t.Modes, t.Drains = map[FaultKind]int{}, map[Mode]int{}, map[DrainKind]int{}
 	}
 	t.Runs++
 	t.Modes[p.Mode]++
 	for _, f := range p.Faults {
 		t.Faults[f.Kind]++
+	}
+	for _, kind := range drainKinds {
+		if slices.ContainsFunc(p.Drains, func(d Drain) bool { return d.Kind == kind }) {
+			t.Drains[kind]++
+		}
 	}
 	if len(v.Violations) > 0 {
 		t.Broken++
@@ -45,6 +53,7 @@ func (t *Total) Add(p Plan, v Verdict) {
 	t.Sum.Requests += v.Requests
 	t.Sum.Gaps += v.Gaps
 	t.Sum.Strayed += v.Strayed
+	t.Sum.Starting += v.Starting
 }
 
 // String are the tables of the docs.
@@ -54,6 +63,10 @@ func (t *Total) String() string {
 	b.WriteString("\n| mode | runs |\n|---|---|\n")
 	for _, mode := range []Mode{ModeFail, ModeNoGuard, ModeAlways, ModeIgnore} {
 		fmt.Fprintf(&b, "| %s | %d |\n", mode, t.Modes[mode])
+	}
+	b.WriteString("\n| drainer | runs |\n|---|---|\n")
+	for _, kind := range drainKinds {
+		fmt.Fprintf(&b, "| %s | %d |\n", kind, t.Drains[kind])
 	}
 	b.WriteString("\n| fault | times |\n|---|---|\n")
 	last := FaultKind("")

@@ -21,6 +21,9 @@ import (
 var kwokStages []byte
 
 const (
+	// auditLogMegabytes is how long the log of requests may become: forever.
+	auditLogMegabytes = 1 << 20
+
 	serviceRange       = "10.96.0.0/16"
 	apiserverServiceIP = "10.96.0.1"
 	podRange           = "10.244.0.0/16"
@@ -195,7 +198,9 @@ func (c *Cluster) apiserverArgs(etcd string, port int) ([]string, error) {
 			"--audit-policy-file="+policy,
 			"--audit-log-path="+c.requestLog.path,
 			"--audit-log-mode=blocking", // Received is written before a request is worked on.
-			"--audit-log-maxsize=0",     // Never rotate: the log is read from beginning to end.
+			// Never rotate: the log is read from beginning to end. 0 says so only since
+			// 1.35 or so; before, it stands for 100 megabytes.
+			"--audit-log-maxsize="+strconv.Itoa(auditLogMegabytes),
 		)
 	}
 	if len(c.options.RuntimeConfig) > 0 {

@@ -10,8 +10,8 @@ import (
 )
 
 // eventsInFlight is how many events are written at a time. The recorder writes each
-// event at once and on its own, and there are five of them for an eviction without
-// interceptors, more than all other writes together: during a drain they would take
+// event at once and on its own, and there are three of them for an eviction without
+// interceptors, as many as writes to its request: during a drain they would take
 // the API server's time from the evictions they tell of. An API server with time to
 // spare stores some hundred a second this way.
 const eventsInFlight = 4

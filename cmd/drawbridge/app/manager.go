@@ -114,7 +114,7 @@ func protected(conf *rest.Config, client *http.Client) (metricsserver.Filter, er
 // Secret or Lease that is not ours.
 func cacheOptions(o Options) cache.Options {
 	own := map[string]cache.Config{o.Namespace: {}}
-	pods, nodes := cache.ByObject{Transform: podcache.Transform}, cache.ByObject{Transform: podcache.TransformNode}
+	pods, nodes := cache.ByObject{Transform: podcache.NewSharing().Transform}, cache.ByObject{Transform: podcache.TransformNode}
 	if o.CacheWhole {
 		pods, nodes = cache.ByObject{}, cache.ByObject{}
 	}

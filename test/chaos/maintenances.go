@@ -1,0 +1,75 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+)
+
+func (r *run) maintenance(node string, number int) *v1alpha1.NodeMaintenance {
+	return builder.NodeMaintenance(fmt.Sprintf("%s-%d", r.namespace, number)).Nodes(node).Drain().Reason("chaos").Obj()
+}
+
+// maintain has a node maintained until ctx ends, and then gives it up.
+func (r *run) maintain(ctx context.Context, node string, number int) {
+	err := insist(ctx, "create a maintenance", func(ctx context.Context) error {
+		err := r.world.admin.Create(ctx, r.maintenance(node, number))
+		if apierrors.IsAlreadyExists(err) { // The answer before was lost.
+			return nil
+		}
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		r.world.tellf("%v", err)
+	}
+	<-ctx.Done()
+	// With everything called off, release does it.
+	soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	if err := r.world.admin.Delete(soon, r.maintenance(node, number)); client.IgnoreNotFound(err) != nil {
+		r.world.tellf("delete the maintenance of %s: %v", node, err)
+	}
+}
+
+// release ends all maintenances, waits until they are gone, and notes how they have left
+// the nodes.
+func (r *run) release(ctx context.Context) error {
+	return r.await(ctx, "the maintenances to be gone", func(ctx context.Context) error {
+		var failures []error
+		for number, d := range r.history.Plan.Drains {
+			if d.Kind != Maintained {
+				continue
+			}
+			m := r.maintenance(r.nodes[d.Node], number)
+			err := client.IgnoreNotFound(r.world.admin.Delete(ctx, m))
+			if err == nil {
+				err = r.world.admin.Get(ctx, client.ObjectKeyFromObject(m), m)
+			}
+			if err == nil {
+				err = fmt.Errorf("%s is there, status %+v", m.Name, m.Status)
+			}
+			failures = append(failures, client.IgnoreNotFound(err))
+		}
+		if err := errors.Join(failures...); err != nil {
+			return err
+		}
+		r.history.LeftNodes = nil
+		for _, name := range r.nodes {
+			node := &corev1.Node{}
+			if err := r.world.admin.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+				return err
+			}
+			r.history.LeftNodes = append(r.history.LeftNodes, *node)
+		}
+		return nil
+	})
+}
