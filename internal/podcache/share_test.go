@@ -24,7 +24,10 @@ func member(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{
 			NodeName: fmt.Sprint("node-", 1),
-			Volumes:  []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+			Volumes: []corev1.Volume{
+				{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+				{Name: "kube-api-access-" + name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}},
+			},
 		},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, Message: name}}},
 	}
@@ -96,7 +99,8 @@ func TestPodsOfOneOwnerShareWhatTheyHaveAlike(t *testing.T) {
 		"a volume of another kind": {func(p *corev1.Pod) {
 			p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}
 		}, "volumes"},
-		"a volume of an unknown kind": {func(p *corev1.Pod) { p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{} }, "volumes"},
+		"a projected volume of its own": {func(p *corev1.Pod) { p.Spec.Volumes[1].Name = "tokens" }, "volumes"},
+		"a volume of an unknown kind":   {func(p *corev1.Pod) { p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{} }, "volumes"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

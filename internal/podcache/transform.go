@@ -6,6 +6,7 @@ package podcache
 
 import (
 	"reflect"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -16,7 +17,7 @@ import (
 //     deletionGracePeriodSeconds;
 //   - of spec: nodeName, priority, priorityClassName, serviceAccountName,
 //     schedulerName, restartPolicy, schedulingGroup, and of each volume its name
-//     and kind;
+//     and kind, the name of the ServiceAccount's token without its random end;
 //   - of status: phase and conditions.
 //
 // Anything that is not a pod passes unchanged. It never fails.
@@ -62,6 +63,10 @@ func TransformNode(obj any) (any, error) {
 	return slim, nil
 }
 
+// tokenVolume is the beginning of the name of the volume that the admission plugin
+// ServiceAccount adds to every pod, with another random end to each.
+const tokenVolume = "kube-api-access"
+
 // volumeKinds keeps which kind each volume is, as an empty source of that kind.
 // VolumeSource is a struct of pointers, one per kind; reflection keeps this true
 // for kinds that do not exist yet.
@@ -72,6 +77,9 @@ func volumeKinds(volumes []corev1.Volume) []corev1.Volume {
 	kinds := make([]corev1.Volume, len(volumes))
 	for i := range volumes {
 		kinds[i].Name = volumes[i].Name
+		if volumes[i].Projected != nil && strings.HasPrefix(volumes[i].Name, tokenVolume+"-") {
+			kinds[i].Name = tokenVolume // Or the volumes of no two pods were alike, see Sharing.
+		}
 		to := reflect.ValueOf(&kinds[i].VolumeSource).Elem()
 		for _, f := range kindsOf(&volumes[i]) {
 			field := to.Field(f)
