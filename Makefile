@@ -72,10 +72,11 @@ demo: ## Show the main job on an embedded control plane (the first time builds i
 .PHONY: test
 test: lint verify test-go test-rules test-examples ## Everything CI needs.
 
+# More packages at a time than CPUs: the suites wait more than they work.
 .PHONY: test-go
 test-go: ## Unit, property, conformance and e2e tests, on embedded control planes.
 	go run ./test/cluster/cmd/cluster-up --build-only
-	go test -timeout=30m ./...
+	go test -p=3 -timeout=30m ./...
 
 SKEW_ARGS ?=
 

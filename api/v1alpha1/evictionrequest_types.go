@@ -68,7 +68,12 @@ type EvictionRequestSpec struct {
 	// requesters are those who want the eviction. At least one is needed to
 	// create a request; an empty list cancels it, for good. Every requester owns
 	// its own entry and writes it by server-side apply.
+	//
+	// The default is for server-side apply, too: when the last item of a list goes
+	// that somebody else has written as a whole, it leaves null, which the default
+	// replaces.
 	// +optional
+	// +default=[]
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=100

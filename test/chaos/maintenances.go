@@ -43,6 +43,8 @@ func (r *run) maintain(ctx context.Context, node string, number int) {
 // release ends all maintenances, waits until they are gone, and notes how they have left
 // the nodes.
 func (r *run) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
 	return r.await(ctx, "the maintenances to be gone", func(ctx context.Context) error {
 		var failures []error
 		for number, d := range r.history.Plan.Drains {

@@ -218,11 +218,12 @@ func (r *run) play(ctx context.Context) {
 // lastSteps are those after the faults.
 const lastSteps = 10
 
-// settle calls everything off and waits until nothing moves any more.
+// settle calls everything off and waits until nothing moves any more, the maintenances
+// first: a node is not uncordoned before.
 func (r *run) settle(ctx context.Context) error {
+	err := r.release(ctx)
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	err := r.release(ctx)
 	for _, node := range r.nodes {
 		r.cordon(ctx, node, false)
 	}

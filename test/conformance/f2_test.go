@@ -136,6 +136,41 @@ func TestConformance_F2(t *testing.T) {
 		want()
 	})
 
+	t.Run("21 the last one to withdraw its entry may have been joined to a list that somebody else wrote", func(t *testing.T) {
+		// Who writes the whole list owns it, also when nothing in it is his any more.
+		// Server-side apply makes null of it when the last item goes, not nothing.
+		er := createRequest(t, c, ns)
+		apply := func(names ...string) {
+			t.Helper()
+			spec := applyv1alpha1.EvictionRequestSpec().WithTarget(applyv1alpha1.EvictionTarget().
+				WithPod(applyv1alpha1.LocalPodReference().WithName(er.Spec.Target.Pod.Name).WithUID(er.Spec.Target.Pod.UID)))
+			for _, name := range names {
+				spec.WithRequesters(applyv1alpha1.Requester().WithName(name))
+			}
+			if err := c.Apply(t.Context(), applyv1alpha1.EvictionRequest(er.Name, ns).WithSpec(spec), client.FieldOwner("joins")); err != nil {
+				t.Fatalf("apply %v: %v", names, err)
+			}
+		}
+		apply("joins.example.com")
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(er), er); err != nil {
+			t.Fatal(err)
+		}
+		requesters("joins.example.com")(er)
+		if err := c.Update(t.Context(), er); err != nil {
+			t.Fatal(err)
+		}
+		apply()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(er), er); err != nil {
+			t.Fatal(err)
+		}
+		// Its writer owns the entry, too, after the update.
+		requesters()(er)
+		if err := c.Update(t.Context(), er); err != nil {
+			t.Fatal(err)
+		}
+		mergePatch(t, c, er, `{"spec":{"requesters":[{"name":"drain.example.com"}]}}`, "requesters was empty")
+	})
+
 	t.Run("22 the item of a requester is replaced as a whole", func(t *testing.T) {
 		uid := types.UID("22-" + ns)
 		apply := func(manager string, requester *applyv1alpha1.RequesterApplyConfiguration) {

@@ -267,6 +267,7 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+      default: []
     - name: target
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionTarget

@@ -198,6 +198,11 @@ func (e *env) startManagerAs(ctx context.Context, program string) (err error) {
 	if e.manager != nil {
 		return nil
 	}
+	if program == "" && managerRole != "" {
+		if program, err = e.as(managerRole); err != nil {
+			return err
+		}
+	}
 	port, err := suite.FreePort(ctx)
 	if err != nil {
 		return err

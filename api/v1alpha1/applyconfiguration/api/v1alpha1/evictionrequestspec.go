@@ -15,6 +15,10 @@ type EvictionRequestSpecApplyConfiguration struct {
 	// requesters are those who want the eviction. At least one is needed to
 	// create a request; an empty list cancels it, for good. Every requester owns
 	// its own entry and writes it by server-side apply.
+	//
+	// The default is for server-side apply, too: when the last item of a list goes
+	// that somebody else has written as a whole, it leaves null, which the default
+	// replaces.
 	Requesters []RequesterApplyConfiguration `json:"requesters,omitempty"`
 }
 
