@@ -136,7 +136,7 @@ func volumesKey(volumes []corev1.Volume) []byte {
 	for i := range volumes {
 		key = appendText(key, volumes[i].Name)
 		for _, kind := range kindsOf(&volumes[i]) {
-			key = binary.AppendUvarint(key, uint64(kind)+1)
+			key = binary.AppendVarint(key, int64(kind)+1)
 		}
 		key = append(key, 0)
 	}

@@ -96,7 +96,7 @@ func quickStart(ctx context.Context, t *testing.T) string {
 	root := filepath.Dir(filepath.Dir(chart))
 	bin := t.TempDir()
 	wrapper := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\" --reuse-values\n", helm)
-	if err := os.WriteFile(filepath.Join(bin, "helm"), []byte(wrapper), 0o700); err != nil { //nolint:gosec // A program must be executable.
+	if err := os.WriteFile(filepath.Join(bin, "helm"), []byte(wrapper), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	script := "set -euo pipefail\ncd " + root + "\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
