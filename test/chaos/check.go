@@ -185,7 +185,7 @@ func (c *checker) judge(pod, before *corev1.Pod, at time.Time) {
 		c.Strayed++
 		return
 	}
-	if request == "" && c.starting(pod) {
+	if !c.allDone(w, request, pod.UID, at) && c.starting(pod) {
 		c.Starting++
 		return
 	}
@@ -239,7 +239,8 @@ func (c *checker) strayed(pod *corev1.Pod) bool {
 	return false
 }
 
-// starting reports whether a call that came before the pod ran may have ended it.
+// starting reports whether a call ended the pod that came before it ran: no other call
+// can have been let through since then. Others may have asked for a request meanwhile.
 func (c *checker) starting(pod *corev1.Pod) bool {
 	pending, ran := false, time.Time{} // Whether it was seen before it ran, and when it was first seen to run.
 	for _, seen := range c.Pods {
@@ -251,9 +252,29 @@ func (c *checker) starting(pod *corev1.Pod) bool {
 			ran = seen.At
 		}
 	}
-	return pending && slices.ContainsFunc(c.Calls, func(call Call) bool {
-		return call.Name == pod.Name && (call.UID == "" || call.UID == pod.UID) && call.Code/100 == 2 && call.At.Before(ran)
-	})
+	early := false
+	for _, call := range c.Calls {
+		if call.Name != pod.Name || (call.UID != "" && call.UID != pod.UID) || call.Code/100 == 4 {
+			continue
+		}
+		switch {
+		case call.At.Before(ran):
+			early = early || call.Code/100 == 2
+		case call.At.Before(c.lastSeen(pod.UID)):
+			return false
+		}
+	}
+	return pending && early
+}
+
+// lastSeen is when the last state of a pod was seen.
+func (c *checker) lastSeen(pod types.UID) (at time.Time) {
+	for _, seen := range c.Pods {
+		if seen.Pod.UID == pod {
+			at = seen.At
+		}
+	}
+	return at
 }
 
 // watchLag is how much later than the webhooks the observer may see something.

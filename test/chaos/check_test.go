@@ -169,7 +169,14 @@ func TestCheck(t *testing.T) {
 		"a call by name sent for the pod before, which was well, hit it":   {history: history(unasked, after(), callsByName(8)), want: PromiseDone},
 		"a call by name that was sent for the very pod":                    {history: history(unasked, after(deleting), callsByName(9.5)), want: PromiseDone},
 		"a call came before the pod ran, which began to run under it":      {history: history(unasked, runsAt(9), callsByName(8)), want: never, early: 1},
-		"a call came after the pod had begun to run":                       {history: history(unasked, runsAt(9), callsByName(9.5)), want: PromiseDone},
+		"a call came before the pod ran, and a request after that":         {history: history(runsAt(9), callsByName(8), ledgerOf(began(first, 9.5))), want: never, early: 1},
+		"a call came before the pod ran, and another one was let through after that": {history: history(runsAt(9), callsByName(8), ledgerOf(began(first, 9.5)), func(h *History) {
+			h.Calls = append(h.Calls, Call{At: at(9.6), Name: "a", Code: 201})
+		}), want: PromiseDone},
+		"a call came before the pod ran, and another one died with the server after that": {history: history(runsAt(9), callsByName(8), ledgerOf(began(first, 9.5)), func(h *History) {
+			h.Calls = append(h.Calls, Call{At: at(9.6), Name: "a"})
+		}), want: PromiseDone},
+		"a call came after the pod had begun to run": {history: history(unasked, runsAt(9), callsByName(9.5)), want: PromiseDone},
 		"a call before the pod ran was refused": {history: history(unasked, runsAt(9), callsByName(8), func(h *History) {
 			h.Calls[0].Code = 429
 		}), want: PromiseDone},
