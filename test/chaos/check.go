@@ -181,13 +181,15 @@ func (c *checker) judge(pod, before *corev1.Pod, at time.Time) {
 		return
 	}
 	about := "pod " + pod.Name + " " + string(pod.UID)
-	if request == "" && c.strayed(pod) {
-		c.Strayed++
-		return
-	}
-	if !c.allDone(w, request, pod.UID, at) && c.starting(pod) {
-		c.Starting++
-		return
+	if !c.allDone(w, request, pod.UID, at) {
+		switch {
+		case c.strayed(pod):
+			c.Strayed++
+			return
+		case c.starting(pod):
+			c.Starting++
+			return
+		}
 	}
 	if request == "" {
 		c.violatedf(PromiseDone, about, "evicted at %s without a request", stamp(at))
@@ -215,7 +217,7 @@ func (c *checker) allDone(w *Workload, request, pod types.UID, at time.Time) boo
 }
 
 // strayed reports whether a call by name that was let through for the pod before, which
-// was ending, may have ended this one.
+// was ending, has ended this one: no other call can have been let through since.
 func (c *checker) strayed(pod *corev1.Pod) bool {
 	var born, ending time.Time // When this pod was first seen, and the one before it first seen ending.
 	for _, seen := range c.Pods {
@@ -231,40 +233,42 @@ func (c *checker) strayed(pod *corev1.Pod) bool {
 			ending = time.Time{} // Another one came between.
 		}
 	}
-	for _, call := range c.Calls {
-		if call.Name == pod.Name && call.UID == "" && call.Code/100 == 2 && !ending.IsZero() && !call.At.Before(ending.Add(-watchLag)) && call.At.Before(born) {
-			return true
-		}
-	}
-	return false
+	return !ending.IsZero() && c.onlyCalled(pod, born, func(call Call) bool { return call.UID == "" && !call.At.Before(ending.Add(-watchLag)) })
 }
 
-// starting reports whether a call ended the pod that came before it ran: no other call
-// can have been let through since then. Others may have asked for a request meanwhile.
-func (c *checker) starting(pod *corev1.Pod) bool {
-	pending, ran := false, time.Time{} // Whether it was seen before it ran, and when it was first seen to run.
-	for _, seen := range c.Pods {
-		switch {
-		case seen.Pod.UID != pod.UID || !ran.IsZero():
-		case seen.Pod.Status.Phase == corev1.PodPending:
-			pending = true
-		default:
-			ran = seen.At
-		}
-	}
-	early := false
+// onlyCalled reports whether a call before that time, one for which early is true, was
+// let through, and no other one since then that can have ended the pod.
+func (c *checker) onlyCalled(pod *corev1.Pod, before time.Time, early func(Call) bool) bool {
+	found := false
 	for _, call := range c.Calls {
 		if call.Name != pod.Name || (call.UID != "" && call.UID != pod.UID) || call.Code/100 == 4 {
 			continue
 		}
 		switch {
-		case call.At.Before(ran):
-			early = early || call.Code/100 == 2
+		case call.At.Before(before):
+			found = found || (call.Code/100 == 2 && early(call))
 		case call.At.Before(c.lastSeen(pod.UID)):
 			return false
 		}
 	}
-	return pending && early
+	return found
+}
+
+// starting reports whether a call ended the pod that came when it was there and did not
+// run yet: no other call can have been let through since then. Others may have asked for
+// a request meanwhile.
+func (c *checker) starting(pod *corev1.Pod) bool {
+	var born, ran time.Time // When it was first seen, not running yet, and when first running.
+	for _, seen := range c.Pods {
+		switch {
+		case seen.Pod.UID != pod.UID || !ran.IsZero():
+		case seen.Pod.Status.Phase != corev1.PodPending:
+			ran = seen.At
+		case born.IsZero():
+			born = seen.At
+		}
+	}
+	return !born.IsZero() && c.onlyCalled(pod, ran, func(call Call) bool { return !call.At.Before(born.Add(-watchLag)) })
 }
 
 // lastSeen is when the last state of a pod was seen.

@@ -165,11 +165,16 @@ func TestCheck(t *testing.T) {
 			h.Pods = []PodSeen{h.Pods[0], h.Pods[1], {At: at(10), Gone: true, Gap: true, Pod: pod("a")}}
 			h.Calls = []Call{{At: at(9), Name: "a", Code: 429}}
 		}), want: never},
-		"a call by name sent for the pod before, which was ending, hit it": {history: history(unasked, after(deleting), callsByName(8)), want: never, strayed: 1},
-		"a call by name sent for the pod before, which was well, hit it":   {history: history(unasked, after(), callsByName(8)), want: PromiseDone},
-		"a call by name that was sent for the very pod":                    {history: history(unasked, after(deleting), callsByName(9.5)), want: PromiseDone},
-		"a call came before the pod ran, which began to run under it":      {history: history(unasked, runsAt(9), callsByName(8)), want: never, early: 1},
-		"a call came before the pod ran, and a request after that":         {history: history(runsAt(9), callsByName(8), ledgerOf(began(first, 9.5))), want: never, early: 1},
+		"a call by name sent for the pod before, which was ending, hit it":             {history: history(unasked, after(deleting), callsByName(8)), want: never, strayed: 1},
+		"a call by name sent for the pod before hit it, and a request came after that": {history: history(after(deleting), callsByName(8), ledgerOf(began(first, 9.5))), want: never, strayed: 1},
+		"a call by name sent for the pod before, and another one let through": {history: history(unasked, after(deleting), callsByName(8), func(h *History) {
+			h.Calls = append(h.Calls, Call{At: at(9.6), Name: "a", Code: 201})
+		}), want: PromiseDone},
+		"a call by name sent for the pod before, which was well, hit it": {history: history(unasked, after(), callsByName(8)), want: PromiseDone},
+		"a call by name that was sent for the very pod":                  {history: history(unasked, after(deleting), callsByName(9.5)), want: PromiseDone},
+		"a call came before the pod ran, which began to run under it":    {history: history(unasked, runsAt(9), callsByName(8)), want: never, early: 1},
+		"a call came for the pod before, which was well":                 {history: history(runsAt(9), callsByName(6.5), ledgerOf(began(first, 9.5))), want: PromiseDone},
+		"a call came before the pod ran, and a request after that":       {history: history(runsAt(9), callsByName(8), ledgerOf(began(first, 9.5))), want: never, early: 1},
 		"a call came before the pod ran, and another one was let through after that": {history: history(runsAt(9), callsByName(8), ledgerOf(began(first, 9.5)), func(h *History) {
 			h.Calls = append(h.Calls, Call{At: at(9.6), Name: "a", Code: 201})
 		}), want: PromiseDone},
