@@ -28,6 +28,10 @@ type members struct {
 	pods map[types.NamespacedName]*member
 	// tallies are by slot.
 	tallies []tally
+	// loading: the pods there were at the start are still coming. They are counted
+	// afterwards, by a pass for each registration: a queue of all pods would keep its
+	// size for ever.
+	loading bool
 	// complete: all pods there were at the start have been looked at.
 	complete bool
 }
@@ -46,7 +50,7 @@ type tally struct {
 }
 
 // work is one thing to look at again: a pod, a registration, a namespace, or, with
-// all of them empty, the end of the initial pods.
+// all of them empty, the end of the initial count.
 type work struct {
 	pod                     types.NamespacedName
 	registration, namespace string
@@ -65,6 +69,7 @@ func (m *members) start(ctx context.Context, informers cache.Informers) error {
 	if err != nil {
 		return fmt.Errorf("watch pods to count them: %w", err)
 	}
+	m.loading = true
 	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    m.see,
 		UpdateFunc: func(_, obj any) { m.see(obj) },
@@ -76,8 +81,7 @@ func (m *members) start(ctx context.Context, informers cache.Informers) error {
 	m.registry.subscribe(m.changed)
 	go func() {
 		if toolscache.WaitForCacheSync(ctx.Done(), m.registry.Synced, handler.HasSynced) {
-			m.changed(change{})
-			m.queue.Add(work{}) // After all pods, as the queue is in order.
+			m.loaded()
 		}
 		<-ctx.Done()
 		m.queue.ShutDown()
@@ -88,6 +92,16 @@ func (m *members) start(ctx context.Context, informers cache.Informers) error {
 		}
 	}()
 	return nil
+}
+
+// loaded counts the pods there were at the start. What comes from now on is looked at by
+// itself.
+func (m *members) loaded() {
+	m.mu.Lock()
+	m.loading = false
+	m.mu.Unlock()
+	m.changed(change{})
+	m.queue.Add(work{}) // After all registrations, as the queue is in order.
 }
 
 // see takes note of a pod.
@@ -105,7 +119,9 @@ func (m *members) see(obj any) {
 		m.pods[key] = known
 	}
 	known.pod = pod
-	m.queue.Add(work{pod: key})
+	if !m.loading {
+		m.queue.Add(work{pod: key})
+	}
 }
 
 func (m *members) gone(obj any) {
@@ -128,6 +144,12 @@ func (m *members) gone(obj any) {
 
 // changed takes note of a change of the registry.
 func (m *members) changed(c change) {
+	m.mu.Lock()
+	loading := m.loading
+	m.mu.Unlock()
+	if loading {
+		return // All are counted when it ends; a pass now would see some of the pods only.
+	}
 	if c != (change{}) {
 		m.queue.Add(work{registration: c.registration, namespace: c.namespace})
 		return

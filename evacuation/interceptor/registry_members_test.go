@@ -166,6 +166,30 @@ func TestTheExampleIsTheFirstPodByName(t *testing.T) {
 	}
 }
 
+// However many pods there are at the start, none of them is queued.
+func TestTheFirstPodsAreCountedByRegistration(t *testing.T) {
+	registry := registryOf(builder.EvictionInterceptor("sel.x").Pods("app", "db"))
+	m := newMembers(registry, func(string) {})
+	registry.subscribe(m.changed)
+	m.loading = true
+	m.see(pod("p", "db"))
+	m.see(pod("q", "db"))
+	m.see(pod("r", ""))
+	registry.put(builder.EvictionInterceptor("late.x").Pods("app", "db").Obj())
+	m.gone(pod("q", "db"))
+	if got := m.queue.Len(); got != 1 {
+		t.Errorf("%d things are queued, want only the pod that went", got)
+	}
+	m.loaded()
+	m.see(pod("s", "db"))
+	m.drain()
+	for _, name := range []string{"sel.x", "late.x"} {
+		if got := m.counted(t, name); got != [2]int{2, 0} {
+			t.Errorf("%s: %v pods match and fail, want p and s", name, got)
+		}
+	}
+}
+
 // As in a ValidatingAdmissionPolicy a condition that is false guards those that
 // would fail, wherever it stands.
 func TestAConditionGuardsAnother(t *testing.T) {
