@@ -39,8 +39,14 @@ func preconditionFails(in *Input) (Decision, bool) {
 // podIsEnding lets calls through for a pod that is going or gone already, even
 // in the middle of a request: kubectl drain evicts terminating pods, too, and
 // waits only for what it could evict (callers.md, section 3).
+//
+// One whose successor gets its name is not let go while its request runs, as before in
+// the imperative stage: the successor may be there, and run, before the registry looks
+// the name up. What calls by name hears 404, or of the successor, the next time.
 func podIsEnding(in *Input) (Decision, bool) {
 	switch {
+	case in.Pod.DeletionTimestamp != nil && in.Request != nil && len(in.Request.Status.ActiveInterceptors) > 0 && in.mayStray():
+		return say(stateVerdict(in.subject(), in.Request))
 	case in.Pod.DeletionTimestamp != nil:
 		return in.allowSeen(translate.ReasonPodTerminating)
 	case in.Pod.Status.Phase == corev1.PodSucceeded, in.Pod.Status.Phase == corev1.PodFailed:
