@@ -55,7 +55,7 @@ func (r *run) createPolicy(ctx context.Context, workload *Workload) error {
 	if err := r.world.admin.Create(ctx, registration.Obj()); err != nil {
 		return fmt.Errorf("register %s: %w", name, err)
 	}
-	platform := &platform{client: r.world.admin, app: workload.Name, interceptor: name, habit: workload.Interceptors[0], ledger: r.ledger, busy: map[types.UID]bool{}}
+	platform := &platform{client: r.world.admin, app: workload.Name, interceptor: name, habit: workload.Interceptors[0], ledger: r.ledger, wanted: r.wanted, busy: map[types.UID]bool{}}
 	r.platforms = append(r.platforms, platform)
 	return r.await(ctx, "policy of "+workload.Name, func(ctx context.Context) error {
 		if err := r.world.admin.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
@@ -68,6 +68,16 @@ func (r *run) createPolicy(ctx context.Context, workload *Workload) error {
 	})
 }
 
+// wanted reports whether a request for a pod runs.
+func (r *run) wanted(pod types.UID) bool {
+	for _, er := range r.observer.requestsNow() {
+		if er.Name == string(pod) && outcome(er) == "" {
+			return true
+		}
+	}
+	return false
+}
+
 // policyOf is the name of the policy of a workload, and a label of its pods.
 func (r *run) policyOf(workload *Workload) string { return r.namespace + "-" + workload.Name }
 
@@ -78,6 +88,8 @@ type platform struct {
 	interceptor string
 	habit       Behaviour
 	ledger      *ledger
+	// wanted reports whether a request for the pod runs.
+	wanted func(pod types.UID) bool
 
 	mu   sync.Mutex
 	busy map[types.UID]bool
@@ -98,10 +110,14 @@ func (p *platform) run(ctx context.Context, events <-chan *corev1.Pod) {
 			}
 			group.Go(func() {
 				defer p.end(pod.UID)
-				if marked {
+				switch {
+				case marked:
 					p.move(ctx, pod)
-				} else {
+				case !p.wanted(pod.UID):
 					p.back(ctx, pod)
+				default:
+					// The mark goes when the evacuation is complete, too, which is no
+					// reason to bring a machine back.
 				}
 			})
 		}

@@ -31,6 +31,9 @@ func (e *env) ourRequests(ctx context.Context, mark cluster.Mark) (cluster.Reque
 	return all.By("system:serviceaccount:" + e.inst.Namespace + ":" + e.inst.ServiceAccount), nil
 }
 
+// inProgressAnnotation is the descheduler's.
+const inProgressAnnotation = "descheduler.alpha.kubernetes.io/eviction-in-progress"
+
 // measureHotLoop: what a caller costs that asks 200 times a second.
 func measureHotLoop(ctx context.Context, e *env) error {
 	if err := e.startManager(ctx); err != nil {
@@ -40,6 +43,13 @@ func measureHotLoop(ctx context.Context, e *env) error {
 	span := time.Duration(e.size(120, 45)) * time.Second
 	pod, alice, err := e.denied(ctx, "hot")
 	if err != nil {
+		return err
+	}
+	// The last thing written when an evacuation begins.
+	if err := eventually(ctx, "the pod to be marked for the descheduler", func(ctx context.Context) (bool, error) {
+		err := e.crs.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		return pod.Annotations[inProgressAnnotation] != "", err
+	}); err != nil {
 		return err
 	}
 	mark := e.cluster.RequestLog().Mark()
