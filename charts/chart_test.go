@@ -68,7 +68,7 @@ func checkMeta(t *testing.T, u *unstructured.Unstructured) {
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 		"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
 	want := install.DefaultNamespace
-	if u.GetKind() == "RoleBinding" && u.GetName() == "drawbridge-preemption" {
+	if u.GetKind() == "RoleBinding" && slices.Contains([]string{"drawbridge-preemption", "drawbridge-webhook-clients"}, u.GetName()) {
 		want = "kube-system" // To read a ConfigMap there.
 	}
 	if slices.Contains(clusterScoped, u.GetKind()) {
@@ -126,7 +126,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 		"with the default values": {
 			want: map[string]int{
 				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 24, "ClusterRoleBinding": 14, "ConfigMap": 2, "Role": 5,
-				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 11, "ValidatingAdmissionPolicyBinding": 11, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "PodDisruptionBudget": 1,
 			},
 		},
@@ -134,7 +134,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
 				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 23, "ClusterRoleBinding": 13, "ConfigMap": 2, "Role": 4,
-				"RoleBinding": 4, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"RoleBinding": 4, "ValidatingAdmissionPolicy": 11, "ValidatingAdmissionPolicyBinding": 11, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
 		"with everything optional off": {
@@ -146,7 +146,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"ServiceAccount": 1, "ClusterRole": 13, "ClusterRoleBinding": 8, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
-				"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
+				"ValidatingAdmissionPolicy": 7, "ValidatingAdmissionPolicyBinding": 7, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 			},
 		},
 		"with a PodMonitor": {
@@ -157,7 +157,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"ServiceAccount": 1, "ClusterRole": 16, "ClusterRoleBinding": 10, "Role": 4, "RoleBinding": 4, "ConfigMap": 1, "Job": 1,
-				"ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
+				"ValidatingAdmissionPolicy": 9, "ValidatingAdmissionPolicyBinding": 9, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 				"PodDisruptionBudget": 1, "PodMonitor": 1,
 			},
 		},
@@ -191,7 +191,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 24, "ClusterRoleBinding": 14, "ConfigMap": 3, "Role": 5,
-				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 11, "ValidatingAdmissionPolicyBinding": 11, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 1,
 			},
 		},
@@ -360,13 +360,13 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 		"with other values": {
 			values: values{
 				"times": values{
-					"heartbeatDeadline": "1m", "clockSkew": "2s", "completionGrace": "3s", "startupGrace": "4m",
+					"heartbeatDeadline": "2m", "clockSkew": "2s", "completionGrace": "3s", "startupGrace": "4m",
 					"evictionBackoffMin": "6s", "evictionBackoffMax": "7m", "retention": "8h", "markerDebounce": "90s",
 				},
 				"replacementGuard": values{"mode": "Evict", "window": "11m"},
 				"interceptors":     values{"allowedReservedNames": []any{"deployment.apps.k8s.io", "a.k8s.io"}},
 				"guard":            values{"enabled": false},
-				"maintenance":      values{"enabled": false, "evacuationWait": "0s"},
+				"maintenance":      values{"enabled": false, "evacuationWait": "5m"},
 				"descheduler":      values{"markInProgress": false, "markEvictOnly": true},
 				"surge":            values{"progressDeadline": "3m", "clusterLimit": 2000000},
 				"log":              values{"level": 3, "format": "console"},
@@ -376,14 +376,14 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				"webhook":          values{"enabled": false, "excludedNamespaces": []any{}},
 			},
 			want: func(o *app.Options) {
-				o.Policy.HeartbeatDeadline, o.Policy.ClockSkew = time.Minute, 2*time.Second
+				o.Policy.HeartbeatDeadline, o.Policy.ClockSkew = 2*time.Minute, 2*time.Second
 				o.Policy.CompletionGrace, o.Policy.StartupGrace = 3*time.Second, 4*time.Minute
 				o.EvictionBackoffMin, o.EvictionBackoffMax = 6*time.Second, 7*time.Minute
 				o.Retention, o.MarkerDebounce = 8*time.Hour, 90*time.Second
 				o.ReplacementGuard, o.ReplacementWindow = "Evict", 11*time.Minute
 				o.AllowedReservedNames = []string{"deployment.apps.k8s.io", "a.k8s.io"}
 				o.Guard.Enabled, o.Guard.ExcludedNamespaces = false, []string{}
-				o.Maintenance.Enabled, o.Maintenance.EvacuationWait = false, 0
+				o.Maintenance.Enabled, o.Maintenance.EvacuationWait = false, 5*time.Minute
 				o.DeschedulerMark, o.DeschedulerEvictOnly = false, true
 				o.SurgeProgressDeadline, o.SurgeClusterLimit = 3*time.Minute, 2000000
 				o.LogFormat = "console"

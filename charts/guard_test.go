@@ -59,12 +59,15 @@ func TestTheRoleOfTheGuard(t *testing.T) {
 			names := map[string][]string{}
 			for _, rule := range all[*rbacv1.ClusterRole](objects)[i].Rules {
 				for _, verb := range rule.Verbs {
-					names[verb+" "+rule.Resources[0]] = rule.ResourceNames
+					for _, resource := range rule.Resources {
+						names[verb+" "+resource] = rule.ResourceNames
+					}
 				}
 			}
 			want := map[string][]string{
 				"patch pods": nil, "create poddisruptionbudgets": nil, "update poddisruptionbudgets": {v1alpha1.GuardBudgetName},
 				"delete poddisruptionbudgets": {v1alpha1.GuardBudgetName}, "get clusterroles": {tc.want},
+				"get replicasets": nil, "get statefulsets": nil, "get daemonsets": nil, "get jobs": nil, "get replicationcontrollers": nil,
 			}
 			if diff := cmp.Diff(want, names); diff != "" {
 				t.Errorf("permissions by verb and resource, with their names (-want +got):\n%s", diff)

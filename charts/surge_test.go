@@ -147,7 +147,7 @@ func TestAChangeOfTheRegistrationRestartsTheManager(t *testing.T) {
 	if diff := cmp.Diff(as, template(nil)); diff != "" {
 		t.Errorf("an upgrade without a change restarts it (-want +got):\n%s", diff)
 	}
-	if off := template(values{"surge": values{"enabled": false}}); off.Annotations != nil {
+	if off := template(values{"surge": values{"enabled": false}}); off.Annotations["checksum/surge"] != "" {
 		t.Errorf("without a surge: annotations %v", off.Annotations)
 	}
 }

@@ -13,6 +13,17 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/install"
 )
 
+// An interceptor may report once a minute, so a shorter deadline could not be kept.
+func TestHeartbeatDeadlinesOfTwoMinutesAndMoreAreAccepted(t *testing.T) {
+	for _, deadline := range []string{"2m", "2m0s", "2.5m", "10m", "120s", "121.5s", "300s", "1200s", "1h", "1h30m", "24h", "90m"} {
+		t.Run(deadline, func(t *testing.T) {
+			if _, err := install.Render(t.Context(), install.Options{Values: values{"times": values{"heartbeatDeadline": deadline}}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestBadValuesAreRefused(t *testing.T) {
 	cases := map[string]struct {
 		values values
@@ -22,6 +33,10 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"an unknown key further down": {values{"webhook": values{"uri": "https://x"}}, "uri"},
 		"a duration without a unit":   {values{"times": values{"retention": "60"}}, "retention"},
 		"a negative duration":         {values{"times": values{"retention": "-1h"}}, "retention"},
+		"a heartbeat deadline of 1m":  {values{"times": values{"heartbeatDeadline": "1m"}}, "heartbeatDeadline"},
+		"one of 119 seconds":          {values{"times": values{"heartbeatDeadline": "119s"}}, "heartbeatDeadline"},
+		"one of no hours":             {values{"times": values{"heartbeatDeadline": "0h"}}, "heartbeatDeadline"},
+		"one of milliseconds":         {values{"times": values{"heartbeatDeadline": "900000ms"}}, "heartbeatDeadline"},
 		"an unknown failure policy":   {values{"webhook": values{"failurePolicy": "Maybe"}}, "failurePolicy"},
 		"a URL without TLS":           {values{"webhook": values{"url": "http://localhost"}}, "url"},
 		"a URL with a path":           {values{"webhook": values{"url": "https://localhost/x"}}, "url"},
@@ -70,7 +85,8 @@ func TestBadValuesAreRefused(t *testing.T) {
 // values.yaml has no others is the schema's own business: helm checks it.
 func TestEveryValueHasADefault(t *testing.T) {
 	type schema struct {
-		Properties map[string]schema `json:"properties"`
+		Description string            `json:"description"`
+		Properties  map[string]schema `json:"properties"`
 	}
 	var want schema
 	data, err := os.ReadFile("drawbridge/values.schema.json")
@@ -92,6 +108,9 @@ func TestEveryValueHasADefault(t *testing.T) {
 	compare = func(path string, want schema, have map[string]any) {
 		for _, key := range slices.Sorted(maps.Keys(want.Properties)) {
 			value, ok := have[key]
+			if strings.HasPrefix(want.Properties[key].Description, "Gone: ") {
+				continue // It is there for the chart to tell what there is instead.
+			}
 			if !ok {
 				t.Errorf("values.yaml has no %s%s", path, key)
 			}

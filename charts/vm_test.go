@@ -92,10 +92,11 @@ func may(role *rbacv1.ClusterRole) []string {
 // off brings none.
 func TestPresetsBringTheirPermissions(t *testing.T) {
 	kubevirt := []string{
-		"delete virtualmachineinstancemigrations",
+		"create virtualmachineinstancemigrations", "delete virtualmachineinstancemigrations",
 		"get kubevirts", "get virtualmachineinstancemigrations", "get virtualmachineinstances",
 		"list kubevirts", "list virtualmachineinstancemigrations", "list virtualmachineinstances",
 		"patch virtualmachineinstances",
+		"update virtualmachineinstances/evacuate", "update virtualmachineinstances/evacuate/cancel",
 		"watch kubevirts", "watch virtualmachineinstancemigrations", "watch virtualmachineinstances",
 	}
 	cases := map[string]struct {
@@ -103,15 +104,9 @@ func TestPresetsBringTheirPermissions(t *testing.T) {
 		name string
 		want []string
 	}{
-		"nothing": {vm: values{}},
-		"KubeVirt, which migrates": {
-			vm: values{"kubevirt": values{"enabled": true}}, name: "drawbridge-kubevirt", want: kubevirt,
-		},
-		"KubeVirt, where Drawbridge migrates": {
-			vm: values{"kubevirt": values{"enabled": true, "createMigrations": true}}, name: "drawbridge-kubevirt",
-			want: append([]string{"create virtualmachineinstancemigrations"}, kubevirt...),
-		},
-		"Strimzi": {vm: values{"strimzi": values{"enabled": true}}, name: "drawbridge-strimzi", want: []string{"patch pods"}},
+		"nothing":  {vm: values{}},
+		"KubeVirt": {vm: values{"kubevirt": values{"enabled": true}}, name: "drawbridge-kubevirt", want: kubevirt},
+		"Strimzi":  {vm: values{"strimzi": values{"enabled": true}}, name: "drawbridge-strimzi", want: []string{"patch pods"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -154,21 +149,14 @@ func TestPresetsBringTheirPermissions(t *testing.T) {
 	}
 }
 
-// A change between the presets of KubeVirt is one of the same objects: there is no
-// moment without a policy.
-func TestThePresetsOfKubeVirtHaveTheSameNames(t *testing.T) {
-	of := func(migrations bool) *preset {
-		return presetOf(t, render(t, values{"vm": values{"kubevirt": values{"enabled": true, "createMigrations": migrations}}}), "drawbridge-kubevirt")
-	}
-	theirs, ours := of(false), of(true)
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(theirs.policies)), slices.Sorted(maps.Keys(ours.policies))); diff != "" {
-		t.Errorf("policies (-KubeVirt migrates +Drawbridge migrates):\n%s", diff)
-	}
-	if diff := cmp.Diff(theirs.registration, ours.registration); diff != "" {
-		t.Errorf("registration (-KubeVirt migrates +Drawbridge migrates):\n%s", diff)
-	}
-	if theirs.policies["kubevirt"].Spec.Migration.Template != nil || ours.policies["kubevirt"].Spec.Migration.Template == nil {
-		t.Error("the wrong one has the template")
+// Who upgrades with a value that is gone hears what there is instead.
+func TestTheValueCreateMigrationsIsGone(t *testing.T) {
+	for _, value := range []bool{true, false} {
+		_, err := install.Render(t.Context(), install.Options{Values: values{"vm": values{"kubevirt": values{"enabled": true, "createMigrations": value}}}})
+		if err == nil || !strings.Contains(err.Error(), "vm.kubevirt.createMigrations is gone: Drawbridge always creates the migrations") ||
+			!strings.Contains(err.Error(), "vm.kubevirt.parallelPerCluster") {
+			t.Errorf("createMigrations=%t: %v", value, err)
+		}
 	}
 }
 
@@ -176,7 +164,7 @@ func TestTheValuesOfKubeVirt(t *testing.T) {
 	p := presetOf(t, render(t, values{
 		"serviceAccount": values{"name": "acct"},
 		"vm": values{"kubevirt": values{
-			"enabled": true, "createMigrations": true, "parallelPerCluster": 7, "parallelOutboundPerNode": 3, "retryLimit": 4,
+			"enabled": true, "parallelPerCluster": 7, "parallelOutboundPerNode": 3, "retryLimit": 4,
 			"deadline": "4h", "onFailure": "Evict", "guard": "WhileEvacuating", "priority": 42,
 		}},
 	}), "drawbridge-kubevirt")
@@ -256,9 +244,8 @@ func TestAChangeOfAPresetRestartsTheManager(t *testing.T) {
 		t.Errorf("an upgrade without a change restarts it (-want +got):\n%s", diff)
 	}
 	for name, change := range map[string]values{
-		"switched off":   {"enabled": false},
-		"another preset": {"enabled": true, "createMigrations": true},
-		"another value":  {"enabled": true, "retryLimit": 3},
+		"switched off":  {"enabled": false},
+		"another value": {"enabled": true, "retryLimit": 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if cmp.Equal(before, annotations(change)) {

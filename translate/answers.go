@@ -2,8 +2,11 @@ package translate
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
 // Reason of a verdict: a closed set, fit for metric labels and audit logs.
@@ -24,7 +27,6 @@ const (
 	ReasonActiveInterceptor  Reason = "active-interceptor"
 	ReasonPreflightAllowed   Reason = "preflight-allowed"
 	ReasonRequestRefused     Reason = "request-refused"
-	ReasonEvicted            Reason = "evicted"
 	ReasonDryRun             Reason = "dry-run"
 )
 
@@ -32,13 +34,18 @@ const (
 const (
 	ReasonAccepted          Reason = "accepted"
 	ReasonWaiting           Reason = "waiting"
+	ReasonStalled           Reason = "stalled"
 	ReasonRestarting        Reason = "restarting"
 	ReasonTooManyRequesters Reason = "too-many-requesters"
+	ReasonRequestHeld       Reason = "request-held"
 )
 
 // ReasonReplacement says that the call is about a pod that already left, and
 // another one has its name now.
 const ReasonReplacement Reason = "replacement"
+
+// ReasonLeft says that the call is about a pod that already left.
+const ReasonLeft Reason = "left"
 
 // Reasons to deny before anything is started.
 const (
@@ -70,12 +77,18 @@ const (
 	// NotStarted begins the denial of a call that would have started one evacuation
 	// too many.
 	NotStarted = "Eviction could not be started yet"
-	// DryRunWarning is the one warning we ever send (W5), at most 120 characters.
-	DryRunWarning = "drawbridge: a real eviction of this pod would be answered 429 while its interceptors run"
+	// DryRunWarning begins the one warning that we ever send (W5), to a dry run only. The
+	// pod, DryRunAnswered, and the code and the text of the real call's answer follow.
+	DryRunWarning = "drawbridge: a real eviction of pod "
+	// DryRunAnswered stands between the pod and the answer.
+	DryRunAnswered = " would be answered "
 
 	textAccepted   = EvacuationTriggered + ": accepted, the pod's interceptors come first"
 	textWaiting    = EvacuationTriggered + ": waiting for interceptor %q (%d of %d)"
+	textEvicting   = EvacuationTriggered + ": its interceptors are done, waiting for its disruption budget and its end (%d of %d)"
+	textStalled    = EvacuationTriggered + ": interceptor %q cannot go on: %s"
 	textRestarting = EvacuationTriggered + ": it was canceled and restarts on the next try"
+	textHeld       = EvacuationTriggered + ": its request is being deleted, but finalizer %q holds it"
 	textTooMany    = EvacuationTriggered + ": in progress, but it has too many requesters to add one more"
 	textTooManyNew = NotStarted + ": too many evacuations began on this node in the last minute, retry later"
 	textMoved      = NotCoordinated + ": the pod already left its node and a replacement has its name, retry later"
@@ -130,17 +143,34 @@ func Accepted(about Subject) Verdict {
 }
 
 // Waiting denies: the interceptor has its turn. Position counts from 1, and the
-// total includes imperative-eviction.k8s.io.
+// total includes imperative-eviction.k8s.io, which is no third party to people: what is
+// left is the pod's budget, and its end.
 func Waiting(about Subject, interceptor string, position, total int) Verdict {
 	name := shorten(interceptor, maxShown)
+	if interceptor == v1alpha1.ImperativeEvictionInterceptor {
+		return inProgress(about, ReasonWaiting, fmt.Sprintf(textEvicting, position, total), "interceptor "+name+" is active")
+	}
 	return inProgress(about, ReasonWaiting, fmt.Sprintf(textWaiting, name, position, total),
 		"interceptor "+name+" is active")
+}
+
+// Stalled denies: the interceptor has its turn and cannot go on, or has given up
+// without letting the pod go. Why is constant as long as it is true.
+func Stalled(about Subject, interceptor, why string) Verdict {
+	name := shorten(interceptor, maxShown)
+	return inProgress(about, ReasonStalled, fmt.Sprintf(textStalled, name, shorten(why, maxShown)), "interceptor "+name+" cannot go on")
 }
 
 // Restarting denies: the request was canceled, and a new one starts with the
 // next call.
 func Restarting(about Subject) Verdict {
 	return inProgress(about, ReasonRestarting, textRestarting, "the request was canceled")
+}
+
+// Held denies: the request is being deleted, and a finalizer holds it. No other one can
+// begin until it is gone, and the pod's interceptors have no other way to be asked.
+func Held(about Subject, finalizer string) Verdict {
+	return inProgress(about, ReasonRequestHeld, fmt.Sprintf(textHeld, shorten(finalizer, maxShown)), "the request is held by a finalizer")
 }
 
 // TooManyRequesters denies: the request runs, but this caller cannot be added.
@@ -178,6 +208,16 @@ func ReplacementNotFound(about Subject, from, to string) Verdict {
 	}
 }
 
+// Left answers 404: the pod that was to be evicted has left node from, and nothing has
+// its name.
+func Left(about Subject, from string) Verdict {
+	return Verdict{
+		Outcome: NotFound, Reason: ReasonLeft, Subject: about,
+		Message:   fmt.Sprintf("the pod already left node %q", shorten(from, maxShown)),
+		CauseType: causeReplacement, CauseMessage: "the pod has left",
+	}
+}
+
 // ReplacementDenied answers 429 in the case of ReplacementNotFound.
 func ReplacementDenied(about Subject) Verdict {
 	return Verdict{
@@ -186,14 +226,28 @@ func ReplacementDenied(about Subject) Verdict {
 	}
 }
 
-// InDryRun is the verdict on a dry run of a call that would get v: allowed, with
-// a warning if the real call would be answered 429 on behalf of an interceptor.
+// InDryRun is the verdict on a dry run of a call that would get v: allowed, with a
+// warning that says which answer the real call would get, if that is none of the API
+// server's own.
 func (v Verdict) InDryRun() Verdict {
 	dry := Verdict{Outcome: Allow, Reason: ReasonDryRun, Subject: v.Subject}
-	if v.Outcome == Deny && (v.CauseType == causeInProgress || v.CauseType == causeRefused) {
-		dry.Warning = DryRunWarning
+	if v.Outcome != Allow {
+		dry.Warning = fmt.Sprintf("%s%s/%s%s%d: %s", DryRunWarning, v.Subject.Namespace, v.Subject.Pod, DryRunAnswered, v.code(), v.Message)
 	}
 	return dry
+}
+
+// DryRunAnswer is the answer that a real call would get from our webhook, "429: ...",
+// as the warnings of its dry run say; not ok if they say nothing of it. Then either the
+// webhook would let the real call through, or it was not asked.
+func DryRunAnswer(warnings []string) (answer string, ok bool) {
+	for _, warning := range warnings {
+		about, ours := strings.CutPrefix(warning, DryRunWarning)
+		if _, answer, ok := strings.Cut(about, DryRunAnswered); ours && ok {
+			return answer, true
+		}
+	}
+	return "", false
 }
 
 func inProgress(about Subject, reason Reason, text, cause string) Verdict {

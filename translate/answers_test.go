@@ -32,10 +32,15 @@ func denials() map[string]translate.Verdict {
 		"waiting":             translate.Waiting(about, "failover.db.example.com", 1, 3),
 		"waiting for long":    translate.Waiting(about, longest, 16, 16),
 		"restarting":          translate.Restarting(about),
+		"held":                translate.Held(about, "example.com/audit"),
+		"held by a long name": translate.Held(about, longest),
 		"too many requesters": translate.TooManyRequesters(about),
 		"replacement 404":     translate.ReplacementNotFound(about, longest, longest),
 		"replacement pending": translate.ReplacementNotFound(about, "n1", ""),
+		"left":                translate.Left(about, longest),
 		"replacement 429":     translate.ReplacementDenied(about),
+		"another pod":         translate.OtherPod(about),
+		"a changed pod":       translate.PodChanged(about),
 		"too many new":        translate.TooManyNew(about),
 		"refused":             translate.Refused(about, "vm.example.com", "its disks cannot move"),
 		"refused at length":   translate.Refused(about, longest, strings.Repeat("ü ", 300)),
@@ -51,6 +56,12 @@ func denials() map[string]translate.Verdict {
 	} {
 		all["trouble "+string(reason)] = translate.Trouble(about, reason)
 	}
+	for _, reason := range []translate.Reason{
+		translate.ReasonTooLarge, translate.ReasonUnreadable, translate.ReasonBusy, translate.ReasonNotAuthenticated, translate.ReasonDeadline,
+		"no such reason",
+	} {
+		all["unread "+string(reason)] = translate.Unread(reason)
+	}
 	return all
 }
 
@@ -65,6 +76,9 @@ func TestDenialsKeepTheRules(t *testing.T) {
 			wantCode, wantReason := int32(429), metav1.StatusReasonTooManyRequests
 			if verdict.Outcome == translate.NotFound {
 				wantCode, wantReason = 404, metav1.StatusReasonNotFound
+			}
+			if verdict.Outcome == translate.Conflict {
+				wantCode, wantReason = 409, metav1.StatusReasonConflict
 			}
 			if status.Code != wantCode || status.Reason != wantReason || status.Status != metav1.StatusFailure {
 				t.Errorf("W1: code %d, reason %s, status %s", status.Code, status.Reason, status.Status)
@@ -133,7 +147,7 @@ func TestAllowedResponse(t *testing.T) {
 		},
 		"a dry run of a denial warns": {
 			translate.Accepted(about).InDryRun(),
-			&admissionv1.AdmissionResponse{UID: "u", Allowed: true, Warnings: []string{translate.DryRunWarning}, AuditAnnotations: map[string]string{
+			&admissionv1.AdmissionResponse{UID: "u", Allowed: true, Warnings: []string{"drawbridge: a real eviction of pod shop/db-0 would be answered 429: Eviction triggered evacuation: accepted, the pod's interceptors come first"}, AuditAnnotations: map[string]string{
 				"eviction-request": "shop/" + about.Request, "requester": about.Requester, "state": "dry-run"}},
 		},
 		"a dry run of an allowed call does not": {
@@ -143,12 +157,12 @@ func TestAllowedResponse(t *testing.T) {
 		},
 		"a dry run of a refusal warns": {
 			translate.Refused(plain, "vm.example.com", "no").InDryRun(),
-			&admissionv1.AdmissionResponse{UID: "u", Allowed: true, Warnings: []string{translate.DryRunWarning}, AuditAnnotations: map[string]string{
+			&admissionv1.AdmissionResponse{UID: "u", Allowed: true, Warnings: []string{"drawbridge: a real eviction of pod shop/web-0 would be answered 429: no"}, AuditAnnotations: map[string]string{
 				"requester": plain.Requester, "state": "dry-run"}},
 		},
-		"nor does one during our own trouble": {
+		"so does one during our own trouble": {
 			translate.Trouble(plain, translate.ReasonDeadline).InDryRun(),
-			&admissionv1.AdmissionResponse{UID: "u", Allowed: true, AuditAnnotations: map[string]string{
+			&admissionv1.AdmissionResponse{UID: "u", Allowed: true, Warnings: []string{"drawbridge: a real eviction of pod shop/web-0 would be answered 429: Eviction could not be coordinated yet: there was not enough time, retry"}, AuditAnnotations: map[string]string{
 				"requester": plain.Requester, "state": "dry-run"}},
 		},
 	}
@@ -159,8 +173,28 @@ func TestAllowedResponse(t *testing.T) {
 			}
 		})
 	}
-	if n := len(translate.DryRunWarning); n > 120 {
-		t.Errorf("W5: the warning has %d characters", n)
+}
+
+func TestTheAnswerInAWarning(t *testing.T) {
+	about := translate.Subject{Namespace: "shop", Pod: "db-0"}
+	cases := map[string]struct {
+		warnings []string
+		want     string
+	}{
+		"none":          {},
+		"one of others": {warnings: []string{"policy/v1beta1 would be answered 429: by nobody"}},
+		"a denial":      {warnings: []string{"something else", translate.Accepted(about).InDryRun().Warning}, want: "429: " + translate.Accepted(about).Message},
+		"a replacement": {
+			warnings: []string{translate.ReplacementNotFound(about, "n1", "n2").InDryRun().Warning},
+			want:     `404: the pod already left node "n1"; its replacement on node "n2" is not evicted`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got, ok := translate.DryRunAnswer(tc.warnings); got != tc.want || ok != (tc.want != "") {
+				t.Errorf("answer %q, %t, want %q", got, ok, tc.want)
+			}
+		})
 	}
 }
 

@@ -35,24 +35,28 @@ type classRule struct {
 	ignoresMarkers bool
 	// heldByDeletion: silence means nothing while the node is being deleted.
 	heldByDeletion bool
+	// loopGap is the longest normal pause between two calls of one loop over the same
+	// pods: several times the usual one. Longer pauses are between loops, and each
+	// looks for the pods of its node anew. Zero: it asks once.
+	loopGap time.Duration
 }
 
 // classRules is the table of callers.md, section 12.
 var classRules = map[CallerClass]classRule{
-	ClassKubectl:     {ttl: 2 * time.Minute},
-	ClassDrainHelper: {ttl: 2 * time.Minute},
+	ClassKubectl:     {ttl: 2 * time.Minute, loopGap: 30 * time.Second},
+	ClassDrainHelper: {ttl: 2 * time.Minute, loopGap: 30 * time.Second},
 	// Once its node is being deleted, Karpenter never takes that back.
-	ClassKarpenter:  {ttl: 2 * time.Minute, heldByDeletion: true},
-	ClassClusterAPI: {ttl: 3 * time.Minute},
+	ClassKarpenter:  {ttl: 2 * time.Minute, heldByDeletion: true, loopGap: time.Minute},
+	ClassClusterAPI: {ttl: 3 * time.Minute, loopGap: time.Minute},
 	// It drops its taint after two minutes and comes back later; to cancel on that
 	// would start a long migration over and over.
-	ClassClusterAutoscaler: {ttl: 15 * time.Minute, ignoresMarkers: true},
-	ClassMCO:               {ttl: 10 * time.Minute},
-	ClassGardener:          {ttl: 15 * time.Minute},
-	ClassManagedUpgrade:    {ttl: 5 * time.Minute},
+	ClassClusterAutoscaler: {ttl: 15 * time.Minute, ignoresMarkers: true, loopGap: 30 * time.Second},
+	ClassMCO:               {ttl: 10 * time.Minute, loopGap: 30 * time.Second},
+	ClassGardener:          {ttl: 15 * time.Minute, loopGap: time.Minute},
+	ClassManagedUpgrade:    {ttl: 5 * time.Minute, loopGap: 30 * time.Second},
 	// It asks once and assumes the rest, and it marks no node.
 	ClassDescheduler: {ttl: time.Hour, ignoresMarkers: true},
-	ClassUnknown:     {ttl: 10 * time.Minute},
+	ClassUnknown:     {ttl: 10 * time.Minute, loopGap: time.Minute},
 }
 
 // rule returns the class's rule; a word we do not know counts as ClassUnknown.
@@ -62,6 +66,10 @@ func (c CallerClass) rule() classRule {
 	}
 	return classRules[ClassUnknown]
 }
+
+// LoopGap is the longest normal pause between two calls of one loop over the same pods,
+// zero if callers of the class ask once.
+func (c CallerClass) LoopGap() time.Duration { return c.rule().loopGap }
 
 // CallerClasses are all classes, sorted.
 func CallerClasses() []CallerClass { return slices.Sorted(maps.Keys(classRules)) }

@@ -67,7 +67,7 @@ func FuzzDecodeLease(f *testing.F) {
 		}
 		// It answers, and never with a time that has passed.
 		now := time.Unix(30, 0)
-		if _, recheck := translate.JudgeLease(rec, translate.NodeView{Known: true}, now); !recheck.IsZero() && !recheck.After(now) {
+		if _, recheck := translate.JudgeLease(rec, translate.NodeView{Known: true}, now, time.Hour); !recheck.IsZero() && !recheck.After(now) {
 			t.Errorf("look again at %s, it is %s", recheck, now)
 		}
 	})

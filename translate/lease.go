@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,9 @@ const (
 
 // Annotations of a requester's Lease.
 const (
+	// leaseOthersAnnotation has the other kinds of tools that were heard under the same
+	// name: CLASS/SECONDS@TIME, separated by commas.
+	leaseOthersAnnotation    = v1alpha1.GroupName + "/other-callers"
 	leaseRequesterAnnotation = v1alpha1.GroupName + "/requester"
 	leaseNodeAnnotation      = v1alpha1.GroupName + "/node"
 	leaseClassAnnotation     = v1alpha1.GroupName + "/caller-class"
@@ -31,7 +35,8 @@ const (
 )
 
 // LeaseRecord is what a Lease says: this requester drains this node and was last
-// heard of at that time.
+// heard of at that time. Several tools may run under one name; each has its own
+// patience, and the requester is interested as long as one of them is.
 type LeaseRecord struct {
 	// Requester is the name in spec.requesters.
 	Requester string
@@ -39,19 +44,91 @@ type LeaseRecord struct {
 	Node string
 	// Display names the caller for people.
 	Display string
-	// Class is the kind of tool.
+	// Class is the kind of tool that was heard last.
 	Class CallerClass
-	// TTL is how long after RenewedAt the requester still counts, in whole
-	// seconds, at least 1.
+	// TTL is how long it may be silent, in whole seconds, at least 1. See Granted.
 	TTL time.Duration
-	// RenewedAt is when the caller was last heard of, in microseconds.
+	// RenewedAt is when it was heard, in microseconds.
 	RenewedAt time.Time
+	// Others are the other kinds of tools that were heard, sorted by class.
+	Others []Voice
 	// Markers are the drain markers seen on the node so far, sorted.
 	Markers []string
 }
 
-// ExpiresAt is when the record runs out if nobody renews it.
-func (r LeaseRecord) ExpiresAt() time.Time { return r.RenewedAt.Add(r.TTL) }
+// Voice is one kind of tool that calls under a requester's name.
+type Voice struct {
+	Class CallerClass
+	// TTL is how long it may be silent, in whole seconds, at least 1.
+	TTL time.Duration
+	// HeardAt is when it was heard, in microseconds.
+	HeardAt time.Time
+}
+
+// Voices are all kinds of tools that were heard, the one that was heard last first.
+func (r LeaseRecord) Voices() []Voice {
+	return append([]Voice{{Class: r.Class, TTL: r.TTL, HeardAt: r.RenewedAt}}, r.Others...)
+}
+
+// Voice returns what was heard of a kind of tool.
+func (r LeaseRecord) Voice(class CallerClass) (Voice, bool) {
+	for _, v := range r.Voices() {
+		if v.Class == class {
+			return v, true
+		}
+	}
+	return Voice{}, false
+}
+
+// Hear returns the record after a tool was heard. The display names it for people.
+func (r LeaseRecord) Hear(v Voice, display string) LeaseRecord {
+	others := []Voice{}
+	for _, other := range r.Voices() {
+		if other.Class != v.Class {
+			others = append(others, other)
+		}
+	}
+	slices.SortFunc(others, func(a, b Voice) int { return strings.Compare(string(a.Class), string(b.Class)) })
+	r.Class, r.TTL, r.RenewedAt, r.Display, r.Others = v.Class, v.TTL, v.HeardAt, display, others
+	if len(others) == 0 {
+		r.Others = nil
+	}
+	return r
+}
+
+// With returns the record with other times of hearing.
+func (r LeaseRecord) With(heardAt func(Voice) time.Time) LeaseRecord {
+	main, others := r.Voices()[0], make([]Voice, len(r.Others))
+	for i, v := range r.Others {
+		others[i] = v
+		others[i].HeardAt = heardAt(v)
+	}
+	r.RenewedAt = heardAt(main)
+	if len(others) > 0 {
+		r.Others = others
+	}
+	return r
+}
+
+// LastHeard is when any of the tools was heard last.
+func (r LeaseRecord) LastHeard() time.Time {
+	last := r.RenewedAt
+	for _, v := range r.Others {
+		if v.HeardAt.After(last) {
+			last = v.HeardAt
+		}
+	}
+	return last
+}
+
+// RenewEvery is how often calls renew a lease at most, so that however often a tool
+// calls, its lease is written three times per TTL.
+func RenewEvery(ttl time.Duration) time.Duration { return ttl / 3 }
+
+// Granted is how long after the last renewal a lease counts: since the tool may have
+// called until the next renewal was due, it is never withdrawn before it was silent for
+// its TTL, and never later than a third after that.
+func Granted(ttl time.Duration) time.Duration { return ttl + RenewEvery(ttl) }
 
 // LeaseName is the name of the one Lease of a requester and a node: readable at
 // the front, unique by a hash, at most 63 characters.
@@ -91,7 +168,33 @@ func EncodeLease(rec LeaseRecord, namespace string) *coordinationv1.Lease {
 	if len(rec.Markers) > 0 {
 		lease.Annotations[LeaseMarkersAnnotation] = EncodeMarkers(rec.Markers)
 	}
+	if len(rec.Others) > 0 {
+		lease.Annotations[leaseOthersAnnotation] = encodeVoices(rec.Others)
+	}
 	return lease
+}
+
+func encodeVoices(voices []Voice) string {
+	words := make([]string, 0, len(voices))
+	for _, v := range voices {
+		words = append(words, fmt.Sprintf("%s/%d@%s", v.Class, seconds(v.TTL), v.HeardAt.UTC().Format(metav1.RFC3339Micro)))
+	}
+	return strings.Join(words, ",")
+}
+
+// decodeVoices leaves out what it cannot read, and classes it does not know.
+func decodeVoices(value string) (voices []Voice) {
+	for word := range strings.SplitSeq(value, ",") {
+		class, rest, _ := strings.Cut(word, "/")
+		ttl, at, _ := strings.Cut(rest, "@")
+		seconds, err := strconv.ParseInt(ttl, 10, 32)
+		heard, err2 := time.Parse(metav1.RFC3339Micro, at)
+		if err != nil || err2 != nil || seconds <= 0 || CallerClass(class).known() != CallerClass(class) {
+			continue
+		}
+		voices = append(voices, Voice{Class: CallerClass(class), TTL: time.Duration(seconds) * time.Second, HeardAt: heard})
+	}
+	return voices
 }
 
 // seconds is a duration as a Lease has it: whole, and neither zero nor beyond
@@ -118,6 +221,9 @@ func DecodeLease(lease *coordinationv1.Lease) (LeaseRecord, error) {
 		rec.Markers = strings.Split(value, ",")
 		slices.Sort(rec.Markers)
 	}
+	if value := lease.Annotations[leaseOthersAnnotation]; value != "" {
+		rec.Others = slices.DeleteFunc(decodeVoices(value), func(v Voice) bool { return v.Class == rec.Class })
+	}
 	var missing []string
 	if rec.Requester == "" {
 		missing = append(missing, "annotation "+leaseRequesterAnnotation)
@@ -136,49 +242,4 @@ func DecodeLease(lease *coordinationv1.Lease) (LeaseRecord, error) {
 		return LeaseRecord{}, fmt.Errorf("decode lease %s/%s: missing %s", lease.Namespace, lease.Name, strings.Join(missing, ", "))
 	}
 	return rec, nil
-}
-
-// LeaseState is what a lease says about its requester.
-type LeaseState int
-
-const (
-	// LeaseAlive says that the requester still wants the eviction.
-	LeaseAlive LeaseState = iota
-	// LeaseMarkersGone says that every drain marker recorded is gone from the node.
-	// If that lasts for the debounce, the drain was called off.
-	LeaseMarkersGone
-	// LeaseExpired says that the requester has been silent for too long.
-	LeaseExpired
-)
-
-func (s LeaseState) String() string {
-	return [...]string{"Alive", "MarkersGone", "Expired"}[s]
-}
-
-// JudgeLease says what a lease means now. recheckAt is when the answer changes
-// if nothing is written and the node stays as it is; zero means never.
-//
-// An unknown node proves nothing, and a node that is gone needs nothing: its
-// pods go with it, and the requests complete by that.
-func JudgeLease(rec LeaseRecord, node NodeView, now time.Time) (state LeaseState, recheckAt time.Time) {
-	rule := rec.Class.rule()
-	if rule.heldByDeletion && node.Known && !node.Gone && node.Deleting {
-		return LeaseAlive, time.Time{}
-	}
-	expires := rec.ExpiresAt()
-	if !now.Before(expires) {
-		if rule.heldByDeletion && !node.Known && rec.Node != "" {
-			return LeaseAlive, now.Add(rec.TTL)
-		}
-		return LeaseExpired, time.Time{}
-	}
-	if !rule.ignoresMarkers && node.Known && !node.Gone && len(rec.Markers) > 0 && !anyIn(rec.Markers, node.Markers) {
-		return LeaseMarkersGone, expires
-	}
-	return LeaseAlive, expires
-}
-
-// anyIn reports whether one of the words is in list.
-func anyIn(words, list []string) bool {
-	return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(list, w) })
 }

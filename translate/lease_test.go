@@ -29,9 +29,15 @@ func record(change ...func(*translate.LeaseRecord)) translate.LeaseRecord {
 
 func TestLeaseKeepsTheRecord(t *testing.T) {
 	cases := map[string]translate.LeaseRecord{
-		"with a marker":  record(),
-		"with none":      record(func(r *translate.LeaseRecord) { r.Markers = nil }),
-		"with several":   record(func(r *translate.LeaseRecord) { r.Markers = []string{"a/b", "deleting", "unschedulable"} }),
+		"with a marker": record(),
+		"with none":     record(func(r *translate.LeaseRecord) { r.Markers = nil }),
+		"with several":  record(func(r *translate.LeaseRecord) { r.Markers = []string{"a/b", "deleting", "unschedulable"} }),
+		"with other tools": record(func(r *translate.LeaseRecord) {
+			r.Others = []translate.Voice{
+				{Class: translate.ClassDescheduler, TTL: time.Hour, HeardAt: t0.Add(-time.Minute)},
+				{Class: translate.ClassUnknown, TTL: 10 * time.Minute, HeardAt: t0.Add(time.Microsecond)},
+			}
+		}),
 		"with no holder": record(func(r *translate.LeaseRecord) { r.Display = "" }),
 		"in microseconds": record(func(r *translate.LeaseRecord) {
 			r.RenewedAt = t0.Add(123456 * time.Microsecond)
@@ -108,12 +114,22 @@ func TestLeaseName(t *testing.T) {
 }
 
 func TestJudgeLease(t *testing.T) {
-	expires := t0.Add(2 * time.Minute)
+	const limit = 24 * time.Hour
+	expires := t0.Add(160 * time.Second) // Two minutes, and what the next renewal may be late.
 	cordoned := translate.NodeView{Known: true, Markers: []string{"unschedulable"}}
 	open := translate.NodeView{Known: true}
 	class := func(c translate.CallerClass) func(*translate.LeaseRecord) {
 		return func(r *translate.LeaseRecord) { r.Class = c }
 	}
+	marked := func(markers ...string) func(*translate.LeaseRecord) {
+		return func(r *translate.LeaseRecord) { r.Markers = markers }
+	}
+	heardToo := func(c translate.CallerClass, ttl time.Duration, at time.Time) func(*translate.LeaseRecord) {
+		return func(r *translate.LeaseRecord) {
+			r.Others = append(r.Others, translate.Voice{Class: c, TTL: ttl, HeardAt: at})
+		}
+	}
+	helper := class(translate.ClassDrainHelper)
 	cases := map[string]struct {
 		rec         translate.LeaseRecord
 		node        translate.NodeView
@@ -128,16 +144,14 @@ func TestJudgeLease(t *testing.T) {
 		"uncordoned":                           {record(), open, t0, translate.LeaseMarkersGone, expires},
 		"uncordoned and run out":               {record(), open, expires, translate.LeaseExpired, time.Time{}},
 		"a marker that was not recorded stays": {record(), translate.NodeView{Known: true, Markers: []string{"deleting"}}, t0, translate.LeaseMarkersGone, expires},
-		"one of two markers stays": {record(func(r *translate.LeaseRecord) { r.Markers = []string{"deleting", "unschedulable"} }),
-			cordoned, t0, translate.LeaseAlive, expires},
-		"no marker was ever seen":         {record(func(r *translate.LeaseRecord) { r.Markers = nil }), open, t0, translate.LeaseAlive, expires},
-		"nobody looked at the node":       {record(), translate.NodeView{}, t0, translate.LeaseAlive, expires},
-		"the node is gone":                {record(), translate.ViewNode(nil), t0, translate.LeaseAlive, expires},
-		"the node is gone, lease run out": {record(), translate.ViewNode(nil), expires, translate.LeaseExpired, time.Time{}},
-		"Cluster Autoscaler drops its taint": {record(class(translate.ClassClusterAutoscaler)), open, t0,
-			translate.LeaseAlive, expires},
-		"descheduler marks nothing": {record(class(translate.ClassDescheduler)), open, t0, translate.LeaseAlive, expires},
-		"Karpenter rolls back":      {record(class(translate.ClassKarpenter)), open, t0, translate.LeaseMarkersGone, expires},
+		"one of two markers stays":             {record(marked("deleting", "unschedulable")), cordoned, t0, translate.LeaseAlive, expires},
+		"no marker was ever seen":              {record(marked()), open, t0, translate.LeaseAlive, expires},
+		"nobody looked at the node":            {record(), translate.NodeView{}, t0, translate.LeaseAlive, expires},
+		"the node is gone":                     {record(), translate.ViewNode(nil), t0, translate.LeaseAlive, expires},
+		"the node is gone, lease run out":      {record(), translate.ViewNode(nil), expires, translate.LeaseExpired, time.Time{}},
+		"Cluster Autoscaler drops its taint":   {record(class(translate.ClassClusterAutoscaler)), open, t0, translate.LeaseAlive, expires},
+		"descheduler marks nothing":            {record(class(translate.ClassDescheduler)), open, t0, translate.LeaseAlive, expires},
+		"Karpenter rolls back":                 {record(class(translate.ClassKarpenter)), open, t0, translate.LeaseMarkersGone, expires},
 		"Karpenter is silent while its node is deleted": {record(class(translate.ClassKarpenter)),
 			translate.NodeView{Known: true, Deleting: true, Markers: []string{"deleting"}}, expires.Add(time.Hour), translate.LeaseAlive, time.Time{}},
 		"Karpenter is silent, its node is not deleted": {record(class(translate.ClassKarpenter)), cordoned, expires, translate.LeaseExpired, time.Time{}},
@@ -145,10 +159,31 @@ func TestJudgeLease(t *testing.T) {
 			translate.LeaseAlive, expires.Add(2 * time.Minute)},
 		"kubectl is silent while its node is deleted": {record(),
 			translate.NodeView{Known: true, Deleting: true, Markers: []string{"unschedulable"}}, expires, translate.LeaseExpired, time.Time{}},
+
+		// Silence of a controller.
+		"a controller is silent, its cordon stands":      {record(helper), cordoned, expires.Add(time.Hour), translate.LeaseAlive, t0.Add(limit)},
+		"a controller is silent, its taint stands":       {record(helper, marked("medik8s.io/drain", "unschedulable")), translate.NodeView{Known: true, Markers: []string{"medik8s.io/drain"}}, expires, translate.LeaseAlive, t0.Add(limit)},
+		"a controller is silent, its cordon is gone":     {record(helper), open, expires.Add(time.Hour), translate.LeaseMarkersGone, time.Time{}},
+		"a controller is not silent, its cordon is gone": {record(helper), open, t0, translate.LeaseMarkersGone, expires},
+		"a controller is silent, a marker came later":    {record(helper, marked()), cordoned, expires, translate.LeaseExpired, time.Time{}},
+		"a controller is silent, nobody looked":          {record(helper), translate.NodeView{}, expires, translate.LeaseAlive, expires.Add(2 * time.Minute)},
+		"a controller is silent, its node is gone":       {record(helper), translate.ViewNode(nil), expires, translate.LeaseExpired, time.Time{}},
+		"nobody takes the marker away":                   {record(helper), cordoned, t0.Add(limit), translate.LeaseExpired, time.Time{}},
+		"an unknown caller is silent, the cordon stands": {record(class(translate.ClassUnknown)), cordoned, expires, translate.LeaseAlive, t0.Add(limit)},
+		"the marker of somebody else stands":             {record(helper, marked("ToBeDeletedByClusterAutoscaler")), translate.NodeView{Known: true, Markers: []string{"ToBeDeletedByClusterAutoscaler"}}, expires, translate.LeaseExpired, time.Time{}},
+		"Cluster Autoscaler is silent, its taint stands": {record(class(translate.ClassClusterAutoscaler), marked("ToBeDeletedByClusterAutoscaler")), translate.NodeView{Known: true, Markers: []string{"ToBeDeletedByClusterAutoscaler"}}, expires, translate.LeaseAlive, t0.Add(limit)},
+		"Cluster Autoscaler is silent, a cordon stands":  {record(class(translate.ClassClusterAutoscaler)), cordoned, expires, translate.LeaseExpired, time.Time{}},
+		"descheduler is silent on somebody's node":       {record(class(translate.ClassDescheduler)), cordoned, expires, translate.LeaseExpired, time.Time{}},
+
+		// Several tools under one name.
+		"descheduler asked, kubectl is silent":            {record(heardToo(translate.ClassDescheduler, time.Hour, t0)), cordoned, expires, translate.LeaseAlive, t0.Add(80 * time.Minute)},
+		"descheduler asked, kubectl's node is uncordoned": {record(heardToo(translate.ClassDescheduler, time.Hour, t0)), open, t0, translate.LeaseAlive, t0.Add(80 * time.Minute)},
+		"both are silent": {record(heardToo(translate.ClassDescheduler, time.Hour, t0)), cordoned, t0.Add(80 * time.Minute), translate.LeaseExpired, time.Time{}},
+		"one is silent for long, the other's drain is off": {record(heardToo(translate.ClassClusterAPI, 3*time.Minute, t0.Add(-time.Hour)), marked("unschedulable")), open, t0, translate.LeaseMarkersGone, time.Time{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, recheck := translate.JudgeLease(tc.rec, tc.node, tc.now)
+			got, recheck := translate.JudgeLease(tc.rec, tc.node, tc.now, limit)
 			if diff := cmp.Diff(tc.want.String(), got.String()); diff != "" {
 				t.Errorf("state (-want +got):\n%s", diff)
 			}

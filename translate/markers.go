@@ -87,6 +87,52 @@ func NodeMarkers(node *corev1.Node) []string {
 	return slices.Compact(markers)
 }
 
+// markersOnlyOf are the classes that set certain markers and no others; what is left
+// may be of anybody else.
+var markersOnlyOf = map[CallerClass][]string{
+	ClassKarpenter:         {"karpenter.sh/disrupted", "karpenter.sh/disruption", "karpenter.sh/rebooting", MarkerDeleting},
+	ClassClusterAutoscaler: {"ToBeDeletedByClusterAutoscaler"},
+	ClassMCO:               {mcoDesiredDrain},
+	// A person may be gone although the cordon is there, and the descheduler sets none.
+	ClassKubectl:     {},
+	ClassDescheduler: {},
+}
+
+// sets reports whether a drain by a tool of the class sets the marker, as far as one can
+// tell: a cordon may be of anybody.
+func (c CallerClass) sets(marker string) bool {
+	if only, ok := markersOnlyOf[c]; ok {
+		return slices.Contains(only, marker)
+	}
+	if marker == MarkerDeleting {
+		return true
+	}
+	for _, others := range markersOnlyOf {
+		if slices.Contains(others, marker) {
+			return false
+		}
+	}
+	return true
+}
+
+// ToleratesMarkers reports whether a pod with these tolerations can be bound to a node
+// with these markers. Those that are no taint keep no pod away.
+func ToleratesMarkers(tolerations []corev1.Toleration, markers []string) bool {
+	return !slices.ContainsFunc(markers, func(marker string) bool {
+		key := marker
+		switch {
+		case marker == MarkerUnschedulable:
+			key = corev1.TaintNodeUnschedulable
+		case !slices.Contains(markerTaints, marker) && !strings.HasPrefix(marker, markerTaintPrefix):
+			return false
+		}
+		return !slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
+			return (t.Key == key || t.Key == "" && t.Operator == corev1.TolerationOpExists) &&
+				(t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule)
+		})
+	})
+}
+
 // MergeMarkers is the union of two sorted lists of markers, sorted.
 func MergeMarkers(a, b []string) []string {
 	merged := slices.Concat(a, b)

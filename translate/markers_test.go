@@ -72,3 +72,31 @@ func deleting() *corev1.Node {
 	node.DeletionTimestamp = &metav1.Time{Time: t0}
 	return node
 }
+
+func TestToleratesMarkers(t *testing.T) {
+	everything := []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	cordon := []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
+	cases := map[string]struct {
+		tolerations []corev1.Toleration
+		markers     []string
+		want        bool
+	}{
+		"no marker":                  {nil, nil, true},
+		"a cordon":                   {nil, []string{"unschedulable"}, false},
+		"a cordon that is tolerated": {cordon, []string{"unschedulable"}, true},
+		"everything is tolerated":    {everything, []string{"medik8s.io/drain", "unschedulable"}, true},
+		"one of two":                 {cordon, []string{"medik8s.io/drain", "unschedulable"}, false},
+		"markers that are no taint keep nobody off": {nil, []string{"deleting", "DrainScheduled", "kured.dev/node-unschedulable-before-drain"}, true},
+		"a taint of many names":                     {cordon, []string{"aws-node-termination-handler/spot-itn"}, false},
+		"only when it executes": {
+			[]corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}, []string{"unschedulable"}, false,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := translate.ToleratesMarkers(tc.tolerations, tc.markers); got != tc.want {
+				t.Errorf("want %t, got %t", tc.want, got)
+			}
+		})
+	}
+}

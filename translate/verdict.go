@@ -18,6 +18,8 @@ const (
 	Deny
 	// NotFound answers 404 NotFound, which ends a caller's loop cleanly.
 	NotFound
+	// Conflict answers 409 Conflict: what the call was meant for is not there.
+	Conflict
 )
 
 // String is the value of the metric label verdict.
@@ -29,6 +31,8 @@ func (o Outcome) String() string {
 		return "denied"
 	case NotFound:
 		return "not_found"
+	case Conflict:
+		return "conflict"
 	default:
 		return "none"
 	}
@@ -66,22 +70,37 @@ func (v Verdict) Response(uid types.UID) *admissionv1.AdmissionResponse {
 	if response.Allowed {
 		return response
 	}
-	code, reason := int32(http.StatusTooManyRequests), metav1.StatusReasonTooManyRequests
-	if v.Outcome == NotFound {
-		code, reason = http.StatusNotFound, metav1.StatusReasonNotFound
+	reason := metav1.StatusReasonTooManyRequests
+	switch v.Outcome {
+	case NotFound:
+		reason = metav1.StatusReasonNotFound
+	case Conflict:
+		reason = metav1.StatusReasonConflict
 	}
 	cause := metav1.StatusCause{Type: metav1.CauseType(v.CauseType), Message: v.CauseMessage}
 	if v.Subject.Request != "" {
 		cause.Field = "evictionrequests/" + v.Subject.Request
 	}
 	response.Result = &metav1.Status{
-		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: v.Message,
+		Status: metav1.StatusFailure, Code: v.code(), Reason: reason, Message: v.Message,
 		Details: &metav1.StatusDetails{
 			Name: v.Subject.Pod, Kind: "pods", UID: v.Subject.PodUID,
 			Causes: []metav1.StatusCause{cause},
 		},
 	}
 	return response
+}
+
+// code is the status of a denial.
+func (v Verdict) code() int32 {
+	switch v.Outcome {
+	case NotFound:
+		return http.StatusNotFound
+	case Conflict:
+		return http.StatusConflict
+	default:
+		return http.StatusTooManyRequests
+	}
 }
 
 // audit leaves traces of calls that had to do with us. A pod nobody intercepts

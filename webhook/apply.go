@@ -6,9 +6,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -36,10 +40,7 @@ func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decis
 		return decision.Verdict, nil
 	}
 	caller := in.Call.Caller
-	record := translate.LeaseRecord{
-		Requester: caller.Requester, Node: in.Pod.Spec.NodeName, Display: caller.Display, Class: caller.Class, TTL: caller.TTL,
-	}
-	if err := h.leases.ensure(ctx, record); err != nil {
+	if err := h.leases.ensure(ctx, in.Pod.Spec.NodeName, caller); err != nil {
 		return translate.Verdict{}, err
 	}
 	if decision.Action == ActRestart {
@@ -53,6 +54,9 @@ func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decis
 	}
 	about := decision.Verdict.Subject
 	about.Request = request.Name
+	if request.DeletionTimestamp != nil && len(request.Finalizers) > 0 {
+		return translate.Held(about, request.Finalizers[0]), nil
+	}
 	if request.DeletionTimestamp != nil || meta.IsStatusConditionTrue(request.Status.Conditions, v1alpha1.ConditionCanceled) {
 		// We joined what is over; its name is free once it is gone.
 		return translate.Restarting(about), nil
@@ -63,6 +67,30 @@ func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decis
 		return decision.Verdict, nil
 	}
 	return stateVerdict(about, request), nil
+}
+
+// tellEnd records that the caller is told of the end of a pod, and only then tells it.
+// Of two calls at the same moment one writes first; the other is told to try again and
+// counts as a new wish then.
+func (h *EvictionHandler) tellEnd(ctx context.Context, in gathered, decision Decision) (translate.Verdict, error) {
+	ended := decision.Ended
+	names := append(slices.Clone(toldList(ended)), in.Call.Caller.Requester)
+	slices.Sort(names)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": ended.UID, "resourceVersion": ended.ResourceVersion,
+		"annotations": map[string]string{v1alpha1.ToldAnnotation: strings.Join(names, ",")},
+	}})
+	if err != nil {
+		return translate.Verdict{}, fmt.Errorf("encode patch: %w", err)
+	}
+	target := &v1alpha1.EvictionRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ended.Namespace, Name: ended.Name}}
+	switch err := h.Writer.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return translate.Trouble(in.subject(), translate.ReasonChanged), nil
+	case err != nil:
+		return translate.Verdict{}, fmt.Errorf("record the end in evictionrequest %s/%s: %w", ended.Namespace, ended.Name, err)
+	}
+	return decision.Verdict, nil
 }
 
 // discard deletes a canceled request, and no other one that may have taken its
@@ -117,19 +145,18 @@ func (h *EvictionHandler) applyEntry(ctx context.Context, in gathered) (*v1alpha
 }
 
 // wantedGrace is the longest grace period this requester ever asked for; a later
-// call may lengthen it, never shorten it.
+// call may lengthen it, never shorten it. Nil is the pod's own.
 func (in *gathered) wantedGrace() *int64 {
-	wanted := in.Call.GracePeriodSeconds
-	given := in.Written.GracePeriodSeconds
+	wishes := []*int64{in.Call.GracePeriodSeconds}
+	if in.Written != (Written{}) {
+		wishes = append(wishes, in.Written.GracePeriodSeconds)
+	}
 	if in.Request != nil {
 		for _, r := range in.Request.Spec.Requesters {
-			if in.isEntry(r) && !covers(given, r.GracePeriodSeconds) {
-				given = r.GracePeriodSeconds
+			if in.isEntry(r) {
+				wishes = append(wishes, r.GracePeriodSeconds)
 			}
 		}
 	}
-	if covers(given, wanted) {
-		return given
-	}
-	return wanted
+	return translate.LongestGrace(translate.OwnGrace(in.Pod), wishes...)
 }

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,21 +18,24 @@ func podIsMissing(in *Input) (Decision, bool) {
 	case in.PodSource != Live:
 		return need(NeedLivePod)
 	default:
-		return in.allow(translate.ReasonPodNotFound)
+		return podHasLeft(in)
 	}
 }
 
-// preconditionFails leaves the answer to the registry. A cached pod proves
-// nothing here: the one that is meant may just not have reached us.
+// preconditionFails answers as the registry would, if it came to that: it looks at the
+// budgets first, and the guard's refuses for as long as the pod is there. A cached pod
+// proves nothing here: the one that is meant may just not have reached us.
 func preconditionFails(in *Input) (Decision, bool) {
-	c := in.Call
-	if (c.UID == "" || c.UID == in.Pod.UID) && (c.ResourceVersion == "" || c.ResourceVersion == in.Pod.ResourceVersion) {
+	switch {
+	case in.Call.meets(in.Pod):
 		return nothing()
-	}
-	if in.PodSource != Live {
+	case in.PodSource != Live && !in.Stale:
 		return need(NeedLivePod)
+	case in.Call.UID != "" && in.Call.UID != in.Pod.UID:
+		return say(translate.OtherPod(in.subject()))
+	default:
+		return say(translate.PodChanged(in.subject()))
 	}
-	return in.allow(translate.ReasonPreconditionFailed)
 }
 
 // podIsEnding lets calls through for a pod that is going or gone already, even
@@ -48,9 +50,9 @@ func podIsEnding(in *Input) (Decision, bool) {
 	case in.Pod.DeletionTimestamp != nil && in.Request != nil && len(in.Request.Status.ActiveInterceptors) > 0 && in.mayStray():
 		return say(stateVerdict(in.subject(), in.Request))
 	case in.Pod.DeletionTimestamp != nil:
-		return in.allowSeen(translate.ReasonPodTerminating)
+		return in.allowLast(translate.ReasonPodTerminating)
 	case in.Pod.Status.Phase == corev1.PodSucceeded, in.Pod.Status.Phase == corev1.PodFailed:
-		return in.allowSeen(translate.ReasonPodTerminal)
+		return in.allowLast(translate.ReasonPodTerminal)
 	default:
 		return nothing()
 	}
@@ -66,9 +68,9 @@ func requestDecides(in *Input) (Decision, bool) {
 	case er == nil:
 		return nothing()
 	case meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted):
-		return in.allowStage(translate.ReasonEvicted)
+		return afterEvicted(in)
 	case er.DeletionTimestamp != nil:
-		return say(translate.Restarting(in.subject())) // Nothing new can have its name until it is gone.
+		return whileHeld(in)
 	case meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled):
 		return afterCancel(in)
 	case len(er.Spec.Requesters) == 0:
@@ -83,6 +85,21 @@ func requestDecides(in *Input) (Decision, bool) {
 		return say(translate.Trouble(in.subject(), translate.ReasonOwnCall))
 	default:
 		return whileRunning(in)
+	}
+}
+
+// whileHeld is about a request that is being deleted. Nothing new can have its name
+// until whoever holds it lets go, so its interceptors cannot be asked; a pod without any
+// is treated as one without a request.
+func whileHeld(in *Input) (Decision, bool) {
+	er := in.Request
+	switch {
+	case len(in.Interceptors) == 0 && len(er.Status.TargetInterceptors) <= 1:
+		return in.allowSeen(translate.ReasonNoInterceptors)
+	case len(er.Finalizers) == 0:
+		return say(translate.Restarting(in.subject()))
+	default:
+		return say(translate.Held(in.subject(), er.Finalizers[0]))
 	}
 }
 
@@ -117,13 +134,34 @@ func imperativeStage(in *Input) (Decision, bool) {
 // the evictor may have moved the pod and its successor may have the name, with its
 // interceptors before it. A live look cannot see that far.
 func (in *Input) mayStray() bool {
-	owner := metav1.GetControllerOfNoCopy(in.Pod)
-	return in.Call.byName() && owner != nil && !slices.Contains(newNames, owner.Kind) && len(in.Request.Status.TargetInterceptors) > 1
+	return in.Call.byName() && keepsName(in.Pod) && len(in.Request.Status.TargetInterceptors) > 1
+}
+
+// keepsName reports whether the successor of the pod gets its name.
+func keepsName(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && !slices.Contains(newNames, owner.Kind)
 }
 
 // newNames are the kinds of controllers whose pods never get the name of one before.
 // Of others, such as StatefulSets, it is taken for granted that they do.
 var newNames = []string{"ReplicaSet", "ReplicationController", "Job", "DaemonSet"}
+
+// afterEvicted believes that a pod was evicted if it is gone, or ends, which the checks
+// before see. Of a pod that is seen running with that UID it is not true, whoever wrote it:
+// then the request is as good as none, and another one takes its place.
+func afterEvicted(in *Input) (Decision, bool) {
+	switch {
+	case in.PodSource != Live:
+		return need(NeedLivePod)
+	case in.Request.DeletionTimestamp != nil:
+		return whileHeld(in)
+	case in.Written.Request != "" && in.Written.Request != in.Request.UID:
+		return say(in.accepted())
+	default:
+		return nothing()
+	}
+}
 
 // afterCancel treats a canceled request as none, with two exceptions.
 func afterCancel(in *Input) (Decision, bool) {
@@ -134,10 +172,12 @@ func afterCancel(in *Input) (Decision, bool) {
 	}
 	canceled := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCanceled)
 	target := er.Spec.Target.Pod
-	if canceled.Reason == v1alpha1.ReasonValidationFailed && target != nil && target.Name == in.Pod.Name {
+	grouped := in.Pod.Spec.SchedulingGroup != nil || in.GroupsHidden
+	if canceled.Reason == v1alpha1.ReasonValidationFailed && target != nil && target.Name == in.Pod.Name && grouped {
 		// The controller looked at this very pod and refused it, because it belongs
 		// to a group. It would refuse a second request as well, so interceptors will
-		// never run, and a drain must not wait for ever.
+		// never run, and a drain must not wait for ever. Of a pod that exists and is in no
+		// group, that is not true, whoever wrote it.
 		return in.allowSeen(translate.ReasonRequestRefused)
 	}
 	return nothing()
@@ -147,6 +187,9 @@ func afterCancel(in *Input) (Decision, bool) {
 // unless it is one of the pod's interceptors, whose turn it is not.
 func whileRunning(in *Input) (Decision, bool) {
 	verdict := stateVerdict(in.subject(), in.Request)
+	if in.Stalled != "" {
+		verdict = translate.Stalled(in.subject(), in.Request.Status.ActiveInterceptors[0], in.Stalled)
+	}
 	if in.joined() || in.onlyActs() {
 		return say(verdict)
 	}
@@ -167,7 +210,7 @@ func (in *Input) roomForEntry() bool {
 // joined reports whether the request already says all that the caller wants.
 func (in *Input) joined() bool {
 	grace := in.Call.GracePeriodSeconds
-	if in.Written.Request == in.Request.UID && in.LeaseAlive && covers(in.Written.GracePeriodSeconds, grace) {
+	if in.Written.Request == in.Request.UID && in.LeaseAlive && in.covers(in.Written.GracePeriodSeconds, grace) {
 		return true
 	}
 	i := slices.IndexFunc(in.Request.Spec.Requesters, in.isEntry)
@@ -176,15 +219,15 @@ func (in *Input) joined() bool {
 	}
 	entry := in.Request.Spec.Requesters[i]
 	if entry.LeaseName == "" {
-		return covers(entry.GracePeriodSeconds, grace) // A native requester of that name; it never expires.
+		return in.covers(entry.GracePeriodSeconds, grace) // A native requester of that name; it never expires.
 	}
-	return entry.LeaseName == in.LeaseName && in.LeaseAlive && covers(entry.GracePeriodSeconds, grace)
+	return entry.LeaseName == in.LeaseName && in.LeaseAlive && in.covers(entry.GracePeriodSeconds, grace)
 }
 
 // covers reports whether a grace period already given is as long as the one
-// wanted.
-func covers(given, wanted *int64) bool {
-	return wanted == nil || (given != nil && *given >= *wanted)
+// wanted. Nil stands for the pod's own.
+func (in *Input) covers(given, wanted *int64) bool {
+	return translate.CoversGrace(translate.OwnGrace(in.Pod), given, wanted)
 }
 
 // stateVerdict is the denial that a running request's state stands for.
@@ -202,64 +245,6 @@ func (in *Input) accepted() translate.Verdict {
 	about := in.subject()
 	about.Request = string(in.Pod.UID)
 	return translate.Accepted(about)
-}
-
-// podIsReplacement spares the successor of a pod this requester had evicted: a
-// caller that loops by name does not notice that its pod has left (callers.md,
-// section 9). A drain marker on the successor's node means that this is a new
-// eviction: rolling drains go node by node under the same credentials.
-func podIsReplacement(in *Input) (Decision, bool) {
-	if in.Guard == GuardEvict || !in.Call.byName() {
-		return nothing()
-	}
-	left := in.leftNode()
-	if left == "" {
-		return nothing()
-	}
-	if in.Guard == GuardNotFound && in.PodSource != Live {
-		// A 404 is final: the caller counts the pod as gone. The replacement may have
-		// been bound to the next node of its drain a moment ago.
-		return need(NeedLivePod)
-	}
-	if node := in.Pod.Spec.NodeName; node != "" {
-		switch {
-		case !in.Node.Known:
-			return need(NeedLiveNode)
-		case in.Node.Gone, len(in.Node.Markers) > 0:
-			return nothing()
-		}
-	}
-	verdict := translate.ReplacementNotFound(in.subject(), left, in.Pod.Spec.NodeName)
-	if in.Guard == GuardTooManyRequests {
-		verdict = translate.ReplacementDenied(in.subject())
-	}
-	return Decision{Verdict: verdict, LeftNode: left}, true
-}
-
-// leftNode is the node that the latest predecessor wanted by this requester has
-// left, within the window; empty if there is none, or the pod came back to it.
-func (in *Input) leftNode() string {
-	var latest time.Time
-	node := ""
-	for i := range in.Predecessors {
-		er := &in.Predecessors[i]
-		if er.Spec.Target.Pod == nil || er.Spec.Target.Pod.UID == in.Pod.UID || er.Status.NodeName == "" ||
-			!slices.ContainsFunc(er.Spec.Requesters, in.isEntry) ||
-			meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled) {
-			continue
-		}
-		left := in.Now // Not noticed by the controller yet, so it was just now.
-		if c := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionEvicted); c != nil && c.Status == metav1.ConditionTrue {
-			left = c.LastTransitionTime.Time
-		}
-		if in.Now.Sub(left) <= in.GuardWindow && !left.Before(latest) {
-			latest, node = left, er.Status.NodeName
-		}
-	}
-	if node == in.Pod.Spec.NodeName {
-		return ""
-	}
-	return node
 }
 
 func nobodyIntercepts(in *Input) (Decision, bool) {
@@ -288,6 +273,11 @@ func podIsNotSupported(in *Input) (Decision, bool) {
 func podIsPending(in *Input) (Decision, bool) {
 	if in.Pod.Status.Phase != corev1.PodPending {
 		return nothing()
+	}
+	if in.GuardView.Held && in.intercepted() {
+		// No budget counts for a pending pod, so nothing but this answer keeps it: the
+		// target of a migration, which another drain waits for.
+		return say(translate.GuardClosed(in.subject()))
 	}
 	return in.allowSeen(translate.ReasonPodPending)
 }

@@ -45,6 +45,9 @@ type Input struct {
 	// Pod of that name, nil if there is none, and where that is known from.
 	Pod       *corev1.Pod
 	PodSource Source
+	// Stale: a live look has shown before that the preconditions of this call do not hold.
+	// They never will again: no UID comes back, and no resource version.
+	Stale bool
 
 	// Request for that very pod, nil if there is none.
 	Request       *v1alpha1.EvictionRequest
@@ -52,6 +55,10 @@ type Input struct {
 
 	// Interceptors of the pod; only looked up when there is no request that runs.
 	Interceptors []string
+
+	// GroupsHidden: the pod does not show whether it belongs to a group, because the API
+	// server is of the one version whose field for that our types do not have.
+	GroupsHidden bool
 
 	// Acts are the interceptors of the request's plan under whose name the caller
 	// may act, because their registrations name its account.
@@ -72,18 +79,39 @@ type Input struct {
 	LeaseName  string
 	LeaseAlive bool
 
-	// Predecessors are the requests for pods that had this name before.
+	// Predecessors are the requests for pods that had this name before, for calls
+	// by name.
 	Predecessors []v1alpha1.EvictionRequest
+	// LivePredecessor says that the predecessor in question was looked at itself.
+	LivePredecessor bool
+	// LeftLease is the lease under which the caller asked for that predecessor.
+	LeftLease LeftLease
 	// Node of the pod. Only known after it was needed, from a live look; if the
 	// guard only denies, from the informer.
 	Node translate.NodeView
 
 	Guard GuardMode
-	// GuardWindow is how long after its eviction a pod's replacement is guarded.
+	// GuardWindow is how long after its eviction a pod's replacement on another node
+	// is guarded.
 	GuardWindow time.Duration
 
 	// GuardView is the guard by a budget; not to be confused with the one above.
 	GuardView GuardView
+	// Stalled says why the interceptor whose turn it is cannot go on; empty if it goes on,
+	// or nobody knows.
+	Stalled string
+}
+
+// LeftLease is what is known of a lease under which a caller asked for a pod that
+// has left. The zero value is that there is none.
+type LeftLease struct {
+	// Stands: it has not run out.
+	Stands bool
+	// HeardAt is when the caller was last heard of under it. It may have been heard
+	// for RenewEvery longer.
+	HeardAt time.Time
+	// RenewEvery is how often calls renew it at most.
+	RenewEvery time.Duration
 }
 
 // Asked is what one interceptor's Preflight said.
@@ -130,6 +158,8 @@ const (
 	NeedLiveRequest
 	// NeedLiveNode wants a look at the pod's node itself.
 	NeedLiveNode
+	// NeedPredecessor wants a look at the predecessor's request itself.
+	NeedPredecessor
 	// NeedPreflights wants the answers of the pod's interceptors.
 	NeedPreflights
 	// NeedStart wants room for one more request on the pod's node. It comes last:
@@ -138,7 +168,7 @@ const (
 )
 
 func (n Need) String() string {
-	return [...]string{"Nothing", "LivePod", "LiveRequest", "LiveNode", "Preflights", "Start"}[n]
+	return [...]string{"Nothing", "LivePod", "LiveRequest", "LiveNode", "Predecessor", "Preflights", "Start"}[n]
 }
 
 // Action is what has to be written before the verdict can be given.
@@ -152,9 +182,11 @@ const (
 	ActApply
 	// ActRestart deletes the canceled request first.
 	ActRestart
+	// ActTell records that the caller is told of the end of a pod it has asked for.
+	ActTell
 )
 
-func (a Action) String() string { return [...]string{"Nothing", "Apply", "Restart"}[a] }
+func (a Action) String() string { return [...]string{"Nothing", "Apply", "Restart", "Tell"}[a] }
 
 // Decision is what becomes of a call: a need, or else a verdict and perhaps an
 // action before it.
@@ -164,6 +196,8 @@ type Decision struct {
 	Verdict translate.Verdict
 	// LeftNode is the node the pod that was meant has left (ReasonReplacement).
 	LeftNode string
+	// Ended is the request for the pod whose end the caller is told of (ActTell).
+	Ended *v1alpha1.EvictionRequest
 }
 
 // check is one rule. It returns false if it has nothing to say.
@@ -172,10 +206,10 @@ type check func(in *Input) (Decision, bool)
 // checks in their order; the first that has something to say wins.
 var checks = []check{
 	podIsMissing,         // make sure there is a pod at all; the registry answers 404
-	preconditionFails,    // make sure it is the pod that is meant; the registry answers 409
+	preconditionFails,    // make sure it is the pod that is meant
+	podIsReplacement,     // make sure the successor of an evicted pod is left alone by who asked for its predecessor
 	podIsEnding,          // make sure there is still something to protect
 	requestDecides,       // make sure a request that exists decides, with the plan it was given
-	podIsReplacement,     // make sure the successor of an evicted pod is left alone
 	nobodyIntercepts,     // make sure a plain pod costs nothing
 	podIsNotSupported,    // make sure pods that no request can evict are not held
 	podIsPending,         // make sure a pod that does nothing yet is not held

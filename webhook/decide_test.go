@@ -74,7 +74,18 @@ func plain(in *Input) {
 	delete(in.Pod.Annotations, v1alpha1.InterceptorsAnnotation)
 }
 
-func live(in *Input)   { in.PodSource = Live }
+func live(in *Input) { in.PodSource = Live }
+func inGroup(in *Input) {
+	in.Pod = in.Pod.DeepCopy()
+	in.Pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{}
+}
+
+// finished is a request that is over, of a pod whose interceptors are known.
+func finished(w *builder.EvictionRequestWrapper) func(*Input) {
+	return func(in *Input) { in.Request = w.Obj() }
+}
+
+func byUID(in *Input)  { in.Call.UID = "uid-1" }
 func cached(in *Input) { in.PodSource = Cached }
 func dryRun(in *Input) { in.Call.DryRun = true }
 func own(in *Input) {
@@ -94,6 +105,7 @@ func written(request string) func(*Input) {
 // others behind.
 func after(predecessors ...*builder.EvictionRequestWrapper) Input {
 	in := input(as(db0().UID("uid-2").Node("n2")), live)
+	in.LeftLease = LeftLease{Stands: true, HeardAt: t0.Add(-5 * time.Second), RenewEvery: 40 * time.Second}
 	for _, p := range predecessors {
 		in.Predecessors = append(in.Predecessors, *p.Obj())
 	}
@@ -130,8 +142,15 @@ const (
 )
 
 func allowed(reason translate.Reason) got { return got{outcome: "allowed", reason: reason} }
+func conflict(text string) got {
+	return got{outcome: "conflict", reason: "precondition-failed", message: "Precondition failed: " + text}
+}
 func deniedEvicting() got {
-	return got{outcome: "denied", reason: "waiting", message: `Eviction triggered evacuation: waiting for interceptor "imperative-eviction.k8s.io" (3 of 3)`}
+	return got{outcome: "denied", reason: "waiting", message: "Eviction triggered evacuation: its interceptors are done, waiting for its disruption budget and its end (3 of 3)"}
+}
+
+func heldBy(finalizer string) got {
+	return got{outcome: "denied", reason: "request-held", message: `Eviction triggered evacuation: its request is being deleted, but finalizer "` + finalizer + `" holds it`}
 }
 
 func deniedWaiting() got              { return got{outcome: "denied", reason: "waiting", message: textWaitingA} }
@@ -139,8 +158,13 @@ func deniedAccepted() got             { return got{outcome: "denied", reason: "a
 func restarting() got                 { return got{outcome: "denied", reason: "restarting", message: textRestarting} }
 func (g got) after(action Action) got { g.action = action.String(); return g }
 func needs(n Need) got                { return got{need: n.String()} }
-func warned() got {
-	return got{outcome: "allowed", reason: "dry-run", warning: translate.DryRunWarning}
+func warned(answer string) got {
+	return got{outcome: "allowed", reason: "dry-run", warning: warningOf("db-0", answer)}
+}
+
+// warningOf is the warning of a dry run whose real call would get the answer.
+func warningOf(pod, answer string) string {
+	return translate.DryRunWarning + "shop/" + pod + translate.DryRunAnswered + answer
 }
 
 func TestDecide(t *testing.T) {
@@ -158,29 +182,31 @@ func TestDecide(t *testing.T) {
 	nativeAlice.Requesters(alice)
 	vanishing := er().Active(interA, t0)
 	vanishing.DeletionTimestamp = &metav1.Time{Time: t0}
+	held := vanishing.Clone()
+	held.Finalizers = []string{"example.com/audit", "example.com/more"}
+	heldPlain := builder.EvictionRequest("shop", "db-0", "uid-1").Interceptors().Processed(evictor)
+	heldPlain.DeletionTimestamp, heldPlain.Finalizers = vanishing.DeletionTimestamp, held.Finalizers
+	heldEarly := builder.EvictionRequest("shop", "db-0", "uid-1")
+	heldEarly.DeletionTimestamp, heldEarly.Finalizers = vanishing.DeletionTimestamp, held.Finalizers
 	grouped := db0()
 	grouped.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{}
-	gone := func() *builder.EvictionRequestWrapper {
-		return er().Evicted(v1alpha1.ReasonPodDeleted, t0.Add(-time.Minute))
-	}
-	known := func(markers ...string) func(*Input) {
-		return func(in *Input) { in.Node = translate.NodeView{Known: true, Markers: markers} }
-	}
 
 	cases := map[string]struct {
 		in   Input
 		want got
 	}{
 		// The pod.
-		"a pod the cache does not have is looked at": {input(func(in *Input) { in.Pod = nil }), needs(NeedLivePod)},
-		"a pod that is not there is the registry's":  {input(live, func(in *Input) { in.Pod = nil }), allowed("pod-not-found")},
-		"another UID in the cache proves nothing":    {input(func(in *Input) { in.Call.UID = "uid-0" }), needs(NeedLivePod)},
-		"another UID is the registry's":              {input(live, func(in *Input) { in.Call.UID = "uid-0" }), allowed("precondition-failed")},
-		"another version is the registry's":          {input(live, func(in *Input) { in.Call.ResourceVersion = "6" }), allowed("precondition-failed")},
-		"the right UID and version go on":            {input(func(in *Input) { in.Call.UID, in.Call.ResourceVersion = "uid-1", "7" }), deniedAccepted().after(ActApply)},
-		"a terminating pod is looked at":             {input(as(db0().Deleting(t0))), needs(NeedLivePod)},
-		"a terminating pod is let go":                {input(as(db0().Deleting(t0)), live), allowed("pod-terminating")},
-		"a plain terminating pod costs nothing":      {input(as(db0().Deleting(t0)), plain), allowed("pod-terminating")},
+		"a pod the cache does not have is looked at":                     {input(func(in *Input) { in.Pod = nil }), needs(NeedLivePod)},
+		"a pod that is not there is the registry's":                      {input(live, func(in *Input) { in.Pod = nil }), allowed("pod-not-found")},
+		"another UID in the cache proves nothing":                        {input(func(in *Input) { in.Call.UID = "uid-0" }), needs(NeedLivePod)},
+		"another UID is a conflict":                                      {input(live, func(in *Input) { in.Call.UID = "uid-0" }), conflict("another pod has that name now, the one that was meant is gone")},
+		"another version is a conflict":                                  {input(live, func(in *Input) { in.Call.ResourceVersion = "6" }), conflict("the pod has changed since the resource version that was given")},
+		"a UID that was seen to be gone stays a conflict without a look": {input(func(in *Input) { in.Call.UID, in.Stale = "uid-0", true }), conflict("another pod has that name now, the one that was meant is gone")},
+		"what was seen before does not count for the pod that is meant":  {input(func(in *Input) { in.Call.UID, in.Stale = "uid-1", true }), deniedAccepted().after(ActApply)},
+		"the right UID and version go on":                                {input(func(in *Input) { in.Call.UID, in.Call.ResourceVersion = "uid-1", "7" }), deniedAccepted().after(ActApply)},
+		"a terminating pod is looked at":                                 {input(as(db0().Deleting(t0))), needs(NeedLivePod)},
+		"a terminating pod is let go":                                    {input(as(db0().Deleting(t0)), live), allowed("pod-terminating")},
+		"a plain terminating pod costs nothing":                          {input(as(db0().Deleting(t0)), plain), allowed("pod-terminating")},
 		"a terminating pod is let go in the middle of a request": {during(er().Active(interA, t0), as(db0().Deleting(t0)), live),
 			allowed("pod-terminating")},
 		"a terminating pod whose successor has its name is held while its request runs": {during(er().Processed(interA, interB).Active(evictor, t0),
@@ -188,7 +214,7 @@ func TestDecide(t *testing.T) {
 		"such a pod is let go with a UID": {during(er().Processed(interA, interB).Active(evictor, t0), as(db0().OwnedBy("StatefulSet", "db").Deleting(t0)), live, withUID),
 			allowed("pod-terminating")},
 		"such a pod that nobody intercepts is let go": {during(builder.EvictionRequest("shop", "db-0", "uid-1").UID("er-1").Leased(alice, leaseN1).Interceptors().Active(evictor, t0),
-			as(db0().OwnedBy("StatefulSet", "db").Deleting(t0)), live), allowed("pod-terminating")},
+			as(db0().OwnedBy("StatefulSet", "db").Deleting(t0)), live), allowed("pod-terminating").after(ActTell)},
 		"such a pod is let go when its request was canceled": {during(er().Canceled(v1alpha1.ReasonNoRequesters, t0), as(db0().OwnedBy("StatefulSet", "db").Deleting(t0)), live),
 			allowed("pod-terminating")},
 		"such a pod is let go without a request":      {input(as(db0().OwnedBy("StatefulSet", "db").Deleting(t0)), live), allowed("pod-terminating")},
@@ -249,10 +275,18 @@ func TestDecide(t *testing.T) {
 			r.Spec.Requesters = nil
 			return r
 		}(), live), restarting()},
-		"evicted, by name, is looked at": {during(er().Evicted(v1alpha1.ReasonPodDeleted, t0)), needs(NeedLivePod)},
-		"evicted":                        {during(er().Evicted(v1alpha1.ReasonPodDeleted, t0), live), allowed("evicted")},
-		"about to be canceled":           {during(noRequesters), restarting()},
-		"about to be deleted":            {during(vanishing), restarting()},
+		"evicted, by name, is looked at":                   {during(er().Evicted(v1alpha1.ReasonPodDeleted, t0)), needs(NeedLivePod)},
+		"evicted, by UID, is looked at":                    {during(er().Evicted(v1alpha1.ReasonPodDeleted, t0), byUID), needs(NeedLivePod)},
+		"evicted, but it runs":                             {input(finished(er().Evicted(v1alpha1.ReasonPodDeleted, t0)), live), deniedAccepted().after(ActRestart)},
+		"evicted, by UID, but it runs":                     {input(finished(er().Evicted(v1alpha1.ReasonPodDeleted, t0)), live, byUID), deniedAccepted().after(ActRestart)},
+		"evicted, and nobody intercepts":                   {during(er().Evicted(v1alpha1.ReasonPodDeleted, t0), live, plain), allowed("no-interceptors")},
+		"about to be canceled":                             {during(noRequesters), restarting()},
+		"about to be deleted":                              {during(vanishing), restarting()},
+		"held by a finalizer":                              {during(held), heldBy("example.com/audit")},
+		"held before it had a plan":                        {during(heldEarly, func(in *Input) { in.Interceptors = []string{interA} }), heldBy("example.com/audit")},
+		"held, of a pod that nobody intercepts":            {during(heldPlain, plain), needs(NeedLivePod)},
+		"held, of a pod that nobody intercepts, seen live": {during(heldPlain, plain, live), allowed("no-interceptors")},
+		"held, though nobody would intercept the pod now":  {during(held, plain, live), heldBy("example.com/audit")},
 		"canceled": {input(func(in *Input) { in.Request = er().Canceled(v1alpha1.ReasonNoRequesters, t0).Obj() }),
 			deniedAccepted().after(ActRestart)},
 		"canceled, and nobody intercepts any more": {during(er().Canceled(v1alpha1.ReasonNoRequesters, t0), plain), allowed("no-interceptors")},
@@ -260,7 +294,9 @@ func TestDecide(t *testing.T) {
 			deniedAccepted()},
 		"canceled right after we wrote it": {input(written("1"), func(in *Input) { in.Request = er().Canceled(v1alpha1.ReasonNoRequesters, t0).Obj() }),
 			deniedAccepted().after(ActRestart)},
-		"refused for this very pod": {during(er().Canceled(v1alpha1.ReasonValidationFailed, t0), live), allowed("request-refused")},
+		"refused for this very pod":                          {during(er().Canceled(v1alpha1.ReasonValidationFailed, t0), live, inGroup), allowed("request-refused")},
+		"refused for this very pod, which does not show why": {during(er().Canceled(v1alpha1.ReasonValidationFailed, t0), live, func(in *Input) { in.GroupsHidden = true }), allowed("request-refused")},
+		"refused, but there is no reason for it":             {input(finished(er().Canceled(v1alpha1.ReasonValidationFailed, t0)), live), deniedAccepted().after(ActRestart)},
 		"refused because its target was named wrongly": {input(func(in *Input) {
 			in.Request = er().Canceled(v1alpha1.ReasonValidationFailed, t0).Obj()
 			in.Request.Spec.Target.Pod.Name = "db-1"
@@ -271,50 +307,26 @@ func TestDecide(t *testing.T) {
 		"our own call after the request was called off": {during(noRequesters, own, liveRequest), restarting()},
 
 		// Joining.
-		"another requester joins":                    {during(strangers), deniedWaiting().after(ActApply)},
-		"another requester joined a moment ago":      {during(strangers, written("1")), deniedWaiting()},
-		"the lease is dead":                          {during(er().Active(interA, t0), func(in *Input) { in.LeaseAlive = false }), deniedWaiting().after(ActApply)},
-		"the lease is another one":                   {during(er().Active(interA, t0), func(in *Input) { in.LeaseName = "other" }), deniedWaiting().after(ActApply)},
-		"a native requester of that name stays":      {during(nativeAlice, func(in *Input) { in.LeaseAlive = false }), deniedWaiting()},
-		"a grace period where there was none":        {during(er().Active(interA, t0), grace(30)), deniedWaiting().after(ActApply)},
-		"a longer grace period":                      {during(withGrace(er().Active(interA, t0), 10), grace(30)), deniedWaiting().after(ActApply)},
-		"a shorter grace period changes nothing":     {during(withGrace(er().Active(interA, t0), 60), grace(30)), deniedWaiting()},
-		"the hundred and first requester":            {during(full, func(in *Input) { in.Call.Caller.Requester = "late.users.drawbridge.dev" }), got{outcome: "denied", reason: "too-many-requesters", message: "Eviction triggered evacuation: in progress, but it has too many requesters to add one more"}},
-		"one of a hundred may still renew its lease": {during(full, func(in *Input) { in.LeaseAlive = false }), deniedWaiting().after(ActApply)},
+		"another requester joins":                     {during(strangers), deniedWaiting().after(ActApply)},
+		"another requester joined a moment ago":       {during(strangers, written("1")), deniedWaiting()},
+		"the lease is dead":                           {during(er().Active(interA, t0), func(in *Input) { in.LeaseAlive = false }), deniedWaiting().after(ActApply)},
+		"the lease is another one":                    {during(er().Active(interA, t0), func(in *Input) { in.LeaseName = "other" }), deniedWaiting().after(ActApply)},
+		"a native requester of that name stays":       {during(nativeAlice, func(in *Input) { in.LeaseAlive = false }), deniedWaiting()},
+		"a grace period longer than the pod's own":    {during(er().Active(interA, t0), grace(31)), deniedWaiting().after(ActApply)},
+		"a longer grace period":                       {during(withGrace(er().Active(interA, t0), 10), grace(30)), deniedWaiting().after(ActApply)},
+		"a grace period shorter than the pod's own":   {during(er().Active(interA, t0), grace(29)), deniedWaiting()},
+		"the pod's own where there was a shorter one": {during(withGrace(er().Active(interA, t0), 0)), deniedWaiting().after(ActApply)},
+		"the pod's own where there was a longer one":  {during(withGrace(er().Active(interA, t0), 60)), deniedWaiting()},
+		"a shorter grace period changes nothing":      {during(withGrace(er().Active(interA, t0), 60), grace(30)), deniedWaiting()},
+		"the hundred and first requester":             {during(full, func(in *Input) { in.Call.Caller.Requester = "late.users.drawbridge.dev" }), got{outcome: "denied", reason: "too-many-requesters", message: "Eviction triggered evacuation: in progress, but it has too many requesters to add one more"}},
+		"one of a hundred may still renew its lease":  {during(full, func(in *Input) { in.LeaseAlive = false }), deniedWaiting().after(ActApply)},
 
 		// Dry run.
-		"a dry run of a denial":          {during(er().Active(interA, t0), dryRun), warned()},
-		"a dry run that would create":    {input(dryRun), warned()},
-		"a dry run that would restart":   {input(dryRun, func(in *Input) { in.Request = er().Canceled(v1alpha1.ReasonNoRequesters, t0).Obj() }), warned()},
+		"a dry run of a denial":          {during(er().Active(interA, t0), dryRun), warned("429: " + textWaitingA)},
+		"a dry run that would create":    {input(dryRun), warned("429: " + textAccepted)},
+		"a dry run that would restart":   {input(dryRun, func(in *Input) { in.Request = er().Canceled(v1alpha1.ReasonNoRequesters, t0).Obj() }), warned("429: " + textAccepted)},
 		"a dry run for a plain pod":      {input(dryRun, plain), allowed("dry-run")},
 		"a dry run for no pod is looked": {input(dryRun, func(in *Input) { in.Pod = nil }), needs(NeedLivePod)},
-		"a dry run about a replacement":  {with(after(gone()), dryRun, known()), allowed("dry-run")},
-
-		// The replacement guard.
-		"a replacement is looked at itself":       {with(after(gone()), cached), needs(NeedLivePod)},
-		"a replacement: its node is looked at":    {after(gone()), needs(NeedLiveNode)},
-		"a replacement on a node nobody drains":   {with(after(gone()), known()), got{outcome: "not_found", reason: "replacement", message: textLeft, left: "n1"}},
-		"a replacement on a node that is drained": {with(after(gone()), known("unschedulable")), deniedAccepted().after(ActApply)},
-		"a replacement on a node that is gone":    {with(after(gone()), func(in *Input) { in.Node = translate.ViewNode(nil) }), deniedAccepted().after(ActApply)},
-		"a replacement nobody intercepts":         {with(after(gone()), known(), plain), got{outcome: "not_found", reason: "replacement", message: textLeft, left: "n1"}},
-		"a replacement without a node":            {with(after(gone()), as(db0().UID("uid-2").Node("").Phase(corev1.PodPending))), got{outcome: "not_found", reason: "replacement", message: `the pod already left node "n1"; its replacement without a node is not evicted`, left: "n1"}},
-		"a replacement on the same node":          {with(after(gone()), as(db0().UID("uid-2"))), deniedAccepted().after(ActApply)},
-		"a replacement, the call has a UID":       {with(after(gone()), withUID), deniedAccepted().after(ActApply)},
-		"a replacement, somebody else's request":  {with(after(gone()), func(in *Input) { in.Call.Caller.Requester = "bob.users.drawbridge.dev" }), deniedAccepted().after(ActApply)},
-		"a replacement after the window":          {after(er().Evicted(v1alpha1.ReasonPodDeleted, t0.Add(-15*time.Minute-1))), deniedAccepted().after(ActApply)},
-		"a replacement at the end of the window":  {after(er().Evicted(v1alpha1.ReasonPodDeleted, t0.Add(-15*time.Minute))), needs(NeedLiveNode)},
-		"the first pod was never evicted":         {after(er().Canceled(v1alpha1.ReasonNoRequesters, t0)), deniedAccepted().after(ActApply)},
-		"the controller has not noticed its end":  {after(er().Processed(interA, interB).Active(evictor, t0)), needs(NeedLiveNode)},
-		"the node it left is not known":           {after(gone().NodeName("")), deniedAccepted().after(ActApply)},
-		"it came back to the node it left last": {after(gone(), builder.EvictionRequest("shop", "db-0", "uid-0").NodeName("n2").Leased(alice, leaseN1).
-			Evicted(v1alpha1.ReasonPodDeleted, t0.Add(-time.Second))), deniedAccepted().after(ActApply)},
-		"the guard is off": {with(after(gone()), func(in *Input) { in.Guard = GuardEvict }), deniedAccepted().after(ActApply)},
-		"the guard denies, which needs no live pod": {with(after(gone()), known(), cached, func(in *Input) { in.Guard = GuardTooManyRequests }), got{
-			outcome: "denied", reason: "replacement", left: "n1",
-			message: "Eviction could not be coordinated yet: the pod already left its node and a replacement has its name, retry later"}},
-		"a request for the replacement goes on": {with(after(gone()), func(in *Input) {
-			in.Request = builder.EvictionRequest("shop", "db-0", "uid-2").UID("er-2").NodeName("n2").Interceptors(interA, interB).Active(interA, t0).Leased(alice, leaseN1).Obj()
-		}), deniedWaiting()},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

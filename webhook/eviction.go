@@ -10,11 +10,13 @@ import (
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -27,8 +29,8 @@ type Resolver interface {
 }
 
 // Config is what the webhooks need. All fields but Log, Leases, Synced, Registrations,
-// Preflights, AllowedReserved, NewRequestsPerNode, LimitedClasses, Guard and
-// GuardWindow are required.
+// Preflights, AllowedReserved, NewRequestsPerNode, LimitedClasses, Guard,
+// GuardWindow, Silence and MarkerLimit are required.
 type Config struct {
 	// Cached reads from the informers: pods, nodes, evictionrequests (with the
 	// indexes of internal/index) and our leases.
@@ -51,6 +53,10 @@ type Config struct {
 	// exists, nil otherwise; they come and go. They may share the pod they are given
 	// with the informers and must not change it.
 	Preflights func(name string) interceptor.Preflight
+	// Stalled tells in a few constant words why the interceptor whose turn it is in a
+	// request cannot go on, or has given up; empty if it goes on. It answers from memory
+	// and may be nil.
+	Stalled func(ctx context.Context, pod *corev1.Pod, er *v1alpha1.EvictionRequest) string
 	// NewRequestsPerNode is how many requests the callers of one class may begin on
 	// a node within a minute, for each of LimitedClasses; 0 is no limit.
 	NewRequestsPerNode int
@@ -76,6 +82,15 @@ type Config struct {
 	// GuardWindow is how long after a pod's eviction its replacement is guarded,
 	// 15 minutes if zero. Finished requests must be kept at least that long.
 	GuardWindow time.Duration
+	// Silence says how long callers of a class may be silent, for those that differ from
+	// the class's own time.
+	Silence map[translate.CallerClass]time.Duration
+	// MarkerLimit is how long a drain marker keeps the lease of a silent controller,
+	// 24 hours if zero.
+	MarkerLimit time.Duration
+	// GroupsHidden: the API server is of the one version (1.35) whose pods name their
+	// group in a field that our types do not have.
+	GroupsHidden bool
 	// Gate answers for the guard of pods; nil means that there is none.
 	Gate Gate
 }
@@ -91,8 +106,11 @@ type EvictionHandler struct {
 	// written bridges the informer's lag: flight key -> Written.
 	written *cache.LRUExpireCache
 	// told has the UIDs of the pods whose annotation has been read (for events).
-	told    *cache.LRUExpireCache
-	starts  *starts
+	told   *cache.LRUExpireCache
+	starts *starts
+	stale  staleCalls
+	// passed has the calls that were let through a moment ago: namespace/name -> letThrough.
+	passed  *cache.LRUExpireCache
 	flights flights[translate.Verdict]
 	asking  flights[[]Asked]
 }
@@ -106,11 +124,16 @@ func NewEvictionHandler(c Config) (*EvictionHandler, *Renewer) {
 	if c.GuardWindow == 0 {
 		c.GuardWindow = DefaultGuardWindow
 	}
-	l := newLeases(c.Leases, c.Cached, c.Live, c.Writer, c.Namespace, c.Clock)
+	if c.MarkerLimit == 0 {
+		c.MarkerLimit = translate.DefaultMarkerLimit
+	}
+	l := newLeases(c.Leases, c.Cached, c.Live, c.Writer, c.Namespace, c.Clock, c.MarkerLimit)
 	h := &EvictionHandler{
 		Config: c, leases: l, renewer: newRenewer(l, c.Metrics),
 		written: cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
 		told:    cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
+		stale:   staleCalls{cache.NewLRUExpireCacheWithClock(maxStale, c.Clock)},
+		passed:  cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
 		starts:  newStarts(c.NewRequestsPerNode, c.LimitedClasses, c.Clock),
 	}
 	return h, h.renewer
@@ -127,6 +150,9 @@ func (h *EvictionHandler) answer(ctx context.Context, request *evictionReview) (
 	call, err := decodeCall(request)
 	if err != nil {
 		return nil, err
+	}
+	if silence, ok := h.Silence[call.Caller.Class]; ok {
+		call.Caller.TTL = silence
 	}
 	verdict, wrote := h.judge(ctx, call)
 	h.Metrics.Verdict(verdict.Outcome.String(), string(verdict.Reason), string(call.Caller.Class), h.Clock.Since(start))
@@ -152,6 +178,16 @@ func (h *EvictionHandler) afterPanic(object reviewedObject) *admissionv1.Admissi
 	return verdict.Response(object.uid)
 }
 
+// limit is that of one object: an eviction has no older one.
+func (h *EvictionHandler) limit() int64 { return maxReview }
+
+// unread is a denial that every caller retries.
+func (h *EvictionHandler) unread(uid types.UID, reason translate.Reason) *admissionv1.AdmissionResponse {
+	verdict := translate.Unread(reason)
+	h.Metrics.Verdict(verdict.Outcome.String(), string(verdict.Reason), string(translate.ClassUnknown), 0)
+	return verdict.Response(uid)
+}
+
 // judge gathers, decides and applies. Whatever goes wrong on the way is a
 // verdict, too: 429, which closes the door for a moment and never for good.
 func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict translate.Verdict, wrote bool) {
@@ -162,22 +198,34 @@ func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict transla
 	if err != nil {
 		return h.trouble(ctx, call, translate.ReasonLookupFailed, err), false
 	}
-	if !call.DryRun {
+	if !call.DryRun && decision.Action != ActTell {
 		h.tell(in, decision)
+	}
+	if !call.DryRun {
+		h.noteLetThrough(in, decision.Verdict)
 	}
 	if decision.Action == ActNothing {
 		// Allowed calls count, too: a budget may refuse what we allow for a long
 		// time, and whoever goes on asking is still interested.
 		if in.leaseDue && !call.DryRun {
-			h.renewer.enqueue(in.LeaseName)
+			h.renewer.enqueue(in.LeaseName, call.Caller)
 		}
 		return decision.Verdict, false
 	}
-	verdict, err = h.flights.do(ctx, flightKey(in), func(ctx context.Context) (translate.Verdict, error) {
-		return h.apply(ctx, in, decision)
-	})
+	if decision.Action == ActTell {
+		// Never shared with another call: each loop is told of the end by a record of
+		// its own.
+		verdict, err = h.tellEnd(ctx, in, decision)
+	} else {
+		verdict, err = h.flights.do(ctx, flightKey(in), func(ctx context.Context) (translate.Verdict, error) {
+			return h.apply(ctx, in, decision)
+		})
+	}
 	if err != nil {
 		return h.trouble(ctx, call, translate.ReasonWriteFailed, err), true
+	}
+	if decision.Action == ActTell && verdict.Outcome == decision.Verdict.Outcome {
+		h.tell(in, decision)
 	}
 	return verdict, true
 }
@@ -199,6 +247,15 @@ func (h *EvictionHandler) trouble(ctx context.Context, call Call, reason transla
 	return verdict
 }
 
+// stalled tells why the interceptor whose turn it is cannot go on, as far as somebody
+// knows.
+func (h *EvictionHandler) stalled(ctx context.Context, pod *corev1.Pod, er *v1alpha1.EvictionRequest) string {
+	if h.Stalled == nil || pod == nil || er == nil || len(er.Status.ActiveInterceptors) == 0 {
+		return ""
+	}
+	return h.Stalled(ctx, pod, er)
+}
+
 // maxLooks bounds the rounds of one decision: each need is met once, and a live
 // look at the pod may show another pod, which starts over.
 const maxLooks = 10
@@ -211,6 +268,7 @@ func (h *EvictionHandler) decide(ctx context.Context, call Call) (gathered, Deci
 	}
 	for range maxLooks {
 		in.GuardView = viewGuard(h.Gate, in.Pod)
+		in.Stalled = h.stalled(ctx, in.Pod, in.Request)
 		decision := Decide(in.Input)
 		if decision.Need == NeedNothing {
 			return in, decision, nil

@@ -240,8 +240,8 @@ func TestRestartSparesARequestThatChanged(t *testing.T) {
 func TestDryRunWritesNothing(t *testing.T) {
 	bad := db0().Annotation(v1alpha1.InterceptorsAnnotation, "a.example.com,Bad").Obj()
 	w := newWorld(t, bad, n1().Obj())
-	w.wantAnswer("allowed, "+translate.DryRunWarning, raw(`{"deleteOptions":{"dryRun":["All"]}}`))
-	w.wantAnswer("allowed, "+translate.DryRunWarning, func(r *admissionv1.AdmissionRequest) { r.DryRun = new(bool); *r.DryRun = true })
+	w.wantAnswer("allowed, "+warningOf("db-0", "429: "+textAccepted), raw(`{"deleteOptions":{"dryRun":["All"]}}`))
+	w.wantAnswer("allowed, "+warningOf("db-0", "429: "+textAccepted), func(r *admissionv1.AdmissionRequest) { r.DryRun = new(bool); *r.DryRun = true })
 	w.wantCalls()
 	if events := w.recorder.take(); len(events) > 0 || w.request() != nil {
 		t.Errorf("events %v, request %v", events, w.request())
@@ -272,7 +272,7 @@ func TestCacheMiss(t *testing.T) {
 		w.wantAnswer(textAccepted)
 	})
 	t.Run("an evicted pod in the cache hides its replacement", func(t *testing.T) {
-		w := newWorld(t, db0().Obj(), n1().Obj(), builder.Node("n2").Obj(), er().Evicted(v1alpha1.ReasonPodDeleted, t0).Obj())
+		w := newWorld(t, db0().Obj(), n1().Obj(), builder.Node("n2").Obj(), er().Evicted(v1alpha1.ReasonPodDeleted, t0).Obj(), leaseOfN1())
 		if err := w.api.Delete(context.Background(), db0().Obj()); err != nil {
 			t.Fatal(err)
 		}
@@ -280,19 +280,15 @@ func TestCacheMiss(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.wantAnswer(textLeft)
-		w.wantCalls("get Pod db-0", "get Node n2")
+		w.wantCalls("get Pod db-0", "get Node n2", "get EvictionRequest uid-1", "patch EvictionRequest uid-1")
 		if diff := cmp.Diff([]string{"Pod ReplacementSpared"}, w.recorder.take()); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
-		}
-		w.evict()
-		if events := w.recorder.take(); len(events) > 0 {
-			t.Errorf("told twice: %v", events)
 		}
 	})
 }
 
 func TestReplacementAnswer(t *testing.T) {
-	w := newWorld(t, db0().UID("uid-2").Node("n2").Obj(), builder.Node("n2").Obj(), er().Evicted(v1alpha1.ReasonPodDeleted, t0).Obj())
+	w := newWorld(t, db0().UID("uid-2").Node("n2").Obj(), builder.Node("n2").Obj(), er().Evicted(v1alpha1.ReasonPodDeleted, t0).Obj(), leaseOfN1())
 	response := answerIn(t, post(w.handler, reviewOf()))
 	if response.Allowed || response.Result.Code != http.StatusNotFound || response.Result.Reason != metav1.StatusReasonNotFound {
 		t.Errorf("want 404 NotFound, got %+v", response.Result)
@@ -369,7 +365,7 @@ func TestCacheNotSyncedIsRetryable(t *testing.T) {
 	w := newWorld(t, db0().Obj())
 	w.handler.Synced = func() bool { return false }
 	w.wantAnswer("Eviction could not be coordinated yet: the controller is still starting, retry")
-	w.wantAnswer("allowed", raw(`{"deleteOptions":{"dryRun":["All"]}}`))
+	w.wantAnswer("allowed, "+warningOf("db-0", "429: Eviction could not be coordinated yet: the controller is still starting, retry"), raw(`{"deleteOptions":{"dryRun":["All"]}}`))
 }
 
 // panicking is a resolver with a bug.

@@ -28,16 +28,18 @@ type gathered struct {
 // gather looks at memory only.
 //
 //	pod (by name) -- request (by the pod's UID) ----------- its plan decides
-//	              \- interceptors (by what the pod says) -- lease -- predecessors
+//	             \-- interceptors (by what the pod says) -- lease
+//	predecessors (by name) -- the lease under which they were asked for
 func (h *EvictionHandler) gather(ctx context.Context, call Call) (gathered, error) {
 	in := gathered{Input: Input{
 		Call: call, Own: h.OwnUsername != "" && call.Username == h.OwnUsername, Now: h.Clock.Now(),
-		Guard: h.Guard, GuardWindow: h.GuardWindow, Start: h.starts.applies(call.Caller.Class),
+		Guard: h.Guard, GuardWindow: h.GuardWindow, GroupsHidden: h.GroupsHidden,
+		Start: h.starts.applies(call.Caller.Class), Stale: h.stale.has(call),
 	}}
 	var pod corev1.Pod
 	err := h.Cached.Get(ctx, types.NamespacedName{Namespace: call.Namespace, Name: call.Pod}, &pod, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
-		return in, nil
+		return in, h.gatherPredecessors(ctx, &in)
 	}
 	if err != nil {
 		return in, fmt.Errorf("get pod %s/%s from cache: %w", call.Namespace, call.Pod, err)
@@ -48,7 +50,8 @@ func (h *EvictionHandler) gather(ctx context.Context, call Call) (gathered, erro
 
 // gatherAround fills in what belongs to the pod that was found.
 func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error {
-	in.Request, in.RequestSource, in.Interceptors, in.Predecessors = nil, Cached, nil, nil
+	in.Request, in.RequestSource, in.Interceptors = nil, Cached, nil
+	in.Predecessors, in.LivePredecessor, in.LeftLease = nil, false, LeftLease{}
 	in.Acts, in.AskFirst, in.Preflights = nil, false, nil
 	in.Written, in.LeaseName, in.LeaseAlive, in.leaseDue, in.Node = Written{}, "", false, false, translate.NodeView{}
 
@@ -60,14 +63,15 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 	if in.Acts, err = h.acts(in.Call, in.Pod, request); err != nil {
 		return err
 	}
-	if request == nil || meta.IsStatusConditionTrue(request.Status.Conditions, v1alpha1.ConditionCanceled) {
+	if request == nil || request.DeletionTimestamp != nil || meta.IsStatusConditionTrue(request.Status.Conditions, v1alpha1.ConditionCanceled) ||
+		meta.IsStatusConditionTrue(request.Status.Conditions, v1alpha1.ConditionEvicted) {
 		if err := h.resolve(in); err != nil {
 			return err
 		}
-		if in.Call.byName() && in.Guard != GuardEvict {
-			if err := h.gatherPredecessors(ctx, in); err != nil {
-				return err
-			}
+	}
+	if request == nil || !slices.ContainsFunc(request.Spec.Requesters, in.isEntry) {
+		if err := h.gatherPredecessors(ctx, in); err != nil {
+			return err
 		}
 	}
 	if in.Request == nil && len(in.Interceptors) == 0 {
@@ -77,7 +81,7 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 		in.Written = written.(Written)
 	}
 	in.LeaseName = translate.LeaseName(in.Call.Caller.Requester, in.Pod.Spec.NodeName)
-	in.LeaseAlive, in.leaseDue, err = h.leases.alive(ctx, in.LeaseName)
+	in.LeaseAlive, in.leaseDue, err = h.leases.alive(ctx, in.LeaseName, in.Call.Caller)
 	return err
 }
 
@@ -135,6 +139,9 @@ func (h *EvictionHandler) acts(call Call, pod *corev1.Pod, request *v1alpha1.Evi
 
 // gatherPredecessors finds the requests for other pods of that name.
 func (h *EvictionHandler) gatherPredecessors(ctx context.Context, in *gathered) error {
+	if !in.Call.byName() || in.Guard == GuardEvict {
+		return nil
+	}
 	var list v1alpha1.EvictionRequestList
 	err := h.Cached.List(ctx, &list, client.InNamespace(in.Call.Namespace),
 		client.MatchingFields{index.RequestsByPodName: in.Call.Pod}, client.UnsafeDisableDeepCopy)
@@ -142,11 +149,38 @@ func (h *EvictionHandler) gatherPredecessors(ctx context.Context, in *gathered) 
 		return fmt.Errorf("list evictionrequests of pod %s/%s from cache: %w", in.Call.Namespace, in.Call.Pod, err)
 	}
 	in.Predecessors = list.Items
-	if in.Guard == GuardTooManyRequests && len(list.Items) > 0 {
+	ended := in.predecessor()
+	if ended == nil {
+		return nil
+	}
+	if in.LeftLease, err = h.leases.left(ctx, in.entryIn(ended)); err != nil {
+		return err
+	}
+	if in.Guard == GuardTooManyRequests && in.Pod != nil {
 		// This answer comes again and again, and is taken back as soon as the
 		// informer knows better.
 		in.Node = h.leases.cachedNode(ctx, in.Pod.Spec.NodeName)
 	}
+	return nil
+}
+
+// lookAtPredecessor replaces the predecessor in question by what the API server has.
+func (h *EvictionHandler) lookAtPredecessor(ctx context.Context, in *gathered) error {
+	in.LivePredecessor = true
+	cached := in.predecessor()
+	if cached == nil {
+		return nil
+	}
+	var request v1alpha1.EvictionRequest
+	err := h.Live.Get(ctx, client.ObjectKeyFromObject(cached), &request)
+	in.Predecessors = nil // What is not there any more, nobody asks for.
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get evictionrequest %s/%s: %w", cached.Namespace, cached.Name, err)
+	}
+	in.Predecessors = []v1alpha1.EvictionRequest{request}
 	return nil
 }
 
@@ -180,6 +214,8 @@ func (h *EvictionHandler) look(ctx context.Context, in *gathered, n Need) (err e
 	case NeedLiveNode:
 		in.Node, err = h.leases.liveNode(ctx, in.Pod.Spec.NodeName)
 		return err
+	case NeedPredecessor:
+		return h.lookAtPredecessor(ctx, in)
 	case NeedPreflights:
 		return h.ask(ctx, in)
 	case NeedStart:
@@ -195,12 +231,16 @@ func (h *EvictionHandler) lookAtPod(ctx context.Context, in *gathered) error {
 	var pod corev1.Pod
 	err := h.Live.Get(ctx, types.NamespacedName{Namespace: in.Call.Namespace, Name: in.Call.Pod}, &pod)
 	if apierrors.IsNotFound(err) {
-		return nil
+		in.Predecessors, in.LivePredecessor = nil, false
+		return h.gatherPredecessors(ctx, in)
 	}
 	if err != nil {
 		return fmt.Errorf("get pod %s/%s: %w", in.Call.Namespace, in.Call.Pod, err)
 	}
 	in.Pod, in.Preflights = &pod, nil // What they said was about the pod as it was.
+	if !in.Call.meets(&pod) {
+		h.stale.note(in.Call)
+	}
 	if before != nil && before.UID == pod.UID && before.Spec.NodeName == pod.Spec.NodeName {
 		return nil
 	}

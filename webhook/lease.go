@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -22,8 +23,6 @@ const (
 	// show our write yet. Informers lag by milliseconds; the bound is for what is
 	// deleted in between, which memory does not notice.
 	bridge = 10 * time.Second
-	// renewalShare is the part of a lease's duration after which it is renewed.
-	renewalShare = 3
 	// maxRemembered bounds every memory of the handler, in entries.
 	maxRemembered = 10_000
 )
@@ -37,24 +36,26 @@ type leases struct {
 	writer    client.Client
 	namespace string
 	clock     clock.PassiveClock
-	// written maps a lease's name to the renewal (time.Time) that its informer has
-	// to show before it is believed again.
+	// markerLimit is how long a marker keeps the lease of a silent controller.
+	markerLimit time.Duration
+	// written maps a lease's name and the class of a caller to the renewal (time.Time)
+	// that its informer has to show before it is believed again.
 	written *cache.LRUExpireCache
 	flights flights[struct{}]
 }
 
-func newLeases(index *LeaseIndex, cached, live client.Reader, writer client.Client, namespace string, clk clock.PassiveClock) *leases {
+func newLeases(index *LeaseIndex, cached, live client.Reader, writer client.Client, namespace string, clk clock.PassiveClock, markerLimit time.Duration) *leases {
 	return &leases{
-		index: index, cached: cached, live: live, writer: writer, namespace: namespace, clock: clk,
+		index: index, cached: cached, live: live, writer: writer, namespace: namespace, clock: clk, markerLimit: markerLimit,
 		written: cache.NewLRUExpireCacheWithClock(maxRemembered, clk),
 	}
 }
 
 // lookup returns the cached Lease, nil if there is none. The object is shared
 // with the informer and must not be changed.
-func (l *leases) lookup(ctx context.Context, name string) (*coordinationv1.Lease, error) {
+func (l *leases) lookup(ctx context.Context, name string) (*knownLease, error) {
 	if l.index != nil {
-		return l.index.Lease(name), nil
+		return l.index.known(name), nil
 	}
 	var lease coordinationv1.Lease
 	err := l.cached.Get(ctx, types.NamespacedName{Namespace: l.namespace, Name: name}, &lease, client.UnsafeDisableDeepCopy)
@@ -64,60 +65,89 @@ func (l *leases) lookup(ctx context.Context, name string) (*coordinationv1.Lease
 	if err != nil {
 		return nil, fmt.Errorf("get lease %s from cache: %w", name, err)
 	}
-	return &lease, nil
+	return newKnownLease(&lease), nil
 }
 
-// alive reports whether the lease exists and has not run out, from memory alone,
-// and whether it is due for a renewal.
-func (l *leases) alive(ctx context.Context, name string) (alive, due bool, err error) {
+// writtenKey is the key of what we wrote of a kind of tool to a lease.
+func writtenKey(name string, class translate.CallerClass) string { return name + "/" + string(class) }
+
+// alive reports whether the lease exists and speaks for this caller's kind of tool, from
+// memory alone, and whether it is due for a renewal. What other tools under the same name
+// want does not matter: each has its own patience.
+func (l *leases) alive(ctx context.Context, name string, caller translate.Caller) (alive, due bool, err error) {
 	// Memory first: the informer's view is then the younger of the two.
-	at, remembered := l.written.Get(name)
-	lease, err := l.lookup(ctx, name)
+	at, remembered := l.written.Get(writtenKey(name, caller.Class))
+	known, err := l.lookup(ctx, name)
 	if err != nil {
 		return false, false, err
 	}
+	if known.damaged() {
+		// Only its renewal counts; the controller tells of it.
+		return l.clock.Now().Before(plainExpiry(known.lease)), false, nil
+	}
+	var voice translate.Voice
+	heard := false
+	if known != nil {
+		voice, heard = known.rec.Voice(caller.Class)
+	}
 	if remembered {
-		if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Before(at.(time.Time)) {
+		if !heard || voice.HeardAt.Before(at.(time.Time)) {
 			return true, false, nil
 		}
 		// The informer has caught up. From now on it also tells of the lease's end,
 		// which memory would not notice.
-		l.written.Remove(name)
+		l.written.Remove(writtenKey(name, caller.Class))
 	}
-	now := l.clock.Now()
-	if lease == nil || !now.Before(expiry(lease)) {
+	if !heard {
 		return false, false, nil
 	}
-	return true, l.due(ctx, lease, now), nil
+	now, node := l.clock.Now(), l.cachedNode(ctx, known.rec.Node)
+	state, _ := translate.JudgeVoice(known.rec, voice, node, now, l.markerLimit)
+	if state == translate.LeaseExpired {
+		return false, false, nil
+	}
+	return true, l.due(known.rec, voice, caller, node, state, now), nil
 }
+
+// markersGonePause is how often calls renew a lease whose markers are all gone: the
+// controller must see within its debounce that the caller goes on asking.
+const markersGonePause = 20 * time.Second
 
 // due reports whether a third of the lease's duration has passed, or the node
 // has a drain marker that is not recorded: some callers cordon after the first
 // eviction. Until the first marker is recorded an uncordon means nothing, and
 // until the others are, the end of the first would be taken for one.
-func (l *leases) due(ctx context.Context, lease *coordinationv1.Lease, now time.Time) bool {
-	if !now.Before(lease.Spec.RenewTime.Add(duration(lease) / renewalShare)) {
+func (l *leases) due(rec translate.LeaseRecord, voice translate.Voice, caller translate.Caller, node translate.NodeView, state translate.LeaseState, now time.Time) bool {
+	pause := translate.RenewEvery(voice.TTL)
+	if state == translate.LeaseMarkersGone {
+		pause = min(pause, markersGonePause)
+	}
+	if !now.Before(voice.HeardAt.Add(pause)) || voice.TTL != caller.TTL {
 		return true
 	}
-	rec, err := translate.DecodeLease(lease)
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(l.cachedNode(ctx, rec.Node).Markers, func(marker string) bool {
-		return !slices.Contains(rec.Markers, marker)
-	})
+	return slices.ContainsFunc(node.Markers, func(marker string) bool { return !slices.Contains(rec.Markers, marker) })
 }
 
-// expiry is when the lease runs out; the zero time if it does not say.
-func expiry(lease *coordinationv1.Lease) time.Time {
+// left is what is known of the lease of a requester's entry, from memory alone.
+func (l *leases) left(ctx context.Context, entry v1alpha1.Requester) (LeftLease, error) {
+	if entry.LeaseName == "" {
+		return LeftLease{}, nil
+	}
+	known, err := l.lookup(ctx, entry.LeaseName)
+	if err != nil || known == nil || known.err != nil {
+		return LeftLease{}, err // One that is damaged says nothing; the controller tells of it.
+	}
+	rec := known.rec
+	state, _ := translate.JudgeLease(rec, l.cachedNode(ctx, rec.Node), l.clock.Now(), l.markerLimit)
+	return LeftLease{Stands: state != translate.LeaseExpired, HeardAt: rec.LastHeard(), RenewEvery: translate.RenewEvery(rec.TTL)}, nil
+}
+
+// plainExpiry is when a damaged lease runs out; the zero time if it does not say.
+func plainExpiry(lease *coordinationv1.Lease) time.Time {
 	if lease.Spec.RenewTime == nil {
 		return time.Time{}
 	}
-	return lease.Spec.RenewTime.Add(duration(lease))
-}
-
-func duration(lease *coordinationv1.Lease) time.Duration {
-	return time.Duration(deref(lease.Spec.LeaseDurationSeconds)) * time.Second
+	return lease.Spec.RenewTime.Add(translate.Granted(time.Duration(deref(lease.Spec.LeaseDurationSeconds)) * time.Second))
 }
 
 // cachedNode is the informer's view of a node. A node it does not have is
@@ -146,31 +176,35 @@ func (l *leases) liveNode(ctx context.Context, name string) (translate.NodeView,
 // ensure makes sure that a living lease exists, with the markers the node has
 // now, before an EvictionRequest refers to it. Calls for the same lease share
 // one attempt: a drain begins with all pods of a node at once.
-func (l *leases) ensure(ctx context.Context, rec translate.LeaseRecord) error {
-	name := translate.LeaseName(rec.Requester, rec.Node)
-	if alive, _, err := l.alive(ctx, name); err != nil || alive {
+func (l *leases) ensure(ctx context.Context, node string, caller translate.Caller) error {
+	name := translate.LeaseName(caller.Requester, node)
+	if alive, _, err := l.alive(ctx, name, caller); err != nil || alive {
 		return err
 	}
-	_, err := l.flights.do(ctx, name, func(ctx context.Context) (struct{}, error) {
-		if alive, _, err := l.alive(ctx, name); err != nil || alive {
+	_, err := l.flights.do(ctx, writtenKey(name, caller.Class), func(ctx context.Context) (struct{}, error) {
+		if alive, _, err := l.alive(ctx, name, caller); err != nil || alive {
 			return struct{}{}, err
 		}
-		return struct{}{}, l.create(ctx, name, rec)
+		return struct{}{}, l.create(ctx, name, node, caller)
 	})
 	return err
 }
 
-// create writes a new Lease, or renews one that has run out. The latter is never
-// deleted: the lease controller withdraws whoever names a Lease that is not
-// there. It deletes expired ones itself, in the version it saw, so either our
+// create writes a new Lease, or makes one that is there speak for the caller. The
+// latter is never deleted: the lease controller withdraws whoever names a Lease that is
+// not there. It deletes expired ones itself, in the version it saw, so either our
 // update or its deletion fails.
-func (l *leases) create(ctx context.Context, name string, rec translate.LeaseRecord) error {
-	if rec.Node != "" {
-		node, err := l.liveNode(ctx, rec.Node)
-		if err != nil {
+func (l *leases) create(ctx context.Context, name, node string, caller translate.Caller) error {
+	rec := translate.LeaseRecord{
+		Requester: caller.Requester, Node: node, Display: caller.Display, Class: caller.Class, TTL: caller.TTL,
+	}
+	var view translate.NodeView
+	if node != "" {
+		var err error
+		if view, err = l.liveNode(ctx, node); err != nil {
 			return err
 		}
-		rec.Markers = node.Markers
+		rec.Markers = view.Markers
 	}
 	rec.RenewedAt = l.clock.Now()
 	err := l.writer.Create(ctx, translate.EncodeLease(rec, l.namespace))
@@ -180,34 +214,47 @@ func (l *leases) create(ctx context.Context, name string, rec translate.LeaseRec
 		case apierrors.IsNotFound(err): // Gone again; create below.
 		case err != nil:
 			return fmt.Errorf("get lease %s: %w", name, err)
-		case l.clock.Now().Before(expiry(&other)): // Another replica was faster.
-			l.remember(name, other.Spec.RenewTime.Time)
-			return nil
 		default:
-			return l.revive(ctx, name, rec, &other)
+			return l.revive(ctx, name, rec, view, &other)
 		}
 		err = l.writer.Create(ctx, translate.EncodeLease(rec, l.namespace))
 	}
 	if err != nil {
 		return fmt.Errorf("create lease %s: %w", name, err)
 	}
-	l.remember(name, rec.RenewedAt)
+	l.remember(name, caller.Class, rec.RenewedAt)
 	return nil
 }
 
-// revive puts the record in the place of one that has run out.
-func (l *leases) revive(ctx context.Context, name string, rec translate.LeaseRecord, expired *coordinationv1.Lease) error {
-	lease := translate.EncodeLease(rec, l.namespace)
-	lease.UID, lease.ResourceVersion = expired.UID, expired.ResourceVersion
-	if err := l.writer.Update(ctx, lease); err != nil {
-		return fmt.Errorf("renew expired lease %s: %w", name, err)
+// revive makes a lease that is there speak for the caller. If nobody else is heard
+// through it, all of an earlier drain is forgotten: its markers and its tools.
+func (l *leases) revive(ctx context.Context, name string, rec translate.LeaseRecord, node translate.NodeView, other *coordinationv1.Lease) error {
+	if there, err := translate.DecodeLease(other); err == nil {
+		voice, heard := there.Voice(rec.Class)
+		now := l.clock.Now()
+		if heard {
+			if state, _ := translate.JudgeVoice(there, voice, node, now, l.markerLimit); state != translate.LeaseExpired {
+				l.remember(name, rec.Class, voice.HeardAt) // Another replica was faster.
+				return nil
+			}
+		}
+		if state, _ := translate.JudgeLease(there, node, now, l.markerLimit); state != translate.LeaseExpired {
+			markers := translate.MergeMarkers(there.Markers, rec.Markers)
+			rec = there.Hear(rec.Voices()[0], rec.Display)
+			rec.Markers = markers
+		}
 	}
-	l.remember(name, rec.RenewedAt)
+	lease := translate.EncodeLease(rec, l.namespace)
+	lease.UID, lease.ResourceVersion = other.UID, other.ResourceVersion
+	if err := l.writer.Update(ctx, lease); err != nil {
+		return fmt.Errorf("renew lease %s: %w", name, err)
+	}
+	l.remember(name, rec.Class, rec.RenewedAt)
 	return nil
 }
 
 // remember bridges the time until the informer shows this renewal, which the API
 // keeps in microseconds.
-func (l *leases) remember(name string, renewed time.Time) {
-	l.written.Add(name, renewed.Truncate(time.Microsecond), bridge)
+func (l *leases) remember(name string, class translate.CallerClass, renewed time.Time) {
+	l.written.Add(writtenKey(name, class), renewed.Truncate(time.Microsecond), bridge)
 }

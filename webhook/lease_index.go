@@ -8,13 +8,15 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // LeaseIndex has the leases of the informer by their names. A cache that is limited
 // to a namespace looks up on every read how its kind is called by the API server,
 // which is a third of all the work of a repeated denial.
 type LeaseIndex struct {
-	byName sync.Map // Name -> *coordinationv1.Lease.
+	byName sync.Map // Name -> *knownLease.
 	handed toolscache.ResourceEventHandlerRegistration
 }
 
@@ -44,14 +46,39 @@ func (x *LeaseIndex) Synced() bool { return x.handed.HasSynced() }
 // not be changed.
 func (x *LeaseIndex) Lease(name string) *coordinationv1.Lease {
 	if lease, ok := x.byName.Load(name); ok {
-		return lease.(*coordinationv1.Lease)
+		return lease.(*knownLease).lease
 	}
 	return nil
 }
 
+// known returns the lease of that name and its record, nil if there is none.
+func (x *LeaseIndex) known(name string) *knownLease {
+	if lease, ok := x.byName.Load(name); ok {
+		return lease.(*knownLease)
+	}
+	return nil
+}
+
+// knownLease is a lease and what it says, decoded once. Both are shared and must not be
+// changed.
+type knownLease struct {
+	lease *coordinationv1.Lease
+	rec   translate.LeaseRecord
+	// err: it cannot be decoded.
+	err error
+}
+
+// damaged reports whether there is a lease that cannot be decoded.
+func (k *knownLease) damaged() bool { return k != nil && k.err != nil }
+
+func newKnownLease(lease *coordinationv1.Lease) *knownLease {
+	rec, err := translate.DecodeLease(lease)
+	return &knownLease{lease: lease, rec: rec, err: err}
+}
+
 func (x *LeaseIndex) put(obj any) {
 	if lease, ok := obj.(*coordinationv1.Lease); ok {
-		x.byName.Store(lease.Name, lease)
+		x.byName.Store(lease.Name, newKnownLease(lease))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/drawbridge-dev/drawbridge/test/builder"
@@ -147,10 +148,10 @@ func TestExpiredLeaseStartsAfresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.sync()
-	w.clock.Step(2 * time.Minute)
+	w.clock.Step(160 * time.Second)
 	w.wantAnswer(textAccepted)
 	w.wantCalls("get Node n1", "create Lease "+leaseN1, "get Lease "+leaseN1, "update Lease "+leaseN1, "apply EvictionRequest ")
-	if w.lease().Labels["old"] != "" || !w.renewedAt().Equal(t0.Add(2*time.Minute)) {
+	if w.lease().Labels["old"] != "" || !w.renewedAt().Equal(t0.Add(160*time.Second)) {
 		t.Errorf("not like a new lease: %+v", w.lease())
 	}
 }
@@ -236,7 +237,7 @@ func TestRenewerRunsUntilItIsStopped(t *testing.T) {
 func TestFullQueueDoesNotBlock(t *testing.T) {
 	w := newWorld(t)
 	for i := range maxQueued + 10 {
-		w.renewer.enqueue(translate.LeaseName(alice, string(rune(i))))
+		w.renewer.enqueue(translate.LeaseName(alice, string(rune(i))), call().Caller)
 	}
 	if len(w.renewer.queue) != maxQueued || len(w.renewer.heard) != maxQueued {
 		t.Errorf("queue %d, heard %d", len(w.renewer.queue), len(w.renewer.heard))
@@ -254,20 +255,133 @@ func TestGracePeriodIsNeverShortened(t *testing.T) {
 	}
 }
 
+func TestThePodsOwnGracePeriodIsNotShortened(t *testing.T) {
+	w := newWorld(t, db0().GracePeriod(45).Obj(), n1().Obj())
+	given := func() *int64 { return w.request().Spec.Requesters[0].GracePeriodSeconds }
+	w.evict(raw(`{"deleteOptions":{"gracePeriodSeconds":0}}`))
+	w.sync()
+	w.evict() // Leaves it to the pod.
+	w.sync()
+	if got := given(); got != nil {
+		t.Errorf("after a call that leaves it to the pod, the grace period is %d s", *got)
+	}
+	w.evict(raw(`{"deleteOptions":{"gracePeriodSeconds":0}}`))
+	w.sync()
+	if got := given(); got != nil {
+		t.Errorf("after a later call that wants none, the grace period is %d s", *got)
+	}
+	w.evict(raw(`{"deleteOptions":{"gracePeriodSeconds":60}}`))
+	if got := deref(given()); got != 60 {
+		t.Errorf("after a call that wants more than the pod's own, the grace period is %d s", got)
+	}
+}
+
 func TestRenewalIsForOneLeaseObject(t *testing.T) {
-	patch, err := renewalPatch("lease-1", t0, []string{"deleting", "unschedulable"})
+	lease := leaseOfN1()
+	lease.UID = "lease-1"
+	rec, err := translate.DecodeLease(lease)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := patch.Data(nil)
+	kubectl := translate.Voice{Class: translate.ClassKubectl, TTL: 2 * time.Minute, HeardAt: t0.Add(time.Minute)}
+	other := translate.Voice{Class: translate.ClassDescheduler, TTL: time.Hour, HeardAt: t0.Add(time.Minute)}
+	marked := rec.Hear(kubectl, rec.Display)
+	marked.Markers = []string{"deleting", "unschedulable"}
+	cases := map[string]struct {
+		rec     translate.LeaseRecord
+		version string
+		want    string
+	}{
+		"its time": {rec.Hear(kubectl, rec.Display), "", `{"metadata":{"uid":"lease-1"},"spec":{"renewTime":"2026-09-01T12:01:00.000000Z"}}`},
+		"its time and markers": {marked, "", `{"metadata":{"annotations":{"drawbridge.dev/node-markers":"deleting,unschedulable"},"uid":"lease-1"},` +
+			`"spec":{"renewTime":"2026-09-01T12:01:00.000000Z"}}`},
+		"another tool was heard": {rec.Hear(other, "descheduler (alice)"), "7", `{"metadata":{"annotations":{"drawbridge.dev/caller-class":"descheduler",` +
+			`"drawbridge.dev/other-callers":"kubectl/120@2026-09-01T12:00:00.000000Z"},"resourceVersion":"7","uid":"lease-1"},` +
+			`"spec":{"holderIdentity":"descheduler (alice)","leaseDurationSeconds":3600,"renewTime":"2026-09-01T12:01:00.000000Z"}}`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			patch, err := renewalPatch(lease, tc.rec, tc.version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := patch.Data(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, string(got)); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// under makes the call one of another tool under alice's name.
+func under(manager string) func(*admissionv1.AdmissionRequest) {
+	return raw(`{"metadata":{"managedFields":[{"manager":"` + manager + `"}]}}`)
+}
+
+func TestEachToolOfAUserHasItsOwnPatience(t *testing.T) {
+	w := draining(t, n1().Cordoned())
+	w.wantAnswer(textAccepted, under("descheduler")) // It asks once.
+	w.sync()
+	record, err := translate.DecodeLease(w.lease())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"metadata":{"annotations":{"drawbridge.dev/node-markers":"deleting,unschedulable"},"uid":"lease-1"},` +
-		`"spec":{"renewTime":"2026-09-01T12:00:00.000000Z"}}`
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("patch (-want +got):\n%s", diff)
+	want := translate.LeaseRecord{
+		Requester: alice, Node: "n1", Display: "descheduler (alice)", Class: translate.ClassDescheduler, TTL: time.Hour, RenewedAt: t0,
+		Others:  []translate.Voice{{Class: translate.ClassKubectl, TTL: 2 * time.Minute, HeardAt: t0}},
+		Markers: []string{"unschedulable"},
 	}
+	if diff := cmp.Diff(want, record); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+	w.calls()
+	// kubectl goes on under the same name, and takes nothing from it.
+	for range 60 {
+		w.clock.Step(10 * time.Second)
+		w.evict()
+		w.renewAll()
+		w.sync()
+	}
+	if record, err = translate.DecodeLease(w.lease()); err != nil {
+		t.Fatal(err)
+	}
+	if voice, ok := record.Voice(translate.ClassDescheduler); !ok || !voice.HeardAt.Equal(t0) || record.Class != translate.ClassKubectl {
+		t.Errorf("want kubectl and what is known of the descheduler, got %+v", record)
+	}
+	if n := len(w.calls()); n > 20 {
+		t.Errorf("%d API calls in ten minutes", n)
+	}
+}
+
+func TestAControllersLeaseLivesAsLongAsItsMarker(t *testing.T) {
+	w := newWorld(t, db0().Obj(), n1().Cordoned().Obj())
+	nmo := under("node-maintenance-operator")
+	w.wantAnswer(textAccepted, nmo)
+	w.sync()
+	w.calls()
+	// With eight nodes it comes back after four minutes, which is more than its time.
+	w.clock.Step(4 * time.Minute)
+	w.wantAnswer(textAccepted, nmo)
+	w.renewAll()
+	w.wantCalls("patch Lease " + leaseN1)
+}
+
+func TestCallsWithoutMarkersAreSeenInTime(t *testing.T) {
+	w := draining(t, n1().Cordoned())
+	if err := w.api.Update(context.Background(), n1().Obj()); err != nil {
+		t.Fatal(err)
+	}
+	w.sync()
+	for range 12 {
+		w.clock.Step(5 * time.Second)
+		w.wantAnswer(textAccepted)
+		w.renewAll()
+		w.sync()
+	}
+	w.wantCalls("patch Lease "+leaseN1, "patch Lease "+leaseN1, "patch Lease "+leaseN1)
 }
 
 func TestRenewalOfAnotherReplicaIsEnough(t *testing.T) {

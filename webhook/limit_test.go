@@ -199,6 +199,10 @@ func TestAFailedWriteTakesRoomOnce(t *testing.T) {
 func TestADryRunTakesNoRoom(t *testing.T) {
 	w := crowd(t)
 	dry := func(r *admissionv1.AdmissionRequest) { descheduler(r); r.DryRun = new(true) }
-	w.wantWalk(dry, map[string]int{"allowed, " + translate.DryRunWarning: 20})
+	want := map[string]int{}
+	for i := range 20 {
+		want["allowed, "+warningOf(fmt.Sprintf("p%d", i), "429: "+textAccepted)] = 1
+	}
+	w.wantWalk(dry, want)
 	w.wantWalk(descheduler, map[string]int{textAccepted: 2, textTooManyNew: 18})
 }

@@ -224,7 +224,10 @@ func burst(l *live) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	about := requests.By(l.account).Where(func(r cluster.Request) bool { return r.Resource != "events" })
+	// The controllers of the guard and of the descheduler's marks patch the pod when they come to it.
+	about := requests.By(l.account).Where(func(r cluster.Request) bool {
+		return r.Resource != "events" && (r.Resource != "pods" || r.Verb != "patch")
+	})
 	if len(about) > 0 {
 		l.Errorf("repeated denials made requests: %v", about)
 	}
@@ -245,9 +248,9 @@ func join(l *live) {
 	if got := er.Spec.Requesters[1].GracePeriodSeconds; got == nil || *got != 90 {
 		l.Errorf("bob's grace period is %v", got)
 	}
-	l.wantDenied(l.evict(alice, pod, &metav1.DeleteOptions{GracePeriodSeconds: new(int64(30))}), "Eviction triggered evacuation: ")
+	l.wantDenied(l.evict(alice, pod, &metav1.DeleteOptions{GracePeriodSeconds: new(int64(60))}), "Eviction triggered evacuation: ")
 	er = l.request(pod.UID, "alice has a grace period", func(er *v1alpha1.EvictionRequest) bool { return er.Spec.Requesters[0].GracePeriodSeconds != nil })
-	if got := er.Spec.Requesters; len(got) != 2 || *got[0].GracePeriodSeconds != 30 || *got[1].GracePeriodSeconds != 90 {
+	if got := er.Spec.Requesters; len(got) != 2 || *got[0].GracePeriodSeconds != 60 || *got[1].GracePeriodSeconds != 90 {
 		l.Errorf("requesters %+v", got)
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // preflight is a fake that counts.
@@ -136,8 +135,8 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 func TestPreflightsInADryRun(t *testing.T) {
 	dry := func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }
 	for want, p := range map[string]*preflight{
-		"allowed":                             always(interceptor.PreflightAllow, ""),
-		"allowed, " + translate.DryRunWarning: always(interceptor.PreflightDeny, "no"),
+		"allowed": always(interceptor.PreflightAllow, ""),
+		"allowed, " + warningOf("db-0", "429: no"): always(interceptor.PreflightDeny, "no"),
 	} {
 		w := newWorld(t, db0().Interceptors(interA).Obj(), n1().Obj())
 		w.handler.Preflights = asks(map[string]interceptor.Preflight{interA: p})

@@ -17,7 +17,7 @@ import (
 func TestDecideOnEverything(t *testing.T) {
 	pods := []*builder.PodWrapper{
 		nil, db0(), db0().Deleting(t0), db0().Phase(corev1.PodPending), db0().Phase(corev1.PodSucceeded), db0().DaemonSet("d"),
-		db0().UID("uid-2").Node("n2"), db0().UID("uid-2").Node("").Phase(corev1.PodPending),
+		db0().UID("uid-2").Node("n2"), db0().UID("uid-2").OwnedBy("StatefulSet", "db"), db0().UID("uid-2").Node("").Phase(corev1.PodPending),
 	}
 	noRequesters := er().Active(interA, t0)
 	noRequesters.Spec.Requesters = nil
@@ -72,6 +72,8 @@ func TestDecideOnEverything(t *testing.T) {
 					}
 					if bit(8) {
 						in.Predecessors = []v1alpha1.EvictionRequest{*er().Evicted(v1alpha1.ReasonPodDeleted, t0).Obj()}
+						in.LeftLease.Stands = bit(1)
+						in.LivePredecessor = bit(4) && bit(5)
 					}
 					setting(&in)
 					mustHold(t, in, Decide(in))
@@ -98,6 +100,7 @@ func mustHold(t *testing.T, in Input, d Decision) {
 		must(d.Need != NeedLiveRequest || in.RequestSource != Live && (in.Own || len(in.Acts) > 0), "the request is looked at once, and only for ourselves and interceptors")
 		must(d.Need != NeedPreflights || in.AskFirst && in.Preflights == nil && len(in.Interceptors) > 0, "interceptors are asked once, and only if they have a say")
 		must(d.Need != NeedStart || in.Start == StartLimited && !in.Call.DryRun, "room is taken once, and never for a dry run")
+		must(d.Need != NeedPredecessor || !in.LivePredecessor && in.Call.byName(), "the predecessor is looked at once, and only for calls by name")
 		must(d.Need != NeedLiveNode || !in.Node.Known && in.Call.UID == "", "the node is looked at once, and only for calls by name")
 		return
 	}
@@ -108,9 +111,11 @@ func mustHold(t *testing.T, in Input, d Decision) {
 	starts := d.Action == ActRestart || d.Action == ActApply && in.Request == nil
 	must(!starts || in.Start == StartFree, "nothing starts without room")
 	must(!starts || !in.AskFirst || in.Preflights != nil && in.Preflights[0].Verdict.Outcome != interceptor.PreflightDeny, "nothing starts without the interceptors' say")
-	must(d.Action == ActNothing || len(in.Acts) == 0 || in.Request == nil || slices.ContainsFunc(in.Request.Spec.Requesters, in.isEntry) || d.Action == ActRestart, "an interceptor is not made a requester of what it intercepts")
+	must(d.Action == ActNothing || d.Action == ActTell || len(in.Acts) == 0 || in.Request == nil || slices.ContainsFunc(in.Request.Spec.Requesters, in.isEntry) || d.Action == ActRestart, "an interceptor is not made a requester of what it intercepts")
 	must(v.Reason != translate.ReasonActiveInterceptor || in.RequestSource == Live && slices.Contains(in.Acts, in.Request.Status.ActiveInterceptors[0]), "an interceptor evicts only in its turn, seen live")
-	must(d.Action == ActNothing || in.Pod != nil && in.Pod.DeletionTimestamp == nil, "nothing is written for a pod that is not there or going")
+	must(d.Action == ActNothing || d.Action == ActTell || in.Pod != nil && in.Pod.DeletionTimestamp == nil, "nothing is asked for a pod that is not there or going")
+	must(d.Action != ActTell || d.Ended != nil && in.Call.byName() && !toldOfEnd(d.Ended, in.Call.Caller.Requester), "the end is told once, to calls by name")
+	must(v.Outcome != translate.NotFound || d.Action == ActTell && in.LivePredecessor, "404 is recorded, against what the API server has")
 	must(d.Action != ActRestart || in.Request != nil, "only a request that exists restarts")
 	must(v.Outcome != translate.NotFound || in.Call.byName(), "404 is only for calls by name")
 	if v.Outcome == translate.Allow && !in.Call.DryRun && in.Call.UID == "" && in.Request != nil && in.Pod != nil &&

@@ -43,19 +43,31 @@ const (
 type Renewer struct {
 	leases  *leases
 	metrics *metrics.Webhook
-	queue   chan string
+	queue   chan renewal
 
 	mu sync.Mutex
-	// heard maps the leases that are queued to when their requester last called.
-	heard map[string]time.Time
+	// heard maps the renewals that are queued to the last call.
+	heard map[renewal]lastCall
 	// paused maps leases whose renewal failed to when they may be tried again.
 	paused map[string]time.Time
 }
 
+// renewal is the lease that is to be renewed, and the kind of tool that called.
+type renewal struct {
+	lease string
+	class translate.CallerClass
+}
+
+// lastCall is when a caller was heard last.
+type lastCall struct {
+	at     time.Time
+	caller translate.Caller
+}
+
 func newRenewer(l *leases, m *metrics.Webhook) *Renewer {
 	return &Renewer{
-		leases: l, metrics: m, queue: make(chan string, maxQueued),
-		heard: map[string]time.Time{}, paused: map[string]time.Time{},
+		leases: l, metrics: m, queue: make(chan renewal, maxQueued),
+		heard: map[renewal]lastCall{}, paused: map[string]time.Time{},
 	}
 }
 
@@ -69,14 +81,14 @@ func (r *Renewer) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case name := <-r.queue:
-			r.renewQueued(ctx, name)
+		case next := <-r.queue:
+			r.renewQueued(ctx, next)
 		}
 	}
 }
 
 // enqueue asks for a renewal. It never blocks.
-func (r *Renewer) enqueue(name string) {
+func (r *Renewer) enqueue(name string, caller translate.Caller) {
 	now := r.leases.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,21 +98,23 @@ func (r *Renewer) enqueue(name string) {
 		}
 		delete(r.paused, name)
 	}
-	if _, queued := r.heard[name]; queued {
-		r.heard[name] = now
+	next, last := renewal{lease: name, class: caller.Class}, lastCall{at: now, caller: caller}
+	if _, queued := r.heard[next]; queued {
+		r.heard[next] = last
 		return
 	}
 	select {
-	case r.queue <- name:
-		r.heard[name] = now
+	case r.queue <- next:
+		r.heard[next] = last
 	default: // Full; see maxQueued.
 	}
 }
 
-func (r *Renewer) renewQueued(ctx context.Context, name string) {
+func (r *Renewer) renewQueued(ctx context.Context, next renewal) {
+	name := next.lease
 	r.mu.Lock()
-	heard := r.heard[name]
-	delete(r.heard, name)
+	heard := r.heard[next]
+	delete(r.heard, next)
 	r.mu.Unlock()
 
 	ctx, cancel := context.WithTimeout(ctx, renewalDeadline)
@@ -131,8 +145,8 @@ func (r *Renewer) pause(name string) {
 
 // renew writes the time its requester was heard, and the markers the node has
 // got since. It returns an empty result if there was nothing to do.
-func (r *Renewer) renew(ctx context.Context, name string, heard time.Time) (result string, err error) {
-	alive, due, err := r.leases.alive(ctx, name)
+func (r *Renewer) renew(ctx context.Context, name string, last lastCall) (result string, err error) {
+	alive, due, err := r.leases.alive(ctx, name, last.caller)
 	if err != nil {
 		return renewalFailed, err
 	}
@@ -141,42 +155,62 @@ func (r *Renewer) renew(ctx context.Context, name string, heard time.Time) (resu
 		// new one (see leases.create).
 		return "", nil
 	}
-	lease, err := r.leases.lookup(ctx, name)
-	if err != nil || lease == nil {
+	known, err := r.leases.lookup(ctx, name)
+	if err != nil || known == nil {
 		return "", err
 	}
-	rec, err := translate.DecodeLease(lease)
-	if err != nil {
-		return renewalFailed, err
+	if known.err != nil {
+		return renewalFailed, known.err
 	}
+	lease, class := known.lease, last.caller.Class
+	rec := known.rec.Hear(translate.Voice{Class: class, TTL: last.caller.TTL, HeardAt: last.at}, last.caller.Display)
 	rec.Markers = translate.MergeMarkers(rec.Markers, r.leases.cachedNode(ctx, rec.Node).Markers)
-	patch, err := renewalPatch(lease.UID, heard, rec.Markers)
+	version := ""
+	if class != known.rec.Class {
+		version = lease.ResourceVersion // What is known of the other tools must not be lost.
+	}
+	patch, err := renewalPatch(lease, rec, version)
 	if err != nil {
 		return renewalFailed, err
 	}
 	target := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name}}
 	switch err := r.leases.writer.Patch(ctx, target, patch); {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		r.leases.written.Remove(name)
-		return renewalGone, nil // Withdrawn, or replaced by a new one.
+		r.leases.written.Remove(writtenKey(name, class))
+		return renewalGone, nil // Withdrawn, or changed; the next call looks again.
 	case err != nil:
 		return renewalFailed, fmt.Errorf("patch lease %s: %w", name, err)
 	}
-	r.leases.remember(name, heard)
+	r.leases.remember(name, class, last.at)
 	return renewalSucceeded, nil
 }
 
-// renewalPatch sets time and markers. The UID makes the API server refuse it on
-// a Lease that has taken the place of the one we know.
-func renewalPatch(uid types.UID, renewed time.Time, markers []string) (client.Patch, error) {
-	metadata := map[string]any{"uid": uid}
-	if len(markers) > 0 {
-		metadata["annotations"] = map[string]string{translate.LeaseMarkersAnnotation: translate.EncodeMarkers(markers)}
+// renewalPatch sets what is new: time and markers, as a rule. The UID makes the API
+// server refuse it on a Lease that has taken the place of the one we know, and the
+// version, if there is one, on a Lease that has changed.
+func renewalPatch(lease *coordinationv1.Lease, rec translate.LeaseRecord, version string) (client.Patch, error) {
+	after := translate.EncodeLease(rec, lease.Namespace)
+	metadata := map[string]any{"uid": lease.UID}
+	if version != "" {
+		metadata["resourceVersion"] = version
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": metadata,
-		"spec":     map[string]any{"renewTime": metav1.NewMicroTime(renewed)},
-	})
+	annotations := map[string]string{}
+	for key, value := range after.Annotations {
+		if lease.Annotations[key] != value {
+			annotations[key] = value
+		}
+	}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	spec := map[string]any{"renewTime": after.Spec.RenewTime}
+	if deref(after.Spec.LeaseDurationSeconds) != deref(lease.Spec.LeaseDurationSeconds) {
+		spec["leaseDurationSeconds"] = after.Spec.LeaseDurationSeconds
+	}
+	if version != "" {
+		spec["holderIdentity"] = after.Spec.HolderIdentity
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": spec})
 	if err != nil {
 		return nil, fmt.Errorf("encode renewal: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -14,32 +13,40 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 const (
-	// maxReview is the largest body we read, in bytes. The review of an eviction
-	// has about 2 KB, that of a full EvictionRequest's status twice below 300 KB.
-	maxReview = 1 << 20
-
 	// DefaultTimeout is what we assume when the API server does not say how long it
 	// waits for us; the smallest that callers.md W6 recommends.
 	DefaultTimeout = 3 * time.Second
+	// maxTimeout is the longest that an API server waits for a webhook.
+	maxTimeout = 30 * time.Second
 	// deadlineShare is the part of that time, in percent, after which we answer
 	// with what we have (rule W6).
 	deadlineShare = 90
 )
 
-// errNotReview is the root of all errors that end in HTTP 400.
+// errNotReview is the root of all errors about what a body says.
 var errNotReview = errors.New("not an admission review we serve")
 
 // answerer is one admission webhook without its HTTP side. R is what it reads of a
 // request.
 type answerer[R reviewed] interface {
+	unanswered
 	// answer decides on a review whose request is complete. An error means that
-	// the request cannot be what it claims to be; it becomes HTTP 400.
+	// the request cannot be what it claims to be.
 	answer(ctx context.Context, request *R) (*admissionv1.AdmissionResponse, error)
 	// afterPanic is the answer when answer has panicked, about what is given.
 	afterPanic(about reviewedObject) *admissionv1.AdmissionResponse
+	// limit is the largest body to read, in bytes.
+	limit() int64
+}
+
+// unanswered is what a webhook says of a review that it cannot or will not read.
+type unanswered interface {
+	unread(uid types.UID, reason translate.Reason) *admissionv1.AdmissionResponse
 }
 
 // reviewed is what webhooks read of a request: all of it, or what they need.
@@ -54,8 +61,9 @@ type reviewedObject struct {
 }
 
 // serve answers one HTTP request. What is a review gets HTTP 200 whatever the
-// verdict: anything else would be a 500 for whoever called (rule W1). What is no
-// review at all gets 400.
+// verdict, also if it is too large, too slow or broken: an HTTP error would be a 500 for
+// whoever called, or let the call pass, by the webhook's failure policy (rule W1). Only
+// what has no uid, and so is no review at all, gets 400.
 func serve[R reviewed](w http.ResponseWriter, r *http.Request, log logr.Logger, a answerer[R]) {
 	ctx, cancel := context.WithTimeout(r.Context(), handlerTimeout(r))
 	defer cancel()
@@ -67,6 +75,11 @@ func serve[R reviewed](w http.ResponseWriter, r *http.Request, log logr.Logger, 
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	respond(w, log, response)
+}
+
+// respond writes the answer to a review.
+func respond(w http.ResponseWriter, log logr.Logger, response *admissionv1.AdmissionResponse) {
 	review := admissionv1.AdmissionReview{Response: response}
 	review.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
 	w.Header().Set("Content-Type", "application/json")
@@ -80,15 +93,31 @@ func review[R reviewed](ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if r.Method != http.MethodPost {
 		return nil, fmt.Errorf("%w: method %s", errNotReview, r.Method)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
+	stopReading := readUntil(ctx, w)
+	body, err := readBody(r, a.limit())
+	stopReading()
 	if err != nil {
-		return nil, fmt.Errorf("%w: read body: %w", errNotReview, err)
+		return withoutReading(ctx, a, body, whyUnread(err), err)
 	}
 	request, err := decodeReview[R](body)
 	if err != nil {
+		return withoutReading(ctx, a, body, translate.ReasonUnreadable, err)
+	}
+	response, err := answerOrRecover(ctx, request, a)
+	if err != nil {
+		return withoutReading(ctx, a, body, translate.ReasonUnreadable, err)
+	}
+	return response, nil
+}
+
+// withoutReading is the answer to a review of which only the uid can be read.
+func withoutReading(ctx context.Context, a unanswered, front []byte, reason translate.Reason, err error) (*admissionv1.AdmissionResponse, error) {
+	uid := uidIn(front)
+	if uid == "" {
 		return nil, err
 	}
-	return answerOrRecover(ctx, request, a)
+	logr.FromContextOrDiscard(ctx).Info("Refused a review that cannot be read", "reason", reason, "error", err.Error())
+	return a.unread(uid, reason), nil
 }
 
 // answerOrRecover turns a panic into an answer: net/http would close the
@@ -147,7 +176,7 @@ func decodeReview[R reviewed](body []byte) (*R, error) {
 func handlerTimeout(r *http.Request) time.Duration {
 	timeout := DefaultTimeout
 	if told, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && told > 0 {
-		timeout = told
+		timeout = min(told, maxTimeout)
 	}
 	return timeout * deadlineShare / 100
 }

@@ -10,12 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -70,28 +72,18 @@ func answerIn(t *testing.T, w *httptest.ResponseRecorder) *admissionv1.Admission
 	return review.Response
 }
 
+// What has no uid cannot be answered, and comes from no API server.
 func TestWhatIsNoReviewIsRefused(t *testing.T) {
-	replace := func(from, to string) []byte { return bytes.Replace(reviewOf(), []byte(from), []byte(to), 1) }
 	cases := map[string][]byte{
-		"empty":                      nil,
-		"no JSON":                    []byte("hello"),
-		"half of it":                 reviewOf()[:80],
-		"something after it":         append(reviewOf(), "{}"...),
-		"no object":                  []byte(`[]`),
-		"null":                       []byte(`null`),
-		"another kind":               replace("AdmissionReview", "ConversionReview"),
-		"another version":            replace("admission.k8s.io/v1", "admission.k8s.io/v1beta1"),
-		"no request":                 []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`),
-		"no uid":                     reviewOf(func(r *admissionv1.AdmissionRequest) { r.UID = "" }),
-		"no eviction":                reviewOf(func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "Pod" }),
-		"an eviction of another API": reviewOf(func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "lifecycle.k8s.io" }),
-		"an eviction of the future":  reviewOf(func(r *admissionv1.AdmissionRequest) { r.Kind.Version = "v2" }),
-		"no namespace":               reviewOf(raw(`{}`), func(r *admissionv1.AdmissionRequest) { r.Namespace = "" }),
-		"no name":                    reviewOf(raw(`{}`), func(r *admissionv1.AdmissionRequest) { r.Name = "" }),
-		"an object that is none":     reviewOf(raw(`"db-0"`)),
-		"options of the wrong type":  reviewOf(raw(`{"deleteOptions":{"gracePeriodSeconds":"soon"}}`)),
-		"more than a mebibyte":       reviewOf(raw(`{"metadata":{"annotations":{"x":"` + strings.Repeat("x", maxReview) + `"}}}`)),
-		"endless nesting":            []byte(strings.Repeat(`{"request":`, 20_000)),
+		"empty":              nil,
+		"no JSON":            []byte("hello"),
+		"half of it":         reviewOf()[:80],
+		"no object":          []byte(`[]`),
+		"null":               []byte(`null`),
+		"no request":         []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`),
+		"no uid":             reviewOf(func(r *admissionv1.AdmissionRequest) { r.UID = "" }),
+		"a uid that is none": []byte(`{"request":{"uid":{}}}`),
+		"endless nesting":    []byte(strings.Repeat(`{"request":`, 20_000)),
 	}
 	for name, body := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -111,6 +103,94 @@ func TestWhatIsNoReviewIsRefused(t *testing.T) {
 			t.Errorf("HTTP status %d", w.Code)
 		}
 	})
+}
+
+// An HTTP error would let the call pass where the failure policy is Ignore, and so
+// would an answer with another uid.
+func TestWhatCannotBeReadIsDenied(t *testing.T) {
+	replace := func(from, to string) []byte { return bytes.Replace(reviewOf(), []byte(from), []byte(to), 1) }
+	padded := func(n int) []byte {
+		return reviewOf(raw(`{"metadata":{"annotations":{"x":"` + strings.Repeat("x", n) + `"}}}`))
+	}
+	const (
+		textUnreadable = "Eviction could not be coordinated yet: the webhook cannot read the call, retry"
+		textTooLarge   = "Eviction could not be coordinated yet: the call is larger than the webhook reads, retry"
+	)
+	cases := map[string]struct {
+		body []byte
+		want string
+	}{
+		"cut off":                        {padded(2000)[:1500], textUnreadable},
+		"something after it":             {append(reviewOf(), "{}"...), textUnreadable},
+		"another kind":                   {replace("AdmissionReview", "ConversionReview"), textUnreadable},
+		"another version":                {replace("admission.k8s.io/v1", "admission.k8s.io/v1beta1"), textUnreadable},
+		"no eviction":                    {reviewOf(func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "Pod" }), textUnreadable},
+		"an eviction of another API":     {reviewOf(func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "lifecycle.k8s.io" }), textUnreadable},
+		"an eviction of the future":      {reviewOf(func(r *admissionv1.AdmissionRequest) { r.Kind.Version = "v2" }), textUnreadable},
+		"no namespace":                   {reviewOf(raw(`{}`), func(r *admissionv1.AdmissionRequest) { r.Namespace = "" }), textUnreadable},
+		"no name":                        {reviewOf(raw(`{}`), func(r *admissionv1.AdmissionRequest) { r.Name = "" }), textUnreadable},
+		"an object that is none":         {reviewOf(raw(`"db-0"`)), textUnreadable},
+		"options of the wrong type":      {reviewOf(raw(`{"deleteOptions":{"gracePeriodSeconds":"soon"}}`)), textUnreadable},
+		"nesting without end":            {replace(`"deleteOptions":{}`, `"deep":`+strings.Repeat(`{"a":`, 12_000)+`1`+strings.Repeat(`}`, 12_000)), textUnreadable},
+		"all that an API server takes":   {padded(maxObject), "allowed"},
+		"a byte more than can be read":   {padded(maxReview - len(padded(0)) + 1), textTooLarge},
+		"as large as can be read":        {padded(maxReview - len(padded(0))), "allowed"},
+		"much larger than can be read":   {padded(6 * maxObject), textTooLarge},
+		"much larger, and not even JSON": {append(reviewOf()[:300], strings.Repeat("x", 6*maxObject)...), textTooLarge},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			answer := answerIn(t, post(w.handler, tc.body))
+			got := "allowed"
+			if !answer.Allowed {
+				got = answer.Result.Message
+				if answer.Result.Code != http.StatusTooManyRequests || answer.Result.Details.RetryAfterSeconds != 0 {
+					t.Errorf("result %+v", answer.Result)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+			if answer.UID != "review-1" {
+				t.Errorf("uid %q", answer.UID)
+			}
+		})
+	}
+}
+
+// A status that cannot be read is refused for good.
+func TestAStatusThatCannotBeReadIsDenied(t *testing.T) {
+	whole := statusReview(running(), running())
+	cases := map[string][]byte{
+		"too large":             append(whole[:len(whole)-1], strings.Repeat(" ", maxUpdateReview)...),
+		"cut off":               whole[:len(whole)-1],
+		"a time that is none":   bytes.Replace(whole, []byte(`"heartbeatTime":"2`), []byte(`"heartbeatTime":"x`), 1),
+		"of another kind":       bytes.Replace(whole, []byte(`"EvictionRequest"`), []byte(`"Pod"`), 1),
+		"with no object before": bytes.Replace(whole, []byte(`"oldObject"`), []byte(`"older"`), 1),
+	}
+	for name, body := range cases {
+		t.Run(name, func(t *testing.T) {
+			answer := answerIn(t, post(statusHandler(t0), body))
+			if answer.Allowed || answer.UID != "review-1" || answer.Result.Code != http.StatusForbidden {
+				t.Errorf("answer %+v, result %+v", answer, answer.Result)
+			}
+		})
+	}
+}
+
+// The handlers for the probe and for deletions by the scheduler have answers of their own.
+func TestOtherReviewsThatCannotBeRead(t *testing.T) {
+	broken := reviewOf()
+	broken = broken[:len(broken)-1]
+	probe := answerIn(t, post(&ProbeHandler{Log: logr.Discard()}, broken))
+	if probe.Allowed || probe.UID != "review-1" || strings.Contains(probe.Result.Message, failurepolicy.ProbeAnswer) {
+		t.Errorf("the probe: %+v", probe)
+	}
+	deletion := answerIn(t, post(&PodDeleteHandler{Log: logr.Discard()}, broken))
+	if !deletion.Allowed || deletion.UID != "review-1" {
+		t.Errorf("a deletion by the scheduler, who would go on without us: %+v", deletion)
+	}
 }
 
 func TestDecodeCall(t *testing.T) {

@@ -47,7 +47,7 @@ func TestThePodWasBoundBehindTheCachesBack(t *testing.T) {
 // there must be no moment without one when their requesters come back.
 func TestExpiredLeaseNeverVanishes(t *testing.T) {
 	w := draining(t, n1())
-	w.clock.Step(2 * time.Minute)
+	w.clock.Step(160 * time.Second)
 	w.failing(func(call string) error {
 		if strings.HasPrefix(call, "delete Lease") {
 			t.Errorf("API call %q", call)
@@ -55,7 +55,7 @@ func TestExpiredLeaseNeverVanishes(t *testing.T) {
 		return nil
 	})
 	w.wantAnswer(textAccepted)
-	if !w.renewedAt().Equal(t0.Add(2 * time.Minute)) {
+	if !w.renewedAt().Equal(t0.Add(160 * time.Second)) {
 		t.Errorf("renewed at %s", w.renewedAt())
 	}
 }
@@ -92,7 +92,7 @@ func TestAReplacementIsSeenLiveBeforeItsCallerIsSentAway(t *testing.T) {
 		Evicted(v1alpha1.ReasonPodDeleted, t0)
 	// The cache has not seen yet that the replacement was bound, to the next node
 	// of a rolling drain.
-	w := newWorld(t, left.Obj(), db0().Node("").Phase(corev1.PodPending).Obj(), builder.Node("n2").Cordoned().Obj())
+	w := newWorld(t, left.Obj(), db0().Node("").Phase(corev1.PodPending).Obj(), builder.Node("n2").Cordoned().Obj(), leaseOfN1())
 	w.bind(db0().Node("n2"))
 	w.wantAnswer(textAccepted)
 }
@@ -100,7 +100,7 @@ func TestAReplacementIsSeenLiveBeforeItsCallerIsSentAway(t *testing.T) {
 func TestARepeatedDenialOfAReplacementMakesNoAPICall(t *testing.T) {
 	left := builder.EvictionRequest("shop", "db-0", "uid-0").UID("er-0").NodeName("n1").Leased(alice, leaseN1).
 		Evicted(v1alpha1.ReasonPodDeleted, t0)
-	w := newWorld(t, left.Obj(), db0().Node("n2").Obj(), builder.Node("n2").Obj())
+	w := newWorld(t, left.Obj(), db0().Node("n2").Obj(), builder.Node("n2").Obj(), leaseOfN1())
 	w.handler.Guard = GuardTooManyRequests
 	for range 3 {
 		w.wantAnswer(textMovedAway)

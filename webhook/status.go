@@ -5,35 +5,29 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // StatusHandler answers the reviews of evictionrequests/status: the rules on
-// times that need a clock (statements 29, 41, 46, 47 and 48), and who may write
-// for an interceptor, which stands in its registration. Everything else stands in
-// the schema. Our own controller is left out by the webhook's matchConditions.
-//
-// Cached, Resolver and Registrations may be nil; then anybody with the permission
-// may write.
+// times, which need a clock (statements 41, 46, 47 and 48). Who may write what is the
+// matter of the chart's ValidatingAdmissionPolicies, which hold while no manager runs;
+// it is looked at here once more, for clusters whose policies somebody has taken away.
+// Everything else stands in the schema. Our own controller is left out by the webhook's
+// matchConditions.
 type StatusHandler struct {
-	// Cached reads pods from the informer.
-	Cached client.Reader
-	// Resolver says who intercepts a pod.
-	Resolver Resolver
-	// Registrations say who acts under an interceptor's name.
+	// Registrations say who acts under an interceptor's name. When nil, anybody with
+	// the permission may report.
 	Registrations interceptor.Registrations
 	// Skippers says who may end an interceptor's turn in its place; nobody when nil.
 	Skippers Skippers
@@ -43,8 +37,6 @@ type StatusHandler struct {
 	Clock clock.PassiveClock
 	// ClockSkew is how far a reported time may be from ours (ruling R8), 10 s.
 	ClockSkew time.Duration
-	// HeartbeatDeadline is how long an active interceptor may be silent, 20 min.
-	HeartbeatDeadline time.Duration
 	// Log is where denials go.
 	Log logr.Logger
 }
@@ -69,7 +61,7 @@ func (h *StatusHandler) answer(ctx context.Context, request *admissionv1.Admissi
 	problems := h.check(&before, &after, h.Clock.Now())
 	skip := skipOf(&before, &after)
 	problems = append(problems, h.checkSkip(ctx, field.NewPath("status"), &request.UserInfo, &before, skip)...)
-	problems = append(problems, h.checkWriter(ctx, field.NewPath("status"), request.UserInfo.Username, &before, &after, skip)...)
+	problems = append(problems, h.checkWriter(field.NewPath("status"), request.UserInfo.Username, &before, &after, skip)...)
 	if len(problems) == 0 {
 		return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true, AuditAnnotations: skip.audit()}, nil
 	}
@@ -79,64 +71,22 @@ func (h *StatusHandler) answer(ctx context.Context, request *admissionv1.Admissi
 	return &admissionv1.AdmissionResponse{UID: request.UID, Result: &status}, nil
 }
 
-// afterPanic lets the write through: the schema has checked it, and the engine
-// takes no time it was told at face value (statement 50).
+// afterPanic refuses the write: whoever finds what we trip over must not get past the
+// rules with it. Interceptors report again, and their deadline is long.
 func (h *StatusHandler) afterPanic(object reviewedObject) *admissionv1.AdmissionResponse {
-	return &admissionv1.AdmissionResponse{UID: object.uid, Allowed: true}
+	return h.unread(object.uid, translate.ReasonInternalError)
 }
 
 // check compares the two and says what is wrong with the change. Only what
 // changes is checked: a time that was right when it was written stays right.
 func (h *StatusHandler) check(before, after *v1alpha1.EvictionRequest, now time.Time) field.ErrorList {
 	path := field.NewPath("status")
-	problems := h.checkSwitch(path.Child("activeInterceptors"), before, after, now)
+	var problems field.ErrorList
 	for i := range after.Status.Interceptors {
 		item := &after.Status.Interceptors[i]
 		problems = append(problems, h.checkReport(path.Child("interceptors").Key(item.Name), report(before, item.Name), item, now)...)
 	}
 	return problems
-}
-
-// checkSwitch is statement 29: an active interceptor loses its turn only when it
-// has completed or fallen silent, or the request ends.
-func (h *StatusHandler) checkSwitch(path *field.Path, before, after *v1alpha1.EvictionRequest, now time.Time) field.ErrorList {
-	if len(before.Status.ActiveInterceptors) == 0 {
-		return nil
-	}
-	active := before.Status.ActiveInterceptors[0]
-	if slices.Contains(after.Status.ActiveInterceptors, active) ||
-		meta.IsStatusConditionTrue(after.Status.Conditions, v1alpha1.ConditionEvicted) ||
-		meta.IsStatusConditionTrue(after.Status.Conditions, v1alpha1.ConditionCanceled) ||
-		report(after, active).CompletionTime != nil {
-		return nil
-	}
-	silentSince := h.silentSince(before, active, now)
-	until := silentSince.Add(h.HeartbeatDeadline)
-	if !now.Before(until) {
-		return nil
-	}
-	return field.ErrorList{field.Forbidden(path, fmt.Sprintf(
-		"interceptor %s is still active: it has set no completionTime, and its heartbeat deadline is %s (now %s, %s after %s)",
-		active, stamp(until), stamp(now), h.HeartbeatDeadline, stamp(silentSince)))}
-}
-
-// silentSince is the baseline of the heartbeat deadline (ruling R2). A heartbeat
-// from the future counts as at most the clock skew ahead (statement 50).
-func (h *StatusHandler) silentSince(er *v1alpha1.EvictionRequest, active string, now time.Time) time.Time {
-	since := er.CreationTimestamp.Time
-	if at := er.Status.ActivationTime; at != nil && at.After(since) {
-		since = at.Time
-	}
-	if beat := report(er, active).HeartbeatTime; beat != nil {
-		heard := beat.Time
-		if latest := now.Add(h.ClockSkew); heard.After(latest) {
-			heard = latest
-		}
-		if heard.After(since) {
-			since = heard
-		}
-	}
-	return since
 }
 
 // checkReport checks the times of one interceptor's report that change.

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,37 +27,6 @@ func TestAResolverThatIsNotSureIsRetryable(t *testing.T) {
 	w.wantCalls()
 	resolver.err = nil
 	w.wantAnswer("allowed")
-}
-
-// Before the plan is made nobody but Drawbridge has anything to write but
-// conditions of its own. While an interceptor may be missing, that is all that is
-// known.
-func TestAPlanIsNotMadeByOthersWhileTheResolverIsNotSure(t *testing.T) {
-	unplanned := builder.EvictionRequest("shop", "db-0", "uid-1").Created(created)
-	planned := unplanned.Clone().Interceptors().Active(evictor, t0)
-	noted := unplanned.Clone().Condition("example.com/Noted", "Noted", t0)
-	w := newWorld(t, builder.Pod("shop", "db-0").UID("uid-1").Node("n1").Phase(corev1.PodRunning).Obj())
-	resolver := &unsure{err: errors.New("the namespace is not known")}
-	handler := statusHandler(t0)
-	handler.Cached, handler.Resolver, handler.OwnUsername = w.cache, resolver, ownAdmin
-	handler.Registrations = registered{interA: {actorA}}
-	for _, tc := range []struct {
-		what, user string
-		after      *builder.EvictionRequestWrapper
-		err        error
-		want       string
-	}{
-		{"a plan of a stranger's", stranger, planned, resolver.err, "status.activeInterceptors: Forbidden: only Drawbridge may write this as long as it is not known who intercepts the pod"},
-		{"a condition of a stranger's", stranger, noted, resolver.err, ""},
-		{"a plan of ours", ownAdmin, planned, resolver.err, ""},
-		{"a plan when nobody is missing", stranger, planned, nil, ""},
-	} {
-		resolver.err = tc.err
-		response := answerIn(t, post(handler, writer(tc.user, unplanned, tc.after)))
-		if response.Allowed != (tc.want == "") || (tc.want != "" && !strings.Contains(response.Result.Message, tc.want)) {
-			t.Errorf("%s: allowed %t, %+v; want %q", tc.what, response.Allowed, response.Result, tc.want)
-		}
-	}
 }
 
 // An interceptor's account does not become a requester of its own pod because the

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -233,6 +234,20 @@ func (w *world) lease() *coordinationv1.Lease {
 		return nil
 	}
 	return &lease
+}
+
+// leaseOfN1 is alice's lease for n1, renewed at t0.
+func leaseOfN1() *coordinationv1.Lease {
+	return translate.EncodeLease(translate.LeaseRecord{
+		Requester: alice, Node: "n1", Class: translate.ClassKubectl, TTL: 2 * time.Minute, RenewedAt: t0,
+	}, ownNamespace)
+}
+
+// replica is another handler on the same API server, with the same cache.
+func (w *world) replica() *EvictionHandler {
+	c := w.handler.Config
+	handler, _ := NewEvictionHandler(c)
+	return handler
 }
 
 // switchable is a reader that can be replaced as a whole.

@@ -63,9 +63,18 @@ type MigrationSpec struct {
 	// +kubebuilder:validation:MaxLength=4096
 	SourceNode string `json:"sourceNode,omitempty"`
 
+	// createWhen is an expression of type bool over pod, workload and config: a
+	// migration is created from the template. It is false where the platform creates one
+	// by itself. Without it, always.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	CreateWhen string `json:"createWhen,omitempty"`
+
 	// template is the object to create. A string in it that is "${EXPRESSION}" as a
-	// whole stands for the expression's value. Its apiVersion, kind, name and
-	// namespace are filled in.
+	// whole stands for the expression's value. Its apiVersion, kind and namespace are
+	// filled in; its name is metadata.generateName, or evacuation- without one, with the
+	// pod's UID and the number of the attempt.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // EvacuationPolicy says in CEL how a platform moves what runs in a pod, so that no
@@ -53,7 +54,14 @@ type EvacuationPolicyList struct {
 
 // EvacuationPolicySpec says how pods are evacuated.
 //
+// Drawbridge writes with its own permissions, so of a pod only labels and annotations
+// may be written, and nothing of the kinds it works with itself.
+//
 // +kubebuilder:validation:XValidation:rule="has(self.mark) == has(self.unmark)",message="mark and unmark belong together: what is marked must be unmarked when nobody wants the eviction any more"
+// +kubebuilder:validation:XValidation:rule="!has(self.mark) || (has(self.workload) && !(self.workload.apiVersion == 'v1' && self.workload.kind == 'Pod')) || ((!has(self.mark.subresource) || size(self.mark.subresource) == 0) && self.mark.operations.all(o, o.op == 'test' || o.path.matches('^/metadata/(labels|annotations)(/.*)?$')))",fieldPath=".mark",message="of a pod only labels and annotations can be marked: paths must be in /metadata/labels or /metadata/annotations, and there must be no subresource"
+// +kubebuilder:validation:XValidation:rule="!has(self.unmark) || (has(self.workload) && !(self.workload.apiVersion == 'v1' && self.workload.kind == 'Pod')) || ((!has(self.unmark.subresource) || size(self.unmark.subresource) == 0) && self.unmark.operations.all(o, o.op == 'test' || o.path.matches('^/metadata/(labels|annotations)(/.*)?$')))",fieldPath=".unmark",message="of a pod only labels and annotations can be marked: paths must be in /metadata/labels or /metadata/annotations, and there must be no subresource"
+// +kubebuilder:validation:XValidation:rule="!has(self.workload) || !(self.workload.apiVersion == 'v1' && self.workload.kind in ['Event', 'Namespace', 'Node', 'Secret', 'ServiceAccount']) && !self.workload.apiVersion.matches('^(drawbridge[.]dev|policy|(admissionregistration|authentication|authorization|coordination|events|rbac[.]authorization)[.]k8s[.]io)/')",fieldPath=".workload",message="this kind cannot be a workload: Drawbridge writes it for its own ends"
+// +kubebuilder:validation:XValidation:rule="!has(self.migration) || (self.migration.apiVersion.contains('/') && !self.migration.apiVersion.matches('^(drawbridge[.]dev|policy|(admissionregistration|authentication|authorization|coordination|events|rbac[.]authorization)[.]k8s[.]io)/'))",fieldPath=".migration",message="this kind cannot stand for a migration: it is one of Kubernetes' core or of those that Drawbridge writes for its own ends"
 type EvacuationPolicySpec struct {
 	// interceptor is the name under which Drawbridge acts, a fully qualified domain
 	// name. Several policies may share one.
@@ -62,6 +70,7 @@ type EvacuationPolicySpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)+$')",message="interceptor must be a fully qualified domain name, such as kubevirt.drawbridge.dev"
 	// +kubebuilder:validation:XValidation:rule="self != 'imperative-eviction.k8s.io'",message="imperative-eviction.k8s.io is the default interceptor"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['surge.drawbridge.dev', 'hook.drawbridge.dev', 'budget.drawbridge.dev'])",message="this name is Drawbridge's own: choose another one, under a domain of yours"
 	Interceptor string `json:"interceptor"`
 
 	// priority decides which policy counts for a pod that several cover: the highest,
@@ -90,10 +99,13 @@ type EvacuationPolicySpec struct {
 	// strategy is an expression of type string: None (evict at once),
 	// LiveMigrate (evacuate; refuse the eviction while it cannot migrate),
 	// LiveMigrateIfPossible (evacuate if it can migrate, else evict at once) or
-	// External (mark it; somebody else does the rest).
+	// External (mark it; somebody else does the rest). It must not depend on what the
+	// evacuation itself changes, such as the mark or a condition that is different while
+	// a migration runs: if it becomes None meanwhile, the mark is taken back.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule=`!self.matches("^'[^']*'$") || self in ["'None'", "'LiveMigrate'", "'LiveMigrateIfPossible'", "'External'"]`,message="strategy is constant and none of None, LiveMigrate, LiveMigrateIfPossible and External"
 	Strategy string `json:"strategy"`
 
 	// migratable is an expression of type bool, or null while that is not known yet:
@@ -120,6 +132,11 @@ type EvacuationPolicySpec struct {
 	// evacuation was given up.
 	// +optional
 	Unmark *WorkloadPatch `json:"unmark,omitempty"`
+
+	// cancel asks the platform itself to take back a mark that nobody else may write. It
+	// is called before unmark, when a mark is to be taken back.
+	// +optional
+	Cancel *SubresourceCall `json:"cancel,omitempty"`
 
 	// evacuating is an expression of type bool: the workload is marked, on behalf of
 	// this pod.
@@ -260,7 +277,8 @@ type ConfigReference struct {
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// name of the object; the first by namespace and name if empty.
+	// name of the object. If it is empty there must be only one; with several, config is
+	// an empty map, as with none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
@@ -313,6 +331,45 @@ type PatchOperation struct {
 	When string `json:"when,omitempty"`
 }
 
+// SubresourceCall is a PUT to a subresource of the workload.
+type SubresourceCall struct {
+	// apiVersion that serves the subresource, such as subresources.kubevirt.io/v1.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9.-]+/[a-z0-9]+$')",message="apiVersion must be GROUP/VERSION"
+	// +kubebuilder:validation:XValidation:rule="!(self.split('/')[0] in ['drawbridge.dev', 'admissionregistration.k8s.io', 'authentication.k8s.io', 'authorization.k8s.io', 'coordination.k8s.io', 'events.k8s.io', 'policy', 'rbac.authorization.k8s.io'])",message="Drawbridge writes in this API group for its own ends"
+	APIVersion string `json:"apiVersion"`
+
+	// resource is the plural, such as virtualmachineinstances.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]+$')",message="resource must be lower case letters and digits"
+	Resource string `json:"resource"`
+
+	// subresource is its path after the name, such as evacuate/cancel.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]+(/[a-z0-9]+)*$')",message="subresource must be lower case words, separated by /"
+	Subresource string `json:"subresource"`
+
+	// body is the object to send. A string in it that is "${EXPRESSION}" as a whole
+	// stands for the expression's value.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	Body *runtime.RawExtension `json:"body,omitempty"`
+
+	// when is an expression of type bool; nothing is called if it is false.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	When string `json:"when,omitempty"`
+}
+
 // EvacuationPolicyStatus is what the controller found.
 type EvacuationPolicyStatus struct {
 	// observedGeneration is the generation the rest of the status is about.
@@ -321,8 +378,9 @@ type EvacuationPolicyStatus struct {
 
 	// conditions are Accepted (the expressions are well formed), Ready (the kinds are
 	// installed and may be read and written), Evaluated (False while an expression
-	// fails), Exclusive (False while another policy covers one of its pods) and
-	// Progressing (False while an evacuation has been given up).
+	// fails), Exclusive (False while another policy covers one of its pods),
+	// Progressing (False while an evacuation has been given up) and Marking (False while
+	// marks are refused, or do not last).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -341,6 +399,15 @@ const (
 	// ConditionProgressing is False while an evacuation has been given up.
 	ConditionProgressing = "Progressing"
 
+	// ConditionMarking is False while marks, or their removal, come to nothing.
+	ConditionMarking = "Marking"
+
+	// ReasonMarking: no mark is refused or discarded.
+	ReasonMarking = "Marking"
+	// ReasonDiscarded: the API server answers with success, and the mark is not there.
+	ReasonDiscarded = "Discarded"
+	// ReasonRejected: the API server refuses a mark.
+	ReasonRejected = "Rejected"
 	// ReasonReady: everything is there.
 	ReasonReady = "Ready"
 	// ReasonKindNotInstalled: a kind is not installed. It is looked for again.

@@ -13,7 +13,7 @@ import (
 // administrator allows them. A pod is intercepted if podSelector,
 // namespaceSelector and all matchConditions match.
 // A registration that is changed or removed counts for evictions that begin
-// afterwards: the plan of an EvictionRequest is made once (statement 73).
+// afterwards: the plan of an EvictionRequest is made once.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -70,10 +70,10 @@ type EvictionInterceptorSpec struct {
 	// matchConditions are CEL expressions over the pod; all must be true. They see
 	// the pod as the variable object with metadata, some of spec (nodeName,
 	// priority, priorityClassName, serviceAccountName, schedulerName,
-	// restartPolicy, schedulingGroup and the kinds of volumes) and of status (phase
-	// and conditions), and the variable namespaceObject with the name, labels and
-	// annotations of its namespace. An expression that fails counts as false and is
-	// reported in the condition Evaluated.
+	// restartPolicy, terminationGracePeriodSeconds, schedulingGroup and the kinds of
+	// volumes) and of status (phase and conditions), and the variable namespaceObject
+	// with the name, labels and annotations of its namespace. An expression that fails
+	// counts as false and is reported in the condition Evaluated.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

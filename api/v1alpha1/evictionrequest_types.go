@@ -129,8 +129,8 @@ type Requester struct {
 	LeaseName string `json:"leaseName,omitempty"`
 
 	// gracePeriodSeconds is the termination grace period this requester asked
-	// for, in seconds. imperative-eviction.k8s.io passes on the largest one given;
-	// without any the pod's own applies.
+	// for, in seconds; without it, the pod's own. imperative-eviction.k8s.io passes on
+	// the largest of all requesters.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
@@ -173,12 +173,16 @@ type EvictionRequestStatus struct {
 
 	// conditions of the request. Evicted: the target has ended. Canceled: the
 	// request is not processed any more. At most one of them is True, and it
-	// stays so. Others may add conditions of their own.
+	// stays so. Only the controller writes these two, and those whose type begins with
+	// drawbridge.dev/. Others may add conditions of their own, 24 together.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.filter(c, !(c.type in ['Evicted', 'Canceled', 'Deleting'] || c.type.startsWith('drawbridge.dev/'))).size() <= 24",message="conditions may have at most 24 items besides those of the controller: remove some of your own"
 	// +kubebuilder:validation:XValidation:rule="self.filter(c, c.type in ['Evicted', 'Canceled'] && c.status == 'True').size() < 2",message="conditions Evicted and Canceled cannot both be True"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, size(c.message) <= 4096)",message="a condition's message may have at most 4096 characters: shorten it"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime > timestamp('1970-01-01T00:00:00Z'))",message="lastTransitionTime must be a time of this epoch in RFC 3339"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// nodeName is the node the target ran on when the controller first saw it.
@@ -203,8 +207,9 @@ type EvictionRequestStatus struct {
 	ActiveInterceptors []string `json:"activeInterceptors,omitempty"`
 
 	// activationTime is when the active interceptor got its turn: the baseline of
-	// its heartbeat deadline (ruling R2).
+	// its heartbeat deadline.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	ActivationTime *metav1.Time `json:"activationTime,omitempty"`
 
 	// processedInterceptors are those that were active before and are not any
@@ -233,7 +238,7 @@ type EvictionRequestStatus struct {
 
 // RequestState says in one word how far a request is.
 //
-// +kubebuilder:validation:Enum=Pending;Intercepting;Evicting;Blocked;Evicted;Canceled
+// +kubebuilder:validation:Enum=Pending;Intercepting;Evicting;Blocked;Deleting;Evicted;Canceled
 type RequestState string
 
 // EvictionRequestSummary is what tables show: the rest of the status (and the
@@ -241,8 +246,9 @@ type RequestState string
 type EvictionRequestSummary struct {
 	// state in one word. Pending: no interceptor is active. Intercepting: one of
 	// the target's own interceptors is. Evicting: imperative-eviction.k8s.io is.
-	// Blocked: it is, and the eviction has been refused so far. Evicted, Canceled:
-	// the condition of that name is True.
+	// Blocked: it is, and the eviction has been refused so far. Deleting: the request
+	// is being deleted, and a finalizer holds it. Evicted, Canceled: the condition of
+	// that name is True.
 	// +required
 	State RequestState `json:"state"`
 
@@ -254,6 +260,7 @@ type EvictionRequestSummary struct {
 
 	// expectedFinishTime is the one the active interceptor reported, if any.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	ExpectedFinishTime *metav1.Time `json:"expectedFinishTime,omitempty"`
 
 	// requesters is the number of spec.requesters.
@@ -284,23 +291,27 @@ type InterceptorStatus struct {
 	// startTime is when the interceptor began, within the clock skew (10 s) of
 	// now. Set once, together with the first heartbeatTime.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// heartbeatTime is when the interceptor last reported. Not in the future
 	// (beyond the clock skew), never earlier than before, and at least 60 s after
 	// the one before.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	HeartbeatTime *metav1.Time `json:"heartbeatTime,omitempty"`
 
 	// expectedFinishTime is when the interceptor expects to be done. Not in the
 	// past when set; may change.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	ExpectedFinishTime *metav1.Time `json:"expectedFinishTime,omitempty"`
 
 	// completionTime is when the interceptor was done, in full or in part, or
 	// declined; within the clock skew of now. Set once. It ends the
 	// interceptor's turn.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
 	// retries is the number of failed calls of the pod's eviction subresource.

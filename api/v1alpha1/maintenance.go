@@ -1,5 +1,12 @@
 package v1alpha1
 
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
 // Types of the conditions of a NodeMaintenance.
 const (
 	// ConditionNodesSelected is True when the selector is valid and matches a node.
@@ -71,3 +78,17 @@ const (
 
 // RequesterName is the name in spec.requesters of the maintenance's EvictionRequests.
 func (m *NodeMaintenance) RequesterName() string { return m.Name + "." + MaintenanceRequesterSuffix }
+
+// Keeps says why the maintenance leaves the pod where it is, empty if it does not:
+// BlockEmptyDirData or BlockUnmanagedPod. The rules are those by which kubectl drain
+// refuses a node.
+func (m *NodeMaintenance) Keeps(pod *corev1.Pod) BlockReason {
+	switch {
+	case m.Spec.EmptyDirPods == PodsKeep && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil }):
+		return BlockEmptyDirData
+	case m.Spec.UnmanagedPods == PodsKeep && metav1.GetControllerOfNoCopy(pod) == nil:
+		return BlockUnmanagedPod
+	default:
+		return ""
+	}
+}

@@ -85,7 +85,36 @@ type NodeMaintenanceSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MaxParallelNodes *int32 `json:"maxParallelNodes,omitempty"`
+
+	// unmanagedPods says what becomes of pods that no controller would make again:
+	// Evict (the default, as KEP-4212 has it) evicts them like all others, Keep leaves
+	// them where they are. A pod that is kept is not evacuated in any way, and the node
+	// is not drained before it has gone: it counts as blocking, with the reason
+	// UnmanagedPod. kubectl drawbridge drain sets Keep, unless it is called with --force.
+	// +optional
+	UnmanagedPods PodTreatment `json:"unmanagedPods,omitempty"`
+
+	// emptyDirPods says what becomes of pods with emptyDir volumes, whose data is lost
+	// with them: Evict (the default, as KEP-4212 has it) evicts them like all others,
+	// Keep leaves them where they are. They count as blocking then, with the reason
+	// EmptyDirData. kubectl drawbridge drain sets Keep, unless it is called with
+	// --delete-emptydir-data.
+	// +optional
+	EmptyDirPods PodTreatment `json:"emptyDirPods,omitempty"`
 }
+
+// PodTreatment says what becomes of pods of some kind.
+//
+// +kubebuilder:validation:Enum=Evict;Keep
+type PodTreatment string
+
+// What becomes of pods.
+const (
+	// PodsEvict evicts them like all others; so does the empty value.
+	PodsEvict PodTreatment = "Evict"
+	// PodsKeep leaves them where they are; the drain waits until they have gone.
+	PodsKeep PodTreatment = "Keep"
+)
 
 // NodeSelector selects nodes. It is the core NodeSelector, with limits.
 type NodeSelector struct {
@@ -200,6 +229,12 @@ type MaintenanceProgress struct {
 	// +kubebuilder:validation:Minimum=0
 	PodsBlocking int32 `json:"podsBlocking"`
 
+	// podsWaiting is how many of those are left to their owners for a while, because
+	// nobody intercepts them.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	PodsWaiting int32 `json:"podsWaiting,omitempty"`
+
 	// podsEvacuated is how many pods have gone since the drain began.
 	// +required
 	// +kubebuilder:validation:Minimum=0
@@ -235,6 +270,17 @@ type MaintenanceNodeStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	PodsBlocking int32 `json:"podsBlocking,omitempty"`
 
+	// podsWaiting is how many of those are left to their owners for a while, because
+	// nobody intercepts them: for maintenance.evacuationWait after they were told by the
+	// condition EvacuationRequest.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	PodsWaiting int32 `json:"podsWaiting,omitempty"`
+
+	// waitingUntil is when the last of those is asked to go.
+	// +optional
+	WaitingUntil *metav1.Time `json:"waitingUntil,omitempty"`
+
 	// podsEvacuated is how many pods have gone from the node since its drain began.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -258,7 +304,7 @@ type MaintenanceNodeStatus struct {
 
 // BlockReason says in one word why a pod does not get on.
 //
-// +kubebuilder:validation:Enum=EvictionRefused;InterceptorSilent;RequestRefused;RequestFailed;Terminating
+// +kubebuilder:validation:Enum=EvictionRefused;InterceptorSilent;OwnerSilent;RequestRefused;RequestFailed;Terminating;UnmanagedPod;EmptyDirData
 type BlockReason string
 
 // Why pods do not get on.
@@ -268,6 +314,9 @@ const (
 	// BlockInterceptorSilent says that the interceptor whose turn it is has not been
 	// heard of for a while.
 	BlockInterceptorSilent BlockReason = "InterceptorSilent"
+	// BlockOwnerSilent says that the pod's owner has set EvacuationInitiated and has not
+	// been heard of for a while.
+	BlockOwnerSilent BlockReason = "OwnerSilent"
 	// BlockRequestRefused says that the EvictionRequest was refused: the pod cannot be
 	// evicted in this way.
 	BlockRequestRefused BlockReason = "RequestRefused"
@@ -275,6 +324,12 @@ const (
 	BlockRequestFailed BlockReason = "RequestFailed"
 	// BlockTerminating says that the pod does not end although its grace period is over.
 	BlockTerminating BlockReason = "Terminating"
+	// BlockUnmanagedPod says that no controller would make the pod again, and that the
+	// maintenance keeps such pods.
+	BlockUnmanagedPod BlockReason = "UnmanagedPod"
+	// BlockEmptyDirData says that the pod has emptyDir volumes, and that the maintenance
+	// keeps such pods.
+	BlockEmptyDirData BlockReason = "EmptyDirData"
 )
 
 // BlockingPod is a pod that does not get on.
@@ -289,8 +344,8 @@ type BlockingPod struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// reason in one word: EvictionRefused, InterceptorSilent, RequestRefused,
-	// RequestFailed or Terminating.
+	// reason in one word: EvictionRefused, InterceptorSilent, OwnerSilent,
+	// RequestRefused, RequestFailed, Terminating, UnmanagedPod or EmptyDirData.
 	// +required
 	Reason BlockReason `json:"reason"`
 

@@ -19,6 +19,9 @@ const (
 	// StateBlocked says that imperative-eviction.k8s.io is active and at least one
 	// of its calls has failed, most often because of a PodDisruptionBudget.
 	StateBlocked RequestState = "Blocked"
+	// StateDeleting says that the request is being deleted and somebody's finalizer
+	// holds it. Nobody acts on it any more, and no other one can take its place.
+	StateDeleting RequestState = "Deleting"
 	// StateEvicted says that condition Evicted is True.
 	StateEvicted RequestState = "Evicted"
 	// StateCanceled says that condition Canceled is True.
@@ -39,6 +42,9 @@ func Summarize(er *EvictionRequest) *EvictionRequestSummary {
 		return s
 	case meta.IsStatusConditionTrue(er.Status.Conditions, ConditionCanceled):
 		s.State = StateCanceled
+		return s
+	case er.DeletionTimestamp != nil:
+		s.State = StateDeleting
 		return s
 	case len(er.Status.ActiveInterceptors) == 0:
 		return s

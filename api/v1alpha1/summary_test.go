@@ -10,6 +10,27 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
+func TestSummarizeARequestThatIsHeld(t *testing.T) {
+	held := func(conditions ...metav1.Condition) *v1alpha1.EvictionRequest {
+		er := &v1alpha1.EvictionRequest{}
+		er.DeletionTimestamp, er.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"example.com/hold"}
+		er.Spec.Requesters = []v1alpha1.Requester{{Name: "a.example.com"}}
+		er.Status.TargetInterceptors = []v1alpha1.Interceptor{{Name: "b.example.com"}}
+		er.Status.ActiveInterceptors = []string{"b.example.com"}
+		er.Status.Conditions = conditions
+		return er
+	}
+	want := &v1alpha1.EvictionRequestSummary{State: v1alpha1.StateDeleting, Requesters: 1}
+	if diff := cmp.Diff(want, v1alpha1.Summarize(held())); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+	want.State = v1alpha1.StateEvicted
+	evicted := metav1.Condition{Type: v1alpha1.ConditionEvicted, Status: metav1.ConditionTrue}
+	if diff := cmp.Diff(want, v1alpha1.Summarize(held(evicted))); diff != "" {
+		t.Errorf("summary when the pod has ended (-want +got):\n%s", diff)
+	}
+}
+
 func TestSummarize(t *testing.T) {
 	const (
 		a = "a.example.com"

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -84,8 +85,10 @@ func (c *Cleaner) withdrawOne(ctx context.Context, er *v1alpha1.EvictionRequest)
 	return true, nil
 }
 
+// ended reports whether nobody acts on the request any more. One that is being deleted
+// and held by a finalizer is as good as that.
 func ended(er *v1alpha1.EvictionRequest) bool {
-	return meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled) ||
+	return er.DeletionTimestamp != nil || meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled) ||
 		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted)
 }
 
@@ -136,6 +139,9 @@ func (c *Cleaner) deleteRequests(ctx context.Context) error {
 				continue
 			}
 			deleted++
+			if len(er.Finalizers) > 0 {
+				c.sayf("EvictionRequest %s/%s: deleted, but held by the finalizers of others: %s", er.Namespace, er.Name, strings.Join(er.Finalizers, ", "))
+			}
 		}
 		return errors.Join(errs...)
 	})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
@@ -72,7 +73,7 @@ func (r *Requester) Join(ctx context.Context, pod client.Object) (*v1alpha1.Evic
 		case wishOver:
 			return er, nil
 		case wishWait:
-			return nil, r.explain("join", pod, ErrDeleting)
+			return nil, r.explain("join", pod, fmt.Errorf("%w: finalizers hold it: %s", ErrDeleting, strings.Join(er.Finalizers, ", ")))
 		case wishRenew:
 			if isRefused(er, pod.GetName()) {
 				return er, nil

@@ -74,7 +74,8 @@ type Target struct {
 	Requesters []string
 	// ActivatedAt is when the turn began, zero if that is not known any more: in a
 	// Cancel after a restart. StartedAt is the startTime of this interceptor, zero
-	// before its first report.
+	// before its first report. Both are by this machine's clock, as far as its
+	// difference to the API server's is known (see ServerClock).
 	ActivatedAt, StartedAt time.Time
 }
 

@@ -45,6 +45,11 @@ type Options struct {
 	Name string
 	// Clock tells the time and drives the timers. Default: the real one.
 	Clock clock.WithTicker
+	// ServerClock learns how far Clock is off, so that reports go by the API server's
+	// time. What the interceptor is told and tells is by its own clock all the same.
+	// Default: a new one, unless Clock is set: then that is believed. Add lets it
+	// learn; who uses NewReconciler hands over clients with its Wrap.
+	ServerClock *ServerClock
 	// Recorder records the events. Default: one of the manager.
 	Recorder eventsclient.EventRecorder
 	// HeartbeatInterval is the time between two heartbeats, at least a minute and
@@ -90,6 +95,9 @@ func RequestOf(pod client.Object) types.NamespacedName {
 func (o *Options) complete() error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
+		if o.ServerClock == nil {
+			o.ServerClock = &ServerClock{}
+		}
 	}
 	if o.HeartbeatInterval == 0 {
 		o.HeartbeatInterval = DefaultHeartbeatInterval

@@ -24,6 +24,7 @@ type sdkReconciler struct {
 	Options
 	client   client.Client
 	live     client.Reader
+	reports  client.Client // What reports are written with.
 	impl     Interceptor
 	canceler Canceler // nil if it cannot cancel
 
@@ -34,7 +35,7 @@ type sdkReconciler struct {
 // newSDKReconciler expects complete Options, Recorder included.
 func newSDKReconciler(c client.Client, live client.Reader, impl Interceptor, o Options) *sdkReconciler {
 	canceler, _ := impl.(Canceler)
-	return &sdkReconciler{Options: o, client: c, live: live, impl: impl, canceler: canceler}
+	return &sdkReconciler{Options: o, client: c, live: live, reports: c, impl: impl, canceler: canceler}
 }
 
 // Reconcile looks at one request.
@@ -223,13 +224,13 @@ func (r *sdkReconciler) target(er *v1alpha1.EvictionRequest, memory sdkMemory) T
 		NodeName:    er.Status.NodeName,
 		Labels:      maps.Clone(er.Labels),
 		ActivatedAt: memory.Target.ActivatedAt,
-		StartedAt:   r.input(er, memory).Item.StartedAt,
+		StartedAt:   shift(r.input(er, memory).Item.StartedAt, -r.ServerClock.Offset()),
 	}
 	for _, requester := range er.Spec.Requesters {
 		t.Requesters = append(t.Requesters, requester.Name)
 	}
 	if at := er.Status.ActivationTime; at != nil && sdkTurnOf(er, r.Name) == sdkActive {
-		t.ActivatedAt = at.Time
+		t.ActivatedAt = shift(at.Time, -r.ServerClock.Offset())
 	}
 	return t
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,11 +39,19 @@ func (r *sdkReconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest
 	ctx, cancel := context.WithTimeout(ctx, sdkReportTimeout)
 	defer cancel()
 	key := client.ObjectKeyFromObject(er)
+	if beat := r.input(er, r.recall(er)).Item.HeartbeatAt; r.ServerClock != nil && beat.After(r.Clock.Now().Add(r.ServerClock.Offset()+minSkew)) {
+		// Its own heartbeat lies ahead: this clock was set back, and would be silent
+		// until it has caught up. Any answer tells the time.
+		if _, err := r.get(ctx, r.live, key); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	for range sdkReportTries {
 		memory := r.recall(er)
 		in := r.input(er, memory)
-		in.Answer = &answer
-		d := sdkStep(in, r.Clock.Now())
+		offset := r.ServerClock.Offset()
+		in.Answer = answer.shifted(offset)
+		d := sdkStep(in, r.Clock.Now().Add(offset))
 		var err error
 		if d.Report != nil {
 			err = r.write(ctx, er, *d.Report)
@@ -51,11 +60,14 @@ func (r *sdkReconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest
 		case err == nil:
 			memory.Settled = memory.Settled || d.Settled
 			if d.Report != nil {
-				memory.Item, memory.Target.StartedAt = *d.Report, d.Report.StartedAt
+				memory.Item, memory.Target.StartedAt = *d.Report, shift(d.Report.StartedAt, -offset)
 				r.announce(memory.Target, in.Item, *d.Report)
 			}
 			r.memories.set(key, memory)
-			return r.wakeAt(d.WakeAt), nil
+			return r.wakeAt(shift(d.WakeAt, -offset)), nil
+		case apierrors.IsInvalid(err) && r.ServerClock.Offset() != offset:
+			log.FromContext(ctx).Info("This machine's clock is off, reporting by that of the API server", "offset", r.ServerClock.Offset())
+			continue
 		case apierrors.IsInvalid(err) && !answer.ExpectedFinishTime.IsZero():
 			// A moment ahead may be past by the clock that checks it. The rest must not
 			// fall with it.
@@ -64,6 +76,7 @@ func (r *sdkReconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest
 			continue
 		case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
 			r.emit(memory.Target, events.ReportRefused(r.Name, err))
+			r.tellRefusal(ctx, er, in.Item, err)
 			return reconcile.Result{}, fmt.Errorf("report on eviction request %s: %w", key, err)
 		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
 			return reconcile.Result{}, fmt.Errorf("report on eviction request %s: %w", key, err)
@@ -78,6 +91,22 @@ func (r *sdkReconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest
 		er = fresh
 	}
 	return reconcile.Result{RequeueAfter: sdkConflictRetry}, nil
+}
+
+// refusedReport begins the message of an interceptor whose reports are refused.
+const refusedReport = "Reports of this interceptor are refused: "
+
+// tellRefusal says once in the request itself that a report was refused: by the
+// message alone, with the times that are stored, as it may be the times that are
+// wrong. If not even that is accepted, the event must do.
+func (r *sdkReconciler) tellRefusal(ctx context.Context, er *v1alpha1.EvictionRequest, stored sdkItem, refusal error) {
+	if !apierrors.IsInvalid(refusal) || strings.HasPrefix(stored.Message, refusedReport) {
+		return
+	}
+	stored.Message = sdkMessage(refusedReport + refusal.Error())
+	if err := r.write(ctx, er, stored); err != nil {
+		log.FromContext(ctx).V(1).Info("The request cannot tell that reports are refused", "reason", err.Error())
+	}
 }
 
 // announce says in events what a report changed.
@@ -106,7 +135,7 @@ func (r *sdkReconciler) write(ctx context.Context, er *v1alpha1.EvictionRequest,
 	if !item.CompletedAt.IsZero() {
 		report.WithCompletionTime(metav1.NewTime(item.CompletedAt))
 	}
-	return r.client.SubResource("status").Apply(ctx,
+	return r.reports.SubResource("status").Apply(ctx,
 		apply.EvictionRequest(er.Name, er.Namespace).
 			WithUID(er.UID).
 			WithResourceVersion(er.ResourceVersion).

@@ -34,6 +34,13 @@ func Add(mgr ctrl.Manager, impl Interceptor, o Options) error {
 		o.Recorder = mgr.GetEventRecorder(cutName(o.Name, maxReporter))
 	}
 	r := newSDKReconciler(mgr.GetClient(), mgr.GetAPIReader(), impl, o)
+	if o.ServerClock != nil {
+		clocked, err := clockedClient(mgr, o)
+		if err != nil {
+			return err
+		}
+		r.live, r.reports = clocked, clocked
+	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(o.Name).
 		Watches(&v1alpha1.EvictionRequest{}, r.requestEvents())

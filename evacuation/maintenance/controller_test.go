@@ -254,3 +254,104 @@ func TestAPodThatHasEndedCountsAsEvacuatedOnce(t *testing.T) {
 		t.Errorf("progress when the object is gone, too (-want +got):\n%s", diff)
 	}
 }
+
+// cancel is what the engine writes into a request: it is canceled for that reason.
+func (w *world) cancel(pod *corev1.Pod, reason string) {
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}
+	er := w.requests[key].DeepCopy()
+	er.Status.NodeName = pod.Spec.NodeName
+	er.Status.Conditions = append(er.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionCanceled, Status: metav1.ConditionTrue, Reason: reason})
+	w.putRequest(er)
+}
+
+// A request that was refused keeps its requesters, and nobody needs to leave it.
+func TestDeletionDoesNotWaitForARequestThatWasRefused(t *testing.T) {
+	w, _, pod := one(t)
+	w.put(drainOf("kernel"))
+	w.settle(t)
+	w.cancel(pod, v1alpha1.ReasonValidationFailed)
+	w.settle(t)
+	w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} })
+	w.settle(t)
+	if m := w.plan("kernel"); m != nil {
+		t.Errorf("it is still there: %+v", m)
+	}
+	if diff := cmp.Diff(map[string]string{}, w.annotations("n1")); diff != "" {
+		t.Errorf("node (-want +got):\n%s", diff)
+	}
+	if got := w.conditions(pod); len(got) > 0 {
+		t.Errorf("conditions %v, want none", got)
+	}
+}
+
+// A request that was canceled is kept for a while. It says nothing about who intercepts
+// the pod, so a pod with interceptors does not wait for its owner the second time.
+func TestAPodWithInterceptorsIsAskedAtOnceTheSecondTime(t *testing.T) {
+	w, _, pod := one(t)
+	w.put(drainOf("kernel"))
+	w.settle(t)
+	w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.Spec.Drain = false })
+	w.settle(t)
+	if got := w.requesters(pod); len(got) > 0 {
+		t.Fatalf("requesters %v, want none while it does not drain", got)
+	}
+	w.cancel(pod, v1alpha1.ReasonNoRequesters)
+	w.clock.Step(time.Hour)
+	from := w.clock.Now()
+	w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.Spec.Drain = true })
+	for len(w.requesters(pod)) == 0 && w.clock.Since(from) < 10*time.Second {
+		w.reconcile(t)
+		w.clock.Step(planStep)
+	}
+	if diff := cmp.Diff([]string{"kernel.node-maintenance.drawbridge.dev"}, w.requesters(pod)); diff != "" {
+		t.Errorf("requesters long before a pod without interceptors has any (-want +got):\n%s", diff)
+	}
+}
+
+// planStep is a part of what the controllers gather events for.
+const planStep = 500 * time.Millisecond
+
+// A pod that ends slowly outlives the maintenance that wanted it gone.
+func TestATerminatingPodIsNotAskedToGoWhenNobodyDrainsItsNodeAnyMore(t *testing.T) {
+	w, _, pod := one(t)
+	w.put(drainOf("kernel"))
+	w.settle(t)
+	going := w.pods[client.ObjectKeyFromObject(pod)].(*corev1.Pod).DeepCopy()
+	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: w.clock.Now().Add(time.Hour)}, []string{"example.com/slow"}
+	w.put(going)
+	w.settle(t)
+	w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} })
+	w.settle(t)
+	if got := w.conditions(pod); len(got) > 0 {
+		t.Errorf("conditions %v, want none", got)
+	}
+}
+
+// An owner that has promised to move a pod and does not is told of, and is not waited
+// for without a bound.
+func TestAnOwnerThatDoesNothingIsNotWaitedForWithoutABound(t *testing.T) {
+	w, _, pod := one(t)
+	promised := pod.DeepCopy()
+	promised.Annotations = nil
+	promised.Status.Conditions = append(promised.Status.Conditions, corev1.PodCondition{
+		Type: v1alpha1.PodEvacuationInitiated, Status: corev1.ConditionTrue, Reason: "TheOwner", LastTransitionTime: metav1.NewTime(w.clock.Now()),
+	})
+	w.put(promised)
+	w.put(drainOf("kernel"))
+	w.settle(t)
+	w.clock.Step(5 * time.Minute)
+	w.settle(t)
+	if got := w.requesters(pod); len(got) > 0 || w.plan("kernel").Status.Progress.PodsBlocking != 0 {
+		t.Errorf("requesters %v, progress %+v, want nothing yet", got, w.plan("kernel").Status.Progress)
+	}
+	w.clock.Step(6 * time.Minute)
+	w.settle(t)
+	if got := w.requesters(pod); len(got) > 0 || w.plan("kernel").Status.Progress.PodsBlocking != 1 {
+		t.Errorf("requesters %v, progress %+v, want it to be shown as blocking", got, w.plan("kernel").Status.Progress)
+	}
+	w.clock.Step(10 * time.Minute)
+	w.settle(t)
+	if diff := cmp.Diff([]string{"kernel.node-maintenance.drawbridge.dev"}, w.requesters(pod)); diff != "" {
+		t.Errorf("requesters (-want +got):\n%s", diff)
+	}
+}

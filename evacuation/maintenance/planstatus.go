@@ -62,6 +62,7 @@ func (in *PlanInput) progress() v1alpha1.MaintenanceProgress {
 		p.PodsPendingEvacuation += n.Pods.Pending
 		p.PodsEvacuating += n.Pods.Evacuating
 		p.PodsBlocking += n.Pods.Blocking
+		p.PodsWaiting += n.Pods.Waiting
 		p.PodsEvacuated += n.Gone
 	}
 	return p
@@ -107,7 +108,10 @@ func (in *PlanInput) nodes(whole v1alpha1.MaintenanceStage, next map[string]v1al
 	for _, n := range shown {
 		node := v1alpha1.MaintenanceNodeStatus{
 			Name: n.Name, Stage: n.Stage,
-			PodsPendingEvacuation: n.Pods.Pending, PodsEvacuating: n.Pods.Evacuating, PodsBlocking: n.Pods.Blocking, PodsEvacuated: n.Gone,
+			PodsPendingEvacuation: n.Pods.Pending, PodsEvacuating: n.Pods.Evacuating, PodsBlocking: n.Pods.Blocking, PodsWaiting: n.Pods.Waiting, PodsEvacuated: n.Gone,
+		}
+		if n.Pods.Waiting > 0 {
+			node.WaitingUntil = new(metav1.NewTime(n.Pods.WaitingUntil))
 		}
 		switch {
 		case whole == v1alpha1.StageMaintenanceComplete:
@@ -204,6 +208,9 @@ func (in *PlanInput) drained(s v1alpha1.NodeMaintenanceStatus) metav1.Condition 
 		c.Message = fmt.Sprintf("%d of %d nodes are drained, %d pods are still to go", p.NodesDrained, p.Nodes, p.PodsPendingEvacuation)
 		if p.PodsBlocking > 0 {
 			c.Message += fmt.Sprintf(", %d of them do not get on", p.PodsBlocking)
+		}
+		if p.PodsWaiting > 0 {
+			c.Message += fmt.Sprintf(", %d of them are left to their owners for a while", p.PodsWaiting)
 		}
 		c.Message += "."
 	}

@@ -24,7 +24,9 @@ type NodeFacts struct {
 
 // Count is how many pods of a node are to go, and how they get on.
 type Count struct {
-	Pending, Evacuating, Blocking int32
+	Pending, Evacuating, Blocking, Waiting int32
+	// WaitingUntil is when the last of those is asked to go that wait for their owners.
+	WaitingUntil time.Time
 	// Blocked are some of those that block, sorted by namespace and name.
 	Blocked []v1alpha1.BlockingPod
 }

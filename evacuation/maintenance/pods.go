@@ -52,7 +52,7 @@ func (c *Controller) reconcilePod(ctx context.Context, req reconcile.Request) (r
 // gatherPod collects what is known of a pod, from memory alone.
 //
 //	pod -- its node -- the maintenances that drain it
-//	   \-- its request (by the pod's UID) -- or else who would intercept it
+//	   \-- its request (by the pod's UID) -- if none runs, who would intercept it
 func (c *Controller) gatherPod(ctx context.Context, pod *corev1.Pod) (PodInput, error) {
 	in := PodInput{
 		Skipped:   skipped(pod),
@@ -74,8 +74,11 @@ func (c *Controller) gatherPod(ctx context.Context, pod *corev1.Pod) (PodInput, 
 	case !apierrors.IsNotFound(err):
 		return in, fmt.Errorf("get EvictionRequest: %w", err)
 	}
-	if in.Wants, err = c.wantsOf(ctx, pod); err != nil || len(in.Wants) == 0 || in.Eviction != nil {
+	if in.Wants, in.Kept, err = c.wantsOf(ctx, pod); err != nil || len(in.Wants) == 0 {
 		return in, err
+	}
+	if in.Eviction != nil && in.Eviction.State != v1alpha1.StateCanceled {
+		return in, nil // It says itself how the pod is evicted; one that was canceled says nothing.
 	}
 	names, err := c.resolve(pod)
 	if err != nil {
@@ -85,27 +88,46 @@ func (c *Controller) gatherPod(ctx context.Context, pod *corev1.Pod) (PodInput, 
 	return in, nil
 }
 
-// wantsOf are the wishes of the maintenances that drain the pod's node.
-func (c *Controller) wantsOf(ctx context.Context, pod *corev1.Pod) ([]Want, error) {
+// wantsOf are the wishes of the maintenances that drain the pod's node, and why some of
+// them want it to be kept.
+func (c *Controller) wantsOf(ctx context.Context, pod *corev1.Pod) ([]Want, *Block, error) {
 	if pod.Spec.NodeName == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	node := &corev1.Node{}
 	if err := c.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, client.IgnoreNotFound(err)
+		return nil, nil, client.IgnoreNotFound(err)
 	}
 	var wants []Want
+	var kept *Block
 	for _, name := range stagesOf(node).drains() {
 		m, err := c.get(ctx, name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if m != nil && m.DeletionTimestamp == nil && m.Spec.Drain && c.selectors.of(m).selects(node) {
-			wants = append(wants, Want{Requester: m.RequesterName(), Message: m.Spec.Reason})
+		if m == nil || m.DeletionTimestamp != nil || !m.Spec.Drain || !c.selectors.of(m).selects(node) {
+			continue
 		}
+		if keeps := keptBy(pod, m); keeps != nil {
+			kept = keeps
+			continue
+		}
+		wants = append(wants, Want{Requester: m.RequesterName(), Message: m.Spec.Reason})
 	}
 	slices.SortFunc(wants, func(a, b Want) int { return strings.Compare(a.Requester, b.Requester) })
-	return wants, nil
+	return wants, kept, nil
+}
+
+// keptBy is why the maintenance keeps the pod, nil if it does not.
+func keptBy(pod *corev1.Pod, m *v1alpha1.NodeMaintenance) *Block {
+	switch reason := m.Keeps(pod); reason {
+	case v1alpha1.BlockEmptyDirData:
+		return &Block{reason, "it has emptyDir volumes, whose data would be lost, and spec.emptyDirPods of NodeMaintenance " + m.Name + " is Keep"}
+	case v1alpha1.BlockUnmanagedPod:
+		return &Block{reason, "no controller would make it again, and spec.unmanagedPods of NodeMaintenance " + m.Name + " is Keep"}
+	default:
+		return nil
+	}
 }
 
 // resolve returns who would intercept the eviction of the pod. With an error
@@ -123,7 +145,10 @@ func (c *Controller) resolve(pod *corev1.Pod) ([]string, error) {
 func condition(pod *corev1.Pod, kind corev1.PodConditionType, ours string) *Condition {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == kind {
-			return &Condition{True: c.Status == corev1.ConditionTrue, Ours: c.Reason == ours, Message: c.Message, Since: c.LastTransitionTime.Time}
+			return &Condition{
+				True: c.Status == corev1.ConditionTrue, Ours: c.Reason == ours, Message: c.Message,
+				Since: c.LastTransitionTime.Time, Probed: c.LastProbeTime.Time,
+			}
 		}
 	}
 	return nil
@@ -183,7 +208,7 @@ func (c *Controller) countPod(pod *corev1.Pod, d PodDecision) {
 			}
 		}
 	} else {
-		changed = c.tally.put(pod.Spec.NodeName, key, pod.UID, d.Class, d.Block)
+		changed = c.tally.put(pod.Spec.NodeName, key, pod.UID, d.Class, d.Block, d.OwnerUntil)
 	}
 	if changed {
 		c.planLater(pod.Spec.NodeName)

@@ -14,8 +14,9 @@ type Condition struct {
 	// Ours: its reason is the one that we write.
 	Ours    bool
 	Message string
-	// Since is its lastTransitionTime.
-	Since time.Time
+	// Since is its lastTransitionTime, and Probed its lastProbeTime, by which whoever
+	// owns it may say that it still holds; zero if it does not say.
+	Since, Probed time.Time
 }
 
 // Want is the wish of one maintenance that a pod goes.
@@ -45,8 +46,11 @@ type PodPolicy struct {
 	// Wait is how long a pod without interceptors is left to whoever owns it, after
 	// EvacuationRequest has become True. KEP-4212 says 3 min.
 	Wait time.Duration
-	// SilentAfter is when an interceptor that has not reported counts as blocking.
+	// SilentAfter is when an interceptor that has not reported counts as blocking, and
+	// an owner that has set EvacuationInitiated and not been heard of since.
 	SilentAfter time.Duration
+	// OwnerDeadline is how long such an owner is waited for. Then the pod is asked to go.
+	OwnerDeadline time.Duration
 	// TerminatingAfter is how long after its grace period a pod counts as blocking.
 	TerminatingAfter time.Duration
 }
@@ -65,6 +69,9 @@ type PodInput struct {
 	Request, Initiated *Condition
 	// Wants are sorted by Requester.
 	Wants []Want
+	// Kept is why the maintenances that drain the pod's node, but are not among Wants,
+	// keep the pod where it is; nil if there is none.
+	Kept *Block
 	// Joined are the requesters of maintenances in its EvictionRequest, sorted.
 	Joined []string
 	// Eviction is its EvictionRequest; nil if there is none.
@@ -123,6 +130,9 @@ type PodDecision struct {
 	// not any more.
 	Join, Leave []string
 	Class       Class
+	// OwnerUntil is when it is asked to go, while it is left to an owner that has said
+	// nothing yet; zero if it is not.
+	OwnerUntil time.Time
 	// Block is nil if it gets on.
 	Block *Block
 	// WakeAt is when to look again; zero if only an event can change anything.
@@ -133,16 +143,23 @@ type PodDecision struct {
 //
 // A pod with interceptors is asked to go at once. One without is left to its owner
 // for a while (KEP-4212, "Pod API"): if that sets EvacuationInitiated True, the pod
-// is left to it; if it sets it False, or nothing for Policy.Wait, the pod is asked
-// to go.
+// is left to it for Policy.OwnerDeadline after it was last heard of; if it sets it
+// False, or nothing for Policy.Wait, the pod is asked to go.
 func PodStep(in PodInput) PodDecision {
+	// One that has ended on a node that is drained keeps the conditions under which it
+	// did.
+	ended := in.Terminal && len(in.Wants) > 0
 	if in.Skipped || in.Terminal {
-		in.Wants = nil
+		in.Wants, in.Kept = nil, nil
 	}
 	d := PodDecision{Leave: in.leave()}
 	if len(in.Wants) == 0 {
-		if !in.Terminal && !in.Deleting {
+		if !ended {
 			d.Request, d.Initiated = removeOurs(in.Request), removeOurs(in.Initiated)
+		}
+		if in.Kept != nil {
+			d.Class = ClassPending
+			d.Block, d.WakeAt = in.kept()
 		}
 		return d
 	}
@@ -152,12 +169,7 @@ func PodStep(in PodInput) PodDecision {
 		if in.Initiated != nil && in.Initiated.True {
 			d.Class = ClassEvacuating
 		}
-		late := in.DeletionTime.Add(in.Policy.TerminatingAfter)
-		if in.Now.Before(late) {
-			d.WakeAt = late
-			return d
-		}
-		d.Block = &Block{v1alpha1.BlockTerminating, "its grace period is over, and it has not ended"}
+		d.Block, d.WakeAt = in.ending()
 		return d
 	}
 	d.Initiated = in.initiated()
@@ -166,8 +178,28 @@ func PodStep(in PodInput) PodDecision {
 		d.Class = ClassEvacuating
 	}
 	d.Join, d.WakeAt = in.join()
+	if in.Initiated == nil || in.Initiated.Ours {
+		d.OwnerUntil = d.WakeAt
+	}
 	d.Block, d.WakeAt = in.block(d.WakeAt)
 	return d
+}
+
+// ending is why a pod that is deleted does not end, or when to look again.
+func (in *PodInput) ending() (*Block, time.Time) {
+	late := in.DeletionTime.Add(in.Policy.TerminatingAfter)
+	if in.Now.Before(late) {
+		return nil, late
+	}
+	return &Block{v1alpha1.BlockTerminating, "its grace period is over, and it has not ended"}, time.Time{}
+}
+
+// kept is why a pod that is kept does not go. Somebody else may have deleted it.
+func (in *PodInput) kept() (*Block, time.Time) {
+	if in.Deleting {
+		return in.ending()
+	}
+	return in.Kept, time.Time{}
 }
 
 // leave are the maintenances that have asked and do not want it any more.
@@ -184,7 +216,7 @@ func (in *PodInput) wants(requester string) bool {
 
 // over reports whether there is nothing to say to the request any more.
 func (in *PodInput) over() bool {
-	return in.Eviction.State == v1alpha1.StateEvicted || in.Eviction.Refused
+	return in.Eviction.State == v1alpha1.StateEvicted || in.Eviction.State == v1alpha1.StateDeleting || in.Eviction.Refused
 }
 
 // request is what becomes of the condition EvacuationRequest. One of somebody else
@@ -225,11 +257,8 @@ func (in *PodInput) join() ([]string, time.Time) {
 	}
 	running := in.Eviction != nil && in.Eviction.State != v1alpha1.StateCanceled
 	if !in.Intercepted && !running {
-		if begins := in.begins(); begins == nil || in.Now.Before(*begins) {
-			if begins == nil {
-				return nil, time.Time{}
-			}
-			return nil, *begins
+		if begins := in.begins(); in.Now.Before(begins) {
+			return nil, begins
 		}
 	}
 	var join []string
@@ -242,20 +271,36 @@ func (in *PodInput) join() ([]string, time.Time) {
 	return join, time.Time{}
 }
 
-// begins is when a pod without interceptors is asked to go; nil while its owner sees
-// to it.
-func (in *PodInput) begins() *time.Time {
-	if in.Initiated != nil && !in.Initiated.Ours {
-		if in.Initiated.True {
-			return nil
-		}
-		return &in.Now
+// begins is when a pod without interceptors is asked to go.
+func (in *PodInput) begins() time.Time {
+	switch asked := in.asked(); {
+	case in.Initiated == nil || in.Initiated.Ours:
+		return asked.Add(in.Policy.Wait)
+	case in.Initiated.True:
+		return in.ownerHeard().Add(in.Policy.OwnerDeadline)
+	default:
+		return in.Now
 	}
-	begins := in.Now.Add(in.Policy.Wait)
+}
+
+// asked is when the pod's owner was asked to move it.
+func (in *PodInput) asked() time.Time {
 	if in.Request != nil && in.Request.True {
-		begins = in.Request.Since.Add(in.Policy.Wait)
+		return in.Request.Since
 	}
-	return &begins
+	return in.Now
+}
+
+// ownerHeard is when the owner that has set EvacuationInitiated was last heard of. What
+// it said before it was asked counts as its answer.
+func (in *PodInput) ownerHeard() time.Time {
+	heard := in.asked()
+	for _, t := range []time.Time{in.Initiated.Since, in.Initiated.Probed} {
+		if t.After(heard) && !t.After(in.Now) {
+			heard = t
+		}
+	}
+	return heard
 }
 
 // block is why the pod does not get on, and when to look again, at wake at the
@@ -265,10 +310,12 @@ func (in *PodInput) block(wake time.Time) (*Block, time.Time) {
 	switch {
 	case er != nil && er.Refused:
 		return &Block{v1alpha1.BlockRequestRefused, er.Message}, wake
+	case er != nil && er.State == v1alpha1.StateDeleting:
+		return &Block{v1alpha1.BlockRequestFailed, er.Message}, wake
 	case in.Failure != "":
 		return &Block{v1alpha1.BlockRequestFailed, in.Failure}, wake
-	case er == nil:
-		return nil, wake
+	case er == nil, er.State == v1alpha1.StateCanceled:
+		return in.ownerBlock(wake)
 	case er.State == v1alpha1.StateBlocked:
 		return &Block{v1alpha1.BlockEvictionRefused, er.Message}, wake
 	case er.State != v1alpha1.StateIntercepting || er.LastHeard.IsZero():
@@ -278,10 +325,29 @@ func (in *PodInput) block(wake time.Time) (*Block, time.Time) {
 	if !in.Now.Before(silent) {
 		return &Block{v1alpha1.BlockInterceptorSilent, "interceptor " + er.Interceptor + " does not report"}, wake
 	}
-	if wake.IsZero() || silent.Before(wake) {
-		wake = silent
+	return nil, earlier(silent, wake)
+}
+
+// ownerBlock is block for a pod that nobody has asked to go yet: its owner may have
+// said that it moves it, and does nothing.
+func (in *PodInput) ownerBlock(wake time.Time) (*Block, time.Time) {
+	if in.Intercepted || in.Initiated == nil || in.Initiated.Ours || !in.Initiated.True {
+		return nil, wake
 	}
-	return nil, wake
+	heard := in.ownerHeard()
+	silent := heard.Add(in.Policy.SilentAfter)
+	if in.Now.Before(silent) {
+		return nil, earlier(silent, wake)
+	}
+	return &Block{v1alpha1.BlockOwnerSilent, "its owner has set EvacuationInitiated, and is not heard of since " + heard.UTC().Format(time.RFC3339)}, wake
+}
+
+// earlier is the earlier of two times, of which the second may be zero for never.
+func earlier(t, orNever time.Time) time.Time {
+	if orNever.IsZero() || t.Before(orNever) {
+		return t
+	}
+	return orNever
 }
 
 // removeOurs removes a condition that is there and ours.

@@ -13,7 +13,7 @@ import (
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-var podPolicy = maintenance.PodPolicy{Wait: 3 * time.Minute, SilentAfter: 10 * time.Minute, TerminatingAfter: time.Minute}
+var podPolicy = maintenance.PodPolicy{Wait: 3 * time.Minute, SilentAfter: 10 * time.Minute, OwnerDeadline: 20 * time.Minute, TerminatingAfter: time.Minute}
 
 func TestPodStep(t *testing.T) {
 	type (
@@ -29,6 +29,7 @@ func TestPodStep(t *testing.T) {
 	foreign := &condition{True: true, Message: "descheduled", Since: noon.Add(-time.Minute)}
 	initiated := &condition{True: true, Ours: true}
 	working := &maintenance.Eviction{State: v1alpha1.StateIntercepting, Interceptor: "i", Started: true, LastHeard: noon}
+	keeps := &maintenance.Block{Reason: v1alpha1.BlockUnmanagedPod, Message: "m keeps it"}
 	cases := map[string]struct {
 		in   input
 		want decision
@@ -57,18 +58,45 @@ func TestPodStep(t *testing.T) {
 		},
 		"a pod without interceptors is left to its owner": {
 			in:   input{Wants: want},
-			want: decision{Request: maintenance.ChangeTrue, Message: "kernel", Class: pending, WakeAt: noon.Add(3 * time.Minute)},
+			want: decision{Request: maintenance.ChangeTrue, Message: "kernel", Class: pending, OwnerUntil: noon.Add(3 * time.Minute), WakeAt: noon.Add(3 * time.Minute)},
 		},
 		"for the wait, counted from the condition": {
 			in:   input{Wants: want, Request: asked},
-			want: decision{Class: pending, WakeAt: noon.Add(2 * time.Minute)},
+			want: decision{Class: pending, OwnerUntil: noon.Add(2 * time.Minute), WakeAt: noon.Add(2 * time.Minute)},
 		},
 		"and then it is asked": {
 			in:   input{Wants: want, Request: askedLongAgo},
 			want: decision{Join: []string{"a"}, Class: pending},
 		},
 		"its owner moves it": {
-			in:   input{Wants: want, Request: askedLongAgo, Initiated: &condition{True: true}},
+			in:   input{Wants: want, Request: askedLongAgo, Initiated: &condition{True: true, Since: noon.Add(-time.Minute)}},
+			want: decision{Class: evacuating, WakeAt: noon.Add(9 * time.Minute)},
+		},
+		"its owner has said so a long time ago, and that again just now": {
+			in:   input{Wants: want, Request: askedLongAgo, Initiated: &condition{True: true, Since: noon.Add(-time.Hour), Probed: noon}},
+			want: decision{Class: evacuating, WakeAt: noon.Add(10 * time.Minute)},
+		},
+		"its owner has said so before it was asked": {
+			in:   input{Wants: want, Request: asked, Initiated: &condition{True: true, Since: noon.Add(-time.Hour)}},
+			want: decision{Class: evacuating, WakeAt: noon.Add(9 * time.Minute)},
+		},
+		"its owner said that it would, and does nothing": {
+			in: input{Wants: want, Request: askedLongAgo, Initiated: &condition{True: true, Since: noon.Add(-10 * time.Minute)}, Now: noon.Add(8 * time.Minute)},
+			want: decision{Class: evacuating, WakeAt: noon.Add(17 * time.Minute), Block: &maintenance.Block{
+				Reason: v1alpha1.BlockOwnerSilent, Message: "its owner has set EvacuationInitiated, and is not heard of since 2026-06-01T11:57:00Z",
+			}},
+		},
+		"its owner does nothing for too long": {
+			in: input{Wants: want, Request: askedLongAgo, Initiated: &condition{True: true, Since: noon.Add(-20 * time.Minute)}, Now: noon.Add(17 * time.Minute)},
+			want: decision{Join: []string{"a"}, Class: evacuating, Block: &maintenance.Block{
+				Reason: v1alpha1.BlockOwnerSilent, Message: "its owner has set EvacuationInitiated, and is not heard of since 2026-06-01T11:57:00Z",
+			}},
+		},
+		"and is asked to go then": {
+			in: input{
+				Wants: want, Request: askedLongAgo, Initiated: &condition{True: true, Since: noon.Add(-20 * time.Minute)}, Now: noon.Add(17 * time.Minute),
+				Joined: []string{"a"}, Eviction: &maintenance.Eviction{State: v1alpha1.StateEvicting},
+			},
 			want: decision{Class: evacuating},
 		},
 		"its owner cannot": {
@@ -77,11 +105,11 @@ func TestPodStep(t *testing.T) {
 		},
 		"somebody else asks the same of it": {
 			in:   input{Wants: want, Request: foreign},
-			want: decision{Class: pending, WakeAt: noon.Add(2 * time.Minute)},
+			want: decision{Class: pending, OwnerUntil: noon.Add(2 * time.Minute), WakeAt: noon.Add(2 * time.Minute)},
 		},
 		"somebody else does not ask any more": {
 			in:   input{Wants: want, Request: &condition{Message: "descheduled"}},
-			want: decision{Request: maintenance.ChangeTrue, Message: "kernel", Class: pending, WakeAt: noon.Add(3 * time.Minute)},
+			want: decision{Request: maintenance.ChangeTrue, Message: "kernel", Class: pending, OwnerUntil: noon.Add(3 * time.Minute), WakeAt: noon.Add(3 * time.Minute)},
 		},
 		"another reason": {
 			in:   input{Wants: []maintenance.Want{b}, Request: asked, Intercepted: true, Joined: []string{"b"}, Eviction: working, Initiated: initiated},
@@ -117,6 +145,16 @@ func TestPodStep(t *testing.T) {
 			}},
 			want: decision{Class: pending, Block: &maintenance.Block{Reason: v1alpha1.BlockRequestRefused, Message: "it is in a group"}},
 		},
+		"the request is being deleted, and held": {
+			in: input{Wants: want, Request: asked, Joined: []string{"a"}, Eviction: &maintenance.Eviction{
+				State: v1alpha1.StateDeleting, Message: "finalizers hold it: example.com/hold",
+			}},
+			want: decision{Class: pending, Block: &maintenance.Block{Reason: v1alpha1.BlockRequestFailed, Message: "finalizers hold it: example.com/hold"}},
+		},
+		"nobody wants it any more, and the request is held": {
+			in:   input{Request: asked, Joined: []string{"a"}, Eviction: &maintenance.Eviction{State: v1alpha1.StateDeleting}},
+			want: decision{Request: maintenance.ChangeRemove},
+		},
 		"the request cannot be written": {
 			in:   input{Wants: want, Request: asked, Intercepted: true, Failure: "forbidden"},
 			want: decision{Join: []string{"a"}, Class: pending, Block: &maintenance.Block{Reason: v1alpha1.BlockRequestFailed, Message: "forbidden"}},
@@ -129,13 +167,34 @@ func TestPodStep(t *testing.T) {
 			in:   input{Wants: want, Request: asked, Initiated: initiated, Deleting: true, DeletionTime: noon.Add(-time.Minute)},
 			want: decision{Class: evacuating, Block: &maintenance.Block{Reason: v1alpha1.BlockTerminating, Message: "its grace period is over, and it has not ended"}},
 		},
+		"a pod that is kept blocks the drain, and nobody is told to move it": {
+			in:   input{Kept: keeps, Request: asked, Initiated: initiated, Joined: []string{"a"}, Eviction: working},
+			want: decision{Request: maintenance.ChangeRemove, Initiated: maintenance.ChangeRemove, Leave: []string{"a"}, Class: pending, Block: keeps},
+		},
+		"a pod that one maintenance keeps and another does not goes": {
+			in:   input{Kept: keeps, Wants: want, Intercepted: true, Request: asked},
+			want: decision{Join: []string{"a"}, Class: pending},
+		},
+		"a pod that is kept and deleted by somebody else is waited for": {
+			in:   input{Kept: keeps, Deleting: true, DeletionTime: noon.Add(30 * time.Second)},
+			want: decision{Class: pending, WakeAt: noon.Add(90 * time.Second)},
+		},
+		"a pod of a DaemonSet is not kept but skipped": {in: input{Skipped: true, Kept: keeps}},
 		"one that was evicted and is going": {
-			in: input{Joined: []string{"a"}, Eviction: &maintenance.Eviction{State: v1alpha1.StateEvicted}, Deleting: true, Request: asked},
+			in:   input{Joined: []string{"a"}, Eviction: &maintenance.Eviction{State: v1alpha1.StateEvicted}, Deleting: true, Request: asked},
+			want: decision{Request: maintenance.ChangeRemove},
+		},
+		"one that has ended, and whose node nobody drains any more": {
+			in:   input{Terminal: true, Request: asked, Initiated: initiated},
+			want: decision{Request: maintenance.ChangeRemove, Initiated: maintenance.ChangeRemove},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			tc.in.Policy, tc.in.Now = podPolicy, noon
+			tc.in.Policy = podPolicy
+			if tc.in.Now.IsZero() {
+				tc.in.Now = noon
+			}
 			if diff := cmp.Diff(tc.want, maintenance.PodStep(tc.in), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}

@@ -207,7 +207,7 @@ func (c *Controller) lookAtPods(ctx context.Context, node string) {
 		pod := &pods[i]
 		key := client.ObjectKeyFromObject(pod)
 		if toGo(pod) && !c.tally.knows(node, key, pod.UID) {
-			c.tally.put(node, key, pod.UID, ClassPending, nil)
+			c.tally.put(node, key, pod.UID, ClassPending, nil, time.Time{})
 		}
 		c.pods.Add(reconcile.Request{NamespacedName: key})
 	}
@@ -233,7 +233,7 @@ func (c *Controller) podEvents() handler.EventHandler {
 		if drained && terminal(after) {
 			c.left(after)
 		} else if drained && !skipped(after) && !c.tally.knows(after.Spec.NodeName, key, after.UID) {
-			c.tally.put(after.Spec.NodeName, key, after.UID, ClassPending, nil)
+			c.tally.put(after.Spec.NodeName, key, after.UID, ClassPending, nil, time.Time{})
 			c.planLater(after.Spec.NodeName)
 		}
 		if before == nil || before.UID != after.UID || podChanged(before, after) {
@@ -263,7 +263,8 @@ func podChanged(before, after *corev1.Pod) bool {
 		was, is := condition(before, kind, ours), condition(after, kind, ours)
 		return was == nil && is == nil || was != nil && is != nil && *was == *is
 	}
-	return before.Spec.NodeName != after.Spec.NodeName || before.Status.Phase != after.Status.Phase ||
+	owned := func(pod *corev1.Pod) bool { return metav1.GetControllerOfNoCopy(pod) != nil }
+	return before.Spec.NodeName != after.Spec.NodeName || before.Status.Phase != after.Status.Phase || owned(before) != owned(after) ||
 		!before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
 		!same(v1alpha1.PodEvacuationRequest, v1alpha1.PodReasonNodeMaintenance) ||
 		!same(v1alpha1.PodEvacuationInitiated, v1alpha1.PodReasonInterceptorStarted)

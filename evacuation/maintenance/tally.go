@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -38,6 +39,8 @@ type podTally struct {
 	uid   types.UID
 	class Class
 	block *Block
+	// until is when it is asked to go; zero if it is not left to its owner.
+	until time.Time
 }
 
 func newTally() *tally {
@@ -74,7 +77,7 @@ func (t *tally) drains(node string) []string {
 
 // put counts a pod of a node. It reports whether that has changed anything. A node
 // that nobody drains is left out.
-func (t *tally) put(node string, pod types.NamespacedName, uid types.UID, class Class, block *Block) bool {
+func (t *tally) put(node string, pod types.NamespacedName, uid types.UID, class Class, block *Block, until time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.nodes[node]
@@ -82,8 +85,8 @@ func (t *tally) put(node string, pod types.NamespacedName, uid types.UID, class 
 		return false
 	}
 	before, known := n.pods[pod]
-	now := podTally{uid, class, block}
-	if known && before.uid == uid && before.class == class && equalBlocks(before.block, block) {
+	now := podTally{uid, class, block, until}
+	if known && before.uid == uid && before.class == class && equalBlocks(before.block, block) && before.until.Equal(until) {
 		return false
 	}
 	if known {
@@ -181,10 +184,13 @@ func (t *tally) count(node string) Count {
 		return Count{}
 	}
 	count := n.count
-	if count.Blocking == 0 {
+	if count.Blocking == 0 && count.Waiting == 0 {
 		return count
 	}
 	for key, pod := range n.pods {
+		if pod.until.After(count.WaitingUntil) {
+			count.WaitingUntil = pod.until
+		}
 		if pod.block != nil {
 			count.Blocked = append(count.Blocked, v1alpha1.BlockingPod{
 				Namespace: key.Namespace, Name: key.Name, Reason: pod.block.Reason, Message: shorten(pod.block.Message),
@@ -206,6 +212,9 @@ func (c *Count) add(pod podTally, by int32) {
 	}
 	if pod.block != nil {
 		c.Blocking += by
+	}
+	if !pod.until.IsZero() {
+		c.Waiting += by
 	}
 }
 

@@ -66,7 +66,7 @@ func newWorld(tb testing.TB, wait time.Duration) *world {
 	c := &maintenance.Controller{
 		Client: w, APIReader: live{w}, Requests: w, Clock: w.clock, Resolver: interceptor.FromAnnotation(), Synced: func() bool { return true },
 		Recorder: w.events, Metrics: metrics.NewMaintenance(prometheus.NewRegistry()),
-		Policy: maintenance.PodPolicy{Wait: wait, SilentAfter: 10 * time.Minute, TerminatingAfter: time.Minute},
+		Policy: maintenance.PodPolicy{Wait: wait, SilentAfter: 10 * time.Minute, OwnerDeadline: 20 * time.Minute, TerminatingAfter: time.Minute},
 	}
 	plans, nodes, pods, requests, err := c.Parts(func() workqueue.TypedRateLimitingInterface[reconcile.Request] {
 		q := &stepQueue{clock: w.clock, ready: map[reconcile.Request]struct{}{}, later: map[reconcile.Request]time.Time{}}
@@ -352,6 +352,20 @@ func (w *world) Apply(_ context.Context, config runtime.ApplyConfiguration, opts
 		return err
 	}
 	return json.Unmarshal(answer, config)
+}
+
+// Delete removes a request.
+func (w *world) Delete(_ context.Context, obj client.Object, _ ...client.DeleteOption) error {
+	key := client.ObjectKeyFromObject(obj)
+	before := w.requests[key]
+	if before == nil {
+		return apierrors.NewNotFound(v1alpha1.Resource("evictionrequests"), key.Name)
+	}
+	w.writes["delete requests"]++
+	delete(w.requests, key)
+	part := w.parts["requests"]
+	part.Events.Delete(context.Background(), event.DeleteEvent{Object: before}, nil)
+	return nil
 }
 
 // stepQueue is a queue that a test empties. Failures are not expected.

@@ -21,6 +21,8 @@ func Step(s Snapshot, now time.Time, p Policy) Decision {
 		// Final. Only the generation follows.
 	case s.Target.Presence == Unknown:
 		d.ObservedGeneration = s.ObservedGeneration // Nothing has been acted on.
+	case s.Withdrawn:
+		withdrawn(&d, s, now, p)
 	case len(s.Participants) == 0:
 		first(&d, s, now, p)
 	default:
@@ -29,6 +31,22 @@ func Step(s Snapshot, now time.Time, p Policy) Decision {
 	d.Changed = len(d.Transitions) > 0 || len(d.Participants) != len(s.Participants) ||
 		d.Outcome != s.Outcome || d.ObservedGeneration != s.ObservedGeneration
 	return d
+}
+
+// withdrawn handles a request that is on its way out: who has a turn loses it, and
+// nobody gets one.
+func withdrawn(d *Decision, s Snapshot, now time.Time, p Policy) {
+	active := activeIndex(d.Participants)
+	switch {
+	case len(s.Participants) == 0 && s.Target.Presence == Gone:
+		d.end(OutcomeCanceled, TargetNotFound)
+	case len(s.Participants) == 0 && s.Target.Presence == Replaced:
+		d.end(OutcomeCanceled, TargetMismatch)
+	case s.Target.ended():
+		finish(d, s.Target, active, now, p)
+	case active >= 0:
+		d.move(active, finalState(d.Participants[active], Canceled))
+	}
 }
 
 // first handles a request that was never acted on. Only here the target can be

@@ -36,6 +36,8 @@ func target(t Target) func(*Snapshot) { return func(s *Snapshot) { s.Target = t 
 
 func noIntents(s *Snapshot) { s.Intents = nil }
 
+func gone(s *Snapshot) { s.Withdrawn = true }
+
 func active(name string, since time.Duration) Participant {
 	return Participant{Name: name, State: Active, ActivatedAt: at(since)}
 }
@@ -299,6 +301,30 @@ func TestStep(t *testing.T) {
 			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: 4 * time.Second},
 		},
 		// Cancellation: statements 92, 93, 97.
+		"95: the request is on its way out, so nobody gets a turn": {
+			snapshot: snap(gone),
+			want:     result{Outcome: OutcomeRunning, WakeIn: never},
+		},
+		"95: and whoever has one loses it": {
+			snapshot: snap(gone, with(done("a", Completed), active("b", 0), last)),
+			want:     result{States: map[string]State{"a": Completed, "b": Canceled, "last": Inactive}, Outcome: OutcomeRunning, WakeIn: never},
+		},
+		"95: nobody comes after the one that has lost it": {
+			snapshot: snap(gone, with(done("a", Completed), done("b", Canceled), last)),
+			want:     result{States: map[string]State{"a": Completed, "b": Canceled, "last": Inactive}, Outcome: OutcomeRunning, WakeIn: never},
+		},
+		"95: the end of the target is recorded": {
+			snapshot: snap(gone, target(Target{Presence: Gone}), with(done("a", Canceled), b, last)),
+			want:     result{States: map[string]State{"a": Canceled, "b": Inactive, "last": Inactive}, Outcome: OutcomeEvicted, Cause: TargetDeleted, WakeIn: never},
+		},
+		"95: a target that nobody has looked at before and that is not there is refused": {
+			snapshot: snap(gone, target(Target{Presence: Gone})),
+			want:     result{Outcome: OutcomeCanceled, Cause: TargetNotFound, WakeIn: never},
+		},
+		"95: an unknown target decides nothing": {
+			snapshot: snap(gone, target(Target{}), with(active("a", 0), b, last)),
+			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, Outcome: OutcomeRunning, WakeIn: never},
+		},
 		"92: nobody wants it, so the active one is canceled": {
 			snapshot: snap(noIntents, with(done("a", Completed), active("b", 0), last)),
 			want:     result{States: map[string]State{"a": Completed, "b": Canceled, "last": Inactive}, Outcome: OutcomeCanceled, Cause: NoIntent, WakeIn: never},

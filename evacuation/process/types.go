@@ -126,6 +126,9 @@ type Snapshot struct {
 	Intents []string
 	// Participants is the frozen plan; empty before the first step.
 	Participants []Participant
+	// Withdrawn: the request is on its way out as a whole. Nobody acts on it any more;
+	// only the end of the target is still recorded.
+	Withdrawn bool
 	// Planned are the participants to freeze in the first step, in order. Only
 	// Name and LastResort are read. Ignored once Participants is not empty.
 	Planned []Participant

@@ -8,9 +8,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
-// turnsEnded returns how the turns ended that a decision ends, in order. The request
+// turnsEnded returns how the turns ended that a decision ends, in order. Unchecked is the
+// interceptor whose completion nobody vouches for, "" if there is none. The request
 // tells which of them a person has skipped.
-func turnsEnded(er *v1alpha1.EvictionRequest, d process.Decision) []string {
+func turnsEnded(er *v1alpha1.EvictionRequest, d process.Decision, unchecked string) []string {
 	var ended []string
 	for _, transition := range d.Transitions {
 		if transition.From != process.Active {
@@ -19,6 +20,9 @@ func turnsEnded(er *v1alpha1.EvictionRequest, d process.Decision) []string {
 		switch transition.To {
 		case process.Completed:
 			result := metrics.TurnCompleted
+			if transition.Name == unchecked {
+				result = metrics.TurnUnchecked
+			}
 			if reportOf(er, transition.Name).SkippedBy != "" {
 				result = metrics.TurnSkipped // The interceptor may be stuck, so this is no success of it.
 			}
@@ -57,8 +61,8 @@ func outcomeOf(before process.Outcome, d process.Decision) string {
 
 // account counts what a decision has brought about, once it is written. The request is
 // the one that has been written.
-func account(m Metrics, er *v1alpha1.EvictionRequest, s process.Snapshot, d process.Decision, now time.Time) {
-	for _, result := range turnsEnded(er, d) {
+func account(m Metrics, er *v1alpha1.EvictionRequest, s process.Snapshot, d process.Decision, unchecked string, now time.Time) {
+	for _, result := range turnsEnded(er, d, unchecked) {
 		m.TurnEnded(result)
 	}
 	if outcome := outcomeOf(s.Outcome, d); outcome != "" {

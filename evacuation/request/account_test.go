@@ -75,7 +75,7 @@ func TestAccount(t *testing.T) {
 					er.Status.Interceptors[i].SkippedBy = "alice"
 				}
 			}
-			account(m, er, process.Snapshot{Outcome: tc.before, CreatedAt: created}, tc.decision, created.Add(time.Minute))
+			account(m, er, process.Snapshot{Outcome: tc.before, CreatedAt: created}, tc.decision, "", created.Add(time.Minute))
 			if diff := cmp.Diff(tc.want, m.told); diff != "" {
 				t.Errorf("metrics were told (-want +got):\n%s", diff)
 			}

@@ -19,6 +19,9 @@ type observation struct {
 	endSeenAt time.Time
 	// heartbeatSeenAt is when the active interceptor's heartbeat was first seen.
 	heartbeatSeenAt time.Time
+	// foundCompleted is the interceptor whose completion was there when this process first
+	// saw the request; "" if there was none.
+	foundCompleted string
 }
 
 // decode makes the snapshot of a request. The planned interceptors matter only as
@@ -33,6 +36,7 @@ func decode(er *v1alpha1.EvictionRequest, target process.Target, planned []strin
 		Generation:         er.Generation,
 		ObservedGeneration: er.Status.ObservedGeneration,
 		EngineStartedAt:    engineStartedAt,
+		Withdrawn:          er.DeletionTimestamp != nil,
 	}
 	s.Outcome, s.Cause = decodeOutcome(er.Status.Conditions)
 	for _, requester := range er.Spec.Requesters {
@@ -86,7 +90,7 @@ func decodeParticipant(er *v1alpha1.EvictionRequest, name string, outcome proces
 		p.State = process.Inactive
 	case report.CompletionTime != nil:
 		p.State = process.Completed
-	case outcome == process.OutcomeCanceled && processed[len(processed)-1] == name:
+	case (outcome == process.OutcomeCanceled || er.DeletionTimestamp != nil) && processed[len(processed)-1] == name:
 		p.State = process.Canceled
 	default:
 		p.State = process.Interrupted
@@ -135,6 +139,10 @@ func encode(er *v1alpha1.EvictionRequest, d process.Decision, f facts) {
 		status.NodeName = f.nodeName
 	}
 	if condition := conditionOf(er, d, f); running && condition != nil {
+		status.Conditions = withRoom(status.Conditions)
+		meta.SetStatusCondition(&status.Conditions, *condition)
+	}
+	if condition := heldCondition(er, d, f); condition != nil {
 		meta.SetStatusCondition(&status.Conditions, *condition)
 	}
 	status.Summary = v1alpha1.Summarize(er)
@@ -166,7 +174,7 @@ func conditionOf(er *v1alpha1.EvictionRequest, d process.Decision, f facts) *met
 	case process.TargetTerminal:
 		c.Reason, c.Message = v1alpha1.ReasonPodTerminal, "Pod has reached terminal state"
 	case process.NoIntent:
-		c.Reason, c.Message = v1alpha1.ReasonNoRequesters, "Requesters list is empty"
+		c.Reason, c.Message = v1alpha1.ReasonNoRequesters, "Nobody wants the pod evicted any more, so it stays: the list of requesters is empty"
 	case process.TargetNotFound:
 		c.Reason, c.Message = v1alpha1.ReasonValidationFailed, fmt.Sprintf("Target Pod %s was not found.", name)
 	case process.TargetMismatch:

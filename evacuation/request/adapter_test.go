@@ -154,7 +154,7 @@ func TestEncodeConditions(t *testing.T) {
 			Type: "Evicted", Reason: "PodDeleted", Message: "Target pod has been deleted",
 		}},
 		"92: no requesters": {process.OutcomeCanceled, process.NoIntent, metav1.Condition{
-			Type: "Canceled", Reason: "NoRequesters", Message: "Requesters list is empty",
+			Type: "Canceled", Reason: "NoRequesters", Message: "Nobody wants the pod evicted any more, so it stays: the list of requesters is empty",
 		}},
 	}
 	for name, tc := range tests {
@@ -230,7 +230,7 @@ func TestEncodeStatus(t *testing.T) {
 				Interceptors:          []v1alpha1.InterceptorStatus{{Name: "a.example.com"}, {Name: imperative}},
 				ProcessedInterceptors: []string{"a.example.com"},
 				Conditions: []metav1.Condition{{
-					Type: "Canceled", Status: "True", ObservedGeneration: 1, Reason: "NoRequesters", Message: "Requesters list is empty",
+					Type: "Canceled", Status: "True", ObservedGeneration: 1, Reason: "NoRequesters", Message: "Nobody wants the pod evicted any more, so it stays: the list of requesters is empty",
 					LastTransitionTime: metav1.NewTime(t0.Add(time.Minute)),
 				}},
 			},

@@ -187,7 +187,7 @@ func (e *Evictor) attempt(ctx context.Context, er *v1alpha1.EvictionRequest, pod
 	// Whatever happens, the place in flight must not be lost.
 	defer func() { e.enqueue(e.budgets.End(key, outcome)) }()
 
-	err := e.call(ctx, target, largestGracePeriod(er.Spec.Requesters))
+	err := e.call(ctx, target, largestGracePeriod(pod, er.Spec.Requesters))
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("evict pod %s: %w", target, ctx.Err()) // We are being stopped.
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // evictTarget is one incarnation of a pod.
@@ -64,17 +65,14 @@ func newEvictClient(config *rest.Config) (rest.Interface, error) {
 	return set.RESTClient(), nil
 }
 
-// largestGracePeriod is the largest termination grace period that a requester
-// asked for, nil if none did.
-func largestGracePeriod(requesters []v1alpha1.Requester) *int64 {
-	var largest *int64
+// largestGracePeriod is the largest termination grace period that a requester asked for,
+// nil if it is the pod's own, which a requester without one wants.
+func largestGracePeriod(pod *corev1.Pod, requesters []v1alpha1.Requester) *int64 {
+	wishes := make([]*int64, 0, len(requesters))
 	for _, r := range requesters {
-		if r.GracePeriodSeconds != nil && (largest == nil || *r.GracePeriodSeconds > *largest) {
-			seconds := *r.GracePeriodSeconds
-			largest = &seconds
-		}
+		wishes = append(wishes, r.GracePeriodSeconds)
 	}
-	return largest
+	return translate.LongestGrace(translate.OwnGrace(pod), wishes...)
 }
 
 // evictPodState says what the evictor may do with what the cache has under the

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
 var callTarget = evictTarget{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-1"}, UID: "uid-1"}
@@ -162,11 +163,12 @@ func TestLargestGracePeriod(t *testing.T) {
 		given []*int64
 		want  *int64
 	}{
-		"nobody asked":              {[]*int64{nil, nil}, nil},
-		"no requesters":             {nil, nil},
-		"the largest one":           {[]*int64{seconds(5), nil, seconds(60), seconds(30)}, seconds(60)},
-		"zero is a grace period":    {[]*int64{nil, seconds(0)}, seconds(0)},
-		"one that asked for little": {[]*int64{seconds(1)}, seconds(1)},
+		"nobody asked":           {[]*int64{nil, nil}, nil},
+		"no requesters":          {nil, nil},
+		"the largest one":        {[]*int64{seconds(5), nil, seconds(60), seconds(30)}, seconds(60)},
+		"zero is a grace period": {[]*int64{seconds(0)}, seconds(0)},
+		"zero is less than the pod's own of another": {[]*int64{seconds(0), nil}, nil},
+		"one that asked for little":                  {[]*int64{seconds(1)}, seconds(1)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +177,7 @@ func TestLargestGracePeriod(t *testing.T) {
 			for _, s := range tc.given {
 				requesters = append(requesters, v1alpha1.Requester{GracePeriodSeconds: s})
 			}
-			if diff := cmp.Diff(tc.want, largestGracePeriod(requesters)); diff != "" {
+			if diff := cmp.Diff(tc.want, largestGracePeriod(builder.Pod("ns", "db-0").GracePeriod(45).Obj(), requesters)); diff != "" {
 				t.Errorf("largestGracePeriod (-want +got):\n%s", diff)
 			}
 		})

@@ -68,7 +68,7 @@ func TestEvictorAnswers(t *testing.T) {
 	t.Parallel()
 	blockedNote := "PodDisruptionBudget web allows no disruption now. The disruption budget web needs 3 healthy pods and has 3 currently."
 	refused := func(kind, reason, why string) string {
-		return kind + " " + reason + ": The eviction of pod web-1 failed (attempt 1, triggered by: first). " + why
+		return kind + " " + reason + ": The eviction of pod web-1 failed (attempt 1, the first try of this manager). " + why
 	}
 	cases := map[string]struct {
 		answer   error
@@ -81,7 +81,7 @@ func TestEvictorAnswers(t *testing.T) {
 	}{
 		"success writes no status": {
 			attempts: map[string]float64{"evicted first": 1},
-			events:   []string{"EvictionRequest EvictionAccepted: The eviction of pod web-1 was accepted (triggered by: first)."},
+			events:   []string{"EvictionRequest EvictionAccepted: The eviction of pod web-1 was accepted (the first try of this manager)."},
 			after:    30 * time.Second,
 		},
 		"404 is no failure": {
@@ -191,7 +191,7 @@ func TestEvictorIsWokenByTheBudget(t *testing.T) {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
 	last := b.log.events[len(b.log.events)-1]
-	if diff := cmp.Diff("EvictionRequest EvictionAccepted: The eviction of pod web-1 was accepted (triggered by: budget).", last); diff != "" {
+	if diff := cmp.Diff("EvictionRequest EvictionAccepted: The eviction of pod web-1 was accepted (because a budget made room).", last); diff != "" {
 		t.Errorf("last event (-want +got):\n%s", diff)
 	}
 	if got := b.request().Status.Interceptors[1].Retries; got != 2 {

@@ -38,11 +38,14 @@ type LeasePolicy struct {
 	// expired: renewals are missing only because our webhook was down too, and our
 	// own outage never counts as silence. Default 5 min.
 	StartupGrace time.Duration
+	// MarkerLimit is how long a drain marker keeps the request of a silent controller,
+	// in case nobody takes the marker away. Default 24 h.
+	MarkerLimit time.Duration
 }
 
 // DefaultLeasePolicy returns the default constants.
 func DefaultLeasePolicy() LeasePolicy {
-	return LeasePolicy{Debounce: time.Minute, StartupGrace: 5 * time.Minute}
+	return LeasePolicy{Debounce: time.Minute, StartupGrace: 5 * time.Minute, MarkerLimit: translate.DefaultMarkerLimit}
 }
 
 // Leases is the controller that withdraws legacy requesters. They cannot say
@@ -51,7 +54,9 @@ func DefaultLeasePolicy() LeasePolicy {
 // the requests that name the lease.
 //
 // Its keys are leases. A renewal enqueues nothing: a key comes back when its
-// lease would run out and sees then whether it was renewed.
+// lease would run out and sees then whether it was renewed. How long a requester has been
+// silent counts from when this process saw the renewal, as in leader election: the
+// clocks of those who wrote it are not ours.
 type Leases struct {
 	// Client reads from the cache and writes. The cache has only our Leases.
 	Client client.Client
@@ -70,19 +75,7 @@ type Leases struct {
 	// startedAt is when the controller was started.
 	startedAt time.Time
 	// memory is what the objects do not say, by lease name.
-	memory map[string]leaseMemory
-}
-
-// leaseMemory is what is remembered of one lease.
-type leaseMemory struct {
-	// uid of the lease this is about; another one starts afresh.
-	uid types.UID
-	// markersGoneSince is when this process first saw that all markers are gone,
-	// zero if they are not.
-	markersGoneSince time.Time
-	// withdrawal is the event for those requests that still name the lease after
-	// it was deleted, by requester; zero if it was not deleted by us.
-	withdrawal withdrawal
+	memory map[string]*leaseMemory
 }
 
 // withdrawal says why a requester is removed: its event, given the requester's
@@ -109,11 +102,15 @@ type leaseDecision struct {
 // leaseStep decides about one lease. MarkersGoneSince is what the last decision
 // for the same lease returned.
 func leaseStep(rec translate.LeaseRecord, node translate.NodeView, markersGoneSince, startedAt, now time.Time, p LeasePolicy) leaseDecision {
-	if graceEnd := startedAt.Add(p.StartupGrace); rec.ExpiresAt().Before(graceEnd) {
-		// Silence means nothing until then; an uncordon does.
-		rec.RenewedAt = graceEnd.Add(-rec.TTL)
-	}
-	state, recheckAt := translate.JudgeLease(rec, node, now)
+	graceEnd := startedAt.Add(p.StartupGrace)
+	excused := rec.With(func(v translate.Voice) time.Time {
+		if v.HeardAt.Add(translate.Granted(v.TTL)).Before(graceEnd) {
+			// Silence means nothing until then; an uncordon does.
+			return graceEnd.Add(-translate.Granted(v.TTL))
+		}
+		return v.HeardAt
+	})
+	state, recheckAt := translate.JudgeLease(excused, node, now, p.MarkerLimit)
 	switch state {
 	case translate.LeaseExpired:
 		return leaseDecision{verdict: leaseWithdrawExpired}
@@ -122,6 +119,10 @@ func leaseStep(rec translate.LeaseRecord, node translate.NodeView, markersGoneSi
 			markersGoneSince = now
 		}
 		due := markersGoneSince.Add(p.Debounce)
+		if heard := rec.LastHeard().Add(p.Debounce); heard.After(due) {
+			// It goes on asking, so the markers were those of another drain.
+			due = heard
+		}
 		if now.Before(due) {
 			if recheckAt.IsZero() || due.Before(recheckAt) {
 				recheckAt = due
@@ -154,9 +155,10 @@ func (l *Leases) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	rec = l.see(lease, rec)
 	now, since := l.Clock.Now(), l.recall(lease)
 	decision := leaseStep(rec, node, since, l.started(), now, l.Policy)
-	if decision.verdict == leaseWithdrawMarkersGone {
+	if decision.verdict != leaseKeep && len(rec.Markers) > 0 {
 		// A cache that lags behind the drainer's cordon looks like an uncordon.
 		if node, err = viewNode(ctx, l.APIReader, rec.Node); err != nil {
 			return reconcile.Result{}, err
@@ -169,14 +171,14 @@ func (l *Leases) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	switch decision.verdict {
 	case leaseWithdrawExpired:
 		return l.withdraw(ctx, lease, func(requester string) events.Event {
-			return events.RequesterExpired(requester, rec.Display, rec.TTL)
+			return events.RequesterExpired(requester, rec.Display, now.Sub(rec.LastHeard()))
 		})
 	case leaseWithdrawMarkersGone:
 		return l.withdraw(ctx, lease, func(requester string) events.Event {
 			return events.RequesterWithdrawn(requester, rec.Display, rec.Node, rec.Markers, l.Policy.Debounce)
 		})
 	default:
-		l.remember(lease, leaseMemory{markersGoneSince: decision.markersGoneSince})
+		l.remember(lease, func(m *leaseMemory) { m.markersGoneSince = decision.markersGoneSince })
 		return l.wakeAt(decision.wakeAt), nil
 	}
 }
@@ -209,7 +211,7 @@ func (l *Leases) withdraw(ctx context.Context, lease *coordinationv1.Lease, why 
 			return reconcile.Result{}, fmt.Errorf("delete lease: %w", err)
 		}
 	}
-	l.remember(lease, leaseMemory{withdrawal: why})
+	l.remember(lease, func(m *leaseMemory) { m.withdrawal = why })
 	if err := l.release(ctx, lease.Name, lease.UID, why); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -219,14 +221,11 @@ func (l *Leases) withdraw(ctx context.Context, lease *coordinationv1.Lease, why 
 
 // leaseIsGone removes those who name a lease that does not exist.
 func (l *Leases) leaseIsGone(ctx context.Context, name string) (reconcile.Result, error) {
-	l.mu.Lock()
-	memory := l.memory[name]
-	l.mu.Unlock()
-	why := memory.withdrawal
+	uid, why := l.recallWithdrawal(name)
 	if why == nil {
 		why = func(requester string) events.Event { return events.RequesterLeaseMissing(requester, name) }
 	}
-	if err := l.release(ctx, name, memory.uid, why); err != nil {
+	if err := l.release(ctx, name, uid, why); err != nil {
 		return reconcile.Result{}, err
 	}
 	l.forget(name)
@@ -270,29 +269,6 @@ func (l *Leases) started() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.startedAt
-}
-
-// recall returns since when the markers of this lease are gone.
-func (l *Leases) recall(lease *coordinationv1.Lease) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if m := l.memory[lease.Name]; m.uid == lease.UID {
-		return m.markersGoneSince
-	}
-	return time.Time{}
-}
-
-func (l *Leases) remember(lease *coordinationv1.Lease, m leaseMemory) {
-	m.uid = lease.UID
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.memory[lease.Name] = m
-}
-
-func (l *Leases) forget(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.memory, name)
 }
 
 // wakeAt comes back at that time, which zero leaves to events.

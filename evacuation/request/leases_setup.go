@@ -78,9 +78,9 @@ func (l *Leases) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // init makes what a started controller needs.
-func (l *Leases) init() { l.memory = map[string]leaseMemory{} }
+func (l *Leases) init() { l.memory = map[string]*leaseMemory{} }
 
-// leaseEvents lets our own leases pass, but not their renewals.
+// leaseEvents lets our own leases pass, but not their renewals, which are only noted.
 func (l *Leases) leaseEvents() predicate.Predicate {
 	ours := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		return obj.GetNamespace() == l.Namespace && obj.GetLabels()[translate.LeaseLabel] == translate.LeaseLabelValue
@@ -89,7 +89,11 @@ func (l *Leases) leaseEvents() predicate.Predicate {
 		UpdateFunc: func(ev event.UpdateEvent) bool {
 			before, ok := ev.ObjectOld.(*coordinationv1.Lease)
 			after, ok2 := ev.ObjectNew.(*coordinationv1.Lease)
-			return ok && ok2 && !renewal(before, after)
+			if !ok || !ok2 {
+				return false
+			}
+			l.seeRenewal(after)
+			return !renewal(before, after)
 		},
 	})
 }

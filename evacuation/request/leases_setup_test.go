@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -17,7 +18,8 @@ import (
 
 func TestLeaseEvents(t *testing.T) {
 	t.Parallel()
-	l := &Leases{Namespace: "drawbridge-system"}
+	l := &Leases{Namespace: "drawbridge-system", Clock: testingclock.NewFakeClock(at(0))}
+	l.init()
 	lease := func(change func(*coordinationv1.Lease)) *coordinationv1.Lease {
 		lease := leaseOf(aliceRecord())
 		change(lease)

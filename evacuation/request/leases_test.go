@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
@@ -42,6 +43,13 @@ func TestLeaseStep(t *testing.T) {
 	cordoned := translate.NodeView{Known: true, Markers: []string{translate.MarkerUnschedulable}}
 	uncordoned := translate.NodeView{Known: true}
 	longAgo := at(-100000)
+	helper := aliceRecord()
+	helper.Class = translate.ClassDrainHelper
+	heard := func(second int) translate.LeaseRecord {
+		rec := aliceRecord()
+		rec.RenewedAt = at(second)
+		return rec
+	}
 	cases := map[string]struct {
 		rec       translate.LeaseRecord
 		node      translate.NodeView
@@ -52,15 +60,31 @@ func TestLeaseStep(t *testing.T) {
 	}{
 		"alive until it runs out": {
 			rec: aliceRecord(), node: cordoned, startedAt: longAgo, now: at(1),
-			want: leaseDecision{wakeAt: at(120)},
+			want: leaseDecision{wakeAt: at(160)},
 		},
 		"alive one second before": {
-			rec: aliceRecord(), node: cordoned, startedAt: longAgo, now: at(119),
-			want: leaseDecision{wakeAt: at(120)},
+			rec: aliceRecord(), node: cordoned, startedAt: longAgo, now: at(159),
+			want: leaseDecision{wakeAt: at(160)},
 		},
 		"expired": {
-			rec: aliceRecord(), node: cordoned, startedAt: longAgo, now: at(120),
+			rec: aliceRecord(), node: cordoned, startedAt: longAgo, now: at(160),
 			want: leaseDecision{verdict: leaseWithdrawExpired},
+		},
+		"a controller is silent while its cordon stands": {
+			rec: helper, node: cordoned, startedAt: longAgo, now: at(1000),
+			want: leaseDecision{wakeAt: at(24 * 3600)},
+		},
+		"a controller is silent, and nobody takes its cordon away": {
+			rec: helper, node: cordoned, startedAt: longAgo, now: at(24 * 3600),
+			want: leaseDecision{verdict: leaseWithdrawExpired},
+		},
+		"a controller is silent, and takes its cordon away": {
+			rec: helper, node: uncordoned, startedAt: longAgo, now: at(1000),
+			want: leaseDecision{markersGoneSince: at(1000), wakeAt: at(1060)},
+		},
+		"a controller took its cordon away a minute ago": {
+			rec: helper, node: uncordoned, since: at(1000), startedAt: longAgo, now: at(1060),
+			want: leaseDecision{verdict: leaseWithdrawMarkersGone, markersGoneSince: at(1000)},
 		},
 		"our own outage never counts as silence": {
 			rec: aliceRecord(), node: cordoned, startedAt: at(100), now: at(399),
@@ -90,13 +114,21 @@ func TestLeaseStep(t *testing.T) {
 			rec: aliceRecord(), node: uncordoned, since: at(10), startedAt: at(0), now: at(70),
 			want: leaseDecision{verdict: leaseWithdrawMarkersGone, markersGoneSince: at(10)},
 		},
+		"markers gone for the debounce, but the caller goes on": {
+			rec: heard(50), node: uncordoned, since: at(10), startedAt: at(0), now: at(70),
+			want: leaseDecision{markersGoneSince: at(10), wakeAt: at(110)},
+		},
+		"markers gone, and the caller has stopped since": {
+			rec: heard(50), node: uncordoned, since: at(10), startedAt: at(0), now: at(110),
+			want: leaseDecision{verdict: leaseWithdrawMarkersGone, markersGoneSince: at(10)},
+		},
 		"markers back": {
 			rec: aliceRecord(), node: cordoned, since: at(10), startedAt: longAgo, now: at(70),
-			want: leaseDecision{wakeAt: at(120)},
+			want: leaseDecision{wakeAt: at(160)},
 		},
 		"the lease runs out during the debounce": {
-			rec: aliceRecord(), node: uncordoned, since: at(100), startedAt: longAgo, now: at(110),
-			want: leaseDecision{markersGoneSince: at(100), wakeAt: at(120)},
+			rec: aliceRecord(), node: uncordoned, since: at(140), startedAt: longAgo, now: at(150),
+			want: leaseDecision{markersGoneSince: at(140), wakeAt: at(160)},
 		},
 		"a clock that was set back starts the debounce again": {
 			rec: aliceRecord(), node: uncordoned, since: at(5000), startedAt: at(0), now: at(10),
@@ -104,11 +136,11 @@ func TestLeaseStep(t *testing.T) {
 		},
 		"a node nobody has looked at proves nothing": {
 			rec: aliceRecord(), startedAt: longAgo, now: at(10),
-			want: leaseDecision{wakeAt: at(120)},
+			want: leaseDecision{wakeAt: at(160)},
 		},
 		"a node that is gone needs nothing": {
 			rec: aliceRecord(), node: translate.NodeView{Known: true, Gone: true}, startedAt: longAgo, now: at(10),
-			want: leaseDecision{wakeAt: at(120)},
+			want: leaseDecision{wakeAt: at(160)},
 		},
 	}
 	for name, tc := range cases {
@@ -132,10 +164,10 @@ func TestLeasesExpiry(t *testing.T) {
 		leasedRequest("uid-3").Evicted(v1alpha1.ReasonPodDeleted, at(0)).Obj(),
 		leasedRequest("uid-4").Canceled(v1alpha1.ReasonNoRequesters, at(0)).Obj(),
 	)
-	if after := b.reconcile(); after != 2*time.Minute || len(b.writes) != 0 {
-		t.Fatalf("it comes back in %s and wrote %v, want 2m and nothing", after, b.writes)
+	if after := b.reconcile(); after != 160*time.Second || len(b.writes) != 0 {
+		t.Fatalf("it comes back in %s and wrote %v, want 2m40s and nothing", after, b.writes)
 	}
-	b.clock.Step(2 * time.Minute)
+	b.clock.Step(163 * time.Second)
 	if after := b.reconcile(); after != 0 {
 		t.Errorf("it comes back in %s, want never", after)
 	}
@@ -157,7 +189,7 @@ func TestLeasesExpiry(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("requesters (-want +got):\n%s", diff)
 	}
-	note := "EvictionRequest RequesterExpired: Requester alice.users.drawbridge.dev (kubectl (alice)) was removed: it has not asked for an eviction for 2m0s."
+	note := "EvictionRequest RequesterExpired: Requester alice.users.drawbridge.dev (kubectl (alice)) was removed: no call for an eviction was recorded for 2m43s."
 	if diff := cmp.Diff([]string{note, note}, b.log.events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
@@ -178,9 +210,67 @@ func TestLeasesRenewalIsSeenWhenTheOldOneRunsOut(t *testing.T) {
 	if err := b.server.Update(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
-	b.clock.Step(2 * time.Minute)
-	if after := b.reconcile(); after != 100*time.Second || len(b.writes) != 0 {
-		t.Errorf("it comes back in %s and wrote %v, want 1m40s and nothing", after, b.writes)
+	b.clock.Step(160 * time.Second)
+	// What counts is when we saw it, not when others say that they wrote it.
+	if after := b.reconcile(); after != 160*time.Second || len(b.writes) != 0 {
+		t.Errorf("it comes back in %s and wrote %v, want 2m40s and nothing", after, b.writes)
+	}
+}
+
+// TestLeasesCountByOurOwnClock: who writes the leases has another clock than we.
+func TestLeasesCountByOurOwnClock(t *testing.T) {
+	t.Parallel()
+	cases := map[string]time.Duration{
+		"the writer's clock is behind": -10 * time.Minute, "the writer's clock is ahead": 10 * time.Minute, "the clocks agree": 0,
+	}
+	for name, skew := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rec := aliceRecord()
+			rec.RenewedAt = at(0).Add(skew)
+			b := newLeaseBench(t, leaseOf(rec), builder.Node("n1").Cordoned().Obj(), leasedRequest("uid-1").Obj())
+			if after := b.reconcile(); after != 160*time.Second {
+				t.Errorf("it comes back in %s, want 2m40s", after)
+			}
+			b.clock.Step(100 * time.Second)
+			// A renewal is only noted; nothing is enqueued.
+			before, after := leaseOf(rec), leaseOf(rec)
+			after.Spec.RenewTime = ptr.To(metav1.NewMicroTime(at(100).Add(skew)))
+			after.ResourceVersion = ""
+			if b.leaseEvents().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+				t.Error("a renewal enqueues its lease")
+			}
+			stored := &coordinationv1.Lease{}
+			if err := b.server.Get(t.Context(), b.key(aliceLease).NamespacedName, stored); err != nil {
+				t.Fatal(err)
+			}
+			stored.Spec.RenewTime = after.Spec.RenewTime
+			if err := b.server.Update(t.Context(), stored); err != nil {
+				t.Fatal(err)
+			}
+			b.clock.Step(60 * time.Second)
+			if after := b.reconcile(); after != 100*time.Second || len(b.writes) != 0 {
+				t.Errorf("it comes back in %s and wrote %v, want 1m40s and nothing", after, b.writes)
+			}
+			b.clock.Step(100 * time.Second)
+			b.reconcile()
+			if b.leaseExists() || len(b.requesters("uid-1")) != 0 {
+				t.Errorf("lease exists: %t, requesters %v; want neither", b.leaseExists(), b.requesters("uid-1"))
+			}
+		})
+	}
+}
+
+// TestLeasesOldRenewalIsOld: a new leader does not begin to count anew what is a day old.
+func TestLeasesOldRenewalIsOld(t *testing.T) {
+	t.Parallel()
+	rec := aliceRecord()
+	rec.RenewedAt = at(-24 * 3600)
+	rec.Class = translate.ClassDrainHelper
+	b := newLeaseBench(t, leaseOf(rec), builder.Node("n1").Cordoned().Obj(), leasedRequest("uid-1").Obj())
+	b.reconcile()
+	if b.leaseExists() {
+		t.Error("the lease is still there")
 	}
 }
 
@@ -200,7 +290,8 @@ func TestLeasesRenewalThatWeHaveNotSeenWins(t *testing.T) {
 			return c.Get(ctx, key, obj, opts...)
 		},
 	}))
-	b.clock.Step(2 * time.Minute)
+	b.reconcile()
+	b.clock.Step(160 * time.Second)
 	if after := b.reconcile(); after != leaseRetry {
 		t.Errorf("it comes back in %s, want %s", after, leaseRetry)
 	}
@@ -288,8 +379,8 @@ func TestLeasesLeaseThatOurCacheDoesNotHave(t *testing.T) {
 	t.Parallel()
 	b := newLeaseBench(t, leaseOf(aliceRecord()), builder.Node("n1").Cordoned().Obj(), leasedRequest("uid-1").Obj())
 	b.Client = b.intercept(leaseServer(t, builder.Node("n1").Cordoned().Obj(), leasedRequest("uid-1").Obj()))
-	if after := b.reconcile(); after != 2*time.Minute || len(b.writes) != 0 {
-		t.Errorf("it comes back in %s and wrote %v, want 2m and nothing", after, b.writes)
+	if after := b.reconcile(); after != 160*time.Second || len(b.writes) != 0 {
+		t.Errorf("it comes back in %s and wrote %v, want 2m40s and nothing", after, b.writes)
 	}
 }
 
@@ -298,7 +389,8 @@ func TestLeasesForeignLeaseIsNotDeleted(t *testing.T) {
 	foreign := leaseOf(aliceRecord())
 	foreign.Labels, foreign.Annotations = nil, nil
 	b := newLeaseBench(t, foreign, leasedRequest("uid-1").Obj())
-	b.clock.Step(2 * time.Minute)
+	b.reconcile()
+	b.clock.Step(160 * time.Second)
 	b.reconcile()
 	if !b.leaseExists() || len(b.requesters("uid-1")) != 0 {
 		t.Errorf("lease exists: %t, requesters %v; want the lease and no requester", b.leaseExists(), b.requesters("uid-1"))
@@ -308,7 +400,8 @@ func TestLeasesForeignLeaseIsNotDeleted(t *testing.T) {
 func TestLeasesUnusedLeaseIsCollected(t *testing.T) {
 	t.Parallel()
 	b := newLeaseBench(t, leaseOf(aliceRecord()))
-	b.clock.Step(2 * time.Minute)
+	b.reconcile()
+	b.clock.Step(160 * time.Second)
 	b.reconcile()
 	if b.leaseExists() || len(b.log.events) != 0 {
 		t.Errorf("lease exists: %t, events %v; want neither", b.leaseExists(), b.log.events)
@@ -321,9 +414,9 @@ func TestLeasesDamagedLeaseIsJudgedByItsRenewal(t *testing.T) {
 		damage func(*coordinationv1.Lease)
 		alive  time.Duration
 	}{
-		"no annotations": {func(l *coordinationv1.Lease) { l.Annotations = nil }, 2 * time.Minute},
-		"no duration":    {func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }, 10 * time.Minute},
-		"no renewal":     {func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil; l.CreationTimestamp.Time = at(60) }, 3 * time.Minute},
+		"no annotations": {func(l *coordinationv1.Lease) { l.Annotations = nil }, 160 * time.Second},
+		"no duration":    {func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }, 800 * time.Second},
+		"no renewal":     {func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil; l.CreationTimestamp.Time = at(60) }, 160 * time.Second},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -340,5 +433,24 @@ func TestLeasesDamagedLeaseIsJudgedByItsRenewal(t *testing.T) {
 				t.Errorf("requesters are %v, want none", got)
 			}
 		})
+	}
+}
+
+// TestLeasesSetBackByHand: somebody ends a requester by making its lease old.
+func TestLeasesSetBackByHand(t *testing.T) {
+	t.Parallel()
+	b := newLeaseBench(t, leaseOf(aliceRecord()), leasedRequest("uid-1").Obj())
+	b.reconcile()
+	lease := &coordinationv1.Lease{}
+	if err := b.server.Get(t.Context(), b.key(aliceLease).NamespacedName, lease); err != nil {
+		t.Fatal(err)
+	}
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(at(-7200)))
+	if err := b.server.Update(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	b.reconcile()
+	if b.leaseExists() || len(b.requesters("uid-1")) != 0 {
+		t.Errorf("lease exists: %t, requesters %v; want neither", b.leaseExists(), b.requesters("uid-1"))
 	}
 }

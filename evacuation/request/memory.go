@@ -25,6 +25,9 @@ type sighting struct {
 	interceptor string
 	heartbeat   time.Time
 	heartbeatAt time.Time
+	// foundCompleted is the interceptor that had completed its turn when the request was
+	// seen first.
+	foundCompleted string
 }
 
 // observe records what is seen of the request now and returns when each thing was
@@ -37,6 +40,9 @@ func (m *memory) observe(er *v1alpha1.EvictionRequest, ended bool, now time.Time
 	s := m.requests[key]
 	if s.uid != er.UID {
 		s = sighting{uid: er.UID}
+		if active := er.Status.ActiveInterceptors; len(active) > 0 && reportOf(er, active[0]).CompletionTime != nil {
+			s.foundCompleted = active[0]
+		}
 	}
 
 	switch {
@@ -63,7 +69,7 @@ func (m *memory) observe(er *v1alpha1.EvictionRequest, ended bool, now time.Time
 		m.requests = map[types.NamespacedName]sighting{}
 	}
 	m.requests[key] = s
-	return observation{endSeenAt: s.endSeenAt, heartbeatSeenAt: s.heartbeatAt}
+	return observation{endSeenAt: s.endSeenAt, heartbeatSeenAt: s.heartbeatAt, foundCompleted: s.foundCompleted}
 }
 
 // forget drops what is known of a request that is gone or final.

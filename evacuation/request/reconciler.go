@@ -49,8 +49,8 @@ type Metrics interface {
 
 // Reconciler moves every EvictionRequest on: it gathers what is known of the
 // request and its pod, lets process.Step decide and writes the decision, with at
-// most one write of the status per call. All fields but WorkloadRef and Retention
-// are required.
+// most one write of the status per call. All fields but WorkloadRef, ResolveLive
+// and Retention are required.
 type Reconciler struct {
 	// Client reads from the informer cache, which must hold EvictionRequests (with
 	// their managedFields) and pods, and writes.
@@ -66,6 +66,9 @@ type Reconciler struct {
 	Retention time.Duration
 	// Resolver is asked for the interceptors of a new request's pod.
 	Resolver Resolver
+	// ResolveLive asks the API server who intercepts a pod, when the Resolver's answer
+	// cannot be right (see makePlan). Nil means that it is always right.
+	ResolveLive func(ctx context.Context, pod *corev1.Pod) ([]string, error)
 	// Recorder records events on the request and on its pod.
 	Recorder k8sevents.EventRecorder
 	// Metrics follow the requests.
@@ -93,11 +96,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, fmt.Errorf("get EvictionRequest: %w", err)
 	}
-	if er.DeletionTimestamp != nil {
-		// A finalizer of somebody else holds it. It is withdrawn, so all work stops
-		// (statement 95).
-		r.seen.forget(req.NamespacedName)
-		return ctrl.Result{}, nil
+	if finished(er) && er.DeletionTimestamp == nil {
+		switch why, err := r.untrue(ctx, er); {
+		case err != nil:
+			return ctrl.Result{}, err
+		case why != "":
+			if err := r.takeBack(ctx, er, why); err != nil {
+				return r.afterFailedWrite(ctx, err)
+			}
+			return ctrl.Result{}, nil
+		}
 	}
 
 	now := r.Clock.Now()
@@ -116,7 +124,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // gather collects everything the decision may look at.
 func (r *Reconciler) gather(ctx context.Context, er *v1alpha1.EvictionRequest, now time.Time) (process.Snapshot, targetView, error) {
 	if finished(er) {
-		// Nothing about the target matters any more: no look at it, not even a cheap one.
+		// Nothing about the target matters any more.
 		r.seen.forget(client.ObjectKeyFromObject(er))
 		return decode(er, process.Target{}, nil, observation{}, r.startedAt), targetView{}, nil
 	}
@@ -125,22 +133,22 @@ func (r *Reconciler) gather(ctx context.Context, er *v1alpha1.EvictionRequest, n
 		return process.Snapshot{}, targetView{}, err
 	}
 	var planned []string
-	if len(er.Status.TargetInterceptors) == 0 && target.pod != nil {
+	if len(er.Status.TargetInterceptors) == 0 && target.pod != nil && er.DeletionTimestamp == nil {
 		if r.WorkloadRef != nil && !target.Grouped {
 			target.Grouped, err = r.WorkloadRef(ctx, client.ObjectKeyFromObject(target.pod), target.pod.UID)
 			if err != nil {
 				return process.Snapshot{}, targetView{}, err
 			}
 		}
-		names, err := r.resolve(target.pod)
-		if err != nil {
+		grouped := target.Grouped
+		if planned, target, err = r.makePlan(ctx, er, target); err != nil {
 			return process.Snapshot{}, targetView{}, err
 		}
-		planned = plan(names)
+		target.Grouped = target.Grouped || grouped
 	}
 	ended := target.Presence != process.Present || target.Terminal
-	seen := r.seen.observe(er, ended, now)
-	return decode(er, target.Target, planned, seen, r.startedAt), target, nil
+	target.seen = r.seen.observe(er, ended, now)
+	return decode(er, target.Target, planned, target.seen, r.startedAt), target, nil
 }
 
 // resolve asks who intercepts the pod. A plan is made once, so it waits until the
@@ -166,7 +174,7 @@ func (r *Reconciler) resolve(pod *corev1.Pod) ([]string, error) {
 func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s process.Snapshot, d process.Decision, target targetView, now time.Time) (*v1alpha1.EvictionRequest, error) {
 	before := er.DeepCopy()
 	var labelsErr error
-	if s.Outcome == process.OutcomeRunning && target.pod != nil && d.Cause != process.TargetGrouped {
+	if s.Outcome == process.OutcomeRunning && !s.Withdrawn && target.pod != nil && d.Cause != process.TargetGrouped {
 		labelsErr = r.syncLabels(ctx, before, copiedLabels(target.pod.Labels))
 		if apierrors.IsConflict(labelsErr) || apierrors.IsNotFound(labelsErr) {
 			return nil, labelsErr // Decided for a version that is no more.
@@ -178,16 +186,23 @@ func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s 
 		f.nodeName = target.pod.Spec.NodeName
 	}
 	encode(after, d, f)
+	doubtful, why := unchecked(after, d, target.seen, r.Policy.ClockSkew)
+	if doubtful != "" {
+		noteUnchecked(after, doubtful, why, now)
+	}
 	if !apiequality.Semantic.DeepEqual(before.Status, after.Status) {
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := r.Client.Status().Patch(ctx, after, patch, client.FieldOwner(statusManager)); err != nil {
 			return nil, errors.Join(labelsErr, fmt.Errorf("patch status of EvictionRequest: %w", err))
 		}
-		for _, event := range announcements(after, s.Outcome, d, r.Policy) {
+		for _, event := range append(announcements(after, s.Outcome, d, r.Policy), heldAnnouncements(before, after)...) {
 			log.FromContext(ctx).Info(event.Note, "event", event.Reason, "pod", podName(after))
 			events.EmitOnBoth(r.Recorder, after, event)
 		}
-		account(r.Metrics, after, s, d, now)
+		if doubtful != "" {
+			events.EmitOnBoth(r.Recorder, after, events.CompletionUnchecked(doubtful, why))
+		}
+		account(r.Metrics, after, s, d, doubtful, now)
 	}
 	r.Metrics.Observe(after)
 	return after, labelsErr
@@ -231,7 +246,7 @@ func (r *Reconciler) next(ctx context.Context, er *v1alpha1.EvictionRequest, d p
 		return r.wakeAt(d.WakeAt), nil
 	}
 	end := finishedAt(er)
-	if end == nil || r.Retention == 0 {
+	if end == nil || r.Retention == 0 || er.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
 	if due := end.Add(r.Retention); r.Clock.Now().Before(due) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,13 +65,21 @@ func TestReconcileGathersTheTarget(t *testing.T) {
 			newRequest().Canceled(v1alpha1.ReasonValidationFailed, t0).Obj(), webPod(), webPod(),
 			"active [] processed [] Canceled=True/ValidationFailed", nil,
 		},
-		"95: a request that is being deleted is left alone": {
-			func() *v1alpha1.EvictionRequest {
-				er := newRequest().Obj()
-				er.Finalizers = []string{"example.com/hold"}
-				er.DeletionTimestamp = new(metav1.NewTime(t0))
-				return er
-			}(), nil, nil, "active [] processed []", nil,
+		"95: a request that is being deleted gets no plan": {
+			heldRequest(newRequest()), webPod(), webPod(), "active [] processed [] Deleting=True/HeldByFinalizers", nil,
+		},
+		"95: a request that is being deleted takes the turn from whoever has it": {
+			heldRequest(planned()), webPod(), webPod(), "active [] processed [a.example.com] Deleting=True/HeldByFinalizers", nil,
+		},
+		"95: even from the last one": {
+			heldRequest(planned().Processed("a.example.com").Active(imperative, t0)), webPod(), webPod(),
+			"active [] processed [a.example.com imperative-eviction.k8s.io] Deleting=True/HeldByFinalizers", nil,
+		},
+		"95: and records the end of its pod": {
+			heldRequest(newRequest().Observed().Interceptors("a.example.com").Processed("a.example.com")), nil, nil, "active [] processed [a.example.com] Evicted=True/PodDeleted", []string{"live Pod"},
+		},
+		"95: a request that is being deleted and was never looked at is for no pod": {
+			heldRequest(newRequest()), nil, nil, "active [] processed [] Canceled=True/ValidationFailed", []string{"live Pod"},
 		},
 	}
 	for name, tc := range tests {
@@ -91,6 +100,55 @@ func TestReconcileGathersTheTarget(t *testing.T) {
 				t.Errorf("live reads (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// heldRequest is a request that was deleted and is held by a finalizer.
+func heldRequest(w *builder.EvictionRequestWrapper) *v1alpha1.EvictionRequest {
+	er := w.Obj()
+	er.Finalizers, er.DeletionTimestamp = []string{"example.com/hold"}, new(metav1.NewTime(t0))
+	return er
+}
+
+// It says who holds it, once, follows the generation, and is never deleted again.
+func TestARequestThatIsHeldSaysSo(t *testing.T) {
+	er := heldRequest(planned())
+	er.Generation = 4
+	b := newBench(t, er, webPod().Obj())
+	b.Retention = time.Minute
+	for range 3 {
+		if wake := b.mustReconcile(t); wake != 0 {
+			t.Errorf("wakes after %s, want only events to do that", wake)
+		}
+	}
+	now := &v1alpha1.EvictionRequest{}
+	if err := b.live.Get(t.Context(), key, now); err != nil {
+		t.Fatal(err)
+	}
+	want := metav1.Condition{
+		Type: v1alpha1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHeldByFinalizers, ObservedGeneration: 4,
+		Message: "The request is being deleted, and finalizers hold it: example.com/hold. Nobody acts on it any more, and no other request for the pod can begin until it is gone.",
+	}
+	if diff := cmp.Diff([]metav1.Condition{want}, now.Status.Conditions, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+	if now.Status.ObservedGeneration != 4 || now.Status.Summary.State != v1alpha1.StateDeleting || now.Status.Summary.Interceptor != "" {
+		t.Errorf("observedGeneration %d, summary %+v, want generation 4, Deleting and nobody", now.Status.ObservedGeneration, now.Status.Summary)
+	}
+	if diff := cmp.Diff([]string{"EvictionRequest RequestHeld", "Pod RequestHeld"}, b.events.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if len(b.patches) != 1 || len(b.applied) != 0 {
+		t.Errorf("%d writes of the status, %d of labels, want one and none", len(b.patches), len(b.applied))
+	}
+	if err := b.live.Delete(t.Context(), webPod().Obj()); err != nil {
+		t.Fatal(err)
+	}
+	b.mustReconcile(t)
+	b.clock.Step(time.Hour)
+	b.mustReconcile(t) // It is past its retention, and deleted already.
+	if got, want := b.state(t), "active [] processed [a.example.com] Deleting=True/HeldByFinalizers Evicted=True/PodDeleted"; got != want {
+		t.Errorf("request when the pod is gone:\ngot:  %s\nwant: %s", got, want)
 	}
 }
 

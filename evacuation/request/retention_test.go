@@ -56,7 +56,11 @@ func TestRetentionDeletesFinishedRequests(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, tc.request, webPod().Obj())
+			objects := []client.Object{tc.request}
+			if !finished(tc.request) {
+				objects = append(objects, webPod().Obj())
+			}
+			b := newBench(t, objects...)
 			b.Retention = tc.retention
 			b.clock.SetTime(t0.Add(tc.after))
 			b.fail = func(call string) error {

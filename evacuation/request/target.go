@@ -22,6 +22,8 @@ type targetView struct {
 	pod *corev1.Pod
 	// foundUID is the UID of whatever pod has the name, "" if there is none.
 	foundUID types.UID
+	// seen is what this process remembers.
+	seen observation
 }
 
 // findTarget looks at the target. The cache may lag behind in both directions: a

@@ -229,6 +229,8 @@ func afterwards(in *input, rec record) decision {
 		return in.ends(done, declinedScaledToZero, fmt.Sprintf("Deployment %s is scaled to 0.", d.Name))
 	case have >= want:
 		return in.ends(done, reasonReplaced, fmt.Sprintf("Replaced: Deployment %s has %d of %d replicas available without this pod.", d.Name, have, want))
+	case d.DeletionTimestamp != nil && in.tooLate(rec):
+		return in.ends(done, declinedDeleting, fmt.Sprintf("Not replaced beforehand: Deployment %s is being deleted.", d.Name))
 	case d.DeletionTimestamp != nil:
 		return waiting(recheck, "Deployment %s is being deleted, and the pod with it.", d.Name)
 	}
@@ -244,13 +246,15 @@ func afterwards(in *input, rec record) decision {
 		}
 	}
 	switch {
-	case why != "" && !observed(d):
-		return waiting(recheckSoon, "Waiting for the controller of Deployment %s.", d.Name)
 	case why != "" && returnable(in, rec):
 		return in.ends(giveBack, metrics.GivenBackFailed, "Not replaced beforehand: "+why)
+	case in.tooLate(rec):
+		return in.ends(done, declinedRolloutStuck, fmt.Sprintf("Not replaced beforehand: %s, and the pod, which cannot be given back, has been waited for as long again", why))
+	case why != "" && !observed(d):
+		return waiting(recheckSoon, "Waiting for the controller of Deployment %s.", d.Name)
 	case why != "":
 		// Evicting it now would make the gap; the rollout will fill it or be fixed.
-		return waiting(recheck, "Waiting for Deployment %s to be available: the pod is of another revision and cannot be given back; %s", d.Name, why)
+		return waiting(min(recheck, in.lastDeadline(rec).Sub(in.now)), "Waiting for Deployment %s to be available: the pod is of another revision and cannot be given back; %s", d.Name, why)
 	}
 	after := min(recheck, dueAt.Sub(in.now))
 	if !next.IsZero() {
@@ -262,6 +266,16 @@ func afterwards(in *input, rec record) decision {
 	}
 	return decision{verdict: wait, message: message, checkAfter: max(after, time.Millisecond)}
 }
+
+// lastDeadline is until when a pod is waited for that was handed up and cannot be given
+// back: twice as long as its replacement may take. Nobody promises that the rollout
+// which took the place of its revision ever succeeds, and the drain must end; the
+// eviction is the budget's to decide then.
+func (in *input) lastDeadline(rec record) time.Time {
+	return rec.At.Add(2 * in.policy.deadline(in.deployment))
+}
+
+func (in *input) tooLate(rec record) bool { return !in.now.Before(in.lastDeadline(rec)) }
 
 // withoutDeployment is for a pod whose Deployment went away: garbage collection
 // takes the pod along, unless it was told to leave orphans.

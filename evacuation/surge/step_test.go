@@ -189,7 +189,9 @@ func TestStepAfterwards(t *testing.T) {
 	waits := func(message string, after time.Duration) decision { return decision{wait, "", message, after} }
 	back := func(reason, message string) decision { return decision{giveBack, reason, message, 0} }
 	const missing = "Waiting for a replacement: Deployment web has 0 of 1 replicas available without this pod."
+	ends := func(reason, message string) decision { return decision{done, reason, message, 0} }
 	overdue := func(in *input) { in.now = t0.Add(10 * time.Minute) }
+	tooLate := func(in *input) { in.now = t0.Add(20 * time.Minute) }
 	cases := map[string]struct {
 		change func(*input)
 		want   decision
@@ -230,14 +232,36 @@ func TestStepAfterwards(t *testing.T) {
 			func(in *input) { overdue(in); in.deployment.Annotations[revisionAnnotation] = "3" },
 			waits("Waiting for Deployment web to be available: the pod is of another revision and cannot be given back; no replacement became available within 10m0s", recheck),
 		},
-		"after it, before anybody looked": {func(in *input) { overdue(in); in.deployment.Generation++ }, waits("Waiting for the controller of Deployment web.", recheckSoon)},
-		"scaled to 0":                     {func(in *input) { in.deployment.Spec.Replicas = ptr.To[int32](0) }, back(metrics.GivenBackScaledToZero, "Deployment web is scaled to 0.")},
-		"scaled to 0 by whom knows who":   {func(in *input) { in.deployment.Spec.Replicas = ptr.To[int32](0); in.set = nil }, decision{done, declinedScaledToZero, "Deployment web is scaled to 0.", 0}},
-		"the Deployment is being deleted": {func(in *input) { overdue(in); in.deployment.DeletionTimestamp = ptr.To(metav1.NewTime(t0)) }, waits("Deployment web is being deleted, and the pod with it.", recheck)},
-		"the Deployment is deleted":       {func(in *input) { in.deployment = nil }, waits("Deployment web is deleted, and the pod with it.", recheck)},
-		"the cache lost the Deployment":   {func(in *input) { in.deployment, in.live = nil, false }, decision{verdict: look}},
-		"it was deleted without its pods": {func(in *input) { in.deployment, in.pod.OwnerReferences = nil, nil }, back(metrics.GivenBackOrphaned, "Not replaced beforehand: Deployment web was deleted without its pods.")},
-		"and the ReplicaSet, too":         {func(in *input) { in.deployment, in.set, in.pod.OwnerReferences = nil, nil, nil }, decision{done, declinedDeleting, "Not replaced beforehand: Deployment web was deleted without its pods.", 0}},
+		"after it and once more, in a rollout": {
+			func(in *input) { tooLate(in); in.deployment.Annotations[revisionAnnotation] = "3" },
+			ends(declinedRolloutStuck, "Not replaced beforehand: no replacement became available within 10m0s, and the pod, which cannot be given back, has been waited for as long again"),
+		},
+		"shortly before that, in a rollout": {
+			func(in *input) {
+				tooLate(in)
+				in.now = in.now.Add(-time.Second)
+				in.deployment.Annotations[revisionAnnotation] = "3"
+			},
+			waits("Waiting for Deployment web to be available: the pod is of another revision and cannot be given back; no replacement became available within 10m0s", time.Second),
+		},
+		"after that, by the cache": {func(in *input) { tooLate(in); in.live, in.deployment.Annotations[revisionAnnotation] = false, "3" }, decision{verdict: look}},
+		"after that, the replacement is available": {func(in *input) {
+			tooLate(in)
+			in.deployment.Annotations[revisionAnnotation] = "3"
+			in.pods = []corev1.Pod{replacement("web-2")}
+		}, replaced},
+		"after that, of the current revision": {tooLate, back(metrics.GivenBackFailed, "Not replaced beforehand: no replacement became available within 10m0s")},
+		"after that, and nobody has looked yet": {func(in *input) { tooLate(in); in.deployment.Generation++ }, ends(declinedRolloutStuck,
+			"Not replaced beforehand: no replacement became available within 10m0s, and the pod, which cannot be given back, has been waited for as long again")},
+		"after that, a Deployment that is not deleted in the end": {func(in *input) { tooLate(in); in.deployment.DeletionTimestamp = ptr.To(metav1.NewTime(t0)) }, ends(declinedDeleting, "Not replaced beforehand: Deployment web is being deleted.")},
+		"after it, before anybody looked":                         {func(in *input) { overdue(in); in.deployment.Generation++ }, waits("Waiting for the controller of Deployment web.", recheckSoon)},
+		"scaled to 0":                                             {func(in *input) { in.deployment.Spec.Replicas = ptr.To[int32](0) }, back(metrics.GivenBackScaledToZero, "Deployment web is scaled to 0.")},
+		"scaled to 0 by whom knows who":                           {func(in *input) { in.deployment.Spec.Replicas = ptr.To[int32](0); in.set = nil }, decision{done, declinedScaledToZero, "Deployment web is scaled to 0.", 0}},
+		"the Deployment is being deleted":                         {func(in *input) { overdue(in); in.deployment.DeletionTimestamp = ptr.To(metav1.NewTime(t0)) }, waits("Deployment web is being deleted, and the pod with it.", recheck)},
+		"the Deployment is deleted":                               {func(in *input) { in.deployment = nil }, waits("Deployment web is deleted, and the pod with it.", recheck)},
+		"the cache lost the Deployment":                           {func(in *input) { in.deployment, in.live = nil, false }, decision{verdict: look}},
+		"it was deleted without its pods":                         {func(in *input) { in.deployment, in.pod.OwnerReferences = nil, nil }, back(metrics.GivenBackOrphaned, "Not replaced beforehand: Deployment web was deleted without its pods.")},
+		"and the ReplicaSet, too":                                 {func(in *input) { in.deployment, in.set, in.pod.OwnerReferences = nil, nil, nil }, decision{done, declinedDeleting, "Not replaced beforehand: Deployment web was deleted without its pods.", 0}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

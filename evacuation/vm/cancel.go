@@ -15,13 +15,14 @@ import (
 // Cancel takes the mark back and stops what we started.
 func (a *actor) Cancel(ctx context.Context, t interceptor.Target) error {
 	defer a.stuck.remove(t.RequestUID)
+	defer a.unheard.remove(t.RequestUID)
 	defer a.ends.forget(t.Request)
 	pod, err := a.findPod(ctx, t)
 	if err != nil || pod == nil {
 		return err
 	}
 	p, err := a.policyUnder(ctx, a.name, pod)
-	if errors.Is(err, errNotCovered) || (err == nil && p == nil) {
+	if errors.Is(err, errNotCovered) {
 		return nil // Nobody knows any more what to take back.
 	}
 	if err != nil {
@@ -32,14 +33,18 @@ func (a *actor) Cancel(ctx context.Context, t interceptor.Target) error {
 	a.migrating.Lock()
 	defer a.migrating.Unlock()
 	sub, err := e.unmark(ctx)
-	if err != nil || sub == nil {
+	switch {
+	case errors.Is(err, errKept):
+		return nil // The platform would begin anew whatever is stopped.
+	case sub == nil:
 		return err
+	default:
+		return errors.Join(err, e.stopMigrations(ctx, sub))
 	}
-	return e.stopMigrations(ctx, sub)
 }
 
 // unmark takes the mark back, if it is still there. It returns nil if there is no
-// workload any more.
+// workload any more. With an error it may return the workload, too.
 func (e *evacuation) unmark(ctx context.Context) (*subject, error) {
 	var last error
 	for range tries {
@@ -56,22 +61,27 @@ func (e *evacuation) unmark(ctx context.Context) (*subject, error) {
 			return sub, nil
 		}
 		if !changed(last) {
-			return nil, last
+			e.lost(sub, last)
+			return sub, last
 		}
 	}
 	return nil, last
 }
 
+// unmarkOnce takes both marks back: the platform's, by its own means, and ours. That
+// one of them stays is no reason to keep the other.
 func (e *evacuation) unmarkOnce(ctx context.Context, sub *subject) error {
-	if e.policy.unmark == nil {
-		return nil
+	asked, askErr := e.askToUnmark(ctx, sub)
+	wrote := false
+	var writeErr error
+	if e.policy.unmark != nil {
+		wrote, writeErr = e.write(ctx, sub, e.policy.unmark, writeUnmark)
 	}
-	wrote, err := e.write(ctx, sub, e.policy.unmark)
-	if err != nil {
+	if err := errors.Join(askErr, writeErr); err != nil {
 		return fmt.Errorf("unmark %s: %w", e.describe(sub.pod.Namespace, sub.name), err)
 	}
-	if wrote {
-		e.metrics.Wrote(e.policy.name, "unmark")
+	if wrote || asked {
+		e.metrics.Wrote(e.policy.name, writeUnmark)
 		e.emit(events.WorkloadUnmarked(e.policy.kindName(), sub.name, e.policy.name))
 	}
 	return nil
@@ -84,6 +94,7 @@ func (e *evacuation) stopMigrations(ctx context.Context, sub *subject) error {
 	if m == nil || !m.deleteOnCancel {
 		return nil
 	}
+	begun := false
 	objects, err := e.kinds.liveList(ctx, e.policy.needs[m.kind], sub.pod.Namespace)
 	if err != nil {
 		return err
@@ -99,10 +110,16 @@ func (e *evacuation) stopMigrations(ctx context.Context, sub *subject) error {
 		if facts.Workload != sub.name || facts.Finished || !facts.Ours {
 			continue
 		}
+		if !begun {
+			if err := e.paces.begin(e.pace(sub, writeDelete)); err != nil {
+				return err
+			}
+			begun = true
+		}
 		if err := e.kinds.remove(ctx, e.policy.needs[m.kind], types.NamespacedName{Namespace: facts.Namespace, Name: facts.Name}, facts.UID); err != nil {
 			return err
 		}
-		e.metrics.Wrote(e.policy.name, "delete_migration")
+		e.metrics.Wrote(e.policy.name, writeDelete)
 	}
 	return nil
 }

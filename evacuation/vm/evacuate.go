@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	eventsclient "k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,8 +62,6 @@ func (a *actor) Evacuate(ctx context.Context, t interceptor.Target) (interceptor
 		return interceptor.Progress{}, err
 	case err != nil:
 		return trouble(err), nil
-	case p == nil:
-		return interceptor.Progress{Done: true, Message: "An EvacuationPolicy with another interceptor counts for the pod."}, nil
 	}
 	e := &evacuation{actor: a, policy: p, pod: pod, target: t}
 	progress, err := e.run(ctx)
@@ -127,6 +126,8 @@ func (e *evacuation) turn() turn { return turn{activatedAt: e.target.ActivatedAt
 func (e *evacuation) run(ctx context.Context) (interceptor.Progress, error) {
 	live := false
 	var last error
+	// refusedAt is the version of the workload whose mark the API server has refused.
+	var refusedAt string
 	for range tries {
 		sub, f, v, err := e.look(ctx, e.policy, e.pod, e.turn(), live)
 		if err != nil {
@@ -139,29 +140,37 @@ func (e *evacuation) run(ctx context.Context) (interceptor.Progress, error) {
 		case stepWait:
 			return e.following("Waiting: "+v.Why+".", f), nil
 		case stepFollow:
+			if e.unheard.remove(e.target.RequestUID) {
+				e.policyChanged(e.policy.name) // Somebody else's mark has done it.
+			}
 			if f.Unfinished == 0 {
 				e.policyChanged(e.policy.name) // Somebody else may have marked it.
 			}
 			return e.following(e.progress(sub, f), f), nil
 		case stepMark:
-			if last = e.mark(ctx, sub); last == nil {
+			if wasLive && refusedAt != "" && refusedAt == sub.workload.GetResourceVersion() {
+				return e.stumbled(sub, f, &rejectedError{last}), nil // It has not changed meanwhile.
+			}
+			switch last = e.mark(ctx, sub); {
+			case last == nil:
 				return e.following(e.progress(sub, f), f), nil
+			case !changed(last):
+				return e.afterMark(sub, f, last)
+			case wasLive:
+				refusedAt = sub.workload.GetResourceVersion()
 			}
-			if !changed(last) {
-				return interceptor.Progress{}, last
-			}
-			continue // It has changed meanwhile: look again.
+			continue // It has changed meanwhile, or so it seems: look again.
 		}
 		if !wasLive {
 			continue
 		}
-		if last = e.release(ctx, sub, f, v); last != nil {
-			if !changed(last) {
-				return interceptor.Progress{}, last
-			}
-			continue
+		last = e.release(ctx, sub, f, v)
+		switch {
+		case last == nil, e.lost(sub, last):
+			return e.end(sub, f, v), nil
+		case !changed(last):
+			return interceptor.Progress{}, last
 		}
-		return e.end(sub, f, v), nil
 	}
 	if last == nil {
 		last = fmt.Errorf("%s keeps changing", e.describe(e.pod.Namespace, e.pod.Name))
@@ -207,13 +216,13 @@ func (e *evacuation) mark(ctx context.Context, sub *subject) error {
 	if e.policy.mark == nil {
 		return nil
 	}
-	wrote, err := e.write(ctx, sub, e.policy.mark)
+	wrote, err := e.write(ctx, sub, e.policy.mark, writeMark)
 	if err != nil {
 		return fmt.Errorf("mark %s: %w", e.describe(sub.pod.Namespace, sub.name), err)
 	}
 	if wrote {
 		e.policyChanged(e.policy.name) // There is a migration to create, maybe.
-		e.metrics.Wrote(e.policy.name, "mark")
+		e.metrics.Wrote(e.policy.name, writeMark)
 		e.emit(events.WorkloadMarked(e.policy.kindName(), sub.name, e.policy.name))
 	}
 	return nil
@@ -223,10 +232,18 @@ func (e *evacuation) mark(ctx context.Context, sub *subject) error {
 // over. A platform that says itself that it has failed keeps it: without the mark
 // it might say that no more.
 func (e *evacuation) release(ctx context.Context, sub *subject, f facts, v verdict) error {
-	if !f.Evacuating || (v.Step == stepGiveUp && f.Failed) {
+	if v.Step == stepGiveUp && f.Failed {
 		return nil
 	}
-	return e.unmarkOnce(ctx, sub)
+	if f.Evacuating {
+		if err := e.unmarkOnce(ctx, sub); err != nil {
+			return err
+		}
+	}
+	if v.Step == stepGiveUp && f.Unfinished > 0 {
+		return e.stopMigrations(ctx, sub) // The next try that the platform has waiting.
+	}
+	return nil
 }
 
 // end is what an evacuation comes to.
@@ -245,7 +262,11 @@ func (e *evacuation) end(sub *subject, f facts, v verdict) interceptor.Progress 
 			return interceptor.Progress{Done: true, Message: fmt.Sprintf("The evacuation of %s is given up: %s. The pod will be evicted.", what, v.Why)}
 		}
 		e.gaveUp(sub, v, "gave_up_hold", true)
-		return interceptor.Progress{Message: fmt.Sprintf("The evacuation of %s is given up: %s. The guard keeps the pod.", what, v.Why)}
+		p := interceptor.Progress{Message: fmt.Sprintf("The evacuation of %s is given up: %s. The guard keeps the pod.", what, v.Why)}
+		if f.Evacuating {
+			p.CheckAfter = lastPause // Somebody may mark it again and again.
+		}
+		return p
 	default:
 		e.ended("passed")
 		return interceptor.Progress{Done: true, Message: fmt.Sprintf("There is nothing to do for %s: %s.", what, v.Why)}
@@ -271,12 +292,11 @@ func (e *evacuation) ended(outcome string) bool {
 }
 
 // write sends a patch; there may be nothing to send.
-func (e *evacuation) write(ctx context.Context, sub *subject, by *patch) (wrote bool, err error) {
-	vars, err := sub.vars()
+func (e *evacuation) write(ctx context.Context, sub *subject, by *patch, what string) (wrote bool, err error) {
+	vars, err := e.writeVars(ctx, sub)
 	if err != nil {
 		return false, err
 	}
-	vars[varRequest] = e.requestVars(ctx)
 	data, err := by.render(ctx, sub.workload.GetUID(), vars)
 	if err != nil {
 		e.note(e.policy, e.pod, err)
@@ -285,21 +305,56 @@ func (e *evacuation) write(ctx context.Context, sub *subject, by *patch) (wrote 
 	if data == nil {
 		return false, nil
 	}
+	if err := e.paces.begin(e.pace(sub, what)); err != nil {
+		return false, err
+	}
+	answer, err := e.send(ctx, sub, by, data)
+	if err != nil {
+		return false, err
+	}
+	if err := checkStuck(data, answer); err != nil {
+		return false, err
+	}
+	if e.unheard.remove(e.target.RequestUID) {
+		e.policyChanged(e.policy.name)
+	}
+	return true, nil
+}
+
+// writeVars are the variables of what is written.
+func (e *evacuation) writeVars(ctx context.Context, sub *subject) (map[string]any, error) {
+	vars, err := sub.vars()
+	if err != nil {
+		return nil, err
+	}
+	vars[varRequest] = e.requestVars(ctx)
+	return vars, nil
+}
+
+func (e *evacuation) pace(sub *subject, what string) paceKey {
+	return paceKey{policy: e.policy.name, write: what, workload: types.NamespacedName{Namespace: sub.pod.Namespace, Name: sub.name}}
+}
+
+// send sends a JSON patch and returns what the API server answers.
+func (e *evacuation) send(ctx context.Context, sub *subject, by *patch, data []byte) (map[string]any, error) {
 	key := types.NamespacedName{Namespace: sub.pod.Namespace, Name: sub.name}
 	kind := e.policy.workload
 	if kind.Empty() || kind == podKind {
 		pod := &corev1.Pod{}
 		pod.Namespace, pod.Name = key.Namespace, key.Name
 		raw := client.RawPatch(types.JSONPatchType, data)
+		var err error
 		if by.subresource != "" {
 			err = e.Client.SubResource(by.subresource).Patch(ctx, pod, raw, client.FieldOwner(e.name))
 		} else {
 			err = e.Client.Patch(ctx, pod, raw, client.FieldOwner(e.name))
 		}
-		return err == nil, err
+		if err != nil {
+			return nil, err
+		}
+		return runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 	}
-	err = e.kinds.patch(ctx, e.policy.needs[kind], key, data, e.name, by.subresource)
-	return err == nil, err
+	return e.kinds.patch(ctx, e.policy.needs[kind], key, data, e.name, by.subresource)
 }
 
 func (e *evacuation) requestVars(ctx context.Context) map[string]any {

@@ -150,7 +150,10 @@ func (s *subject) facts(ctx context.Context, since time.Time) (f facts, soft err
 	}
 	switch f.Strategy {
 	case v1alpha1.StrategyNone:
-		return f, nil, nil
+		// The strategy may have changed under the evacuation: then the mark is taken back.
+		var err error
+		f.Evacuating, err = p.evacuating.boolean(ctx, vars, false)
+		return f, err, nil
 	case v1alpha1.StrategyLiveMigrate, v1alpha1.StrategyLiveMigrateIfPossible, v1alpha1.StrategyExternal:
 	default:
 		return f, nil, &EvaluationError{Field: p.strategy.field, Err: fmt.Errorf("%q is none of None, LiveMigrate, LiveMigrateIfPossible and External", f.Strategy)}

@@ -118,11 +118,12 @@ func (k *kinds) liveList(ctx context.Context, n need, namespace string) ([]*unst
 	return objects, nil
 }
 
-// patch writes a JSON patch and remembers the result until the informer has it.
-func (k *kinds) patch(ctx context.Context, n need, key types.NamespacedName, data []byte, manager, subresource string) error {
+// patch writes a JSON patch, remembers the result until the informer has it, and
+// returns all of it.
+func (k *kinds) patch(ctx context.Context, n need, key types.NamespacedName, data []byte, manager, subresource string) (map[string]any, error) {
 	found, err := k.ready(n)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var subresources []string
 	if subresource != "" {
@@ -130,12 +131,12 @@ func (k *kinds) patch(ctx context.Context, n need, key types.NamespacedName, dat
 	}
 	u, err := found.resource.Namespace(key.Namespace).Patch(ctx, key.Name, types.JSONPatchType, data, metav1.PatchOptions{FieldManager: manager}, subresources...)
 	if err != nil {
-		return fmt.Errorf("patch %s %s: %w", n.kind.Kind, key, err)
+		return nil, fmt.Errorf("patch %s %s: %w", n.kind.Kind, key, err)
 	}
 	found.mu.Lock()
 	defer found.mu.Unlock()
 	found.written[key] = &unstructured.Unstructured{Object: prune(u.Object, found.fields)}
-	return nil
+	return u.Object, nil
 }
 
 // create creates an object.

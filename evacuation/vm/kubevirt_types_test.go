@@ -60,8 +60,6 @@ func TestThePresetsFitTheTypesOfKubeVirt(t *testing.T) {
 		machine *kubevirtv1.VirtualMachineInstance
 		others  []runtime.Object
 		want    step
-		// marked is what to expect of the preset that uses KubeVirt's own mark.
-		marked step
 	}{
 		"None":                                  {machine: typedMachine(kubevirtv1.EvictionStrategyNone), want: stepPass},
 		"LiveMigrate":                           {machine: typedMachine(kubevirtv1.EvictionStrategyLiveMigrate), want: stepMark},
@@ -72,14 +70,14 @@ func TestThePresetsFitTheTypesOfKubeVirt(t *testing.T) {
 		"External":                              {machine: typedMachine(kubevirtv1.EvictionStrategyExternal, migratable(corev1.ConditionFalse)), want: stepMark},
 		"it has ended":                          {machine: typedMachine(kubevirtv1.EvictionStrategyLiveMigrate, func(m *kubevirtv1.VirtualMachineInstance) { m.Status.Phase = kubevirtv1.Succeeded }), want: stepPass},
 		"it starts":                             {machine: typedMachine(kubevirtv1.EvictionStrategyLiveMigrate, func(m *kubevirtv1.VirtualMachineInstance) { m.Status.NodeName = "" }), want: stepWait},
-		"nobody has a strategy":                 {machine: typedMachine(""), want: stepPass},
+		"nobody has a strategy":                 {machine: typedMachine(""), others: []runtime.Object{typedConfig("")}, want: stepPass},
 		"the cluster's strategy": {
 			machine: typedMachine(""), want: stepMark,
 			others: []runtime.Object{typedConfig(kubevirtv1.EvictionStrategyLiveMigrate)},
 		},
 		"marked": {
 			machine: typedMachine(kubevirtv1.EvictionStrategyLiveMigrate, func(m *kubevirtv1.VirtualMachineInstance) { m.Status.EvacuationNodeName = "n1" }),
-			want:    stepMark, marked: stepFollow,
+			want:    stepFollow,
 		},
 		"G11: marked for another node": {
 			machine: typedMachine(kubevirtv1.EvictionStrategyLiveMigrate, func(m *kubevirtv1.VirtualMachineInstance) { m.Status.EvacuationNodeName = "n9" }),
@@ -100,39 +98,37 @@ func TestThePresetsFitTheTypesOfKubeVirt(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		for _, from := range []string{"kubevirt", "kubevirt-with-migrations"} {
-			t.Run(name+", "+from, func(t *testing.T) {
-				objects := []runtime.Object{untyped(t, tc.machine)}
-				for _, other := range tc.others {
-					objects = append(objects, untyped(t, other))
-				}
-				w := newWorld(t, objects, nil)
-				w.load(preset(t, from))
-				want := tc.want
-				if from == "kubevirt" && tc.marked != 0 {
-					want = tc.marked
-				}
-				_, _, got, err := w.store.look(t.Context(), w.store.all()[0], viewOf(typedPod()), turn{}, false)
-				if err != nil || got.Step != want {
-					t.Errorf("want %s, got %s (%s), %v", want, got.Step, got.Why, err)
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			objects := []runtime.Object{untyped(t, tc.machine)}
+			for _, other := range tc.others {
+				objects = append(objects, untyped(t, other))
+			}
+			w := newWorld(t, objects, nil)
+			w.load(preset(t, "kubevirt"))
+			_, _, got, err := w.store.look(t.Context(), w.store.all()[0], viewOf(typedPod()), turn{}, false)
+			if err != nil || got.Step != tc.want {
+				t.Errorf("want %s, got %s (%s), %v", tc.want, got.Step, got.Why, err)
+			}
+		})
 	}
 }
 
 func typedConfig(strategy kubevirtv1.EvictionStrategy) *kubevirtv1.KubeVirt {
+	configured := &strategy
+	if strategy == "" {
+		configured = nil
+	}
 	return &kubevirtv1.KubeVirt{
 		TypeMeta:   metav1.TypeMeta{APIVersion: kubevirtv1.GroupVersion.String(), Kind: kubevirtv1.KubeVirtGroupVersionKind.Kind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"},
-		Spec:       kubevirtv1.KubeVirtSpec{Configuration: kubevirtv1.KubeVirtConfiguration{EvictionStrategy: &strategy}},
+		Spec:       kubevirtv1.KubeVirtSpec{Configuration: kubevirtv1.KubeVirtConfiguration{EvictionStrategy: configured}},
 		Status:     kubevirtv1.KubeVirtStatus{Phase: kubevirtv1.KubeVirtPhaseDeployed},
 	}
 }
 
-// The mark is one that KubeVirt's own code takes for one, and is gone without a trace
-// when it is taken back.
-func TestTheMarkIsKubeVirts(t *testing.T) {
+// The mark is none that KubeVirt would act upon, or discard, and is gone without a
+// trace when it is taken back.
+func TestTheMarkIsNotKubeVirts(t *testing.T) {
 	w := newWorld(t, []runtime.Object{untyped(t, typedMachine(kubevirtv1.EvictionStrategyLiveMigrate))}, []client.Object{typedPod()})
 	w.load(preset(t, "kubevirt"))
 	a := w.actor()
@@ -152,7 +148,7 @@ func TestTheMarkIsKubeVirts(t *testing.T) {
 	if _, err := a.Evacuate(t.Context(), target()); err != nil {
 		t.Fatal(err)
 	}
-	if m := now(); !m.IsMarkedForEviction() || m.Status.EvacuationNodeName != "n1" || m.Annotations[kubevirtv1.EvictionSourceAnnotation] != "descheduler" {
+	if m := now(); m.IsMarkedForEviction() || m.Annotations["drawbridge.dev/evacuate-node"] != "n1" || m.Annotations[kubevirtv1.EvictionSourceAnnotation] != "descheduler" {
 		t.Errorf("it is not marked: %q, %v", m.Status.EvacuationNodeName, m.Annotations)
 	}
 	if err := a.Cancel(t.Context(), target()); err != nil {
@@ -187,14 +183,15 @@ func TestMigrationsAreKubeVirts(t *testing.T) {
 			t.Errorf("phase %q: got %+v, %v", phase, got, err)
 		}
 	}
-	template := compilePolicy(preset(t, "kubevirt-with-migrations")).migration.template
+	template := compilePolicy(preset(t, "kubevirt")).migration.template
 	rendered, err := template.render(t.Context(), map[string]any{varWorkload: untyped(t, typedMachine("")).Object})
 	if err != nil {
 		t.Fatal(err)
 	}
 	made := &kubevirtv1.VirtualMachineInstanceMigration{}
 	const strictly = true
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(rendered.(map[string]any), made, strictly); err != nil || made.Spec.VMIName != "vm" {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(rendered.(map[string]any), made, strictly); err != nil || made.Spec.VMIName != "vm" ||
+		made.Annotations[kubevirtv1.EvacuationMigrationAnnotation] != "n1" || made.GenerateName != "kubevirt-evacuation-" || made.Spec.Priority != nil {
 		t.Errorf("got %+v, %v", made.Spec, err)
 	}
 }

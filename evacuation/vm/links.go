@@ -35,28 +35,27 @@ func (l linkedPod) request() types.NamespacedName {
 type links struct {
 	mu         sync.Mutex
 	byWorkload map[objectKey]map[linkedPod]bool
-	byPod      map[linkedPod]objectKey
+	byPod      map[linkedPod]map[objectKey]bool
 }
 
 func (l *links) init() {
-	l.byWorkload, l.byPod = map[objectKey]map[linkedPod]bool{}, map[linkedPod]objectKey{}
+	l.byWorkload, l.byPod = map[objectKey]map[linkedPod]bool{}, map[linkedPod]map[objectKey]bool{}
 }
 
-// set links a pod with its workload; the zero key stands for one that is not known.
+// set links a pod with a workload, one for each of its interceptors; the zero key
+// stands for one that is not known. A link lasts as long as the pod: a workload too
+// many costs a look, one too few a change that nobody sees.
 func (l *links) set(pod *corev1.Pod, workload objectKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	linked := linkedPod{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID}
-	if before, ok := l.byPod[linked]; ok {
-		if before == workload {
-			return
-		}
-		l.drop(linked)
+	if l.byPod[linked] == nil {
+		l.byPod[linked] = map[objectKey]bool{}
 	}
-	l.byPod[linked] = workload
-	if workload == (objectKey{}) {
+	if workload == (objectKey{}) || l.byPod[linked][workload] {
 		return
 	}
+	l.byPod[linked][workload] = true
 	if l.byWorkload[workload] == nil {
 		l.byWorkload[workload] = map[linkedPod]bool{}
 	}
@@ -71,23 +70,20 @@ func (l *links) forget(pod *corev1.Pod) {
 }
 
 func (l *links) drop(linked linkedPod) {
-	workload, ok := l.byPod[linked]
-	if !ok {
-		return
+	for workload := range l.byPod[linked] {
+		delete(l.byWorkload[workload], linked)
+		if len(l.byWorkload[workload]) == 0 {
+			delete(l.byWorkload, workload)
+		}
 	}
 	delete(l.byPod, linked)
-	delete(l.byWorkload[workload], linked)
-	if len(l.byWorkload[workload]) == 0 {
-		delete(l.byWorkload, workload)
-	}
 }
 
-// has reports whether the workload of a pod is known.
+// has reports whether a workload of a pod is known.
 func (l *links) has(linked linkedPod) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	workload, ok := l.byPod[linked]
-	return ok && workload != objectKey{}
+	return len(l.byPod[linked]) > 0
 }
 
 func (l *links) of(workload objectKey) []linkedPod {

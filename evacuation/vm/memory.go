@@ -84,16 +84,21 @@ type overlaps struct {
 
 func (o *overlaps) init() { o.of = map[string]map[string]string{} }
 
-// add remembers that two policies cover a pod, of which the first counts, and
-// reports whether that is news.
+// add remembers that two policies cover a pod and reports whether that is news. The
+// first counts for it; so does the second, if it has another interceptor and the
+// pod has that, too.
 func (o *overlaps) add(first, second *policy, pod *corev1.Pod) (news bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	name := pod.Namespace + "/" + pod.Name
-	for _, pair := range [][3]string{
-		{first.name, second.name, "policy " + second.name + " covers pod " + name + " as well; this policy counts for it"},
-		{second.name, first.name, "policy " + first.name + " covers pod " + name + " as well and counts for it"},
-	} {
+	toFirst := "policy " + second.name + " covers pod " + name + " as well; this policy counts for it"
+	toSecond := "policy " + first.name + " covers pod " + name + " as well and counts for it"
+	if first.interceptor != second.interceptor {
+		const each = ", and each counts for the pods of its own interceptor only"
+		toFirst = "policy " + second.name + " of interceptor " + second.interceptor + " covers pod " + name + " as well" + each
+		toSecond = "policy " + first.name + " of interceptor " + first.interceptor + " covers pod " + name + " as well" + each
+	}
+	for _, pair := range [][3]string{{first.name, second.name, toFirst}, {second.name, first.name, toSecond}} {
 		if o.of[pair[0]] == nil {
 			o.of[pair[0]] = map[string]string{}
 		}

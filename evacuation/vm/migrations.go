@@ -147,7 +147,10 @@ func (m *migrator) evacuee(ctx context.Context, p *policy, er *v1alpha1.Eviction
 		return nil, fmt.Errorf("get pod %s/%s: %w", er.Namespace, er.Spec.Target.Pod.Name, err)
 	}
 	view := viewOf(pod)
-	if counts, err := m.store.policyFor(ctx, view); err != nil || counts != p {
+	switch counts, err := m.store.policyUnder(ctx, p.interceptor, view); {
+	case errors.Is(err, errNotCovered):
+		return nil, nil
+	case err != nil || counts != p:
 		return nil, err
 	}
 	t := turn{}
@@ -160,6 +163,14 @@ func (m *migrator) evacuee(ctx context.Context, p *policy, er *v1alpha1.Eviction
 	}
 	if v.Step != stepFollow || !f.Evacuating || f.Migratable == no || f.Strategy == v1alpha1.StrategyExternal {
 		return nil, nil
+	}
+	vars, err := sub.vars()
+	if err != nil {
+		return nil, err
+	}
+	if wanted, err := p.migration.createWhen.boolean(ctx, vars, true); err != nil || !wanted {
+		m.store.note(p, view, err)
+		return nil, err
 	}
 	node, err := p.migration.sourceNode.text(ctx, map[string]any{varWorkload: sub.workload.Object})
 	if err != nil {
@@ -176,9 +187,9 @@ func (m *migrator) plan(ctx context.Context, p *policy, evacuees map[string]*eva
 	for _, e := range evacuees {
 		e.Failures, e.LastFailure, e.attempt = 0, time.Time{}, 0
 	}
-	byPod := map[string]*evacuee{}
+	byWorkload := map[string]*evacuee{}
 	for _, e := range evacuees {
-		byPod[e.er.Name] = e
+		byWorkload[e.Workload] = e
 	}
 	var unfinished []running
 	for _, object := range objects {
@@ -189,11 +200,11 @@ func (m *migrator) plan(ctx context.Context, p *policy, evacuees map[string]*eva
 		if !facts.Finished {
 			unfinished = append(unfinished, running{Workload: facts.Namespace + "/" + facts.Workload, Node: m.nodeOf(ctx, p, facts)})
 		}
-		e := byPod[facts.Request]
-		if e == nil || facts.Namespace != e.er.Namespace {
+		e := byWorkload[facts.Namespace+"/"+facts.Workload]
+		if e == nil || !facts.Ours {
 			continue
 		}
-		if attempt, err := strconv.Atoi(facts.Attempt); err == nil {
+		if attempt, err := strconv.Atoi(facts.Attempt); err == nil && facts.Request == e.er.Name {
 			e.attempt = max(e.attempt, attempt)
 		}
 		if facts.Finished && facts.Failed && !facts.Created.Before(e.Since.Truncate(time.Second)) {
@@ -257,6 +268,10 @@ func (m *migrator) create(ctx context.Context, p *policy, e *evacuee) error {
 		return err
 	}
 	kind := p.migration.kind.Kind
+	pace := paceKey{policy: p.name, write: writeCreate, workload: types.NamespacedName{Namespace: e.er.Namespace, Name: e.sub.name}}
+	if err := m.store.paces.begin(pace); err != nil {
+		return err
+	}
 	err = m.store.kinds.create(ctx, p.needs[p.migration.kind], object, p.interceptor)
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -265,7 +280,7 @@ func (m *migrator) create(ctx context.Context, p *policy, e *evacuee) error {
 		m.emit(e, events.MigrationNotCreated(kind, e.Workload, err))
 		return err
 	}
-	m.metrics.Wrote(p.name, "create_migration")
+	m.metrics.Wrote(p.name, writeCreate)
 	m.emit(e, events.MigrationCreated(kind, object.GetName(), e.Workload, e.attempt+1))
 	return nil
 }
@@ -296,8 +311,12 @@ func (m *migrator) render(ctx context.Context, p *policy, e *evacuee) (*unstruct
 	object.SetGroupVersionKind(p.migration.kind)
 	object.SetNamespace(e.er.Namespace)
 	attempt := strconv.Itoa(e.attempt + 1)
+	prefix := object.GetGenerateName()
+	if prefix == "" {
+		prefix = "evacuation-"
+	}
 	object.SetGenerateName("")
-	object.SetName("evacuation-" + e.er.Name + "-" + attempt)
+	object.SetName(prefix + e.er.Name + "-" + attempt)
 	labels := object.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}

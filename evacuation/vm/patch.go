@@ -99,8 +99,12 @@ func (c *compiling) template(field string, from any) *template {
 	case string:
 		source, isExpression := strings.CutPrefix(from, "${")
 		source, closed := strings.CutSuffix(source, "}")
-		if isExpression && closed {
+		closed = closed && !strings.Contains(source, "${") // Two of them make no expression.
+		switch {
+		case isExpression && closed:
 			return &template{expression: c.expression(field, source, writeScope)}
+		case strings.Contains(from, "${"):
+			c.add(fmt.Errorf("%s: %q looks like an expression; one must be the whole string: ${EXPRESSION}", field, from))
 		}
 	case []any:
 		t := &template{list: []*template{}}

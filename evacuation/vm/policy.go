@@ -47,6 +47,7 @@ type policy struct {
 	strategy, migratable, wait                  expression
 	evacuating, done, failed, eta, message      expression
 	mark, unmark                                *patch
+	cancel                                      *call
 	notMigratable                               string
 	deadline                                    time.Duration
 	onFailure                                   v1alpha1.OnFailure
@@ -60,7 +61,7 @@ type policy struct {
 type migration struct {
 	kind                                             schema.GroupVersionKind
 	workloadName, finished, failed, finishedAt, ours expression
-	sourceNode                                       expression
+	sourceNode, createWhen                           expression
 	template                                         *template
 	perCluster, perNode, retryLimit                  int
 	deleteOnCancel                                   bool
@@ -91,6 +92,7 @@ func compilePolicy(from *v1alpha1.EvacuationPolicy) *policy {
 	}
 	c := compiling{}
 	c.add(p.compileKinds(spec))
+	c.add(checkBounds(spec))
 	p.workloadName = c.expression("spec.workload.name", workloadNameOf(spec), podScope, cel.StringType)
 	p.strategy = c.expression("spec.strategy", spec.Strategy, workloadScope, cel.StringType)
 	p.migratable = c.expression("spec.migratable", spec.Migratable, workloadScope, cel.BoolType, cel.NullType)
@@ -102,6 +104,8 @@ func compilePolicy(from *v1alpha1.EvacuationPolicy) *policy {
 	p.message = c.expression("spec.message", spec.Message, workloadScope, cel.StringType)
 	p.mark = c.patch("spec.mark", spec.Mark)
 	p.unmark = c.patch("spec.unmark", spec.Unmark)
+	p.cancel = c.call("spec.cancel", spec.Cancel)
+	c.add(constantStrategy(p.strategy))
 	if spec.Migration != nil {
 		p.migration = c.migration(spec.Migration)
 	}
@@ -164,10 +168,11 @@ func (p *policy) findFields() {
 	expressions := []expression{p.strategy, p.migratable, p.wait, p.evacuating, p.done, p.failed, p.eta, p.message}
 	expressions = append(expressions, p.mark.expressions()...)
 	expressions = append(expressions, p.unmark.expressions()...)
+	expressions = append(expressions, p.cancel.expressions()...)
 	var migrations []expression
 	if m := p.migration; m != nil {
 		migrations = []expression{m.workloadName, m.finished, m.failed, m.finishedAt, m.ours}
-		expressions = append(expressions, m.sourceNode)
+		expressions = append(expressions, m.sourceNode, m.createWhen)
 		expressions = append(expressions, m.template.expressions()...)
 	}
 	p.workloadFields = fieldsRead(varWorkload, expressions)
@@ -290,6 +295,7 @@ func (c *compiling) migration(from *v1alpha1.MigrationSpec) *migration {
 		finishedAt:     c.expression("spec.migration.finishedAt", from.FinishedAt, migrationScope, cel.TimestampType, cel.StringType, cel.NullType),
 		ours:           c.expression("spec.migration.ours", from.Ours, migrationScope, cel.BoolType),
 		sourceNode:     c.expression("spec.migration.sourceNode", from.SourceNode, nodeScope, cel.StringType),
+		createWhen:     c.expression("spec.migration.createWhen", from.CreateWhen, workloadScope, cel.BoolType),
 		perCluster:     int(or(from.ParallelPerCluster, 5)),
 		perNode:        int(or(from.ParallelOutboundPerNode, 2)),
 		retryLimit:     int(or(from.RetryLimit, 5)),

@@ -51,8 +51,8 @@ func simple(changes ...func(*v1alpha1.EvacuationPolicySpec)) *v1alpha1.Evacuatio
 
 func TestPresetsCompile(t *testing.T) {
 	files, err := filepath.Glob("../../charts/drawbridge/files/presets/*.yaml")
-	if err != nil || len(files) != 4 {
-		t.Fatalf("want 4 presets, got %v, %v", files, err)
+	if err != nil || len(files) != 3 {
+		t.Fatalf("want 3 presets, got %v, %v", files, err)
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
@@ -62,6 +62,11 @@ func TestPresetsCompile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// patchOf is a patch of one operation.
+func patchOf(subresource, op, path string) *v1alpha1.WorkloadPatch {
+	return &v1alpha1.WorkloadPatch{Subresource: subresource, Operations: []v1alpha1.PatchOperation{{Op: op, Path: path, Value: "'a'"}}}
 }
 
 func TestWhatIsRefused(t *testing.T) {
@@ -91,6 +96,47 @@ func TestWhatIsRefused(t *testing.T) {
 				s.Mark = &v1alpha1.WorkloadPatch{Operations: []v1alpha1.PatchOperation{{Op: "add", Path: "/metadata/uid", Value: "''"}}}
 			},
 			want: "spec.mark.operations[0].path: /metadata/uid cannot be patched",
+		},
+		"a pod's image": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) {
+				s.Workload, s.Mark = nil, patchOf("", "replace", "/spec/containers/0/image")
+			},
+			want: "spec.mark.operations[0].path: /spec/containers/0/image cannot be patched, of a pod only labels and annotations can",
+		},
+		"a pod's owners, to take the mark back": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) {
+				s.Workload, s.Unmark = nil, patchOf("", "add", "/metadata/ownerReferences/-")
+			},
+			want: "spec.unmark.operations[0].path: /metadata/ownerReferences/- cannot be patched",
+		},
+		"another pod's image, by its name": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) {
+				s.Workload = &v1alpha1.WorkloadReference{APIVersion: "v1", Kind: "Pod", Name: "pod.metadata.labels['other']"}
+				s.Mark = patchOf("", "replace", "/spec/containers/0/image")
+			},
+			want: "spec.mark.operations[0].path: /spec/containers/0/image cannot be patched",
+		},
+		"a pod's status": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) {
+				s.Workload, s.Mark = nil, patchOf("status", "add", "/metadata/labels/a")
+			},
+			want: "spec.mark.subresource: the subresource status of a pod cannot be patched",
+		},
+		"a node": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) {
+				s.Workload = &v1alpha1.WorkloadReference{APIVersion: "v1", Kind: "Node", Name: "pod.spec.nodeName"}
+			},
+			want: "spec.workload: v1 Node cannot be a workload",
+		},
+		"a request for another pod's eviction": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) {
+				s.Migration = &v1alpha1.MigrationSpec{APIVersion: "drawbridge.dev/v1alpha1", Kind: "EvictionRequest", WorkloadName: "''", Finished: "true", Failed: "false", Ours: "true"}
+			},
+			want: "spec.migration: drawbridge.dev/v1alpha1 EvictionRequest cannot stand for a migration",
+		},
+		"the name of the surge": {
+			change: func(s *v1alpha1.EvacuationPolicySpec) { s.Interceptor = "surge.drawbridge.dev" },
+			want:   "spec.interceptor: surge.drawbridge.dev is Drawbridge's own",
 		},
 		"a template that does not compile": {
 			change: func(s *v1alpha1.EvacuationPolicySpec) {
@@ -227,7 +273,7 @@ func TestTheKubeVirtPresetKeepsLittle(t *testing.T) {
 	}
 }
 
-// The mark of KubeVirt's admitter (kubevirt.md, section 5), with the tests it lacks.
+// The mark, with the tests that KubeVirt's own lacks (kubevirt.md, section 5).
 func TestMarkAndUnmark(t *testing.T) {
 	vars := func(callers []string, metadata map[string]any) map[string]any {
 		return map[string]any{
@@ -239,6 +285,8 @@ func TestMarkAndUnmark(t *testing.T) {
 	}
 	none := map[string]any{}
 	annotated := map[string]any{"annotations": map[string]any{"kubevirt.io/eviction-source": "descheduler"}}
+	marked := map[string]any{"annotations": map[string]any{"drawbridge.dev/evacuate-node": "n1"}}
+	both := map[string]any{"annotations": map[string]any{"drawbridge.dev/evacuate-node": "n1", "kubevirt.io/eviction-source": "descheduler"}}
 	cases := map[string]struct {
 		preset  string
 		unmark  bool
@@ -248,31 +296,47 @@ func TestMarkAndUnmark(t *testing.T) {
 	}{
 		"G2: KubeVirt, with tests of UID and node": {
 			preset: "kubevirt", callers: []string{"kubectl"}, meta: none,
-			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/status/nodeName","value":"n1"},{"op":"add","path":"/status/evacuationNodeName","value":"n1"}]`,
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},` +
+				`{"op":"test","path":"/status/nodeName","value":"n1"},` +
+				`{"op":"test","path":"/metadata/annotations","value":null},{"op":"add","path":"/metadata/annotations","value":{"drawbridge.dev/evacuate-node":"n1"}}]`,
 		},
 		"for the descheduler": {
 			preset: "kubevirt", callers: []string{"descheduler"}, meta: annotated,
-			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/status/nodeName","value":"n1"},{"op":"add","path":"/status/evacuationNodeName","value":"n1"},` +
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},` +
+				`{"op":"test","path":"/status/nodeName","value":"n1"},` +
+				`{"op":"add","path":"/metadata/annotations/drawbridge.dev~1evacuate-node","value":"n1"},` +
 				`{"op":"add","path":"/metadata/annotations/kubevirt.io~1eviction-source","value":"descheduler"}]`,
 		},
 		"G5: for the descheduler, without annotations": {
 			preset: "kubevirt", callers: []string{"descheduler"}, meta: none,
-			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/status/nodeName","value":"n1"},{"op":"add","path":"/status/evacuationNodeName","value":"n1"},` +
-				`{"op":"test","path":"/metadata/annotations","value":null},{"op":"add","path":"/metadata/annotations","value":{"kubevirt.io/eviction-source":"descheduler"}}]`,
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},` +
+				`{"op":"test","path":"/status/nodeName","value":"n1"},` +
+				`{"op":"test","path":"/metadata/annotations","value":null},{"op":"add","path":"/metadata/annotations","value":{"drawbridge.dev/evacuate-node":"n1"}},` +
+				`{"op":"add","path":"/metadata/annotations/kubevirt.io~1eviction-source","value":"descheduler"}]`,
 		},
 		"for the descheduler and a person, it is urgent": {
 			preset: "kubevirt", callers: []string{"descheduler", "kubectl"}, meta: annotated,
-			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/status/nodeName","value":"n1"},{"op":"add","path":"/status/evacuationNodeName","value":"n1"}]`,
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},` +
+				`{"op":"test","path":"/status/nodeName","value":"n1"},` +
+				`{"op":"add","path":"/metadata/annotations/drawbridge.dev~1evacuate-node","value":"n1"}]`,
 		},
 		"unmarked": {
-			preset: "kubevirt", unmark: true, meta: none,
-			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/status/evacuationNodeName","value":"n1"},{"op":"remove","path":"/status/evacuationNodeName"}]`,
+			preset: "kubevirt", unmark: true, meta: marked,
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},` +
+				`{"op":"test","path":"/metadata/annotations/drawbridge.dev~1evacuate-node","value":"n1"},{"op":"remove","path":"/metadata/annotations/drawbridge.dev~1evacuate-node"}]`,
 		},
 		"G7: unmarked, with the source of the eviction": {
-			preset: "kubevirt", unmark: true, meta: annotated,
-			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/status/evacuationNodeName","value":"n1"},{"op":"remove","path":"/status/evacuationNodeName"},` +
+			preset: "kubevirt", unmark: true, meta: both,
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},` +
+				`{"op":"test","path":"/metadata/annotations/drawbridge.dev~1evacuate-node","value":"n1"},{"op":"remove","path":"/metadata/annotations/drawbridge.dev~1evacuate-node"},` +
 				`{"op":"remove","path":"/metadata/annotations/kubevirt.io~1eviction-source"}]`,
 		},
+		"G7: marked by KubeVirt alone, whose subresource leaves the source": {
+			preset: "kubevirt", unmark: true, meta: annotated,
+			want: `[{"op":"test","path":"/metadata/uid","value":"u"},` +
+				`{"op":"remove","path":"/metadata/annotations/kubevirt.io~1eviction-source"}]`,
+		},
+		"there is nothing to take back": {preset: "kubevirt", unmark: true, meta: none},
 		"Strimzi": {
 			preset: "strimzi", meta: annotated,
 			want: `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"add","path":"/metadata/annotations/strimzi.io~1manual-rolling-update","value":"true"}]`,

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
@@ -47,8 +51,6 @@ func (a asked) Preflight(ctx context.Context, pod *corev1.Pod) (interceptor.Pref
 		return interceptor.PreflightVerdict{Outcome: interceptor.PreflightProceed}, nil
 	case err != nil:
 		return interceptor.PreflightVerdict{}, err
-	case p == nil:
-		return interceptor.PreflightVerdict{Outcome: interceptor.PreflightAllow}, nil
 	}
 	_, _, v, err := a.look(ctx, p, view, turn{}, false)
 	if err == nil && v.Step == stepPass && a.confirm {
@@ -66,64 +68,176 @@ func (a asked) Preflight(ctx context.Context, pod *corev1.Pod) (interceptor.Pref
 	}
 }
 
-// errNotCovered says that no policy covers a pod. That may be the moment between an
-// old policy and a new one, so it is no reason to let the pod go: the interceptor is
-// silent, and passed over if it stays so.
-var errNotCovered = errors.New("no EvacuationPolicy covers the pod")
+// errNotCovered says that no policy of an interceptor covers a pod that it has. That
+// may be the moment between an old policy and a new one, so it is no reason to let
+// the pod go: the interceptor is silent, and passed over if it stays so.
+var errNotCovered = errors.New("no EvacuationPolicy of the interceptor covers the pod")
 
-// policyUnder is the policy of that interceptor that counts for the pod, nil if the
-// one that counts has another.
+// policyUnder is the policy of that interceptor that counts for the pod. Policies of
+// other interceptors have no say, whatever pods they cover: else somebody's policy
+// that covers all pods could let the pod of a virtual machine go. An error means
+// that it cannot be told.
 func (s *Store) policyUnder(ctx context.Context, name string, pod *podView) (*policy, error) {
-	p, err := s.policyFor(ctx, pod)
-	switch {
-	case err != nil:
-		return nil, err
-	case p != nil && p.interceptor == name:
-		return p, nil
-	case p != nil:
-		return nil, nil
+	if !s.Loaded() {
+		return nil, ErrNotLoaded
 	}
-	for _, other := range s.all() {
-		if other.interceptor == name && other.broken {
-			return nil, fmt.Errorf("EvacuationPolicy %s is not accepted, and it cannot be told which pods it covers", other.name)
+	var first *policy
+	for _, p := range s.all() {
+		if p.interceptor != name {
+			continue
+		}
+		if p.broken {
+			return nil, fmt.Errorf("EvacuationPolicy %s is not accepted, and it cannot be told which pods it covers", p.name)
+		}
+		covers, err := p.covers(ctx, pod)
+		if err != nil {
+			s.note(p, pod, err)
+			return nil, fmt.Errorf("EvacuationPolicy %s: %w", p.name, err)
+		}
+		if covers {
+			first = p
+			break
 		}
 	}
-	return nil, errNotCovered
+	if first == nil {
+		return nil, errNotCovered
+	}
+	s.findOverlaps(ctx, first, pod)
+	return first, nil
+}
+
+// findOverlaps remembers which other policies cover a pod, too.
+func (s *Store) findOverlaps(ctx context.Context, counts *policy, pod *podView) {
+	for _, p := range s.all() {
+		if p == counts {
+			continue
+		}
+		covers, err := p.covers(ctx, pod)
+		if err != nil || !covers {
+			continue // Whether it fails is told where it counts.
+		}
+		if s.overlaps.add(counts, p, pod.Pod) {
+			s.policyChanged(counts.name)
+			s.policyChanged(p.name)
+		}
+	}
 }
 
 // Held reports whether the guard of a pod must stay closed when all interceptors
 // had their turn, and why: giving up must not shut a workload down, and neither
 // must an outage of ours. It answers from memory; who does not know yet says yes.
+// Each interceptor of the pod that has policies must have one that decides; what
+// other interceptors' policies say of the pod does not count.
 func (s *Store) Held(pod *corev1.Pod) (reason string, held bool) {
-	const notKnown = "what is behind the pod is not known yet"
-	ctx := context.Background()
-	view := viewOf(pod)
-	p, err := s.policyFor(ctx, view)
-	var sub *subject
-	var f facts
-	var v verdict
-	if p != nil {
-		sub, f, v, err = s.look(ctx, p, view, turn{}, false)
+	if !s.Loaded() {
+		s.links.set(pod, objectKey{})
+		return "the EvacuationPolicies are not known yet", true
 	}
+	if len(s.all()) == 0 {
+		s.links.set(pod, objectKey{}) // A policy may come.
+		return "", false
+	}
+	ctx := context.Background()
+	plan, now := s.interceptorsOf(ctx, pod)
+	view := viewOf(pod)
+	s.links.set(pod, objectKey{}) // Until more is known.
+	for _, name := range s.names() {
+		planned := slices.Contains(plan, name)
+		if !planned && !slices.Contains(now, name) {
+			continue
+		}
+		why, holds, err := s.heldUnder(ctx, name, view)
+		switch {
+		case err != nil && (planned || len(plan) == 0):
+			return oneLine(err.Error()), true
+		case err == nil && holds:
+			return why, true
+		}
+	}
+	return "", false
+}
+
+// Stalled tells why the interceptor whose turn it is cannot go on: it has given up and
+// keeps the pod, or the platform does not take its marks. It is empty for interceptors
+// without policies, and answers from memory.
+func (s *Store) Stalled(ctx context.Context, pod *corev1.Pod, er *v1alpha1.EvictionRequest) string {
+	name := er.Status.ActiveInterceptors[0]
+	if !slices.Contains(s.names(), name) {
+		return ""
+	}
+	view := viewOf(pod)
+	p, err := s.policyUnder(ctx, name, view)
+	if err != nil {
+		return "" // The request's message says what is wrong.
+	}
+	t := turn{}
+	if er.Status.ActivationTime != nil {
+		t.activatedAt = er.Status.ActivationTime.Time
+	}
+	_, f, v, err := s.look(ctx, p, view, t, false)
+	switch {
+	case err != nil:
+		return ""
+	case v.Step == stepGiveUp && p.hold(f.Strategy):
+		return "given up, " + v.Why
+	case v.Step == stepMark && s.marksFail(ctx, p):
+		return "its marks come to nothing"
+	default:
+		return ""
+	}
+}
+
+// marksFail reports whether a policy's condition Marking is False. It is what all
+// replicas know.
+func (s *Store) marksFail(ctx context.Context, p *policy) bool {
+	object := &v1alpha1.EvacuationPolicy{}
+	err := s.Client.Get(ctx, types.NamespacedName{Name: p.name}, object, client.UnsafeDisableDeepCopy)
+	return err == nil && meta.IsStatusConditionFalse(object.Status.Conditions, v1alpha1.ConditionMarking)
+}
+
+// heldUnder is Held for one of the pod's interceptors.
+func (s *Store) heldUnder(ctx context.Context, name string, pod *podView) (reason string, held bool, err error) {
+	p, err := s.policyUnder(ctx, name, pod)
+	if errors.Is(err, errNotCovered) {
+		return "", false, fmt.Errorf("no EvacuationPolicy of interceptor %s covers the pod", name)
+	}
+	if err != nil {
+		return "", false, err
+	}
+	sub, f, v, err := s.look(ctx, p, pod, turn{}, false)
 	if sub != nil {
 		s.link(sub)
-	} else {
-		s.links.set(pod, objectKey{}) // Until more is known.
 	}
 	switch {
 	case err != nil:
-		return notKnown, true
-	case p == nil:
-		return "", false
+		return "", false, fmt.Errorf("EvacuationPolicy %s cannot tell whether the pod may go: %w", p.name, err)
 	case v.Step == stepPass, v.Step == stepMoved:
-		return "", false
+		return "", false, nil
+	case pod.Status.Phase == corev1.PodPending:
+		// It does nothing yet, so it may go, unless somebody waits for it.
+		return "EvacuationPolicy " + p.name + " keeps the pod: " + v.Why, v.Step == stepWait || v.Step == stepRefuse, nil
 	case v.Step == stepRefuse:
-		return v.Why, true
+		return "EvacuationPolicy " + p.name + " keeps the pod: " + v.Why, true, nil
 	case p.hold(f.Strategy):
-		return "EvacuationPolicy " + p.name + " keeps a pod whose evacuation is not done", true
+		return "EvacuationPolicy " + p.name + " keeps a pod whose evacuation is not done", true, nil
 	default:
-		return "", false
+		return "", false, nil
 	}
+}
+
+// interceptorsOf are the interceptors in the plan of the pod's request, none if there
+// is no plan, and those that would intercept a new eviction of it.
+func (s *Store) interceptorsOf(ctx context.Context, pod *corev1.Pod) (plan, now []string) {
+	er := &v1alpha1.EvictionRequest{}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}
+	// Without a request, or when it cannot be read, there is no plan: what would
+	// intercept the pod now counts.
+	if err := s.Client.Get(ctx, key, er, client.UnsafeDisableDeepCopy); err == nil && er.Spec.Target.Pod != nil && er.Spec.Target.Pod.UID == pod.UID {
+		for _, i := range er.Status.TargetInterceptors {
+			plan = append(plan, i.Name)
+		}
+	}
+	return plan, s.Resolver.Interceptors(pod)
 }
 
 // OnPodChange has a function called, from any goroutine, when the answers for a

@@ -68,7 +68,7 @@ func (s *Store) Setup(mgr ctrl.Manager, o Options) error {
 	if o.MaxConcurrent <= 0 {
 		o.MaxConcurrent = 10
 	}
-	report := &reporter{store: s, client: mgr.GetClient(), clock: o.Clock, metrics: o.Metrics}
+	report := &reporter{store: s, client: mgr.GetClient(), clock: o.Clock, recorder: o.Recorder(reporterName), metrics: o.Metrics}
 	dispatch := &dispatcher{
 		store: s, client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: o.Clock,
 		recorder: o.Recorder, metrics: o.Metrics, callers: o.Callers, beat: o.HeartbeatInterval,

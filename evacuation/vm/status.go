@@ -15,12 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	applymetav1 "k8s.io/client-go/applyconfigurations/meta/v1"
+	eventsclient "k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
@@ -43,10 +45,11 @@ const (
 
 // reporter writes the conditions of the policies.
 type reporter struct {
-	store   *Store
-	client  client.Client
-	clock   clock.PassiveClock
-	metrics *metrics.VM
+	store    *Store
+	client   client.Client
+	clock    clock.PassiveClock
+	recorder eventsclient.EventRecorder
+	metrics  *metrics.VM
 
 	mu    sync.Mutex
 	queue queue
@@ -120,12 +123,29 @@ func (r *reporter) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("write the status of EvacuationPolicy %s: %w", p.name, err)
 	}
+	if err == nil {
+		r.tell(object, want)
+	}
 	return result, nil
+}
+
+// tell records what has become of a policy, as its written status shows. It is told
+// once: the condition was True before, or was not there.
+func (r *reporter) tell(before *v1alpha1.EvacuationPolicy, now []metav1.Condition) {
+	for _, c := range now {
+		if c.Status != metav1.ConditionFalse || meta.IsStatusConditionFalse(before.Status.Conditions, c.Type) {
+			continue
+		}
+		if c.Type == v1alpha1.ConditionExclusive {
+			events.Emit(r.recorder, before, nil, events.PoliciesOverlap(strings.TrimSuffix(c.Message, ".")))
+		}
+	}
 }
 
 // retain forgets the evacuations that were given up and are over.
 func (r *reporter) retain(ctx context.Context, p *policy) error {
-	if len(r.store.stuck.workloads(p.name)) == 0 {
+	untaken, _ := r.store.unheard.summary(p.name)
+	if len(r.store.stuck.workloads(p.name)) == 0 && untaken == 0 {
 		return nil
 	}
 	var list v1alpha1.EvictionRequestList
@@ -139,6 +159,7 @@ func (r *reporter) retain(ctx context.Context, p *policy) error {
 		}
 	}
 	r.store.stuck.retain(p.name, func(request types.UID) bool { return lives[request] })
+	r.store.unheard.retain(p.name, func(request types.UID) bool { return lives[request] })
 	return nil
 }
 
@@ -183,7 +204,13 @@ func (s *Store) conditions(ctx context.Context, p *policy) []metav1.Condition {
 	if len(stuck) > 0 {
 		progressing = "Evacuations that were given up: " + named(stuck) + "."
 	}
-	return append(all, condition(v1alpha1.ConditionProgressing, len(stuck) == 0, v1alpha1.ReasonProgressing, v1alpha1.ReasonGaveUp, progressing))
+	all = append(all, condition(v1alpha1.ConditionProgressing, len(stuck) == 0, v1alpha1.ReasonProgressing, v1alpha1.ReasonGaveUp, progressing))
+	untaken, first := s.unheard.summary(p.name)
+	marking := "No mark is refused or discarded."
+	if untaken > 0 {
+		marking = fmt.Sprintf("Marks do not last for %d pods. %s", untaken, oneLine(first.text))
+	}
+	return append(all, condition(v1alpha1.ConditionMarking, untaken == 0, v1alpha1.ReasonMarking, first.reason, marking))
 }
 
 // named lists some of the names and counts the rest.

@@ -100,7 +100,9 @@ func decide(in input) verdict {
 		return verdict{stepRefuse, "the strategy is LiveMigrate and the workload is not migratable"}
 	case f.Failed:
 		return verdict{stepGiveUp, "the platform says that the evacuation failed"}
-	case in.RetryLimit > 0 && f.Failures >= in.RetryLimit && f.Unfinished == 0:
+	case in.RetryLimit > 0 && f.Failures >= in.RetryLimit:
+		// Whether the next one is there already does not matter: a platform may always have
+		// one waiting, and it would be one try more than was allowed.
 		return verdict{stepGiveUp, fmt.Sprintf("%d migrations failed", f.Failures)}
 	case in.Overdue:
 		return verdict{stepGiveUp, "the evacuation has taken longer than its deadline"}

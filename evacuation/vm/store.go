@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
 // ErrNotLoaded says that the policies are not known yet; that ends by itself, soon.
@@ -38,8 +39,14 @@ type StoreOptions struct {
 	// Dynamic reads and writes objects of all kinds.
 	Dynamic dynamic.Interface
 	Mapper  meta.RESTMapper
-	Clock   clock.PassiveClock
-	Log     logr.Logger
+	// Resolver tells who intercepts a pod: policies count for the pods of their own
+	// interceptors only.
+	Resolver interceptor.Resolver
+	// Put sends a PUT to a path of the API server, for marks that only the platform
+	// itself takes back. It may be nil if no policy has spec.cancel.
+	Put   func(ctx context.Context, path string, body []byte) error
+	Clock clock.PassiveClock
+	Log   logr.Logger
 }
 
 // Store knows all EvacuationPolicies and the objects behind the pods they cover.
@@ -57,6 +64,8 @@ type Store struct {
 	failures failures
 	overlaps overlaps
 	stuck    stuck
+	unheard  unheard
+	paces    paces
 	ends     ends
 	// migrationMemo remembers what the expressions say of a version of a migration.
 	migrationMemo *lru.Cache
@@ -82,6 +91,8 @@ func NewStore(o StoreOptions) *Store {
 	s.failures.init(o.Clock)
 	s.overlaps.init()
 	s.stuck.init()
+	s.unheard.init()
+	s.paces.init(o.Clock)
 	s.ends.init()
 	s.kinds = &kinds{
 		dynamic: o.Dynamic, mapper: o.Mapper, access: o.Client, log: o.Log,
@@ -194,35 +205,6 @@ func (s *Store) problem(p *policy, kind schema.GroupVersionKind) *kindError {
 	return nil
 }
 
-// policyFor is the policy that counts for a pod, nil if none covers it. An error
-// means that it cannot be told.
-func (s *Store) policyFor(ctx context.Context, pod *podView) (*policy, error) {
-	if !s.Loaded() {
-		return nil, ErrNotLoaded
-	}
-	var first *policy
-	for _, p := range s.all() {
-		covers, err := p.covers(ctx, pod)
-		if err != nil {
-			s.note(p, pod, err)
-		}
-		switch {
-		case err != nil && first == nil:
-			return nil, fmt.Errorf("policy %s: %w", p.name, err)
-		case !covers || err != nil:
-		case first == nil:
-			first = p
-		default:
-			if s.overlaps.add(first, p, pod.Pod) {
-				s.policyChanged(first.name)
-				s.policyChanged(p.name)
-			}
-			return first, nil
-		}
-	}
-	return first, nil
-}
-
 // subject finds the objects behind a pod. With live, the workload is read from the
 // API server.
 func (s *Store) subject(ctx context.Context, p *policy, pod *podView, live bool) (*subject, error) {
@@ -288,7 +270,8 @@ func (s *Store) pod(ctx context.Context, key types.NamespacedName, live bool) (*
 	return viewOf(pod).asWorkload()
 }
 
-// config is the policy's object with defaults, nil if there is none.
+// config is the policy's object with defaults, nil if there is none or, without a
+// name, more than one.
 func (s *Store) config(p *policy) (*unstructured.Unstructured, error) {
 	if p.config == nil {
 		return nil, nil
@@ -300,16 +283,17 @@ func (s *Store) config(p *policy) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	var first *unstructured.Unstructured
+	var only *unstructured.Unstructured
 	for _, object := range objects {
 		if p.config.Name != "" && object.GetName() != p.config.Name {
 			continue
 		}
-		if first == nil || cmp.Or(cmp.Compare(object.GetNamespace(), first.GetNamespace()), cmp.Compare(object.GetName(), first.GetName())) < 0 {
-			first = object
+		if only != nil {
+			return nil, nil // Whose defaults count, nobody can tell.
 		}
+		only = object
 	}
-	return first, nil
+	return only, nil
 }
 
 // migrationsOf are the migrations of a workload.

@@ -30,6 +30,14 @@ func TestPreflightAndHeld(t *testing.T) {
 		k.SetGroupVersionKind(configKind)
 		return k
 	}
+	another := func(o runtime.Object) runtime.Object {
+		o.(*unstructured.Unstructured).SetName("second")
+		return o
+	}
+	phaseless := func(o runtime.Object) runtime.Object {
+		unstructured.RemoveNestedField(o.(*unstructured.Unstructured).Object, "status", "phase")
+		return o
+	}
 	unset := func(u *unstructured.Unstructured) {
 		unstructured.RemoveNestedField(u.Object, "spec", "evictionStrategy")
 	}
@@ -50,7 +58,10 @@ func TestPreflightAndHeld(t *testing.T) {
 		"the machine has ended":                       {[]runtime.Object{machine("LiveMigrate", "True", "n1", set("Succeeded", "status", "phase"))}, interceptor.PreflightAllow, false},
 		"the cluster's strategy":                      {[]runtime.Object{machine("", "True", "n1", unset), defaults("LiveMigrate")}, interceptor.PreflightProceed, true},
 		"the machine's strategy wins":                 {[]runtime.Object{machine("None", "True", "n1"), defaults("LiveMigrate")}, interceptor.PreflightAllow, false},
-		"neither has one":                             {[]runtime.Object{machine("", "True", "n1", unset)}, interceptor.PreflightAllow, false},
+		"neither has one":                             {[]runtime.Object{machine("", "True", "n1", unset), defaults("None")}, interceptor.PreflightAllow, false},
+		"there is no KubeVirt object":                 {[]runtime.Object{machine("", "True", "n1", unset)}, -1, true},
+		"there are two":                               {[]runtime.Object{machine("", "True", "n1", unset), defaults("None"), another(defaults("None"))}, -1, true},
+		"it has no phase":                             {[]runtime.Object{machine("", "True", "n1", unset), phaseless(defaults("None"))}, -1, true},
 		"it has moved":                                {[]runtime.Object{moved()}, interceptor.PreflightProceed, false},
 		"a strategy that nobody knows is no allowing": {[]runtime.Object{machine("Teleport", "True", "n1")}, -1, true},
 	}
@@ -127,7 +138,7 @@ func TestAllowingRestsOnALiveLook(t *testing.T) {
 }
 
 func TestEvacuate(t *testing.T) {
-	marked := set("n1", "status", "evacuationNodeName")
+	marked := ourMark
 	failures := func(n int) []runtime.Object {
 		var all []runtime.Object
 		for i := range n {
@@ -150,16 +161,20 @@ func TestEvacuate(t *testing.T) {
 		"it marks": {
 			objects: []runtime.Object{machine("LiveMigrate", "True", "n1")},
 			message: "Eviction triggered evacuation of VirtualMachineInstance ns/vm. It waits for a migration.",
-			writes:  []string{`{"op":"add","path":"/status/evacuationNodeName","value":"n1"}`},
+			writes:  []string{`{"op":"add","path":"/metadata/annotations","value":{"drawbridge.dev/evacuate-node":"n1"}}`},
+		},
+		"what KubeVirt has marked is followed": {
+			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", theirMark)},
+			message: "Eviction triggered evacuation of VirtualMachineInstance ns/vm. It waits for a migration.",
 		},
 		"what is marked is not written again": {
 			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", marked)},
 			message: "Eviction triggered evacuation of VirtualMachineInstance ns/vm. It waits for a migration.",
 		},
 		"a mark for another node is written over": {
-			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", set("n9", "status", "evacuationNodeName"))},
+			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", set("n9", "metadata", "annotations", "drawbridge.dev/evacuate-node"))},
 			message: "Eviction triggered evacuation of VirtualMachineInstance ns/vm. It waits for a migration.",
-			writes:  []string{`{"op":"add","path":"/status/evacuationNodeName","value":"n1"}`},
+			writes:  []string{`{"op":"add","path":"/metadata/annotations/drawbridge.dev~1evacuate-node","value":"n1"}`},
 		},
 		"it waits while nothing is known": {
 			objects: []runtime.Object{machine("LiveMigrate", "Unknown", "n1")},
@@ -192,17 +207,17 @@ func TestEvacuate(t *testing.T) {
 		"G7: it gives up, takes the mark back and holds": {
 			objects: append(failures(5), machine("LiveMigrate", "True", "n1", marked)),
 			message: "The evacuation of VirtualMachineInstance ns/vm is given up: 5 migrations failed. The guard keeps the pod.",
-			writes:  []string{`{"op":"remove","path":"/status/evacuationNodeName"}`},
+			writes:  []string{`{"op":"remove","path":"/metadata/annotations/drawbridge.dev~1evacuate-node"}`},
 		},
 		"G7: it gives up and lets the next one": {
 			objects: append(failures(5), machine("LiveMigrate", "True", "n1", marked)), change: evict, done: true,
 			message: "The evacuation of VirtualMachineInstance ns/vm is given up: 5 migrations failed. The pod will be evicted.",
-			writes:  []string{`{"op":"remove","path":"/status/evacuationNodeName"}`},
+			writes:  []string{`{"op":"remove","path":"/metadata/annotations/drawbridge.dev~1evacuate-node"}`},
 		},
 		"G7: it takes too long": {
 			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", marked)}, change: deadline,
 			message: "The evacuation of VirtualMachineInstance ns/vm is given up: the evacuation has taken longer than its deadline. The guard keeps the pod.",
-			writes:  []string{`{"op":"remove","path":"/status/evacuationNodeName"}`},
+			writes:  []string{`{"op":"remove","path":"/metadata/annotations/drawbridge.dev~1evacuate-node"}`},
 		},
 	}
 	for title, tc := range cases {
@@ -264,24 +279,33 @@ func TestCancel(t *testing.T) {
 	others := failedMigration("others", epoch.Add(45*time.Minute))
 	set("Running", "status", "phase")(others)
 	others.SetAnnotations(nil)
-	marked := set("n1", "status", "evacuationNodeName")
+	marked := ourMark
 	cases := map[string]struct {
 		objects []runtime.Object
 		change  func(*v1alpha1.EvacuationPolicy)
 		want    []string
+		puts    int
 	}{
+		"KubeVirt's mark and its migration": {
+			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", theirMark), running.DeepCopy()},
+			want:    []string{"delete running"}, puts: 1,
+		},
+		"both marks": {
+			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", marked, theirMark)},
+			want:    []string{"/metadata/annotations/drawbridge.dev~1evacuate-node"}, puts: 1,
+		},
 		"the mark and its migration": {
 			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", marked), running.DeepCopy(), others.DeepCopy(), failedMigration("old", epoch)},
-			want:    []string{"/status/evacuationNodeName", "delete running"},
+			want:    []string{"/metadata/annotations/drawbridge.dev~1evacuate-node", "delete running"},
 		},
 		"a migration that is to be kept": {
 			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", marked), running.DeepCopy()},
 			change:  func(p *v1alpha1.EvacuationPolicy) { p.Spec.Migration.OnCancel = v1alpha1.OnCancelKeep },
-			want:    []string{"/status/evacuationNodeName"},
+			want:    []string{"/metadata/annotations/drawbridge.dev~1evacuate-node"},
 		},
-		"somebody else's mark": {objects: []runtime.Object{machine("LiveMigrate", "True", "n1", set("n9", "status", "evacuationNodeName"))}},
-		"nothing was done":     {objects: []runtime.Object{machine("LiveMigrate", "True", "n1")}},
-		"no machine":           {},
+		"a mark for another node": {objects: []runtime.Object{machine("LiveMigrate", "True", "n1", set("n9", "status", "evacuationNodeName"))}},
+		"nothing was done":        {objects: []runtime.Object{machine("LiveMigrate", "True", "n1")}},
+		"no machine":              {},
 	}
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
@@ -293,6 +317,9 @@ func TestCancel(t *testing.T) {
 			w.load(p)
 			if err := w.actor().Cancel(t.Context(), target()); err != nil {
 				t.Fatal(err)
+			}
+			if len(w.puts) != tc.puts || (tc.puts > 0 && w.puts[0] != `/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm/evacuate/cancel {"evacuationNodeName":"n1"}`) {
+				t.Errorf("want %d calls of KubeVirt's subresource, got %q", tc.puts, w.puts)
 			}
 			wrote := w.writes()
 			if len(wrote) != len(tc.want) {
@@ -361,9 +388,9 @@ func TestTwoPoliciesForOnePod(t *testing.T) {
 	w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1")}, []client.Object{launcherPod()})
 	first, second := preset(t, "kubevirt"), preset(t, "kubevirt")
 	first.Name, first.UID, first.Generation, first.Spec.Priority = "z-first", "z", 1, 5
-	second.Name, second.Spec.Interceptor, second.Spec.Strategy = "a-second", "other.example.com", "'None'"
+	second.Name, second.Spec.Strategy = "a-second", "'None'"
 	w.load(second, first)
-	got, err := w.store.policyFor(t.Context(), viewOf(launcherPod()))
+	got, err := w.store.policyUnder(t.Context(), "kubevirt.drawbridge.dev", viewOf(launcherPod()))
 	if err != nil || got == nil || got.name != "z-first" {
 		t.Fatalf("got %+v, %v", got, err)
 	}
@@ -372,11 +399,24 @@ func TestTwoPoliciesForOnePod(t *testing.T) {
 			t.Errorf("policy %s does not know", p.name)
 		}
 	}
-	// The one that does not count has nothing to do with the pod.
-	other := &actor{Store: w.store, name: "other.example.com", recorder: w.events}
-	progress, err := other.Evacuate(t.Context(), target())
-	if err != nil || !progress.Done || len(w.writes()) != 0 {
-		t.Errorf("got %+v, %v, writes %q", progress, err, w.writes())
+}
+
+// Each of two interceptors of a pod has its own policy.
+func TestPoliciesOfTwoInterceptorsForOnePod(t *testing.T) {
+	w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1")}, []client.Object{launcherPod()})
+	first, second := preset(t, "kubevirt"), preset(t, "kubevirt")
+	second.Name, second.Spec.Interceptor, second.Spec.Strategy = "a-second", "other.example.com", "'None'"
+	w.load(second, first)
+	for name, want := range map[string]string{"kubevirt.drawbridge.dev": "kubevirt", "other.example.com": "a-second"} {
+		got, err := w.store.policyUnder(t.Context(), name, viewOf(launcherPod()))
+		if err != nil || got == nil || got.name != want {
+			t.Errorf("%s: want %s, got %+v, %v", name, want, got, err)
+		}
+	}
+	for _, p := range w.store.all() {
+		if got := w.store.overlaps.summary(p); !strings.Contains(got, "each counts for the pods of its own interceptor only") {
+			t.Errorf("policy %s says %q", p.name, got)
+		}
 	}
 }
 

@@ -51,6 +51,10 @@ type world struct {
 	// denied is the verb that may not be used; empty for none.
 	denied atomic.Value
 	events *eventsclient.FakeRecorder
+	// puts are the paths and bodies of the calls of subresources, and put is the answer;
+	// nil for KubeVirt's.
+	puts []string
+	put  func() error
 }
 
 // newWorld installs KubeVirt's kinds, unless without says so.
@@ -92,7 +96,25 @@ func newWorld(t *testing.T, objects []runtime.Object, pods []client.Object, with
 			return c.Create(ctx, obj, opts...)
 		},
 	}).Build()
-	w.store = NewStore(StoreOptions{Client: c, Live: c, Dynamic: w.dynamic, Mapper: w.mapper, Clock: w.clock})
+	w.store = NewStore(StoreOptions{
+		Client: c, Live: c, Dynamic: w.dynamic, Mapper: w.mapper, Clock: w.clock, Resolver: staticResolver{"kubevirt.drawbridge.dev"},
+		Put: func(_ context.Context, path string, body []byte) error {
+			w.puts = append(w.puts, path+" "+string(body))
+			if w.put != nil {
+				return w.put()
+			}
+			resource := machineKind.GroupVersion().WithResource("virtualmachineinstances")
+			object, err := w.dynamic.Tracker().Get(resource, "ns", "vm")
+			if err != nil {
+				return err
+			}
+			machine := object.DeepCopyObject().(*unstructured.Unstructured)
+			unstructured.RemoveNestedField(machine.Object, "status", "evacuationNodeName")
+			version++
+			machine.SetResourceVersion(strconv.Itoa(version))
+			return w.dynamic.Tracker().Update(resource, machine, "ns")
+		},
+	})
 	return w
 }
 
@@ -154,6 +176,12 @@ func machine(strategy, migratable, node string, changes ...func(*unstructured.Un
 	}
 	return m
 }
+
+// Marks for node n1: ours, and the one that KubeVirt sets.
+var (
+	ourMark   = set("n1", "metadata", "annotations", "drawbridge.dev/evacuate-node")
+	theirMark = set("n1", "status", "evacuationNodeName")
+)
 
 func set(value any, path ...string) func(*unstructured.Unstructured) {
 	return func(u *unstructured.Unstructured) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -45,6 +46,14 @@ type Config struct {
 	Settle time.Duration
 }
 
+// TokenAnnotation with the value TokenInPath is on webhook configurations into whose paths
+// the token may be put, and on pods whose manager knows what to do with it. Those of older
+// releases lack it.
+const (
+	TokenAnnotation = "drawbridge.dev/webhook-token" //nolint:gosec // The name of an annotation, no credential.
+	TokenInPath     = "path"
+)
+
 // DefaultSettle is the default of Config.Settle.
 const DefaultSettle = time.Minute
 
@@ -82,9 +91,15 @@ type Rotator struct {
 	// Clock is the one API servers go by, also in tests: they check what is issued
 	// against their own.
 	Clock clock.PassiveClock
+	// Replicas returns an error as long as a replica runs that does not know of tokens,
+	// and would answer that there is no such path. Nil: there is none.
+	Replicas func(ctx context.Context) error
 
 	// injectedAt is when we last found the bundle missing. There is one worker.
 	injectedAt time.Time
+	// tokenSince is since when the configuration has tokenSeen and no other.
+	tokenSince time.Time
+	tokenSeen  string
 }
 
 // SetupWithManager adds the rotator to the manager.
@@ -117,26 +132,62 @@ func (r *Rotator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	if err := r.Client.Get(ctx, r.Secret, secret); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("get secret: %w", err)
 	}
+	conf, err := r.configuration(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	now := r.Clock.Now()
 	if r.External {
-		return reconcile.Result{RequeueAfter: untilNext(now, now.Add(checkEvery), secret.Data)}, r.inject(ctx, secret.Data, now)
+		if len(secret.Data[keyCert]) == 0 {
+			return reconcile.Result{RequeueAfter: checkEvery}, nil // It is filled by somebody else, which is an event.
+		}
+		return r.announce(ctx, secret, conf, now, now.Add(checkEvery))
 	}
 	p := decide(secret.Data, r.DNSNames, now, r.settle())
 	if p.action != keep && !p.afterInjection {
 		// The write's own event brings us back to inject.
-		return reconcile.Result{}, r.write(ctx, secret, p, now)
+		return reconcile.Result{}, r.write(ctx, secret, conf, p, now)
 	}
-	if err := r.inject(ctx, secret.Data, now); err != nil {
+	result, err := r.announce(ctx, secret, conf, now, p.next)
+	if err != nil || p.action == keep {
+		return result, err
+	}
+	// The leader may have been away when the new authority was to be announced.
+	if wait := r.injectedAt.Add(r.settle()).Sub(now); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	return reconcile.Result{}, r.write(ctx, secret, conf, p, now)
+}
+
+// configuration is the webhook configuration; nil if there is none.
+func (r *Rotator) configuration(ctx context.Context) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+	if r.WebhookConfiguration == "" {
+		return nil, nil
+	}
+	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	switch err := r.Client.Get(ctx, types.NamespacedName{Name: r.WebhookConfiguration}, conf); {
+	case apierrors.IsNotFound(err):
+		return nil, nil // Nobody calls us then, and its creation is an event.
+	case err != nil:
+		return nil, fmt.Errorf("get webhook configuration: %w", err)
+	}
+	return conf, nil
+}
+
+// announce brings the token of the Secret and the webhook configuration in step. The
+// result is when to look again, at next at the latest.
+func (r *Rotator) announce(ctx context.Context, secret *corev1.Secret, conf *admissionregistrationv1.ValidatingWebhookConfiguration, now, next time.Time) (reconcile.Result, error) {
+	plan := r.planToken(ctx, secret.Data, conf, now)
+	if plan.Make || plan.Drop {
+		return reconcile.Result{}, r.store(ctx, secret, carryToken(plan, secret.Data, now))
+	}
+	if err := r.inject(ctx, secret.Data, conf, plan.Put, now); err != nil {
 		return reconcile.Result{}, err
 	}
-	if p.action != keep {
-		// The leader may have been away when the new authority was to be announced.
-		if wait := r.injectedAt.Add(r.settle()).Sub(now); wait > 0 {
-			return reconcile.Result{RequeueAfter: wait}, nil
-		}
-		return reconcile.Result{}, r.write(ctx, secret, p, now)
+	if !plan.Again.IsZero() && plan.Again.Before(next) {
+		next = plan.Again
 	}
-	return reconcile.Result{RequeueAfter: untilNext(now, p.next, secret.Data)}, nil
+	return reconcile.Result{RequeueAfter: untilNext(now, next, secret.Data)}, nil
 }
 
 // untilNext is how long until the next look, which is when the authorities of before go
@@ -148,14 +199,22 @@ func untilNext(now, next time.Time, data map[string][]byte) time.Duration {
 	return max(next.Sub(now), time.Second)
 }
 
-// write applies the plan to the Secret. A lost race is no error: the winner's
-// event brings us back.
-func (r *Rotator) write(ctx context.Context, secret *corev1.Secret, p plan, now time.Time) error {
+// write applies the plan to the Secret, which gets a token with its first certificate.
+func (r *Rotator) write(ctx context.Context, secret *corev1.Secret, conf *admissionregistrationv1.ValidatingWebhookConfiguration, p plan, now time.Time) error {
 	data, err := carry(p.action, secret.Data, r.DNSNames, now)
 	if err != nil {
 		return err
 	}
+	if plan := r.planToken(ctx, data, conf, now); plan.Make {
+		data = carryToken(plan, data, now)
+	}
 	ctrl.LoggerFrom(ctx).Info("Writing webhook certificate", "action", p.action.String(), "reason", p.reason)
+	return r.store(ctx, secret, data)
+}
+
+// store writes the data of the Secret. A lost race is no error: the winner's event
+// brings us back.
+func (r *Rotator) store(ctx context.Context, secret *corev1.Secret, data map[string][]byte) (err error) {
 	if secret.ResourceVersion == "" {
 		err = r.Client.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
@@ -182,34 +241,34 @@ func (r *Rotator) write(ctx context.Context, secret *corev1.Secret, p plan, now 
 	return nil
 }
 
-// inject puts the authorities into every webhook of the configuration. A missing
-// configuration is no error: nobody calls us then, and its creation is an event.
-// Nor is a lost race: the winner's event brings us back.
-func (r *Rotator) inject(ctx context.Context, data map[string][]byte, now time.Time) error {
-	if r.WebhookConfiguration == "" || len(caBundle(data)) == 0 {
+// inject puts the authorities, and the token if it is time, into every webhook of the
+// configuration: in one write, so that who trusts us proves who it is. A lost race is no
+// error: the winner's event brings us back.
+func (r *Rotator) inject(ctx context.Context, data map[string][]byte, conf *admissionregistrationv1.ValidatingWebhookConfiguration, token bool, now time.Time) error {
+	if conf == nil || len(caBundle(data)) == 0 {
 		return nil
 	}
-	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.WebhookConfiguration}, conf); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("get webhook configuration: %w", err)
-	}
+	conf = conf.DeepCopy()
 	changed := false
 	for i := range conf.Webhooks {
 		c := &conf.Webhooks[i].ClientConfig
 		if bundle := mergeBundle(c.CABundle, data, now); !bytes.Equal(c.CABundle, bundle) {
 			c.CABundle = bundle
-			changed = true
+			r.injectedAt, changed = now, true
+		}
+		if path := pathOf(c); token && path != nil {
+			base, present := splitToken(*path)
+			if wanted := readTokens(data).in(base).current; present != wanted {
+				*path = strings.TrimSuffix(base, "/") + "/" + wanted
+				changed = true
+			}
 		}
 	}
 	if !changed {
 		return nil
 	}
-	r.injectedAt = now
 	if err := r.Client.Update(ctx, conf); err != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("inject authority into webhook configuration: %w", err)
+		return fmt.Errorf("inject authority and token into webhook configuration: %w", err)
 	}
 	return nil
 }

@@ -33,6 +33,8 @@ type Server struct {
 	Metrics *metrics.Certificates
 
 	current atomic.Pointer[tls.Certificate]
+	// tokens are those of the Secret, as it had some last.
+	tokens atomic.Pointer[tokens]
 	// bundle is what callers were seen to trust, since when. One goroutine uses them.
 	bundle      []byte
 	bundleSince time.Time
@@ -130,6 +132,7 @@ func (s *Server) look(ctx context.Context) (switched bool, again time.Duration, 
 		}
 		return false, 0, fmt.Errorf("get secret: %w", err)
 	}
+	s.lookAtTokens(secret.Data)
 	if err := s.lookAtBundle(ctx); err != nil {
 		return false, 0, err
 	}
@@ -160,6 +163,39 @@ func (s *Server) look(ctx context.Context) (switched bool, again time.Duration, 
 		s.Metrics.Expires(metrics.CertificateServing, pair.Leaf.NotAfter)
 	}
 	return true, 0, nil
+}
+
+// Errors about the token of a call, for errors.Is.
+var (
+	// ErrNoToken says that a call has none at all.
+	ErrNoToken = errors.New("the call has no token")
+	// ErrWrongToken says that it has one that is not, or no longer, ours.
+	ErrWrongToken = errors.New("the call has a wrong token")
+)
+
+// Token returns nil if a call of a path with this token, empty for none, is one of an
+// API server.
+// As long as the Secret has a certificate and no token it is that of an older release,
+// which knew no tokens: then all calls are.
+func (s *Server) Token(path, given string) error {
+	switch known := s.tokens.Load(); {
+	case known == nil, known.in(path).accepts(given):
+		return nil
+	case given == "":
+		return ErrNoToken
+	default:
+		return ErrWrongToken
+	}
+}
+
+// lookAtTokens notes what API servers send. What was known counts on when it is gone.
+func (s *Server) lookAtTokens(data map[string][]byte) {
+	if read := readTokens(data); read.current != "" {
+		s.tokens.Store(&read)
+	}
+	if s.Metrics != nil {
+		s.Metrics.TokenRequired(s.Token("", "") != nil)
+	}
 }
 
 // lookAtBundle notes what the webhook for evictions is to trust. The webhooks of the

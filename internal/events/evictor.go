@@ -44,7 +44,7 @@ const (
 func EvictionAccepted(pod, trigger string) Event {
 	return Event{
 		Type: corev1.EventTypeNormal, Reason: ReasonEvictionAccepted, Action: actionEvict,
-		Note: fmt.Sprintf("The eviction of pod %s was accepted (triggered by: %s).", pod, trigger),
+		Note: fmt.Sprintf("The eviction of pod %s was accepted (%s).", pod, occasion(trigger)),
 	}
 }
 
@@ -54,7 +54,21 @@ func EvictionAccepted(pod, trigger string) Event {
 func EvictionRefused(reason, pod, trigger, sentence string, retries int32) Event {
 	return Event{
 		Type: corev1.EventTypeWarning, Reason: reason, Action: actionEvict,
-		Note: fmt.Sprintf("The eviction of pod %s failed (attempt %d, triggered by: %s). %s", pod, retries, trigger, sentence),
+		Note: fmt.Sprintf("The eviction of pod %s failed (attempt %d, %s). %s", pod, retries, occasion(trigger), sentence),
+	}
+}
+
+// occasion says for people what made an attempt happen.
+func occasion(trigger string) string {
+	switch trigger {
+	case "first":
+		return "the first try of this manager"
+	case "backoff":
+		return "after a pause"
+	case "budget":
+		return "because a budget made room"
+	default:
+		return trigger
 	}
 }
 
@@ -64,12 +78,12 @@ func EvictionNotSupported(message string) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: ReasonEvictionNotSupported, Action: actionEvict, Note: message + "."}
 }
 
-// RequesterExpired says that a requester was removed because its lease ran out.
-// Display names the caller for people and may be empty.
-func RequesterExpired(requester, display string, ttl time.Duration) Event {
+// RequesterExpired says that a requester was removed because its lease ran out: for so
+// long no call of it was recorded. Display names the caller for people and may be empty.
+func RequesterExpired(requester, display string, silence time.Duration) Event {
 	return Event{
 		Type: corev1.EventTypeNormal, Reason: ReasonRequesterExpired, Action: actionRemoveRequester,
-		Note: fmt.Sprintf("Requester %s (%s) was removed: it has not asked for an eviction for %s.", requester, caller(display), ttl),
+		Note: fmt.Sprintf("Requester %s (%s) was removed: no call for an eviction was recorded for %s.", requester, caller(display), silence.Round(time.Second)),
 	}
 }
 

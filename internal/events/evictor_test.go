@@ -13,23 +13,23 @@ func TestEvictorEvents(t *testing.T) {
 	}{
 		"accepted": {
 			EvictionAccepted("web-1", "budget"),
-			Event{"Normal", "EvictionAccepted", "EvictPod", "The eviction of pod web-1 was accepted (triggered by: budget)."},
+			Event{"Normal", "EvictionAccepted", "EvictPod", "The eviction of pod web-1 was accepted (because a budget made room)."},
 		},
 		"refused": {
 			EvictionRefused(ReasonEvictionBlocked, "web-1", "backoff", "PodDisruptionBudget web allows no disruption now.", 3),
-			Event{"Warning", "EvictionBlocked", "EvictPod", "The eviction of pod web-1 failed (attempt 3, triggered by: backoff). PodDisruptionBudget web allows no disruption now."},
+			Event{"Warning", "EvictionBlocked", "EvictPod", "The eviction of pod web-1 failed (attempt 3, after a pause). PodDisruptionBudget web allows no disruption now."},
 		},
 		"not supported": {
 			EvictionNotSupported("No eviction of such pods"),
 			Event{"Warning", "EvictionNotSupported", "EvictPod", "No eviction of such pods."},
 		},
 		"requester expired": {
-			RequesterExpired("alice.users.drawbridge.dev", "kubectl (alice)", 2*time.Minute),
-			Event{"Normal", "RequesterExpired", "RemoveRequester", "Requester alice.users.drawbridge.dev (kubectl (alice)) was removed: it has not asked for an eviction for 2m0s."},
+			RequesterExpired("alice.users.drawbridge.dev", "kubectl (alice)", 163400*time.Millisecond),
+			Event{"Normal", "RequesterExpired", "RemoveRequester", "Requester alice.users.drawbridge.dev (kubectl (alice)) was removed: no call for an eviction was recorded for 2m43s."},
 		},
 		"requester nobody can name expired": {
-			RequesterExpired("alice.users.drawbridge.dev", "", 2*time.Minute),
-			Event{"Normal", "RequesterExpired", "RemoveRequester", "Requester alice.users.drawbridge.dev (an unknown caller) was removed: it has not asked for an eviction for 2m0s."},
+			RequesterExpired("alice.users.drawbridge.dev", "", 163400*time.Millisecond),
+			Event{"Normal", "RequesterExpired", "RemoveRequester", "Requester alice.users.drawbridge.dev (an unknown caller) was removed: no call for an eviction was recorded for 2m43s."},
 		},
 		"lease missing": {
 			RequesterLeaseMissing("alice.users.drawbridge.dev", "alice-n1"),

@@ -2,14 +2,18 @@ package events
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 // Reasons of the events of the guard.
 const (
-	ReasonGuardHeld      = "GuardHeld"
-	ReasonGuardNameTaken = "GuardNameTaken"
+	ReasonGuardHeld          = "GuardHeld"
+	ReasonGuardNameTaken     = "GuardNameTaken"
+	ReasonGuardBudgetChanged = "GuardBudgetChanged"
+	ReasonGuardLabelSelected = "GuardLabelSelected"
+	ReasonGuardLabelLeft     = "GuardLabelLeft"
 )
 
 // actionGuard is the action of the events of the guard.
@@ -29,5 +33,42 @@ func GuardNameTaken(budget string) Event {
 	return Event{
 		Type: corev1.EventTypeWarning, Reason: ReasonGuardNameTaken, Action: actionGuard,
 		Note: fmt.Sprintf("The guard's budget would be named %s, too, so the pods of this namespace have no guard. Rename this one.", budget),
+	}
+}
+
+// GuardBudgetChanged says that the guard's budget is not as the guard writes it, and that
+// writing it again does not help. Fields are those that differ, such as spec.selector.
+// InForce: it protects all the same, Unready: but not pods that are not Ready.
+func GuardBudgetChanged(fields []string, inForce, unready bool) Event {
+	effect := "It protects the pods all the same."
+	switch {
+	case !inForce:
+		effect = "It protects no pod. Exempt it from what changes it."
+	case unready:
+		effect = "It protects pods that are Ready, and others only while Drawbridge is up."
+	}
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonGuardBudgetChanged, Action: actionGuard,
+		Note: fmt.Sprintf("Something changes this budget whenever the guard writes it: %s. %s", strings.Join(fields, ", "), effect),
+	}
+}
+
+// GuardLabelSelected says that a budget that is not the guard's selects pods by the guard's
+// label.
+func GuardLabelSelected(label string) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonGuardLabelSelected, Action: actionGuard,
+		Note: fmt.Sprintf("This budget selects pods by %s, a label that only the guard writes. It keeps no guard away, and where it selects a guarded pod, "+
+			"evictions answer 500 while Drawbridge is down. Select by a label of the application.", label),
+	}
+}
+
+// GuardLabelLeft says that the guard leaves its label as it is on the pods of a
+// controller, which selects them by it.
+func GuardLabelLeft(label string) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonGuardLabelLeft, Action: actionGuard,
+		Note: fmt.Sprintf("This controller selects its pods by %s, a label that only the guard writes. A pod whose label changes would be replaced, "+
+			"so the guard leaves the label as it is. Take it out of the selector and the template.", label),
 	}
 }

@@ -13,8 +13,11 @@ const (
 	ReasonInterceptorCompleted = "InterceptorCompleted"
 	ReasonInterceptorSkipped   = "InterceptorSkipped"
 	ReasonInterceptorTimedOut  = "InterceptorTimedOut"
+	ReasonRequestHeld          = "RequestHeld"
 	ReasonEvicted              = "Evicted"
 	ReasonCanceled             = "Canceled"
+	ReasonCompletionUnchecked  = "CompletionUnchecked"
+	ReasonOutcomeUntrue        = "OutcomeUntrue"
 )
 
 // Actions of the events of the request controller.
@@ -52,6 +55,11 @@ func InterceptorSkipped(interceptor, user, message string) Event {
 	}
 }
 
+// RequestHeld says that a request is being deleted and somebody's finalizer holds it.
+func RequestHeld(message string) Event {
+	return Event{Type: corev1.EventTypeWarning, Reason: ReasonRequestHeld, Action: actionWithdraw, Note: message}
+}
+
 // InterceptorTimedOut says that the interceptor was silent for too long. The
 // last heartbeat is told if there was one.
 func InterceptorTimedOut(interceptor string, deadline time.Duration, lastHeartbeat time.Time) Event {
@@ -62,6 +70,24 @@ func InterceptorTimedOut(interceptor string, deadline time.Duration, lastHeartbe
 	return Event{
 		Type: corev1.EventTypeWarning, Reason: ReasonInterceptorTimedOut, Action: actionPassOver,
 		Note: fmt.Sprintf("Interceptor %s was silent for more than %s and is passed over: %s.", interceptor, deadline, heard),
+	}
+}
+
+// CompletionUnchecked says that nobody has checked when the interceptor reported that it is
+// done, and why its managedFields do not bear it out.
+func CompletionUnchecked(interceptor, why string) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonCompletionUnchecked, Action: actionPassOver,
+		Note: fmt.Sprintf("Interceptor %s has completed, but no manager ran to check that: %s.", interceptor, why),
+	}
+}
+
+// OutcomeUntrue says that a request was deleted because it claimed an end that it has not
+// come to.
+func OutcomeUntrue(why string) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonOutcomeUntrue, Action: actionWithdraw,
+		Note: why + ". Only Drawbridge may say that, and did not, so the request was deleted: whoever wants the eviction asks again.",
 	}
 }
 

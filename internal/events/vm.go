@@ -13,6 +13,10 @@ const (
 	ReasonEvacuationGivenUp = "EvacuationGivenUp"
 	ReasonMigrationCreated  = "MigrationCreated"
 	ReasonMigrationFailed   = "MigrationNotCreated"
+	ReasonPoliciesOverlap   = "PoliciesOverlap"
+	ReasonMarkDiscarded     = "MarkDiscarded"
+	ReasonMarkRejected      = "MarkRejected"
+	ReasonMarkKept          = "MarkKept"
 )
 
 const (
@@ -20,6 +24,7 @@ const (
 	actionUnmark  = "UnmarkWorkload"
 	actionGiveUp  = "GiveUpEvacuation"
 	actionMigrate = "CreateMigration"
+	actionCover   = "CoverPods"
 )
 
 // WorkloadMarked says that the platform was told to evacuate a workload.
@@ -47,6 +52,42 @@ func EvacuationGivenUp(kind, name, why string, held bool) Event {
 	return Event{
 		Type: corev1.EventTypeWarning, Reason: ReasonEvacuationGivenUp, Action: actionGiveUp,
 		Note: fmt.Sprintf("The evacuation of %s %s is given up: %s. %s", kind, name, why, next),
+	}
+}
+
+// MarkDiscarded says that a mark, or its removal, was answered with success and did
+// not last. Why is a sentence.
+func MarkDiscarded(policy, why string) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonMarkDiscarded, Action: actionMark,
+		Note: fmt.Sprintf("EvacuationPolicy %s: %s It is tried again with growing pauses.", policy, why),
+	}
+}
+
+// MarkRejected says that the API server refuses a mark. Why is a sentence with its
+// answer.
+func MarkRejected(policy, why string) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonMarkRejected, Action: actionMark,
+		Note: fmt.Sprintf("EvacuationPolicy %s: %s It is tried again with growing pauses.", policy, why),
+	}
+}
+
+// MarkKept says that the platform's own mark cannot be taken back: it has no way to
+// do so.
+func MarkKept(kind, name, path string) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonMarkKept, Action: actionUnmark,
+		Note: fmt.Sprintf("The platform goes on evacuating %s %s: it marked it itself and does not serve %s.", kind, name, path),
+	}
+}
+
+// PoliciesOverlap says that another EvacuationPolicy covers a pod of this one. How
+// names the policy and the pod, without a full stop.
+func PoliciesOverlap(how string) Event {
+	return Event{
+		Type: corev1.EventTypeWarning, Reason: ReasonPoliciesOverlap, Action: actionCover,
+		Note: fmt.Sprintf("Pods are covered by more than one policy: %s.", how),
 	}
 }
 

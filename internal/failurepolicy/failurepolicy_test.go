@@ -182,3 +182,11 @@ func TestNoConfigurationIsNoError(t *testing.T) {
 		}
 	}
 }
+
+// People may lack the permission; the doctor tells them so.
+func TestAForbiddenProbeIsKnownAsSuch(t *testing.T) {
+	forbidden := apierrors.NewForbidden(policyv1.Resource("pods"), ProbePod, errors.New("no"))
+	if err := read(forbidden); !apierrors.IsForbidden(err) {
+		t.Errorf("%v is not known as forbidden", err)
+	}
+}

@@ -46,7 +46,7 @@ type Metric struct {
 
 // All returns every metric of Drawbridge's own, by name.
 func All() []Metric {
-	all := slices.Concat(requestMetrics, lifeMetrics, evictorMetrics, webhookMetrics, certificateMetrics, failurePolicyMetrics, guardMetrics,
+	all := slices.Concat(requestMetrics, lifeMetrics, evictorMetrics, webhookMetrics, doorMetrics, certificateMetrics, failurePolicyMetrics, guardMetrics,
 		preemptionMetrics, registrationMetrics, surgeMetrics, maintenanceMetrics, vmMetrics)
 	slices.SortFunc(all, func(a, b Metric) int { return cmp.Compare(a.Name, b.Name) })
 	return all

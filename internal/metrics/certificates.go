@@ -25,20 +25,25 @@ var (
 		Help:   "With cert-manager, 1 when its Certificate is Ready, else 0.",
 		Labels: []Label{{Name: "certificate", Bound: "the one Certificate of the chart"}},
 	}
+	certificatesToken = Metric{
+		Name: "drawbridge_webhook_token_required", Type: Gauge, EveryReplica: true,
+		Help: "1 when calls of the webhooks without a token are turned away; 0 while API servers still learn it.",
+	}
 )
 
-var certificateMetrics = []Metric{certificatesExpiry, certificatesReady}
+var certificateMetrics = []Metric{certificatesExpiry, certificatesReady, certificatesToken}
 
 // Certificates follow the certificate of the webhook, on every replica.
 type Certificates struct {
 	expiry *prometheus.GaugeVec
 	ready  *prometheus.GaugeVec
+	token  *prometheus.GaugeVec
 }
 
 // NewCertificates registers the metrics of the certificate. It panics if they are
 // registered already. There is no series before there is a certificate.
 func NewCertificates(registerer prometheus.Registerer) *Certificates {
-	return &Certificates{expiry: certificatesExpiry.gauge(registerer), ready: certificatesReady.gauge(registerer)}
+	return &Certificates{expiry: certificatesExpiry.gauge(registerer), ready: certificatesReady.gauge(registerer), token: certificatesToken.gauge(registerer)}
 }
 
 // Expires sets the end of a certificate.
@@ -53,4 +58,13 @@ func (m *Certificates) Ready(certificate string, ready bool) {
 		value = 1
 	}
 	m.ready.WithLabelValues(certificate).Set(value)
+}
+
+// TokenRequired sets whether calls without a token are turned away.
+func (m *Certificates) TokenRequired(required bool) {
+	value := 0.0
+	if required {
+		value = 1
+	}
+	m.token.WithLabelValues().Set(value)
 }

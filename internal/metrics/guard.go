@@ -17,15 +17,37 @@ const (
 	GuardUnguarded = "unguarded"
 	// GuardOtherBudget: it should be, but a budget of somebody else selects it.
 	GuardOtherBudget = "other_budget"
+	// GuardLabelLeft: it should be open, but its controller selects it by the label.
+	GuardLabelLeft = "label_left"
 )
 
-var guardStates = []string{GuardClosed, GuardHeld, GuardUnguarded, GuardOtherBudget}
+// What is counted of the guard's budgets: the values of the label state.
+const (
+	// GuardBudgetInForce: it refuses evictions, and is as the guard wrote it.
+	GuardBudgetInForce = "in_force"
+	// GuardBudgetChanged: it refuses evictions, and something else writes it, too.
+	GuardBudgetChanged = "changed"
+	// GuardBudgetNotInForce: it protects nobody, or not yet.
+	GuardBudgetNotInForce = "not_in_force"
+	// GuardBudgetNameTaken: a budget of somebody else has its name.
+	GuardBudgetNameTaken = "name_taken"
+)
+
+var (
+	guardStates       = []string{GuardClosed, GuardHeld, GuardUnguarded, GuardOtherBudget, GuardLabelLeft}
+	guardBudgetStates = []string{GuardBudgetInForce, GuardBudgetChanged, GuardBudgetNotInForce, GuardBudgetNameTaken}
+)
 
 var (
 	guardPods = Metric{
 		Name: "drawbridge_guard_pods", Type: Gauge,
 		Help:   "Pods whose guard is closed or should be, by state.",
 		Labels: []Label{{Name: "state", Values: guardStates}},
+	}
+	guardBudgets = Metric{
+		Name: "drawbridge_guard_budgets", Type: Gauge,
+		Help:   "Namespaces with a budget of the guard's, or of its name, by state.",
+		Labels: []Label{{Name: "state", Values: guardBudgetStates}},
 	}
 	guardLabels = Metric{
 		Name: "drawbridge_guard_label_writes_total", Type: Counter,
@@ -34,28 +56,36 @@ var (
 	}
 )
 
-var guardMetrics = []Metric{guardPods, guardLabels}
+var guardMetrics = []Metric{guardPods, guardBudgets, guardLabels}
 
 // Guard counts what the guard does. Safe for concurrent use.
 type Guard struct {
-	pods   *prometheus.GaugeVec
-	labels *prometheus.CounterVec
+	pods    *prometheus.GaugeVec
+	budgets *prometheus.GaugeVec
+	labels  *prometheus.CounterVec
 
 	mu sync.Mutex
 	// states are those of the pods that count.
 	states map[types.NamespacedName]string
+	// budgetStates are those of the budgets, by namespace.
+	budgetStates map[string]string
 }
 
 // NewGuard registers the metrics of the guard. It panics if they are registered
 // already, like every MustRegister.
 func NewGuard(registerer prometheus.Registerer) *Guard {
 	m := &Guard{
-		pods:   guardPods.gauge(registerer),
-		labels: guardLabels.counter(registerer),
-		states: map[types.NamespacedName]string{},
+		pods:         guardPods.gauge(registerer),
+		budgets:      guardBudgets.gauge(registerer),
+		labels:       guardLabels.counter(registerer),
+		states:       map[types.NamespacedName]string{},
+		budgetStates: map[string]string{},
 	}
 	for _, state := range guardStates {
 		m.pods.WithLabelValues(state).Set(0)
+	}
+	for _, state := range guardBudgetStates {
+		m.budgets.WithLabelValues(state).Set(0)
 	}
 	return m
 }
@@ -64,19 +94,31 @@ func NewGuard(registerer prometheus.Registerer) *Guard {
 func (m *Guard) Observe(pod types.NamespacedName, state string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before := m.states[pod]
+	observe(m.pods, m.states, pod, state)
+}
+
+// ObserveBudget sets the state of a namespace's budget; empty means that it has none.
+func (m *Guard) ObserveBudget(namespace, state string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	observe(m.budgets, m.budgetStates, namespace, state)
+}
+
+// observe counts the state of what has the key in place of the one before.
+func observe[K comparable](gauge *prometheus.GaugeVec, states map[K]string, key K, state string) {
+	before := states[key]
 	if before == state {
 		return
 	}
 	if before != "" {
-		m.pods.WithLabelValues(before).Dec()
+		gauge.WithLabelValues(before).Dec()
 	}
 	if state == "" {
-		delete(m.states, pod)
+		delete(states, key)
 		return
 	}
-	m.states[pod] = state
-	m.pods.WithLabelValues(state).Inc()
+	states[key] = state
+	gauge.WithLabelValues(state).Inc()
 }
 
 // Forget removes a pod that is gone.

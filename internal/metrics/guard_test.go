@@ -19,6 +19,10 @@ func TestGuardCountsPodsByState(t *testing.T) {
 	m.Observe(c, GuardHeld)
 	m.Forget(c)
 	m.Forget(c)
+	m.ObserveBudget("shop", GuardBudgetNotInForce)
+	m.ObserveBudget("shop", GuardBudgetInForce)
+	m.ObserveBudget("db", GuardBudgetChanged)
+	m.ObserveBudget("db", "")
 	m.Labeled(true)
 	m.Labeled(false)
 	m.Labeled(false)
@@ -37,6 +41,8 @@ func TestGuardCountsPodsByState(t *testing.T) {
 	}
 	want := map[string]float64{
 		"drawbridge_guard_pods closed": 1, "drawbridge_guard_pods held": 0, "drawbridge_guard_pods unguarded": 0, "drawbridge_guard_pods other_budget": 1,
+		"drawbridge_guard_pods label_left":  0,
+		"drawbridge_guard_budgets in_force": 1, "drawbridge_guard_budgets changed": 0, "drawbridge_guard_budgets not_in_force": 0, "drawbridge_guard_budgets name_taken": 0,
 		"drawbridge_guard_label_writes_total close": 1, "drawbridge_guard_label_writes_total open": 2,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -19,6 +19,8 @@ const (
 	StageIntercepting = "intercepting"
 	// StageEvicting: imperative-eviction.k8s.io is active, so budgets decide.
 	StageEvicting = "evicting"
+	// StageDeleting: the request is being deleted, and a finalizer holds it.
+	StageDeleting = "deleting"
 )
 
 // How an interceptor's turn ended.
@@ -27,6 +29,9 @@ const (
 	TurnCompleted = "completed"
 	// TurnSkipped: a person ended it, with skippedBy in the interceptor's report.
 	TurnSkipped = "skipped"
+	// TurnUnchecked: it reported that it is done while no manager ran, and managedFields do
+	// not bear it out.
+	TurnUnchecked = "unchecked"
 	// TurnTimedOut: it was silent for longer than the heartbeat deadline.
 	TurnTimedOut = "timed_out"
 	// TurnCutShort: the pod ended before it was done.
@@ -45,7 +50,7 @@ const (
 	OutcomeRefused = "refused"
 )
 
-var stages = []string{StageStarting, StageIntercepting, StageEvicting}
+var stages = []string{StageStarting, StageIntercepting, StageEvicting, StageDeleting}
 
 var (
 	lifeRunning = Metric{
@@ -67,7 +72,7 @@ var (
 	lifeTurns = Metric{
 		Name: "drawbridge_interceptor_turns_total", Type: Counter,
 		Help:   "Turns of interceptors that ended, by how they did. Events name the interceptor.",
-		Labels: []Label{{Name: "result", Values: []string{TurnCompleted, TurnSkipped, TurnTimedOut, TurnCutShort, TurnCanceled}}},
+		Labels: []Label{{Name: "result", Values: []string{TurnCompleted, TurnSkipped, TurnUnchecked, TurnTimedOut, TurnCutShort, TurnCanceled}}},
 	}
 )
 
@@ -125,7 +130,9 @@ func (l *Life) observe(request *v1alpha1.EvictionRequest) {
 		}
 	}
 	at := place{stage: StageStarting, since: request.CreationTimestamp.Time}
-	if active := request.Status.ActiveInterceptors; len(active) > 0 {
+	if deleted := request.DeletionTimestamp; deleted != nil {
+		at = place{stage: StageDeleting, since: deleted.Time}
+	} else if active := request.Status.ActiveInterceptors; len(active) > 0 {
 		at.stage = StageIntercepting
 		if active[0] == v1alpha1.ImperativeEvictionInterceptor {
 			at.stage = StageEvicting

@@ -52,6 +52,14 @@ func TestTheOldestOfEachStageIsTold(t *testing.T) {
 			do:   func(m *Requests) { m.Observe(at("a", "", 50)) },
 			want: `{stage="starting"} 50`,
 		},
+		"one is held by a finalizer": {
+			do: func(m *Requests) {
+				er := at("a", "x.example.com", 300)
+				er.DeletionTimestamp, er.Finalizers = new(metav1.Unix(500, 0)), []string{"example.com/hold"}
+				m.Observe(er)
+			},
+			want: `{stage="deleting"} 500`,
+		},
 		"the only one ends": {
 			do: func(m *Requests) {
 				m.Observe(at("a", evict, 300))
@@ -98,6 +106,7 @@ drawbridge_interceptor_turns_total{result="completed"} 0
 drawbridge_interceptor_turns_total{result="cut_short"} 0
 drawbridge_interceptor_turns_total{result="skipped"} 0
 drawbridge_interceptor_turns_total{result="timed_out"} 1
+drawbridge_interceptor_turns_total{result="unchecked"} 0
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), lifeTurns.Name); err != nil {
 		t.Error(err)

@@ -148,6 +148,7 @@ func TestWithoutSeriesPerRequestOnlyTheOthersAreLeft(t *testing.T) {
 	const want = `
 # HELP drawbridge_eviction_requests EvictionRequests that are not finished, by stage.
 # TYPE drawbridge_eviction_requests gauge
+drawbridge_eviction_requests{stage="deleting"} 0
 drawbridge_eviction_requests{stage="evicting"} 0
 drawbridge_eviction_requests{stage="intercepting"} 1
 drawbridge_eviction_requests{stage="starting"} 0

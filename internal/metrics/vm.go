@@ -11,6 +11,11 @@ var (
 		Help:   "Writes to workloads and their migrations by an EvacuationPolicy.",
 		Labels: []Label{policyLabel, {Name: "write", Values: []string{"mark", "unmark", "create_migration", "delete_migration"}}},
 	}
+	vmUntaken = Metric{
+		Name: "drawbridge_evacuation_writes_untaken_total", Type: Counter,
+		Help:   "Marks by an EvacuationPolicy that did not last (discarded), or that the API server refused (rejected).",
+		Labels: []Label{policyLabel, {Name: "reason", Values: []string{"discarded", "rejected"}}},
+	}
 	vmOutcomes = Metric{
 		Name: "drawbridge_evacuation_outcomes_total", Type: Counter,
 		Help:   "Ends of evacuations by an EvacuationPolicy.",
@@ -18,24 +23,32 @@ var (
 	}
 )
 
-var vmMetrics = []Metric{vmWrites, vmOutcomes}
+var vmMetrics = []Metric{vmWrites, vmUntaken, vmOutcomes}
 
 // VM counts what the interceptors of EvacuationPolicies do.
 type VM struct {
 	writes   *prometheus.CounterVec
+	untaken  *prometheus.CounterVec
 	verdicts *prometheus.CounterVec
 }
 
 // NewVM registers the metrics of EvacuationPolicies. It panics if they are
 // registered already, like every MustRegister.
 func NewVM(registerer prometheus.Registerer) *VM {
-	return &VM{writes: vmWrites.counter(registerer), verdicts: vmOutcomes.counter(registerer)}
+	return &VM{writes: vmWrites.counter(registerer), untaken: vmUntaken.counter(registerer), verdicts: vmOutcomes.counter(registerer)}
 }
 
 // Wrote counts one write.
 func (m *VM) Wrote(policy, write string) {
 	if m != nil {
 		m.writes.WithLabelValues(policy, write).Inc()
+	}
+}
+
+// Untaken counts one mark that did not last, or was refused.
+func (m *VM) Untaken(policy, reason string) {
+	if m != nil {
+		m.untaken.WithLabelValues(policy, reason).Inc()
 	}
 }
 
@@ -50,6 +63,7 @@ func (m *VM) Ended(policy, outcome string) {
 func (m *VM) Forget(policy string) {
 	if m != nil {
 		m.writes.DeletePartialMatch(prometheus.Labels{"policy": policy})
+		m.untaken.DeletePartialMatch(prometheus.Labels{"policy": policy})
 		m.verdicts.DeletePartialMatch(prometheus.Labels{"policy": policy})
 	}
 }

@@ -11,12 +11,13 @@ var (
 		Name: "drawbridge_eviction_verdicts_total", Type: Counter, EveryReplica: true,
 		Help: "Answers to calls of the eviction subresource, by verdict, reason and class of the caller.",
 		Labels: []Label{
-			{Name: "verdict", Values: []string{"allowed", "denied", "not_found"}},
+			{Name: "verdict", Values: []string{"allowed", "denied", "not_found", "conflict"}},
 			{Name: "reason", Values: []string{
 				"no-interceptors", "pod-not-found", "precondition-failed", "pod-terminating", "pod-terminal", "pod-pending", "daemonset-pod",
-				"mirror-pod", "group-pod", "imperative-stage", "active-interceptor", "preflight-allowed", "request-refused", "evicted", "dry-run",
-				"accepted", "waiting", "restarting", "too-many-requesters", "replacement", "preflight-denied", "too-many-new", "guard-closed",
+				"mirror-pod", "group-pod", "imperative-stage", "active-interceptor", "preflight-allowed", "request-refused", "dry-run",
+				"accepted", "waiting", "stalled", "restarting", "request-held", "too-many-requesters", "replacement", "left", "preflight-denied", "too-many-new", "guard-closed",
 				"not-synced", "lookup-failed", "preflight-failed", "write-failed", "changed", "deadline", "internal-error", "own-call", "not-its-turn",
+				"too-large", "unreadable", "busy", "not-authenticated",
 			}},
 			{Name: "caller_class", Values: []string{
 				"kubectl", "drain-helper", "karpenter", "cluster-api", "cluster-autoscaler", "mco", "gardener", "managed-upgrade", "descheduler", "unknown",
@@ -36,13 +37,20 @@ var (
 	}
 )
 
-var webhookMetrics = []Metric{webhookVerdicts, webhookDuration, webhookRenewals}
+var webhookStrays = Metric{
+	Name: "drawbridge_evictions_past_interceptors_total", Type: Counter, EveryReplica: true,
+	Help:   "Intercepted pods evicted without their interceptors by a call that was let through for another pod of the name (successor) or while the pod was Pending (started).",
+	Labels: []Label{{Name: "hit", Values: []string{"successor", "started"}}},
+}
+
+var webhookMetrics = []Metric{webhookVerdicts, webhookDuration, webhookRenewals, webhookStrays}
 
 // Webhook counts what the admission webhooks answer.
 type Webhook struct {
 	verdicts *prometheus.CounterVec
 	duration prometheus.Observer
 	renewals *prometheus.CounterVec
+	strays   *prometheus.CounterVec
 }
 
 // NewWebhook registers the metrics of the webhooks. It panics if they are
@@ -52,6 +60,7 @@ func NewWebhook(registerer prometheus.Registerer) *Webhook {
 		verdicts: webhookVerdicts.counter(registerer),
 		duration: webhookDuration.histogram(registerer).WithLabelValues(),
 		renewals: webhookRenewals.counter(registerer),
+		strays:   webhookStrays.counter(registerer),
 	}
 }
 
@@ -64,4 +73,9 @@ func (m *Webhook) Verdict(verdict, reason, callerClass string, took time.Duratio
 // Renewal counts one renewal by its result.
 func (m *Webhook) Renewal(result string) {
 	m.renewals.WithLabelValues(result).Inc()
+}
+
+// Stray counts one pod that was evicted without its interceptors.
+func (m *Webhook) Stray(hit string) {
+	m.strays.WithLabelValues(hit).Inc()
 }

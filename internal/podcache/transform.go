@@ -16,8 +16,9 @@ import (
 //     ownerReferences, finalizers, creationTimestamp, deletionTimestamp,
 //     deletionGracePeriodSeconds;
 //   - of spec: nodeName, priority, priorityClassName, serviceAccountName,
-//     schedulerName, restartPolicy, schedulingGroup, and of each volume its name
-//     and kind, the name of the ServiceAccount's token without its random end;
+//     schedulerName, restartPolicy, terminationGracePeriodSeconds, schedulingGroup,
+//     and of each volume its name and kind, the name of the ServiceAccount's token
+//     without its random end;
 //   - of status: phase and conditions.
 //
 // Anything that is not a pod passes unchanged. It never fails.

@@ -95,6 +95,8 @@ func TestTransform(t *testing.T) {
 					SchedulerName:      "default-scheduler",
 					RestartPolicy:      corev1.RestartPolicyAlways,
 					SchedulingGroup:    &corev1.PodSchedulingGroup{PodGroupName: ptr.To("g")},
+
+					TerminationGracePeriodSeconds: ptr.To[int64](30),
 					Volumes: []corev1.Volume{
 						{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 						{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}},

@@ -17,7 +17,16 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
+
+// repairAgain is when to try again a repair that did not last.
+const repairAgain = 30 * time.Second
+
+// budgetKey is what is remembered of a namespace's budget under: no pod has this name.
+func budgetKey(namespace string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: "poddisruptionbudgets/" + v1alpha1.GuardBudgetName}
+}
 
 // takeBudget reports whether the namespace's budget is in force and will stay, so
 // that a label protects at once. If not, the pod waits for it.
@@ -53,7 +62,10 @@ func (c *Controller) reconcileBudget(ctx context.Context, namespace string) (rec
 	if needed {
 		c.memory.need(namespace, now)
 	}
-	in := BudgetInput{Budget: pdb, Needed: needed, LastNeeded: c.memory.lastNeeded(namespace, now)}
+	in := BudgetInput{
+		Budget: pdb, Needed: needed, LastNeeded: c.memory.lastNeeded(namespace, now),
+		Owner: c.Owner, Wait: c.memory.waitToWrite(budgetKey(namespace), "", "", now),
+	}
 	d := BudgetStep(in, now, c.idleDelay())
 	result := reconcile.Result{}
 	switch d.Action {
@@ -63,25 +75,26 @@ func (c *Controller) reconcileBudget(ctx context.Context, namespace string) (rec
 		}
 		result, err = c.create(ctx, namespace)
 	case BudgetRepair:
-		err = c.Client.Update(ctx, repaired(pdb))
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			err = nil // Its event brings us back.
-		}
+		result, err = c.repair(ctx, pdb)
 	case BudgetDelete:
 		err = c.remove(ctx, pdb, in.LastNeeded)
 	case BudgetBlocked:
-		if c.memory.tell(namespaceKey(namespace).NamespacedName, pdb.UID) {
+		if c.memory.tell(budgetKey(namespace), pdb.UID) {
 			events.Emit(c.Recorder, pdb, nil, events.GuardNameTaken(pdb.Name))
 		}
 		log.FromContext(ctx).Info("Somebody else's budget has the name of the guard's, the namespace goes without a guard", "budget", pdb.Name)
 	case BudgetKeep:
 		if pdb == nil && !needed {
 			c.memory.forgetNamespace(namespace)
-			c.memory.forgetTold(namespaceKey(namespace).NamespacedName)
+			c.memory.forgetTold(budgetKey(namespace))
 		}
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("%s the guard's budget of namespace %s: %w", d.Action, namespace, err)
+	}
+	c.Metrics.ObserveBudget(namespace, c.budgetState(pdb))
+	if pdb != nil && in.Wait > 0 && isGuard(pdb) && !asWanted(pdb, c.Owner) {
+		c.tellChanged(ctx, pdb) // Each repair of it was undone.
 	}
 	if pdb != nil && inForce(pdb) {
 		for _, pod := range c.memory.waitingIn(namespace) {
@@ -130,11 +143,28 @@ func (c *Controller) needed(ctx context.Context, namespace string) (bool, error)
 		return false, fmt.Errorf("list guarded pods: %w", err)
 	}
 	for i := range pods.Items {
-		if pods.Items[i].DeletionTimestamp == nil && !terminal(&pods.Items[i]) {
+		pod := &pods.Items[i]
+		if pod.DeletionTimestamp == nil && !terminal(pod) && !c.memory.isLeft(client.ObjectKeyFromObject(pod)) {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// budgetState is what is counted of a namespace's budget; nil for none.
+func (c *Controller) budgetState(pdb *policyv1.PodDisruptionBudget) string {
+	switch {
+	case pdb == nil:
+		return ""
+	case !isGuard(pdb):
+		return metrics.GuardBudgetNameTaken
+	case !inForce(pdb):
+		return metrics.GuardBudgetNotInForce
+	case !asWanted(pdb, c.Owner):
+		return metrics.GuardBudgetChanged
+	default:
+		return metrics.GuardBudgetInForce
+	}
 }
 
 // create makes the budget of a namespace.
@@ -143,11 +173,14 @@ func (c *Controller) create(ctx context.Context, namespace string) (reconcile.Re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	err = c.Client.Create(ctx, newBudget(namespace, owner))
+	pdb := newBudget(namespace, owner)
+	c.memory.writes(budgetKey(namespace), "", "", c.Clock.Now())
+	err = c.Client.Create(ctx, pdb, client.FieldOwner(fieldOwner))
 	switch {
 	case err == nil:
 		c.memory.make(namespace, c.Clock.Now())
 		log.FromContext(ctx).Info("Made the guard's budget")
+		c.tellChanged(ctx, pdb)
 		return reconcile.Result{}, nil
 	case apierrors.IsAlreadyExists(err):
 		return reconcile.Result{RequeueAfter: pause}, nil // Our cache is behind.
@@ -156,6 +189,44 @@ func (c *Controller) create(ctx context.Context, namespace string) (reconcile.Re
 	default:
 		return reconcile.Result{}, err
 	}
+}
+
+// repair puts the budget right again. What the API server has stored shows whether
+// something else writes it, too: it is tried again later then, and told.
+func (c *Controller) repair(ctx context.Context, pdb *policyv1.PodDisruptionBudget) (reconcile.Result, error) {
+	var owner *metav1.OwnerReference
+	if !ownedBy(pdb, c.Owner) {
+		var err error
+		if owner, err = c.owner(ctx); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	now := c.Clock.Now()
+	c.memory.writes(budgetKey(pdb.Namespace), "", "", now)
+	stored := repaired(pdb, owner)
+	err := c.Client.Update(ctx, stored, client.FieldOwner(fieldOwner))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil // Its event brings us back.
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if asWanted(stored, c.Owner) {
+		log.FromContext(ctx).Info("Repaired the guard's budget")
+		return reconcile.Result{}, nil
+	}
+	c.tellChanged(ctx, stored)
+	return reconcile.Result{RequeueAfter: max(c.memory.waitToWrite(budgetKey(pdb.Namespace), "", "", now), repairAgain)}, nil
+}
+
+// tellChanged records once per budget that it is not as we wrote it, if so.
+func (c *Controller) tellChanged(ctx context.Context, pdb *policyv1.PodDisruptionBudget) {
+	fields := differences(pdb, c.Owner)
+	if len(fields) == 0 || !c.memory.tell(budgetKey(pdb.Namespace), pdb.UID) {
+		return
+	}
+	events.Emit(c.Recorder, pdb, nil, events.GuardBudgetChanged(fields, refuses(pdb), exceptsUnready(pdb)))
+	log.FromContext(ctx).Info("Something changes the guard's budget whenever it is written", "fields", fields, "protects", refuses(pdb))
 }
 
 // owner refers to the owner of the budgets, nil if there is to be none. While it is

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -51,33 +52,88 @@ func isGuard(pdb *policyv1.PodDisruptionBudget) bool {
 		(pdb.Labels[v1alpha1.GuardBudgetLabel] == "true" || apiequality.Semantic.DeepEqual(pdb.Spec.Selector, budgetSpec().Selector))
 }
 
-// asWanted reports whether a budget of ours says what it should.
-func asWanted(pdb *policyv1.PodDisruptionBudget) bool {
-	for key, value := range budgetLabels() {
-		if pdb.Labels[key] != value {
-			return false
-		}
-	}
-	return apiequality.Semantic.DeepEqual(pdb.Spec, budgetSpec())
+// asWanted reports whether a budget of ours says what it should, and goes with its
+// owner, a ClusterRole; empty for none.
+func asWanted(pdb *policyv1.PodDisruptionBudget, owner string) bool {
+	return len(differences(pdb, owner)) == 0
 }
 
-// repaired returns the budget as it should be.
-func repaired(pdb *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+// differences are the fields in which a budget of ours is not as the guard writes it.
+func differences(pdb *policyv1.PodDisruptionBudget, owner string) []string {
+	var fields []string
+	differs := func(field string, is bool) {
+		if is {
+			fields = append(fields, field)
+		}
+	}
+	for key, value := range budgetLabels() {
+		if pdb.Labels[key] != value {
+			fields = append(fields, "metadata.labels")
+			break
+		}
+	}
+	want, rest := budgetSpec(), pdb.Spec
+	differs("metadata.ownerReferences", !ownedBy(pdb, owner))
+	differs("spec.minAvailable", !apiequality.Semantic.DeepEqual(pdb.Spec.MinAvailable, want.MinAvailable))
+	differs("spec.maxUnavailable", pdb.Spec.MaxUnavailable != nil)
+	differs("spec.selector", !apiequality.Semantic.DeepEqual(pdb.Spec.Selector, want.Selector))
+	differs("spec.unhealthyPodEvictionPolicy", pdb.Spec.UnhealthyPodEvictionPolicy != nil)
+	// A field that this build knows and the ones above are not.
+	rest.MinAvailable, rest.MaxUnavailable, rest.Selector, rest.UnhealthyPodEvictionPolicy = nil, nil, nil, nil
+	differs("spec", !apiequality.Semantic.DeepEqual(rest, policyv1.PodDisruptionBudgetSpec{}))
+	return fields
+}
+
+// ownedBy reports whether the budget goes when the ClusterRole of that name does: another
+// owner would keep it. The garbage collector removes it when the role's UID is another
+// by now.
+func ownedBy(pdb *policyv1.PodDisruptionBudget, owner string) bool {
+	if owner == "" {
+		return true
+	}
+	if len(pdb.OwnerReferences) != 1 {
+		return false
+	}
+	ref := pdb.OwnerReferences[0]
+	return ref.APIVersion == rbacv1.SchemeGroupVersion.String() && ref.Kind == "ClusterRole" && ref.Name == owner
+}
+
+// refuses reports whether the budget allows none of the pods with the guard's label to
+// go, whatever else it says. Only pods that are not Ready may be excepted, see
+// exceptsUnready.
+func refuses(pdb *policyv1.PodDisruptionBudget) bool {
+	want := budgetSpec()
+	return apiequality.Semantic.DeepEqual(pdb.Spec.MinAvailable, want.MinAvailable) && apiequality.Semantic.DeepEqual(pdb.Spec.Selector, want.Selector)
+}
+
+// exceptsUnready reports whether the budget lets pods go that run and are not Ready.
+func exceptsUnready(pdb *policyv1.PodDisruptionBudget) bool {
+	policy := pdb.Spec.UnhealthyPodEvictionPolicy
+	return policy != nil && *policy == policyv1.AlwaysAllow
+}
+
+// repaired returns the budget as it should be. The owner may be nil: then its owners stay
+// as they are.
+func repaired(pdb *policyv1.PodDisruptionBudget, owner *metav1.OwnerReference) *policyv1.PodDisruptionBudget {
 	repaired := pdb.DeepCopy()
 	if repaired.Labels == nil {
 		repaired.Labels = map[string]string{}
 	}
 	maps.Copy(repaired.Labels, budgetLabels())
 	repaired.Spec = budgetSpec()
+	if owner != nil {
+		repaired.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
 	return repaired
 }
 
 // inForce reports whether the budget refuses evictions with its final answer.
 // Until the disruption controller has looked at it, the eviction API would send
 // callers a Retry-After of 10 s, in which client-go sleeps silently (callers.md,
-// section 5).
+// section 5). What else is written into it does not matter: a policy engine may add
+// a field to every budget, and no repair would ever last.
 func inForce(pdb *policyv1.PodDisruptionBudget) bool {
-	return isGuard(pdb) && asWanted(pdb) && pdb.DeletionTimestamp == nil &&
+	return isGuard(pdb) && refuses(pdb) && pdb.DeletionTimestamp == nil &&
 		pdb.Status.ObservedGeneration >= max(pdb.Generation, 1)
 }
 
@@ -91,6 +147,10 @@ type BudgetInput struct {
 	// LastNeeded is when it was needed last; zero means that it is not known to have
 	// been.
 	LastNeeded time.Time
+	// Owner is the name of the ClusterRole that is to own it; empty for none.
+	Owner string
+	// Wait is how long it may not be written yet, because it was written often.
+	Wait time.Duration
 }
 
 // BudgetAction is what becomes of a namespace's budget.
@@ -125,6 +185,8 @@ type BudgetDecision struct {
 func BudgetStep(in BudgetInput, now time.Time, delay time.Duration) BudgetDecision {
 	pdb := in.Budget
 	switch {
+	case pdb == nil && in.Needed && in.Wait > 0:
+		return BudgetDecision{WakeAt: now.Add(in.Wait)}
 	case pdb == nil && in.Needed:
 		return BudgetDecision{Action: BudgetCreate}
 	case pdb == nil, pdb.DeletionTimestamp != nil:
@@ -137,15 +199,21 @@ func BudgetStep(in BudgetInput, now time.Time, delay time.Duration) BudgetDecisi
 		return BudgetDecision{Action: BudgetDelete}
 	}
 	d := BudgetDecision{}
-	if !asWanted(pdb) {
-		d.Action = BudgetRepair
-	}
 	if !in.Needed {
 		// After a jump of the clock no wait is longer than it was meant to be.
 		d.WakeAt = in.LastNeeded.Add(delay)
 		if latest := now.Add(delay); latest.Before(d.WakeAt) {
 			d.WakeAt = latest
 		}
+	}
+	switch {
+	case asWanted(pdb, in.Owner):
+	case in.Wait > 0:
+		if again := now.Add(in.Wait); d.WakeAt.IsZero() || again.Before(d.WakeAt) {
+			d.WakeAt = again
+		}
+	default:
+		d.Action = BudgetRepair
 	}
 	return d
 }

@@ -79,8 +79,12 @@ type Controller struct {
 	IdleDelay time.Duration
 
 	memory *memory
+	owners *owners
 	queue  guardQueue
 }
+
+// fieldOwner is the field manager of what the guard writes.
+const fieldOwner = "guard." + v1alpha1.GroupName
 
 // guardQueue is the queue of this controller.
 type guardQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -113,7 +117,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key types.NamespacedName)
 		} else if err != nil {
 			return reconcile.Result{}, fmt.Errorf("get pod: %w", err)
 		}
-		in, decision, err := c.decide(ctx, pod)
+		in, decision, err := c.decideKnowing(ctx, pod)
 		c.forgetGone(ctx, pod)
 		if err != nil {
 			return reconcile.Result{}, err
@@ -122,9 +126,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key types.NamespacedName)
 		if decision.LookAgain {
 			result.RequeueAfter = lookAgain
 		}
-		if decision.State == StateHeld {
-			c.tellHeld(ctx, pod, in.Hold)
-		}
+		c.tell(ctx, pod, in, decision)
 		if decision.Change != ChangeClose {
 			c.memory.settle(key)
 		} else if ready, err := c.takeBudget(ctx, key); err != nil || !ready {
@@ -133,12 +135,11 @@ func (c *Controller) reconcilePod(ctx context.Context, key types.NamespacedName)
 		if decision.Change == ChangeNothing {
 			return result, nil
 		}
-		// In case somebody has undone it before the cache showed it, look again.
-		if c.memory.justWrote(key, wrote{pod.UID, decision.Change == ChangeClose, c.Clock.Now()}) {
+		if later := c.later(key, pod, in.Request, decision.Change); later > 0 {
 			c.memory.settle(key)
-			return reconcile.Result{RequeueAfter: pause}, nil
+			return reconcile.Result{RequeueAfter: later}, nil
 		}
-		done, err := c.label(ctx, pod, decision)
+		done, err := c.label(ctx, pod, in.Request, decision)
 		if err != nil || done {
 			c.memory.settle(key)
 			return result, err
@@ -147,14 +148,42 @@ func (c *Controller) reconcilePod(ctx context.Context, key types.NamespacedName)
 	return reconcile.Result{}, fmt.Errorf("label pod %s for the guard: it kept changing", key)
 }
 
-// decide gathers and decides, and keeps the metric up to date.
+// later is how long a change of the pod's label for a request has to wait; 0 means that it
+// may be made now.
+func (c *Controller) later(key types.NamespacedName, pod *corev1.Pod, request types.UID, change Change) time.Duration {
+	now := c.Clock.Now()
+	// In case somebody has undone it before the cache showed it, look again.
+	if c.memory.justWrote(key, wrote{pod.UID, change == ChangeClose, now}) {
+		return pause
+	}
+	return c.memory.waitToWrite(key, pod.UID, request, now)
+}
+
+// decideKnowing decides as decide does, and asks for the pod's controller before that if
+// it could matter.
+func (c *Controller) decideKnowing(ctx context.Context, pod *corev1.Pod) (Input, Decision, error) {
+	in, decision, err := c.decide(ctx, pod)
+	if err != nil || decision.Change == ChangeNothing || !c.owners.unknown(pod) {
+		return in, decision, err
+	}
+	if err := c.owners.learn(ctx, c.APIReader, pod); err != nil {
+		return in, decision, err
+	}
+	return c.decide(ctx, pod)
+}
+
+// decide gathers and decides, and keeps up to date what is counted. It makes no API call.
 func (c *Controller) decide(ctx context.Context, pod *corev1.Pod) (Input, Decision, error) {
 	in, err := c.gather(ctx, pod)
 	if err != nil {
 		return in, Decision{}, err
 	}
 	d := Step(in)
-	c.Metrics.Observe(client.ObjectKeyFromObject(pod), metricState(in, d))
+	key := client.ObjectKeyFromObject(pod)
+	c.Metrics.Observe(key, metricState(in, d))
+	if left := d.Left && in.Closed; c.memory.leave(key, left) && !left && d.State.Closes() {
+		c.queue.Add(namespaceKey(pod.Namespace)) // Its budget counts again.
+	}
 	return in, d, nil
 }
 
@@ -171,6 +200,8 @@ func (c *Controller) forgetGone(ctx context.Context, pod *corev1.Pod) {
 // metricState is what is counted of a pod.
 func metricState(in Input, d Decision) string {
 	switch {
+	case d.Left && in.Closed:
+		return metrics.GuardLabelLeft
 	case d.State.Closes() && !in.Closed:
 		return metrics.GuardUnguarded
 	case d.State == StateClosed:
@@ -184,15 +215,17 @@ func metricState(in Input, d Decision) string {
 	}
 }
 
-// label applies a change. It returns false if the pod was not as it was seen.
-func (c *Controller) label(ctx context.Context, pod *corev1.Pod, d Decision) (bool, error) {
+// label applies a change for a request. It returns false if the pod was not as it was seen.
+func (c *Controller) label(ctx context.Context, pod *corev1.Pod, request types.UID, d Decision) (bool, error) {
 	patch, err := labelPatch(pod, d.Change)
 	if err != nil {
 		return false, err
 	}
 	key := client.ObjectKeyFromObject(pod)
-	c.memory.write(key, wrote{pod.UID, d.Change == ChangeClose, c.Clock.Now()})
-	err = c.Client.Patch(ctx, pod, client.RawPatch(types.JSONPatchType, patch))
+	now := c.Clock.Now()
+	c.memory.write(key, wrote{pod.UID, d.Change == ChangeClose, now})
+	c.memory.writes(key, pod.UID, request, now)
+	err = c.Client.Patch(ctx, pod, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldOwner))
 	if err != nil {
 		c.memory.forgetWrote(key)
 	}
@@ -207,6 +240,18 @@ func (c *Controller) label(ctx context.Context, pod *corev1.Pod, d Decision) (bo
 		return false, nil
 	default:
 		return false, fmt.Errorf("label pod for the guard: %w", err)
+	}
+}
+
+// tell records what people have to know about the pod's guard, each once.
+func (c *Controller) tell(ctx context.Context, pod *corev1.Pod, in Input, d Decision) {
+	if d.State == StateHeld {
+		c.tellHeld(ctx, pod, in.Hold)
+	}
+	if ref := c.owners.of(pod); d.Left && ref != nil && c.owners.tell(ref) {
+		controller := &corev1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: pod.Namespace, Name: ref.Name, UID: ref.UID}
+		events.Emit(c.Recorder, controller, pod, events.GuardLabelLeft(v1alpha1.GuardLabel))
+		log.FromContext(ctx).Info("A controller selects pods by the guard's label, which is left as it is", "controller", ref.Kind+"/"+ref.Name)
 	}
 }
 

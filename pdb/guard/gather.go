@@ -29,6 +29,7 @@ func (c *Controller) gather(ctx context.Context, pod *corev1.Pod) (Input, error)
 		Terminal:    terminal(pod),
 		Unsupported: unsupported(pod),
 		Closed:      labeled(pod),
+		Bound:       c.owners.bound(pod),
 	}
 	if !in.Served || in.Deleting || in.Terminal || in.Unsupported {
 		return in, nil
@@ -40,6 +41,9 @@ func (c *Controller) gather(ctx context.Context, pod *corev1.Pod) (Input, error)
 		er = nil
 	case err != nil:
 		return in, fmt.Errorf("get EvictionRequest: %w", err)
+	}
+	if er != nil {
+		in.Request = er.UID
 	}
 	in.Stage = stageOf(er, pod.UID)
 	names, err := c.resolve(pod)
@@ -126,7 +130,8 @@ func (c *Controller) spared(ctx context.Context, pod *corev1.Pod, names []string
 }
 
 // otherBudgets returns the names of the budgets of others that select the pod,
-// sorted.
+// sorted. One that does only when the guard is closed, or only when it is open, is not
+// among them: the guard would move to and fro for it. It is told of, see budgetChanged.
 func (c *Controller) otherBudgets(ctx context.Context, pod *corev1.Pod) ([]string, error) {
 	list := &policyv1.PodDisruptionBudgetList{}
 	if err := c.Client.List(ctx, list, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -143,20 +148,33 @@ func (c *Controller) otherBudgets(ctx context.Context, pod *corev1.Pod) ([]strin
 	return names, nil
 }
 
-// selects reports whether the eviction API counts the pod to the budget. It passes
-// over a budget whose selector it cannot read (eviction.go, getPodDisruptionBudgets).
+// selects reports whether the eviction API counts the pod to the budget, whether its
+// guard is closed or open. It passes over a budget whose selector it cannot read
+// (eviction.go, getPodDisruptionBudgets).
 func selects(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	if pdb.Spec.Selector == nil {
 		return false
 	}
 	// Most budgets end here, and to read a selector costs a hundred times as much.
 	for key, value := range pdb.Spec.Selector.MatchLabels {
-		if pod.Labels[key] != value {
+		if key != v1alpha1.GuardLabel && pod.Labels[key] != value {
 			return false
 		}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-	return err == nil && selector.Matches(labels.Set(pod.Labels))
+	if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+		return false
+	}
+	return !mentions(selector) || selector.Matches(moved(pod))
+}
+
+// selectsByGuard reports whether whom a budget selects depends on the guard's label.
+func selectsByGuard(pdb *policyv1.PodDisruptionBudget) bool {
+	if pdb.Spec.Selector == nil {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+	return err == nil && mentions(selector)
 }
 
 // stageOf is where a request stands for the pod with that UID. The request may be

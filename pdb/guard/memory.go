@@ -25,8 +25,27 @@ type memory struct {
 	removed map[string]types.UID
 	// wrote are the labels that we have written; the cache may not show them yet.
 	wrote map[types.NamespacedName]wrote
-	// told is about which object an event was recorded last, by pod and namespace.
+	// paces are how often objects were written, by pod and budgetKey.
+	paces map[types.NamespacedName]paced
+	// left are closed pods that should be open, whose label is their controller's.
+	left map[types.NamespacedName]struct{}
+	// told is about which object an event was recorded last, by pod and budgetKey.
 	told map[types.NamespacedName]types.UID
+}
+
+// paced is how often a very object was written for the same request. A new request is no
+// fight: the first writes for it go at once.
+type paced struct {
+	object, request types.UID
+	pace
+}
+
+// of is the pace for a request, which is empty if there is none.
+func (p paced) of(object, request types.UID) paced {
+	if p.object != object || (request != "" && p.request != request) {
+		return paced{object: object, request: request}
+	}
+	return p
 }
 
 // wrote is what we made of a pod's guard, and when.
@@ -43,6 +62,8 @@ func newMemory() *memory {
 		made:    map[string]time.Time{},
 		removed: map[string]types.UID{},
 		wrote:   map[types.NamespacedName]wrote{},
+		paces:   map[types.NamespacedName]paced{},
+		left:    map[types.NamespacedName]struct{}{},
 		told:    map[types.NamespacedName]types.UID{},
 	}
 }
@@ -159,6 +180,52 @@ func (m *memory) shown(key types.NamespacedName, pod types.UID, closed bool) {
 	if last, ok := m.wrote[key]; ok && (last.pod != pod || last.closed == closed) {
 		delete(m.wrote, key)
 	}
+}
+
+// waitToWrite is how long the next write of an object for a request has to wait, see
+// pace.
+func (m *memory) waitToWrite(key types.NamespacedName, object, request types.UID, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.paces[key].of(object, request).wait(now)
+}
+
+// writes notes that we write an object for a request, whatever comes of it.
+func (m *memory) writes(key types.NamespacedName, object, request types.UID, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.paces[key].of(object, request)
+	p.pace = p.wrote(now)
+	m.paces[key] = p
+}
+
+// forgetPace forgets how often an object was written that is gone.
+func (m *memory) forgetPace(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.paces, key)
+}
+
+// leave notes whether the pod's guard is left closed although it should be open, and
+// reports whether that was so before.
+func (m *memory) leave(key types.NamespacedName, left bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, before := m.left[key]
+	if left {
+		m.left[key] = struct{}{}
+	} else {
+		delete(m.left, key)
+	}
+	return before
+}
+
+// isLeft reports whether the pod's guard is left closed although it should be open.
+func (m *memory) isLeft(key types.NamespacedName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, left := m.left[key]
+	return left
 }
 
 // forgetWrote forgets what was written.

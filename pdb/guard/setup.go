@@ -26,6 +26,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
 
 const (
@@ -48,7 +49,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	c.memory = newMemory()
+	c.memory, c.owners = newMemory(), newOwners()
 	newQueue := clockqueue.New(c.Clock)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
@@ -113,15 +114,18 @@ func (c *Controller) podEvents() handler.EventHandler {
 			c.memory.settle(key)
 			c.memory.forgetTold(key)
 			c.memory.forgetWrote(key)
+			c.memory.forgetPace(key)
+			c.memory.leave(key, false)
 			c.Metrics.Forget(key)
 		},
 	}
 }
 
-func (c *Controller) enqueue(ctx context.Context, obj client.Object, queue guardQueue) {
+// enqueue enqueues a pod if there is something to do about it, and returns its state.
+func (c *Controller) enqueue(ctx context.Context, obj client.Object, queue guardQueue) State {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
-		return
+		return StateNone
 	}
 	_, decision, err := c.decide(ctx, pod)
 	if err != nil {
@@ -135,6 +139,7 @@ func (c *Controller) enqueue(ctx context.Context, obj client.Object, queue guard
 	case decision.LookAgain:
 		queue.AddAfter(key, lookAgain)
 	}
+	return decision.State
 }
 
 // releases looks some time later whether the namespace still needs its budget, if
@@ -192,6 +197,7 @@ func (c *Controller) budgetEvents() handler.EventHandler {
 		},
 		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, queue guardQueue) {
 			c.memory.forgetBudget(ev.Object.GetNamespace(), ev.Object.GetUID())
+			c.memory.forgetTold(strangerKey(ev.Object))
 			if ev.Object.GetName() == v1alpha1.GuardBudgetName {
 				c.memory.seen(ev.Object.GetNamespace())
 			}
@@ -217,10 +223,11 @@ func (c *Controller) budgetChanged(ctx context.Context, before, after *policyv1.
 	}
 	was, is := before != nil && isGuard(before), after != nil && isGuard(after)
 	if either.Name == v1alpha1.GuardBudgetName {
-		if before == nil || after == nil || was != is || inForce(before) != inForce(after) || is && !asWanted(after) {
+		if before == nil || after == nil || c.budgetState(before) != c.budgetState(after) || is && !asWanted(after, c.Owner) {
 			queue.Add(namespaceKey(either.Namespace))
 		}
 	}
+	c.tellSelector(after)
 	if initial || (was || before == nil) && (is || after == nil) {
 		return // The rescan looks at all pods, and our own budgets select whom we labeled.
 	}
@@ -237,6 +244,19 @@ func (c *Controller) budgetChanged(ctx context.Context, before, after *policyv1.
 			c.enqueue(ctx, pod, queue)
 		}
 	}
+}
+
+// strangerKey is what is remembered of a budget of somebody else under.
+func strangerKey(budget client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: budget.GetNamespace(), Name: "poddisruptionbudgets/" + budget.GetName()}
+}
+
+// tellSelector records once that a budget of somebody else selects by the guard's label.
+func (c *Controller) tellSelector(pdb *policyv1.PodDisruptionBudget) {
+	if pdb == nil || isGuard(pdb) || !selectsByGuard(pdb) || !c.memory.tell(strangerKey(pdb), pdb.UID) {
+		return
+	}
+	events.Emit(c.Recorder, pdb, nil, events.GuardLabelSelected(v1alpha1.GuardLabel))
 }
 
 // changes is the source of those pods about which others have changed their minds,
@@ -285,7 +305,10 @@ func (c *Controller) rescan(ctx context.Context, changed <-chan struct{}, queue 
 			continue
 		}
 		for i := range pods.Items {
-			c.enqueue(ctx, &pods.Items[i], queue)
+			pod := &pods.Items[i]
+			if state := c.enqueue(ctx, pod, queue); state.Closes() && labeled(pod) {
+				queue.Add(namespaceKey(pod.Namespace)) // Its budget may have gone while nobody looked.
+			}
 		}
 	}
 }

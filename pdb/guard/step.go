@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
@@ -51,7 +53,10 @@ type Input struct {
 	// Interceptors of the pod: those of the running request's plan, and those who
 	// would be in the plan of a new request.
 	Interceptors []Interceptor
-	Stage        Stage
+	// Request is the UID of the pod's request, empty if there is none. Only the pace of
+	// writes depends on it.
+	Request types.UID
+	Stage   Stage
 	// Spared: all interceptors said that there is nothing to do for the pod, so the
 	// webhook lets a first call through.
 	Spared bool
@@ -68,6 +73,9 @@ type Input struct {
 
 	// Closed: the label is on the pod.
 	Closed bool
+	// Bound: the pod's controller selects by the label, so that a change of it would take
+	// the pod away from it, and make it create another one.
+	Bound bool
 }
 
 // State is what the guard of a pod is to be.
@@ -115,6 +123,8 @@ type Decision struct {
 	Change Change
 	// LookAgain: what it rests on may change without an event of anything watched here.
 	LookAgain bool
+	// Left: the label stays as it is, because the pod's controller selects by it.
+	Left bool
 }
 
 // Step decides about the guard of one pod. It is pure and total, and depends on
@@ -133,8 +143,15 @@ func Step(in Input) Decision {
 	case !d.State.Closes() && in.Closed:
 		d.Change = ChangeOpen
 	}
+	if d.Change != ChangeNothing && in.Bound && (d.Change == ChangeClose || !in.goes()) {
+		d.Change, d.Left = ChangeNothing, true
+	}
 	return d
 }
+
+// goes reports whether the pod is on its way out, so that its controller is about to
+// make another one anyway.
+func (in *Input) goes() bool { return in.Stage == StageImperative || in.evicting() }
 
 // state is what the guard is to be.
 func (in *Input) state() State {

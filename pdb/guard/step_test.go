@@ -34,6 +34,7 @@ func held(in *Input)     { in.Held, in.Hold = true, "it cannot migrate" }
 func spared(in *Input)   { in.Spared = true }
 func unknown(in *Input)  { in.Unknown = true }
 func evicting(in *Input) { in.Interceptors[0].Evicting = true }
+func bound(in *Input)    { in.Bound = true }
 func budgeted(in *Input) { in.OtherBudgets = []string{"web"} }
 
 func TestStep(t *testing.T) {
@@ -81,6 +82,12 @@ func TestStep(t *testing.T) {
 		"a pod that has ended":                            {input(wants(always), closed, func(in *Input) { in.Terminal = true }), Decision{State: StateNone, Change: ChangeOpen}},
 		"a pod that is going is left as it is":            {input(wants(always), closed, func(in *Input) { in.Deleting = true }), Decision{}},
 		"a pod that is going gets no label":               {input(wants(always), func(in *Input) { in.Deleting = true }), Decision{}},
+		"its controller selects by the label it has":      {input(wants(), closed, bound), Decision{State: StateNone, Left: true}},
+		"its controller selects pods without the label":   {input(wants(always), bound), Decision{State: StateClosed, Left: true}},
+		"bound, and as it should be":                      {input(wants(always), closed, bound), Decision{State: StateClosed}},
+		"bound, in the imperative stage":                  {input(at(StageImperative), closed, bound), Decision{State: StateOpen, Change: ChangeOpen}},
+		"bound, an interceptor that evicts is active":     {input(at(StageEvacuating), evicting, closed, bound), Decision{State: StateOpen, Change: ChangeOpen}},
+		"bound, and held in the imperative stage":         {input(held, at(StageImperative), bound), Decision{State: StateHeld, Left: true, LookAgain: true}},
 		"a policy of tomorrow counts as while evacuating": {input(wants("Sometimes"), at(StageEvacuating)), Decision{State: StateClosed, Change: ChangeClose}},
 	}
 	for name, tc := range tests {
@@ -101,7 +108,7 @@ func TestStepOnEverything(t *testing.T) {
 	n := 0
 	for _, p := range policies {
 		for stage := StageNone; stage <= StageOver; stage++ {
-			for bits := range 1 << 11 {
+			for bits := range 1 << 12 {
 				bit := func(i int) bool { return bits&(1<<i) != 0 }
 				in := input(wants(p...), at(stage))
 				in.Served, in.Deleting, in.Terminal, in.Unsupported, in.Unknown = bit(0), bit(1), bit(2), bit(3), bit(4)
@@ -109,7 +116,7 @@ func TestStepOnEverything(t *testing.T) {
 				if bit(8) {
 					in.OtherBudgets = []string{"web"}
 				}
-				in.Unsure = bit(10)
+				in.Unsure, in.Bound = bit(10), bit(11)
 				if bit(9) && len(in.Interceptors) > 0 {
 					in.Interceptors[0].Evicting = true
 				}
@@ -141,6 +148,8 @@ func mustHold(t *testing.T, in Input, d Decision) {
 	must(!d.State.Closes() || len(in.Interceptors) > 0, "no guard for a pod that nobody intercepts")
 	must(!d.State.Closes() || in.Stage != StageOver, "no guard when it is over")
 	must(in.Deleting || d.LookAgain == (in.Unsure || d.State == StateHeld), "what may change without an event is looked at again")
+	must(!d.Left || in.Bound && d.Change == ChangeNothing, "only a label that its controller selects by is left")
+	must(!in.Bound || d.Change == ChangeNothing || d.Change == ChangeOpen && in.goes(), "no pod is taken from its controller that does not go anyway")
 	must(d.State != StateClosed || in.Stage != StageImperative, "only what is held is closed in the imperative stage")
 	// Applied, the decision stands.
 	if d.Change != ChangeNothing {
@@ -160,22 +169,26 @@ func TestWhomABudgetSelects(t *testing.T) {
 		selector *metav1.LabelSelector
 		want     bool
 	}{
-		"no selector":                      {nil, false},
-		"an empty one":                     {&metav1.LabelSelector{}, true},
-		"its label":                        {&metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, true},
-		"another value":                    {&metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, false},
-		"an empty value of what it lacks":  {&metav1.LabelSelector{MatchLabels: map[string]string{"tier": ""}}, false},
-		"its label, and one it lacks":      {&metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", "tier": "a"}}, false},
-		"an expression":                    {&metav1.LabelSelector{MatchExpressions: requirement("app", metav1.LabelSelectorOpIn, "web", "db")}, true},
-		"its label, but not an expression": {&metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}, MatchExpressions: requirement("app", metav1.LabelSelectorOpDoesNotExist)}, false},
-		"what nobody can read":             {&metav1.LabelSelector{MatchExpressions: requirement("app", "Maybe")}, false},
+		"no selector":                           {nil, false},
+		"an empty one":                          {&metav1.LabelSelector{}, true},
+		"its label":                             {&metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, true},
+		"another value":                         {&metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, false},
+		"an empty value of what it lacks":       {&metav1.LabelSelector{MatchLabels: map[string]string{"tier": ""}}, false},
+		"its label, and one it lacks":           {&metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", "tier": "a"}}, false},
+		"an expression":                         {&metav1.LabelSelector{MatchExpressions: requirement("app", metav1.LabelSelectorOpIn, "web", "db")}, true},
+		"its label, but not an expression":      {&metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}, MatchExpressions: requirement("app", metav1.LabelSelectorOpDoesNotExist)}, false},
+		"the guard's label, which it lacks":     {&metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.GuardLabel: v1alpha1.GuardClosed}}, false},
+		"its label, and that the guard is open": {&metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}, MatchExpressions: requirement(v1alpha1.GuardLabel, metav1.LabelSelectorOpDoesNotExist)}, false},
+		"what nobody can read":                  {&metav1.LabelSelector{MatchExpressions: requirement("app", "Maybe")}, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			budget := builder.Budget("shop", "web").Obj()
 			budget.Spec.Selector = tc.selector
-			if got := selects(budget, webPod("web-1").Obj()); got != tc.want {
-				t.Errorf("selected: got %t, want %t", got, tc.want)
+			for _, pod := range []*builder.PodWrapper{webPod("web-1"), webPod("web-1").Label(v1alpha1.GuardLabel, v1alpha1.GuardClosed)} {
+				if got := selects(budget, pod.Obj()); got != tc.want {
+					t.Errorf("labels %v selected: got %t, want %t", pod.Labels, got, tc.want)
+				}
 			}
 		})
 	}

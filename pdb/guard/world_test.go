@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -65,11 +66,40 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	b.Controller = &Controller{
 		Client: counted, APIReader: counted, Clock: b.clock, Resolver: interceptor.FromAnnotation(), Synced: func() bool { return true },
 		ExcludedNamespaces: []string{"kube-system"}, Owner: role.Name, Recorder: b.recorder, Metrics: metrics.NewGuard(b.registry),
-		memory: newMemory(),
+		memory: newMemory(), owners: newOwners(),
 	}
-	b.queue = clockqueue.New(b.clock)("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	b.queue = &dueQueue{
+		TypedRateLimitingInterface: clockqueue.New(b.clock)("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),
+		clock:                      b.clock, due: map[reconcile.Request]time.Time{},
+	}
 	t.Cleanup(b.queue.ShutDown)
 	return b
+}
+
+// dueQueue brings what was put off when it is asked for, by the clock that stands still.
+// The queue of production has a goroutine for it, which a busy machine runs some steps of
+// that clock later.
+type dueQueue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	clock *testingclock.FakeClock
+	due   map[reconcile.Request]time.Time
+}
+
+func (q *dueQueue) AddAfter(key reconcile.Request, after time.Duration) {
+	at := q.clock.Now().Add(after)
+	if before, ok := q.due[key]; !ok || at.Before(before) {
+		q.due[key] = at
+	}
+}
+
+func (q *dueQueue) Len() int {
+	for key, at := range q.due {
+		if !at.After(q.clock.Now()) {
+			delete(q.due, key)
+			q.Add(key)
+		}
+	}
+	return q.TypedRateLimitingInterface.Len()
 }
 
 func (b *bench) counting() clientinterceptor.Funcs {
@@ -212,7 +242,12 @@ func (b *bench) guarded() []string {
 }
 
 // counted is the gauge of pods, without zeros.
-func (b *bench) counted() map[string]int {
+func (b *bench) counted() map[string]int { return b.gauge("drawbridge_guard_pods") }
+
+// budgets is the gauge of budgets, without zeros.
+func (b *bench) budgets() map[string]int { return b.gauge("drawbridge_guard_budgets") }
+
+func (b *bench) gauge(name string) map[string]int {
 	b.t.Helper()
 	families, err := b.registry.Gather()
 	if err != nil {
@@ -220,7 +255,7 @@ func (b *bench) counted() map[string]int {
 	}
 	counts := map[string]int{}
 	for _, family := range families {
-		if family.GetName() != "drawbridge_guard_pods" {
+		if family.GetName() != name {
 			continue
 		}
 		for _, series := range family.GetMetric() {
@@ -267,4 +302,17 @@ type holds map[string]string
 func (h holds) Held(pod *corev1.Pod) (string, bool) {
 	why, held := h[pod.Name]
 	return why, held
+}
+
+// failing is an API server that cannot be read, but for pods.
+type failing struct {
+	client.Reader
+	err error
+}
+
+func (f failing) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if _, ok := obj.(*corev1.Pod); ok {
+		return f.Reader.Get(ctx, key, obj, opts...)
+	}
+	return f.err
 }

@@ -63,6 +63,12 @@ func (w *NodeMaintenanceWrapper) Drain() *NodeMaintenanceWrapper {
 	return w.Cordon()
 }
 
+// Keeps makes it keep unmanaged pods and those with emptyDir volumes.
+func (w *NodeMaintenanceWrapper) Keeps() *NodeMaintenanceWrapper {
+	w.Spec.UnmanagedPods, w.Spec.EmptyDirPods = v1alpha1.PodsKeep, v1alpha1.PodsKeep
+	return w
+}
+
 // Reason sets spec.reason.
 func (w *NodeMaintenanceWrapper) Reason(reason string) *NodeMaintenanceWrapper {
 	w.Spec.Reason = reason

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,7 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/install"
 )
 
 // seedsEnv has further seeds to run, separated by commas.
@@ -19,19 +25,70 @@ const seedsEnv = "DRAWBRIDGE_CHAOS_SEEDS"
 // The short version of `make chaos`, and the proof that it can fail.
 func TestDrainsUnderFire(t *testing.T) {
 	c := cluster.ForTest(t, ClusterOptions())
-	world, err := NewWorld(t.Context(), c, "")
+	world, err := NewWorld(t.Context(), c, build(t, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Run("the policies are those that people get", func(t *testing.T) { hasPolicies(t, world) })
 	t.Run("every promise is kept", func(t *testing.T) { keepsPromises(t, world) })
 	t.Run("a manager that skips interceptors does not go unnoticed", func(t *testing.T) {
-		if err := world.Rebuild(t.Context(), "chaosbug"); err != nil {
-			t.Fatal(err)
-		}
+		world.Use(build(t, "chaosbug"))
 		judged(t, world, 3, func(v Verdict) bool {
 			return slices.ContainsFunc(v.Violations, func(violation Violation) bool { return violation.Promise == PromiseDone })
 		})
 	})
+}
+
+// hasPolicies compares the admission policies with those of the chart's default values,
+// without which attacks would be judged that nobody can make. Only where the webhook is
+// differs: it has no Service here.
+func hasPolicies(t *testing.T, world *World) {
+	t.Helper()
+	url := fmt.Sprintf("https://localhost:%d", world.inst.WebhookPort)
+	objects, err := install.Render(t.Context(), install.Options{Values: map[string]any{"webhook": map[string]any{"url": url}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := func(object *unstructured.Unstructured) any { return object.Object["spec"] }
+	want, got := map[string]any{}, map[string]any{}
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+		default:
+			continue
+		}
+		name := object.GetKind() + " " + object.GetName()
+		here := &unstructured.Unstructured{}
+		here.SetGroupVersionKind(object.GroupVersionKind())
+		if err := world.admin.Get(t.Context(), client.ObjectKeyFromObject(object), here); err != nil {
+			t.Error(err)
+			continue
+		}
+		// What the API server adds to it, it adds to both.
+		renamed := object.DeepCopy()
+		renamed.SetName("copy-of-" + object.GetName())
+		if err := world.admin.Create(t.Context(), renamed, client.DryRunAll); err != nil {
+			t.Error(err)
+			continue
+		}
+		want[name], got[name] = spec(renamed), spec(here)
+	}
+	if len(want) == 0 {
+		t.Error("the chart has no policies")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("policies (-those of the chart +those of the run):\n%s", diff)
+	}
+}
+
+// build builds the manager with build tags.
+func build(t *testing.T, tags string) string {
+	t.Helper()
+	manager, err := Build(t.Context(), t.TempDir(), tags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return manager
 }
 
 // judged runs a seed and returns the verdict. What happened is told if it is not as wanted.

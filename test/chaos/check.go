@@ -29,6 +29,11 @@ const (
 	PromiseBudget  = "no eviction breaks a budget"
 	PromiseEnd     = "every request ends"
 	PromisePutBack = "labels, guards and pods that were handed up are put back"
+	PromiseForged  = "nobody but the manager decides, and nobody reports for another one"
+	PromisePace    = "nobody writes the same again and again"
+	PromiseDrain   = "a drain that nothing holds up ends, and evicts each pod once"
+	PromiseWork    = "an interceptor that works is not passed over"
+	PromiseGuard   = "a pod is guarded while its interceptors work"
 )
 
 // Verdict on a run.
@@ -40,9 +45,8 @@ type Verdict struct {
 	// TimedOut are the turns that ended by silence, Finished those that ended well.
 	TimedOut, Finished int
 	// Passed are intercepted pods that went during an outage under failurePolicy
-	// Ignore without a guard, as documented; LiesPassed are the turns that a lie ended
-	// while the webhook was away, as documented.
-	Passed, LiesPassed int
+	// Ignore without a guard, as documented.
+	Passed int
 	// Strayed are pods that a call by name hit which was sent for the pod before them,
 	// when that was ending already: no webhook can tie such a call to a pod.
 	Strayed int
@@ -52,6 +56,12 @@ type Verdict struct {
 	// Requests is how many there were, Gaps how many times the observer lost the
 	// thread and took it up with the API server's log.
 	Requests, Gaps int
+	// Attempts of those who make trouble, and Taken those that were accepted.
+	Attempts, Taken int
+	// Finales are the runs that were drained once more in the end.
+	Finales int
+	// Busiest is how often the managers have written the same object within a minute, at most.
+	Busiest int
 }
 
 // Check judges a run. It is pure.
@@ -65,6 +75,9 @@ func Check(h *History) Verdict {
 	c.Verdict.Requests = len(c.requests)
 	c.checkPods()
 	c.checkRequests()
+	c.checkForged()
+	c.checkPace()
+	c.checkFinale()
 	c.checkEnd()
 	return c.Verdict
 }
@@ -216,74 +229,6 @@ func (c *checker) allDone(w *Workload, request, pod types.UID, at time.Time) boo
 	return true
 }
 
-// strayed reports whether a call by name that was let through for the pod before, which
-// was ending, has ended this one: no other call can have been let through since.
-func (c *checker) strayed(pod *corev1.Pod) bool {
-	var born, ending time.Time // When this pod was first seen, and the one before it first seen ending.
-	for _, seen := range c.Pods {
-		switch {
-		case seen.Pod.Name != pod.Name:
-		case seen.Pod.UID == pod.UID:
-			if born.IsZero() {
-				born = seen.At
-			}
-		case born.IsZero() && seen.Pod.DeletionTimestamp != nil && ending.IsZero():
-			ending = seen.At
-		case born.IsZero() && seen.Pod.DeletionTimestamp == nil:
-			ending = time.Time{} // Another one came between.
-		}
-	}
-	return !ending.IsZero() && c.onlyCalled(pod, born, func(call Call) bool { return call.UID == "" && !call.At.Before(ending.Add(-watchLag)) })
-}
-
-// onlyCalled reports whether a call before that time, one for which early is true, was
-// let through, and no other one since then that can have ended the pod.
-func (c *checker) onlyCalled(pod *corev1.Pod, before time.Time, early func(Call) bool) bool {
-	found := false
-	for _, call := range c.Calls {
-		if call.Name != pod.Name || (call.UID != "" && call.UID != pod.UID) || call.Code/100 == 4 {
-			continue
-		}
-		switch {
-		case call.At.Before(before):
-			found = found || (call.Code/100 == 2 && early(call))
-		case call.At.Before(c.lastSeen(pod.UID)):
-			return false
-		}
-	}
-	return found
-}
-
-// starting reports whether a call ended the pod that came when it was there and did not
-// run yet: no other call can have been let through since then. Others may have asked for
-// a request meanwhile.
-func (c *checker) starting(pod *corev1.Pod) bool {
-	var born, ran time.Time // When it was first seen, not running yet, and when first running.
-	for _, seen := range c.Pods {
-		switch {
-		case seen.Pod.UID != pod.UID || !ran.IsZero():
-		case seen.Pod.Status.Phase != corev1.PodPending:
-			ran = seen.At
-		case born.IsZero():
-			born = seen.At
-		}
-	}
-	return !born.IsZero() && c.onlyCalled(pod, ran, func(call Call) bool { return !call.At.Before(born.Add(-watchLag)) })
-}
-
-// lastSeen is when the last state of a pod was seen.
-func (c *checker) lastSeen(pod types.UID) (at time.Time) {
-	for _, seen := range c.Pods {
-		if seen.Pod.UID == pod {
-			at = seen.At
-		}
-	}
-	return at
-}
-
-// watchLag is how much later than the webhooks the observer may see something.
-const watchLag = 50 * time.Millisecond
-
 // requestOf is the last request for the pod that was there at that time.
 func (c *checker) requestOf(pod types.UID, at time.Time) types.UID {
 	var found types.UID
@@ -309,11 +254,6 @@ func (c *checker) unfinished(w *Workload, request, pod types.UID, name string, a
 		case e.Deed == Finished && e.Interceptor == name:
 			if count {
 				c.Finished++
-			}
-			return ""
-		case e.Deed == Lied && e.Victim == name && c.away(e.At):
-			if count {
-				c.LiesPassed++
 			}
 			return ""
 		case e.Deed == Began && e.Interceptor == name && e.Told.After(sign) && e.Told.Before(at):

@@ -88,13 +88,20 @@ func outcome(request *v1alpha1.EvictionRequest) string {
 	return ""
 }
 
+// runs reports whether a request has not come to its end. One that was deleted and is held
+// by somebody needs no end while its pod is there: it is nobody's wish any more.
+func runs(er *v1alpha1.EvictionRequest, pods []corev1.Pod) bool {
+	isThere := slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return string(pod.UID) == er.Name })
+	return outcome(er) == "" && (er.DeletionTimestamp == nil || !isThere)
+}
+
 // checkEnd looks at what is left when everything has been called off.
 func (c *checker) checkEnd() {
 	if c.Unsettled != "" {
 		c.violatedf(PromiseEnd, "the run", "%s", c.Unsettled)
 	}
 	for i := range c.LeftRequests {
-		if er := &c.LeftRequests[i]; outcome(er) == "" {
+		if er := &c.LeftRequests[i]; runs(er, c.LeftPods) {
 			c.violatedf(PromiseEnd, "request for "+er.Name, "active %v, processed %v, requesters %v", er.Status.ActiveInterceptors, er.Status.ProcessedInterceptors, er.Spec.Requesters)
 		}
 	}

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -62,6 +63,17 @@ func (r *run) begin(ctx context.Context, f Fault) (heal func(context.Context) er
 		return released(manager), manager.hold(syscall.SIGKILL)
 	case StopManager:
 		return released(manager), manager.hold(syscall.SIGTERM)
+	case KillManagers:
+		var failures []error
+		for _, manager := range r.replicas {
+			failures = append(failures, manager.hold(syscall.SIGKILL))
+		}
+		return func(context.Context) error {
+			for _, manager := range r.replicas {
+				manager.release()
+			}
+			return nil
+		}, errors.Join(failures...)
 	case PauseManager:
 		return func(context.Context) error { return manager.resume() }, manager.pause()
 	case SkewManager:

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -68,6 +69,44 @@ type Call struct {
 	Code int
 }
 
+// BudgetSeen is a state of a PodDisruptionBudget that the observer saw.
+type BudgetSeen struct {
+	At     time.Time
+	Gone   bool
+	Budget *policyv1.PodDisruptionBudget
+}
+
+// Attempt is what somebody tried who makes trouble, as he knows it himself.
+type Attempt struct {
+	At   time.Time
+	Kind TroubleKind
+	// What was tried, for people.
+	What string
+	// Accepted: the API server has taken it, or the manager's port has decided on it.
+	// False also if there was no answer.
+	Accepted bool
+	// Answer in a few words.
+	Answer string
+}
+
+// Write is a write of the managers' account that the API server's log has: of what, by
+// the words "RESOURCE NAME" or "RESOURCE/SUBRESOURCE NAME".
+type Write struct {
+	At time.Time
+	Of string
+}
+
+// Finale is the drain after everything was called off, or the last one if the machine was
+// too busy for those before.
+type Finale struct {
+	Node     string
+	From, To time.Time
+	// Ended: it came to its end, with exit code 0.
+	Ended bool
+	// Answer is what kubectl said last.
+	Answer string
+}
+
 // Interval of time, both ends included.
 type Interval struct{ From, To time.Time }
 
@@ -91,6 +130,17 @@ type History struct {
 	Requests []RequestSeen
 	Ledger   []Entry
 	Calls    []Call
+	// Budgets are all that were seen, the guard's and those of others.
+	Budgets []BudgetSeen
+	// Attempts of those who make trouble.
+	Attempts []Attempt
+	// Writes of the managers, without evictions, events and the leader's lease.
+	Writes []Write
+	// Finale, nil if there was none.
+	Finale *Finale
+	// Unguarded says whose guard was not closed before the run began, although it is
+	// always to be.
+	Unguarded string
 	// Away is when the webhook may have been out of reach.
 	Away  []Interval
 	Facts []Fact

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +21,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// observer writes down every state of the pods and requests of a namespace. It has
+// observer writes down every state of the pods, requests and budgets of a namespace. It has
 // nothing in common with the product: it watches by itself, goes on after a break
 // where it has stopped, and says where it could not.
 type observer struct {
@@ -34,6 +35,7 @@ type observer struct {
 	mu       sync.Mutex
 	pods     []PodSeen
 	requests []RequestSeen
+	budgets  []BudgetSeen
 	podNow   map[types.UID]*corev1.Pod
 	erNow    map[types.UID]*v1alpha1.EvictionRequest
 	follow   []chan *v1alpha1.EvictionRequest
@@ -48,6 +50,7 @@ func startObserver(c client.WithWatch, namespace string, tellf func(string, ...a
 	}
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &corev1.PodList{} }) })
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &v1alpha1.EvictionRequestList{} }) })
+	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }) })
 	return o
 }
 
@@ -117,6 +120,10 @@ func (o *observer) listed(list client.ObjectList, gap bool) {
 				o.take(pod, true, true)
 			}
 		}
+	case *policyv1.PodDisruptionBudgetList: // One that has ended unseen is of no interest.
+		for i := range list.Items {
+			o.take(&list.Items[i], false, gap)
+		}
 	case *v1alpha1.EvictionRequestList:
 		for i := range list.Items {
 			here = append(here, list.Items[i].UID)
@@ -149,6 +156,8 @@ func (o *observer) take(object client.Object, gone, gap bool) {
 			default: // Nobody is that slow.
 			}
 		}
+	case *policyv1.PodDisruptionBudget:
+		o.budgets = append(o.budgets, BudgetSeen{At: now, Gone: gone, Budget: object})
 	case *v1alpha1.EvictionRequest:
 		if known := o.erNow[object.UID]; known != nil && !gone && known.ResourceVersion == object.ResourceVersion {
 			return
@@ -225,10 +234,10 @@ func (o *observer) podEvents() <-chan *corev1.Pod {
 }
 
 // seen is all that was seen.
-func (o *observer) seen() ([]PodSeen, []RequestSeen) {
+func (o *observer) seen() ([]PodSeen, []RequestSeen, []BudgetSeen) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Clone(o.pods), slices.Clone(o.requests)
+	return slices.Clone(o.pods), slices.Clone(o.requests), slices.Clone(o.budgets)
 }
 
 // callTimeout bounds every call of ours.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -72,6 +71,8 @@ const (
 	Future Habit = "future-heartbeat"
 	// Liar works, and before that completes in the name of the interceptor before it.
 	Liar Habit = "liar"
+	// OffClock works, by our SDK, with a clock that is wrong.
+	OffClock Habit = "off-clock"
 )
 
 // Behaviour of one interceptor of a workload.
@@ -80,6 +81,8 @@ type Behaviour struct {
 	// Delay is how long it takes to begin, Work how long it works, and for Crashes
 	// how long it is away.
 	Delay, Work time.Duration
+	// Clock is the error of its clock.
+	Clock time.Duration
 }
 
 // Workload is an application of a run.
@@ -98,6 +101,10 @@ type Workload struct {
 	Registered bool
 	// Interceptors in their order.
 	Interceptors []Behaviour
+	// Tolerates: its pods run on any node, whatever its taints. Pinned: only on the node
+	// of the number Node.
+	Tolerates, Pinned bool
+	Node              int
 }
 
 // DrainKind is who drains.
@@ -135,6 +142,7 @@ const (
 	KillManager            FaultKind = "kill manager"
 	PauseManager           FaultKind = "pause manager"
 	StopManager            FaultKind = "stop manager"
+	KillManagers           FaultKind = "kill all managers"
 	SkewManager            FaultKind = "skew manager"
 	KillAPIServer          FaultKind = "kill kube-apiserver"
 	PauseAPIServer         FaultKind = "pause kube-apiserver"
@@ -148,7 +156,8 @@ const (
 	StealLease             FaultKind = "steal leader lease"
 )
 
-// faultKinds are all of them, those of the manager more often.
+// faultKinds are those that are drawn, those of the manager more often. KillManagers comes
+// with troubles.
 var faultKinds = []FaultKind{
 	KillManager, KillManager, KillManager, PauseManager, PauseManager, PauseManager, StopManager, SkewManager, SkewManager,
 	KillAPIServer, KillAPIServer, PauseAPIServer, KillEtcd, PauseEtcd,
@@ -167,24 +176,32 @@ type Fault struct {
 	Amount time.Duration
 }
 
-// target is what can only have one fault at a time.
-func (f Fault) target() string {
+// targets are what can only have one fault at a time.
+func (f Fault) targets() []string {
 	switch f.Kind {
 	case KillManager, PauseManager, StopManager:
-		return fmt.Sprint("manager", f.Replica)
+		return []string{fmt.Sprint("manager", f.Replica)}
+	case KillManagers:
+		return []string{"manager0", "manager1"}
 	case SkewManager:
-		return fmt.Sprint("clock", f.Replica)
+		return []string{fmt.Sprint("clock", f.Replica)}
 	case KillAPIServer, PauseAPIServer:
-		return "kube-apiserver"
+		return []string{"kube-apiserver"}
 	case KillEtcd, PauseEtcd:
-		return "etcd"
+		return []string{"etcd"}
 	case KillControllerManager, PauseControllerManager:
-		return "kube-controller-manager"
+		return []string{"kube-controller-manager"}
 	case SlowWebhook, CutWebhook:
-		return "webhook"
+		return []string{"webhook"}
 	default:
-		return "lease"
+		return []string{"lease"}
 	}
+}
+
+// meets reports whether two faults are about the same thing at a time.
+func (f Fault) meets(other Fault) bool {
+	return f.At <= other.At+other.Lasts && other.At <= f.At+f.Lasts &&
+		slices.ContainsFunc(f.targets(), func(target string) bool { return slices.Contains(other.targets(), target) })
 }
 
 // Plan is all of a run that does not depend on how fast things go. It is a pure
@@ -197,6 +214,11 @@ type Plan struct {
 	Faults    []Fault
 	// Writers touch requests and pods all the time.
 	Writers bool
+	// Troubles are what others do.
+	Troubles []Trouble
+	// Finale: when everything was called off, a node is drained once more, with nothing
+	// broken but the troubles that last.
+	Finale bool
 }
 
 // Nodes are how many nodes a run has; the last one is never drained.
@@ -213,8 +235,8 @@ const (
 	maxFaultSteps = 6
 )
 
-// MakePlan draws the plan of a seed.
-func MakePlan(seed uint64) Plan {
+// MakePlan draws the plan of a seed, with no other troubles than those, or with all.
+func MakePlan(seed uint64, troubles ...[]TroubleKind) Plan {
 	d := dice{rand.New(rand.NewPCG(seed, 0x647261776272))}
 	p := Plan{Seed: seed, Mode: ModeFail, Writers: d.chance(60)}
 	switch n := d.IntN(100); {
@@ -245,16 +267,19 @@ func MakePlan(seed uint64) Plan {
 	for range 2 + d.IntN(maxFaults-1) {
 		p.addFault(d.fault())
 	}
+	allowed := AllTroubles
+	if len(troubles) > 0 {
+		allowed = slices.Concat(troubles...)
+	}
+	p.addTroubles(allowed)
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return a.At - b.At })
 	return p
 }
 
 // addFault leaves out what would meet another fault of the same target.
 func (p *Plan) addFault(f Fault) {
-	for _, other := range p.Faults {
-		if other.target() == f.target() && f.At <= other.At+other.Lasts && other.At <= f.At+f.Lasts {
-			return
-		}
+	if slices.ContainsFunc(p.Faults, f.meets) {
+		return
 	}
 	p.Faults = append(p.Faults, f)
 }
@@ -363,43 +388,4 @@ func (d dice) fault() Fault {
 		f.Amount = 100*time.Millisecond + d.upTo(maxLatency)
 	}
 	return f
-}
-
-// String is the plan for people.
-func (p *Plan) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "plan of seed %d: mode %s, conflicting writers %t\n", p.Seed, p.Mode, p.Writers)
-	for _, w := range p.Workloads {
-		kind := "Deployment"
-		if w.Stateful {
-			kind = "StatefulSet"
-		}
-		fmt.Fprintf(&b, "  workload %s: %s, %s of %d", w.Name, w.Kind, kind, w.Replicas)
-		if w.MaxUnavailable >= 0 {
-			fmt.Fprintf(&b, ", maxUnavailable %d", w.MaxUnavailable)
-		}
-		if w.Registered && w.Kind == Intercepted {
-			b.WriteString(", registered")
-		}
-		for _, i := range w.Interceptors {
-			fmt.Fprintf(&b, ", %s (delay %s, work %s)", i.Habit, i.Delay, i.Work)
-		}
-		b.WriteByte('\n')
-	}
-	for _, d := range p.Drains {
-		fmt.Fprintf(&b, "  drain of node %d: %s, steps %d to %d\n", d.Node, d.Kind, d.From, d.To)
-	}
-	for _, f := range p.Faults {
-		fmt.Fprintf(&b, "  step %d, for %d: %s", f.At, f.Lasts, f.Kind)
-		switch f.Kind {
-		case KillManager, PauseManager, StopManager:
-			fmt.Fprintf(&b, " %d", f.Replica)
-		case SkewManager:
-			fmt.Fprintf(&b, " %d by %s", f.Replica, f.Amount)
-		case SlowWebhook:
-			fmt.Fprintf(&b, " by %s", f.Amount)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
 }

@@ -1,9 +1,11 @@
 package chaos
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestASeedAlwaysGivesTheSamePlan(t *testing.T) {
@@ -20,19 +22,31 @@ func TestASeedAlwaysGivesTheSamePlan(t *testing.T) {
 
 func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 	missing := map[string]bool{}
-	for _, kind := range faultKinds {
+	for _, kind := range append([]FaultKind{KillManagers}, faultKinds...) {
+		missing[string(kind)] = true
+	}
+	for _, kind := range AllTroubles {
 		missing[string(kind)] = true
 	}
 	for _, word := range []string{
 		string(ModeFail), string(ModeNoGuard), string(ModeAlways), string(ModeIgnore), string(Plain), string(Surging), string(Intercepted), string(Machines),
-		string(Works), string(Silent), string(Hangs), string(Crashes), string(Twice), string(Future), string(Liar),
-		string(Kubectl), string(Loop), string(Native), string(Maintained), "stateful", "uncordon",
+		string(Works), string(Silent), string(Hangs), string(Crashes), string(Twice), string(Future), string(Liar), string(OffClock),
+		string(Kubectl), string(Loop), string(Native), string(Maintained), "stateful", "uncordon", "finale", "outage",
 	} {
 		missing[word] = true
 	}
 	for seed := uint64(1); seed <= 200; seed++ {
-		p := MakePlan(seed)
+		p := MakePlan(seed, AllTroubles)
 		delete(missing, string(p.Mode))
+		if p.Finale {
+			delete(missing, "finale")
+		}
+		for _, trouble := range p.Troubles {
+			delete(missing, string(trouble.Kind))
+			if trouble.Outage {
+				delete(missing, "outage")
+			}
+		}
 		for _, w := range p.Workloads {
 			delete(missing, string(w.Kind))
 			if w.Stateful {
@@ -59,15 +73,39 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 
 func TestNothingHasTwoFaultsAtATime(t *testing.T) {
 	for seed := range uint64(1000) {
-		p := MakePlan(seed)
+		p := MakePlan(seed, AllTroubles)
 		for i, f := range p.Faults {
 			if f.At < 1 || f.Lasts < 1 || f.At >= Steps {
 				t.Errorf("seed %d: fault %+v is not within the run", seed, f)
 			}
 			for _, other := range p.Faults[i+1:] {
-				if f.target() == other.target() && f.At <= other.At+other.Lasts && other.At <= f.At+f.Lasts {
+				if f.meets(other) {
 					t.Errorf("seed %d: %+v meets %+v", seed, f, other)
 				}
+			}
+		}
+	}
+}
+
+// What came later has dice of its own: whatever troubles there are, the rest of a plan
+// stays as it was, and so do the other troubles.
+func TestTroublesLeaveTheRestOfAPlanAsItWas(t *testing.T) {
+	for seed := range uint64(300) {
+		without, with := MakePlan(seed, []TroubleKind{}), MakePlan(seed, AllTroubles)
+		if len(without.Troubles) > 0 {
+			t.Fatalf("seed %d: troubles %v although none are wanted", seed, without.Troubles)
+		}
+		old := with
+		old.Workloads = with.Workloads[:len(without.Workloads)]
+		old.Faults = slices.DeleteFunc(slices.Clone(with.Faults), func(f Fault) bool { return f.Kind == KillManagers })
+		old.Troubles, old.Finale = nil, without.Finale
+		if diff := cmp.Diff(without, old, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("seed %d (-without troubles +with them):\n%s", seed, diff)
+		}
+		for _, trouble := range with.Troubles {
+			alone := MakePlan(seed, []TroubleKind{trouble.Kind})
+			if len(alone.Troubles) != 1 || (!trouble.Outage && !alone.Troubles[0].Outage && alone.Troubles[0] != trouble) {
+				t.Fatalf("seed %d: alone %v, with the others %v", seed, alone.Troubles, trouble)
 			}
 		}
 	}

@@ -33,7 +33,7 @@ const (
 func managerArgs(mode Mode) []string {
 	return []string{
 		"--leader-elect=true", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms",
-		"--heartbeat-deadline=" + heartbeatDeadline.String(), "--clock-skew=" + clockSkew.String(), "--completion-grace=1s", "--startup-grace=2s",
+		"--allow-short-heartbeat-deadline", "--heartbeat-deadline=" + heartbeatDeadline.String(), "--clock-skew=" + clockSkew.String(), "--completion-grace=1s", "--startup-grace=2s",
 		"--eviction-backoff-min=200ms", "--eviction-backoff-max=2s", "--marker-debounce=1s", "--shutdown-delay=0s", "--shutdown-timeout=3s",
 		"--maintenance-evacuation-wait=2s", fmt.Sprintf("--guard=%t", mode != ModeNoGuard),
 	}
@@ -52,6 +52,7 @@ type run struct {
 	observer *observer
 	ledger   *ledger
 	actors   []*actor
+	guests   []*guest
 	// platforms of machines.
 	platforms []*platform
 	group     sync.WaitGroup // All but the actors, who work until the run has come to rest.
@@ -60,7 +61,11 @@ type run struct {
 	stopActors context.CancelFunc
 	actorGroup sync.WaitGroup
 
-	mu      sync.Mutex // Guards history.Away.
+	// registered are names of registrations besides those of the workloads.
+	registered []string
+
+	mu      sync.Mutex // Guards history.Away and history.Attempts.
+	trouble troublemakers
 	history *History
 }
 
@@ -90,10 +95,18 @@ func (w *World) Run(ctx context.Context, plan Plan) (h *History, err error) {
 	if err := r.settle(ctx); err != nil {
 		return nil, fmt.Errorf("end of seed %d: %w", plan.Seed, err)
 	}
+	if plan.Finale && r.history.Unsettled == "" {
+		if err := r.finale(ctx); err != nil {
+			return nil, fmt.Errorf("finale of seed %d: %w", plan.Seed, err)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("seed %d was interrupted: %w", plan.Seed, context.Cause(ctx))
+	}
 	if err := r.readCalls(ctx, mark); err != nil {
 		return nil, err
 	}
-	r.history.Pods, r.history.Requests = r.observer.seen()
+	r.history.Pods, r.history.Requests, r.history.Budgets = r.observer.seen()
 	r.history.Ledger = r.ledger.read()
 	r.history.Facts = w.takeFacts()
 	return r.history, nil
@@ -188,6 +201,13 @@ func (r *run) play(ctx context.Context) {
 		events := r.observer.requestEvents()
 		r.actorGroup.Go(func() { a.run(r.actorsCtx, events) })
 	}
+	for _, g := range r.guests {
+		r.actorGroup.Go(func() {
+			if err := g.manager.Start(r.actorsCtx); err != nil {
+				r.world.tellf("%s: %v", g.name, err)
+			}
+		})
+	}
 	for _, p := range r.platforms {
 		events := r.observer.podEvents()
 		r.actorGroup.Go(func() { p.run(r.actorsCtx, events) })
@@ -202,6 +222,9 @@ func (r *run) play(ctx context.Context) {
 	var faults sync.WaitGroup
 	for _, f := range r.history.Plan.Faults {
 		faults.Go(func() { r.cause(playing, f) })
+	}
+	for _, t := range r.history.Plan.Troubles {
+		faults.Go(func() { r.makeTrouble(playing, t) })
 	}
 	r.until(ctx, Steps)
 	faults.Wait()
@@ -218,18 +241,23 @@ func (r *run) play(ctx context.Context) {
 // lastSteps are those after the faults.
 const lastSteps = 10
 
-// settle calls everything off and waits until nothing moves any more, the maintenances
-// first: a node is not uncordoned before.
+// settle calls everything off, the maintenances first: a node is not uncordoned before.
+// Then it waits until nothing moves any more.
 func (r *run) settle(ctx context.Context) error {
 	err := r.release(ctx)
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
+	r.comeToRest(ctx, err)
+	return r.lookAround(context.WithoutCancel(ctx))
+}
+
+// comeToRest makes all nodes schedulable and waits until nothing moves any more. That it
+// does not, or the error of what was to come before, is noted.
+func (r *run) comeToRest(ctx context.Context, err error) {
 	for _, node := range r.nodes {
 		r.cordon(ctx, node, false)
 	}
-	if err := insist(ctx, "clean pods", r.cleanPods); err != nil {
-		return err
-	}
+	err = errors.Join(err, insist(ctx, "clean pods", r.cleanPods), insist(ctx, "end troubles", r.endTroubles))
 	err = errors.Join(err, r.await(ctx, "the run to come to rest", func(ctx context.Context) error {
 		r.revive(ctx)
 		if err := r.expire(ctx); err != nil {
@@ -250,7 +278,11 @@ func (r *run) settle(ctx context.Context) error {
 	if err != nil {
 		r.history.Unsettled = err.Error()
 	}
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), r.patience)
+}
+
+// lookAround notes what there is in the end.
+func (r *run) lookAround(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	return insist(ctx, "look at what is left", func(ctx context.Context) error {
 		pods, requests := &corev1.PodList{}, &v1alpha1.EvictionRequestList{}
@@ -267,8 +299,8 @@ func (r *run) look(ctx context.Context) (running, left string, err error) {
 		return "", "", err
 	}
 	for i := range requests.Items {
-		if outcome(&requests.Items[i]) == "" {
-			running = "request for " + requests.Items[i].Name + " runs"
+		if er := &requests.Items[i]; runs(er, pods.Items) {
+			running = "request for " + er.Name + " runs"
 		}
 	}
 	c := &checker{History: r.history}

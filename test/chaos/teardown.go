@@ -17,18 +17,35 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
 )
 
-// readCalls takes the evictions from the API server's log.
+// readCalls takes the evictions and what the managers write from the API server's log.
 func (r *run) readCalls(ctx context.Context, mark cluster.Mark) error {
 	requests, err := r.world.Cluster.RequestLog().Since(ctx, mark)
 	if err != nil {
 		r.world.tellf("the log of the API server: %v", err)
 	}
+	manager := "system:serviceaccount:" + r.world.inst.Namespace + ":" + r.world.inst.ServiceAccount
 	for _, request := range requests {
+		if request.User == manager && request.Writes() && request.Name != "" && !request.DryRun {
+			r.readWrite(&request)
+		}
 		if request.Resource == "pods" && request.Subresource == "eviction" && request.Namespace == r.namespace && !request.DryRun {
 			r.history.Calls = append(r.history.Calls, Call{At: request.Time, User: request.User, Name: request.Name, UID: preconditionOf(request.Body), Code: request.Code})
 		}
 	}
 	return nil
+}
+
+// readWrite takes a write of the managers. The leader renews his lease all the time, and
+// evictions are tried again until a budget lets them.
+func (r *run) readWrite(request *cluster.Request) {
+	of := request.Resource
+	if request.Subresource != "" {
+		of += "/" + request.Subresource
+	}
+	if of == "pods/eviction" || of == "events" || (of == "leases" && request.Name == r.lease().Name) {
+		return
+	}
+	r.history.Writes = append(r.history.Writes, Write{At: request.Time, Of: of + " " + request.Name})
 }
 
 // preconditionOf is the UID an eviction is for, "" if it does not say.
@@ -69,11 +86,21 @@ func (r *run) cleanUp(ctx context.Context) error {
 			return client.IgnoreNotFound(r.world.admin.Delete(ctx, object))
 		}))
 	}
-	for _, names := range r.history.Names {
-		for _, name := range names {
-			remove(&v1alpha1.EvictionInterceptor{ObjectMeta: metav1.ObjectMeta{Name: name}})
-		}
+	names := r.registered
+	for _, of := range r.history.Names {
+		names = append(names, of...)
 	}
+	for _, name := range names {
+		remove(&v1alpha1.EvictionInterceptor{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	if r.history.Plan.Has(FailingPolicy) {
+		remove(&v1alpha1.EvacuationPolicy{ObjectMeta: metav1.ObjectMeta{Name: r.failingName()}})
+	}
+	if r.history.Plan.Has(MutatedBudget) {
+		remove(r.mutationBinding())
+		remove(r.mutation())
+	}
+	failures = append(failures, insist(ctx, "let requests go", r.letRequestsGo))
 	for i := range r.history.Plan.Workloads {
 		if workload := &r.history.Plan.Workloads[i]; workload.Kind == Machines {
 			remove(&v1alpha1.EvacuationPolicy{ObjectMeta: metav1.ObjectMeta{Name: r.policyOf(workload)}})

@@ -16,6 +16,13 @@ func (h *History) Timeline() string {
 	for _, e := range h.Ledger {
 		lines = append(lines, Fact{e.At, fmt.Sprintf("ledger: %s %s for request %s of pod %s %s", e.Interceptor, e.Deed, e.Request, e.Pod, e.Victim)})
 	}
+	for _, a := range h.Attempts {
+		lines = append(lines, Fact{a.At, fmt.Sprintf("attempt: %s: %s: accepted %t: %s", a.Kind, a.What, a.Accepted, a.Answer)})
+	}
+	for _, b := range h.Budgets {
+		lines = append(lines, Fact{b.At, fmt.Sprintf("budget %s: generation %d, observed %d, allowed %d, gone %t",
+			b.Budget.Name, b.Budget.Generation, b.Budget.Status.ObservedGeneration, b.Budget.Status.DisruptionsAllowed, b.Gone)})
+	}
 	for _, c := range h.Calls {
 		lines = append(lines, Fact{c.At, fmt.Sprintf("eviction of %s %s by %s: %d", c.Name, c.UID, c.User, c.Code)})
 	}

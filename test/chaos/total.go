@@ -1,15 +1,37 @@
 package chaos
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // String is the verdict in a line.
 func (v Verdict) String() string {
-	return fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d passed an outage, %d lies passed, %d strayed, %d starting, %d gaps",
-		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.Passed, v.LiesPassed, v.Strayed, v.Starting, v.Gaps)
+	return fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d passed an outage, %d strayed, %d starting, %d gaps, %d of %d attempts taken, %d writes a minute",
+		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.Passed, v.Strayed, v.Starting, v.Gaps, v.Taken, v.Attempts, v.Busiest)
+}
+
+// sum adds another verdict's numbers.
+func sum(v, other Verdict) Verdict {
+	v.Violations = append(v.Violations, other.Violations...)
+	v.Evicted += other.Evicted
+	v.Intercepted += other.Intercepted
+	v.TimedOut += other.TimedOut
+	v.Finished += other.Finished
+	v.Passed += other.Passed
+	v.Requests += other.Requests
+	v.Gaps += other.Gaps
+	v.Strayed += other.Strayed
+	v.Starting += other.Starting
+	v.Attempts += other.Attempts
+	v.Taken += other.Taken
+	v.Finales += other.Finales
+	v.Busiest = max(v.Busiest, other.Busiest)
+	return v
 }
 
 // Total of several runs.
@@ -17,64 +39,147 @@ type Total struct {
 	// Runs is their number, Broken that of those with violations, whose seeds are Seeds.
 	Runs, Broken int
 	Seeds        []uint64
-	Faults       map[FaultKind]int
-	Modes        map[Mode]int
+	// Failed are the seeds of runs that could not be set up.
+	Failed []uint64
+	Faults map[FaultKind]int
+	Modes  map[Mode]int
 	// Drains has, by kind of drainer, the runs that have one.
 	Drains map[DrainKind]int
-	Sum    Verdict
+	// Troubles has the runs that have one.
+	Troubles map[TroubleKind]int
+	Sum      Verdict
+	// Median of the runs' lengths.
+	Median time.Duration
 }
 
-// Add a run.
-func (t *Total) Add(p Plan, v Verdict) {
-	if t.Faults == nil {
-		t.Faults, t.Modes, t.Drains = map[FaultKind]int{}, map[Mode]int{}, map[DrainKind]int{}
+// TotalOf sums up. Of several records of a seed the last one counts that proved
+// something.
+func TotalOf(records []Record) Total {
+	t := Total{Faults: map[FaultKind]int{}, Modes: map[Mode]int{}, Drains: map[DrainKind]int{}, Troubles: map[TroubleKind]int{}}
+	last := map[uint64]Record{}
+	for _, r := range records {
+		if before, ok := last[r.Seed]; !ok || r.Failure == "" || before.Failure != "" {
+			last[r.Seed] = r
+		}
 	}
-	t.Runs++
-	t.Modes[p.Mode]++
-	for _, f := range p.Faults {
-		t.Faults[f.Kind]++
-	}
-	for _, kind := range drainKinds {
-		if slices.ContainsFunc(p.Drains, func(d Drain) bool { return d.Kind == kind }) {
+	var lengths []float64
+	for _, seed := range sortedSeeds(last) {
+		r := last[seed]
+		if r.Failure != "" {
+			t.Failed = append(t.Failed, seed)
+			continue
+		}
+		t.Runs++
+		t.Modes[r.Mode]++
+		for kind, n := range r.Faults {
+			t.Faults[kind] += n
+		}
+		for _, kind := range r.Drainers {
 			t.Drains[kind]++
 		}
+		for _, kind := range r.Troubles {
+			t.Troubles[kind]++
+		}
+		if len(r.Verdict.Violations) > 0 {
+			t.Broken++
+			t.Seeds = append(t.Seeds, seed)
+		}
+		t.Sum = sum(t.Sum, r.Verdict)
+		lengths = append(lengths, r.Seconds)
 	}
-	if len(v.Violations) > 0 {
-		t.Broken++
-		t.Seeds = append(t.Seeds, p.Seed)
+	if slices.Sort(lengths); len(lengths) > 0 {
+		t.Median = time.Duration(lengths[len(lengths)/2] * float64(time.Second)).Round(time.Second)
 	}
-	t.Sum.Violations = append(t.Sum.Violations, v.Violations...)
-	t.Sum.Evicted += v.Evicted
-	t.Sum.Intercepted += v.Intercepted
-	t.Sum.TimedOut += v.TimedOut
-	t.Sum.Finished += v.Finished
-	t.Sum.Passed += v.Passed
-	t.Sum.LiesPassed += v.LiesPassed
-	t.Sum.Requests += v.Requests
-	t.Sum.Gaps += v.Gaps
-	t.Sum.Strayed += v.Strayed
-	t.Sum.Starting += v.Starting
+	return t
 }
 
-// String are the tables of the docs.
+func sortedSeeds(records map[uint64]Record) []uint64 {
+	seeds := make([]uint64, 0, len(records))
+	for seed := range records {
+		seeds = append(seeds, seed)
+	}
+	slices.Sort(seeds)
+	return seeds
+}
+
+// row is a line of a table.
+type row struct {
+	what  string
+	count any
+}
+
+func table(b *strings.Builder, head row, rows []row) {
+	fmt.Fprintf(b, "\n| %s | %v |\n|---|---|\n", head.what, head.count)
+	for _, r := range rows {
+		fmt.Fprintf(b, "| %s | %v |\n", r.what, r.count)
+	}
+}
+
+// String are the tables of docs/chaos.md.
 func (t *Total) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d runs, %d with violations %v: %s\n", t.Runs, t.Broken, t.Seeds, t.Sum)
-	b.WriteString("\n| mode | runs |\n|---|---|\n")
+	s := &t.Sum
+	what := []row{
+		{"runs", t.Runs},
+		{"runs with a violation", t.Broken},
+		{"requests", s.Requests},
+		{"pods evicted; with interceptors", fmt.Sprintf("%d; %d", s.Evicted, s.Intercepted)},
+		{"turns of interceptors that ended well; by silence", fmt.Sprintf("%d; %d", s.Finished, s.TimedOut)},
+		{"passed an outage; strayed; starting", fmt.Sprintf("%d; %d; %d", s.Passed, s.Strayed, s.Starting)},
+		{"attempts of those who make trouble; accepted", fmt.Sprintf("%d; %d", s.Attempts, s.Taken)},
+		{"drains in the end, with everything well", s.Finales},
+		{"most writes of one object by the managers within a minute", s.Busiest},
+		{"median length of a run", t.Median},
+	}
+	if len(t.Seeds) > 0 {
+		what = slices.Insert(what, 2, row{"their seeds", list(t.Seeds)})
+	}
+	if len(t.Failed) > 0 {
+		what = append(what, row{"seeds that could not be set up, not counted above", list(t.Failed)})
+	}
+	table(&b, row{"What", "Number"}, what)
+	var modes, drains, faults, troubles []row
 	for _, mode := range []Mode{ModeFail, ModeNoGuard, ModeAlways, ModeIgnore} {
-		fmt.Fprintf(&b, "| %s | %d |\n", mode, t.Modes[mode])
+		modes = append(modes, row{mode.Title(), t.Modes[mode]})
 	}
-	b.WriteString("\n| drainer | runs |\n|---|---|\n")
 	for _, kind := range drainKinds {
-		fmt.Fprintf(&b, "| %s | %d |\n", kind, t.Drains[kind])
+		drains = append(drains, row{string(kind), t.Drains[kind]})
 	}
-	b.WriteString("\n| fault | times |\n|---|---|\n")
-	last := FaultKind("")
-	for _, kind := range faultKinds {
-		if kind != last {
-			fmt.Fprintf(&b, "| %s | %d |\n", kind, t.Faults[kind])
-		}
-		last = kind
+	for _, kind := range slices.Compact(append(slices.Clone(faultKinds), KillManagers)) {
+		faults = append(faults, row{string(kind), t.Faults[kind]})
 	}
+	for _, kind := range AllTroubles {
+		troubles = append(troubles, row{string(kind), t.Troubles[kind]})
+	}
+	table(&b, row{"Installation", "Runs"}, modes)
+	table(&b, row{"Drainer", "Runs with it"}, drains)
+	table(&b, row{"Fault", "Times"}, faults)
+	table(&b, row{"Trouble", "Runs with it"}, troubles)
 	return b.String()
+}
+
+func list(seeds []uint64) string { return strings.Trim(fmt.Sprint(seeds), "[]") }
+
+// Marks of the part of a page that WritePage writes.
+const (
+	pageBegin = "<!-- chaos result: begin -->\n"
+	pageEnd   = "<!-- chaos result: end -->\n"
+)
+
+// WritePage puts the tables into a page, between two marks.
+func (t *Total) WritePage(path string) error {
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read page: %w", err)
+	}
+	before, rest, begins := bytes.Cut(page, []byte(pageBegin))
+	_, after, ends := bytes.Cut(rest, []byte(pageEnd))
+	if !begins || !ends {
+		return fmt.Errorf("page %s has no place for the result: want the lines %q and %q", path, pageBegin, pageEnd)
+	}
+	page = slices.Concat(before, []byte(pageBegin), []byte(t.String()), []byte("\n"+pageEnd), after)
+	if err := os.WriteFile(path, page, 0o644); err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	return nil
 }

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +31,9 @@ func (r *run) populate(ctx context.Context) error {
 	if err := r.world.admin.Create(ctx, binding); err != nil {
 		return fmt.Errorf("bind role of the interceptors: %w", err)
 	}
+	if err := r.prepareTroubles(ctx); err != nil {
+		return err
+	}
 	for i := range r.history.Plan.Workloads {
 		workload := &r.history.Plan.Workloads[i]
 		interceptors := r.createInterceptors
@@ -45,14 +50,24 @@ func (r *run) populate(ctx context.Context) error {
 	if err := r.await(ctx, "the workloads to be ready", r.whole); err != nil {
 		return err
 	}
-	return r.await(ctx, "the guards to be closed", func(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, guardPatience)
+	defer cancel()
+	err := r.await(ctx, "the guards to be closed", func(ctx context.Context) error {
 		_, left, err := r.look(ctx)
 		if err == nil && left != "" {
 			err = errors.New(left)
 		}
 		return err
 	})
+	if err != nil {
+		r.history.Unguarded = err.Error()
+	}
+	return nil
 }
+
+// guardPatience is how long the guards of registrations with guard Always may take to be
+// closed.
+const guardPatience = 30 * time.Second
 
 // accountOf is the service account of an interceptor.
 func accountOf(workload *Workload, i int) string { return fmt.Sprintf("%s-i%d", workload.Name, i) }
@@ -67,6 +82,17 @@ func (r *run) createInterceptors(ctx context.Context, workload *Workload) error 
 		conf, err := r.world.Cluster.ConfigForServiceAccount(ctx, r.namespace, account)
 		if err != nil {
 			return err
+		}
+		if behaviour.Habit == OffClock {
+			if err := errors.Join(r.bind(ctx, account, r.world.inst.Release+"-interceptor"), r.register(ctx, workload, i, name, account)); err != nil {
+				return err
+			}
+			guest, err := newGuest(conf, r.namespace, name, behaviour, r.ledger)
+			if err != nil {
+				return err
+			}
+			r.guests = append(r.guests, guest)
+			continue
 		}
 		c, err := client.New(conf, client.Options{Scheme: scheme})
 		if err != nil {
@@ -117,6 +143,12 @@ func (r *run) createWorkload(ctx context.Context, workload *Workload) error {
 			p.Label(surge.OptInLabel, "enabled").Annotation(cluster.StartDelayAnnotation, "500ms")
 		case !workload.Registered && len(workload.Interceptors) > 0:
 			p.Interceptors(r.history.Names[workload.Name]...)
+		}
+		if workload.Tolerates {
+			p.Tolerate()
+		}
+		if workload.Pinned {
+			p.NodeSelector(corev1.LabelHostname, r.nodes[workload.Node])
 		}
 	}
 	var object client.Object

@@ -40,10 +40,12 @@ func init() {
 	klog.SetLogger(logr.Discard()) // It would tell of every watch that breaks.
 }
 
-// group is whose members may drain nodes, and actors the role of interceptors.
+// group is whose members may drain nodes, actors the role of interceptors, and stampers
+// that of whoever may write the status of requests and do nothing else.
 const (
-	group  = "drainers"
-	actors = "chaos-interceptors"
+	group    = "drainers"
+	actors   = "chaos-interceptors"
+	stampers = "chaos-stampers"
 )
 
 // World is a control plane with the chart in it, for one run after the other.
@@ -69,18 +71,19 @@ func ClusterOptions() cluster.Options { return cluster.Options{RequestLog: true}
 // webhookTimeout is short, so that a replica that hangs is noticed within a run.
 const webhookTimeout = 2 * time.Second
 
-// NewWorld prepares a control plane of ClusterOptions. The managers are built with
-// these build tags, separated by commas.
-func NewWorld(ctx context.Context, c *cluster.Cluster, tags string) (*World, error) {
-	w := &World{Cluster: c}
+// NewWorld prepares a control plane of ClusterOptions for managers of this file, which
+// Build has made.
+func NewWorld(ctx context.Context, c *cluster.Cluster, manager string) (*World, error) {
+	w := &World{Cluster: c, manager: manager}
 	var err error
 	if w.admin, err = client.NewWithWatch(c.Config(), client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	if w.manager, err = build(ctx, c.Dir(), tags); err != nil {
+	port, err := ports.take(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if w.inst, err = suite.Install(ctx, c, suite.InstallOptions{Values: map[string]any{
+	if w.inst, err = suite.Install(ctx, c, suite.InstallOptions{WebhookPort: port, Values: map[string]any{
 		"webhook": map[string]any{"timeoutSeconds": int(webhookTimeout / time.Second)},
 		// For the policy of machines, which are pods.
 		"policies": map[string]any{"rules": []any{map[string]any{
@@ -93,25 +96,56 @@ func NewWorld(ctx context.Context, c *cluster.Cluster, tags string) (*World, err
 		return nil, err
 	}
 	for range Replicas {
-		for _, ports := range []*[]int{&w.webhookPorts, &w.healthPorts} {
-			port, err := suite.FreePort(ctx)
+		for _, list := range []*[]int{&w.webhookPorts, &w.healthPorts} {
+			port, err := ports.take(ctx)
 			if err != nil {
 				return nil, err
 			}
-			*ports = append(*ports, port)
+			*list = append(*list, port)
 		}
 	}
 	return w, w.createRoles(ctx)
 }
 
-// Rebuild makes the managers of later runs those of other build tags.
-func (w *World) Rebuild(ctx context.Context, tags string) (err error) {
-	w.manager, err = build(ctx, w.Cluster.Dir(), tags)
-	return err
+// clientOptions make clients that need not ask first which kinds there are.
+func (w *World) clientOptions() client.Options {
+	return client.Options{Scheme: scheme, Mapper: w.admin.RESTMapper()}
 }
 
-// build builds the manager of test/chaos/cmd/manager into a folder.
-func build(ctx context.Context, folder, tags string) (string, error) {
+// ports have those that worlds of this process use: nobody listens on one of them all
+// the time, so another world would find it free.
+var ports takenPorts
+
+type takenPorts struct {
+	mu    sync.Mutex
+	taken map[int]bool
+}
+
+func (p *takenPorts) take(ctx context.Context) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		port, err := suite.FreePort(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if p.taken[port] {
+			continue
+		}
+		if p.taken == nil {
+			p.taken = map[int]bool{}
+		}
+		p.taken[port] = true
+		return port, nil
+	}
+}
+
+// Use makes the managers of later runs those of another file, which Build has made.
+func (w *World) Use(manager string) { w.manager = manager }
+
+// Build builds the manager of test/chaos/cmd/manager into a folder, with build tags,
+// separated by commas, and returns its path.
+func Build(ctx context.Context, folder, tags string) (string, error) {
 	path := filepath.Join(folder, "chaos-manager-"+tags)
 	command := exec.CommandContext(ctx, "go", "build", "-tags="+tags, "-o", path, "github.com/drawbridge-dev/drawbridge/test/chaos/cmd/manager")
 	if out, err := command.CombinedOutput(); err != nil {
@@ -134,6 +168,9 @@ func (w *World) createRoles(ctx context.Context) error {
 	return errors.Join(
 		w.admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: group}, Rules: drain}),
 		w.admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: actors}, Rules: report}),
+		w.admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: stampers}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"evictionrequests/status"}, Verbs: []string{"get", "update", "patch"}},
+		}}),
 		w.admin.Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: group},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: group},

@@ -37,8 +37,8 @@ type Request struct {
 	UserAgent string
 	// DryRun is set by the query or, of evictions and deletions, also by the body.
 	DryRun bool
-	// Body is what was sent. Only evictions (an Eviction) and deletions
-	// (DeleteOptions) have it, and not before they were answered.
+	// Body is what was sent. Only evictions (an Eviction), deletions (DeleteOptions) and
+	// writes of EvictionRequests have it, and not before they were answered.
 	Body json.RawMessage
 	// Annotations are what admission and authorization noted, those of webhooks
 	// included (key WEBHOOK/KEY).

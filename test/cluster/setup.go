@@ -32,7 +32,7 @@ const (
 
 // auditPolicy logs every request but health checks, when it comes in and when it
 // is answered; evictions and deletions with their body, which is where dry run and
-// preconditions stand.
+// preconditions stand, and EvictionRequests, whose body says which pod they are about.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitManagedFields: true
@@ -44,6 +44,11 @@ rules:
   - resources: ["pods/eviction"]
 - level: Request
   verbs: ["delete", "deletecollection"]
+- level: Request
+  verbs: ["create", "update", "patch"]
+  resources:
+  - group: drawbridge.dev
+    resources: ["evictionrequests"]
 - level: Metadata
 `
 

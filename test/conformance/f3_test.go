@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -216,6 +217,34 @@ func TestConformance_F3(t *testing.T) {
 		}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":null}`))
 		checkAnswer(t, c.Status().Patch(t.Context(), er.DeepCopy(), patch), "status cannot be removed")
+	})
+
+	// Who may write a status must not be able to store what our programs cannot read: one
+	// such request would end the watch of all of them.
+	t.Run("38 what a client of Go cannot read is not stored", func(t *testing.T) {
+		const odd = "2026-11-22t10:21:11z"
+		for name, patch := range map[string]string{
+			"a time of the controller": `{"status":{"activationTime":"` + odd + `"}}`,
+			"a time of a condition":    `{"status":{"conditions":[{"type":"Mine","status":"True","reason":"Mine","message":"","lastTransitionTime":"` + odd + `"}]}}`,
+			"times of a report": `{"status":{"targetInterceptors":[{"name":"` + imperative + `"}],"activeInterceptors":["` + imperative + `"],
+				"interceptors":[{"name":"` + imperative + `","message":"","startTime":"` + odd + `","heartbeatTime":"` + odd + `"}]}}`,
+		} {
+			t.Run(name, func(t *testing.T) {
+				er := createRequest(t, c, ns)
+				err := c.Status().Patch(t.Context(), er.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+				if !apierrors.IsInvalid(err) {
+					t.Errorf("want Invalid, got %v", err)
+				}
+			})
+		}
+	})
+	t.Run("38 messages of conditions are at most 4096 characters long", func(t *testing.T) {
+		for length, want := range map[int]string{4096: accepted, 4097: "at most 4096 characters"} {
+			er := createRequest(t, c, ns)
+			patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Mine","status":"True","reason":"Mine","message":%q,"lastTransitionTime":"2026-11-22T10:21:11Z"}]}}`,
+				strings.Repeat("x", length))
+			checkAnswer(t, c.Status().Patch(t.Context(), er.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))), want)
+		}
 	})
 
 	t.Run("34, 35 items are granular: an apply of the name alone wipes no report", func(t *testing.T) {

@@ -345,8 +345,11 @@ func (w *world) notCancelled(t *testing.T, keys []client.ObjectKey) {
 	}
 }
 
-// podLag holds up the events of pods on their way to the manager.
+// podLag holds up the events of pods, or of another kind, on their way to the manager.
 type podLag struct {
+	// path of the kind's list; that of pods if empty.
+	path string
+
 	mu sync.Mutex
 	// open is closed while events may pass; nil means that they may, too.
 	open chan struct{}
@@ -378,9 +381,13 @@ func (l *podLag) wait(closed <-chan struct{}) {
 }
 
 func (l *podLag) wrap(next http.RoundTripper) http.RoundTripper {
+	path := l.path
+	if path == "" {
+		path = "/api/v1/pods"
+	}
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		resp, err := next.RoundTrip(req)
-		if err == nil && req.URL.Path == "/api/v1/pods" && req.URL.Query().Get("watch") != "" {
+		if err == nil && req.URL.Path == path && req.URL.Query().Get("watch") != "" {
 			resp.Body = &laggingBody{ReadCloser: resp.Body, lag: l, closed: make(chan struct{})}
 		}
 		return resp, err

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -281,9 +282,16 @@ func TestConformance_F9_Deleted(t *testing.T) {
 		if err := w.admin.Delete(t.Context(), er); err != nil {
 			t.Fatal(err)
 		}
-		w.report(t, tr.ObjectKey, completes(interceptorA, w.now()))
+		held := w.untilTrue(t, tr.ObjectKey, v1alpha1.ConditionDeleting)
+		if c := meta.FindStatusCondition(held.Status.Conditions, v1alpha1.ConditionDeleting); !strings.Contains(c.Message, "example.com/audit") {
+			t.Errorf("the condition does not say who holds it: %q", c.Message)
+		}
+		if held.Status.Summary.State != v1alpha1.StateDeleting || held.Status.ObservedGeneration != held.Generation {
+			t.Errorf("state %s, observedGeneration %d of %d", held.Status.Summary.State, held.Status.ObservedGeneration, held.Generation)
+		}
+		w.advanceTo(w.now().Add(deadline))
 		w.witness(t, "witness")
-		if diff := cmp.Diff([]string{"", "[a]"}, tr.turns(t)); diff != "" {
+		if diff := cmp.Diff([]string{"", "[a]", "a"}, tr.turns(t)); diff != "" {
 			t.Errorf("turns (-want +got):\n%s", diff)
 		}
 		w.neverEvicted(t, pod)

@@ -106,6 +106,13 @@ func (d *sdkDouble) untilCalled(t *testing.T, want ...string) {
 // ClusterRole. It goes by the manager's clock. The returned function ends it.
 func (w *world) startSDK(t *testing.T, impl interceptor.Interceptor) (stop func()) {
 	t.Helper()
+	return w.startSDKWith(t, impl, interceptor.Options{Clock: w.mgr.Clock})
+}
+
+// startSDKWith does so with options.
+func (w *world) startSDKWith(t *testing.T, impl interceptor.Interceptor, o interceptor.Options) (stop func()) {
+	t.Helper()
+	o.Name = sdkInterceptor
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, GenerateName: "sdk-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: drawbridge.Release + "-interceptor"},
@@ -132,7 +139,7 @@ func (w *world) startSDK(t *testing.T, impl interceptor.Interceptor) (stop func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := interceptor.Add(mgr, impl, interceptor.Options{Name: sdkInterceptor, Clock: w.mgr.Clock}); err != nil {
+	if err := interceptor.Add(mgr, impl, o); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/audit"
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/install"
 	"github.com/drawbridge-dev/drawbridge/test/suite"
@@ -48,14 +49,16 @@ func init() {
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard()) // Its absence would be complained about half a minute into the tests.
-	os.Exit(cluster.Main(m, cluster.Options{
+	os.Exit(cluster.MainThen(m, cluster.Options{
 		Nodes:      1,
 		RequestLog: true,
 		// Without it the API server drops spec.schedulingGroup of pods (statement 53),
 		// and with it the scheduler wants to watch these groups.
 		FeatureGates:  map[string]bool{"GenericWorkload": true},
 		RuntimeConfig: map[string]string{"scheduling.k8s.io/v1beta1": "true"},
-	}, setup))
+	}, setup, func(c *cluster.Cluster) error {
+		return audit.After(c, drawbridge.Namespace, suite.Advances())
+	}))
 }
 
 // setup installs the chart. The manager is no part of it: a test that needs one

@@ -278,8 +278,12 @@ func evictionWebhook(t *testing.T, name, webhook string) *admissionregistrationv
 }
 
 // Whoever may read nothing is told which permission each check needs.
+// What could not be looked at is not healthy: the exit code says so.
 func nothingMayBeRead(t *testing.T) {
 	r := consult(t, []string{"strangers"}, 0)
+	if r.code != 1 || !strings.Contains(r.stderr, "nothing is known of the installation") {
+		t.Errorf("exit code %d, %q", r.code, r.stderr)
+	}
 	for _, c := range r.Checks {
 		switch c.Check {
 		case "kubernetes", "cert-manager": // The first is open to all, the second not asked for.

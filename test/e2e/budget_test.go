@@ -113,7 +113,7 @@ func TestTheBudgetsEventTriggersTheEviction(t *testing.T) {
 	complete(t, pod, name, m.Clock.Now())
 	er := waitRequest(t, pod, "blocked", blocked)
 	saysAll(t, "the report", er.Status.Interceptors[1].Message, "number of retries: 1.", "PodDisruptionBudget "+budget+" allows no disruption now.")
-	saysAll(t, "the event", waitEvent(t, pod, "EvictionBlocked").Note, "triggered by: first", budget)
+	saysAll(t, "the event", waitEvent(t, pod, "EvictionBlocked").Note, "the first try of this manager", budget)
 	lives(t, pod)
 	if diff := gocmp.Diff(map[string]int{"budget by first": 1}, attempts(t, m)); diff != "" {
 		t.Errorf("attempts before the budget moved (-want +got):\n%s", diff)
@@ -126,7 +126,7 @@ func TestTheBudgetsEventTriggersTheEviction(t *testing.T) {
 	if diff := gocmp.Diff(map[string]int{"budget by first": 1, "evicted by budget": 1}, attempts(t, m)); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
-	saysAll(t, "the event", waitEvent(t, er, "EvictionAccepted").Note, "triggered by: budget")
+	saysAll(t, "the event", waitEvent(t, er, "EvictionAccepted").Note, "because a budget made room")
 	if calls := evictionsBy(since(t, mark), drawbridge(), namespace); len(calls) != 1 || calls[0].Code != http.StatusCreated {
 		t.Errorf("want one call, accepted, got:\n%s", calls)
 	}
@@ -171,7 +171,7 @@ func TestWhateverFreesABudgetTriggersTheEviction(t *testing.T) {
 
 			free(t, budget, pod)
 			gone(t, pod)
-			saysAll(t, "the event", waitEvent(t, er, "EvictionAccepted").Note, "triggered by: budget")
+			saysAll(t, "the event", waitEvent(t, er, "EvictionAccepted").Note, "because a budget made room")
 		})
 	}
 	t.Cleanup(func() { // The subtests have ended by then.

@@ -21,6 +21,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 const (
@@ -158,7 +159,7 @@ func TestTheDeschedulerSeesThatAnEvictionGoesOn(t *testing.T) {
 
 	// The descheduler has lost interest.
 	lives(t, canceled)
-	m.Clock.Advance(descheduleTTL)
+	m.Clock.Advance(translate.Granted(descheduleTTL))
 	waitRequest(t, canceled, "Canceled", isTrue(v1alpha1.ConditionCanceled))
 	waitRequest(t, foreign, "Canceled", isTrue(v1alpha1.ConditionCanceled))
 	waitHint(t, canceled, inProgress, "")

@@ -32,7 +32,7 @@ const (
 // impatient is how little an interceptor may be silent in these tests, and how long
 // a manager gives it after its start. The outages are longer than the one, and must
 // still count as nobody's silence.
-var impatient = []string{"--heartbeat-deadline=1s", "--startup-grace=1h", "--eviction-backoff-min=1h", "--eviction-backoff-max=1h"}
+var impatient = []string{"--allow-short-heartbeat-deadline", "--heartbeat-deadline=1s", "--startup-grace=1h", "--eviction-backoff-min=1h", "--eviction-backoff-max=1h"}
 
 // victim is a pod whose eviction is under way when the manager is killed.
 type victim struct {

@@ -77,7 +77,7 @@ func TestKubeVirtG2AMachineThatMovesMeanwhileIsNotMarked(t *testing.T) {
 				}
 				vmcrds.Set(machine, "status.nodeName", nodes[1])
 				vmcrds.Set(machine, "status.migrationState", map[string]any{"completed": true, "sourceNode": nodes[0], "targetNode": nodes[1]})
-				if err := admin.Update(r.Context(), machine); err != nil {
+				if err := virtHandler.Update(r.Context(), machine); err != nil {
 					return nil, err
 				}
 			}
@@ -141,7 +141,9 @@ func TestKubeVirtG6AnOutageOfOursShutsNoMachineDown(t *testing.T) {
 	})
 	untouched := createMachine(t, namespace, "untouched", nodes[0], "LiveMigrate", "True")
 	moving := createMachine(t, namespace, "moving", nodes[0], "LiveMigrate", "True")
-	stuck := createMachine(t, namespace, "stuck", nodes[0], "LiveMigrate", "True")
+	stuck := createMachine(t, namespace, "stuck", nodes[0], "LiveMigrate", "True", func(m *unstructured.Unstructured) {
+		vmcrds.Set(m, "status.evacuationNodeName", nodes[0]) // KubeVirt tries at once again.
+	})
 	fixed := createMachine(t, namespace, "fixed", nodes[0], "LiveMigrate", "False")
 	free := createMachine(t, namespace, "free", nodes[0], "None", "True")
 	evictUntil(t, "alice", moving, kubevirtInterceptor)

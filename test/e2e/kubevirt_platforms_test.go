@@ -69,7 +69,7 @@ func TestMigrationsKeepTheLimits(t *testing.T) {
 	shareManager(t)
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 6)
-	policy := ownPolicy(t, namespace, presetPolicy(t, "kubevirt-with-migrations"), nil)
+	policy := ownPolicy(t, namespace, presetPolicy(t, "kubevirt"), nil)
 	waitPolicy(t, policy.Name, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	platform := &vmcrds.Platform{Namespace: namespace, Target: nodes[5]}
 	runPlatform(t, platform)
@@ -106,7 +106,7 @@ func createOwnMachine(t *testing.T, namespace, name, node, strategy string) *cor
 		"status.nodeName": node, "status.phase": "Running", "spec.evictionStrategy": strategy,
 		"status.conditions": []any{map[string]any{"type": "LiveMigratable", "status": "True"}},
 	})
-	create(t, machine)
+	createRunning(t, machine)
 	pod := launcher(machine, "virt-launcher-"+name, node)
 	pod.Labels["kubevirt.io"] = "of-" + namespace
 	return createPod(t, pod)
@@ -118,7 +118,7 @@ func TestMigrationsAreRetriedAndGivenUp(t *testing.T) {
 	shareManager(t)
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
-	policy := ownPolicy(t, namespace, presetPolicy(t, "kubevirt-with-migrations"), func(s *v1alpha1.EvacuationPolicySpec) {
+	policy := ownPolicy(t, namespace, presetPolicy(t, "kubevirt"), func(s *v1alpha1.EvacuationPolicySpec) {
 		s.Migration.RetryLimit = 2
 		s.OnFailure = v1alpha1.OnFailureEvict
 	})
@@ -142,7 +142,7 @@ func TestCancelStopsMigrations(t *testing.T) {
 	shareManager(t)
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
-	policy := ownPolicy(t, namespace, presetPolicy(t, "kubevirt-with-migrations"), nil)
+	policy := ownPolicy(t, namespace, presetPolicy(t, "kubevirt"), nil)
 	waitPolicy(t, policy.Name, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	runPlatform(t, &vmcrds.Platform{Namespace: namespace, Target: nodes[1], Proceed: func(string) bool { return false }})
 	pod := createOwnMachine(t, namespace, "vm", nodes[0], "LiveMigrate")
@@ -304,11 +304,56 @@ func TestPoliciesThatDoNotWork(t *testing.T) {
 		}
 	})
 	t.Run("refused by the API", func(t *testing.T) {
-		p := simple("unmarked", "VirtualMachineInstance", "'None'")
-		p.Spec.Interceptor = "vm.example.com"
-		p.Spec.Mark = &v1alpha1.WorkloadPatch{Operations: []v1alpha1.PatchOperation{{Op: "add", Path: "/a", Value: "1"}}}
-		if err := admin.Create(t.Context(), p); err == nil || !strings.Contains(err.Error(), "mark and unmark belong together") {
-			t.Errorf("got %v", err)
+		patch := func(path string) *v1alpha1.WorkloadPatch {
+			return &v1alpha1.WorkloadPatch{Operations: []v1alpha1.PatchOperation{{Op: "replace", Path: path, Value: "'evil:1'"}}}
+		}
+		for name, tc := range map[string]struct {
+			change func(*v1alpha1.EvacuationPolicySpec)
+			want   string
+		}{
+			"a mark that is never taken back": {
+				func(s *v1alpha1.EvacuationPolicySpec) { s.Mark = patch("/a") }, "mark and unmark belong together",
+			},
+			"a mark of the pod's image": {
+				func(s *v1alpha1.EvacuationPolicySpec) {
+					s.Workload, s.Mark, s.Unmark = nil, patch("/spec/containers/0/image"), patch("/metadata/labels/a")
+				}, "of a pod only labels and annotations can be marked",
+			},
+			"a mark of another pod's image": {
+				func(s *v1alpha1.EvacuationPolicySpec) {
+					s.Workload = &v1alpha1.WorkloadReference{APIVersion: "v1", Kind: "Pod", Name: "'etcd-0'"}
+					s.Mark, s.Unmark = patch("/metadata/labels/a"), patch("/spec/containers/0/image")
+				}, "of a pod only labels and annotations can be marked",
+			},
+			"the node as the workload": {
+				func(s *v1alpha1.EvacuationPolicySpec) {
+					s.Workload = &v1alpha1.WorkloadReference{APIVersion: "v1", Kind: "Node", Name: "pod.spec.nodeName"}
+				}, "this kind cannot be a workload",
+			},
+			"a request as the workload": {
+				func(s *v1alpha1.EvacuationPolicySpec) {
+					s.Workload = &v1alpha1.WorkloadReference{APIVersion: "drawbridge.dev/v1alpha1", Kind: "EvictionRequest", Name: "pod.metadata.uid"}
+				}, "this kind cannot be a workload",
+			},
+			"requests for the eviction of other pods": {
+				func(s *v1alpha1.EvacuationPolicySpec) {
+					s.Migration = &v1alpha1.MigrationSpec{
+						APIVersion: "drawbridge.dev/v1alpha1", Kind: "EvictionRequest", WorkloadName: "''", Finished: "true", Failed: "false", Ours: "true",
+					}
+				}, "this kind cannot stand for a migration",
+			},
+			"the name of our own interceptor": {
+				func(s *v1alpha1.EvacuationPolicySpec) { s.Interceptor = "surge.drawbridge.dev" }, "this name is Drawbridge's own",
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				p := simple("refused", "VirtualMachineInstance", "'None'")
+				p.Spec.Interceptor = "vm.example.com"
+				tc.change(&p.Spec)
+				if err := admin.Create(t.Context(), p); err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("want %q, got %v", tc.want, err)
+				}
+			})
 		}
 	})
 }

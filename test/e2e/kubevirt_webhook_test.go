@@ -114,7 +114,7 @@ func (w *theirWebhook) deny(ctx context.Context, request *admissionv1.AdmissionR
 	if request.DryRun == nil || !*request.DryRun {
 		w.marks.Add(1)
 		data := fmt.Appendf(nil, `[{"op":"add","path":"/status/evacuationNodeName","value":%q}]`, pod.Spec.NodeName)
-		if err := admin.Patch(ctx, machine, client.RawPatch(types.JSONPatchType, data)); err != nil {
+		if err := virtAPI.Patch(ctx, machine, client.RawPatch(types.JSONPatchType, data)); err != nil {
 			return "kubevirt failed marking the vmi for eviction: " + err.Error()
 		}
 	}

@@ -11,6 +11,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -29,6 +30,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/test/audit"
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/suite"
 )
@@ -66,7 +68,9 @@ func TestMain(m *testing.M) {
 	if !chosen {
 		utilruntime.Must(flag.Set("test.parallel", parallel))
 	}
-	os.Exit(cluster.MainThen(m, cluster.Options{Nodes: 1, RequestLog: true}, setup, auditPermissions))
+	os.Exit(cluster.MainThen(m, cluster.Options{Nodes: 1, RequestLog: true}, setup, func(c *cluster.Cluster) error {
+		return errors.Join(auditPermissions(c), audit.After(c, inst.Namespace, suite.Advances()))
+	}))
 }
 
 // setup prepares what all tests share.

@@ -4,6 +4,9 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/test/vmcrds"
@@ -14,8 +17,6 @@ import (
 var withPlatforms = map[string]any{
 	"vm": map[string]any{"kubevirt": map[string]any{"enabled": true}},
 	"policies": map[string]any{"rules": []any{
-		// For tests with the policy kubevirt-with-migrations.
-		rule("kubevirt.io", "virtualmachineinstancemigrations", "create"),
 		rule("hyper.example.com", "guests", "get", "list", "watch"),
 		rule("hyper.example.com", "guests/status", "patch"),
 		rule("late.example.com", "boxes", "get", "list", "watch"),
@@ -28,7 +29,41 @@ func rule(group, resource string, verbs ...any) map[string]any {
 
 // installPlatforms installs the kinds of KubeVirt and of an invented platform.
 func installPlatforms(ctx context.Context) error {
-	return vmcrds.Install(ctx, admin, append(vmcrds.KubeVirt(), vmcrds.Invented()...))
+	if err := vmcrds.Install(ctx, admin, append(vmcrds.KubeVirt(), vmcrds.Invented()...)); err != nil {
+		return err
+	}
+	var err error
+	for account, into := range map[string]*client.Client{vmcrds.APIAccount: &virtAPI, vmcrds.HandlerAccount: &virtHandler} {
+		if *into, err = clientOf(account); err != nil {
+			return err
+		}
+	}
+	// It serves as long as the process.
+	if err := (&vmcrds.API{Client: virtAPI}).Start(ctx, admin); err != nil {
+		return err
+	}
+	config := vmcrds.New(vmcrds.Config, vmcrds.SystemNamespace, "kubevirt", nil)
+	if err := admin.Create(ctx, config); err != nil {
+		return fmt.Errorf("create the KubeVirt object: %w", err)
+	}
+	vmcrds.Set(config, "status.phase", "Deployed")
+	if err := admin.Status().Update(ctx, config); err != nil {
+		return fmt.Errorf("deploy KubeVirt: %w", err)
+	}
+	return nil
+}
+
+// virtAPI and virtHandler are clients with KubeVirt's accounts, whose writes to the
+// status of machines count.
+var virtAPI, virtHandler client.Client
+
+// clientOf is a client of an account that may do everything.
+func clientOf(account string) (client.Client, error) {
+	config, err := kube.ConfigFor(account, "system:masters")
+	if err != nil {
+		return nil, fmt.Errorf("make credentials of %s: %w", account, err)
+	}
+	return client.New(config, client.Options{Scheme: scheme})
 }
 
 // withPresets gives a manager the presets of the chart.

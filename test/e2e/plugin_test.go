@@ -249,15 +249,15 @@ func TestDrainWithThePlugin(t *testing.T) {
 	plain := createPod(t, builder.Pod(namespace, "plain").NodeSelector(testLabel, namespace).Obj())
 	moved := createPod(t, builder.Pod(namespace, "moved").NodeSelector(testLabel, namespace).Interceptors(worker).Obj())
 
-	planned := plugin(t, "drain", "-l", testLabel+"="+namespace, "--dry-run")
-	for _, want := range []string{"be evicted after " + worker, "be evicted at once", "2 nodes would be cordoned, 2 pods would go"} {
+	planned := plugin(t, "drain", "-l", testLabel+"="+namespace, "--force", "--dry-run=server")
+	for _, want := range []string{"be evicted after " + worker, "be evicted, after maintenance.evacuationWait, which could not be read", "2 nodes would be cordoned, 2 pods would have to go"} {
 		if !strings.Contains(planned, want) {
 			t.Errorf("want %q in the plan:\n%s", want, planned)
 		}
 	}
 	lives(t, plain)
 
-	printed := plugin(t, "drain", "-l", testLabel+"="+namespace, "--reason=test", "--timeout=2m")
+	printed := plugin(t, "drain", "-l", testLabel+"="+namespace, "--force", "--reason=test", "--timeout=2m")
 	gone(t, plain)
 	gone(t, moved)
 	for _, want := range []string{
@@ -322,7 +322,7 @@ func TestADrainThatIsLeft(t *testing.T) {
 		}
 		ended := make(chan end, 1)
 		go func() {
-			code, said := p.run(ctx, t, append([]string{"drain", node}, args...)...)
+			code, said := p.run(ctx, t, append([]string{"drain", node, "--force"}, args...)...)
 			ended <- end{code, said}
 		}()
 		eventually(t, "the plugin to tell of "+silent, func(context.Context) error {
@@ -385,7 +385,7 @@ func TestBadInputOfThePlugin(t *testing.T) {
 		"a selector that matches nothing": {operators, []string{"drain", "-l", "no=such-label"}, `no node has labels that match "no=such-label"`},
 		"neither nodes nor a selector":    {operators, []string{"drain"}, "name the nodes to drain, or select them with -l"},
 		"an unknown format":               {operators, []string{"status", "-o", "xml"}, `--output must be one of wide, json, yaml, name, not "xml"`},
-		"no permission to drain":          {drainers, []string{"drain", kubeNode(t)}, `cannot create resource "nodemaintenances" in API group "drawbridge.dev" at the cluster scope`},
+		"no permission to drain":          {drainers, []string{"drain", kubeNode(t), "--force", "--ignore-daemonsets", "--delete-emptydir-data"}, `cannot create resource "nodemaintenances" in API group "drawbridge.dev" at the cluster scope`},
 		"no permission to look":           {drainers, []string{"status"}, `cannot list resource "nodemaintenances" in API group "drawbridge.dev" at the cluster scope`},
 	}
 	for name, tc := range cases {

@@ -177,7 +177,8 @@ func TestBadExpressionsNeverBlockAnEviction(t *testing.T) {
 func TestRegistrationsSelectNamespacesAndCountTheirPods(t *testing.T) {
 	shareManager(t)
 	inside, outside := kube.Namespace(t), kube.Namespace(t)
-	node := addNodes(t, inside, 1)[0]
+	nodes := addNodes(t, inside, 2)
+	node := nodes[0]
 	label := func(namespace string) {
 		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, testLabel, inside))
 		if err := admin.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, patch); err != nil {
@@ -197,7 +198,7 @@ func TestRegistrationsSelectNamespacesAndCountTheirPods(t *testing.T) {
 	gone(t, other)
 	noRequest(t, other)
 	waitRequest(t, selected, "with the interceptor", activeIs(name))
-	createPod(t, builder.Pod(outside, "c").Obj())
+	createPod(t, builder.Pod(outside, "c").Node(nodes[1]).Obj())
 	label(outside)
 	waitRegistration(t, name, "for 2 pods", matches(2))
 	startInterceptor(t, inside, name, 0)

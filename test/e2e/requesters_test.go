@@ -116,7 +116,7 @@ func TestOneOfThreeRequestersWithdraws(t *testing.T) {
 
 	killed(t, alices)
 	for range 2 { // Together longer than a silent kubectl counts.
-		m.Clock.Advance(kubectlTTL * 2 / 3)
+		m.Clock.Advance(kubectlTTL * 3 / 4)
 		waitHeard(t, "bob", node, m.Clock.Now().Add(-kubectlTTL/3))
 	}
 	after := waitRequest(t, pod, "wanted by bob", wantedBy(bob))

@@ -189,6 +189,24 @@ func TestARolloutInTheMiddleReplacesThePod(t *testing.T) {
 	a.neverBelow(t, 1)
 }
 
+// A pod of an old revision cannot be given back, and the new revision has no room. The
+// drain hears of its budget in the end.
+func TestARolloutThatNeverSucceedsDoesNotHoldTheDrainForEver(t *testing.T) {
+	shareManager(t)
+	a := newApplication(t, 1, progressDeadline(8))
+	pod := &a.pods[0]
+
+	startDrain(t, "alice", a.node)
+	a.waitHandedUp(t, pod)
+	a.rollOut(t)
+	a.waitRevision(t, "2")
+	er := waitRequest(t, pod, "given up", surgeSaid("Not replaced beforehand: no replacement became available within 8s"))
+	saysAll(t, "the interceptor's message", surgeSays(er), "cannot be given back, has been waited for as long again")
+	waitRequest(t, pod, "blocked", blocked)
+	lives(t, pod)
+	a.neverBelow(t, 1)
+}
+
 // A pod of an old revision that nobody wants to drain any more cannot be given back.
 // It serves until the new revision does, and goes then.
 func TestAnUncordonAfterARolloutEvictsThePodLater(t *testing.T) {

@@ -32,6 +32,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
+	"github.com/drawbridge-dev/drawbridge/test/audit"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/install"
@@ -54,10 +55,12 @@ func TestMain(m *testing.M) {
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	flag.Parse()
-	os.Exit(cluster.Main(m, cluster.Options{Nodes: 2}, func(c *cluster.Cluster) (err error) {
+	os.Exit(cluster.MainThen(m, cluster.Options{Nodes: 2, RequestLog: true}, func(c *cluster.Cluster) (err error) {
 		kube = c
 		admin, err = client.New(c.Config(), client.Options{Scheme: scheme})
 		return err
+	}, func(c *cluster.Cluster) error {
+		return audit.After(c, install.DefaultNamespace, nil)
 	}))
 }
 

@@ -194,7 +194,7 @@ func TestEveryCombinationIsInstalledAndRemovedWithoutATrace(t *testing.T) {
 		"no guard and no surge":   {"guard": off, "surge": off, "descheduler": values{"markInProgress": false}},
 		"a manager of its own":    managerElsewhere(nil),
 		"no webhook":              {"webhook": off},
-		"the presets of machines": {"vm": values{"kubevirt": values{"enabled": true, "createMigrations": true}, "strimzi": on}},
+		"the presets of machines": {"vm": values{"kubevirt": values{"enabled": true}, "strimzi": on}},
 		"all that observes it": {
 			"metrics":        values{"serviceMonitor": values{"enabled": true, "interval": "30s", "relabelings": []any{values{"action": "labeldrop", "regex": "x"}}}},
 			"prometheusRule": on, "grafanaDashboard": on, "networkPolicy": on,

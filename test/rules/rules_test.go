@@ -170,6 +170,12 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 			bad: `drawbridge_eviction_requests_oldest_timestamp_seconds{stage="intercepting"} 0x300`,
 			at:  5 * time.Hour, want: "with the same interceptor for 5h 0m 0s",
 		},
+		"DrawbridgeRequestHeld": {
+			well: `drawbridge_eviction_requests_oldest_timestamp_seconds{stage="deleting"} 0x4 _x36` + "\n" +
+				`drawbridge_eviction_requests_oldest_timestamp_seconds{stage="intercepting"} 0x40`,
+			bad: `drawbridge_eviction_requests_oldest_timestamp_seconds{stage="deleting"} 0x40`,
+			at:  30 * time.Minute, want: "on its way out for 30m 0s",
+		},
 		"DrawbridgeBudgetBlocks": {
 			well: `drawbridge_eviction_requests_oldest_timestamp_seconds{stage="intercepting"} 0x120`,
 			bad:  `drawbridge_eviction_requests_oldest_timestamp_seconds{stage="evicting"} 0x120`,
@@ -199,6 +205,11 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 			well: `drawbridge_evacuation_outcomes_total{policy="kubevirt",outcome="moved"} 0+1x20`,
 			bad:  `drawbridge_evacuation_outcomes_total{policy="kubevirt",outcome="gave_up_hold"} 0x10 1x10`,
 			at:   15 * time.Minute, want: "by EvacuationPolicy kubevirt ended in the last 15 minutes with gave_up_hold",
+		},
+		"DrawbridgeMarksComeToNothing": {
+			well: `drawbridge_evacuation_writes_untaken_total{policy="kubevirt",reason="discarded"} 3x20`,
+			bad:  `drawbridge_evacuation_writes_untaken_total{policy="kubevirt",reason="discarded"} 0x10 1x10`,
+			at:   15 * time.Minute, want: "Marks by EvacuationPolicy kubevirt were discarded",
 		},
 	}
 	for _, r := range render(t).rules {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -138,6 +139,21 @@ func (i *Installation) checkPolicy(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("it is not %s yet", wanted)
+}
+
+// WebhookURL is where the API server calls the webhook of that path, with the token that
+// it proves itself by.
+func (i *Installation) WebhookURL(ctx context.Context, path string) (string, error) {
+	conf, err := i.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, i.Release, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("get webhook configuration: %w", err)
+	}
+	for _, webhook := range conf.Webhooks {
+		if url := webhook.ClientConfig.URL; url != nil && strings.Contains(*url, path+"/") {
+			return *url, nil
+		}
+	}
+	return "", fmt.Errorf("no webhook is called at %s with a token", path)
 }
 
 // waitProbe evicts, as a dry run, a pod that does not exist until the error is

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,6 +58,33 @@ type Manager struct {
 // setLogger silences controller-runtime's global logger, which has no manager.
 var setLogger = sync.OnceFunc(func() { ctrl.SetLogger(logr.Discard()) })
 
+// clocks are those of all managers of this process.
+var clocks clockSet
+
+type clockSet struct {
+	mu  sync.Mutex
+	all []*clock.Clock
+}
+
+func (s *clockSet) add(c *clock.Clock) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.all, c) {
+		s.all = append(s.all, c)
+	}
+}
+
+// Advances returns how the clocks of the managers of this process were moved so far.
+func Advances() []clock.Advance {
+	clocks.mu.Lock()
+	defer clocks.mu.Unlock()
+	var all []clock.Advance
+	for _, c := range clocks.all {
+		all = append(all, c.Advances()...)
+	}
+	return all
+}
+
 // Start runs a manager in this process and returns when it is ready and the API
 // server can call its webhook. It goes on when ctx ends: use Stop or Kill.
 func (i *Installation) Start(ctx context.Context, o ManagerOptions) (*Manager, error) {
@@ -80,6 +108,7 @@ func (i *Installation) Start(ctx context.Context, o ManagerOptions) (*Manager, e
 	if m.Clock == nil {
 		m.Clock = clock.New()
 	}
+	clocks.add(m.Clock)
 	options.Clock, options.Registerer = m.Clock, m.Metrics
 	m.Options = options
 	if o.Wrap != nil {
@@ -120,6 +149,7 @@ func (i *Installation) appOptions(ctx context.Context, o ManagerOptions) (app.Op
 	options.ShutdownDelay = 0
 	options.Operations.MetricsProtected = false
 	options.LogLevel = "debug"
+	options.ShortHeartbeatDeadline = true // Tests may not have minutes.
 	if o.Change != nil {
 		o.Change(&options)
 	}

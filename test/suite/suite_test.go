@@ -259,7 +259,7 @@ func TestManagerInItsOwnProcess(t *testing.T) {
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if second, err = inst.StartProcess(t.Context(), suite.ProcessOptions{Args: []string{"--heartbeat-deadline=1s", "--startup-grace=0s"}}); err != nil {
+	if second, err = inst.StartProcess(t.Context(), suite.ProcessOptions{Args: []string{"--allow-short-heartbeat-deadline", "--heartbeat-deadline=1s", "--startup-grace=0s"}}); err != nil {
 		t.Fatal(err)
 	}
 	gone(t, held)

@@ -34,6 +34,7 @@ const EvacuationAnnotation = "kubevirt.io/evacuationMigration"
 // and the virt-handlers. A migration goes on by one phase with every look, if
 // Proceed says so, and fails if Fail does.
 type Platform struct {
+	// Client writes as HandlerAccount: see API.
 	Client    client.Client
 	Namespace string
 	// Target is the node that machines migrate to.
@@ -41,6 +42,9 @@ type Platform struct {
 	// Evacuates: there is an evacuation controller, which creates migrations of what
 	// is marked.
 	Evacuates bool
+	// Backoff is how long its migrations wait, Pending, after the first failure; twice as
+	// long after each further one. KubeVirt waits 20 s.
+	Backoff time.Duration
 	// Proceed and Fail decide about a machine's migration; nil is yes and no.
 	Proceed, Fail func(machine string) bool
 
@@ -49,6 +53,9 @@ type Platform struct {
 	// most that left one node.
 	PeakCluster, PeakNode int
 	created               int
+	// failures and lastFailure are those of each machine since its last success.
+	failures    map[string]int
+	lastFailure map[string]time.Time
 }
 
 // Peaks are the most unfinished migrations there were, in all and of one node.
@@ -142,10 +149,13 @@ func (p *Platform) proceed(ctx context.Context, migration *unstructured.Unstruct
 	if machine == nil || migration.GetDeletionTimestamp() != nil || (p.Proceed != nil && !p.Proceed(name)) {
 		return
 	}
+	if p.backsOff(name, migration) {
+		return
+	}
 	source := Text(machine, "status.nodeName")
 	state := map[string]any{"sourceNode": source, "targetNode": p.Target, "startTimestamp": "2026-01-01T00:00:00Z"}
 	switch Text(migration, "status.phase") {
-	case "":
+	case "", "Pending":
 		Set(machine, "status.migrationState", state)
 		if p.Client.Update(ctx, machine) == nil {
 			p.phase(ctx, migration, "Running")
@@ -157,6 +167,7 @@ func (p *Platform) proceed(ctx context.Context, migration *unstructured.Unstruct
 			Set(machine, "status.migrationState", state)
 			if p.Client.Update(ctx, machine) == nil {
 				p.phase(ctx, migration, "Failed")
+				p.ended(name, false)
 			}
 			return
 		}
@@ -168,9 +179,41 @@ func (p *Platform) proceed(ctx context.Context, migration *unstructured.Unstruct
 		unstructured.RemoveNestedField(machine.Object, "metadata", "annotations", "kubevirt.io/eviction-source")
 		if p.Client.Update(ctx, machine) == nil {
 			p.phase(ctx, migration, "Succeeded")
+			p.ended(name, true)
 			p.end(ctx, name, source)
 		}
 	}
+}
+
+// backsOff reports whether a migration that has not begun must wait: the migration
+// controller holds those for an evacuation back after failures, and the evacuation
+// controller has made the next one already.
+func (p *Platform) backsOff(machine string, migration *unstructured.Unstructured) bool {
+	if _, evacuation := migration.GetAnnotations()[EvacuationAnnotation]; !evacuation || p.Backoff == 0 {
+		return false
+	}
+	if phase := Text(migration, "status.phase"); phase != "" && phase != "Pending" {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.failures[machine]
+	return n > 0 && time.Since(p.lastFailure[machine]) < p.Backoff<<(n-1)
+}
+
+// ended counts the end of a migration.
+func (p *Platform) ended(machine string, well bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failures == nil {
+		p.failures, p.lastFailure = map[string]int{}, map[string]time.Time{}
+	}
+	if well {
+		delete(p.failures, machine)
+		return
+	}
+	p.failures[machine]++
+	p.lastFailure[machine] = time.Now()
 }
 
 func (p *Platform) phase(ctx context.Context, migration *unstructured.Unstructured, phase string) {

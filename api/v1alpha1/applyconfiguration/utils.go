@@ -75,6 +75,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RequesterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ServiceAccountReference"):
 		return &apiv1alpha1.ServiceAccountReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SubresourceCall"):
+		return &apiv1alpha1.SubresourceCallApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkloadPatch"):
 		return &apiv1alpha1.WorkloadPatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkloadReference"):

@@ -49,12 +49,28 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{/* drawbridge.clientConfig is the way to the manager's webhook: (list . "/path"). The CA is left
-out: the manager puts it in, and an upgrade must not take it away. */}}
+out: the manager puts it in, and an upgrade must not take it away. Nor must it take away the
+token that the manager has put behind the path: what is in the cluster stays. */}}
 {{- define "drawbridge.clientConfig" -}}
 {{- $root := index . 0 -}}
 {{- $path := index . 1 -}}
+{{- $url := printf "%s%s" $root.Values.webhook.url $path -}}
+{{- $present := lookup "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "" (include "drawbridge.fullname" $root) -}}
+{{- range (get ($present | default dict) "webhooks") | default list -}}
+{{- $way := .clientConfig -}}
+{{- with $way.url -}}
+{{- if hasPrefix (printf "%s/" $url) . -}}
+{{- $url = . -}}
+{{- end -}}
+{{- end -}}
+{{- with (get $way "service" | default dict).path -}}
+{{- if hasPrefix (printf "%s/" $path) . -}}
+{{- $path = . -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if $root.Values.webhook.url -}}
-url: {{ printf "%s%s" $root.Values.webhook.url $path | quote }}
+url: {{ $url | quote }}
 {{- else -}}
 service:
   namespace: {{ $root.Release.Namespace }}

@@ -1,8 +1,11 @@
 {{/* drawbridge.presets are the names of the presets that are switched on, separated by commas. */}}
 {{- define "drawbridge.presets" -}}
 {{- $presets := list -}}
+{{- if hasKey .Values.vm.kubevirt "createMigrations" -}}
+{{- fail "vm.kubevirt.createMigrations is gone: Drawbridge always creates the migrations, because KubeVirt discards marks that are not its own. Remove the value; its limits are vm.kubevirt.parallelPerCluster and vm.kubevirt.parallelOutboundPerNode, and docs/guides/kubevirt.md says what changes" -}}
+{{- end -}}
 {{- if .Values.vm.kubevirt.enabled -}}
-{{- $presets = append $presets (ternary "kubevirt-with-migrations" "kubevirt" .Values.vm.kubevirt.createMigrations) -}}
+{{- $presets = append $presets "kubevirt" -}}
 {{- end -}}
 {{- if .Values.vm.strimzi.enabled -}}
 {{- $presets = append $presets "strimzi" -}}
@@ -10,10 +13,9 @@
 {{- join "," $presets -}}
 {{- end -}}
 
-{{/* drawbridge.preset names the objects of a preset: (list . "name"). Both presets of
-KubeVirt have the same names, so that a change from one to the other is one in place. */}}
+{{/* drawbridge.preset names the objects of a preset: (list . "name"). */}}
 {{- define "drawbridge.preset" -}}
-{{- printf "%s-%s" (include "drawbridge.fullname" (index . 0) | trunc 38 | trimSuffix "-") (trimSuffix "-with-migrations" (index . 1)) -}}
+{{- printf "%s-%s" (include "drawbridge.fullname" (index . 0) | trunc 38 | trimSuffix "-") (index . 1) -}}
 {{- end -}}
 
 {{/* drawbridge.presetNames are the names of the ConfigMaps, separated by commas. */}}
@@ -38,17 +40,15 @@ KubeVirt have the same names, so that a change from one to the other is one in p
 {{- range $name := $policies }}
 {{- $policy := $root.Files.Get (printf "files/presets/%s.yaml" $name) | fromYaml }}
 {{- $_ := set $policy.metadata "labels" (include "drawbridge.labels" $root | fromYaml) }}
-{{- if has $name (list "kubevirt" "kubevirt-with-migrations") }}
+{{- if eq $name "kubevirt" }}
 {{- $values := $root.Values.vm.kubevirt }}
 {{- $_ := set $policy.spec "onFailure" $values.onFailure }}
 {{- $_ := set $policy.spec.migration "retryLimit" (int $values.retryLimit) }}
 {{- with $values.deadline }}
 {{- $_ := set $policy.spec "deadline" . }}
 {{- end }}
-{{- if eq $name "kubevirt-with-migrations" }}
 {{- $_ := set $policy.spec.migration "parallelPerCluster" (int $values.parallelPerCluster) }}
 {{- $_ := set $policy.spec.migration "parallelOutboundPerNode" (int $values.parallelOutboundPerNode) }}
-{{- end }}
 {{- end }}
 {{ toYaml $policy }}
 ---

@@ -26,10 +26,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
+	drawbridgemetrics "github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 	"github.com/drawbridge-dev/drawbridge/internal/protect"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -52,20 +52,16 @@ func (o *Options) key(name string) types.NamespacedName {
 }
 
 // newManager makes the manager with everything that listens or caches.
-func newManager(conf *rest.Config, o Options, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (manager.Manager, error) {
+func newManager(conf *rest.Config, o Options, measure *drawbridgemetrics.Door, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (manager.Manager, error) {
 	tlsOptions := func(c *tls.Config) {
 		c.MinVersion = tls.VersionTLS12
 		c.GetCertificate = certificate
 	}
 	mgr, err := ctrl.NewManager(conf, manager.Options{
-		Scheme: newScheme(),
-		Logger: o.Logger,
-		Cache:  cacheOptions(o),
-		WebhookServer: webhook.NewServer(webhook.Options{
-			Host:    o.WebhookHost,
-			Port:    o.WebhookPort,
-			TLSOpts: []func(*tls.Config){tlsOptions},
-		}),
+		Scheme:                        newScheme(),
+		Logger:                        o.Logger,
+		Cache:                         cacheOptions(o),
+		WebhookServer:                 newWebhookServer(o, measure, tlsOptions),
 		Metrics:                       metricsOptions(o, tlsOptions),
 		HealthProbeBindAddress:        orOff(o.HealthAddr),
 		PprofBindAddress:              orOff(o.PprofAddr),
@@ -161,6 +157,10 @@ func configMaps(o Options) map[string]cache.Config {
 	}
 	if o.Operations.LogLevelConfig != "" {
 		add(o.Namespace, o.Operations.LogLevelConfig)
+	}
+	if o.Door.ClientCA != "" {
+		name := namespacedName(o.Door.ClientCA)
+		add(name.Namespace, name.Name)
 	}
 	if o.Preemption.Enabled && o.Preemption.ClientCA != "" {
 		name := o.Preemption.clientCA()

@@ -67,6 +67,9 @@ type Options struct {
 
 	// Policy is the constants of the process.
 	Policy process.Policy
+	// ShortHeartbeatDeadline allows a heartbeat deadline below minHeartbeatDeadline. It
+	// is for tests, whose interceptors are silent on purpose; its flag is hidden.
+	ShortHeartbeatDeadline bool
 	// EvictionBackoffMin and EvictionBackoffMax limit the pause between two calls
 	// of a pod's eviction subresource.
 	EvictionBackoffMin time.Duration
@@ -76,6 +79,11 @@ type Options struct {
 	// MarkerDebounce is how long the drain markers of a node must be gone before
 	// a legacy requester is removed.
 	MarkerDebounce time.Duration
+	// MarkerLimit is how long a drain marker keeps the request of a silent controller.
+	MarkerLimit time.Duration
+	// CallerSilence is how long callers of a class may be silent, by class, as a
+	// duration; others have their class's own time.
+	CallerSilence map[string]string
 	// ReplacementGuard is one of replacementGuards.
 	ReplacementGuard string
 	// ReplacementWindow is how long after a pod's end its replacement is guarded.
@@ -90,6 +98,8 @@ type Options struct {
 	AllowedReservedNames []string
 	// Guard is the protection by budgets.
 	Guard GuardOptions
+	// Door is about who may call the webhook.
+	Door DoorOptions
 	// Preemption is about budgets that the scheduler may not break.
 	Preemption PreemptionOptions
 
@@ -197,6 +207,7 @@ func DefaultOptions() Options {
 		EvictionBackoffMax:   15 * time.Minute,
 		Retention:            time.Hour,
 		MarkerDebounce:       time.Minute,
+		MarkerLimit:          translate.DefaultMarkerLimit,
 		ReplacementGuard:     string(webhook.GuardNotFound),
 		ReplacementWindow:    15 * time.Minute,
 		Guard:                defaultGuardOptions(),
@@ -213,6 +224,14 @@ func DefaultOptions() Options {
 		Clock:                clock.RealClock{},
 	}
 }
+
+const (
+	// minHeartbeatDeadline leaves room for a heartbeat that is late: the API accepts one
+	// a minute.
+	minHeartbeatDeadline = 2 * interceptor.MinHeartbeatInterval
+	// shortHeartbeatDeadlineFlag is hidden: no installation wants it.
+	shortHeartbeatDeadlineFlag = "allow-short-heartbeat-deadline"
+)
 
 // AddFlags adds the flags to fs. Their defaults are the present values.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
@@ -237,7 +256,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay, "How long a replica that was told to stop is unready but still answers.")
 	fs.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", o.ShutdownTimeout, "How long the shutdown may take after the delay.")
 
-	fs.DurationVar(&o.Policy.HeartbeatDeadline, "heartbeat-deadline", o.Policy.HeartbeatDeadline, "How long an interceptor may be silent before the next one gets its turn.")
+	fs.DurationVar(&o.Policy.HeartbeatDeadline, "heartbeat-deadline", o.Policy.HeartbeatDeadline, "How long an interceptor may be silent before the next one gets its turn; at least 2m, as heartbeats may come once a minute.")
+	fs.BoolVar(&o.ShortHeartbeatDeadline, shortHeartbeatDeadlineFlag, o.ShortHeartbeatDeadline, "Allow a --heartbeat-deadline that no interceptor can keep; for tests.")
+	if flag := fs.Lookup(shortHeartbeatDeadlineFlag); flag != nil {
+		flag.Hidden = true
+	}
 	fs.DurationVar(&o.Policy.ClockSkew, "clock-skew", o.Policy.ClockSkew, "How far a time that an interceptor reports may differ from ours.")
 	fs.DurationVar(&o.Policy.CompletionGrace, "completion-grace", o.Policy.CompletionGrace, "How long the last interceptor may still report after the pod has ended.")
 	fs.DurationVar(&o.Policy.StartupGrace, "startup-grace", o.Policy.StartupGrace, "How long after the start nobody is passed over or removed for silence.")
@@ -245,12 +268,15 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.EvictionBackoffMax, "eviction-backoff-max", o.EvictionBackoffMax, "Longest pause between two such calls.")
 	fs.DurationVar(&o.Retention, "retention", o.Retention, "How long a finished EvictionRequest is kept; 0 keeps it for ever. Not shorter than --replacement-window.")
 	fs.DurationVar(&o.MarkerDebounce, "marker-debounce", o.MarkerDebounce, "How long the drain markers of a node must be gone before a legacy requester is removed.")
+	fs.DurationVar(&o.MarkerLimit, "marker-limit", o.MarkerLimit, "How long a drain marker keeps the request of a controller that is silent, in case nobody takes the marker away.")
+	fs.StringToStringVar(&o.CallerSilence, "caller-silence", o.CallerSilence, "How long legacy callers of a class may be silent before they are removed, as CLASS=DURATION; may be repeated.")
 	fs.StringVar(&o.ReplacementGuard, "replacement-guard", o.ReplacementGuard, "What a caller hears who evicts by name the replacement of a pod that it has already moved: "+strings.Join(replacementGuards, ", ")+".")
 	fs.DurationVar(&o.ReplacementWindow, "replacement-window", o.ReplacementWindow, "How long after the end of the first pod this applies.")
 	fs.IntVar(&o.NewRequestsPerNode, "new-requests-per-node", o.NewRequestsPerNode, "How many requests the callers of a limited class may begin on a node within a minute, per replica; 0 is no limit.")
 	fs.StringSliceVar(&o.LimitedClasses, "limited-caller-class", o.LimitedClasses, "Class of callers that --new-requests-per-node is for; may be repeated. Never kubectl.")
 	fs.StringSliceVar(&o.AllowedReservedNames, "allowed-reserved-name", o.AllowedReservedNames, "Name under k8s.io or kubernetes.io which pods may name as an interceptor; may be repeated.")
 	o.Guard.addFlags(fs)
+	o.Door.addFlags(fs)
 	o.Preemption.addFlags(fs)
 	o.Maintenance.addFlags(fs)
 	fs.StringSliceVar(&o.EvacuationPresets, "evacuation-preset", o.EvacuationPresets, "ConfigMap of the manager's namespace with EvacuationPolicies and their registrations, which the manager makes; a ClusterRole of that name owns them. May be repeated.")
@@ -299,13 +325,18 @@ func (o *Options) Validate() error {
 	check(o.RenewDeadline > o.RetryPeriod*6/5, "--leader-elect-renew-deadline (%s) must be longer than 1.2 times --leader-elect-retry-period (%s)", o.RenewDeadline, o.RetryPeriod)
 	check(o.RetryPeriod > 0, "--leader-elect-retry-period must be positive")
 
+	shortest := minHeartbeatDeadline
+	if o.ShortHeartbeatDeadline {
+		shortest = time.Nanosecond
+	}
+	check(o.Policy.HeartbeatDeadline >= shortest, "--heartbeat-deadline must be at least %s, not %s: heartbeats may come once a minute", shortest, o.Policy.HeartbeatDeadline)
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
 	}{
-		{"--heartbeat-deadline", o.Policy.HeartbeatDeadline},
 		{"--eviction-backoff-min", o.EvictionBackoffMin},
 		{"--replacement-window", o.ReplacementWindow},
+		{"--marker-limit", o.MarkerLimit},
 		{"--shutdown-timeout", o.ShutdownTimeout},
 	} {
 		check(d.value > 0, "%s must be positive, not %s", d.flag, d.value)
@@ -337,8 +368,13 @@ func (o *Options) Validate() error {
 	check(o.SurgeClusterLimit >= 0, "--surge-cluster-limit must not be negative, but is %d", o.SurgeClusterLimit)
 	check(o.SurgeRegistration == "" || len(validation.IsDNS1123Subdomain(o.SurgeRegistration)) == 0, "--surge-registration: %q is not the name of a ConfigMap", o.SurgeRegistration)
 	check(slices.Contains(replacementGuards, o.ReplacementGuard), "--replacement-guard must be one of %s, not %q", strings.Join(replacementGuards, ", "), o.ReplacementGuard)
+	_, problems := o.callerSilence()
+	for _, problem := range problems {
+		check(false, "%s", problem)
+	}
 	o.Guard.validate(check)
 	o.Preemption.validate(o.WebhookPort, check)
+	o.Door.validate(o, check)
 	check(!o.Preemption.Enabled || o.Preemption.ClientCA == "" || o.Operations.LogLevelConfig == "" || o.Preemption.clientCA().Namespace != o.Namespace,
 		"--preemption-client-ca is in the manager's own namespace %q, of which only --log-level-config is read", o.Namespace)
 	o.Maintenance.validate(check)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/internal/health"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
+	drawbridgemetrics "github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
 // startTimeout bounds the questions asked before the manager starts.
@@ -60,8 +61,8 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 		return err
 	}
 
-	certificate := newServer(o)
-	mgr, err := newManager(conf, o, certificate.GetCertificate)
+	certificate, door := newServer(o), drawbridgemetrics.NewDoor(o.Registerer)
+	mgr, err := newManager(conf, o, door, certificate.GetCertificate)
 	if err != nil {
 		return err
 	}
@@ -70,11 +71,13 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 		watchAll(starting, mgr.GetCache(), o),
 		index.Setup(starting, mgr.GetFieldIndexer()),
 		mgr.Add(caches),
-		setupCertificates(mgr, o, certificate, clients),
+		setupCertificates(mgr, o, certificate, clients, self),
 		setupLogLevel(mgr, o),
-		setup(mgr, o, learnt{self: self, workloadRef: workloads, synced: caches.Synced}),
+		setup(starting, mgr, o, learnt{
+			self: self, workloadRef: workloads, synced: caches.Synced,
+			token: certificate.Token, door: door, certificate: certificate.GetCertificate,
+		}),
 		setupSurge(starting, mgr, o),
-		setupPreemption(starting, mgr, o, certificate.GetCertificate),
 	); err != nil {
 		return fmt.Errorf("set up manager: %w", err)
 	}

@@ -2,9 +2,13 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
@@ -22,16 +26,21 @@ type learnt struct {
 	workloadRef bool
 	// synced reports whether the caches are in sync.
 	synced func() bool
+	// token tells calls of API servers from others, and door counts those.
+	token func(path, token string) error
+	door  *metrics.Door
+	// certificate is the one to serve.
+	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 }
 
 // setup wires the parts of Drawbridge into the manager: engine, evictor and
 // leases on the leader, webhooks and the renewal of leases on every replica.
-func setup(mgr ctrl.Manager, o Options, known learnt) error {
+func setup(ctx context.Context, mgr ctrl.Manager, o Options, known learnt) error {
 	resolver, err := setupRegistry(mgr, o)
 	if err != nil {
 		return err
 	}
-	policies, err := setupVM(mgr, o)
+	policies, err := setupVM(mgr, o, resolver)
 	if err != nil {
 		return err
 	}
@@ -54,8 +63,11 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 		Policy:    o.Policy,
 		Retention: o.Retention,
 		Resolver:  resolver,
-		Recorder:  recorder,
-		Metrics:   requestMetrics,
+		ResolveLive: func(ctx context.Context, pod *corev1.Pod) ([]string, error) {
+			return resolver.ResolveLive(ctx, mgr.GetAPIReader(), pod)
+		},
+		Recorder: recorder,
+		Metrics:  requestMetrics,
 	}
 	if known.workloadRef {
 		engine.WorkloadRef = request.LiveWorkloadRef(mgr.GetAPIReader())
@@ -79,7 +91,7 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Clock:     o.Clock,
-		Policy:    request.LeasePolicy{Debounce: o.MarkerDebounce, StartupGrace: o.Policy.StartupGrace},
+		Policy:    request.LeasePolicy{Debounce: o.MarkerDebounce, StartupGrace: o.Policy.StartupGrace, MarkerLimit: o.MarkerLimit},
 		Recorder:  recorder,
 		Namespace: o.Namespace,
 	}
@@ -87,6 +99,7 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 	log := mgr.GetLogger().WithName("webhook")
 	answers := webhookConfig(o, known)
 	answers.Preflights = o.preflights(policies.Preflight)
+	answers.Stalled = policies.Stalled
 	// The cache itself: a client looks up the kind of what it reads once more.
 	answers.Cached, answers.Live, answers.Writer = mgr.GetCache(), mgr.GetAPIReader(), mgr.GetClient()
 	answers.Leases = leaseIndex
@@ -94,16 +107,20 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 	answers.Gate = o.Guard.gate()
 	answers.Recorder, answers.Metrics, answers.Log = recorder, metrics.NewWebhook(o.Registerer), log
 	evictions, renewer := webhook.NewEvictionHandler(answers)
-	webhook.Register(mgr.GetWebhookServer(), evictions, &webhook.StatusHandler{
-		Cached:            mgr.GetClient(),
-		Resolver:          resolver,
-		Registrations:     resolver,
-		Skippers:          webhook.ReviewedSkippers{Writer: mgr.GetClient()},
-		OwnUsername:       known.self,
-		Clock:             o.Clock,
-		ClockSkew:         o.Policy.ClockSkew,
-		HeartbeatDeadline: o.Policy.HeartbeatDeadline,
-		Log:               log,
+	if err := followPods(ctx, mgr, evictions); err != nil {
+		return err
+	}
+	door, err := setupDoor(mgr, o, known)
+	if err != nil {
+		return err
+	}
+	webhook.Register(mgr.GetWebhookServer(), door, evictions, &webhook.StatusHandler{
+		Registrations: resolver,
+		Skippers:      webhook.ReviewedSkippers{Writer: mgr.GetClient()},
+		OwnUsername:   known.self,
+		Clock:         o.Clock,
+		ClockSkew:     o.Policy.ClockSkew,
+		Log:           log,
 	}, &webhook.ProbeHandler{Log: log})
 
 	return errors.Join(
@@ -114,20 +131,37 @@ func setup(mgr ctrl.Manager, o Options, known learnt) error {
 		setupGuard(mgr, o, known, resolver, policies),
 		setupDescheduler(mgr, o, known, resolver),
 		setupMaintenance(mgr, o, known, resolver),
+		setupPreemption(ctx, mgr, o, door, known.certificate),
 		mgr.Add(renewer),
 	)
 }
 
+// followPods lets the webhook count what its answers led to.
+func followPods(ctx context.Context, mgr ctrl.Manager, evictions *webhook.EvictionHandler) error {
+	pods, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("get informer of pods: %w", err)
+	}
+	if _, err := pods.AddEventHandler(evictions.Strays()); err != nil {
+		return fmt.Errorf("follow pods: %w", err)
+	}
+	return nil
+}
+
 // webhookConfig is what options and account say about the answers to evictions.
 func webhookConfig(o Options, known learnt) webhook.Config {
+	silence, _ := o.callerSilence() // Validated before.
 	return webhook.Config{
 		Synced:             known.synced,
 		AllowedReserved:    o.AllowedReservedNames,
 		Clock:              o.Clock,
 		Namespace:          o.Namespace,
 		OwnUsername:        known.self,
+		GroupsHidden:       known.workloadRef,
 		Guard:              webhook.GuardMode(o.ReplacementGuard),
 		GuardWindow:        o.ReplacementWindow,
+		Silence:            silence,
+		MarkerLimit:        o.MarkerLimit,
 		NewRequestsPerNode: o.NewRequestsPerNode,
 		LimitedClasses:     o.limitedClasses(),
 	}

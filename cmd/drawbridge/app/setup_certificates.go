@@ -33,9 +33,9 @@ func newServer(o Options) *certs.Server {
 
 // setupCertificates adds what keeps the certificate, and the webhook configuration
 // in step with it. All of it goes by the real clock, because API servers do.
-func setupCertificates(mgr ctrl.Manager, o Options, server *certs.Server, clients kubernetes.Interface) error {
+func setupCertificates(mgr ctrl.Manager, o Options, server *certs.Server, clients kubernetes.Interface, self string) error {
 	server.Cache = mgr.GetCache()
-	rotator := &certs.Rotator{Config: server.Config, Client: mgr.GetClient(), Clock: clock.RealClock{}}
+	rotator := &certs.Rotator{Config: server.Config, Client: mgr.GetClient(), Clock: clock.RealClock{}, Replicas: oldReplicas(mgr.GetClient(), o.Namespace, self)}
 	errs := []error{mgr.Add(server), rotator.SetupWithManager(mgr)}
 	if name := o.Operations.CertManagerCertificate; name != "" {
 		errs = append(errs, mgr.Add(&certs.CertManager{

@@ -31,7 +31,7 @@ func defaultMaintenanceOptions() MaintenanceOptions {
 // addFlags adds the flags to fs. Their defaults are the present values.
 func (m *MaintenanceOptions) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&m.Enabled, "maintenance", m.Enabled, "Cordon and drain nodes as NodeMaintenances say.")
-	fs.DurationVar(&m.EvacuationWait, "maintenance-evacuation-wait", m.EvacuationWait, "How long a pod without interceptors is left to its owner before a NodeMaintenance asks for its eviction; 0 asks at once.")
+	fs.DurationVar(&m.EvacuationWait, "maintenance-evacuation-wait", m.EvacuationWait, "How long a pod without interceptors is left to its owner before a NodeMaintenance asks for its eviction; 0 asks at once. KEP-4212 has 3m, for clusters with owners that set EvacuationInitiated.")
 }
 
 // validate calls check for everything that must hold.
@@ -61,8 +61,10 @@ func setupMaintenance(mgr ctrl.Manager, o Options, known learnt, resolver interc
 		Metrics:   metrics.NewMaintenance(o.Registerer),
 		Policy: maintenance.PodPolicy{
 			Wait: o.Maintenance.EvacuationWait,
-			// Half of what an interceptor may be silent until the next one gets its turn.
+			// Half of what an interceptor may be silent until the next one gets its turn. An
+			// owner gets as long.
 			SilentAfter:      o.Policy.HeartbeatDeadline / 2,
+			OwnerDeadline:    o.Policy.HeartbeatDeadline,
 			TerminatingAfter: maintenance.DefaultTerminatingAfter,
 		},
 	}).SetupWithManager(mgr)

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -91,11 +90,7 @@ func (p *PreemptionOptions) validate(webhookPort int, check func(ok bool, format
 // clientCA is the name of the ConfigMap; the namespace is empty if there is none in
 // it.
 func (p *PreemptionOptions) clientCA() types.NamespacedName {
-	namespace, name, found := strings.Cut(p.ClientCA, "/")
-	if !found {
-		return types.NamespacedName{Name: namespace}
-	}
-	return types.NamespacedName{Namespace: namespace, Name: name}
+	return namespacedName(p.ClientCA)
 }
 
 // preemptionCache adds what the informers hold for this to what they hold already.
@@ -117,7 +112,7 @@ func preemptionKinds(o Options) []client.Object {
 // setupPreemption adds the scheduler extender, if it is switched on, and the webhook
 // for deletions by the scheduler, if that is, too. The replica is ready when the
 // scheduler would get an answer.
-func setupPreemption(ctx context.Context, mgr ctrl.Manager, o Options, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) error {
+func setupPreemption(ctx context.Context, mgr ctrl.Manager, o Options, door *webhook.Door, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) error {
 	p := o.Preemption
 	if !p.Enabled {
 		return nil
@@ -136,7 +131,7 @@ func setupPreemption(ctx context.Context, mgr ctrl.Manager, o Options, certifica
 	}
 	if p.GuardDeletes {
 		handler.Ledger = preemption.NewLedger(o.Clock)
-		mgr.GetWebhookServer().Register(webhook.PodDeletePath, &webhook.PodDeleteHandler{
+		webhook.RegisterPodDeletes(mgr.GetWebhookServer(), door, &webhook.PodDeleteHandler{
 			Deletions: &preemption.Deletes{View: view, Ledger: handler.Ledger, Live: mgr.GetAPIReader()},
 			Metrics:   measure, Log: log,
 		})

@@ -28,6 +28,7 @@ func TestTheWebhookGetsTheOptions(t *testing.T) {
 	o.NewRequestsPerNode = 3
 	o.LimitedClasses = []string{"descheduler", "unknown"}
 	o.ReplacementGuard, o.ReplacementWindow = "Evict", time.Minute
+	o.MarkerLimit, o.CallerSilence = time.Hour, map[string]string{"mco": "20m"}
 	want := webhook.Config{
 		AllowedReserved:    []string{"a.k8s.io"},
 		Clock:              o.Clock,
@@ -35,6 +36,8 @@ func TestTheWebhookGetsTheOptions(t *testing.T) {
 		OwnUsername:        "system:serviceaccount:a:b",
 		Guard:              webhook.GuardEvict,
 		GuardWindow:        time.Minute,
+		Silence:            map[translate.CallerClass]time.Duration{translate.ClassMCO: 20 * time.Minute},
+		MarkerLimit:        time.Hour,
 		NewRequestsPerNode: 3,
 		LimitedClasses:     []translate.CallerClass{translate.ClassDescheduler, translate.ClassUnknown},
 	}

@@ -8,8 +8,11 @@ import (
 	"slices"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,13 +26,20 @@ import (
 // setupVM adds the interceptors of EvacuationPolicies.
 // The store it returns knows the policies on every replica: the webhook and the
 // guard ask it. The replica is ready when they are loaded.
-func setupVM(mgr ctrl.Manager, o Options) (*vm.Store, error) {
+func setupVM(mgr ctrl.Manager, o Options, resolver interceptor.Resolver) (*vm.Store, error) {
 	dynamicClient, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("make dynamic client: %w", err)
 	}
+	plain, err := rest.UnversionedRESTClientForConfigAndClient(withCodec(mgr.GetConfig()), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make client of subresources: %w", err)
+	}
 	store := vm.NewStore(vm.StoreOptions{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Dynamic: dynamicClient, Mapper: mgr.GetRESTMapper(),
+		Put: func(ctx context.Context, path string, body []byte) error {
+			return plain.Put().AbsPath(path).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
+		},
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Dynamic: dynamicClient, Mapper: mgr.GetRESTMapper(), Resolver: resolver,
 		Clock: o.Clock, Log: mgr.GetLogger().WithName("evacuation-policies"),
 	})
 	ready := func(*http.Request) error {
@@ -47,6 +57,13 @@ func setupVM(mgr ctrl.Manager, o Options) (*vm.Store, error) {
 		return nil, fmt.Errorf("set up the evacuation policies: %w", err)
 	}
 	return store, nil
+}
+
+// withCodec is a copy of a config for a client of any path.
+func withCodec(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
+	return config
 }
 
 // preflights answers by name who has a say before a request exists: those of the

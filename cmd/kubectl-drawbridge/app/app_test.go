@@ -24,6 +24,9 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/follow"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
+	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
@@ -311,9 +314,9 @@ func TestThePlanIsPrinted(t *testing.T) {
 	o, out, _ := testOptions()
 	d := &drainOptions{Options: o}
 	d.printPlan([]string{"node-1"}, []fate{
-		{namespace: "shop", pod: "web", node: "node-1"},
-		{namespace: "shop", pod: "db-0", node: "node-1", interceptors: []string{"a.example.com", "b.example.com"}},
-		{namespace: "kube-system", pod: "agent", node: "node-1", stays: "DaemonSet agent"},
+		{namespace: "shop", pod: "web", node: "node-1", would: "be evicted at once"},
+		{namespace: "shop", pod: "db-0", node: "node-1", would: "be evicted after a.example.com, then b.example.com"},
+		{namespace: "kube-system", pod: "agent", node: "node-1", stays: true, would: "stay: DaemonSet agent"},
 	})
 	golden(t, "plan.golden.txt", out.String())
 }
@@ -333,5 +336,57 @@ func golden(t *testing.T, name, got string) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+func TestADumbTerminalGetsLines(t *testing.T) {
+	m := builder.NodeMaintenance("kernel").Drain().Obj()
+	m.Status.Nodes = []v1alpha1.MaintenanceNodeStatus{{Name: "node-1", Stage: v1alpha1.StageDrain, PodsPendingEvacuation: 2}}
+	for term, want := range map[string]string{"dumb": "node/node-1 draining, 2 pods to go\n", "xterm": "\x1b[2K"} {
+		t.Run(term, func(t *testing.T) {
+			o, out, _ := testOptions()
+			o.Size = func() (int, int, bool) { return 80, 24, true }
+			o.Getenv = func(name string) string { return map[string]string{"TERM": term}[name] }
+			f := &follower{Options: o, terminal: follow.Terminal{Out: out}}
+			if err := f.show(follow.Snapshot{Maintenance: m}); err != nil {
+				t.Fatal(err)
+			}
+			if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "\x1b") != (term != "dumb") {
+				t.Errorf("printed %q, want %q in it", got, want)
+			}
+		})
+	}
+}
+
+func TestFates(t *testing.T) {
+	owned := builder.Pod("shop", "web").Node("node-1").OwnedBy("ReplicaSet", "web").Ready().Obj()
+	three, none := 3*time.Minute, time.Duration(0)
+	refused := builder.EvictionRequest("shop", "web", "uid").Canceled(v1alpha1.ReasonValidationFailed, time.Time{}).Obj()
+	cases := map[string]struct {
+		in   fateInput
+		want string
+	}{
+		"at once":                       {fateInput{pod: owned, wait: &none}, "be evicted at once"},
+		"left to its owner":             {fateInput{pod: owned, wait: &three}, "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted"},
+		"nobody knows for how long":     {fateInput{pod: owned}, "be evicted, after maintenance.evacuationWait, which could not be read"},
+		"intercepted":                   {fateInput{pod: owned, interceptors: []string{"a.example.com", "b.example.com"}}, "be evicted after a.example.com, then b.example.com"},
+		"a budget refuses":              {fateInput{pod: owned, wait: &none, budgets: []story.Budget{{Name: "web"}}}, "be evicted at once; as things are budget web refuses it"},
+		"the guard is ours":             {fateInput{pod: owned, interceptors: []string{"a.example.com"}, budgets: []story.Budget{{Name: "guard", Guard: true}}}, "be evicted after a.example.com"},
+		"two budgets":                   {fateInput{pod: owned, wait: &none, budgets: []story.Budget{{Name: "a", Allows: true}, {Name: "b", Allows: true}}}, "be evicted at once; as things are it is refused: 2 budgets select it (a, b), and the eviction API supports one"},
+		"something else refuses":        {fateInput{pod: owned, wait: &none, dryRun: &story.DryRun{Result: request.ResultWebhook, Detail: "no"}}, "be evicted at once; as things are it is refused: no"},
+		"its request was refused":       {fateInput{pod: owned, request: refused}, "block the drain: its eviction was refused: "},
+		"a pod of a DaemonSet":          {fateInput{pod: builder.Pod("shop", "web").DaemonSet("agent").Obj()}, "stay: DaemonSet agent"},
+		"nobody would make it again":    {fateInput{pod: builder.Pod("shop", "web").Obj(), maintenance: builder.NodeMaintenance("m").Keeps().Obj()}, "be kept, and block the drain: no controller (see --force)"},
+		"interceptors may not be known": {fateInput{pod: owned, unsure: errors.New("forbidden")}, "be evicted after interceptors that are not known: forbidden"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.in.maintenance == nil {
+				tc.in.maintenance = builder.NodeMaintenance("m").Obj()
+			}
+			if got := fateOf(tc.in).would; got != tc.want {
+				t.Errorf("would %q, want %q", got, tc.want)
+			}
+		})
 	}
 }

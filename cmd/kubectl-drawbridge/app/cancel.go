@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -105,7 +106,17 @@ func (o *Options) cancelPod(ctx context.Context, c *connection, name string) err
 	if o.output == formatName {
 		return o.printObject(er)
 	}
-	fmt.Fprintf(o.Out, "the eviction of pod %s is called off\n", name)
+	switch state, err := o.settled(ctx, c, er); {
+	case err != nil:
+		return err
+	case state == v1alpha1.StateEvicted:
+		return fmt.Errorf("too late: pod %s was evicted before anybody heard that it is not to be", name)
+	case state == v1alpha1.StateCanceled:
+		fmt.Fprintf(o.Out, "the eviction of pod %s is called off\n", name)
+	default:
+		fmt.Fprintf(o.Out, "the request for pod %s is withdrawn\n", name)
+		fmt.Fprintf(o.ErrOut, "Nobody has confirmed that within %s, so interceptors may still be at work: %s\n", confirmPatience, o.installed(ctx, c).nobodyWorks(o.System))
+	}
 	for _, r := range before.Spec.Requesters {
 		switch maintenance, ok := strings.CutSuffix(r.Name, "."+v1alpha1.MaintenanceRequesterSuffix); {
 		case ok:
@@ -115,6 +126,49 @@ func (o *Options) cancelPod(ctx context.Context, c *connection, name string) err
 		}
 	}
 	return nil
+}
+
+const (
+	// confirmPatience is how long to wait until a manager has done what was asked for.
+	confirmPatience = 5 * time.Second
+	confirmInterval = 250 * time.Millisecond
+)
+
+// settled waits a moment until a request from which all requesters were taken has its
+// outcome, and returns its state.
+func (o *Options) settled(ctx context.Context, c *connection, er *v1alpha1.EvictionRequest) (v1alpha1.RequestState, error) {
+	state := v1alpha1.StatePending
+	err := o.confirmed(ctx, func() (bool, error) {
+		now := &v1alpha1.EvictionRequest{}
+		switch err := c.Get(ctx, client.ObjectKeyFromObject(er), now); {
+		case apierrors.IsNotFound(err), err == nil && now.UID != er.UID:
+			state = v1alpha1.StateCanceled // What there was is gone, and its outcome with it.
+			return true, nil
+		case err != nil:
+			return false, fmt.Errorf("get the request for pod %s: %w", er.Spec.Target.Pod.Name, err)
+		}
+		state = interceptor.Observe(now).State
+		return state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled, nil
+	})
+	return state, err
+}
+
+// confirmed looks again and again, for confirmPatience at most, until something is so.
+// That it is not is no error.
+func (o *Options) confirmed(ctx context.Context, look func() (bool, error)) error {
+	deadline := o.Clock.Now().Add(confirmPatience)
+	tick := o.Clock.NewTicker(confirmInterval)
+	defer tick.Stop()
+	for {
+		if done, err := look(); err != nil || done || o.Clock.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-tick.C():
+		case <-ctx.Done():
+			return errInterrupted
+		}
+	}
 }
 
 func (o *Options) cancelNode(ctx context.Context, c *connection, node *corev1.Node, whole bool) error {
@@ -141,7 +195,34 @@ func (o *Options) cancelNode(ctx context.Context, c *connection, node *corev1.No
 			}
 			continue
 		}
-		fmt.Fprintf(o.Out, "nodemaintenance.drawbridge.dev/%s stopped; node %s stays cordoned: kubectl drawbridge uncordon %s\n", draining[i].Name, node.Name, node.Name)
+		heard, err := o.heard(ctx, c, draining[i].Name)
+		if err != nil {
+			return err
+		}
+		if heard {
+			fmt.Fprintf(o.Out, "nodemaintenance.drawbridge.dev/%s stopped; node %s stays cordoned: kubectl drawbridge uncordon %s\n", draining[i].Name, node.Name, node.Name)
+			continue
+		}
+		fmt.Fprintf(o.Out, "nodemaintenance.drawbridge.dev/%s told to stop\n", draining[i].Name)
+		fmt.Fprintf(o.ErrOut, "Nobody has taken notice within %s, so nothing is withdrawn yet: %s\n", confirmPatience, o.installed(ctx, c).nobodyWorks(o.System))
 	}
 	return nil
+}
+
+// heard waits a moment until a manager has looked at the latest spec of a maintenance.
+func (o *Options) heard(ctx context.Context, c *connection, name string) (bool, error) {
+	heard := false
+	err := o.confirmed(ctx, func() (bool, error) {
+		m := &v1alpha1.NodeMaintenance{}
+		switch err := c.Get(ctx, client.ObjectKey{Name: name}, m); {
+		case apierrors.IsNotFound(err):
+			heard = true
+		case err != nil:
+			return false, fmt.Errorf("get nodemaintenance %s: %w", name, err)
+		default:
+			heard = m.Status.ObservedGeneration >= m.Generation
+		}
+		return heard, nil
+	})
+	return heard, err
 }

@@ -84,5 +84,8 @@ func (o *Options) doctor(ctx context.Context, namespace string) error {
 	if failed := report.Count(doctor.Fail); failed > 0 {
 		return fmt.Errorf("%d of %d checks failed", failed, len(report.Checks))
 	}
+	if blind, most := report.Blind(); most {
+		return fmt.Errorf("%d of %d checks could not look, so nothing is known of the installation", blind, len(report.Checks))
+	}
 	return nil
 }

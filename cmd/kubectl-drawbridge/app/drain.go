@@ -2,10 +2,9 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -14,22 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/retry"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
-
-// drainOptions are the flags of drain.
-type drainOptions struct {
-	*Options
-	selector          string
-	reason            string
-	timeout           time.Duration
-	dryRun            bool
-	wait              bool
-	cancelOnInterrupt bool
-	parallel          int32
-}
 
 func newDrain(o *Options) *cobra.Command {
 	d := &drainOptions{Options: o, wait: true}
@@ -37,16 +25,29 @@ func newDrain(o *Options) *cobra.Command {
 		Use:   "drain (NODE... | -l SELECTOR)",
 		Short: "Drain nodes, and follow it",
 		Long: `Cordon nodes and have their pods evacuated, by a NodeMaintenance, and follow it
-until all pods that are to go have gone. DaemonSet and static pods stay.
+until all pods that are to go have gone. Pods of DaemonSets, static pods and pods
+that have ended stay.
+
+What kubectl drain refuses is refused here, too, before anything is changed: pods that
+no controller would make again (without --force), pods with emptyDir volumes (without
+--delete-emptydir-data), and pods of DaemonSets (without --ignore-daemonsets). Such
+pods that come to the nodes later are kept, and the drain says so and waits.
 
 The name of the NodeMaintenance follows from the nodes, so the same command again
 follows the same drain. ^C leaves it running; it goes on without this command. The
 nodes stay cordoned at the end: see kubectl drawbridge uncordon.`,
-		Example: `  kubectl drawbridge drain node-1 node-2 --reason="kernel update"
-  kubectl drawbridge drain -l pool=blue --max-parallel=1
-  kubectl drawbridge drain node-1 --dry-run`,
+		Example: `  kubectl drawbridge drain node-1 node-2 --ignore-daemonsets --reason="kernel update"
+  kubectl drawbridge drain -l pool=blue --ignore-daemonsets --delete-emptydir-data --max-parallel=1
+  kubectl drawbridge drain node-1 --ignore-daemonsets --dry-run=server`,
 		ValidArgsFunction: o.completeNodes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := d.check(cmd); err != nil {
+				return err
+			}
+			args, err := nodeArguments(args)
+			if err != nil {
+				return err
+			}
 			c, err := o.connect()
 			if err != nil {
 				return err
@@ -54,14 +55,7 @@ nodes stay cordoned at the end: see kubectl drawbridge uncordon.`,
 			return d.run(cmd.Context(), c, args)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVarP(&d.selector, "selector", "l", "", "label selector of the nodes, instead of their names")
-	flags.StringVar(&d.reason, "reason", "", "why, for people; stands in the conditions of the pods")
-	flags.DurationVar(&d.timeout, "timeout", 0, "how long to follow; the drain itself goes on. 0 is for ever")
-	flags.BoolVar(&d.dryRun, "dry-run", false, "only say what would happen to which pod")
-	flags.BoolVar(&d.wait, "wait", true, "follow the drain until it is done")
-	flags.BoolVar(&d.cancelOnInterrupt, "cancel-on-interrupt", false, "on ^C stop the drain instead of leaving it running")
-	flags.Int32Var(&d.parallel, "max-parallel", 0, "how many nodes to drain at the same time; 0 is all")
+	d.addFlags(cmd)
 	o.addOutput(cmd, formatJSON, formatYAML, formatName)
 	return cmd
 }
@@ -75,19 +69,30 @@ func (d *drainOptions) run(ctx context.Context, c *connection, args []string) er
 	if err != nil {
 		return err
 	}
-	if d.dryRun {
-		return d.plan(ctx, c, wanted, nodes)
+	refused := d.refusal(ctx, c, nodes)
+	if _, ok := errors.AsType[*refusedError](refused); refused != nil && (!ok || d.dryRun == cmdutil.DryRunNone) {
+		return refused
+	}
+	if d.dryRun != cmdutil.DryRunNone {
+		return errors.Join(d.plan(ctx, c, wanted, nodes), refused)
+	}
+	installed := d.installed(ctx, c)
+	if installed.maintenanceOff {
+		return errors.New("nobody would drain: " + installed.nobodyWorks(d.System))
 	}
 	current, err := d.begin(ctx, c, wanted)
 	if err != nil {
 		return err
 	}
 	if d.wait {
-		f := &follower{Options: d.Options, connection: c, name: current.Name, again: d.command("drain", args), stop: stopCommand(nodes)}
+		f := &follower{Options: d.Options, connection: c, name: current.Name, again: d.command(args), stop: stopCommand(nodes)}
 		if d.cancelOnInterrupt {
 			f.onInterrupt = func(ctx context.Context) error { return stopDraining(ctx, c, current.Name) }
 		}
 		f.timeout = d.timeout
+		if installed.wait != nil {
+			f.wait = installed.wait.String()
+		}
 		if err := f.follow(ctx, current); err != nil {
 			return err
 		}
@@ -104,14 +109,6 @@ func (d *drainOptions) run(ctx context.Context, c *connection, args []string) er
 		fmt.Fprintf(d.Out, "nodemaintenance.drawbridge.dev/%s drains %s\n", current.Name, counted(len(nodes), "node"))
 	}
 	return nil
-}
-
-// command is the command line for the same nodes.
-func (d *drainOptions) command(verb string, args []string) string {
-	if d.selector != "" {
-		return fmt.Sprintf("kubectl drawbridge %s -l %s", verb, d.selector)
-	}
-	return fmt.Sprintf("kubectl drawbridge %s %s", verb, strings.Join(args, " "))
 }
 
 // stopCommand is the command line that stops the drain.
@@ -140,12 +137,23 @@ func (d *drainOptions) maintenance(args []string) (*v1alpha1.NodeMaintenance, er
 	}
 	m := &v1alpha1.NodeMaintenance{
 		ObjectMeta: metav1.ObjectMeta{Name: maintenanceName(args, d.selector)},
-		Spec:       v1alpha1.NodeMaintenanceSpec{NodeSelector: *selector, Cordon: true, Drain: true, Reason: d.reason},
+		Spec: v1alpha1.NodeMaintenanceSpec{
+			NodeSelector: *selector, Cordon: true, Drain: true, Reason: d.reason,
+			UnmanagedPods: treatment(d.force), EmptyDirPods: treatment(d.deleteEmptyDirData),
+		},
 	}
 	if d.parallel > 0 {
 		m.Spec.MaxParallelNodes = &d.parallel
 	}
 	return m, nil
+}
+
+// treatment of pods that kubectl drain evicts only when told to.
+func treatment(evict bool) v1alpha1.PodTreatment {
+	if evict {
+		return v1alpha1.PodsEvict
+	}
+	return v1alpha1.PodsKeep
 }
 
 // nodes are the names of the nodes that are meant, all of which exist.
@@ -237,6 +245,12 @@ func join(current, wanted v1alpha1.NodeMaintenanceSpec) v1alpha1.NodeMaintenance
 	}
 	if wanted.MaxParallelNodes != nil {
 		joined.MaxParallelNodes = wanted.MaxParallelNodes
+	}
+	if wanted.UnmanagedPods == v1alpha1.PodsEvict {
+		joined.UnmanagedPods = v1alpha1.PodsEvict
+	}
+	if wanted.EmptyDirPods == v1alpha1.PodsEvict {
+		joined.EmptyDirPods = v1alpha1.PodsEvict
 	}
 	return joined
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/follow"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
 const (
@@ -22,6 +23,10 @@ const (
 	redraw = 250 * time.Millisecond
 	// undoTimeout bounds what is done after ^C.
 	undoTimeout = 15 * time.Second
+	// lookPatience is how long a manager may take to look at a maintenance before a
+	// person is told that none does, and askAgain how often it is asked why.
+	lookPatience = 4 * time.Second
+	askAgain     = 10 * time.Second
 )
 
 // requesterIndex finds the requests of a requester in the cache.
@@ -38,6 +43,12 @@ type follower struct {
 	// onInterrupt is done after ^C; nil leaves the drain running.
 	onInterrupt func(context.Context) error
 
+	// trouble is why nobody has looked at the maintenance, once it has been asked; wait
+	// is maintenance.evacuationWait.
+	trouble, wait string
+	// asked is when that was, and told the one that was told where nothing is shown.
+	asked time.Time
+	told  string
 	// caughtUp: the cache has seen what was written in the beginning.
 	caughtUp bool
 	teller   follow.Teller
@@ -67,6 +78,7 @@ func (f *follower) follow(ctx context.Context, m *v1alpha1.NodeMaintenance) erro
 		case err != nil:
 			return err
 		}
+		f.seeWhetherAnybodyWorks(ctx, &s)
 		if err := f.show(s); err != nil {
 			return err
 		}
@@ -170,12 +182,31 @@ func (f *follower) current(ctx context.Context, objects client.Reader, began *v1
 	return began, nil
 }
 
+// seeWhetherAnybodyWorks says in the snapshot why nothing happens, if nobody has looked
+// at the maintenance for a while.
+func (f *follower) seeWhetherAnybodyWorks(ctx context.Context, s *follow.Snapshot) {
+	s.Wait = f.wait
+	if s.Maintenance == nil || s.Maintenance.Status.ObservedGeneration == s.Maintenance.Generation || s.Now.Sub(s.Began) < lookPatience {
+		f.trouble = ""
+		return
+	}
+	if f.trouble == "" || s.Now.Sub(f.asked) >= askAgain {
+		f.asked = s.Now
+		f.trouble = "nobody has looked at it yet: " + text.Clean(f.installed(ctx, f.connection).nobodyWorks(f.System))
+	}
+	s.Trouble = f.trouble
+}
+
 // show shows a snapshot: on a terminal a view, otherwise lines, with -o nothing.
 func (f *follower) show(s follow.Snapshot) error {
 	if f.output != "" {
+		if s.Trouble != "" && s.Trouble != f.told {
+			f.told = s.Trouble
+			fmt.Fprintf(f.ErrOut, "nodemaintenance/%s: %s\n", f.name, s.Trouble)
+		}
 		return nil
 	}
-	if wide, high, ok := f.Size(); ok {
+	if wide, high, ok := f.Size(); ok && f.Getenv("TERM") != "dumb" {
 		if s.Maintenance == nil {
 			return nil
 		}

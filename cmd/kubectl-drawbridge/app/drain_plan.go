@@ -8,72 +8,89 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
-// fate is what a drain would do to a pod.
-type fate struct {
-	namespace, pod, node string
-	// stays says why the pod stays; empty if it goes.
-	stays string
-	// interceptors come before the eviction.
-	interceptors []string
-}
-
-// plan says what a drain would do, and asks the API server whether it would accept
-// the maintenance.
+// plan says what a drain would do. With --dry-run=server it also asks the API server
+// whether it would accept the maintenance, and what it would answer to each eviction.
 func (d *drainOptions) plan(ctx context.Context, c *connection, m *v1alpha1.NodeMaintenance, nodes []string) error {
-	// A drain of the same nodes may run already; that is no error of a dry run.
-	if err := c.Create(ctx, m, client.DryRunAll, client.FieldOwner(fieldOwner)); client.IgnoreAlreadyExists(err) != nil {
-		return fmt.Errorf("create nodemaintenance %s: %w", m.Name, err)
+	if d.dryRun == cmdutil.DryRunServer {
+		// A drain of the same nodes may run already; that is no error of a dry run.
+		if err := c.Create(ctx, m, client.DryRunAll, client.FieldOwner(fieldOwner)); client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("create nodemaintenance %s: %w", m.Name, err)
+		}
+		d.tell(c.warnings)
 	}
-	d.tell(c.warnings)
 	if d.output != "" {
 		return d.printObject(m)
 	}
-	var registrations v1alpha1.EvictionInterceptorList
-	if err := c.List(ctx, &registrations); err != nil {
-		return fmt.Errorf("list evictioninterceptors: %w", err)
+	inputs, err := d.gatherFates(ctx, c, m, nodes)
+	if err != nil {
+		return err
 	}
-	var namespaces corev1.NamespaceList
-	if err := c.List(ctx, &namespaces); err != nil {
-		return fmt.Errorf("list namespaces: %w", err)
-	}
-	registry := interceptor.RegistryOf(interceptor.RegistryOptions{Namespace: d.System}, registrations.Items, namespaces.Items)
-	var fates []fate
-	for _, node := range nodes {
-		var pods corev1.PodList
-		if err := c.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
-			return fmt.Errorf("list pods of node %s: %w", node, err)
-		}
-		for i := range pods.Items {
-			fates = append(fates, fateOf(&pods.Items[i], registry))
-		}
+	fates := make([]fate, 0, len(inputs))
+	for _, in := range inputs {
+		fates = append(fates, fateOf(in))
 	}
 	d.printPlan(nodes, fates)
 	return nil
 }
 
-// fateOf is what a drain would do to the pod.
-func fateOf(pod *corev1.Pod, who interceptor.Resolver) fate {
-	f := fate{namespace: pod.Namespace, pod: pod.Name, node: pod.Spec.NodeName}
-	owner := metav1.GetControllerOf(pod)
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	switch {
-	case mirror:
-		f.stays = "static pod"
-	case owner != nil && owner.Kind == "DaemonSet":
-		f.stays = "DaemonSet " + owner.Name
-	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
-		f.stays = "has ended"
-	default:
-		f.interceptors = who.Interceptors(pod)
+// gatherFates reads what the fates of the nodes' pods follow from.
+func (d *drainOptions) gatherFates(ctx context.Context, c *connection, m *v1alpha1.NodeMaintenance, nodes []string) ([]fateInput, error) {
+	var registrations v1alpha1.EvictionInterceptorList
+	if err := c.List(ctx, &registrations); err != nil {
+		return nil, fmt.Errorf("list evictioninterceptors: %w", err)
 	}
-	return f
+	var namespaces corev1.NamespaceList
+	if err := c.List(ctx, &namespaces); err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	var requests v1alpha1.EvictionRequestList
+	if err := c.List(ctx, &requests); err != nil {
+		return nil, fmt.Errorf("list evictionrequests: %w", err)
+	}
+	var budgets policyv1.PodDisruptionBudgetList
+	if err := c.List(ctx, &budgets); err != nil {
+		return nil, fmt.Errorf("list poddisruptionbudgets: %w", err)
+	}
+	installed := d.installed(ctx, c)
+	if installed.unread == "" && (installed.maintenanceOff || installed.ready == 0) {
+		fmt.Fprintf(d.ErrOut, "Warning: nothing would happen now: %s\n", installed.nobodyWorks(d.System))
+	}
+	byUID := map[string]*v1alpha1.EvictionRequest{}
+	for i := range requests.Items {
+		byUID[requests.Items[i].Namespace+"/"+requests.Items[i].Name] = &requests.Items[i]
+	}
+	registry := interceptor.RegistryOf(interceptor.RegistryOptions{
+		Namespace: d.System, AllowedReserved: story.AllowedReserved(registrations.Items),
+	}, registrations.Items, namespaces.Items)
+	var inputs []fateInput
+	for _, node := range nodes {
+		var pods corev1.PodList
+		if err := c.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+			return nil, fmt.Errorf("list pods of node %s: %w", node, err)
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			in := fateInput{
+				pod: pod, maintenance: m, request: byUID[pod.Namespace+"/"+string(pod.UID)],
+				budgets: story.BudgetsOf(pod, budgets.Items), wait: installed.wait,
+			}
+			in.interceptors, in.unsure = registry.Resolve(pod)
+			if d.dryRun == cmdutil.DryRunServer && !fateOf(in).stays {
+				in.dryRun = dryRun(ctx, c, pod, len(in.budgets))
+			}
+			inputs = append(inputs, in)
+		}
+	}
+	return inputs, nil
 }
 
 // printPlan prints what would happen, by node, namespace and pod.
@@ -85,18 +102,11 @@ func (d *drainOptions) printPlan(nodes []string, fates []fate) {
 	t.row("NODE", "NAMESPACE", "POD", "WOULD")
 	going := 0
 	for _, f := range fates {
-		would := "be evicted at once, if its budget allows"
-		switch {
-		case f.stays != "":
-			would = "stay: " + f.stays
-		case len(f.interceptors) > 0:
-			would = "be evicted after " + strings.Join(f.interceptors, ", then ")
-		}
-		if f.stays == "" {
+		if !f.stays {
 			going++
 		}
-		t.row(f.node, f.namespace, f.pod, would)
+		t.row(f.node, f.namespace, f.pod, f.would)
 	}
 	must(t.Flush())
-	fmt.Fprintf(d.Out, "\n%s would be cordoned, %s would go, %d would stay (dry run: nothing was changed)\n", counted(len(nodes), "node"), counted(going, "pod"), len(fates)-going)
+	fmt.Fprintf(d.Out, "\n%s would be cordoned, %s would have to go, %d would stay (dry run: nothing was changed)\n", counted(len(nodes), "node"), counted(going, "pod"), len(fates)-going)
 }

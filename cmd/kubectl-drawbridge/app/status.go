@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -20,13 +21,16 @@ import (
 )
 
 func newStatus(o *Options) *cobra.Command {
+	watch := false
 	cmd := &cobra.Command{
 		Use:   "status [NODE]",
 		Short: "Say what is going on in the cluster, or on one node",
 		Long: `List the maintenances, and the evictions that are not finished, of all namespaces.
-With a node: only what concerns it, and whether it is cordoned and why.`,
+With --namespace: only the evictions of that namespace. With a node: only what
+concerns it, and whether it is cordoned and why.`,
 		Example: `  kubectl drawbridge status
-  kubectl drawbridge status node-1 -o wide`,
+  kubectl drawbridge status node-1 -o wide
+  kubectl drawbridge status --watch`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.completeNodes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -34,13 +38,22 @@ With a node: only what concerns it, and whether it is cordoned and why.`,
 			if err != nil {
 				return err
 			}
+			nodes, err := nodeArguments(args)
+			if err != nil {
+				return err
+			}
 			node := ""
-			if len(args) == 1 {
-				node = strings.TrimPrefix(args[0], "node/")
+			if len(nodes) == 1 {
+				node = nodes[0]
+			}
+			if watch {
+				return o.watchStatus(cmd.Context(), c, node)
 			}
 			return o.status(cmd.Context(), c, node)
 		},
 	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print again whenever something has changed, until ^C")
+	cmd.Flags().BoolP("all-namespaces", "A", true, "the evictions of all namespaces, unless --namespace is given")
 	o.addOutput(cmd, formatWide, formatJSON, formatYAML, formatName)
 	return cmd
 }
@@ -100,25 +113,10 @@ type EvictionState struct {
 }
 
 func (o *Options) status(ctx context.Context, c *connection, node string) error {
-	var object *corev1.Node
-	if node != "" {
-		object = &corev1.Node{}
-		switch err := c.Get(ctx, client.ObjectKey{Name: node}, object); {
-		case apierrors.IsNotFound(err):
-			return fmt.Errorf("there is no node %q: kubectl get nodes lists them", node)
-		case err != nil:
-			return fmt.Errorf("get node %s: %w", node, err)
-		}
+	s, err := o.readStatus(ctx, c, node)
+	if err != nil {
+		return err
 	}
-	var maintenances v1alpha1.NodeMaintenanceList
-	if err := c.List(ctx, &maintenances); err != nil {
-		return fmt.Errorf("list nodemaintenances: %w", err)
-	}
-	var requests v1alpha1.EvictionRequestList
-	if err := c.List(ctx, &requests); err != nil {
-		return fmt.Errorf("list evictionrequests: %w", err)
-	}
-	s := statusOf(object, maintenances.Items, requests.Items)
 	switch o.output {
 	case formatJSON, formatYAML:
 		return o.printValue(s)
@@ -133,6 +131,29 @@ func (o *Options) status(ctx context.Context, c *connection, node string) error 
 	default:
 		return o.printStatus(s, o.Clock.Now())
 	}
+}
+
+// readStatus reads what is going on.
+func (o *Options) readStatus(ctx context.Context, c *connection, node string) (Status, error) {
+	var object *corev1.Node
+	if node != "" {
+		object = &corev1.Node{}
+		switch err := c.Get(ctx, client.ObjectKey{Name: node}, object); {
+		case apierrors.IsNotFound(err):
+			return Status{}, fmt.Errorf("there is no node %q: kubectl get nodes lists them", node)
+		case err != nil:
+			return Status{}, fmt.Errorf("get node %s: %w", node, err)
+		}
+	}
+	var maintenances v1alpha1.NodeMaintenanceList
+	if err := c.List(ctx, &maintenances); err != nil {
+		return Status{}, fmt.Errorf("list nodemaintenances: %w", err)
+	}
+	var requests v1alpha1.EvictionRequestList
+	if err := c.List(ctx, &requests, client.InNamespace(ptr.Deref(o.Config.Namespace, ""))); err != nil {
+		return Status{}, fmt.Errorf("list evictionrequests: %w", err)
+	}
+	return statusOf(object, maintenances.Items, requests.Items), nil
 }
 
 // statusOf is what is going on: in all, or on the node that is given.

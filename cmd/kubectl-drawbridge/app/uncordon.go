@@ -2,8 +2,8 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,21 +23,32 @@ const (
 func newUncordon(o *Options) *cobra.Command {
 	whole := false
 	cmd := &cobra.Command{
-		Use:   "uncordon NODE",
-		Short: "End the maintenance of a node, so that it takes pods again",
-		Long: `Delete the maintenances of the node, or take the node out of those that name others,
+		Use:   "uncordon NODE...",
+		Short: "End the maintenance of nodes, so that they take pods again",
+		Long: `For each node: delete the maintenances of the node, or take the node out of those that name others,
 too; wait until it is given back, and make it schedulable. What they had asked for is
 withdrawn, and so is what callers of pods/eviction had asked for on this node.`,
-		Example:           `  kubectl drawbridge uncordon node-1`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: o.completeNodes(1),
+		Example:           `  kubectl drawbridge uncordon node-1 node-2`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: o.completeNodes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			nodes, err := nodeArguments(args)
+			if err != nil {
+				return err
+			}
 			c, err := o.connect()
 			if err != nil {
 				return err
 			}
 			defer func() { o.tell(c.warnings) }()
-			return onLatest(func() error { return o.uncordon(cmd.Context(), c, strings.TrimPrefix(args[0], "node/"), whole) })
+			// Those that can be given back are, whatever is the matter with others.
+			var failed []error
+			for _, node := range nodes {
+				if err := onLatest(func() error { return o.uncordon(cmd.Context(), c, node, whole) }); err != nil {
+					failed = append(failed, err)
+				}
+			}
+			return errors.Join(failed...)
 		},
 	}
 	cmd.Flags().BoolVar(&whole, "whole", false, "also delete maintenances that select other nodes, too")

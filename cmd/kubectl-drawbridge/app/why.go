@@ -115,10 +115,30 @@ func (o *Options) gather(ctx context.Context, c *connection, name string) (*stor
 			f.Node = node
 		}
 	}
+	o.gatherMaintenances(ctx, c, f)
 	o.gatherHistory(ctx, c, f)
 	f.DryRun = dryRun(ctx, c, pod, selecting(f))
 	f.Now = o.Clock.Now()
+	if story.NeedsWebhook(*f) {
+		f.Webhook = o.gatherWebhook(ctx, c, f)
+	}
 	return f, nil
+}
+
+// gatherMaintenances reads the maintenances that the pod's node is under.
+func (o *Options) gatherMaintenances(ctx context.Context, c *connection, f *story.Facts) {
+	if f.Node == nil || f.Node.Annotations[v1alpha1.MaintenancesAnnotation] == "" {
+		return
+	}
+	for item := range strings.SplitSeq(f.Node.Annotations[v1alpha1.MaintenancesAnnotation], ",") {
+		name, _, _ := strings.Cut(item, "=")
+		m := &v1alpha1.NodeMaintenance{}
+		err := c.Get(ctx, client.ObjectKey{Name: name}, m)
+		if !apierrors.IsNotFound(err) && read(f, "nodemaintenance "+name, err) {
+			f.Maintenances = append(f.Maintenances, *m)
+		}
+	}
+	f.Wait = o.installed(ctx, c).wait
 }
 
 // gatherGone looks for the last request about a pod that does not exist.
@@ -216,16 +236,14 @@ func eventOf(e *corev1.Event) eventsv1.Event {
 // selecting is how many budgets select the pod.
 func selecting(f *story.Facts) int { return len(story.Tell(*f).Budgets) }
 
-// dryRun asks what an eviction would be answered. Both places that can say so say
-// that it is a dry run: webhooks look at one of them, the handler at the other.
+// dryRun asks what an eviction would be answered: a call by name, as drains make it.
+// Both places that can say so say that it is a dry run: webhooks look at one of them,
+// the handler at the other.
 func dryRun(ctx context.Context, c *connection, pod *corev1.Pod, budgets int) *story.DryRun {
 	c.warnings.take()
 	eviction := &policyv1.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{
-			DryRun:        []string{metav1.DryRunAll},
-			Preconditions: &metav1.Preconditions{UID: &pod.UID},
-		},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
 	}
 	err := c.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction, client.DryRunAll)
 	result, detail := request.Explain(err, budgets)

@@ -67,7 +67,7 @@ func kubeVirt(f *Facts) (what, do string) {
 		return "", "" // Its pods are its own business.
 	}
 	return "both answer for virtual machines; that works, but the preset kubevirt makes it needless",
-		"When the policies are ready and the guard is closed for every machine, take it away: step 4 of docs/guides/kubevirt.md."
+		"When the policies are ready and the guard is closed for every machine, take it away: step 5 of docs/guides/kubevirt.md."
 }
 
 func strimzi(f *Facts) (what, do string) {

@@ -46,6 +46,8 @@ type Result struct {
 	Severity Severity `json:"severity"`
 	// Summary says in a few words what was looked at.
 	Summary string `json:"summary,omitempty"`
+	// Blind: it could not look, so that it says nothing about the installation.
+	Blind bool `json:"blind,omitempty"`
 	// Findings, the worst first.
 	Findings []Finding `json:"findings,omitempty"`
 }
@@ -72,6 +74,18 @@ func (r Report) Count(s Severity) int {
 		}
 	}
 	return n
+}
+
+// Blind is how many checks could not look, and whether those are so many that the
+// report says nothing about the installation as a whole: more than half of those that
+// had something to look at.
+func (r Report) Blind() (n int, most bool) {
+	for _, c := range r.Checks {
+		if c.Blind {
+			n++
+		}
+	}
+	return n, 2*n > len(r.Checks)-r.Count(Skip)
 }
 
 // check is one thing to look at.
@@ -114,7 +128,8 @@ var checks = []check{
 	{"several-budgets", "no pod has more than one PodDisruptionBudget", []Source{Budgets, Pods}, severalBudgets},
 	{"blocking-budgets", "every PodDisruptionBudget can allow a disruption", []Source{Budgets, Pods}, blockingBudgets},
 	{"annotations", "the interceptors that pods name are well formed", []Source{Pods}, annotations},
-	{"registrations", "the EvictionInterceptors are accepted", []Source{Registrations}, registrations},
+	{"excluded-namespaces", "no pod with interceptors is in a namespace that the webhook leaves out", []Source{ValidatingWebhooks, Namespaces, Pods}, excludedNamespaces},
+	{"registrations", "the EvictionInterceptors are accepted, and say which pods they mean", []Source{Registrations}, registrations},
 	{"evacuation-policies", "the EvacuationPolicies are ready", []Source{EvacuationPolicies}, evacuationPolicies},
 	{"silent-interceptors", "interceptors whose turn it is have been heard", []Source{Requests}, silentInterceptors},
 	{"nodes", "no node is left over from a maintenance", []Source{Nodes, Maintenances}, leftoverNodes},
@@ -159,6 +174,7 @@ func (c check) result(f *Facts) Result {
 	}
 	switch {
 	case len(v.findings) > 0: // Half of the facts would be a wrong finding.
+		result.Blind = true
 	case skipped != "":
 		result.Severity, result.Summary = Skip, skipped
 	default:

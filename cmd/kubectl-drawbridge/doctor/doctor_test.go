@@ -15,11 +15,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
@@ -231,8 +233,8 @@ func TestOtherWebhooks(t *testing.T) {
 		"Strimzi's, without the preset":     {webhook: "strimzi-drain-cleaner.strimzi.io", want: "Strimzi Drain Cleaner", do: "vm.strimzi.enabled=true"},
 		"Strimzi's, with the preset":        {webhook: "strimzi-drain-cleaner.strimzi.io", facts: withPolicy("strimzi"), want: "Strimzi Drain Cleaner", do: "uninstall the Drain Cleaner"},
 		"KubeVirt's, without the preset":    {webhook: "virt-launcher-eviction-interceptor.kubevirt.io", quiet: "KubeVirt"},
-		"KubeVirt's, with the preset":       {webhook: "virt-launcher-eviction-interceptor.kubevirt.io", facts: withPolicy("kubevirt"), want: "KubeVirt", do: "step 4"},
-		"KubeVirt's for hotplugged volumes": {webhook: "hotplug-pod-eviction-interceptor.kubevirt.io", facts: withPolicy("kubevirt"), want: "KubeVirt", do: "step 4"},
+		"KubeVirt's, with the preset":       {webhook: "virt-launcher-eviction-interceptor.kubevirt.io", facts: withPolicy("kubevirt"), want: "KubeVirt", do: "step 5"},
+		"KubeVirt's for hotplugged volumes": {webhook: "hotplug-pod-eviction-interceptor.kubevirt.io", facts: withPolicy("kubevirt"), want: "KubeVirt", do: "step 5"},
 		"Grafana's":                         {webhook: "pod-eviction-mimir.grafana.com", want: "Grafana rollout-operator", do: "webhook.excludedNamespaces"},
 		"pod-graceful-drain":                {webhook: "mpodseviction.pod-graceful-drain.io", want: "pod-graceful-drain", do: "Uninstall it"},
 		"the Aerospike operator's":          {webhook: "veviction.kb.asdb.aerospike.com", want: "Aerospike operator", do: "ENABLE_SAFE_POD_EVICTION"},
@@ -401,5 +403,115 @@ func TestThePermissionsFollowTheSettings(t *testing.T) {
 	if got := resources(); !slices.Contains(got, `"get, list, watch" on deployments.apps`) || slices.Contains(got, `"create" on poddisruptionbudgets.policy`) ||
 		!slices.Contains(got, `"list, watch" on secrets "s" in the namespace drawbridge-system`) {
 		t.Errorf("with surge and cert-manager, without the guard: %v", got)
+	}
+}
+
+func TestABudgetThatIsNotCountedIsAFinding(t *testing.T) {
+	cases := map[string]struct {
+		expected int32
+		reason   string
+		pods     bool
+		want     string
+	}{
+		"counted":                       {expected: 2, pods: true},
+		"no pod is expected":            {pods: true, want: "it allows no disruption, because the disruption controller expects no pods, although it selects web-0"},
+		"there is no pod":               {},
+		"the controller cannot compute": {expected: 2, pods: true, reason: policyv1.SyncFailedReason, want: "it allows no disruption, because the disruption controller could not compute it: no scale"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := fine()
+			b := builder.Budget("shop", "web").Selects("app", "web").MinAvailable("1").Obj()
+			b.Status.ExpectedPods, b.Status.DesiredHealthy, b.Status.ObservedGeneration = tc.expected, 1, b.Generation
+			if tc.reason != "" {
+				b.Status.Conditions = []metav1.Condition{{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: tc.reason, Message: "no scale"}}
+			}
+			f.Budgets = append(f.Budgets, *b)
+			if tc.pods {
+				f.Pods = []corev1.Pod{*builder.Pod("shop", "web-0").Label("app", "web").Obj()}
+			}
+			wantFinding(t, only(t, f, "blocking-budgets"), tc.want)
+		})
+	}
+}
+
+// wantFinding wants one finding with that text, or none if it is empty.
+func wantFinding(t *testing.T, r Result, want string) {
+	t.Helper()
+	var got []string
+	for _, finding := range r.Findings {
+		got = append(got, finding.What)
+	}
+	if want == "" && len(got) == 0 || len(got) == 1 && strings.Contains(got[0], want) && want != "" {
+		return
+	}
+	t.Errorf("findings %q, want %q", got, want)
+}
+
+func TestPodsWithInterceptorsInExcludedNamespaces(t *testing.T) {
+	cases := map[string]struct {
+		excluded, annotated bool
+		want                string
+	}{
+		"excluded and intercepted": {true, true, "1 pod with interceptors, such as db-0, in a namespace that the webhook leaves out"},
+		"excluded only":            {true, false, ""},
+		"intercepted only":         {false, true, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := fine()
+			f.Namespaces = append(f.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{corev1.LabelMetadataName: "shop"}}})
+			webhook := webhookNamed(f.configuration(), failurepolicy.EvictionWebhook)
+			webhook.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"nowhere"}},
+			}}
+			if tc.excluded {
+				webhook.NamespaceSelector.MatchExpressions[0].Values = []string{"shop"}
+			}
+			pod := builder.Pod("shop", "db-0")
+			if tc.annotated {
+				pod.Interceptors("a.example.com")
+			}
+			f.Pods = []corev1.Pod{*pod.Obj()}
+			wantFinding(t, only(t, f, "excluded-namespaces"), tc.want)
+		})
+	}
+}
+
+func TestARegistrationForAllPodsIsAFinding(t *testing.T) {
+	cases := map[string]struct {
+		registration *builder.EvictionInterceptorWrapper
+		want         string
+	}{
+		"of everything":              {builder.EvictionInterceptor("a.example.com"), "it intercepts every pod"},
+		"of some pods":               {builder.EvictionInterceptor("a.example.com").Pods("app", "db"), ""},
+		"of some namespaces":         {builder.EvictionInterceptor("a.example.com").InNamespace("shop"), ""},
+		"of what an expression says": {builder.EvictionInterceptor("a.example.com").When("true"), ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := fine()
+			r := tc.registration.Obj()
+			r.Status.ObservedGeneration = r.Generation
+			f.Registrations = []v1alpha1.EvictionInterceptor{*r}
+			wantFinding(t, only(t, f, "registrations"), tc.want)
+		})
+	}
+}
+
+func TestAReportOfChecksThatCouldNotLookSaysNothing(t *testing.T) {
+	f := fine()
+	if n, most := Examine(f).Blind(); n > 0 || most {
+		t.Errorf("%d checks could not look (most: %t), want none", n, most)
+	}
+	f.Unread = map[Source]Unread{Secret: {Forbidden: true}}
+	if n, most := Examine(f).Blind(); n != 1 || most {
+		t.Errorf("without the Secret %d checks could not look (most: %t), want one", n, most)
+	}
+	for _, source := range []Source{CRDs, AdmissionPolicies, ValidatingWebhooks, Deployments, Budgets, Pods, Registrations, EvacuationPolicies, Requests, Nodes} {
+		f.Unread[source] = Unread{Forbidden: true}
+	}
+	if n, most := Examine(f).Blind(); !most {
+		t.Errorf("%d checks could not look, which is not most of them", n)
 	}
 }

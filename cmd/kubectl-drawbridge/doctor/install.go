@@ -102,7 +102,11 @@ func notEstablished(crd *apiextensionsv1.CustomResourceDefinition) string {
 // matter without them.
 var admissionPolicyNames = [][2]string{
 	{"evictionrequest-authorization." + v1alpha1.GroupName, "nobody checks whether those who request evictions may delete the pods"},
+	{"evictionrequest-status." + v1alpha1.GroupName, "whoever may write the status of a request may end it, and the turns of its interceptors"},
+	{"evictionrequest-reports." + v1alpha1.GroupName, "nobody checks who reports for a registered interceptor while no manager runs"},
+	{"manager-pods." + v1alpha1.GroupName, "whoever has the token of the manager may change the spec and status of every pod"},
 	{"pod-interceptors." + v1alpha1.GroupName, "pods may name interceptors in a malformed annotation, and change it"},
+	{"reserved-interceptors." + v1alpha1.GroupName, "others may register interceptors under Drawbridge's own names"},
 }
 
 func admissionPolicies(f *Facts) verdict {

@@ -48,11 +48,23 @@ func registrations(f *Facts) verdict {
 			findings = append(findings, Finding{Severity: Warn, Object: object,
 				What: "an expression fails for a pod: " + failure,
 				Do:   "Correct matchConditions: ask with has() before a field that may be missing. kubectl edit evictioninterceptor " + r.Name})
+		case selectsAll(r):
+			findings = append(findings, Finding{Severity: Warn, Object: object,
+				What: "it has neither a selector nor matchConditions: it intercepts every pod outside of kube-system",
+				Do:   "Say which pods it means by podSelector, namespaceSelector or matchConditions: kubectl edit evictioninterceptor " + r.Name})
 		}
 	}
 	v.summary = counted(len(f.Registrations), "registration")
 	v.findings = bounded(findings, "registrations are not in order")
 	return v
+}
+
+// selectsAll reports whether a registration leaves out no pod.
+func selectsAll(r *v1alpha1.EvictionInterceptor) bool {
+	empty := func(s *metav1.LabelSelector) bool {
+		return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
+	}
+	return empty(r.Spec.PodSelector) && empty(r.Spec.NamespaceSelector) && len(r.Spec.MatchConditions) == 0
 }
 
 func evacuationPolicies(f *Facts) verdict {
@@ -65,6 +77,7 @@ func evacuationPolicies(f *Facts) verdict {
 			{v1alpha1.ConditionReady, "it is not ready", "Install the platform, or switch the preset off; give permissions that are missing by policies.rules (docs/reference/evacuationpolicy.md)."},
 			{v1alpha1.ConditionEvaluated, "an expression fails", "Correct it: kubectl edit evacuationpolicy " + p.Name},
 			{v1alpha1.ConditionExclusive, "another policy covers one of its pods", "Change a selector so that each pod has one policy."},
+			{v1alpha1.ConditionMarking, "its marks come to nothing", "Let it write where the platform lets others write (docs/runbooks/mark-discarded.md)."},
 			{v1alpha1.ConditionProgressing, "an evacuation was given up", "See the event of its pod: kubectl drawbridge why POD -n NAMESPACE"},
 		} {
 			if message, no := condition(p.Status.Conditions, kind.condition, metav1.ConditionFalse); no {

@@ -57,6 +57,8 @@ func Needs(f *Facts) []Need {
 	if s.guard {
 		needs = append(needs,
 			Need{Resource: "pods", Verbs: []string{"patch"}, For: "the guard"},
+			Need{Group: "apps", Resource: "replicasets", Verbs: []string{"get"}, For: "the guard"},
+			Need{Group: "apps", Resource: "statefulsets", Verbs: []string{"get"}, For: "the guard"},
 			Need{Group: "policy", Resource: "poddisruptionbudgets", Verbs: []string{"create"}, For: "the guard"},
 			Need{Group: "policy", Resource: "poddisruptionbudgets", Verbs: []string{"update", "delete"}, Name: v1alpha1.GuardBudgetName, For: "the guard"},
 		)

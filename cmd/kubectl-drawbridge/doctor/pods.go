@@ -3,17 +3,20 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
+	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -147,6 +150,69 @@ func crowdFindings(crowds map[string]*crowd) []Finding {
 	return findings
 }
 
+// notCounted says why the disruption controller cannot tell how many of the budget's
+// pods may go, so that it allows none; empty if it can, or if the budget selects no pod.
+func notCounted(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) string {
+	c := meta.FindStatusCondition(b.Status.Conditions, policyv1.DisruptionAllowedCondition)
+	switch {
+	case pod == nil || b.Status.DisruptionsAllowed > 0 || b.Status.ObservedGeneration != b.Generation:
+		return ""
+	case c != nil && c.Status == metav1.ConditionFalse && c.Reason == policyv1.SyncFailedReason:
+		return "the disruption controller could not compute it: " + c.Message
+	case b.Status.ExpectedPods == 0:
+		return fmt.Sprintf("the disruption controller expects no pods, although it selects %s", pod.Name)
+	default:
+		return ""
+	}
+}
+
+// excludedNamespaces looks for pods whose interceptors no eviction call would ever start.
+func excludedNamespaces(f *Facts) verdict {
+	var v verdict
+	configuration := f.configuration()
+	if configuration == nil {
+		v.summary = "there is no webhook"
+		return v
+	}
+	webhook := webhookNamed(configuration, failurepolicy.EvictionWebhook)
+	if webhook == nil || webhook.NamespaceSelector == nil {
+		v.summary = "none is left out"
+		return v
+	}
+	selector, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)
+	if err != nil {
+		v.warn("validatingwebhookconfiguration/"+configuration.Name, "its namespaceSelector cannot be read: "+err.Error(), upgrade)
+		return v
+	}
+	registry := resolver(f)
+	excluded := map[string]bool{}
+	for i := range f.Namespaces {
+		if n := &f.Namespaces[i]; n.Name != f.Namespace && !selector.Matches(labels.Set(n.Labels)) {
+			excluded[n.Name] = true
+		}
+	}
+	var findings []Finding
+	pods := byNamespace(f.Pods)
+	for _, namespace := range slices.Sorted(maps.Keys(excluded)) {
+		var held []*corev1.Pod
+		for _, pod := range pods[namespace] {
+			if len(interceptorsOf(registry, pod)) > 0 {
+				held = append(held, pod)
+			}
+		}
+		if len(held) > 0 {
+			findings = append(findings, Finding{
+				Severity: Warn, Object: "namespace/" + namespace,
+				What: fmt.Sprintf("%s with interceptors, such as %s, in a namespace that the webhook leaves out: evictions pass the interceptors by", counted(len(held), "pod"), held[0].Name),
+				Do:   "Take the namespace out of webhook.excludedNamespaces, or drain its nodes by a NodeMaintenance, which asks the interceptors all the same.",
+			})
+		}
+	}
+	v.summary = fmt.Sprintf("%s left out, without such pods", counted(len(excluded), "namespace"))
+	v.findings = bounded(findings, "namespaces have pods whose interceptors are passed by")
+	return v
+}
+
 // neverAllows says why a budget allows no disruption even if all its pods are
 // healthy; it is empty if it does. A budget without pods holds nobody.
 func neverAllows(b *policyv1.PodDisruptionBudget) string {
@@ -178,11 +244,19 @@ func blockingBudgets(f *Facts) verdict {
 	pods := byNamespace(f.Pods)
 	for _, namespace := range namespaces {
 		for _, b := range budgets[namespace] {
+			pod := selectedBy(b, pods[namespace])
+			if why := notCounted(b.PodDisruptionBudget, pod); why != "" {
+				findings = append(findings, Finding{
+					Severity: Warn, Object: fmt.Sprintf("poddisruptionbudget/%s/%s", b.Namespace, b.Name),
+					What: "it allows no disruption, because " + why,
+					Do:   fmt.Sprintf("Give its pods a controller that has a scale, or write minAvailable as a number, not maxUnavailable or a percentage: kubectl -n %s describe poddisruptionbudget %s", b.Namespace, b.Name),
+				})
+				continue
+			}
 			why := neverAllows(b.PodDisruptionBudget)
 			if why == "" {
 				continue
 			}
-			pod := selectedBy(b, pods[namespace])
 			if pod != nil && slices.Contains(interceptorsOf(registry, pod), surge.Name) {
 				surged++
 				continue

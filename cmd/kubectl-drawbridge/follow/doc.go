@@ -5,6 +5,7 @@ package follow
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,10 @@ type Snapshot struct {
 	Began time.Time
 	// Maintenance is what is followed; nil when it is gone.
 	Maintenance *v1alpha1.NodeMaintenance
+	// Trouble is why nothing happens, in one line; empty if something does.
+	Trouble string
+	// Wait is maintenance.evacuationWait in words; empty if it is not known.
+	Wait string
 	// Pods are those whose eviction the maintenance has requested, in no order.
 	Pods []Pod
 }
@@ -49,6 +54,20 @@ func PodOf(er *v1alpha1.EvictionRequest) Pod {
 // ended reports whether there is nothing more to come for the pod.
 func (p Pod) ended() bool {
 	return p.State == v1alpha1.StateEvicted || p.State == v1alpha1.StateCanceled
+}
+
+// Waiting tells of the pods of a node that are left to their owners; empty if there are
+// none.
+func (s Snapshot) Waiting(node v1alpha1.MaintenanceNodeStatus) string {
+	if node.PodsWaiting == 0 || node.WaitingUntil == nil {
+		return ""
+	}
+	are := "are left to their owners"
+	if node.PodsWaiting == 1 {
+		are = "is left to its owner"
+	}
+	return fmt.Sprintf("%s %s until %s (%s; with 0s it goes at once)",
+		count(node.PodsWaiting, "pod"), are, node.WaitingUntil.In(s.Now.Location()).Format(time.TimeOnly), strings.TrimRight("maintenance.evacuationWait "+s.Wait, " "))
 }
 
 // Outcome is how a drain stands.

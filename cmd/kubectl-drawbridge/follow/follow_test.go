@@ -152,7 +152,7 @@ func TestPlainLines(t *testing.T) {
 		"node/node-1 cordoned",
 		"node/node-1 draining, 2 pods to go",
 		"pod shop/db-0 waits for a.example.com 1/2: 10 %",
-		"pod shop/db-0 waits for eviction 2/2: Could not evict a pod due to failing eviction requests, number of retries: 3.",
+		"pod shop/db-0 is not let go: Could not evict a pod due to failing eviction requests, number of retries: 3.",
 		"pod shop/web evicted",
 		"pod shop/db-0 is blocked: EvictionRefused: budget db",
 		"pod shop/db-0 evicted",

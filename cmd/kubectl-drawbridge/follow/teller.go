@@ -16,6 +16,8 @@ type Teller struct {
 	nodes map[string]v1alpha1.MaintenanceStage
 	pods  map[string]string
 	block map[string]string
+	// trouble is the last one that was told.
+	trouble string
 }
 
 // Next returns the lines that the snapshot adds to those told before.
@@ -27,6 +29,10 @@ func (t *Teller) Next(s Snapshot) []string {
 		t.nodes, t.pods, t.block = map[string]v1alpha1.MaintenanceStage{}, map[string]string{}, map[string]string{}
 	}
 	var lines []string
+	if s.Trouble != t.trouble {
+		t.trouble = s.Trouble
+		lines = append(lines, "nodemaintenance/"+s.Maintenance.Name+": "+cmp.Or(s.Trouble, "it goes on"))
+	}
 	for _, node := range s.Maintenance.Status.Nodes {
 		if node.Stage == t.nodes[node.Name] || node.Stage == v1alpha1.StagePlanning {
 			continue
@@ -37,6 +43,12 @@ func (t *Teller) Next(s Snapshot) []string {
 			lines = append(lines, "node/"+node.Name+" cordoned")
 		case v1alpha1.StageDrain:
 			lines = append(lines, fmt.Sprintf("node/%s draining, %s to go", node.Name, count(node.PodsPendingEvacuation, "pod")))
+		}
+	}
+	for _, node := range s.Maintenance.Status.Nodes {
+		if waiting := s.Waiting(node); waiting != "" && t.block["node "+node.Name] != waiting {
+			t.block["node "+node.Name] = waiting
+			lines = append(lines, "node/"+node.Name+": "+waiting)
 		}
 	}
 	lines = append(lines, t.tellPods(s.Pods)...)
@@ -85,7 +97,9 @@ func podText(p Pod) string {
 	case p.Interceptor == "":
 		return ""
 	case p.Interceptor == v1alpha1.ImperativeEvictionInterceptor && p.State != v1alpha1.StateBlocked:
-		return "is evicted"
+		return "is being evicted" + colon(p.Message)
+	case p.Interceptor == v1alpha1.ImperativeEvictionInterceptor:
+		return "is not let go" + colon(p.Message)
 	default:
 		return "waits for " + turnOf(p) + colon(p.Message)
 	}

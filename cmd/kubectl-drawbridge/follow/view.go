@@ -54,12 +54,22 @@ func View(s Snapshot, screen Screen) []Line {
 		return nil
 	}
 	lines := []Line{title(s)}
+	if s.Trouble != "" {
+		lines = append(lines, Line{Text: "  " + s.Trouble, Tone: Bad})
+	}
+	for _, node := range s.Maintenance.Status.Nodes {
+		if waiting := s.Waiting(node); waiting != "" {
+			lines = append(lines, Line{Text: "  " + node.Name + ": " + waiting, Tone: Faint})
+			break // The others wait for the same.
+		}
+	}
+	extra := len(lines) - 1
 	pods := inFlight(s.Pods)
 	nodes := unfinishedFirst(s.Maintenance.Status.Nodes)
 
 	// Title, a blank line, the heading of the pods and the line that the cursor is in;
 	// pods that are on their way get at most half of the rest.
-	room := high - 4
+	room := max(2, high-4-extra)
 	forPods := min(len(pods), room/2)
 	forNodes := min(len(nodes), room-forPods)
 	forPods = min(len(pods), room-forNodes)

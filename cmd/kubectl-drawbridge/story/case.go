@@ -29,7 +29,10 @@ type podCase struct {
 	budgets      []Budget
 	// unsure says why an interceptor may be missing; nil when none is.
 	unsure error
-	state  v1alpha1.RequestState
+	// first are the interceptors that would come first if a call began an evacuation
+	// now; nobody while a request runs, or is refused.
+	first []string
+	state v1alpha1.RequestState
 	// active is the report of the interceptor whose turn it is, if any, and position
 	// its place, from 1.
 	active   *Interceptor
@@ -39,12 +42,15 @@ type podCase struct {
 func newCase(f *Facts) *podCase {
 	c := &podCase{Facts: f}
 	if f.Pod != nil {
-		c.budgets = budgets(f)
+		c.budgets = BudgetsOf(f.Pod, f.Budgets)
 	}
 	if f.Request != nil {
 		c.state = v1alpha1.Summarize(f.Request).State
 	}
 	c.interceptors, c.unsure = interceptors(f)
+	if condition := c.canceledBecause(); f.Pod != nil && (f.Request == nil || condition != nil && condition.Reason != v1alpha1.ReasonValidationFailed) {
+		c.first, _ = resolve(f)
+	}
 	for i := range c.interceptors {
 		if c.interceptors[i].State == stateActive {
 			c.active, c.position = &c.interceptors[i], i+1
@@ -135,9 +141,12 @@ func resolve(f *Facts) ([]string, error) {
 
 // reservedIn are the names under Kubernetes' domains that the administrator has
 // allowed, as far as it shows: their registrations are accepted.
-func reservedIn(f *Facts) []string {
+func reservedIn(f *Facts) []string { return AllowedReserved(f.Registrations) }
+
+// AllowedReserved are the names of those registrations that are accepted.
+func AllowedReserved(registrations []v1alpha1.EvictionInterceptor) []string {
 	var names []string
-	for _, r := range f.Registrations {
+	for _, r := range registrations {
 		if slices.ContainsFunc(r.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == v1alpha1.ConditionAccepted && c.Status == metav1.ConditionTrue
 		}) {
@@ -194,17 +203,18 @@ func at(t *metav1.Time) *time.Time {
 	return &t.Time
 }
 
-// budgets are those that select the pod, by name.
-func budgets(f *Facts) []Budget {
+// BudgetsOf are those that select the pod, by name, and whether the eviction handler
+// would be allowed by each.
+func BudgetsOf(pod *corev1.Pod, all []policyv1.PodDisruptionBudget) []Budget {
 	var found []Budget
-	for i := range f.Budgets {
-		pdb := &f.Budgets[i]
+	for i := range all {
+		pdb := &all[i]
 		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-		if pdb.Namespace != f.Pod.Namespace || err != nil || !selector.Matches(labels.Set(f.Pod.Labels)) {
+		if pdb.Namespace != pod.Namespace || err != nil || !selector.Matches(labels.Set(pod.Labels)) {
 			continue
 		}
 		b := Budget{Name: pdb.Name, Guard: pdb.Labels[v1alpha1.GuardBudgetLabel] == "true"}
-		b.Allows, b.Why = allows(pdb, f.Pod)
+		b.Allows, b.Why = allows(pdb, pod)
 		if b.Guard {
 			b.Why = "Drawbridge's guard: it allows nothing until the interceptors are done"
 		}

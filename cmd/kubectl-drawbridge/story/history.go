@@ -13,9 +13,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
-	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
-	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // canceledBecause is the condition Canceled, if it is True.
@@ -113,41 +111,4 @@ func eventTime(event *eventsv1.Event) time.Time {
 	default:
 		return event.CreationTimestamp.Time
 	}
-}
-
-// answer is what an eviction call would be answered. The dry run of an intercepted
-// pod says nothing about the interceptors but a warning, so their answer is derived
-// from the state.
-func answer(c *podCase, verdict Verdict) Answer {
-	switch verdict {
-	case VerdictGone:
-		return Answer{Text: "404: there is no such pod"}
-	case VerdictInterceptorSilent, VerdictInterceptorLate, VerdictInterceptorWorks:
-		return Answer{Text: "429: " + translate.Waiting(translate.Subject{}, c.active.Name, c.position, len(c.interceptors)).Message}
-	case VerdictNotPlanned, VerdictWouldIntercept:
-		if c.passedDryRun() {
-			return Answer{Evicts: true, Text: "evicted at once, although there are interceptors: see the notes"}
-		}
-		return Answer{Text: "429: " + translate.Accepted(translate.Subject{}).Message}
-	case VerdictCanceled:
-		if c.intercepted() {
-			return Answer{Text: "429: " + translate.Restarting(translate.Subject{}).Message}
-		}
-	}
-	switch {
-	case c.DryRun == nil:
-		return Answer{Text: "not known: it was not asked"}
-	case c.DryRun.Result == request.ResultEvicted:
-		return Answer{Evicts: true, Text: "evicted: the API server would accept the call"}
-	case c.DryRun.Result == request.ResultForbidden:
-		return Answer{Text: "not known to you: " + text.Clean(c.DryRun.Detail)}
-	default:
-		return Answer{Text: fmt.Sprintf("refused (%s): %s", c.DryRun.Result, text.Clean(c.DryRun.Detail))}
-	}
-}
-
-// passedDryRun reports whether the dry run was let through and nobody warned of
-// interceptors, although there are some.
-func (c *podCase) passedDryRun() bool {
-	return c.DryRun != nil && c.DryRun.Result == request.ResultEvicted && !slices.Contains(c.DryRun.Warnings, translate.DryRunWarning)
 }

@@ -21,7 +21,7 @@ var notes = []note{
 	missingInterceptors,
 	badAnnotation,
 	refusedRegistrations,
-	webhookNotAsked,
+	passedBy,
 	openGuard,
 	maintenances,
 	preemptions,
@@ -62,16 +62,6 @@ func refusedRegistrations(c *podCase) []string {
 		}
 	}
 	return told
-}
-
-// webhookNotAsked is for pods that would not be intercepted although somebody wants
-// to.
-func webhookNotAsked(c *podCase) []string {
-	waits := c.Request == nil || c.canceledBecause() == nil && !c.lastStage()
-	if c.Pod == nil || c.Pod.DeletionTimestamp != nil || finished(c.Pod) || c.daemon() || c.Pod.Spec.NodeName == "" || !c.intercepted() || !waits || !c.passedDryRun() {
-		return nil
-	}
-	return []string{"A dry run of the eviction was let through without a word about interceptors: either they all have nothing to do for this pod, or the API server does not ask Drawbridge's webhook. See the runbook \"The webhook is down\"."}
 }
 
 // openGuard tells of a guard that is closed while the interceptors work.

@@ -41,6 +41,13 @@ type Facts struct {
 	Events []eventsv1.Event
 	// DryRun is the answer to a dry run of an eviction; nil if none was made.
 	DryRun *DryRun
+	// Webhook says whether the API server asks Drawbridge about the pod; nil if nobody
+	// has looked, because the dry run leaves nothing to ask (see NeedsWebhook).
+	Webhook *Webhook
+	// Maintenances are those that the node says it is under.
+	Maintenances []v1alpha1.NodeMaintenance
+	// Wait is the manager's maintenance.evacuationWait; nil if it is not known.
+	Wait *time.Duration
 	// System is Drawbridge's own namespace, whose pods no registration selects.
 	System string
 	// Unread says what could not be read, and why.
@@ -55,6 +62,14 @@ type DryRun struct {
 	Detail string
 	// Warnings that came along.
 	Warnings []string
+}
+
+// Webhook is whether the API server asks Drawbridge about evictions of a pod.
+type Webhook struct {
+	// Problem is why it does not; empty if it does.
+	Problem string
+	// Unknown is why that could not be learned; empty if it could.
+	Unknown string
 }
 
 // Story is what there is to tell.
@@ -160,7 +175,7 @@ func Tell(f Facts) Story {
 			break
 		}
 	}
-	s.Answer = answer(c, s.Verdict)
+	s.Answer = answer(c)
 	for _, note := range notes {
 		s.Notes = append(s.Notes, note(c)...)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -25,6 +26,7 @@ const (
 	VerdictTerminating       Verdict = "Terminating"
 	VerdictFinished          Verdict = "Finished"
 	VerdictMirrorPod         Verdict = "MirrorPod"
+	VerdictRequestHeld       Verdict = "RequestHeld"
 	VerdictRefused           Verdict = "Refused"
 	VerdictCanceled          Verdict = "Canceled"
 	VerdictNotPlanned        Verdict = "NotPlanned"
@@ -37,7 +39,10 @@ const (
 	VerdictEvictionFails     Verdict = "EvictionFails"
 	VerdictEvicting          Verdict = "Evicting"
 	VerdictNotScheduled      Verdict = "NotScheduled"
+	VerdictWebhookNotAsked   Verdict = "WebhookNotAsked"
 	VerdictWouldIntercept    Verdict = "WouldIntercept"
+	VerdictKept              Verdict = "Kept"
+	VerdictLeftToOwner       Verdict = "LeftToOwner"
 	VerdictBudgetBlocks      Verdict = "BudgetBlocks"
 	VerdictDaemonSet         Verdict = "DaemonSet"
 	VerdictNothingBlocks     Verdict = "NothingBlocks"
@@ -56,6 +61,7 @@ var verdicts = []struct {
 	{VerdictTerminating, terminating},
 	{VerdictFinished, over},
 	{VerdictMirrorPod, mirror},                // The API server cannot evict it.
+	{VerdictRequestHeld, requestHeld},         // Nobody acts on the request, and no other one can begin.
 	{VerdictRefused, refused},                 // The request will never do anything.
 	{VerdictCanceled, canceled},               // Nobody wants it at present.
 	{VerdictNotPlanned, notPlanned},           // The controller has not looked at the request.
@@ -69,7 +75,10 @@ var verdicts = []struct {
 	{VerdictEvicting, evicting},
 	// From here on there is no request.
 	{VerdictNotScheduled, notScheduled},
+	{VerdictWebhookNotAsked, webhookNotAsked}, // Interceptors, and a call that they never hear of.
 	{VerdictWouldIntercept, wouldIntercept},
+	{VerdictKept, kept},               // A maintenance leaves it where it is,
+	{VerdictLeftToOwner, leftToOwner}, // or to its owner for a while.
 	{VerdictBudgetBlocks, budgetBlocks},
 	{VerdictDaemonSet, daemonSet},
 	{VerdictNothingBlocks, nothingBlocks},
@@ -130,6 +139,22 @@ func mirror(c *podCase) (string, []string, bool) {
 		[]string{"To stop it, take its manifest off the node."}, ok
 }
 
+func requestHeld(c *podCase) (string, []string, bool) {
+	er := c.Request
+	if er == nil || c.state != v1alpha1.StateDeleting {
+		return "", nil, false
+	}
+	if len(er.Finalizers) == 0 {
+		return "The request is being deleted; it is gone in a moment.", []string{"Nothing: wait."}, true
+	}
+	return fmt.Sprintf("The request was deleted %s, and finalizers hold it: %s. Nobody acts on it any more, and no other one can begin until it is gone.",
+			c.ago(er.DeletionTimestamp.Time), strings.Join(er.Finalizers, ", ")),
+		[]string{
+			"Find out why who owns the finalizer does not take it off.",
+			fmt.Sprintf(`If you know what is left undone then, take it off: kubectl -n %s patch evictionrequest %s --type=merge -p '{"metadata":{"finalizers":null}}'`, er.Namespace, er.Name),
+		}, true
+}
+
 func refused(c *podCase) (string, []string, bool) {
 	condition := c.canceledBecause()
 	if condition == nil || condition.Reason != v1alpha1.ReasonValidationFailed {
@@ -144,8 +169,11 @@ func canceled(c *podCase) (string, []string, bool) {
 	if condition == nil {
 		return "", nil, false
 	}
-	return fmt.Sprintf("The eviction was called off %s: nobody wants it any more.", c.ago(condition.LastTransitionTime.Time)),
-		[]string{"Nothing, if the pod is to stay. If not, drain its node again: the next call begins anew."}, true
+	advice := "Nothing, if the pod is to stay. If not, drain its node again: the next call begins anew."
+	if _, ok := c.foretold(); !ok {
+		advice = "Nothing, if the pod is to stay. Beware: the next eviction call does not begin anew, see below what it would be answered."
+	}
+	return fmt.Sprintf("The eviction was called off %s: nobody wants it any more.", c.ago(condition.LastTransitionTime.Time)), []string{advice}, true
 }
 
 func notPlanned(c *podCase) (string, []string, bool) {
@@ -235,11 +263,30 @@ func guardHolds(c *podCase) (string, []string, bool) {
 	if !guard || !c.lastStage() {
 		return "", nil, false
 	}
+	if why := c.lastNote("GuardHeld"); why != "" {
+		return "All interceptors are done, and Drawbridge's guard keeps the pod. " + why, []string{
+			"Repair what it names, or withdraw the eviction.", c.cancelCommand(),
+		}, true
+	}
 	return "All interceptors are done, and Drawbridge's guard keeps the pod.",
 		[]string{
-			"If the event GuardHeld is in the history, a policy keeps the guard closed because its interceptor gave up: it says why.",
-			fmt.Sprintf("If not, the guard opens in a moment; if it does not, look at the log of Drawbridge's leader: kubectl -n %s logs deployment/drawbridge", c.System),
+			fmt.Sprintf("The guard opens in a moment; if it does not, look at the log of Drawbridge's leader: kubectl -n %s logs deployment/drawbridge", c.System),
 		}, true
+}
+
+// lastNote is what the last event of a reason says, empty if there is none.
+func (c *podCase) lastNote(reason string) string {
+	var last *eventsv1.Event
+	for i := range c.Events {
+		event := &c.Events[i]
+		if event.Reason == reason && (last == nil || eventTime(event).After(eventTime(last))) {
+			last = event
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return text.Clean(last.Note)
 }
 
 func severalBudgets(c *podCase) (string, []string, bool) {
@@ -300,14 +347,13 @@ func notScheduled(c *podCase) (string, []string, bool) {
 }
 
 func wouldIntercept(c *podCase) (string, []string, bool) {
-	if !c.intercepted() || c.daemon() {
+	_, foretold := c.foretold()
+	if len(c.first) == 0 && !foretold || c.daemon() || c.passedOver() {
 		return "", nil, false
 	}
-	var names []string
-	for _, i := range c.interceptors {
-		if i.Name != v1alpha1.ImperativeEvictionInterceptor {
-			names = append(names, i.Name)
-		}
+	names := c.first
+	if len(names) == 0 {
+		names = []string{"interceptors that you cannot see"}
 	}
 	advice := []string{"Nothing: drain the node. The first call starts the interceptors."}
 	if blocking, _ := c.refusing(); len(blocking) > 0 {
@@ -321,7 +367,7 @@ func budgetBlocks(c *podCase) (string, []string, bool) {
 	if len(names) == 0 {
 		return "", nil, false
 	}
-	return "Nobody intercepts the pod; budget " + strings.Join(names, ", ") + " refuses its eviction.",
+	return c.nobody() + "; budget " + strings.Join(names, ", ") + " refuses its eviction.",
 		c.relax(names, "Then the drain's next try goes through."), true
 }
 
@@ -336,7 +382,18 @@ func nothingBlocks(c *podCase) (string, []string, bool) {
 		return "Neither an interceptor nor a budget blocks the pod, but the eviction is refused: " + sentence(c.DryRun.Detail),
 			[]string{"The text says who refuses. If it passes by itself, so does the drain's next try."}, true
 	}
-	return "Nothing blocks the pod: nobody intercepts it, and no budget refuses.", []string{"Nothing. An eviction would go through at once."}, true
+	if c.DryRun == nil || c.DryRun.Result == request.ResultForbidden {
+		return "As far as you may look, nothing blocks the pod.", []string{"Have somebody ask who may evict it (create pods/eviction): what a call would be answered is not known."}, true
+	}
+	return "Nothing blocks the pod, and no budget refuses: " + strings.ToLower(c.nobody()[:1]) + c.nobody()[1:] + ".", []string{"Nothing. An eviction call would go through at once."}, true
+}
+
+// nobody says that nobody holds up an eviction call.
+func (c *podCase) nobody() string {
+	if len(c.first) > 0 {
+		return "Its interceptors have nothing to do for it now"
+	}
+	return "Nobody intercepts the pod"
 }
 
 func nodeReady(node *corev1.Node) bool {

@@ -45,7 +45,7 @@ const meanings = `
 ` + "`stage`" + ` is ` + "`starting`" + ` (nobody is active yet), ` + "`intercepting`" + ` (an interceptor of the pod is active) or ` + "`evicting`" + `
 (` + "`imperative-eviction.k8s.io`" + ` is active, so budgets decide).
 
-` + "`drawbridge_interceptor_turns_total`" + `: ` + "`completed`" + ` (the interceptor said so), ` + "`skipped`" + ` (a person ended it, with
+` + "`drawbridge_interceptor_turns_total`" + `: ` + "`completed`" + ` (the interceptor said so), ` + "`unchecked`" + ` (it said so while no manager ran, and managedFields do not bear it out), ` + "`skipped`" + ` (a person ended it, with
 ` + "`kubectl drawbridge skip`" + `), ` + "`timed_out`" + ` (it was silent for longer than the heartbeat deadline), ` + "`cut_short`" + ` (the pod ended
 before) or ` + "`canceled`" + ` (nobody wanted the eviction any more).
 
@@ -53,8 +53,10 @@ before) or ` + "`canceled`" + ` (nobody wanted the eviction any more).
 ` + "`evicted`" + `, ` + "`gone`" + ` or ` + "`replaced`" + ` for a pod that is dealt with; every other value names a kind of failure, which
 [the runbook](../runbooks/blocked-by-a-budget.md) explains.
 
-` + "`state`" + ` of a guarded pod is ` + "`closed`" + `, ` + "`held`" + ` (closed although the interceptors are done), ` + "`unguarded`" + ` (should be closed, not labeled yet)
-or ` + "`other_budget`" + ` (should be closed, but a budget of somebody else selects the pod); see [the guard](../guides/guard.md).
+` + "`state`" + ` of a guarded pod is ` + "`closed`" + `, ` + "`held`" + ` (closed although the interceptors are done), ` + "`unguarded`" + ` (should be closed, not labeled yet),
+` + "`other_budget`" + ` (should be closed, but a budget of somebody else selects the pod) or ` + "`label_left`" + ` (should be open, but its controller selects it
+by the label). ` + "`state`" + ` of the guard's budgets is ` + "`in_force`" + `, ` + "`changed`" + ` (it refuses evictions, but something else writes it, too), ` + "`not_in_force`" + `
+(it protects nobody, or not yet) or ` + "`name_taken`" + ` (it is somebody else's); see [the guard](../guides/guard.md).
 
 ` + "`caller_class`" + ` is a hint at the tool that called. The reasons of verdicts stand in [answers.md](answers.md), those of the surge in
 [its guide](../guides/surge.md).

@@ -7,6 +7,7 @@ package clock
 
 import (
 	"container/heap"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ type Clock struct {
 	mu     sync.Mutex
 	offset time.Duration
 	queue  waiters
+	// advances are all there were.
+	advances []Advance
 	// alarm is the one real timer, set to the earliest waiter.
 	alarm *time.Timer
 }
@@ -61,8 +64,7 @@ func (c *Clock) Offset() time.Duration {
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.offset += d
-	c.fire()
+	c.move(d)
 }
 
 // AdvanceTo moves the clock to t. A t that has passed already changes nothing.
@@ -70,9 +72,30 @@ func (c *Clock) AdvanceTo(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ahead := t.Sub(c.now()); ahead > 0 {
-		c.offset += ahead
-		c.fire()
+		c.move(ahead)
 	}
+}
+
+// move moves the clock. The lock is held.
+func (c *Clock) move(d time.Duration) {
+	c.advances = append(c.advances, Advance{At: time.Now(), By: d})
+	c.offset += d
+	c.fire()
+}
+
+// Advance is that a clock was moved.
+type Advance struct {
+	// At is when, in real time.
+	At time.Time
+	// By is how far; negative when it was set back.
+	By time.Duration
+}
+
+// Advances returns how the clock was moved so far.
+func (c *Clock) Advances() []Advance {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.advances)
 }
 
 // Waiting returns how many timers, tickers and delayed functions wait.

@@ -93,6 +93,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvacuationPolicySpec
   map:
     fields:
+    - name: cancel
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.SubresourceCall
     - name: config
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ConfigReference
@@ -415,10 +418,16 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: podsPendingEvacuation
       type:
         scalar: numeric
+    - name: podsWaiting
+      type:
+        scalar: numeric
     - name: stage
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceStage
     - name: startTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: waitingUntil
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceProgress
@@ -448,6 +457,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: podsPendingEvacuation
       type:
         scalar: numeric
+    - name: podsWaiting
+      type:
+        scalar: numeric
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceStage
   scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MatchCondition
@@ -463,6 +475,9 @@ var schemaYAML = typed.YAMLObject(`types:
   map:
     fields:
     - name: apiVersion
+      type:
+        scalar: string
+    - name: createWhen
       type:
         scalar: string
     - name: failed
@@ -542,6 +557,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: drain
       type:
         scalar: boolean
+    - name: emptyDirPods
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.PodTreatment
     - name: maxParallelNodes
       type:
         scalar: numeric
@@ -551,6 +569,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: reason
       type:
         scalar: string
+    - name: unmanagedPods
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.PodTreatment
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeMaintenanceStatus
   map:
     fields:
@@ -611,6 +632,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: when
       type:
         scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.PodTreatment
+  scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.RequestState
   scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.Requester
@@ -633,6 +656,34 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
     - name: namespace
+      type:
+        scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.SubresourceCall
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: body
+      type:
+        map:
+          elementType:
+            scalar: untyped
+            list:
+              elementType:
+                namedType: __untyped_atomic_
+              elementRelationship: atomic
+            map:
+              elementType:
+                namedType: __untyped_deduced_
+              elementRelationship: separable
+    - name: resource
+      type:
+        scalar: string
+    - name: subresource
+      type:
+        scalar: string
+    - name: when
       type:
         scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.WorkloadPatch

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -180,7 +179,10 @@ func measureDenials(ctx context.Context, e *env) error {
 		return err
 	}
 	span := time.Duration(e.size(5, 2)) * time.Second
-	ourURL := "https://127.0.0.1:" + strconv.Itoa(e.inst.WebhookPort) + webhook.EvictionPath
+	ourURL, err := e.inst.WebhookURL(ctx, webhook.EvictionPath)
+	if err != nil {
+		return err
+	}
 	for _, workers := range []int{1, callers} {
 		got, err := alternate(ctx, e.rounds,
 			func(ctx context.Context) (float64, error) {

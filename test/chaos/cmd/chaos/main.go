@@ -2,7 +2,9 @@
 
 // Command chaos drains nodes while everything around breaks, and says whether
 // Drawbridge has kept its promises. Each run is drawn from its seed; to see a run
-// again, give --seed. It exits with 1 when a promise was broken.
+// again, give --seed. Several control planes can be at work at a time. It ends with the
+// tables of docs/chaos.md, and exits with 1 when a promise was broken or a run could not
+// be set up.
 package main
 
 import (
@@ -12,22 +14,22 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/drawbridge-dev/drawbridge/test/chaos"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
 )
-
-// runsPerCluster bounds how long the log of an API server becomes.
-const runsPerCluster = 15
 
 type options struct {
 	runs     int
 	seed     uint64
+	parallel int
 	duration time.Duration
 	tags     string
+	manager  string
+	out      string
+	page     string
+	troubles string
 	verbose  bool
 }
 
@@ -35,8 +37,13 @@ func main() {
 	var o options
 	flag.IntVar(&o.runs, "runs", 200, "how many runs, each with the next seed")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the first run")
+	flag.IntVar(&o.parallel, "parallel", 1, "how many runs at a time, each on a control plane of its own")
 	flag.DurationVar(&o.duration, "duration", 0, "begin no run after this time; 0 is no limit")
 	flag.StringVar(&o.tags, "tags", "", "build tags of the manager")
+	flag.StringVar(&o.manager, "manager", "", "file of a manager that was built from test/chaos/cmd/manager, instead of building one")
+	flag.StringVar(&o.out, "out", "", "file that gets a line of JSON for each run; seeds that it has already are not run again, and count")
+	flag.StringVar(&o.page, "page", "", "page that gets the tables, between the marks it has")
+	flag.StringVar(&o.troubles, "troubles", "all", "kinds of troubles that plans may have, separated by commas; or all or none")
 	flag.BoolVar(&o.verbose, "v", false, "print plan and timeline of every run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -48,68 +55,49 @@ func main() {
 	}
 }
 
-// errBroken says that a promise was.
-var errBroken = errors.New("promises were broken, see above")
+// errBroken and errFailed say what the table says.
+var (
+	errBroken = errors.New("promises were broken, see above")
+	errFailed = errors.New("runs could not be set up, see above")
+)
 
-func (o *options) run(ctx context.Context) error {
+func (o *options) run(ctx context.Context) (err error) {
+	if o.parallel < 1 {
+		return fmt.Errorf("--parallel must be at least 1, but is %d", o.parallel)
+	}
+	troubles, err := chaos.ParseTroubles(o.troubles)
+	if err != nil {
+		return fmt.Errorf("--troubles: %w", err)
+	}
 	begun := time.Now()
-	total := chaos.Total{}
-	var err error
-	for err == nil && total.Runs < o.runs && !o.over(begun) && ctx.Err() == nil {
-		err = o.batch(ctx, &total, begun)
-	}
-	fmt.Printf("\n%s\nIt took %s.\n", &total, time.Since(begun).Round(time.Second))
-	if total.Broken > 0 {
-		err = errors.Join(err, errBroken)
-	}
-	return err
-}
-
-func (o *options) over(begun time.Time) bool { return o.duration > 0 && time.Since(begun) > o.duration }
-
-// batch are runs on one control plane.
-func (o *options) batch(ctx context.Context, total *chaos.Total, begun time.Time) (err error) {
-	c, err := cluster.Start(ctx, chaos.ClusterOptions())
+	series, err := chaos.OpenSeries(o.out)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.Stop(context.WithoutCancel(ctx))) }()
-	w, err := chaos.NewWorld(ctx, c, o.tags)
+	defer func() { err = errors.Join(err, series.Close()) }()
+	folder, err := os.MkdirTemp("", "drawbridge-chaos-")
 	if err != nil {
-		return err
+		return fmt.Errorf("create folder of the manager: %w", err)
 	}
-	for range runsPerCluster {
-		if total.Runs == o.runs || o.over(begun) || ctx.Err() != nil {
-			return nil
-		}
-		if err := o.one(ctx, w, o.seed+uint64(total.Runs), total); err != nil {
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	if o.manager == "" {
+		if o.manager, err = chaos.Build(ctx, folder, o.tags); err != nil {
 			return err
 		}
 	}
-	return nil
-}
+	p := &pool{options: o, allowed: troubles, series: series, begun: begun}
+	err = p.work(ctx)
 
-func (o *options) one(ctx context.Context, w *chaos.World, seed uint64, total *chaos.Total) error {
-	started := time.Now()
-	plan := chaos.MakePlan(seed)
-	h, err := w.Run(ctx, plan)
-	if h == nil {
-		kept, keepErr := w.Cluster.KeepLogs(fmt.Sprintf("seed-%d", seed))
-		fmt.Printf("seed %d: the run failed; logs are in %s\n", seed, kept)
-		return errors.Join(err, keepErr)
+	total := chaos.TotalOf(series.Records)
+	fmt.Printf("%s\nIt took %s, %d at a time.\n", &total, time.Since(begun).Round(time.Second), o.parallel)
+	if o.page != "" {
+		err = errors.Join(err, total.WritePage(o.page))
 	}
-	verdict := chaos.Check(h)
-	total.Add(plan, verdict)
-	fmt.Printf("seed %d: %s (%s, %d faults, %.0f s)\n", seed, verdict, plan.Mode, len(plan.Faults), time.Since(started).Seconds())
-	if len(verdict.Violations) == 0 && !o.verbose {
-		return err
+	if total.Broken > 0 {
+		err = errors.Join(err, errBroken)
 	}
-	for _, violation := range verdict.Violations {
-		fmt.Printf("  BROKEN: %s\n", violation)
+	if len(total.Failed) > 0 {
+		err = errors.Join(err, errFailed)
 	}
-	kept, keepErr := w.Cluster.KeepLogs(fmt.Sprintf("seed-%d", seed))
-	timeline := filepath.Join(kept, "timeline.txt")
-	writeErr := os.WriteFile(timeline, []byte(plan.String()+h.Timeline()), 0o600)
-	fmt.Printf("%s  The timeline is %s, beside the logs. Again: make chaos ARGS='--runs=1 --seed=%d'\n", &plan, timeline, seed)
-	return errors.Join(err, keepErr, writeErr)
+	return err
 }

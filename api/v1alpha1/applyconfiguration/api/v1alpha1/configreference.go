@@ -16,7 +16,8 @@ type ConfigReferenceApplyConfiguration struct {
 	Kind *string `json:"kind,omitempty"`
 	// namespace of the object; any if empty.
 	Namespace *string `json:"namespace,omitempty"`
-	// name of the object; the first by namespace and name if empty.
+	// name of the object. If it is empty there must be only one; with several, config is
+	// an empty map, as with none.
 	Name *string `json:"name,omitempty"`
 }
 

@@ -14,6 +14,9 @@ import (
 // with apply.
 //
 // EvacuationPolicySpec says how pods are evacuated.
+//
+// Drawbridge writes with its own permissions, so of a pod only labels and annotations
+// may be written, and nothing of the kinds it works with itself.
 type EvacuationPolicySpecApplyConfiguration struct {
 	// interceptor is the name under which Drawbridge acts, a fully qualified domain
 	// name. Several policies may share one.
@@ -33,7 +36,9 @@ type EvacuationPolicySpecApplyConfiguration struct {
 	// strategy is an expression of type string: None (evict at once),
 	// LiveMigrate (evacuate; refuse the eviction while it cannot migrate),
 	// LiveMigrateIfPossible (evacuate if it can migrate, else evict at once) or
-	// External (mark it; somebody else does the rest).
+	// External (mark it; somebody else does the rest). It must not depend on what the
+	// evacuation itself changes, such as the mark or a condition that is different while
+	// a migration runs: if it becomes None meanwhile, the mark is taken back.
 	Strategy *string `json:"strategy,omitempty"`
 	// migratable is an expression of type bool, or null while that is not known yet:
 	// then the evacuation waits. Without it, everything can migrate.
@@ -48,6 +53,9 @@ type EvacuationPolicySpecApplyConfiguration struct {
 	// unmark takes the mark back, when nobody wants the eviction any more or the
 	// evacuation was given up.
 	Unmark *WorkloadPatchApplyConfiguration `json:"unmark,omitempty"`
+	// cancel asks the platform itself to take back a mark that nobody else may write. It
+	// is called before unmark, when a mark is to be taken back.
+	Cancel *SubresourceCallApplyConfiguration `json:"cancel,omitempty"`
 	// evacuating is an expression of type bool: the workload is marked, on behalf of
 	// this pod.
 	Evacuating *string `json:"evacuating,omitempty"`
@@ -161,6 +169,14 @@ func (b *EvacuationPolicySpecApplyConfiguration) WithMark(value *WorkloadPatchAp
 // If called multiple times, the Unmark field is set to the value of the last call.
 func (b *EvacuationPolicySpecApplyConfiguration) WithUnmark(value *WorkloadPatchApplyConfiguration) *EvacuationPolicySpecApplyConfiguration {
 	b.Unmark = value
+	return b
+}
+
+// WithCancel sets the Cancel field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Cancel field is set to the value of the last call.
+func (b *EvacuationPolicySpecApplyConfiguration) WithCancel(value *SubresourceCallApplyConfiguration) *EvacuationPolicySpecApplyConfiguration {
+	b.Cancel = value
 	return b
 }
 

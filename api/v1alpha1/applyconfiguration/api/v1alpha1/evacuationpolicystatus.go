@@ -18,8 +18,9 @@ type EvacuationPolicyStatusApplyConfiguration struct {
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions are Accepted (the expressions are well formed), Ready (the kinds are
 	// installed and may be read and written), Evaluated (False while an expression
-	// fails), Exclusive (False while another policy covers one of its pods) and
-	// Progressing (False while an evacuation has been given up).
+	// fails), Exclusive (False while another policy covers one of its pods),
+	// Progressing (False while an evacuation has been given up) and Marking (False while
+	// marks are refused, or do not last).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -26,7 +26,7 @@ import (
 // administrator allows them. A pod is intercepted if podSelector,
 // namespaceSelector and all matchConditions match.
 // A registration that is changed or removed counts for evictions that begin
-// afterwards: the plan of an EvictionRequest is made once (statement 73).
+// afterwards: the plan of an EvictionRequest is made once.
 type EvictionInterceptorApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata.

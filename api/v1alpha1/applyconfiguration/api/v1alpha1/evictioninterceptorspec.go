@@ -25,10 +25,10 @@ type EvictionInterceptorSpecApplyConfiguration struct {
 	// matchConditions are CEL expressions over the pod; all must be true. They see
 	// the pod as the variable object with metadata, some of spec (nodeName,
 	// priority, priorityClassName, serviceAccountName, schedulerName,
-	// restartPolicy, schedulingGroup and the kinds of volumes) and of status (phase
-	// and conditions), and the variable namespaceObject with the name, labels and
-	// annotations of its namespace. An expression that fails counts as false and is
-	// reported in the condition Evaluated.
+	// restartPolicy, terminationGracePeriodSeconds, schedulingGroup and the kinds of
+	// volumes) and of status (phase and conditions), and the variable namespaceObject
+	// with the name, labels and annotations of its namespace. An expression that fails
+	// counts as false and is reported in the condition Evaluated.
 	MatchConditions []MatchConditionApplyConfiguration `json:"matchConditions,omitempty"`
 	// priority orders the interceptors of a pod: higher ones run first, equal ones
 	// by name. The names of a pod's annotation count as 10000 and keep their order

@@ -23,7 +23,8 @@ type EvictionRequestStatusApplyConfiguration struct {
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions of the request. Evicted: the target has ended. Canceled: the
 	// request is not processed any more. At most one of them is True, and it
-	// stays so. Others may add conditions of their own.
+	// stays so. Only the controller writes these two, and those whose type begins with
+	// drawbridge.dev/. Others may add conditions of their own, 24 together.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// nodeName is the node the target ran on when the controller first saw it.
 	NodeName *string `json:"nodeName,omitempty"`
@@ -33,7 +34,7 @@ type EvictionRequestStatusApplyConfiguration struct {
 	// activeInterceptors has the name of the interceptor whose turn it is, if any.
 	ActiveInterceptors []string `json:"activeInterceptors,omitempty"`
 	// activationTime is when the active interceptor got its turn: the baseline of
-	// its heartbeat deadline (ruling R2).
+	// its heartbeat deadline.
 	ActivationTime *metav1.Time `json:"activationTime,omitempty"`
 	// processedInterceptors are those that were active before and are not any
 	// more, because they completed, fell silent or the request ended.

@@ -18,8 +18,9 @@ import (
 type EvictionRequestSummaryApplyConfiguration struct {
 	// state in one word. Pending: no interceptor is active. Intercepting: one of
 	// the target's own interceptors is. Evicting: imperative-eviction.k8s.io is.
-	// Blocked: it is, and the eviction has been refused so far. Evicted, Canceled:
-	// the condition of that name is True.
+	// Blocked: it is, and the eviction has been refused so far. Deleting: the request
+	// is being deleted, and a finalizer holds it. Evicted, Canceled: the condition of
+	// that name is True.
 	State *apiv1alpha1.RequestState `json:"state,omitempty"`
 	// interceptor is the active interceptor and its place in the sequence, for
 	// example "surge.drawbridge.dev 1/2". Empty when none is active.

@@ -27,6 +27,12 @@ type MaintenanceNodeStatusApplyConfiguration struct {
 	PodsEvacuating *int32 `json:"podsEvacuating,omitempty"`
 	// podsBlocking is how many of those do not get on.
 	PodsBlocking *int32 `json:"podsBlocking,omitempty"`
+	// podsWaiting is how many of those are left to their owners for a while, because
+	// nobody intercepts them: for maintenance.evacuationWait after they were told by the
+	// condition EvacuationRequest.
+	PodsWaiting *int32 `json:"podsWaiting,omitempty"`
+	// waitingUntil is when the last of those is asked to go.
+	WaitingUntil *v1.Time `json:"waitingUntil,omitempty"`
 	// podsEvacuated is how many pods have gone from the node since its drain began.
 	PodsEvacuated *int32 `json:"podsEvacuated,omitempty"`
 	// blockingPods are some of the pods that do not get on, sorted by namespace and
@@ -81,6 +87,22 @@ func (b *MaintenanceNodeStatusApplyConfiguration) WithPodsEvacuating(value int32
 // If called multiple times, the PodsBlocking field is set to the value of the last call.
 func (b *MaintenanceNodeStatusApplyConfiguration) WithPodsBlocking(value int32) *MaintenanceNodeStatusApplyConfiguration {
 	b.PodsBlocking = &value
+	return b
+}
+
+// WithPodsWaiting sets the PodsWaiting field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PodsWaiting field is set to the value of the last call.
+func (b *MaintenanceNodeStatusApplyConfiguration) WithPodsWaiting(value int32) *MaintenanceNodeStatusApplyConfiguration {
+	b.PodsWaiting = &value
+	return b
+}
+
+// WithWaitingUntil sets the WaitingUntil field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the WaitingUntil field is set to the value of the last call.
+func (b *MaintenanceNodeStatusApplyConfiguration) WithWaitingUntil(value v1.Time) *MaintenanceNodeStatusApplyConfiguration {
+	b.WaitingUntil = &value
 	return b
 }
 

@@ -25,6 +25,9 @@ type MaintenanceProgressApplyConfiguration struct {
 	PodsEvacuating *int32 `json:"podsEvacuating,omitempty"`
 	// podsBlocking is how many of those do not get on.
 	PodsBlocking *int32 `json:"podsBlocking,omitempty"`
+	// podsWaiting is how many of those are left to their owners for a while, because
+	// nobody intercepts them.
+	PodsWaiting *int32 `json:"podsWaiting,omitempty"`
 	// podsEvacuated is how many pods have gone since the drain began.
 	PodsEvacuated *int32 `json:"podsEvacuated,omitempty"`
 }
@@ -88,6 +91,14 @@ func (b *MaintenanceProgressApplyConfiguration) WithPodsEvacuating(value int32) 
 // If called multiple times, the PodsBlocking field is set to the value of the last call.
 func (b *MaintenanceProgressApplyConfiguration) WithPodsBlocking(value int32) *MaintenanceProgressApplyConfiguration {
 	b.PodsBlocking = &value
+	return b
+}
+
+// WithPodsWaiting sets the PodsWaiting field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PodsWaiting field is set to the value of the last call.
+func (b *MaintenanceProgressApplyConfiguration) WithPodsWaiting(value int32) *MaintenanceProgressApplyConfiguration {
+	b.PodsWaiting = &value
 	return b
 }
 

@@ -37,9 +37,14 @@ type MigrationSpecApplyConfiguration struct {
 	// sourceNode is an expression over the variable workload, of type string: the
 	// node that the workload would leave, for the limit per node.
 	SourceNode *string `json:"sourceNode,omitempty"`
+	// createWhen is an expression of type bool over pod, workload and config: a
+	// migration is created from the template. It is false where the platform creates one
+	// by itself. Without it, always.
+	CreateWhen *string `json:"createWhen,omitempty"`
 	// template is the object to create. A string in it that is "${EXPRESSION}" as a
-	// whole stands for the expression's value. Its apiVersion, kind, name and
-	// namespace are filled in.
+	// whole stands for the expression's value. Its apiVersion, kind and namespace are
+	// filled in; its name is metadata.generateName, or evacuation- without one, with the
+	// pod's UID and the number of the attempt.
 	Template *runtime.RawExtension `json:"template,omitempty"`
 	// parallelPerCluster is how many migrations of this kind may be unfinished at a
 	// time, whoever created them.
@@ -121,6 +126,14 @@ func (b *MigrationSpecApplyConfiguration) WithOurs(value string) *MigrationSpecA
 // If called multiple times, the SourceNode field is set to the value of the last call.
 func (b *MigrationSpecApplyConfiguration) WithSourceNode(value string) *MigrationSpecApplyConfiguration {
 	b.SourceNode = &value
+	return b
+}
+
+// WithCreateWhen sets the CreateWhen field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CreateWhen field is set to the value of the last call.
+func (b *MigrationSpecApplyConfiguration) WithCreateWhen(value string) *MigrationSpecApplyConfiguration {
+	b.CreateWhen = &value
 	return b
 }
 

@@ -5,6 +5,10 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
 // NodeMaintenanceSpecApplyConfiguration represents a declarative configuration of the NodeMaintenanceSpec type for use
 // with apply.
 //
@@ -30,6 +34,18 @@ type NodeMaintenanceSpecApplyConfiguration struct {
 	// maxParallelNodes limits how many nodes are drained at the same time. All are
 	// cordoned from the start. Without it, all are drained at once.
 	MaxParallelNodes *int32 `json:"maxParallelNodes,omitempty"`
+	// unmanagedPods says what becomes of pods that no controller would make again:
+	// Evict (the default, as KEP-4212 has it) evicts them like all others, Keep leaves
+	// them where they are. A pod that is kept is not evacuated in any way, and the node
+	// is not drained before it has gone: it counts as blocking, with the reason
+	// UnmanagedPod. kubectl drawbridge drain sets Keep, unless it is called with --force.
+	UnmanagedPods *apiv1alpha1.PodTreatment `json:"unmanagedPods,omitempty"`
+	// emptyDirPods says what becomes of pods with emptyDir volumes, whose data is lost
+	// with them: Evict (the default, as KEP-4212 has it) evicts them like all others,
+	// Keep leaves them where they are. They count as blocking then, with the reason
+	// EmptyDirData. kubectl drawbridge drain sets Keep, unless it is called with
+	// --delete-emptydir-data.
+	EmptyDirPods *apiv1alpha1.PodTreatment `json:"emptyDirPods,omitempty"`
 }
 
 // NodeMaintenanceSpecApplyConfiguration constructs a declarative configuration of the NodeMaintenanceSpec type for use with
@@ -75,5 +91,21 @@ func (b *NodeMaintenanceSpecApplyConfiguration) WithReason(value string) *NodeMa
 // If called multiple times, the MaxParallelNodes field is set to the value of the last call.
 func (b *NodeMaintenanceSpecApplyConfiguration) WithMaxParallelNodes(value int32) *NodeMaintenanceSpecApplyConfiguration {
 	b.MaxParallelNodes = &value
+	return b
+}
+
+// WithUnmanagedPods sets the UnmanagedPods field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the UnmanagedPods field is set to the value of the last call.
+func (b *NodeMaintenanceSpecApplyConfiguration) WithUnmanagedPods(value apiv1alpha1.PodTreatment) *NodeMaintenanceSpecApplyConfiguration {
+	b.UnmanagedPods = &value
+	return b
+}
+
+// WithEmptyDirPods sets the EmptyDirPods field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the EmptyDirPods field is set to the value of the last call.
+func (b *NodeMaintenanceSpecApplyConfiguration) WithEmptyDirPods(value apiv1alpha1.PodTreatment) *NodeMaintenanceSpecApplyConfiguration {
+	b.EmptyDirPods = &value
 	return b
 }

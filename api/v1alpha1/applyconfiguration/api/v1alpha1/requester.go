@@ -19,8 +19,8 @@ type RequesterApplyConfiguration struct {
 	// pods/eviction, who cannot withdraw by themselves.
 	LeaseName *string `json:"leaseName,omitempty"`
 	// gracePeriodSeconds is the termination grace period this requester asked
-	// for, in seconds. imperative-eviction.k8s.io passes on the largest one given;
-	// without any the pod's own applies.
+	// for, in seconds; without it, the pod's own. imperative-eviction.k8s.io passes on
+	// the largest of all requesters.
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 }
 

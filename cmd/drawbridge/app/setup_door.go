@@ -1,0 +1,78 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/internal/certs"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/pdb/preemption"
+	"github.com/drawbridge-dev/drawbridge/webhook"
+)
+
+// newWebhookServer makes what serves the webhooks.
+func newWebhookServer(o Options, measure *metrics.Door, tlsOptions func(*tls.Config)) *webhook.Server {
+	server := webhook.NewServer(o.WebhookHost, o.WebhookPort)
+	server.TLS = func(c *tls.Config) {
+		tlsOptions(c)
+		if o.Door.ClientCA != "" {
+			c.ClientAuth = tls.RequestClientCert // The door looks at it.
+		}
+	}
+	server.ShutdownTimeout, server.Dropped, server.Log = o.ShutdownTimeout, measure.Dropped, o.Logger.WithName("webhook")
+	return server
+}
+
+// setupDoor makes what stands before the webhooks, and adds what it needs. The replica
+// is ready when certificates can be told apart.
+func setupDoor(mgr ctrl.Manager, o Options, known learnt) (*webhook.Door, error) {
+	door := &webhook.Door{Token: known.token, Metrics: known.door, Clock: o.Clock, Log: mgr.GetLogger().WithName("webhook")}
+	if o.Door.ClientCA == "" {
+		return door, nil
+	}
+	authenticator := &preemption.Authenticator{
+		ClientCA: namespacedName(o.Door.ClientCA), Users: o.Door.Users, Cache: mgr.GetCache(),
+		Clock: clock.RealClock{}, // Certificates go by the clock of those who issue them.
+	}
+	door.Certificate = authenticator.Check
+	if err := mgr.Add(authenticator); err != nil {
+		return nil, fmt.Errorf("set up client certificates: %w", err)
+	}
+	ready := func(*http.Request) error { return authenticator.Ready() }
+	if err := mgr.AddReadyzCheck("webhook-clients", ready); err != nil {
+		return nil, fmt.Errorf("set up client certificates: %w", err)
+	}
+	return door, nil
+}
+
+// oldReplicas returns what tells of a pod of an older release, which does not know of
+// tokens and would answer calls with one by 404: one that runs under our account in our
+// namespace without the chart's annotation.
+func oldReplicas(reader client.Reader, namespace, self string) func(context.Context) error {
+	account, ok := strings.CutPrefix(self, "system:serviceaccount:"+namespace+":")
+	if !ok {
+		return nil // Run by hand, there are no others.
+	}
+	return func(ctx context.Context) error {
+		var pods corev1.PodList
+		if err := reader.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list the pods of our namespace from cache: %w", err)
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+			if pod.Spec.ServiceAccountName == account && !over && pod.Annotations[certs.TokenAnnotation] != certs.TokenInPath {
+				return fmt.Errorf("pod %s is of an older release", pod.Name)
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,55 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+)
+
+// watchInterval is how often a status that is watched is read.
+const watchInterval = 2 * time.Second
+
+// watchStatus prints the status whenever it is another, until ^C. Ages alone are no
+// change: they are printed with the next one.
+func (o *Options) watchStatus(ctx context.Context, c *connection, node string) error {
+	if o.output != "" && o.output != formatWide {
+		return fmt.Errorf("--watch is for people: it goes with -o wide only, not with -o %s", o.output)
+	}
+	out := o.Out
+	defer func() { o.Out = out }()
+	tick := o.Clock.NewTicker(watchInterval)
+	defer tick.Stop()
+	began := o.Clock.Now()
+	last := ""
+	for {
+		var now bytes.Buffer
+		o.Out = &now
+		// Compared as of the same moment, so that ages do not count.
+		s, err := o.readStatus(ctx, c, node)
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		if err != nil {
+			return err
+		}
+		if err := o.printStatus(s, began); err != nil {
+			return err
+		}
+		if now.String() != last {
+			if last != "" {
+				fmt.Fprintln(out)
+			}
+			last = now.String()
+			o.Out = out
+			if err := o.printStatus(s, o.Clock.Now()); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-tick.C():
+		case <-ctx.Done():
+			return errInterrupted
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package request
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+)
+
+// A finished request that says what is not so was finished by somebody else: we write
+// Evicted when the pod has ended, and Canceled when nobody wants it or the pod cannot be
+// evicted. The chart's policies let nobody else write these conditions; this is for
+// requests from before, and for clusters whose policies somebody has taken away. A final
+// condition cannot be taken back, so the request goes, as whoever wants the eviction
+// has to ask again.
+
+// untrue says what is wrong with the outcome of a finished request, "" if nothing is. Pods
+// are looked for in memory, and live only to confirm.
+func (r *Reconciler) untrue(ctx context.Context, er *v1alpha1.EvictionRequest) (string, error) {
+	canceled := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCanceled)
+	switch {
+	case meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted):
+		runs, err := r.runs(ctx, er)
+		if err != nil || !runs {
+			return "", err
+		}
+		return "It says Evicted, but the pod runs", nil
+	case canceled == nil || canceled.Status != metav1.ConditionTrue:
+		return "", nil
+	case canceled.Reason != v1alpha1.ReasonValidationFailed && len(er.Spec.Requesters) > 0:
+		// They cannot have come back: an empty list stays empty (ruling R3).
+		return "It says Canceled, but has requesters", nil
+	default:
+		return "", nil
+	}
+}
+
+// runs reports whether the target is there, and neither has ended nor is ending.
+func (r *Reconciler) runs(ctx context.Context, er *v1alpha1.EvictionRequest) (bool, error) {
+	ref := er.Spec.Target.Pod
+	if ref == nil {
+		return false, nil
+	}
+	key := types.NamespacedName{Namespace: er.Namespace, Name: ref.Name}
+	for _, reader := range []client.Reader{r.Client, r.APIReader} {
+		pod := &corev1.Pod{}
+		if err := reader.Get(ctx, key, pod); err != nil {
+			if apierrors.IsNotFound(err) {
+				return false, nil
+			}
+			return false, fmt.Errorf("get pod %s: %w", key, err)
+		}
+		if pod.UID != ref.UID || terminal(pod) || pod.DeletionTimestamp != nil {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// takeBack deletes a request whose outcome is untrue, in this very version.
+func (r *Reconciler) takeBack(ctx context.Context, er *v1alpha1.EvictionRequest, why string) error {
+	err := r.Client.Delete(ctx, er, client.Preconditions{UID: &er.UID, ResourceVersion: &er.ResourceVersion})
+	if err != nil {
+		return fmt.Errorf("delete EvictionRequest with an untrue outcome: %w", err)
+	}
+	event := events.OutcomeUntrue(why)
+	log.FromContext(ctx).Info(event.Note, "event", event.Reason, "pod", podName(er))
+	events.EmitOnBoth(r.Recorder, er, event)
+	return nil
+}
+
+// withRoom takes conditions of others away, the last ones first, as far as there are more
+// than leave room for ours. Only requests from before there was a bound have so many.
+func withRoom(conditions []metav1.Condition) []metav1.Condition {
+	foreign := 0
+	return slices.DeleteFunc(conditions, func(c metav1.Condition) bool {
+		if v1alpha1.IsOwnCondition(c.Type) {
+			return false
+		}
+		foreign++
+		return foreign > v1alpha1.MaxForeignConditions
+	})
+}

@@ -1,0 +1,60 @@
+package request
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+)
+
+// makePlan returns the names to freeze, and the target as it was last seen. It is made
+// once in the life of a request.
+//
+// Our webhook makes requests only for pods that somebody intercepts. If our caches say
+// that nobody does, they are behind: the labels of the pod or a registration have just
+// changed, and the replica that answered knew better. Then the API server is asked, for
+// an empty plan would evict the pod past its interceptors.
+func (r *Reconciler) makePlan(ctx context.Context, er *v1alpha1.EvictionRequest, target targetView) ([]string, targetView, error) {
+	names, err := r.resolve(target.pod)
+	if err != nil {
+		return nil, target, err
+	}
+	if len(names) > 0 || r.ResolveLive == nil || !madeByWebhook(er) {
+		return plan(names), target, nil
+	}
+	if target, err = r.liveTarget(ctx, target.pod); err != nil || target.pod == nil {
+		return nil, target, err
+	}
+	if names, err = r.ResolveLive(ctx, target.pod); err != nil {
+		return nil, target, fmt.Errorf("resolve live who intercepts pod %s/%s: %w", target.pod.Namespace, target.pod.Name, err)
+	}
+	return plan(names), target, nil
+}
+
+// madeByWebhook reports whether somebody evicts the pod by its subresource: nobody else
+// has a lease.
+func madeByWebhook(er *v1alpha1.EvictionRequest) bool {
+	return slices.ContainsFunc(er.Spec.Requesters, func(r v1alpha1.Requester) bool { return r.LeaseName != "" })
+}
+
+// liveTarget looks at the very pod at the API server.
+func (r *Reconciler) liveTarget(ctx context.Context, cached *corev1.Pod) (targetView, error) {
+	pod := &corev1.Pod{}
+	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(cached), pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return targetView{Target: process.Target{Presence: process.Gone}}, nil
+	case err != nil:
+		return targetView{}, fmt.Errorf("get pod %s/%s live: %w", cached.Namespace, cached.Name, err)
+	case pod.UID != cached.UID:
+		return targetView{Target: process.Target{Presence: process.Replaced}, foundUID: pod.UID}, nil
+	default:
+		return presentTarget(pod), nil
+	}
+}

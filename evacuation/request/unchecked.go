@@ -1,0 +1,95 @@
+package request
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+)
+
+// While no manager runs, nobody checks the times of a report: the webhook is passed over.
+// (Who may report is checked all the same, by the chart's policies.) So a completion that
+// is there when we first see a request is judged by its managedFields, in which the API
+// server keeps who wrote it, and when. What they do not vouch for is not undone, because
+// completionTime is final, but recorded.
+
+// unchecked says why nobody vouches for the completion that a decision takes for granted:
+// the interceptor's name and the reason, both "" if somebody does.
+func unchecked(er *v1alpha1.EvictionRequest, d process.Decision, seen observation, skew time.Duration) (name, why string) {
+	i := slices.IndexFunc(d.Transitions, func(t process.Transition) bool { return t.From == process.Active && t.To == process.Completed })
+	if i < 0 || d.Transitions[i].Name != seen.foundCompleted {
+		return "", "" // It came while we looked, and the webhook with us.
+	}
+	name = seen.foundCompleted
+	report := reportOf(er, name)
+	if lastResort(name) || report.SkippedBy != "" {
+		return "", ""
+	}
+	if why := unvouched(er.ManagedFields, report, skew); why != "" {
+		return name, why
+	}
+	return "", ""
+}
+
+// unvouched says what the managedFields do not bear out of a completion, "" if they do.
+func unvouched(fields []metav1.ManagedFieldsEntry, report v1alpha1.InterceptorStatus, skew time.Duration) string {
+	completed := writersOf(fields, report.Name, "f:completionTime")
+	began := writersOf(fields, report.Name, "f:startTime")
+	if len(completed) == 0 {
+		return "it is not known who wrote it"
+	}
+	why := ""
+	for _, entry := range completed {
+		switch off := entry.Time.Sub(report.CompletionTime.Time).Abs(); {
+		case off > skew+time.Second: // The API keeps whole seconds.
+			why = fmt.Sprintf("it says %s, but was written at %s", stamp(report.CompletionTime), stamp(entry.Time))
+		case report.StartTime != nil && !slices.ContainsFunc(began, func(e *metav1.ManagedFieldsEntry) bool { return e.Manager == entry.Manager }):
+			why = fmt.Sprintf("field manager %q wrote it, which did not begin the work", entry.Manager)
+		default:
+			return ""
+		}
+	}
+	return why
+}
+
+// writersOf returns the entries of those who own a field of an interceptor's report, with
+// the time they wrote it.
+func writersOf(fields []metav1.ManagedFieldsEntry, interceptor, field string) (found []*metav1.ManagedFieldsEntry) {
+	key := fmt.Sprintf(`k:{"name":%q}`, interceptor)
+	for i := range fields {
+		entry := &fields[i]
+		if entry.Subresource != "status" || entry.FieldsV1 == nil || entry.Time == nil {
+			continue
+		}
+		var tree struct {
+			Status struct {
+				Interceptors map[string]map[string]json.RawMessage `json:"f:interceptors"`
+			} `json:"f:status"`
+		}
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &tree); err != nil {
+			continue // Whoever wrote that vouches for nothing.
+		}
+		if _, ok := tree.Status.Interceptors[key][field]; ok {
+			found = append(found, entry)
+		}
+	}
+	return found
+}
+
+// noteUnchecked notes in the request itself that nobody vouches for a completion.
+func noteUnchecked(er *v1alpha1.EvictionRequest, name, why string, now time.Time) {
+	er.Status.Conditions = withRoom(er.Status.Conditions)
+	meta.SetStatusCondition(&er.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionUnchecked, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNobodyChecked,
+		ObservedGeneration: er.Generation, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+		Message: fmt.Sprintf("The completion of %s was written while nobody checked it: %s.", name, why),
+	})
+}
+
+func stamp(t *metav1.Time) string { return t.UTC().Format(time.RFC3339) }

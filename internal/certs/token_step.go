@@ -1,0 +1,73 @@
+package certs
+
+import (
+	"context"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// planToken gathers what decideToken looks at, and asks it.
+func (r *Rotator) planToken(ctx context.Context, data map[string][]byte, conf *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) tokenPlan {
+	known := readTokens(data)
+	in := tokenInput{Data: data, Ready: true, Now: now, Settle: r.settle()}
+	if conf != nil {
+		in.Marked = conf.Annotations[TokenAnnotation] == TokenInPath
+		for i := range conf.Webhooks {
+			c := &conf.Webhooks[i].ClientConfig
+			in.Called = in.Called || len(c.CABundle) > 0
+			if path := pathOf(c); path != nil {
+				in.InPaths = append(in.InPaths, known.behind(*path))
+			}
+		}
+	}
+	if r.Replicas != nil && in.Marked {
+		if err := r.Replicas(ctx); err != nil {
+			in.Ready = false
+			ctrl.LoggerFrom(ctx).V(1).Info("The token of the webhook has to wait", "reason", err.Error())
+		}
+	}
+	in.CurrentSince = r.noteToken(known.current, in.InPaths, now)
+	return decideToken(in)
+}
+
+// behind returns the token behind a path as it stands in the Secret.
+func (t tokens) behind(path string) string {
+	base, token := splitToken(path)
+	there := t.in(base)
+	switch {
+	case token == "":
+		return ""
+	case token == there.current:
+		return t.current
+	case t.hasBefore && token == there.before:
+		return t.before
+	default:
+		return token
+	}
+}
+
+// noteToken returns since when the paths were seen to have this token and no other; zero
+// if they have not.
+func (r *Rotator) noteToken(current string, inPaths []string, now time.Time) time.Time {
+	everywhere := current != "" && len(inPaths) > 0
+	for _, token := range inPaths {
+		everywhere = everywhere && token == current
+	}
+	switch {
+	case !everywhere:
+		r.tokenSeen, r.tokenSince = "", time.Time{}
+	case r.tokenSeen != current:
+		r.tokenSeen, r.tokenSince = current, now
+	}
+	return r.tokenSince
+}
+
+// pathOf is the path of a webhook, or its URL, which ends with it; nil if there is none.
+func pathOf(c *admissionregistrationv1.WebhookClientConfig) *string {
+	if c.Service != nil {
+		return c.Service.Path
+	}
+	return c.URL
+}

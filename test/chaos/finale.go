@@ -1,0 +1,101 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/test/cluster"
+)
+
+// finalist is the user behind the last drain.
+const finalist = "finalist"
+
+// finale drains a node once more, when everything was called off and has come to rest:
+// those of its pods that nothing holds up.
+func (r *run) finale(ctx context.Context) error {
+	var apps []string
+	for i := range r.history.Plan.Workloads {
+		if w := &r.history.Plan.Workloads[i]; w.movable() {
+			apps = append(apps, w.Name)
+		}
+	}
+	f := &Finale{Node: r.busiest(apps)}
+	r.world.tellf("finale: kubectl drains %s, of which it takes %v", f.Node, apps)
+	if err := insist(ctx, "let requests go", r.letRequestsGo); err != nil {
+		return err
+	}
+	draining, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	for again := true; again; again = !f.Ended && overloaded(f.Answer) && rest(draining, Step) {
+		f.From = time.Now()
+		result, err := r.world.Cluster.Kubectl(draining, cluster.KubectlOptions{User: finalist, Groups: []string{group}},
+			"drain", f.Node, "--force", "--ignore-daemonsets", "--delete-emptydir-data", fmt.Sprintf("--pod-selector=%s in (%s)", builder.AppLabel, strings.Join(apps, ",")))
+		f.To, f.Ended, f.Answer = time.Now(), err == nil && result.ExitCode == 0, lastLine(result.Stdout, result.Stderr)
+		r.world.tellf("end of a drain in the finale: %t, %s", f.Ended, f.Answer)
+	}
+	r.history.Finale = f
+	resting, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	r.comeToRest(resting, nil)
+	return r.lookAround(ctx)
+}
+
+// overloaded reports whether kubectl gave up because somebody did not answer in time, which
+// only says that the machine has too much to do: nothing else is broken in the finale. It
+// is begun again then, as people do.
+func overloaded(answer string) bool {
+	return slices.ContainsFunc([]string{"context deadline exceeded", "Client.Timeout exceeded", "request timed out", "Handler timeout", "unable to return a response in the time"},
+		func(sign string) bool { return strings.Contains(answer, sign) })
+}
+
+// movable reports whether nothing in the plan holds the pods up for good.
+func (w *Workload) movable() bool {
+	switch w.Kind {
+	case Surging:
+		return true
+	case Machines:
+		return w.MaxUnavailable != 0 && w.Interceptors[0].Habit != Hangs
+	default:
+		return w.MaxUnavailable != 0
+	}
+}
+
+// busiest is the node of pods that come back to it, if there are some, or the one with most
+// pods of these applications.
+func (r *run) busiest(apps []string) string {
+	for i := range r.history.Plan.Workloads {
+		w := &r.history.Plan.Workloads[i]
+		if w.Pinned {
+			return r.nodes[w.Node]
+		}
+		for _, node := range r.nodes {
+			if w.Tolerates && slices.ContainsFunc(r.observer.podsOn(node), func(pod *corev1.Pod) bool { return pod.Labels[builder.AppLabel] == w.Name }) {
+				return node
+			}
+		}
+	}
+	count := func(node string) int {
+		n := 0
+		for _, pod := range r.observer.podsOn(node) {
+			if slices.Contains(apps, pod.Labels[builder.AppLabel]) {
+				n++
+			}
+		}
+		return n
+	}
+	return slices.MaxFunc(r.nodes, func(a, b string) int { return count(a) - count(b) })
+}
+
+// lastLine is the last one that says something.
+func lastLine(texts ...string) string {
+	lines := strings.Split(strings.TrimSpace(strings.Join(texts, "\n")), "\n")
+	return lines[len(lines)-1]
+}

@@ -1,0 +1,71 @@
+package chaos
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Title is the mode for people.
+func (m Mode) Title() string {
+	switch m {
+	case ModeFail:
+		return "failurePolicy Fail with the guard"
+	case ModeNoGuard:
+		return "failurePolicy Fail without the guard"
+	case ModeAlways:
+		return "failurePolicy Ignore, `guard: Always`"
+	default:
+		return "failurePolicy Ignore, `guard: WhileEvacuating`"
+	}
+}
+
+// String is the plan for people.
+func (p *Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan of seed %d: mode %s, conflicting writers %t\n", p.Seed, p.Mode, p.Writers)
+	for _, w := range p.Workloads {
+		kind := "Deployment"
+		if w.Stateful {
+			kind = "StatefulSet"
+		}
+		fmt.Fprintf(&b, "  workload %s: %s, %s of %d", w.Name, w.Kind, kind, w.Replicas)
+		if w.MaxUnavailable >= 0 {
+			fmt.Fprintf(&b, ", maxUnavailable %d", w.MaxUnavailable)
+		}
+		if w.Registered && w.Kind == Intercepted {
+			b.WriteString(", registered")
+		}
+		if w.Tolerates {
+			b.WriteString(", tolerates everything")
+		}
+		if w.Pinned {
+			fmt.Fprintf(&b, ", pinned to node %d", w.Node)
+		}
+		for _, i := range w.Interceptors {
+			fmt.Fprintf(&b, ", %s (delay %s, work %s)", i.Habit, i.Delay, i.Work)
+		}
+		b.WriteByte('\n')
+	}
+	for _, d := range p.Drains {
+		fmt.Fprintf(&b, "  drain of node %d: %s, steps %d to %d\n", d.Node, d.Kind, d.From, d.To)
+	}
+	for _, f := range p.Faults {
+		fmt.Fprintf(&b, "  step %d, for %d: %s", f.At, f.Lasts, f.Kind)
+		switch f.Kind {
+		case KillManager, PauseManager, StopManager:
+			fmt.Fprintf(&b, " %d", f.Replica)
+		case SkewManager:
+			fmt.Fprintf(&b, " %d by %s", f.Replica, f.Amount)
+		case SlowWebhook:
+			fmt.Fprintf(&b, " by %s", f.Amount)
+		}
+		b.WriteByte('\n')
+	}
+	for _, t := range p.Troubles {
+		fmt.Fprintf(&b, "  trouble: %s\n", t)
+	}
+	if p.Finale {
+		b.WriteString("  in the end, a node is drained once more\n")
+	}
+	return b.String()
+}

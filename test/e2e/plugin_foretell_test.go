@@ -1,0 +1,326 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
+	"github.com/drawbridge-dev/drawbridge/evacuation/request"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+)
+
+// foretellWait is the evacuationWait of this file's manager.
+const foretellWait = 3 * time.Minute
+
+// foretellWorld is a state of the cluster around one pod, which is made once for a call
+// and once for a drain.
+type foretellWorld struct {
+	// namespace of the pod; that of the test if empty.
+	namespace string
+	pod       func(*builder.PodWrapper)
+	// then brings about what is special.
+	then func(t *testing.T, pod *corev1.Pod)
+	// drained says what a drain is to do with it, as the plan says it.
+	drained string
+}
+
+// foretellWorlds are those in which a manager runs and the webhook is there.
+func foretellWorlds(silent string) map[string]foretellWorld {
+	intercept := func(w *builder.PodWrapper) { w.Interceptors(silent) }
+	budget := func(name string) func(t *testing.T, pod *corev1.Pod) {
+		return func(t *testing.T, pod *corev1.Pod) {
+			t.Helper()
+			create(t, builder.Budget(pod.Namespace, name+"-"+pod.Name).Selects("app", pod.Name).MaxUnavailable("0").Obj())
+			eventually(t, "the budget to be counted", func(ctx context.Context) error {
+				pdb := &policyv1.PodDisruptionBudget{}
+				if err := admin.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name + "-" + pod.Name}, pdb); err != nil {
+					return err
+				}
+				if pdb.Status.ObservedGeneration < pdb.Generation || pdb.Status.CurrentHealthy == 0 {
+					return fmt.Errorf("status %+v", pdb.Status)
+				}
+				return nil
+			})
+		}
+	}
+	ask := func(t *testing.T, pod *corev1.Pod) {
+		t.Helper()
+		evict(t, "carol", pod, eviction(pod))
+		waitRequest(t, pod, "intercepted", activeIs(silent))
+	}
+	cancel := func(t *testing.T, pod *corev1.Pod) {
+		t.Helper()
+		ask(t, pod)
+		plugin(t, "cancel", "pod/"+pod.Name, "-n", pod.Namespace)
+		waitRequest(t, pod, "canceled", isTrue(v1alpha1.ConditionCanceled))
+	}
+	both := func(t *testing.T, pod *corev1.Pod) {
+		t.Helper()
+		budget("one")(t, pod)
+		budget("two")(t, pod)
+	}
+	return map[string]foretellWorld{
+		"plain":       {drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted"},
+		"untouched":   {pod: intercept, drained: "be evicted after " + silent},
+		"waiting":     {pod: intercept, then: ask, drained: "be evicted, as is requested already: waiting for " + silent + " (1 of 2)"},
+		"canceled":    {pod: intercept, then: cancel, drained: "be evicted after " + silent},
+		"budget":      {then: budget("one"), drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted; as things are budget one-budget-1 refuses it"},
+		"two-budgets": {then: both, drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted; as things are it is refused: 2 budgets select it (one-two-budgets-1, two-two-budgets-1), and the eviction API supports one"},
+		"behind":      {pod: intercept, then: budget("one"), drained: "be evicted after " + silent + "; as things are budget one-behind-1 refuses it"},
+		"excluded":    {namespace: metav1.NamespaceSystem, pod: intercept, drained: "be evicted after " + silent},
+		"ending": {
+			pod:     func(w *builder.PodWrapper) { intercept(w); w.Finalizer(drainHolder) },
+			then:    func(t *testing.T, pod *corev1.Pod) { t.Helper(); deleteObject(t, pod.DeepCopy()) },
+			drained: "be waited for: it is being deleted",
+		},
+		"ended": {
+			pod: intercept,
+			then: func(t *testing.T, pod *corev1.Pod) {
+				t.Helper()
+				if err := admin.Status().Patch(t.Context(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`))); err != nil {
+					t.Fatal(err)
+				}
+			},
+			drained: "stay: has ended",
+		},
+	}
+}
+
+func deleteObject(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := admin.Delete(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantForetold wants that an eviction call gets the answer that `why` has foretold.
+func wantForetold(t *testing.T, pod *corev1.Pod) story.Story {
+	t.Helper()
+	told := why(t, pod, 0)
+	olga := must(client.New(must(kube.ConfigFor("olga", operators))(t), client.Options{Scheme: scheme}))(t)
+	err := olga.SubResource("eviction").Create(t.Context(), pod.DeepCopy(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
+	actual := "evicted"
+	if err != nil {
+		var result request.EvictResult
+		result, actual = request.Explain(err, len(told.Budgets))
+		if _, text, ours := strings.Cut(actual, `"eviction-requests.drawbridge.dev" denied the request: `); ours {
+			actual = "429: " + text
+		} else {
+			actual = fmt.Sprintf("refused (%s): %s", result, actual)
+		}
+	}
+	foretold := told.Answer.Text
+	if told.Answer.Evicts {
+		foretold = "evicted"
+	}
+	if diff := cmp.Diff(foretold, actual); diff != "" {
+		t.Errorf("answer to a call, %s: %s (-foretold +actual):\n%s", told.Verdict, told.Headline, diff)
+	}
+	return told
+}
+
+// planOf is what a dry run of a drain says of each pod of the node, by the pod's name.
+func planOf(t *testing.T, node, dryRun string) map[string]string {
+	t.Helper()
+	text := plugin(t, "drain", node, "--force", "--ignore-daemonsets", "--delete-emptydir-data", "--dry-run="+dryRun)
+	rows := map[string]string{}
+	for line := range strings.Lines(text) {
+		if fields := strings.Fields(line); len(fields) > 3 && fields[0] == node {
+			rows[fields[2]] = strings.Join(fields[3:], " ")
+		}
+	}
+	return rows
+}
+
+// What `why` and the dry run of a drain foretell is what then happens, in every world
+// that there is a test of.
+func TestWhatThePluginForetellsHappens(t *testing.T) {
+	manager, _ := startGuarded(t, func(o *app.Options) { o.Maintenance.EvacuationWait, o.Guard.Enabled = foretellWait, false })
+	namespace := kube.Namespace(t)
+	silent := nameIn(namespace, "silent")
+	nodes := addNodes(t, namespace, 2)
+	tellHowItWasInstalled(t)
+	worlds := foretellWorlds(silent)
+	pods := map[string][]*corev1.Pod{}
+	for _, name := range slices.Sorted(maps.Keys(worlds)) {
+		world := worlds[name]
+		for i, node := range nodes {
+			in := namespace
+			if world.namespace != "" {
+				in = world.namespace
+			}
+			w := builder.Pod(in, fmt.Sprintf("%s-%d", name, i)).Node(node).Label("app", fmt.Sprintf("%s-%d", name, i))
+			if world.pod != nil {
+				world.pod(w)
+			}
+			pod := createPod(t, w.Obj())
+			t.Cleanup(func() { clearPod(t, pod) })
+			if world.then != nil {
+				world.then(t, pod)
+			}
+			pods[name] = append(pods[name], pod)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(worlds)) {
+		t.Run("a call: "+name, func(t *testing.T) { wantForetold(t, pods[name][0]) })
+	}
+
+	planned := planOf(t, nodes[1], "server")
+	if diff := cmp.Diff(planned, planOf(t, nodes[1], "client")); diff != "" {
+		t.Errorf("plan (-server +client):\n%s", diff)
+	}
+	for name, world := range worlds {
+		if diff := cmp.Diff(world.drained, planned[name+"-1"]); diff != "" {
+			t.Errorf("plan for %s (-want +got):\n%s", name, diff)
+		}
+	}
+	m := maintain(t, builder.NodeMaintenance(namespace).Nodes(nodes[1]).Drain())
+	drained := func(name string) *corev1.Pod { return pods[name][1] }
+	for _, name := range []string{"plain", "budget", "two-budgets"} {
+		pod := drained(name)
+		waitCondition(t, pod, v1alpha1.PodEvacuationRequest, evacuationRequested(""))
+		noRequest(t, pod)
+		if name == "two-budgets" {
+			wantForetoldOf(t, pod, story.VerdictSeveralBudgets)
+			continue
+		}
+		if told := wantForetoldOf(t, pod, story.VerdictLeftToOwner); !strings.Contains(told.Headline, "for 3m0s (maintenance.evacuationWait)") {
+			t.Errorf("headline %q", told.Headline)
+		}
+	}
+	for _, name := range []string{"untouched", "canceled", "behind", "excluded"} {
+		waitRequest(t, drained(name), "intercepted for the maintenance", func(er *v1alpha1.EvictionRequest) bool {
+			return wantedBy(m.RequesterName())(er) && activeIs(silent)(er)
+		})
+	}
+	waitRequest(t, drained("waiting"), "joined", func(er *v1alpha1.EvictionRequest) bool {
+		return slices.Contains(requesters(er), m.RequesterName()) && activeIs(silent)(er)
+	})
+	noRequest(t, drained("ended"))
+	waitMaintenance(t, m, "counting those that are left to their owners", func(m *v1alpha1.NodeMaintenance) bool {
+		return m.Status.Progress.PodsWaiting == 3 && m.Status.Nodes[0].WaitingUntil != nil
+	})
+	manager.Clock.Advance(foretellWait)
+	gone(t, drained("plain"))
+	for _, name := range []string{"budget", "two-budgets"} {
+		waitRequest(t, drained(name), "tried", func(er *v1alpha1.EvictionRequest) bool {
+			return v1alpha1.Summarize(er).State == v1alpha1.StateBlocked
+		})
+		lives(t, drained(name))
+	}
+
+	endMaintenance(t, m) // While somebody can.
+
+	// The webhook is deleted, and then there is no manager either. New pods, because
+	// calls have done their work.
+	fresh := func(name string, change func(*builder.PodWrapper)) *corev1.Pod {
+		w := builder.Pod(namespace, name).Node(nodes[0]).Label("app", name)
+		change(w)
+		pod := createPod(t, w.Obj())
+		t.Cleanup(func() { clearPod(t, pod) })
+		return pod
+	}
+	outworlds := func(t *testing.T, suffix, because string) {
+		t.Helper()
+		intercepted := fresh("intercepted-"+suffix, func(w *builder.PodWrapper) { w.Interceptors(silent) })
+		plain := fresh("plain-"+suffix, func(*builder.PodWrapper) {})
+		if told := wantForetold(t, intercepted); told.Verdict != story.VerdictWebhookNotAsked || !strings.Contains(told.Headline, because) {
+			t.Errorf("%s: %s, want it to say %q", told.Verdict, told.Headline, because)
+		}
+		if told := wantForetold(t, plain); told.Verdict != story.VerdictNothingBlocks {
+			t.Errorf("%s: %s", told.Verdict, told.Headline)
+		}
+	}
+	t.Run("the webhook is deleted", func(t *testing.T) {
+		withoutWebhook(t, func() { outworlds(t, "deleted", "there is no webhook configuration of Drawbridge") })
+	})
+	outage(t, manager)
+	t.Run("the manager is down", func(t *testing.T) { outworlds(t, "down", "does not reach a manager of Drawbridge") })
+}
+
+// wantForetoldOf is the story of a pod, with that verdict.
+func wantForetoldOf(t *testing.T, pod *corev1.Pod, want story.Verdict) story.Story {
+	t.Helper()
+	told := why(t, pod, 0)
+	if told.Verdict != want {
+		t.Errorf("%s: %s, want %s", told.Verdict, told.Headline, want)
+	}
+	return told
+}
+
+// tellHowItWasInstalled makes a Deployment without replicas that says how this file's
+// manager was started: it runs in the test.
+func tellHowItWasInstalled(t *testing.T) {
+	t.Helper()
+	labels := map[string]string{"app.kubernetes.io/name": "drawbridge"}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: "drawbridge", Labels: labels}}
+	d.Spec.Replicas, d.Spec.Selector = new(int32), &metav1.LabelSelector{MatchLabels: labels}
+	d.Spec.Template.Labels = labels
+	d.Spec.Template.Spec.Containers = []corev1.Container{{
+		Name: "manager", Image: "registry.example.com/drawbridge:1", Args: []string{"--maintenance=true", "--maintenance-evacuation-wait=" + foretellWait.String()},
+	}}
+	create(t, d)
+	t.Cleanup(func() {
+		if err := admin.Delete(context.Background(), d); client.IgnoreNotFound(err) != nil {
+			t.Errorf("delete the Deployment: %v", err)
+		}
+	})
+}
+
+// withoutWebhook does something while there is no webhook configuration.
+func withoutWebhook(t *testing.T, do func()) {
+	t.Helper()
+	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := admin.Get(t.Context(), client.ObjectKey{Name: inst.Release}, config); err != nil {
+		t.Fatal(err)
+	}
+	deleteObject(t, config.DeepCopy())
+	defer func() {
+		config.ResourceVersion, config.UID = "", ""
+		if err := admin.Create(context.Background(), config); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Errorf("create the webhook configuration again: %v", err)
+		}
+	}()
+	// With an eviction of nobody it cannot be seen: the answer is 404 with and without it.
+	eventually(t, "the API server to forget the webhook", func(ctx context.Context) error {
+		eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}}
+		nobody := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: "drawbridge-webhook-probe"}}
+		if err := admin.SubResource("eviction").Create(ctx, nobody, eviction); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the probe is answered: %w", err)
+		}
+		return nil
+	})
+	do()
+}
+
+// clearPod takes a pod away at the end of a test, whatever holds it.
+func clearPod(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	ctx := context.Background()
+	err := admin.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	if client.IgnoreNotFound(err) == nil {
+		err = admin.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0))
+	}
+	if client.IgnoreNotFound(err) != nil {
+		t.Errorf("delete pod %s: %v", pod.Name, err)
+	}
+}

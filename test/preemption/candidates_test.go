@@ -1,0 +1,116 @@
+//go:build unix
+
+package preemption
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// fewCandidates lets the scheduler be content with one candidate, as it is with 100 in a
+// cluster of some thousand nodes.
+const fewCandidates = `
+profiles:
+  - pluginConfig:
+      - name: DefaultPreemption
+        args:
+          minCandidateNodesPercentage: 0
+          minCandidateNodesAbsolute: 1
+`
+
+// The scheduler stops to look for candidates when it has enough of them, but not before
+// it has one on which no budget is violated, and goes through all nodes if there is none.
+// So a node that may be used is found however few candidates it is content with.
+func TestANodeThatMayBeUsedIsFoundHoweverFewCandidatesTheSchedulerAsksFor(t *testing.T) {
+	const nodes = 6
+	configured(t, fewCandidates)
+	tests := map[string]struct {
+		guard   string // The value of those on the last node.
+		allowed int32  // By their budget.
+	}{
+		"on which no budget is violated":           {"1000", 2},
+		"on which any pod may violate the budget":  {"", 0},
+		"on which this pod may violate the budget": {"500", 0},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := scenery(t, nodes)
+			low, other := s.class("low", 100, "1000"), s.class("other", 200, tc.guard)
+			var guarded []*corev1.Pod
+			for i, node := range s.nodes[:nodes-1] {
+				for _, half := range []string{"a", "b"} {
+					guarded = append(guarded, s.running(s.pod(fmt.Sprintf("guarded-%d%s", i, half), low, labeled("guarded"), on(node))))
+				}
+			}
+			s.budget("guarded", fmt.Sprint(len(guarded)), 0)
+			for _, half := range []string{"a", "b"} {
+				s.running(s.pod("other-"+half, other, labeled("other"), on(s.nodes[nodes-1])))
+			}
+			s.budget("other", fmt.Sprint(2-tc.allowed), tc.allowed)
+
+			preemptor := s.running(s.pod("preemptor", s.class("high", 999, "")))
+			if diff := cmp.Diff(s.nodes[nodes-1], preemptor.Spec.NodeName); diff != "" {
+				t.Errorf("node (-want +got):\n%s", diff)
+			}
+			s.lives(guarded...)
+		})
+	}
+}
+
+// Of the victims of a node the scheduler spares those first whose budget would be
+// violated. So a protected pod is chosen only if it finds no way around it, or if the other
+// one's budget would be violated as well and that one is the more important: then the
+// whole node is not used, although the rule would allow to preempt the other.
+func TestWithinANodeTheSchedulerSparesWhoseBudgetWouldBeViolated(t *testing.T) {
+	tests := map[string]struct {
+		otherPriority int32
+		otherAllowed  int32
+		used          bool
+	}{
+		"the other one's budget is not violated":         {200, 1, true},
+		"it is, and the other one is the less important": {50, 0, true},
+		"it is, and the other one is the more important": {200, 0, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, 1)
+			protected := s.running(s.pod("protected", s.class("low", 100, "1000"), labeled("protected")))
+			s.budget("protected", "1", 0)
+			other := s.running(s.pod("other", s.class("other", tc.otherPriority, ""), labeled("other")))
+			s.budget("other", fmt.Sprint(1-tc.otherAllowed), tc.otherAllowed)
+			preemptor := s.pod("preemptor", s.class("high", 999, ""))
+			if tc.used {
+				s.running(preemptor)
+				s.gone(other)
+				s.lives(protected)
+				return
+			}
+			s.pending(preemptor)
+			s.told(preemptor)
+			s.lives(protected, other)
+		})
+	}
+}
+
+// configured adds to the scheduler's configuration until the end of the test, which must
+// not be parallel.
+func configured(t *testing.T, more string) {
+	t.Helper()
+	config, err := schedulerConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kube.ConfigureScheduler(t.Context(), config+more); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// The test's own context has ended by now.
+		if err := kube.ConfigureScheduler(context.Background(), config); err != nil {
+			t.Error(err)
+		}
+	})
+}

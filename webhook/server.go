@@ -1,0 +1,132 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+)
+
+const (
+	// headerTimeout is how long a stranger may take for the handshake and the header of
+	// the first call.
+	headerTimeout = 5 * time.Second
+	// callTimeout bounds a whole call, its body and its answer included. No webhook may
+	// take longer than 30 seconds (timeoutSeconds).
+	callTimeout = 35 * time.Second
+	// idleTimeout is longer than the 90 seconds after which an API server gives up a
+	// connection it does not need (client-go: transport defaults): it must be the one that
+	// closes it, or a call may meet the end.
+	idleTimeout = 3 * time.Minute
+	// maxHeader is the largest header of a call, in bytes.
+	maxHeader = 16 << 10
+)
+
+// Server serves the webhooks. It is controller-runtime's as far as handlers and their
+// metrics go; connections have bounds here, which that has not.
+type Server struct {
+	ctrlwebhook.Server
+
+	// Address to listen on, host:port.
+	Address string
+	// TLS changes the configuration, which must get a certificate.
+	TLS func(*tls.Config)
+	// ShutdownTimeout is how long calls may take to be answered at the end.
+	ShutdownTimeout time.Duration
+	// Dropped is told of each connection that was closed to make room for another one.
+	Dropped func()
+	Log     logr.Logger
+
+	listening atomic.Bool
+}
+
+// NewServer returns a server for an address of this machine; all fields but Server and
+// Address are still to be set.
+func NewServer(host string, port int) *Server {
+	return &Server{
+		Server:  ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port}),
+		Address: net.JoinHostPort(host, strconv.Itoa(port)),
+	}
+}
+
+// StartedChecker reports whether the server listens.
+func (s *Server) StartedChecker() healthz.Checker {
+	return func(*http.Request) error {
+		if !s.listening.Load() {
+			return errors.New("the webhooks are not served yet")
+		}
+		return nil
+	}
+}
+
+// Start serves until the context ends, and then until the calls that have begun are
+// answered. The certificate is asked for with each handshake.
+func (s *Server) Start(ctx context.Context) error {
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", s.Address)
+	if err != nil {
+		return fmt.Errorf("listen for API servers: %w", err)
+	}
+	limited := &limitedListener{Listener: listener, all: &connections{dropped: s.Dropped}}
+	// API servers speak HTTP/1.1 to webhooks (kubernetes/apiserver: pkg/util/webhook/client.go).
+	// A connection of HTTP/2 would hold a mebibyte of each body that nobody reads.
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	s.TLS(config)
+	server := &http.Server{
+		Handler:           s.WebhookMux(),
+		Protocols:         &protocols,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       callTimeout,
+		WriteTimeout:      callTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ConnContext:       withConnection,
+		ErrorLog:          log.New(lines{s.Log}, "", 0),
+		TLSConfig:         config,
+	}
+	s.Log.Info("Serving the webhooks", "address", listener.Addr().String())
+	s.listening.Store(true)
+	defer s.listening.Store(false)
+	failed := make(chan error, 1)
+	go func() { failed <- server.ServeTLS(limited, "", "") }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve the webhooks: %w", err)
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.ShutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(ending); err != nil {
+		// Somebody stalls a call. Whoever does must not keep us from ending well.
+		s.Log.Info("Calls of the webhooks were not answered before the end", "reason", err.Error())
+		if err := server.Close(); err != nil {
+			return fmt.Errorf("stop serving the webhooks: %w", err)
+		}
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the webhooks: %w", err)
+	}
+	return nil
+}
+
+// lines writes what net/http complains about, failed handshakes above all, to our
+// log.
+type lines struct{ log logr.Logger }
+
+func (l lines) Write(line []byte) (int, error) {
+	l.log.V(1).Info(strings.TrimSpace(string(line)))
+	return len(line), nil
+}
