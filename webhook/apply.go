@@ -128,6 +128,9 @@ func (h *EvictionHandler) applyEntry(ctx context.Context, in gathered) (*v1alpha
 			WithTarget(applyv1alpha1.EvictionTarget().
 				WithPod(applyv1alpha1.LocalPodReference().WithName(pod.Name).WithUID(pod.UID))).
 			WithRequesters(entry))
+	if len(in.Interceptors) > 0 { // Else its plan is made.
+		desired.WithAnnotations(map[string]string{v1alpha1.SeenInterceptorsAnnotation: strings.Join(in.Interceptors, ",")})
+	}
 	// Forced: the entry is ours to say, whoever wrote to it last.
 	if err := h.Writer.Apply(ctx, desired, client.FieldOwner(FieldManager(caller.Requester)), client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("apply evictionrequest %s/%s: %w", pod.Namespace, pod.UID, err)

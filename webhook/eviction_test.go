@@ -136,6 +136,15 @@ func TestFiftyCallsAtOnceMakeOneRequest(t *testing.T) {
 	w.wantCalls("get Node n1", "create Lease "+leaseN1, "apply EvictionRequest ")
 }
 
+// The controller compares whom it plans for with whom the webhook saw.
+func TestARequestSaysWhomItsMakerSaw(t *testing.T) {
+	w := newWorld(t, db0().Obj(), n1().Obj())
+	w.evict()
+	if got := w.request().Annotations[v1alpha1.SeenInterceptorsAnnotation]; got != interA+","+interB {
+		t.Errorf("the request says that %q were seen", got)
+	}
+}
+
 func TestACallDecidedBeforeAnotherLandedWritesNothing(t *testing.T) {
 	w := newWorld(t, db0().Obj(), n1().Obj())
 	in, decision, err := w.handler.decide(context.Background(), call())

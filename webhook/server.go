@@ -44,6 +44,9 @@ type Server struct {
 	TLS func(*tls.Config)
 	// ShutdownTimeout is how long calls may take to be answered at the end.
 	ShutdownTimeout time.Duration
+	// Leaving reports whether this replica is about to end. It asks API servers then to
+	// call on another connection from now on; nil never does.
+	Leaving func() bool
 	// Dropped is told of each connection that was closed to make room for another one.
 	Dropped func()
 	Log     logr.Logger
@@ -86,7 +89,7 @@ func (s *Server) Start(ctx context.Context) error {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	s.TLS(config)
 	server := &http.Server{
-		Handler:           s.WebhookMux(),
+		Handler:           s.farewell(s.WebhookMux()),
 		Protocols:         &protocols,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       callTimeout,
@@ -120,6 +123,21 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("serve the webhooks: %w", err)
 	}
 	return nil
+}
+
+// farewell has API servers leave a replica that is about to end. The end closes the
+// connections that are idle, and a call that is on its way on one of them just then is
+// lost: client-go does not send a POST twice. So each is closed with the last answer on it.
+func (s *Server) farewell(to http.Handler) http.Handler {
+	if s.Leaving == nil {
+		return to
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.Leaving() {
+			w.Header().Set("Connection", "close")
+		}
+		to.ServeHTTP(w, r)
+	})
 }
 
 // lines writes what net/http complains about, failed handshakes above all, to our

@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -21,7 +22,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	admissionv1 "k8s.io/api/admission/v1"
 )
 
 // served is a server with the webhooks of a world behind its door.
@@ -30,6 +30,7 @@ type served struct {
 	address string
 	roots   *x509.CertPool
 	dropped atomic.Int32
+	leaving atomic.Bool
 }
 
 func startServer(t *testing.T, w *world) *served {
@@ -66,7 +67,7 @@ func startServer(t *testing.T, w *world) *served {
 		c.Certificates = []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}}
 	}
 	server.ShutdownTimeout, server.Log = time.Second, logr.Discard()
-	server.Dropped = func() { s.dropped.Add(1) }
+	server.Dropped, server.Leaving = func() { s.dropped.Add(1) }, s.leaving.Load
 	d := newDoorway(w)
 	Register(server, d.Door, w.handler, statusHandler(t0), &ProbeHandler{Log: logr.Discard()})
 	s.address = server.Address
@@ -102,28 +103,55 @@ func (s *served) connect() net.Conn {
 }
 
 // call is a review of an eviction by an API server, over a connection of its own.
-func (s *served) call() (*admissionv1.AdmissionResponse, error) {
+func (s *served) call() error {
 	conn := s.connect()
 	if conn == nil {
-		return nil, fmt.Errorf("no connection")
+		return errors.New("no connection")
 	}
+	_, err := callOn(conn)
+	return err
+}
+
+// callOn is a review of an eviction by an API server. It reports whether the server wants
+// to keep the connection.
+func callOn(conn net.Conn) (keep bool, err error) {
 	body := reviewOf()
 	if _, err := fmt.Fprintf(conn, "POST %s/%s?timeout=5s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", EvictionPath, goodToken, len(body), body); err != nil {
-		return nil, err
+		return false, err
 	}
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	var got bytes.Buffer
 	if _, err := got.ReadFrom(response.Body); err != nil {
-		return nil, err
+		return false, err
 	}
 	if !strings.Contains(got.String(), "accepted") {
-		return nil, fmt.Errorf("%s: %s", response.Status, got.String())
+		return false, fmt.Errorf("%s: %s", response.Status, got.String())
 	}
-	return nil, nil
+	return !response.Close, nil
+}
+
+// An API server does not send a call twice whose connection ended under it. So a replica
+// that is about to end lets go of connections while nothing is on its way on them.
+func TestAReplicaThatLeavesKeepsNoConnection(t *testing.T) {
+	s := startServer(t, newWorld(t, db0().Obj(), n1().Obj()))
+	conn := s.connect()
+	if conn == nil {
+		t.Fatal("no connection")
+	}
+	for _, leaving := range []bool{false, false, true} {
+		s.leaving.Store(leaving)
+		keep, err := callOn(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if keep == leaving {
+			t.Errorf("leaving %t: the connection is kept: %t", leaving, keep)
+		}
+	}
 }
 
 // Four hundred strangers send a mebibyte each and stall. The memory stays far below the
@@ -159,7 +187,7 @@ func TestStalledConnectionsNeitherFillTheMemoryNorKeepAPIServersOut(t *testing.T
 					_, _ = conn.Write(padding)
 				}
 				if i%100 == 99 {
-					if _, err := s.call(); err != nil {
+					if err := s.call(); err != nil {
 						t.Errorf("an API server is not answered while %d strangers stall: %v", i+1, err)
 					}
 				}

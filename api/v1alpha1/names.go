@@ -18,6 +18,12 @@ const (
 	// MaxPodInterceptors names and is immutable.
 	InterceptorsAnnotation = GroupName + "/interceptors"
 
+	// SeenInterceptorsAnnotation of an EvictionRequest has the names of the interceptors
+	// that the replica which made it for a call of pods/eviction saw, separated by commas.
+	// The plan is not taken from it; the controller asks the API server before it makes
+	// one that lacks a name of these.
+	SeenInterceptorsAnnotation = GroupName + "/interceptors-seen"
+
 	// ToldAnnotation of an EvictionRequest has the names of the requesters that were
 	// told of the end of its pod, separated by commas. Drawbridge writes it for callers
 	// of pods/eviction that ask by name, before it answers them 404: what they ask under

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,16 +17,17 @@ import (
 // makePlan returns the names to freeze, and the target as it was last seen. It is made
 // once in the life of a request.
 //
-// Our webhook makes requests only for pods that somebody intercepts. If our caches say
-// that nobody does, they are behind: the labels of the pod or a registration have just
-// changed, and the replica that answered knew better. Then the API server is asked, for
-// an empty plan would evict the pod past its interceptors.
+// Our webhook makes requests only for pods that somebody intercepts, and says whom it saw.
+// If our caches say that nobody does, or miss one of those, they are behind: the labels of
+// the pod or a registration have just changed, and the replica that answered knew better.
+// Or its caches are, and somebody has just gone. The API server is asked then, for the pod
+// would be evicted past who is missing.
 func (r *Reconciler) makePlan(ctx context.Context, er *v1alpha1.EvictionRequest, target targetView) ([]string, targetView, error) {
 	names, err := r.resolve(target.pod)
 	if err != nil {
 		return nil, target, err
 	}
-	if len(names) > 0 || r.ResolveLive == nil || !madeByWebhook(er) {
+	if r.ResolveLive == nil || !contradicts(er, names) {
 		return plan(names), target, nil
 	}
 	if target, err = r.liveTarget(ctx, target.pod); err != nil || target.pod == nil {
@@ -35,6 +37,21 @@ func (r *Reconciler) makePlan(ctx context.Context, er *v1alpha1.EvictionRequest,
 		return nil, target, fmt.Errorf("resolve live who intercepts pod %s/%s: %w", target.pod.Namespace, target.pod.Name, err)
 	}
 	return plan(names), target, nil
+}
+
+// contradicts reports whether whoever made the request saw interceptors that are not
+// among these.
+func contradicts(er *v1alpha1.EvictionRequest, names []string) bool {
+	if len(names) == 0 && madeByWebhook(er) {
+		return true
+	}
+	seen := er.Annotations[v1alpha1.SeenInterceptorsAnnotation]
+	for name := range strings.SplitSeq(seen, ",") {
+		if seen != "" && !slices.Contains(names, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // madeByWebhook reports whether somebody evicts the pod by its subresource: nobody else

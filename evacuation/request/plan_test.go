@@ -13,11 +13,14 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
-// A request of our webhook without anybody who intercepts its pod is one of caches that
-// lag behind.
-func TestPlansOfTheWebhookAreNotEmptyBecauseOfACache(t *testing.T) {
+// A request of our webhook without anybody who intercepts its pod, or without one of those
+// whom the webhook saw, is one of caches that lag behind.
+func TestPlansOfTheWebhookLackNobodyBecauseOfACache(t *testing.T) {
 	of := func() *builder.EvictionRequestWrapper { return builder.EvictionRequest("shop", "web-1", "uid-1") }
 	leased := of().Leased("alice.example.com", "alice-node-1").Obj()
+	saw := func(names string) *v1alpha1.EvictionRequest {
+		return of().Leased("alice.example.com", "alice-node-1").Annotation(v1alpha1.SeenInterceptorsAnnotation, names).Obj()
+	}
 	plain := webPod().Clone()
 	delete(plain.Annotations, v1alpha1.InterceptorsAnnotation)
 	labeled := plain.Clone().Label("app", "web")
@@ -34,6 +37,10 @@ func TestPlansOfTheWebhookAreNotEmptyBecauseOfACache(t *testing.T) {
 		"its caller has a lease, and the pod is gone":                {leased, nil, plain, nil, "active [] processed [] Canceled=True/ValidationFailed", []string{"live Pod"}},
 		"its caller has a lease, and another pod has the name":       {leased, labeled.Clone().UID("uid-2"), plain, nil, "active [] processed [] Canceled=True/ValidationFailed", []string{"live Pod"}},
 		"somebody intercepts it by the caches, too":                  {leased, webPod(), webPod(), nil, "active [a.example.com] processed []", nil},
+		"the webhook saw one more":                                   {saw("a.example.com,live.example.com"), webPod().Label("app", "web"), webPod(), nil, "active [live.example.com] processed []", []string{"live Pod", "resolve app=web"}},
+		"the webhook saw one who has gone":                           {saw("a.example.com,gone.example.com"), webPod(), webPod(), nil, "active [imperative-eviction.k8s.io] processed []", []string{"live Pod", "resolve app="}},
+		"the webhook saw the same":                                   {saw("a.example.com"), webPod(), webPod(), nil, "active [a.example.com] processed []", nil},
+		"the webhook saw fewer":                                      {saw("a.example.com"), builder.Pod("shop", "web-1").UID("uid-1").Interceptors("a.example.com", "b.example.com"), builder.Pod("shop", "web-1").UID("uid-1").Interceptors("a.example.com", "b.example.com"), nil, "active [a.example.com] processed []", nil},
 		"it is not the webhook's":                                    {of().Requesters("x.example.com").Obj(), labeled, plain, nil, "active [imperative-eviction.k8s.io] processed []", nil},
 		"nobody can tell":                                            {leased, labeled, plain, failed, "active [] processed []", []string{"live Pod", "resolve app=web"}},
 	}

@@ -57,9 +57,12 @@ type Shutdown struct{ begun atomic.Bool }
 // Begin makes the replica unready for good.
 func (s *Shutdown) Begin() { s.begun.Store(true) }
 
+// Begun reports whether Begin was called.
+func (s *Shutdown) Begun() bool { return s.begun.Load() }
+
 // Check is the readiness check.
 func (s *Shutdown) Check(*http.Request) error {
-	if s.begun.Load() {
+	if s.Begun() {
 		return errors.New("shutting down")
 	}
 	return nil

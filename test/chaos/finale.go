@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
@@ -32,7 +34,11 @@ func (r *run) finale(ctx context.Context) error {
 	if err := insist(ctx, "let requests go", r.letRequestsGo); err != nil {
 		return err
 	}
-	draining, cancel := context.WithTimeout(ctx, r.patience)
+	held, err := r.halfEvicted(ctx)
+	if err != nil {
+		return err
+	}
+	draining, cancel := context.WithTimeout(ctx, r.patience+held)
 	defer cancel()
 	for again := true; again; again = !f.Ended && overloaded(f.Answer) && rest(draining, Step) {
 		f.From = time.Now()
@@ -46,6 +52,30 @@ func (r *run) finale(ctx context.Context) error {
 	defer cancel()
 	r.comeToRest(resting, nil)
 	return r.lookAround(ctx)
+}
+
+// forgetAfter is how long a budget counts an eviction for which the pod was not deleted
+// (kubernetes: pkg/controller/disruption, DeletionTimeout), and some seconds.
+const forgetAfter = 2*time.Minute + 10*time.Second
+
+// halfEvicted is for how long budgets will still count evictions that were begun and not
+// ended: the API server counts before it deletes, and does not delete if whoever called was
+// killed in between. Nobody but the disruption controller may take that back.
+func (r *run) halfEvicted(ctx context.Context) (time.Duration, error) {
+	budgets := &policyv1.PodDisruptionBudgetList{}
+	if err := insist(ctx, "list budgets", func(ctx context.Context) error {
+		return r.world.admin.List(ctx, budgets, client.InNamespace(r.namespace))
+	}); err != nil {
+		return 0, err
+	}
+	var longest time.Duration
+	for i := range budgets.Items {
+		for pod, since := range budgets.Items[i].Status.DisruptedPods {
+			longest = max(longest, time.Until(since.Add(forgetAfter)))
+			r.world.tellf("budget %s counts an eviction of %s from %s, which did not end", budgets.Items[i].Name, pod, since.Format(time.TimeOnly))
+		}
+	}
+	return longest, nil
 }
 
 // overloaded reports whether kubectl gave up because somebody did not answer in time, which

@@ -17,16 +17,21 @@ import (
 )
 
 // F7: the webhook of another replica makes requests only for pods that somebody
-// intercepts, so a plan without anybody is one of caches that lag behind.
+// intercepts, and says whom it saw. A plan that lacks one of them is one of caches that lag
+// behind.
 func TestConformance_F7_CachesThatLag(t *testing.T) {
 	lag := &podLag{path: "/apis/" + v1alpha1.GroupName + "/v1alpha1/evictioninterceptors"}
 	pods := &podLag{}
 	mgr := startManager(t, suite.ManagerOptions{Wrap: func(next http.RoundTripper) http.RoundTripper { return lag.wrap(pods.wrap(next)) }})
 
 	// target is a pod whose label nobody looks at yet.
-	target := func(t *testing.T, w *world) *corev1.Pod {
+	target := func(t *testing.T, w *world, interceptors ...string) *corev1.Pod {
 		t.Helper()
-		return w.createPod(t, builder.Pod(w.ns, "web").Label("app", "web").Obj())
+		pod := builder.Pod(w.ns, "web").Label("app", "web")
+		if len(interceptors) > 0 {
+			pod.Interceptors(interceptors...)
+		}
+		return w.createPod(t, pod.Obj())
 	}
 	register := func(t *testing.T, w *world, name, key, value string) {
 		t.Helper()
@@ -43,7 +48,10 @@ func TestConformance_F7_CachesThatLag(t *testing.T) {
 	cases := map[string]struct {
 		// change makes the pod an intercepted one, unseen by the manager.
 		change func(*testing.T, *world, *corev1.Pod)
-		want   []string
+		// known are interceptors that the caches have; seen is what the webhook saw.
+		known []string
+		seen  string
+		want  []string
 	}{
 		"62 a registration that the caches do not have is found": {
 			change: func(t *testing.T, w *world, _ *corev1.Pod) {
@@ -66,6 +74,15 @@ func TestConformance_F7_CachesThatLag(t *testing.T) {
 			},
 			want: []string{"labeled.example.com", imperative},
 		},
+		"62 a registration that the caches do not have is found beside one that they have": {
+			change: func(t *testing.T, w *world, _ *corev1.Pod) {
+				t.Helper()
+				lag.hold(t)
+				register(t, w, "second.example.com", "app", "web")
+			},
+			known: []string{interceptorA}, seen: interceptorA + ",second.example.com",
+			want: []string{interceptorA, "second.example.com", imperative},
+		},
 		"63 a pod that nobody intercepts any more is planned without anybody": {
 			change: func(*testing.T, *world, *corev1.Pod) {}, want: []string{imperative},
 		},
@@ -74,7 +91,7 @@ func TestConformance_F7_CachesThatLag(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, mgr)
 			w.hold(t)
-			pod := target(t, w)
+			pod := target(t, w, tc.known...)
 			seen := w.request(t, w.pod(t, "other", interceptorA))
 			w.untilActive(t, seen.ObjectKey, interceptorA) // So the manager knows this namespace.
 			tc.change(t, w, pod)
@@ -82,7 +99,7 @@ func TestConformance_F7_CachesThatLag(t *testing.T) {
 			lease := translate.EncodeLease(translate.LeaseRecord{
 				Requester: alice, Node: pod.Spec.NodeName + "-" + w.ns, Class: translate.ClassKubectl, TTL: time.Hour, RenewedAt: mgr.Clock.Now(),
 			}, drawbridge.Namespace)
-			er := builder.EvictionRequest(pod.Namespace, pod.Name, pod.UID).Leased(alice, lease.Name).Obj()
+			er := builder.EvictionRequest(pod.Namespace, pod.Name, pod.UID).Leased(alice, lease.Name).Annotation(v1alpha1.SeenInterceptorsAnnotation, tc.seen).Obj()
 			for _, object := range []client.Object{lease, er} {
 				if err := w.admin.Create(t.Context(), object); err != nil {
 					t.Fatal(err)

@@ -63,8 +63,8 @@ func ownPolicy(t *testing.T, namespace string, p *v1alpha1.EvacuationPolicy, cha
 	return p
 }
 
-// Fifty machines on five nodes, with the migrations that Drawbridge creates: never
-// more than 5 at once and 2 from one node, and all of them move in the end.
+// Fifty machines on five nodes, with the migrations that Drawbridge creates: 5 at once as
+// soon as there is reason to, never more, 2 from one node, and all of them move in the end.
 func TestMigrationsKeepTheLimits(t *testing.T) {
 	shareManager(t)
 	namespace := kube.Namespace(t)
@@ -72,6 +72,8 @@ func TestMigrationsKeepTheLimits(t *testing.T) {
 	policy := ownPolicy(t, namespace, presetPolicy(t, "kubevirt"), nil)
 	waitPolicy(t, policy.Name, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	platform := &vmcrds.Platform{Namespace: namespace, Target: nodes[5]}
+	// Without it a machine with much to do sees them one after the other.
+	platform.Proceed = func(string) bool { inCluster, _ := platform.Peaks(); return inCluster >= 5 }
 	runPlatform(t, platform)
 
 	const machines = 50
@@ -88,11 +90,8 @@ func TestMigrationsKeepTheLimits(t *testing.T) {
 		waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
 	}
 	inCluster, ofNode := platform.Peaks()
-	if inCluster > 5 || ofNode > 2 {
-		t.Errorf("want at most 5 at once and 2 of a node, got %d and %d", inCluster, ofNode)
-	}
-	if inCluster < 3 {
-		t.Errorf("want several at a time, got %d", inCluster)
+	if inCluster != 5 || ofNode > 2 {
+		t.Errorf("want 5 at once and at most 2 of a node, got %d and %d", inCluster, ofNode)
 	}
 	if created := waitMigrations(t, namespace, machines); len(created) != machines {
 		t.Errorf("want one migration for each machine, got %d", len(created))

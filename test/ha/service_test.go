@@ -26,6 +26,7 @@ type service struct {
 	mu       sync.Mutex
 	backends []*backend
 	next     int
+	lost     []string // When connections found no replica that was ready.
 }
 
 type backend struct {
@@ -56,6 +57,11 @@ func newService(t *testing.T, inst *suite.Installation) *service {
 			t.Error(err)
 		}
 		<-done
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.lost) > 0 {
+			t.Logf("connections that found no ready replica: %v", s.lost)
+		}
 	})
 	return s
 }
@@ -80,26 +86,30 @@ func (s *service) probe(ctx context.Context) {
 	backends := append([]*backend(nil), s.backends...)
 	s.mu.Unlock()
 	for _, b := range backends {
-		ready := isReady(ctx, b.health)
+		ready, slow := isReady(ctx, b.health)
+		if slow {
+			continue // A kubelet believes that the third time only.
+		}
 		s.mu.Lock()
 		b.ready = ready
 		s.mu.Unlock()
 	}
 }
 
-func isReady(ctx context.Context, addr string) bool {
+// isReady asks a replica whether it is ready; slow if it did not say in time.
+func isReady(ctx context.Context, addr string) (ready, slow bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz", nil)
 	if err != nil {
-		return false
+		return false, false
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return false
+		return false, ctx.Err() != nil
 	}
 	_ = response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	return response.StatusCode == http.StatusOK, false
 }
 
 // pick returns a ready replica, the next one each time.
@@ -130,6 +140,9 @@ func (s *service) serve(from net.Conn) {
 	defer func() { _ = from.Close() }()
 	addr, err := s.pick()
 	if err != nil {
+		s.mu.Lock()
+		s.lost = append(s.lost, time.Now().Format(time.StampMilli))
+		s.mu.Unlock()
 		return
 	}
 	to, err := net.DialTimeout("tcp", addr, time.Second)

@@ -29,10 +29,10 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
-	drawbridgemetrics "github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 	"github.com/drawbridge-dev/drawbridge/internal/protect"
 	"github.com/drawbridge-dev/drawbridge/translate"
+	"github.com/drawbridge-dev/drawbridge/webhook"
 )
 
 // leaderElectionID is the name of the leader's Lease.
@@ -51,17 +51,21 @@ func (o *Options) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.Namespace, Name: name}
 }
 
-// newManager makes the manager with everything that listens or caches.
-func newManager(conf *rest.Config, o Options, measure *drawbridgemetrics.Door, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (manager.Manager, error) {
-	tlsOptions := func(c *tls.Config) {
+// serveWith returns what configures the TLS of a server of ours with a certificate.
+func serveWith(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) func(*tls.Config) {
+	return func(c *tls.Config) {
 		c.MinVersion = tls.VersionTLS12
 		c.GetCertificate = certificate
 	}
+}
+
+// newManager makes the manager with everything that listens or caches.
+func newManager(conf *rest.Config, o Options, server *webhook.Server, tlsOptions func(*tls.Config)) (manager.Manager, error) {
 	mgr, err := ctrl.NewManager(conf, manager.Options{
 		Scheme:                        newScheme(),
 		Logger:                        o.Logger,
 		Cache:                         cacheOptions(o),
-		WebhookServer:                 newWebhookServer(o, measure, tlsOptions),
+		WebhookServer:                 server,
 		Metrics:                       metricsOptions(o, tlsOptions),
 		HealthProbeBindAddress:        orOff(o.HealthAddr),
 		PprofBindAddress:              orOff(o.PprofAddr),

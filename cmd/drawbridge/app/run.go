@@ -62,7 +62,8 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 	}
 
 	certificate, door := newServer(o), drawbridgemetrics.NewDoor(o.Registerer)
-	mgr, err := newManager(conf, o, door, certificate.GetCertificate)
+	shutdown, tlsOptions := &health.Shutdown{}, serveWith(certificate.GetCertificate)
+	mgr, err := newManager(conf, o, newWebhookServer(o, door, shutdown, tlsOptions), tlsOptions)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,6 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 		return fmt.Errorf("set up manager: %w", err)
 	}
 
-	shutdown := &health.Shutdown{}
 	if err := errors.Join(
 		// Whoever answers is alive: a manager that has lost its API server must not be
 		// restarted for it.

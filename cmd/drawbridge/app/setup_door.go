@@ -13,13 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/internal/certs"
+	"github.com/drawbridge-dev/drawbridge/internal/health"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/pdb/preemption"
 	"github.com/drawbridge-dev/drawbridge/webhook"
 )
 
 // newWebhookServer makes what serves the webhooks.
-func newWebhookServer(o Options, measure *metrics.Door, tlsOptions func(*tls.Config)) *webhook.Server {
+func newWebhookServer(o Options, measure *metrics.Door, shutdown *health.Shutdown, tlsOptions func(*tls.Config)) *webhook.Server {
 	server := webhook.NewServer(o.WebhookHost, o.WebhookPort)
 	server.TLS = func(c *tls.Config) {
 		tlsOptions(c)
@@ -27,6 +28,7 @@ func newWebhookServer(o Options, measure *metrics.Door, tlsOptions func(*tls.Con
 			c.ClientAuth = tls.RequestClientCert // The door looks at it.
 		}
 	}
+	server.Leaving = shutdown.Begun
 	server.ShutdownTimeout, server.Dropped, server.Log = o.ShutdownTimeout, measure.Dropped, o.Logger.WithName("webhook")
 	return server
 }
