@@ -163,11 +163,13 @@ type NodeMaintenanceStatus struct {
 	// startTime is when the nodes began to be cordoned, the last time that cordon
 	// became true.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// completionTime is when the maintenance was complete. When the drain was, says
 	// the condition Drained.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
 	// progress has the counts over all selected nodes.
@@ -188,6 +190,7 @@ type NodeMaintenanceStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime > timestamp('1970-01-01T00:00:00Z'))",message="lastTransitionTime must be a time of this epoch in RFC 3339"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
@@ -279,6 +282,7 @@ type MaintenanceNodeStatus struct {
 
 	// waitingUntil is when the last of those is asked to go.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	WaitingUntil *metav1.Time `json:"waitingUntil,omitempty"`
 
 	// podsEvacuated is how many pods have gone from the node since its drain began.
@@ -295,10 +299,12 @@ type MaintenanceNodeStatus struct {
 
 	// startTime is when the drain of the node began.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// completionTime is when the node was drained.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 
