@@ -170,6 +170,11 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 			bad: `drawbridge_eviction_requests_oldest_timestamp_seconds{stage="intercepting"} 0x300`,
 			at:  5 * time.Hour, want: "with the same interceptor for 5h 0m 0s",
 		},
+		"DrawbridgeCallsTurnedAway": {
+			well: `drawbridge_webhook_turned_away_total{reason="no-token"} 500x40` + "\n" + `drawbridge_webhook_turned_away_total{reason="busy"} 0+1x5 5x40`,
+			bad:  `drawbridge_webhook_turned_away_total{reason="wrong-token"} 0+12x40`,
+			at:   30 * time.Minute, want: "were turned away (wrong-token)",
+		},
 		"DrawbridgeRequestHeld": {
 			well: `drawbridge_eviction_requests_oldest_timestamp_seconds{stage="deleting"} 0x4 _x36` + "\n" +
 				`drawbridge_eviction_requests_oldest_timestamp_seconds{stage="intercepting"} 0x40`,
