@@ -27,12 +27,15 @@ type MigrationSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	WorkloadName string `json:"workloadName"`
 
 	// finished is an expression over the variable migration, of type bool.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
 	Finished string `json:"finished"`
 
 	// failed is an expression over the variable migration, of type bool: it has
@@ -40,6 +43,8 @@ type MigrationSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
 	Failed string `json:"failed"`
 
 	// finishedAt is an expression over the variable migration, of type timestamp, or
@@ -47,6 +52,7 @@ type MigrationSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	FinishedAt string `json:"finishedAt,omitempty"`
 
 	// ours is an expression over the variable migration, of type bool: it was made to
@@ -54,6 +60,8 @@ type MigrationSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
 	Ours string `json:"ours,omitempty"`
 
 	// sourceNode is an expression over the variable workload, of type string: the
@@ -61,6 +69,7 @@ type MigrationSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	SourceNode string `json:"sourceNode,omitempty"`
 
 	// createWhen is an expression of type bool over pod, workload and config: a
@@ -69,6 +78,8 @@ type MigrationSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
 	CreateWhen string `json:"createWhen,omitempty"`
 
 	// template is the object to create. A string in it that is "${EXPRESSION}" as a

@@ -105,7 +105,8 @@ type EvacuationPolicySpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
-	// +kubebuilder:validation:XValidation:rule=`!self.matches("^'[^']*'$") || self in ["'None'", "'LiveMigrate'", "'LiveMigrateIfPossible'", "'External'"]`,message="strategy is constant and none of None, LiveMigrate, LiveMigrateIfPossible and External"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|true|false|null|[0-9.]+)\\s*$") || self.matches("^\\s*['\"](None|LiveMigrate|LiveMigrateIfPossible|External)['\"]\\s*$")`,message="strategy is constant and none of None, LiveMigrate, LiveMigrateIfPossible and External"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	Strategy string `json:"strategy"`
 
 	// migratable is an expression of type bool, or null while that is not known yet:
@@ -113,6 +114,8 @@ type EvacuationPolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|[0-9.]+)\\s*$")`,message="the expression must be of type bool or null, and it is a constant of another type"
 	Migratable string `json:"migratable,omitempty"`
 
 	// wait is an expression of type string that tells why the evacuation of this pod
@@ -121,6 +124,7 @@ type EvacuationPolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	Wait string `json:"wait,omitempty"`
 
 	// mark tells the platform to evacuate the workload. It is written once, when
@@ -143,6 +147,8 @@ type EvacuationPolicySpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
 	Evacuating string `json:"evacuating"`
 
 	// done is an expression of type bool: the workload has left this pod, which may
@@ -150,12 +156,16 @@ type EvacuationPolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
 	Done string `json:"done,omitempty"`
 
 	// failed is an expression of type bool: the platform has given up.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
 	Failed string `json:"failed,omitempty"`
 
 	// eta is an expression of type timestamp, or string in RFC 3339, or null: when
@@ -163,12 +173,14 @@ type EvacuationPolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	ETA string `json:"eta,omitempty"`
 
 	// message is an expression of type string: how far the evacuation is, for people.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	Message string `json:"message,omitempty"`
 
 	// notMigratableText is what a caller is told when the strategy is LiveMigrate and
@@ -178,6 +190,7 @@ type EvacuationPolicySpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=160
 	// +kubebuilder:validation:XValidation:rule="!self.contains('\\n')",message="notMigratableText must be one line"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; this text is told as it is"
 	NotMigratableText string `json:"notMigratableText,omitempty"`
 
 	// deadline is how long an evacuation may take until it counts as failed. Without
@@ -316,18 +329,22 @@ type PatchOperation struct {
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="path must be a JSON pointer and begin with /"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="path is written as it is; write one operation for each path, with its own when"
 	Path string `json:"path"`
 
 	// value is an expression of any type.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	Value string `json:"value,omitempty"`
 
 	// when is an expression of type bool; the operation is left out if it is false.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
 	When string `json:"when,omitempty"`
 }
 
@@ -367,6 +384,8 @@ type SubresourceCall struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
 	When string `json:"when,omitempty"`
 }
 

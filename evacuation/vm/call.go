@@ -76,7 +76,7 @@ func constantStrategy(e expression) error {
 		value == v1alpha1.StrategyLiveMigrateIfPossible, value == v1alpha1.StrategyExternal:
 		return nil
 	}
-	return fmt.Errorf("%s: %q is none of None, LiveMigrate, LiveMigrateIfPossible and External", e.field, string(value))
+	return fmt.Errorf("%s: %q is none of None, LiveMigrate, LiveMigrateIfPossible and External, and it would be the same for every pod: write one of them", e.field, string(value))
 }
 
 // errKept says that the platform keeps its mark, because it has no way to take it

@@ -123,6 +123,9 @@ func compile(field, source string, s scope, want ...*cel.Type) (expression, erro
 	if source == "" {
 		return expression{}, nil
 	}
+	if err := noTemplate(field, source, "write the expression alone"); err != nil {
+		return expression{}, err
+	}
 	e, err := env(s)
 	if err != nil {
 		return expression{}, err
@@ -132,7 +135,10 @@ func compile(field, source string, s scope, want ...*cel.Type) (expression, erro
 		return expression{}, fmt.Errorf("%s does not compile: %w", field, err)
 	}
 	if !allowed(checked.OutputType(), want) {
-		return expression{}, fmt.Errorf("%s must be of type %s, but is %s", field, typeNames(want), checked.OutputType())
+		return expression{}, fmt.Errorf("%s must be of type %s, but is %s: %s", field, typeNames(want), checked.OutputType(), remedy(checked.OutputType(), want))
+	}
+	if err := wrongBranch(field, checked, want); err != nil {
+		return expression{}, err
 	}
 	program, err := e.Program(checked, cel.InterruptCheckFrequency(celconfig.CheckFrequency))
 	if err != nil {

@@ -256,41 +256,6 @@ func TestGivingUpDoesNotWaitForTheLastMigrationToEnd(t *testing.T) {
 	}
 }
 
-// What is written wrongly is refused with the policy, not with every pod.
-func TestTemplatesAndStrategiesThatAreWrong(t *testing.T) {
-	template := func(text string) func(*v1alpha1.EvacuationPolicy) {
-		return func(p *v1alpha1.EvacuationPolicy) {
-			p.Spec.Migration.Template = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"spec":{"vmiName":%q}}`, text)}
-		}
-	}
-	for title, tc := range map[string]struct {
-		change func(*v1alpha1.EvacuationPolicy)
-		want   string
-	}{
-		"an expression that is not closed":    {template("${workload.metadata.name"), "looks like an expression"},
-		"an expression in the middle":         {template("vm-${workload.metadata.name}"), "looks like an expression"},
-		"two expressions":                     {template("${workload.metadata.name}${workload.metadata.name}"), "looks like an expression"},
-		"text":                                {template("vm"), ""},
-		"an expression":                       {template("${workload.metadata.name}"), ""},
-		"a constant strategy":                 {func(p *v1alpha1.EvacuationPolicy) { p.Spec.Strategy = "'External'" }, ""},
-		"a constant strategy that is unknown": {func(p *v1alpha1.EvacuationPolicy) { p.Spec.Strategy = "'Teleport'" }, `"Teleport" is none of None, LiveMigrate`},
-		"done is a string":                    {func(p *v1alpha1.EvacuationPolicy) { p.Spec.Done = "'yes'" }, "spec.done must be of type bool"},
-		"done is sometimes a string":          {func(p *v1alpha1.EvacuationPolicy) { p.Spec.Done = "workload.x ? dyn('yes') : dyn(false)" }, ""},
-	} {
-		t.Run(title, func(t *testing.T) {
-			p := preset(t, "kubevirt")
-			tc.change(p)
-			compiled := compilePolicy(p)
-			if tc.want == "" && compiled.refused != nil {
-				t.Error(compiled.refused)
-			}
-			if tc.want != "" && (compiled.refused == nil || !strings.Contains(compiled.refused.Error(), tc.want)) {
-				t.Errorf("want %q, got %v", tc.want, compiled.refused)
-			}
-		})
-	}
-}
-
 // Whoever asks again hears that it was given up, on every replica.
 func TestAStalledEvacuationIsToldTheCaller(t *testing.T) {
 	failures := []runtime.Object{machine("LiveMigrate", "True", "n1")}

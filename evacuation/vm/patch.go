@@ -97,14 +97,16 @@ type template struct {
 func (c *compiling) template(field string, from any) *template {
 	switch from := from.(type) {
 	case string:
-		source, isExpression := strings.CutPrefix(from, "${")
+		source, isExpression := strings.CutPrefix(from, templateMark)
 		source, closed := strings.CutSuffix(source, "}")
-		closed = closed && !strings.Contains(source, "${") // Two of them make no expression.
+		closed = closed && !strings.Contains(source, templateMark) // Two of them make no expression.
 		switch {
 		case isExpression && closed:
 			return &template{expression: c.expression(field, source, writeScope)}
-		case strings.Contains(from, "${"):
-			c.add(fmt.Errorf("%s: %q looks like an expression; one must be the whole string: ${EXPRESSION}", field, from))
+		case isExpression && !strings.Contains(from[len(templateMark):], "}"):
+			c.add(fmt.Errorf("%s: %q is not closed: an expression ends with }, as in ${EXPRESSION}", field, from))
+		case strings.Contains(from, templateMark):
+			c.add(fmt.Errorf("%s: %q looks like an expression; one must be the whole string: ${'text ' + EXPRESSION}", field, from))
 		}
 	case []any:
 		t := &template{list: []*template{}}
@@ -115,6 +117,7 @@ func (c *compiling) template(field string, from any) *template {
 	case map[string]any:
 		t := &template{object: map[string]*template{}}
 		for _, name := range slices.Sorted(maps.Keys(from)) {
+			c.add(noTemplate(field, name, "a name of a field is fixed, so make the map itself an expression"))
 			t.object[name] = c.template(field+"."+name, from[name])
 		}
 		return t

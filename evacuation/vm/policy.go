@@ -106,6 +106,7 @@ func compilePolicy(from *v1alpha1.EvacuationPolicy) *policy {
 	p.unmark = c.patch("spec.unmark", spec.Unmark)
 	p.cancel = c.call("spec.cancel", spec.Cancel)
 	c.add(constantStrategy(p.strategy))
+	c.add(noTemplate("spec.notMigratableText", spec.NotMigratableText, "the text is told as it is"))
 	if spec.Migration != nil {
 		p.migration = c.migration(spec.Migration)
 	}
@@ -275,6 +276,7 @@ func (c *compiling) patch(field string, from *v1alpha1.WorkloadPatch) *patch {
 			value: c.expression(at+".value", op.Value, writeScope),
 			when:  c.expression(at+".when", op.When, writeScope, cel.BoolType),
 		})
+		c.add(noTemplate(at+".path", op.Path, "a path is fixed, so write one operation for each with its own when"))
 		if strings.HasPrefix(op.Path, "/metadata/uid") || op.Path == "/metadata" {
 			c.add(fmt.Errorf("%s.path: %s cannot be patched", at, op.Path))
 		}

@@ -341,6 +341,34 @@ func TestPoliciesThatDoNotWork(t *testing.T) {
 					}
 				}, "this kind cannot stand for a migration",
 			},
+			"a strategy in ${}": {
+				func(s *v1alpha1.EvacuationPolicySpec) { s.Strategy = "${workload.spec.evictionStrategy}" }, "here write the expression alone",
+			},
+			"a strategy in ${} that is not closed": {
+				func(s *v1alpha1.EvacuationPolicySpec) { s.Strategy = "${workload.spec.evictionStrategy" }, "here write the expression alone",
+			},
+			"a mark in ${} within a text": {
+				func(s *v1alpha1.EvacuationPolicySpec) {
+					s.Mark, s.Unmark = patch("/metadata/labels/a"), patch("/metadata/labels/a")
+					s.Mark.Operations[0].Value = "'${pod.spec.nodeName}'"
+				}, "here write the expression alone",
+			},
+			"a path with ${}": {
+				func(s *v1alpha1.EvacuationPolicySpec) {
+					s.Mark, s.Unmark = patch("/metadata/labels/${pod.metadata.name}"), patch("/metadata/labels/a")
+				}, "path is written as it is",
+			},
+			"a migration that is ours by a text": {
+				func(s *v1alpha1.EvacuationPolicySpec) {
+					s.Migration = &v1alpha1.MigrationSpec{APIVersion: "kubevirt.io/v1", Kind: "M", WorkloadName: "''", Finished: "true", Failed: "false", Ours: "'yes'"}
+				}, "must be of type bool, and it is a constant of another type",
+			},
+			"a constant strategy that is unknown": {
+				func(s *v1alpha1.EvacuationPolicySpec) { s.Strategy = `"Migrate"` }, "strategy is constant and none of None, LiveMigrate",
+			},
+			"a done that is a text": {
+				func(s *v1alpha1.EvacuationPolicySpec) { s.Done = "'yes'" }, "must be of type bool, and it is a constant of another type",
+			},
 			"the name of our own interceptor": {
 				func(s *v1alpha1.EvacuationPolicySpec) { s.Interceptor = "surge.drawbridge.dev" }, "this name is Drawbridge's own",
 			},
