@@ -4,21 +4,13 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 
-	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -26,158 +18,105 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/vmcrds"
 )
 
-// theirWebhook decides as KubeVirt's pod eviction admitter of v1.8 does (kubevirt.md,
-// section 4) and is installed as its operator installs it, for one namespace.
-type theirWebhook struct {
-	calls, marks atomic.Int64
-}
-
-// runTheirWebhook installs it until the end of the test.
-func runTheirWebhook(t *testing.T, namespace string) *theirWebhook {
+// runTheirWebhooks installs KubeVirt's webhooks for evictions until the end of the test,
+// and waits until the API server calls them.
+func runTheirWebhooks(t *testing.T, namespace, node string) *vmcrds.EvictionWebhooks {
 	t.Helper()
-	w := &theirWebhook{}
-	server := httptest.NewTLSServer(http.HandlerFunc(w.serve))
-	t.Cleanup(server.Close)
-	config := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "virt-api-validator-" + namespace},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "virt-launcher-eviction-interceptor.kubevirt.io",
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				URL:      new(server.URL + "/pod-eviction-validate"),
-				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-			},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/eviction"}},
-			}},
-			FailurePolicy:           new(admissionregistrationv1.Fail),
-			SideEffects:             new(admissionregistrationv1.SideEffectClassNoneOnDryRun),
-			TimeoutSeconds:          new(int32(10)),
-			AdmissionReviewVersions: []string{"v1"},
-			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-			MatchConditions:         []admissionregistrationv1.MatchCondition{{Name: "only-vms", Expression: "object.metadata.name.startsWith('virt-launcher')"}},
-		}},
+	w := &vmcrds.EvictionWebhooks{Client: virtAPI, Namespace: namespace}
+	if err := w.Start(t.Context(), admin); err != nil {
+		t.Fatal(err)
 	}
-	create(t, config)
 	t.Cleanup(func() {
 		// The test's own context has ended by now.
-		if err := admin.Delete(context.Background(), config); err != nil {
+		if err := w.Remove(context.Background(), admin); err != nil {
 			t.Error(err)
 		}
+		w.Close()
+	})
+	asked := createMachine(t, namespace, "fixed", node, "LiveMigrate", "False")
+	eventually(t, "the API server to call KubeVirt's webhooks", func(context.Context) error {
+		before := w.Calls()
+		if got := evict(t, "alice", asked, eviction(asked)); got.code != http.StatusTooManyRequests || w.Calls() == before {
+			return fmt.Errorf("%d calls, answer %d: %s", w.Calls(), got.code, got.body)
+		}
+		return nil
 	})
 	return w
 }
 
-func (w *theirWebhook) serve(out http.ResponseWriter, in *http.Request) {
-	w.calls.Add(1)
-	review := &admissionv1.AdmissionReview{}
-	if err := json.NewDecoder(in.Body).Decode(review); err != nil {
-		http.Error(out, err.Error(), http.StatusBadRequest)
-		return
+// removeTheirWebhooks takes them away, as the hand-over does, and waits until the API
+// server calls them no more.
+func removeTheirWebhooks(t *testing.T, w *vmcrds.EvictionWebhooks) {
+	t.Helper()
+	if err := w.Remove(t.Context(), admin); err != nil {
+		t.Fatal(err)
 	}
-	answer := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-	if why := w.deny(in.Context(), review.Request); why != "" {
-		answer.Allowed = false
-		answer.Result = &metav1.Status{Code: http.StatusTooManyRequests, Message: why}
+	asked := &corev1.Pod{}
+	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: "virt-launcher-fixed"}, asked); err != nil {
+		t.Fatal(err)
 	}
-	review.Request, review.Response = nil, answer
-	if err := json.NewEncoder(out).Encode(review); err != nil {
-		http.Error(out, err.Error(), http.StatusInternalServerError) // If anybody still listens.
-	}
-}
-
-// deny is the order of decisions of a launcher pod.
-func (w *theirWebhook) deny(ctx context.Context, request *admissionv1.AdmissionRequest) string {
-	pod := &corev1.Pod{}
-	if err := admin.Get(ctx, client.ObjectKey{Namespace: request.Namespace, Name: request.Name}, pod); err != nil {
-		return ""
-	}
-	name := pod.Annotations["kubevirt.io/domain"]
-	if pod.Labels["kubevirt.io"] != "virt-launcher" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || name == "" {
-		return ""
-	}
-	machine, err := getMachine(ctx, request.Namespace, name)
-	if err != nil {
-		return "kubevirt failed getting the vmi: " + err.Error()
-	}
-	strategy := vmcrds.Text(machine, "spec.evictionStrategy")
-	switch {
-	case strategy == "" || strategy == "None", strategy == "LiveMigrateIfPossible" && !isMigratable(machine):
-		return ""
-	case strategy == "LiveMigrate" && !isMigratable(machine):
-		return fmt.Sprintf("VMI %s is configured with an eviction strategy but is not live-migratable", name)
-	case vmcrds.Text(machine, "status.evacuationNodeName") != "":
-		return fmt.Sprintf("Evacuation in progress: Eviction triggered evacuation of VMI %q", request.Namespace+"/"+name)
-	case vmcrds.Text(machine, "status.nodeName") != pod.Spec.NodeName:
-		return "Eviction request for target Pod"
-	}
-	if request.DryRun == nil || !*request.DryRun {
-		w.marks.Add(1)
-		data := fmt.Appendf(nil, `[{"op":"add","path":"/status/evacuationNodeName","value":%q}]`, pod.Spec.NodeName)
-		if err := virtAPI.Patch(ctx, machine, client.RawPatch(types.JSONPatchType, data)); err != nil {
-			return "kubevirt failed marking the vmi for eviction: " + err.Error()
+	eventually(t, "the API server to call KubeVirt's webhooks no more", func(context.Context) error {
+		before := w.Calls()
+		if got := evict(t, "alice", asked, eviction(asked)); got.code != http.StatusTooManyRequests {
+			t.Errorf("a machine that cannot migrate: want 429, got %d: %s", got.code, got.body)
 		}
-	}
-	return fmt.Sprintf("Eviction triggered evacuation of VMI %q", request.Namespace+"/"+name)
-}
-
-func isMigratable(machine *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(machine.Object, "status", "conditions") // None if they cannot be read.
-	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == "LiveMigratable" && c["status"] == "True" {
-			return true
-		}
-	}
-	return false
-}
-
-// The hand-over begins with both webhooks in place. Both deny, both may mark, and
-// nobody waits for the other: one mark and one migration, no 500, and the drain ends.
-func TestKubeVirtsOwnWebhookIsStillThere(t *testing.T) {
-	namespace, nodes := kubevirtReady(t)
-	theirs := runTheirWebhook(t, namespace)
-	runPlatform(t, &vmcrds.Platform{Namespace: namespace, Target: nodes[1], Evacuates: true})
-	mark := kube.RequestLog().Mark()
-	fixed := createMachine(t, namespace, "fixed", nodes[1], "LiveMigrate", "False")
-	eventually(t, "the API server to call both webhooks", func(context.Context) error {
-		_ = evict(t, "alice", fixed, eviction(fixed))
-		if theirs.calls.Load() == 0 {
-			return fmt.Errorf("it calls one")
+		if w.Calls() != before {
+			return fmt.Errorf("they are called")
 		}
 		return nil
 	})
-	pods := map[string]*corev1.Pod{}
-	for name, strategy := range map[string]string{"live": "LiveMigrate", "possible": "LiveMigrateIfPossible", "none": "None"} {
-		pods[name] = createMachine(t, namespace, name, nodes[0], strategy, "True")
-	}
-	drain := startDrain(t, "alice", nodes[0])
-	result := finishWell(t, drain)
-	saysAll(t, "standard output", result.Stdout, "node/"+nodes[0]+" drained")
-	for _, name := range []string{"live", "possible"} {
-		waitRequest(t, pods[name], "Evicted", isTrue(v1alpha1.ConditionEvicted))
-		machine := must(getMachine(t.Context(), namespace, name))(t)
-		if got := vmcrds.Text(machine, "status.nodeName"); got != nodes[1] {
-			t.Errorf("machine %s runs on %q, want %q", name, got, nodes[1])
+}
+
+// The hand-over: a node is drained with KubeVirt's webhooks in place, then they are taken
+// away, and the next node is drained without them. Both deny, both may mark, and nobody
+// waits for the other: each time there is one mark and one migration of each machine, no
+// 500, and the drain ends. A pod with a hotplugged volume goes when its machine has gone.
+func TestKubeVirtDrainsWithItsWebhooksAndWithout(t *testing.T) {
+	shareManager(t)
+	waitPolicy(t, "kubevirt", v1alpha1.ConditionReady, metav1.ConditionTrue, "")
+	waitPolicy(t, "kubevirt-hotplug", v1alpha1.ConditionReady, metav1.ConditionTrue, "")
+	namespace := kube.Namespace(t)
+	nodes := addNodes(t, namespace, 3)
+	theirs := runTheirWebhooks(t, namespace, nodes[2])
+	runPlatform(t, &vmcrds.Platform{Namespace: namespace, Target: nodes[2], Evacuates: true})
+	mark := kube.RequestLog().Mark()
+	for i, when := range []string{"with", "without"} {
+		if when == "without" {
+			removeTheirWebhooks(t, theirs)
 		}
-		if writes := machineWrites(t, mark, namespace, name); len(writes) > 1 {
-			t.Errorf("machine %s: want at most one mark of ours, got:\n%s", name, writes)
+		marks := theirs.Marks()
+		pods := map[string]*corev1.Pod{}
+		for name, strategy := range map[string]string{"live": "LiveMigrate", "possible": "LiveMigrateIfPossible", "none": "None"} {
+			name += "-" + when
+			pods[name] = createMachine(t, namespace, name, nodes[i], strategy, "True")
 		}
-	}
-	if migrations := waitMigrations(t, namespace, 2); len(migrations) != 2 {
-		t.Errorf("want one migration for each machine, got %d", len(migrations))
+		plug := createPod(t, builder.Pod(namespace, "hp-volume-"+when).Node(nodes[i]).Label("kubevirt.io", "hotplug-disk").
+			Owner(metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pods["live-"+when].Name, UID: pods["live-"+when].UID}).Obj())
+		drain := startDrain(t, "alice", nodes[i])
+		result := finishWell(t, drain)
+		saysAll(t, "standard output", result.Stdout, "node/"+nodes[i]+" drained")
+		gone(t, plug)
+		for _, name := range []string{"live-" + when, "possible-" + when} {
+			waitRequest(t, pods[name], "Evicted", isTrue(v1alpha1.ConditionEvicted))
+			machine := must(getMachine(t.Context(), namespace, name))(t)
+			if got := vmcrds.Text(machine, "status.nodeName"); got != nodes[2] {
+				t.Errorf("machine %s runs on %q, want %q", name, got, nodes[2])
+			}
+			if writes := machineWrites(t, mark, namespace, name); len(writes) > 2 {
+				t.Errorf("machine %s: want at most one mark of ours and its removal, got:\n%s", name, writes)
+			}
+		}
+		if migrations := waitMigrations(t, namespace, 2*(i+1)); len(migrations) != 2*(i+1) {
+			t.Errorf("%s: want one migration for each machine, got %d", when, len(migrations))
+		}
+		if marked := theirs.Marks() > marks; marked != (when == "with") {
+			t.Errorf("%s KubeVirt's webhooks: they have marked something: %t", when, marked)
+		}
 	}
 	for _, r := range since(t, mark) {
 		if r.Subresource == "eviction" && r.Namespace == namespace && r.Code >= http.StatusInternalServerError {
 			t.Errorf("want no such answer: %v", r)
 		}
-	}
-	got := evict(t, "alice", fixed, eviction(fixed))
-	if got.code != http.StatusTooManyRequests {
-		t.Errorf("a machine that cannot migrate: want 429, got %d: %s", got.code, got.body)
-	}
-	lives(t, fixed)
-	if theirs.marks.Load() == 0 {
-		t.Error("their webhook has marked nothing: the test shows nothing")
 	}
 }
 
