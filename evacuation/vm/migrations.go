@@ -299,7 +299,12 @@ func (m *migrator) render(ctx context.Context, p *policy, e *evacuee) (*unstruct
 		callers = append(callers, m.callers(ctx, client.ObjectKeyFromObject(e.er))...)
 	}
 	vars[varRequest] = map[string]any{"name": e.er.Name, "namespace": e.er.Namespace, "requesters": names, "callers": callers}
-	rendered, err := p.migration.template.render(ctx, vars)
+	return p.migration.render(ctx, p, vars, e.er.Namespace, e.er.Name, e.attempt+1)
+}
+
+// render makes the object of an attempt for a request.
+func (m *migration) render(ctx context.Context, p *policy, vars map[string]any, namespace, request string, attempt int) (*unstructured.Unstructured, error) {
+	rendered, err := m.template.render(ctx, vars)
 	if err != nil {
 		return nil, err
 	}
@@ -308,22 +313,22 @@ func (m *migrator) render(ctx context.Context, p *policy, e *evacuee) (*unstruct
 		return nil, fmt.Errorf("spec.migration.template: it must be an object")
 	}
 	object := &unstructured.Unstructured{Object: content}
-	object.SetGroupVersionKind(p.migration.kind)
-	object.SetNamespace(e.er.Namespace)
-	attempt := strconv.Itoa(e.attempt + 1)
+	object.SetGroupVersionKind(m.kind)
+	object.SetNamespace(namespace)
+	number := strconv.Itoa(attempt)
 	prefix := object.GetGenerateName()
 	if prefix == "" {
 		prefix = "evacuation-"
 	}
 	object.SetGenerateName("")
-	object.SetName(prefix + e.er.Name + "-" + attempt)
+	object.SetName(prefix + request + "-" + number)
 	labels := object.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	labels[v1alpha1.MigrationPolicyLabel] = labelValue(p.name)
-	labels[v1alpha1.MigrationRequestLabel] = e.er.Name
-	labels[v1alpha1.MigrationAttemptLabel] = attempt
+	labels[v1alpha1.MigrationRequestLabel] = request
+	labels[v1alpha1.MigrationAttemptLabel] = number
 	object.SetLabels(labels)
 	return object, nil
 }

@@ -24,10 +24,11 @@ WARN means that Drawbridge works, but an eviction will not go well, or that
 something could not be looked at. FAIL means that Drawbridge does not do its work;
 the exit code is 1 then.
 
-Nothing is changed. One call is made as a dry run: the eviction of a pod that does
-not exist, which only the webhook answers. What you may not read is said, and the
-other checks go on; the ClusterRole drawbridge-doctor of the chart allows all but
-the webhook's Secret.
+Nothing is changed. Some calls are made as dry runs: the eviction of a pod that does
+not exist, which only the webhook answers, and the mark and the migration of one
+machine for each EvacuationPolicy. What you may not do is said, and the other checks
+go on; the ClusterRole drawbridge-doctor of the chart allows all but the webhook's
+Secret and these dry runs of marks and migrations.
 
 Checks:
 ` + checkLines(),

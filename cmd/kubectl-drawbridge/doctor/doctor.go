@@ -131,6 +131,7 @@ var checks = []check{
 	{"excluded-namespaces", "no pod with interceptors is in a namespace that the webhook leaves out", []Source{ValidatingWebhooks, Namespaces, Pods}, excludedNamespaces},
 	{"registrations", "the EvictionInterceptors are accepted, and say which pods they mean", []Source{Registrations}, registrations},
 	{"evacuation-policies", "the EvacuationPolicies are ready", []Source{EvacuationPolicies}, evacuationPolicies},
+	{"evacuations", "dry runs of marks and migrations, on a machine that runs, are taken as they were asked for", []Source{EvacuationPolicies}, evacuations},
 	{"silent-interceptors", "interceptors whose turn it is have been heard", []Source{Requests}, silentInterceptors},
 	{"nodes", "no node is left over from a maintenance", []Source{Nodes, Maintenances}, leftoverNodes},
 }

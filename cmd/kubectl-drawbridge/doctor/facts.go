@@ -16,6 +16,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/vm"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 )
 
@@ -91,6 +92,8 @@ type Facts struct {
 	Nodes              []corev1.Node
 	Registrations      []v1alpha1.EvictionInterceptor
 	EvacuationPolicies []v1alpha1.EvacuationPolicy
+	// Rehearsals are dry runs of what the policies write.
+	Rehearsals []Rehearsal
 	// Requests that have not ended.
 	Requests     []v1alpha1.EvictionRequest
 	Maintenances []v1alpha1.NodeMaintenance
@@ -118,6 +121,13 @@ type CertificateStatus struct {
 // Probe is the answer to the dry run of an eviction.
 type Probe struct {
 	// Problem is empty if the call reached a manager.
+	Problem string
+}
+
+// Rehearsal is a dry run of what a policy writes.
+type Rehearsal struct {
+	vm.Rehearsal
+	// Problem is why it could not be tried; empty if it was.
 	Problem string
 }
 
