@@ -2,6 +2,7 @@ package vm
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -73,6 +74,13 @@ func (p *paces) begin(key paceKey) error {
 	p.of[key] = pace{writes: known.writes + 1, last: now}
 	p.sweep(now)
 	return nil
+}
+
+// forget lets the writes of a policy begin afresh.
+func (p *paces) forget(policy string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.of, func(key paceKey, _ pace) bool { return key.policy == policy })
 }
 
 // until is when the next write may be sent, if that is not now.

@@ -185,6 +185,7 @@ func (s *Store) forgetChanged(before map[types.UID]*policy, now []*policy) {
 	for _, p := range changed {
 		s.failures.forget(p)
 		s.overlaps.forget(p)
+		s.paces.forget(p.name) // What did not last before may last now.
 	}
 }
 

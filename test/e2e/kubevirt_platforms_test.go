@@ -26,7 +26,12 @@ import (
 // presetPolicy reads a policy of the chart.
 func presetPolicy(t *testing.T, name string) *v1alpha1.EvacuationPolicy {
 	t.Helper()
-	data := must(os.ReadFile(filepath.Join("..", "..", "charts", "drawbridge", "files", "presets", name+".yaml")))(t)
+	return readPolicy(t, filepath.Join("..", "..", "charts", "drawbridge", "files", "presets", name+".yaml"))
+}
+
+func readPolicy(t *testing.T, file string) *v1alpha1.EvacuationPolicy {
+	t.Helper()
+	data := must(os.ReadFile(file))(t)
 	p := &v1alpha1.EvacuationPolicy{}
 	if err := yaml.UnmarshalStrict(data, p); err != nil {
 		t.Fatal(err)
