@@ -2,7 +2,7 @@
 {{- define "drawbridge.presets" -}}
 {{- $presets := list -}}
 {{- if hasKey .Values.vm.kubevirt "createMigrations" -}}
-{{- fail "vm.kubevirt.createMigrations is gone: Drawbridge always creates the migrations, because KubeVirt discards marks that are not its own. Remove the value; its limits are vm.kubevirt.parallelPerCluster and vm.kubevirt.parallelOutboundPerNode, and docs/guides/kubevirt.md says what changes" -}}
+{{- fail "vm.kubevirt.createMigrations is gone: Drawbridge always creates the migrations, because KubeVirt discards marks that are not its own. Remove the value (helm upgrade --reuse-values brings it back, --reset-then-reuse-values does not); its limits are vm.kubevirt.parallelPerCluster and vm.kubevirt.parallelOutboundPerNode, and docs/guides/kubevirt.md says what changes" -}}
 {{- end -}}
 {{- if .Values.vm.kubevirt.enabled -}}
 {{- $presets = append $presets "kubevirt" -}}
