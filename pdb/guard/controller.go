@@ -162,8 +162,10 @@ func (c *Controller) later(key types.NamespacedName, pod *corev1.Pod, request ty
 // decideKnowing decides as decide does, and asks for the pod's controller before that if
 // it could matter.
 func (c *Controller) decideKnowing(ctx context.Context, pod *corev1.Pod) (Input, Decision, error) {
+	// Looked at first: another worker may learn of it while we decide without it.
+	unknown := c.owners.unknown(pod)
 	in, decision, err := c.decide(ctx, pod)
-	if err != nil || decision.Change == ChangeNothing || !c.owners.unknown(pod) {
+	if err != nil || decision.Change == ChangeNothing || !unknown {
 		return in, decision, err
 	}
 	if err := c.owners.learn(ctx, c.APIReader, pod); err != nil {

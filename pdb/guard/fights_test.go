@@ -247,6 +247,23 @@ func TestAPodIsNotTakenFromItsController(t *testing.T) {
 			t.Errorf("needed: %t, error %v", needed, err)
 		}
 	})
+	t.Run("another worker learns what it selects by in the middle", func(t *testing.T) {
+		set := &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Selector: selector}}
+		pod := webPod("web-1").Label(v1alpha1.GuardLabel, v1alpha1.GuardClosed).Change(func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "owner-1", Controller: new(true)}}
+		})
+		b := newBench(t, set, pod.Obj())
+		b.Resolver = endsMeanwhile{b.Resolver, func() {
+			if err := b.owners.learn(t.Context(), b.APIReader, b.pod("web-1")); err != nil {
+				t.Fatal(err)
+			}
+		}}
+		b.writes = nil
+		if _, err := b.reconcilePod(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web-1"}); err != nil {
+			t.Fatal(err)
+		}
+		b.want("writes", []string(nil), b.writes)
+	})
 	t.Run("nobody knows for now what it selects by", func(t *testing.T) {
 		pod := webPod("web-1").Label(v1alpha1.GuardLabel, v1alpha1.GuardClosed).Change(func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "owner-1", Controller: new(true)}}

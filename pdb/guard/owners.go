@@ -71,11 +71,11 @@ func (o *owners) unknown(pod *corev1.Pod) bool {
 	return !known
 }
 
-// learn asks for the pod's controller. One that may not be read, or is gone, counts as one
+// learn asks for the pod's controller, unless it is known. One that may not be read, or is gone, counts as one
 // that does not select by the guard's label.
 func (o *owners) learn(ctx context.Context, reader client.Reader, pod *corev1.Pod) error {
 	ref := o.of(pod)
-	if ref == nil {
+	if ref == nil || !o.unknown(pod) {
 		return nil
 	}
 	object := &unstructured.Unstructured{}

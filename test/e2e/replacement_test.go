@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,8 @@ func TestADrainSparesTheReplacementsOfAStatefulSet(t *testing.T) {
 
 			log := since(t, mark)
 			for i, pod := range pods {
+				// The simulated kubelet deletes by name, sometimes a second time.
+				replacements[i] = replacementOf(t, &pod, tt.otherNode)
 				ofPod := func(r cluster.Request) bool { return r.Name == pod.Name }
 				if diff := cmp.Diff([]int{http.StatusTooManyRequests, http.StatusNotFound}, codes(evictionsBy(log, "frank", namespace).Where(ofPod))); diff != "" {
 					t.Errorf("answers to kubectl about %s (-want +got):\n%s", pod.Name, diff)
@@ -72,6 +75,9 @@ func TestADrainSparesTheReplacementsOfAStatefulSet(t *testing.T) {
 					t.Errorf("answers to the evictor about %s (-want +got):\n%s", pod.Name, diff)
 				}
 				waitRequest(t, &pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
+				if deleted := log.Where(ofPod).Where(deletedByPeople); len(deleted) > 0 {
+					t.Errorf("somebody has deleted %s or its replacement: %v", pod.Name, deleted)
+				}
 				unharmed(t, replacements[i])
 				noRequest(t, replacements[i])
 				saysAll(t, "the event", waitEvent(t, replacements[i], "ReplacementSpared").Note, "kubectl (frank)", "left node "+node)
@@ -89,6 +95,12 @@ func TestADrainSparesTheReplacementsOfAStatefulSet(t *testing.T) {
 			}
 		})
 	}
+}
+
+// deletedByPeople: the request deletes a pod, and is not that of the simulated kubelet or
+// of a controller of Kubernetes.
+func deletedByPeople(r cluster.Request) bool {
+	return r.Resource == "pods" && r.Subresource == "" && r.Verb == "delete" && r.User != "kwok" && !strings.HasPrefix(r.User, "system:serviceaccount:kube-system:")
 }
 
 // replacementOf waits for another pod of the same name, Ready or waiting for a node.
