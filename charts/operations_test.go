@@ -4,18 +4,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/cert-manager/cert-manager/pkg/apis/certmanager"
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/internal/certs"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/test/install"
 )
@@ -81,62 +84,63 @@ func TestWithoutItsGateTheFailurePolicyIsTheOneWanted(t *testing.T) {
 // With cert-manager the chart brings what it needs, and no Secret, which would be
 // cert-manager's.
 func TestCertManager(t *testing.T) {
+	const group = certmanager.GroupName
+	ours := cmmetav1.IssuerReference{Group: group, Kind: certmanagerv1.IssuerKind, Name: "drawbridge-webhook"}
+	selfSigned := cmmetav1.IssuerReference{Group: group, Kind: certmanagerv1.IssuerKind, Name: "drawbridge-webhook-self-signed"}
 	cases := map[string]struct {
-		certManager values
-		want        []string
-		issuer      map[string]any
+		certManager         values
+		certificates        map[string]cmmetav1.IssuerReference
+		issuers             []string
+		duration, renewLead time.Duration
 	}{
 		"with an authority of its own": {
-			want:   []string{"Certificate drawbridge-webhook", "Certificate drawbridge-webhook-ca", "Issuer drawbridge-webhook", "Issuer drawbridge-webhook-self-signed"},
-			issuer: map[string]any{"group": "cert-manager.io", "kind": "Issuer", "name": "drawbridge-webhook"},
+			certManager:  values{},
+			certificates: map[string]cmmetav1.IssuerReference{"drawbridge-webhook": ours, "drawbridge-webhook-ca": selfSigned},
+			issuers:      []string{"drawbridge-webhook", "drawbridge-webhook-self-signed"},
+			duration:     90 * 24 * time.Hour, renewLead: 30 * 24 * time.Hour,
 		},
 		"with an issuer that is there": {
-			certManager: values{"issuerRef": values{"name": "vault", "kind": "ClusterIssuer", "group": "cert-manager.io"}},
-			want:        []string{"Certificate drawbridge-webhook"},
-			issuer:      map[string]any{"group": "cert-manager.io", "kind": "ClusterIssuer", "name": "vault"},
+			certManager: values{
+				"issuerRef": values{"name": "vault", "kind": certmanagerv1.ClusterIssuerKind, "group": group}, "duration": "48h0m0s", "renewBefore": "12h0m0s",
+			},
+			certificates: map[string]cmmetav1.IssuerReference{"drawbridge-webhook": {Group: group, Kind: certmanagerv1.ClusterIssuerKind, Name: "vault"}},
+			duration:     48 * time.Hour, renewLead: 12 * time.Hour,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			rendered, err := install.Render(t.Context(), install.Options{Values: values{"certificates": values{"mode": "cert-manager", "certManager": tc.certManager}}})
-			if err != nil {
-				t.Fatal(err)
+			objects := render(t, values{"certificates": values{"mode": "cert-manager", "certManager": tc.certManager}})
+			if secrets := all[*corev1.Secret](objects); len(secrets) != 0 {
+				t.Error("there is a Secret")
 			}
-			var got []string
-			for _, object := range rendered {
-				switch {
-				case object.GetKind() == "Secret":
-					t.Error("there is a Secret")
-				case object.GetAPIVersion() == certs.CertificateKind.GroupVersion().String():
-					checkMeta(t, object)
-					got = append(got, object.GetKind()+" "+object.GetName())
-					if object.GetName() == "drawbridge-webhook" && object.GetKind() == "Certificate" {
-						checkCertificate(t, object, tc.issuer)
-					}
-				}
+			certificates := map[string]cmmetav1.IssuerReference{}
+			for _, certificate := range all[*certmanagerv1.Certificate](objects) {
+				certificates[certificate.Name] = certificate.Spec.IssuerRef
 			}
-			slices.Sort(got)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("objects of cert-manager (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tc.certificates, certificates); diff != "" {
+				t.Errorf("Certificates, and who issues them (-want +got):\n%s", diff)
+			}
+			var issuers []string
+			for _, issuer := range all[*certmanagerv1.Issuer](objects) {
+				issuers = append(issuers, issuer.Name)
+			}
+			slices.Sort(issuers)
+			if diff := cmp.Diff(tc.issuers, issuers); diff != "" {
+				t.Errorf("Issuers (-want +got):\n%s", diff)
+			}
+			want := certmanagerv1.CertificateSpec{
+				SecretName:  "drawbridge-webhook-cert",
+				DNSNames:    []string{"drawbridge-webhook.drawbridge-system.svc", "localhost"}, // What the manager checks.
+				IssuerRef:   tc.certificates["drawbridge-webhook"],
+				Duration:    &metav1.Duration{Duration: tc.duration},
+				RenewBefore: &metav1.Duration{Duration: tc.renewLead},
+				Usages:      []certmanagerv1.KeyUsage{certmanagerv1.UsageDigitalSignature, certmanagerv1.UsageKeyEncipherment, certmanagerv1.UsageServerAuth},
+				PrivateKey:  &certmanagerv1.CertificatePrivateKey{Algorithm: certmanagerv1.ECDSAKeyAlgorithm, Size: 256, RotationPolicy: certmanagerv1.RotationPolicyAlways},
+			}
+			if diff := cmp.Diff(want, named[*certmanagerv1.Certificate](t, objects, "drawbridge-webhook").Spec); diff != "" {
+				t.Errorf("the webhook's Certificate (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func checkCertificate(t *testing.T, object *unstructured.Unstructured, issuer map[string]any) {
-	t.Helper()
-	spec, _, err := unstructured.NestedMap(object.Object, "spec")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]any{"secretName": spec["secretName"], "dnsNames": spec["dnsNames"], "issuerRef": spec["issuerRef"]}
-	want := map[string]any{
-		"secretName": "drawbridge-webhook-cert",
-		"dnsNames":   []any{"drawbridge-webhook.drawbridge-system.svc", "localhost"}, // What the manager checks.
-		"issuerRef":  issuer,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Certificate (-want +got):\n%s", diff)
 	}
 }
 

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,10 +16,6 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
-
-// CertificateKind is cert-manager's (cert-manager v1.21.2: pkg/apis/certmanager/v1).
-// Its module would bring a client of another Kubernetes, for two fields.
-var CertificateKind = schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"}
 
 const (
 	// lookEvery is how often cert-manager's Certificate is read: what has happened
@@ -32,7 +28,7 @@ const (
 //
 // Permission: get of that Certificate.
 type CertManager struct {
-	// Reader reads from the API server.
+	// Reader reads from the API server. Its scheme has cert-manager's kinds.
 	Reader client.Reader
 	Clock  clock.WithTicker
 	// Certificate that fills the Secret.
@@ -84,8 +80,7 @@ func (c *CertManager) look(ctx context.Context) {
 
 // ready reads the condition Ready.
 func (c *CertManager) ready(ctx context.Context) (ready bool, why string, err error) {
-	certificate := &unstructured.Unstructured{}
-	certificate.SetGroupVersionKind(CertificateKind)
+	certificate := &certmanagerv1.Certificate{}
 	switch err := c.Reader.Get(ctx, c.Certificate, certificate); {
 	case meta.IsNoMatchError(err):
 		return false, "", fmt.Errorf("cert-manager is not installed: %w", err)
@@ -94,19 +89,14 @@ func (c *CertManager) ready(ctx context.Context) (ready bool, why string, err er
 	case err != nil:
 		return false, "", fmt.Errorf("get Certificate: %w", err)
 	}
-	conditions, _, err := unstructured.NestedSlice(certificate.Object, "status", "conditions")
-	if err != nil {
-		return false, "", fmt.Errorf("read the conditions of the Certificate: %w", err)
-	}
-	for _, item := range conditions {
-		condition, ok := item.(map[string]any)
-		if !ok || condition["type"] != "Ready" {
+	for _, condition := range certificate.Status.Conditions {
+		if condition.Type != certmanagerv1.CertificateConditionReady {
 			continue
 		}
-		if condition["status"] == "True" {
+		if condition.Status == cmmetav1.ConditionTrue {
 			return true, "", nil
 		}
-		return false, fmt.Sprintf("%v: %v", condition["reason"], condition["message"]), nil
+		return false, condition.Reason + ": " + condition.Message, nil
 	}
 	return false, "cert-manager has not looked at it yet", nil
 }

@@ -1,17 +1,22 @@
 package certs
 
 import (
+	"context"
 	"crypto/x509"
-	"maps"
 	"testing"
 	"time"
 
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 func TestWhenACertificateIsServed(t *testing.T) {
@@ -96,47 +101,53 @@ func TestMergeBundle(t *testing.T) {
 }
 
 func TestTheReadinessOfACertificate(t *testing.T) {
-	condition := func(status, reason string) map[string]any {
-		return map[string]any{"type": "Ready", "status": status, "reason": reason, "message": "m"}
+	key := types.NamespacedName{Namespace: "drawbridge-system", Name: "drawbridge"}
+	condition := func(status cmmetav1.ConditionStatus, reason string) certmanagerv1.CertificateCondition {
+		return certmanagerv1.CertificateCondition{Type: certmanagerv1.CertificateConditionReady, Status: status, Reason: reason, Message: "m"}
 	}
+	with := func(conditions ...certmanagerv1.CertificateCondition) *certmanagerv1.Certificate {
+		return &certmanagerv1.Certificate{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Status: certmanagerv1.CertificateStatus{Conditions: conditions},
+		}
+	}
+	issuing := certmanagerv1.CertificateCondition{Type: certmanagerv1.CertificateConditionIssuing, Status: cmmetav1.ConditionTrue}
+	absent := &meta.NoKindMatchError{GroupKind: certmanagerv1.SchemeGroupVersion.WithKind(certmanagerv1.CertificateKind).GroupKind()}
 	type want struct {
 		Ready bool
 		Why   string
+		Err   error
 	}
 	cases := map[string]struct {
-		status map[string]any
-		want   want
+		certificate *certmanagerv1.Certificate
+		err         error
+		want        want
 	}{
-		"is that of its condition":                 {map[string]any{"conditions": []any{condition("True", "Ready")}}, want{Ready: true}},
-		"is explained when it lacks":               {map[string]any{"conditions": []any{map[string]any{"type": "Issuing"}, condition("False", "DoesNotExist")}}, want{Why: "DoesNotExist: m"}},
-		"is unknown before cert-manager looked":    {nil, want{Why: "cert-manager has not looked at it yet"}},
-		"is nothing when there is no such object":  {map[string]any{"none": true}, want{Why: "there is no such Certificate"}},
-		"is nothing when the conditions are wrong": {map[string]any{"conditions": "x"}, want{Why: "error"}},
+		"is that of its condition":                {certificate: with(condition(cmmetav1.ConditionTrue, "Ready")), want: want{Ready: true}},
+		"is explained when it lacks":              {certificate: with(issuing, condition(cmmetav1.ConditionFalse, "DoesNotExist")), want: want{Why: "DoesNotExist: m"}},
+		"is unknown before cert-manager looked":   {certificate: with(), want: want{Why: "cert-manager has not looked at it yet"}},
+		"is nothing when there is no such object": {want: want{Why: "there is no such Certificate"}},
+		"is an error without cert-manager's kind": {err: absent, want: want{Err: absent}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			object := &unstructured.Unstructured{Object: map[string]any{}}
-			object.SetGroupVersionKind(CertificateKind)
-			object.SetNamespace("drawbridge-system")
-			object.SetName("drawbridge")
-			if tc.status != nil {
-				object.Object["status"] = maps.Clone(tc.status)
-			}
 			scheme := runtime.NewScheme()
-			if err := corev1.AddToScheme(scheme); err != nil {
+			if err := certmanagerv1.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			scheme.AddKnownTypeWithName(CertificateKind, &unstructured.Unstructured{})
 			builder := fake.NewClientBuilder().WithScheme(scheme)
-			if tc.status["none"] == nil {
-				builder = builder.WithObjects(object)
+			if tc.certificate != nil {
+				builder = builder.WithObjects(tc.certificate)
 			}
-			c := &CertManager{Reader: builder.Build(), Certificate: types.NamespacedName{Namespace: "drawbridge-system", Name: "drawbridge"}}
+			if tc.err != nil {
+				builder = builder.WithInterceptorFuncs(interceptor.Funcs{
+					Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+						return tc.err
+					},
+				})
+			}
+			c := &CertManager{Reader: builder.Build(), Certificate: key}
 			ready, why, err := c.ready(t.Context())
-			if err != nil {
-				why = "error"
-			}
-			if diff := cmp.Diff(tc.want, want{ready, why}); diff != "" {
+			if diff := cmp.Diff(tc.want, want{ready, why, err}, cmpopts.EquateErrors()); diff != "" {
 				t.Errorf("readiness (-want +got):\n%s", diff)
 			}
 		})

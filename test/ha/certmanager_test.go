@@ -17,14 +17,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cert-manager/cert-manager/pkg/apis/certmanager"
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/drawbridge-dev/drawbridge/internal/certs"
 )
 
 // issue makes an authority and a certificate of it, in one step, as cert-manager does
@@ -56,7 +56,7 @@ func createCertManagersKinds(t *testing.T) {
 	t.Helper()
 	extensions := must(apiextensions.NewForConfig(kube.Config()))(t)
 	for plural, kind := range map[string]string{"certificates": "Certificate", "issuers": "Issuer"} {
-		group := certs.CertificateKind.Group
+		group := certmanager.GroupName
 		crd := &apiextensionsv1.CustomResourceDefinition{
 			ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group, Annotations: map[string]string{"api-approved.kubernetes.io": "unapproved, for a test"}},
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -73,7 +73,7 @@ func createCertManagersKinds(t *testing.T) {
 		}
 		eventually(t, kind+" to be served", func(ctx context.Context) error {
 			list := &unstructured.UnstructuredList{}
-			list.SetAPIVersion(certs.CertificateKind.GroupVersion().String())
+			list.SetAPIVersion(certmanagerv1.SchemeGroupVersion.String())
 			list.SetKind(kind + "List")
 			return admin.List(ctx, list)
 		})
@@ -85,16 +85,11 @@ func createCertManagersKinds(t *testing.T) {
 func TestCertManagerIssuesTheCertificate(t *testing.T) {
 	createCertManagersKinds(t)
 	inst := installed(t, values{"certificates": values{"mode": "cert-manager"}})
-	certificate := &unstructured.Unstructured{}
-	certificate.SetGroupVersionKind(certs.CertificateKind)
+	certificate := &certmanagerv1.Certificate{}
 	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: inst.Namespace, Name: "drawbridge-webhook"}, certificate); err != nil {
 		t.Fatal(err)
 	}
-	name, _, err := unstructured.NestedString(certificate.Object, "spec", "secretName")
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: name}, Type: corev1.SecretTypeTLS, Data: issue(t, 1)}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: certificate.Spec.SecretName}, Type: corev1.SecretTypeTLS, Data: issue(t, 1)}
 	if err := admin.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,7 @@ func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	utilruntime.Must(certmanagerv1.AddToScheme(scheme))
 	flag.Parse()
 	os.Exit(cluster.MainThen(m, cluster.Options{Nodes: 2, RequestLog: true}, func(c *cluster.Cluster) (err error) {
 		kube = c

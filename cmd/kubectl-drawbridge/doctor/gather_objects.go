@@ -4,23 +4,20 @@ import (
 	"context"
 	"fmt"
 
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 )
-
-// certificateKind is cert-manager's.
-var certificateKind = schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"}
 
 // own reads the objects of the installation that have a known name.
 func (g *Gatherer) own(ctx context.Context, f *Facts) {
@@ -39,10 +36,9 @@ func (g *Gatherer) own(ctx context.Context, f *Facts) {
 	if s.certManager == "" {
 		return
 	}
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(certificateKind)
-	if g.get(ctx, f, CertManager, s.certManager, object) {
-		f.CertManager = certificateStatus(object)
+	certificate := &certmanagerv1.Certificate{}
+	if g.get(ctx, f, CertManager, s.certManager, certificate) {
+		f.CertManager = certificateStatus(certificate)
 	}
 }
 
@@ -57,19 +53,13 @@ func (g *Gatherer) get(ctx context.Context, f *Facts, source Source, name string
 }
 
 // certificateStatus reads the condition Ready.
-func certificateStatus(object *unstructured.Unstructured) *CertificateStatus {
-	status := &CertificateStatus{Name: object.GetName(), Message: "cert-manager has not looked at it: is it installed, and running?"}
-	conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
-	if err != nil {
-		return status
-	}
-	for _, item := range conditions {
-		condition, ok := item.(map[string]any)
-		if !ok || condition["type"] != "Ready" {
-			continue
+func certificateStatus(certificate *certmanagerv1.Certificate) *CertificateStatus {
+	status := &CertificateStatus{Name: certificate.Name, Message: "cert-manager has not looked at it: is it installed, and running?"}
+	for _, condition := range certificate.Status.Conditions {
+		if condition.Type == certmanagerv1.CertificateConditionReady {
+			status.Ready = condition.Status == cmmetav1.ConditionTrue
+			status.Message = condition.Message
 		}
-		status.Ready = condition["status"] == "True"
-		status.Message, _ = condition["message"].(string)
 	}
 	return status
 }
