@@ -91,6 +91,10 @@ func (r *run) forgeOutcome(ctx context.Context, draw *rand.Rand, kind TroubleKin
 	r.patchStatus(ctx, draw, kind, er, "condition "+condition.Type, map[string]any{"conditions": conditions})
 }
 
+// forgedAt is a time that no manager writes: what is forged must not be what the manager
+// has just written itself, or nobody could tell that it was accepted.
+var forgedAt = metav1.NewTime(time.Unix(1_000_000_000, 0))
+
 // forgePlan says that it is the last one's turn, or that somebody was skipped.
 func (r *run) forgePlan(ctx context.Context, draw *rand.Rand, kind TroubleKind) {
 	ers := r.running(nil)
@@ -102,7 +106,7 @@ func (r *run) forgePlan(ctx context.Context, draw *rand.Rand, kind TroubleKind) 
 	if len(er.Status.TargetInterceptors) == 0 {
 		r.patchStatus(ctx, draw, kind, er, "plan", map[string]any{
 			"targetInterceptors": []map[string]string{{"name": last}}, "interceptors": []map[string]string{{"name": last, "message": ""}},
-			"activeInterceptors": []string{last}, "activationTime": metav1.Now(),
+			"activeInterceptors": []string{last}, "activationTime": forgedAt,
 		})
 		return
 	}
@@ -125,7 +129,7 @@ func (r *run) forgePlan(ctx context.Context, draw *rand.Rand, kind TroubleKind) 
 		names[i] = target.Name
 	}
 	r.patchStatus(ctx, draw, kind, er, "turn", map[string]any{
-		"processedInterceptors": names[:min(over, len(names)-1)], "activeInterceptors": names[min(over, len(names)-1):min(over+1, len(names))], "activationTime": metav1.Now(),
+		"processedInterceptors": names[:min(over, len(names)-1)], "activeInterceptors": names[min(over, len(names)-1):min(over+1, len(names))], "activationTime": forgedAt,
 	})
 }
 
