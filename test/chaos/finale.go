@@ -38,7 +38,12 @@ func (r *run) finale(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	draining, cancel := context.WithTimeout(ctx, r.patience+held)
+	// An application that surges would be passed over while it waits: no interceptor tells of
+	// itself more than once a minute, and deadlines are shorter than that here.
+	if held > 0 && !rest(ctx, held) {
+		return context.Cause(ctx)
+	}
+	draining, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	for again := true; again; again = !f.Ended && overloaded(f.Answer) && rest(draining, Step) {
 		f.From = time.Now()
