@@ -260,10 +260,8 @@ func (r *run) comeToRest(ctx context.Context, err error) {
 	err = errors.Join(err, insist(ctx, "clean pods", r.cleanPods), insist(ctx, "end troubles", r.endTroubles))
 	err = errors.Join(err, r.await(ctx, "the run to come to rest", func(ctx context.Context) error {
 		r.revive(ctx)
-		if err := r.expire(ctx); err != nil {
-			return err
-		}
-		if err := r.whole(ctx); err != nil {
+		// A call that an API server never answers must not use up the time of all others.
+		if err := errors.Join(within(ctx, r.expire), within(ctx, r.whole)); err != nil {
 			return err
 		}
 		running, left, err := r.look(ctx)
@@ -295,7 +293,9 @@ func (r *run) lookAround(ctx context.Context) error {
 // look says which request still runs, and what is not put back.
 func (r *run) look(ctx context.Context) (running, left string, err error) {
 	pods, requests := &corev1.PodList{}, &v1alpha1.EvictionRequestList{}
-	if err := errors.Join(r.world.admin.List(ctx, pods, client.InNamespace(r.namespace)), r.world.admin.List(ctx, requests, client.InNamespace(r.namespace))); err != nil {
+	if err := within(ctx, func(ctx context.Context) error {
+		return errors.Join(r.world.admin.List(ctx, pods, client.InNamespace(r.namespace)), r.world.admin.List(ctx, requests, client.InNamespace(r.namespace)))
+	}); err != nil {
 		return "", "", err
 	}
 	for i := range requests.Items {
