@@ -12,6 +12,8 @@ const (
 	PreemptionUnchanged = "unchanged"
 	// PreemptionRestricted: some may not.
 	PreemptionRestricted = "restricted"
+	// PreemptionSubstituted: some may, with other victims than the scheduler's.
+	PreemptionSubstituted = "substituted"
 	// PreemptionRefused: none may.
 	PreemptionRefused = "refused"
 	// PreemptionUnauthorized: the caller is not the scheduler.
@@ -25,7 +27,7 @@ var (
 		Name: "drawbridge_preemption_decisions_total", Type: Counter, EveryReplica: true,
 		Help: "Questions of the scheduler which nodes it may use for a preemption, by result.",
 		Labels: []Label{{Name: "result", Values: []string{
-			PreemptionUnchanged, PreemptionRestricted, PreemptionRefused, PreemptionUnauthorized, PreemptionError,
+			PreemptionUnchanged, PreemptionRestricted, PreemptionSubstituted, PreemptionRefused, PreemptionUnauthorized, PreemptionError,
 		}}},
 	}
 	preemptionDropped = Metric{

@@ -18,6 +18,8 @@ type Preemptor struct {
 	Pod
 	// Priority is spec.priority, 0 when it has none.
 	Priority int32
+	// Entangled is what besides resources may decide where it can be; empty: nothing.
+	Entangled string
 }
 
 // Budget is what counts of a PodDisruptionBudget. It does not change.
@@ -109,6 +111,8 @@ type Dropped struct {
 type Decision struct {
 	Kept    []*Candidate
 	Dropped []Dropped
+	// Substituted is how many of those kept have other victims than they came with.
+	Substituted int
 }
 
 // Decide applies the rule of KEP-3280: a preemptor whose priority is below a victim's

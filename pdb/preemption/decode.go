@@ -159,7 +159,7 @@ func (d *decoder) preemptor() error {
 		return fmt.Errorf("Pod: %w", err)
 	}
 	d.pod = true
-	d.in.Preemptor = Preemptor{Pod: Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
+	d.in.Preemptor = Preemptor{Pod: Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, Entangled: entangled(&pod)}
 	if pod.Spec.Priority != nil {
 		d.in.Preemptor.Priority = *pod.Spec.Priority
 	}
@@ -280,8 +280,8 @@ func uidOf(raw jsontext.Value) types.UID {
 // errFound ends the reading of a pod.
 var errFound = errors.New("found")
 
-// encode returns the answer: the nodes that may be used, with the victims as they
-// came. The scheduler takes UIDs whatever it has sent.
+// encode returns the answer: the nodes that may be used, and the victims. The scheduler
+// takes UIDs whatever it has sent.
 func encode(kept []*Candidate) *extenderv1.ExtenderPreemptionResult {
 	result := &extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: make(map[string]*extenderv1.MetaVictims, len(kept))}
 	for _, candidate := range kept {

@@ -9,8 +9,9 @@
 // the victims; nodes that are not in the answer are not used. Handler decodes and
 // gathers from the View, which follows pods, budgets and classes; Decide decides;
 // Handler answers, remembers the decision in the Ledger and tells the preemptor by
-// an event. Errors are HTTP errors: with `ignorable: true` the scheduler then goes on
-// as without us.
+// an event. Where no node is left, Substitutes lists the pods of a few nodes, and
+// Substitute names other victims there that free as much. Errors are HTTP errors: with
+// `ignorable: true` the scheduler then goes on as without us.
 //
 // The scheduler deletes its victims where the KEP has it evict them. Between our
 // answer and the deletion the budget may change. Deletes is about that: asked by a

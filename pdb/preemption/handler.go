@@ -36,6 +36,8 @@ type Handler struct {
 	Synced func() bool
 	// Authenticate returns an error for callers who are not the scheduler.
 	Authenticate func(*http.Request) error
+	// Substitutes looks for other victims; nil to leave the choice to the scheduler.
+	Substitutes *Substitutes
 	// Ledger remembers decisions; nil if nobody needs them.
 	Ledger *Ledger
 	// Teller tells preemptors; required.
@@ -122,6 +124,9 @@ func (h *Handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return Decision{}, &problem{http.StatusServiceUnavailable, fmt.Errorf("not done within %s: %w", h.Timeout, err)}
 	}
 	decision := Decide(in)
+	if h.Substitutes != nil {
+		h.Substitutes.find(ctx, in, sent, &decision)
+	}
 	if h.Ledger != nil {
 		h.Ledger.remember(in.Preemptor, decision)
 	}
@@ -158,6 +163,8 @@ func codeOf(err error) int {
 
 func result(d Decision) string {
 	switch {
+	case d.Substituted > 0:
+		return metrics.PreemptionSubstituted
 	case len(d.Dropped) == 0:
 		return metrics.PreemptionUnchanged
 	case len(d.Kept) == 0:

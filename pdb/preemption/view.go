@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -157,6 +158,11 @@ func (v *View) removeClass(pc *schedulingv1.PriorityClass) {
 func (v *View) gather(in *Input, sent map[types.UID]*corev1.Pod) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
+	v.complete(in, sent)
+}
+
+// complete is gather with the lock held.
+func (v *View) complete(in *Input, sent map[types.UID]*corev1.Pod) {
 	highest, now := v.highest(), v.clock.Now()
 	in.Charges = map[*Budget]int32{}
 	for i := range in.Candidates {
@@ -186,14 +192,20 @@ func (v *View) gather(in *Input, sent map[types.UID]*corev1.Pod) {
 				continue
 			}
 			victim := &candidate.Victims[j]
-			victim.Budgets = v.budgets.of(pod.Namespace, pod.Labels)
-			for _, b := range victim.Budgets {
-				if _, known := in.Charges[b]; !known {
-					in.Charges[b] = v.budgets.entry(b).charge(now)
-				}
-			}
+			victim.Budgets = v.budgetsOf(pod, in.Charges, now)
 		}
 	}
+}
+
+// budgetsOf are the budgets of a pod, whose charges are noted. The lock is held.
+func (v *View) budgetsOf(pod *corev1.Pod, charges map[*Budget]int32, now time.Time) []*Budget {
+	budgets := v.budgets.of(pod.Namespace, pod.Labels)
+	for _, b := range budgets {
+		if _, known := charges[b]; !known {
+			charges[b] = v.budgets.entry(b).charge(now)
+		}
+	}
+	return budgets
 }
 
 // describe fills in what is known of a pod. The lock is held.

@@ -63,17 +63,16 @@ func TestANodeThatMayBeUsedIsFoundHoweverFewCandidatesTheSchedulerAsksFor(t *tes
 
 // Of the victims of a node the scheduler spares those first whose budget would be
 // violated. So a protected pod is chosen only if it finds no way around it, or if the other
-// one's budget would be violated as well and that one is the more important: then the
-// whole node is not used, although the rule would allow to preempt the other.
-func TestWithinANodeTheSchedulerSparesWhoseBudgetWouldBeViolated(t *testing.T) {
+// one's budget would be violated as well and that one is the more important: then we choose
+// the other.
+func TestWithinANodeTheOtherOneGoes(t *testing.T) {
 	tests := map[string]struct {
 		otherPriority int32
 		otherAllowed  int32
-		used          bool
 	}{
-		"the other one's budget is not violated":         {200, 1, true},
-		"it is, and the other one is the less important": {50, 0, true},
-		"it is, and the other one is the more important": {200, 0, false},
+		"whose budget is not violated":            {200, 1},
+		"whose budget is, the less important one": {50, 0},
+		"whose budget is, the more important one": {200, 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,16 +81,10 @@ func TestWithinANodeTheSchedulerSparesWhoseBudgetWouldBeViolated(t *testing.T) {
 			s.budget("protected", "1", 0)
 			other := s.running(s.pod("other", s.class("other", tc.otherPriority, ""), labeled("other")))
 			s.budget("other", fmt.Sprint(1-tc.otherAllowed), tc.otherAllowed)
-			preemptor := s.pod("preemptor", s.class("high", 999, ""))
-			if tc.used {
-				s.running(preemptor)
-				s.gone(other)
-				s.lives(protected)
-				return
-			}
-			s.pending(preemptor)
-			s.told(preemptor)
-			s.lives(protected, other)
+			s.settled(other)
+			s.running(s.pod("preemptor", s.class("high", 999, "")))
+			s.gone(other)
+			s.lives(protected)
 		})
 	}
 }

@@ -126,8 +126,9 @@ func setupPreemption(ctx context.Context, mgr ctrl.Manager, o Options, door *web
 	}
 	handler := &preemption.Handler{
 		View: view, Synced: view.Synced, Authenticate: authenticator.Check,
-		Teller:  preemption.NewTeller(mgr.GetEventRecorder(recorderName), o.Clock),
-		Metrics: measure, Clock: o.Clock, Log: log, Timeout: p.Timeout,
+		Substitutes: preemption.NewSubstitutes(view, mgr.GetAPIReader(), o.Clock, log),
+		Teller:      preemption.NewTeller(mgr.GetEventRecorder(recorderName), o.Clock),
+		Metrics:     measure, Clock: o.Clock, Log: log, Timeout: p.Timeout,
 	}
 	if p.GuardDeletes {
 		handler.Ledger = preemption.NewLedger(o.Clock)
