@@ -11,33 +11,37 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// fewCandidates lets the scheduler be content with one candidate, as it is with 100 in a
-// cluster of some thousand nodes.
-const fewCandidates = `
+// candidates sets of how many nodes the scheduler is content with.
+func candidates(percentage, absolute int) string {
+	return fmt.Sprintf(`
 profiles:
   - pluginConfig:
       - name: DefaultPreemption
         args:
-          minCandidateNodesPercentage: 0
-          minCandidateNodesAbsolute: 1
-`
+          minCandidateNodesPercentage: %d
+          minCandidateNodesAbsolute: %d
+`, percentage, absolute)
+}
 
 // The scheduler stops to look for candidates when it has enough of them, but not before
-// it has one on which no budget is violated, and goes through all nodes if there is none.
-// So a node that may be used is found however few candidates it is content with.
-func TestANodeThatMayBeUsedIsFoundHoweverFewCandidatesTheSchedulerAsksFor(t *testing.T) {
+// it has one on which no budget is violated. Of those on which one is it hands over only
+// so many (kubernetes: pkg/scheduler/framework/preemption/types.go, candidateList), so it
+// has to be told to hand over all.
+func TestANodeThatMayBeUsedIsFound(t *testing.T) {
 	const nodes = 6
-	configured(t, fewCandidates)
+	few, all := candidates(0, 1), candidates(100, 1)
 	tests := map[string]struct {
+		config  string
 		guard   string // The value of those on the last node.
 		allowed int32  // By their budget.
 	}{
-		"on which no budget is violated":           {"1000", 2},
-		"on which any pod may violate the budget":  {"", 0},
-		"on which this pod may violate the budget": {"500", 0},
+		"on which no budget is violated, however few are asked for": {few, "1000", 2},
+		"on which any pod may violate the budget":                   {all, "", 0},
+		"on which this pod may violate the budget":                  {all, "500", 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
+			configured(t, tc.config)
 			s := scenery(t, nodes)
 			low, other := s.class("low", 100, "1000"), s.class("other", 200, tc.guard)
 			var guarded []*corev1.Pod
