@@ -41,7 +41,8 @@ type Interceptor interface {
 // called on until it is done; it has nobody to report to, and stops if others have
 // been given the turn.
 //
-// It is not called once the pod has ended: what is left then ends with the pod.
+// It is not called once the pod has ended: what is left then ends with the pod, or is
+// for Gone.
 //
 // That a Cancel has succeeded is kept in memory alone; the API takes no reports
 // from an interceptor that is not active. So after a restart it is called once more
@@ -52,6 +53,22 @@ type Interceptor interface {
 // when they start.
 type Canceler interface {
 	Cancel(ctx context.Context, t Target) error
+}
+
+// Goner is implemented by interceptors that leave something outside of the pod, which
+// does not end with it: a mark on a load balancer, a lock, a silence of alerts.
+//
+// Gone is called when the pod ends in the middle of the turn, before Evacuate was done,
+// whoever ended it, the interceptor itself included; and for an interceptor that is no
+// Canceler also when the request is deleted in the middle of its turn. It is called
+// again until it returns nil. There is nothing to evacuate any more and nothing to go
+// back to: it only takes away what is left, and a pod of the same name may be there.
+//
+// Like that of Cancel, its success is kept in memory alone: after a restart it is called
+// once more for every request that still exists and ended that way, even if Evacuate
+// never came so far as to report.
+type Goner interface {
+	Gone(ctx context.Context, t Target) error
 }
 
 // ErrPointOfNoReturn is returned by a Cancel that comes too late.

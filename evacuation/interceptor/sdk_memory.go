@@ -17,6 +17,8 @@ type sdkMemory struct {
 	Item sdkItem
 	// NoReturn: the interceptor is past the point of no return.
 	NoReturn bool
+	// PodGone: the pod has ended, which nobody has looked at yet.
+	PodGone bool
 	// Settled: nothing is left to do for this request.
 	Settled bool
 }
@@ -45,12 +47,12 @@ func (m *sdkMemories) set(key types.NamespacedName, memory sdkMemory) {
 	m.of[key] = memory
 }
 
-// settle notes that nothing is left to do for a request.
-func (m *sdkMemories) settle(key types.NamespacedName, request types.UID) {
+// podGone notes that the pod of a request has ended.
+func (m *sdkMemories) podGone(key types.NamespacedName, request types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if memory, ok := m.of[key]; ok && memory.Target.RequestUID == request {
-		memory.Settled = true
+		memory.PodGone = true
 		m.of[key] = memory
 	}
 }

@@ -27,6 +27,7 @@ type sdkReconciler struct {
 	reports  client.Client // What reports are written with.
 	impl     Interceptor
 	canceler Canceler // nil if it cannot cancel
+	goner    Goner    // nil if it leaves nothing behind
 
 	memories sdkMemories
 	running  sdkRunning
@@ -35,7 +36,8 @@ type sdkReconciler struct {
 // newSDKReconciler expects complete Options, Recorder included.
 func newSDKReconciler(c client.Client, live client.Reader, impl Interceptor, o Options) *sdkReconciler {
 	canceler, _ := impl.(Canceler)
-	return &sdkReconciler{Options: o, client: c, live: live, reports: c, impl: impl, canceler: canceler}
+	goner, _ := impl.(Goner)
+	return &sdkReconciler{Options: o, client: c, live: live, reports: c, impl: impl, canceler: canceler, goner: goner}
 }
 
 // Reconcile looks at one request.
@@ -66,7 +68,7 @@ func (r *sdkReconciler) look(ctx, turn context.Context, er *v1alpha1.EvictionReq
 	key := client.ObjectKeyFromObject(er)
 	memory := r.recall(er)
 	in := r.input(er, memory)
-	if in.Turn == sdkNoTurn {
+	if in.Turn == sdkNoTurn || in.Turn == sdkPodGone && !in.CanGone {
 		r.memories.forget(key)
 		return reconcile.Result{}, nil
 	}
@@ -83,6 +85,8 @@ func (r *sdkReconciler) look(ctx, turn context.Context, er *v1alpha1.EvictionReq
 			return reconcile.Result{}, err
 		}
 		in.NoReturn = memory.NoReturn
+	case sdkCallGone:
+		return reconcile.Result{}, r.cleanUp(ctx, key, &memory)
 	case sdkCallEvacuate, sdkCallNothing:
 	}
 	if sdkStep(in, r.Clock.Now()).Call != sdkCallEvacuate {
@@ -109,8 +113,17 @@ func (r *sdkReconciler) look(ctx, turn context.Context, er *v1alpha1.EvictionReq
 // settled when the way is free for the new one.
 func (r *sdkReconciler) settle(ctx context.Context, key types.NamespacedName, memory sdkMemory, er *v1alpha1.EvictionRequest) (_ reconcile.Result, settled bool, _ error) {
 	in := sdkInput{
-		Turn: sdkCalledOff, Settled: memory.Settled, NoReturn: memory.NoReturn,
-		CanCancel: r.canceler != nil, Interval: r.HeartbeatInterval,
+		Turn: sdkCalledOff, Deleted: true, Settled: memory.Settled, NoReturn: memory.NoReturn,
+		CanCancel: r.canceler != nil, CanGone: r.goner != nil, Interval: r.HeartbeatInterval,
+	}
+	if memory.PodGone {
+		in.Turn = sdkPodGone
+	}
+	if sdkStep(in, r.Clock.Now()).Call == sdkCallGone {
+		if err := r.cleanUp(ctx, key, &memory); err != nil || stopping(ctx) {
+			return reconcile.Result{}, false, err
+		}
+		in.Settled = true
 	}
 	if sdkStep(in, r.Clock.Now()).Call == sdkCallCancel {
 		undone, err := r.undo(ctx, key, &memory, true)
@@ -185,6 +198,23 @@ func (r *sdkReconciler) undo(ctx context.Context, key types.NamespacedName, memo
 	return true, nil
 }
 
+// cleanUp calls Gone, until it succeeds.
+func (r *sdkReconciler) cleanUp(ctx context.Context, key types.NamespacedName, memory *sdkMemory) error {
+	err := r.gone(ctx, memory.Target)
+	switch {
+	case stopping(ctx):
+		return nil
+	case err != nil:
+		r.memories.set(key, *memory)
+		r.emit(memory.Target, events.CancelFailed(r.Name, memory.Target.Pod.Name, err))
+		return fmt.Errorf("clean up after pod %s: %w", memory.Target.Pod, err)
+	}
+	memory.Settled = true
+	r.memories.set(key, *memory)
+	log.FromContext(ctx).V(1).Info("Cleaned up after a pod that ended in the turn", "pod", memory.Target.Pod.Name)
+	return nil
+}
+
 // stopping reports whether the process is being stopped, in which case whatever a
 // call returned means nothing.
 func stopping(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
@@ -197,6 +227,7 @@ func (r *sdkReconciler) input(er *v1alpha1.EvictionRequest, memory sdkMemory) sd
 		Settled:   memory.Settled,
 		NoReturn:  memory.NoReturn,
 		CanCancel: r.canceler != nil,
+		CanGone:   r.goner != nil,
 		Interval:  r.HeartbeatInterval,
 	}
 	if memory.Item.HeartbeatAt.After(in.Item.HeartbeatAt) {

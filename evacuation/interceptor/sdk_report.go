@@ -159,6 +159,14 @@ func (r *sdkReconciler) cancel(ctx context.Context, t Target) (err error) {
 	return r.canceler.Cancel(ctx, t)
 }
 
+// gone calls the interceptor, with a deadline and a net.
+func (r *sdkReconciler) gone(ctx context.Context, t Target) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	defer catch(ctx, &err)
+	return r.goner.Gone(ctx, t)
+}
+
 // catch makes a panic an error.
 func catch(ctx context.Context, err *error) {
 	if what := recover(); what != nil {

@@ -133,7 +133,7 @@ func (r *sdkReconciler) requestEvents() handler.EventHandler {
 			r.running.over(key, ev.Object.GetUID())
 			er, turn := mine(ev.Object)
 			if er != nil && meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted) {
-				r.memories.settle(key, er.UID) // The end may not have been looked at yet.
+				r.memories.podGone(key, er.UID) // The end may not have been looked at yet.
 			}
 			if turn != sdkNoTurn || r.memories.get(key).Target.RequestUID != "" {
 				look(ev.Object, q)

@@ -15,12 +15,14 @@ type sdkTurn int
 
 const (
 	// sdkNoTurn: it has not come, or nothing is left to do: the interceptor
-	// completed, or the pod has ended and took with it all there was to undo.
+	// completed, or the pod has ended in the turn of another one.
 	sdkNoTurn sdkTurn = iota
 	// sdkActive: it is this interceptor's turn.
 	sdkActive
 	// sdkCalledOff: the request was canceled or deleted in or after its turn.
 	sdkCalledOff
+	// sdkPodGone: the pod has ended in its turn, before it completed.
+	sdkPodGone
 	// sdkPassedOver: the interceptor was silent for too long, others follow.
 	sdkPassedOver
 )
@@ -33,10 +35,14 @@ func sdkTurnOf(er *v1alpha1.EvictionRequest, name string) sdkTurn {
 	active := slices.Contains(er.Status.ActiveInterceptors, name)
 	switch {
 	case pod == nil || string(pod.UID) != er.Name,
-		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted),
 		!active && !slices.Contains(er.Status.ProcessedInterceptors, name),
 		!sdkItemOf(er, name).CompletedAt.IsZero():
 		return sdkNoTurn
+	case meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted):
+		if processed := er.Status.ProcessedInterceptors; active || processed[len(processed)-1] == name {
+			return sdkPodGone
+		}
+		return sdkNoTurn // It was passed over, and others had the turn.
 	case er.DeletionTimestamp != nil, len(er.Spec.Requesters) == 0,
 		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled):
 		return sdkCalledOff
@@ -82,12 +88,16 @@ func sdkItemOf(er *v1alpha1.EvictionRequest, name string) sdkItem {
 type sdkInput struct {
 	Turn sdkTurn
 	Item sdkItem
+	// Deleted: the request is no more.
+	Deleted bool
 	// Settled: nothing is left to do for this request, though it may not show it.
 	Settled bool
 	// NoReturn: the interceptor is past the point of no return.
 	NoReturn bool
 	// CanCancel: the interceptor is a Canceler.
 	CanCancel bool
+	// CanGone: the interceptor is a Goner.
+	CanGone bool
 	// Interval is the time between two heartbeats.
 	Interval time.Duration
 	// Answer is what Evacuate has just said; nil before it was asked.
@@ -101,6 +111,7 @@ const (
 	sdkCallNothing sdkCall = iota
 	sdkCallEvacuate
 	sdkCallCancel
+	sdkCallGone
 )
 
 // sdkDecision is what a step wants.
@@ -142,10 +153,16 @@ func sdkWhatToCall(in sdkInput) sdkCall {
 	switch {
 	case in.Settled || in.Turn == sdkNoTurn:
 		return sdkCallNothing
+	case in.Turn == sdkPodGone && in.CanGone:
+		return sdkCallGone
+	case in.Turn == sdkPodGone:
+		return sdkCallNothing
 	case in.Turn == sdkActive:
 		return sdkCallEvacuate
 	case in.NoReturn && in.Turn == sdkCalledOff:
 		return sdkCallEvacuate // There is only one way, and nobody else goes it.
+	case in.Turn == sdkCalledOff && in.Deleted && !in.CanCancel && in.CanGone:
+		return sdkCallGone
 	case in.NoReturn || !in.CanCancel:
 		return sdkCallNothing
 	default:

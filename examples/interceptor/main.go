@@ -69,6 +69,15 @@ func (w *worker) Evacuate(_ context.Context, t interceptor.Target) (interceptor.
 	return interceptor.Progress{Done: true, Message: "done"}, nil
 }
 
+// Gone is called when the pod ended before we were done, until it returns nil. Here a
+// real interceptor takes away what does not end with the pod: a mark on a load
+// balancer, a lock.
+func (w *worker) Gone(_ context.Context, t interceptor.Target) error {
+	w.begun.Delete(t.RequestUID)
+	say(t, "stopping, because the pod is gone")
+	return nil
+}
+
 // Cancel is called when our turn is over before we were done, until it returns
 // nil. A real interceptor puts everything back; what was never changed is fine as
 // it is.

@@ -47,7 +47,7 @@ type Options struct {
 
 // Call is one call of the interceptor.
 type Call struct {
-	// Method is Evacuate or Cancel.
+	// Method is Evacuate, Cancel or Gone.
 	Method string
 	At     time.Time
 	Target interceptor.Target
@@ -100,10 +100,7 @@ func orDefault[T comparable](value *T, otherwise T) {
 // start begins the life of a process.
 func (b *Bench) start(impl interceptor.Interceptor) {
 	b.t.Helper()
-	var recording interceptor.Interceptor = &recorder{b, impl}
-	if canceler, ok := impl.(interceptor.Canceler); ok {
-		recording = &cancelRecorder{recorder{b, impl}, canceler}
-	}
+	recording := recorded(b, impl)
 	o := b.o.SDK
 	o.Clock, o.Recorder, o.Watches = b.clock, b.server, nil
 	sdk, err := interceptor.NewReconciler(b.server, b.server, recording, o)
@@ -251,6 +248,29 @@ func (b *Bench) Completed() bool { return b.Report().CompletionTime != nil }
 // Events are those recorded so far, as "Type Reason: note".
 func (b *Bench) Events() []string { return b.server.events }
 
+// recorded is the interceptor, with what the SDK calls of it kept.
+func recorded(b *Bench, impl interceptor.Interceptor) interceptor.Interceptor {
+	base := recorder{b, impl}
+	canceler, cancels := impl.(interceptor.Canceler)
+	goner, cleans := impl.(interceptor.Goner)
+	switch {
+	case cancels && cleans:
+		return &struct {
+			cancelRecorder
+			goneRecorder
+		}{cancelRecorder{base, canceler}, goneRecorder{b, goner}}
+	case cancels:
+		return &cancelRecorder{base, canceler}
+	case cleans:
+		return &struct {
+			recorder
+			goneRecorder
+		}{base, goneRecorder{b, goner}}
+	default:
+		return &base
+	}
+}
+
 // recorder keeps what the SDK calls.
 type recorder struct {
 	b    *Bench
@@ -272,9 +292,24 @@ type cancelRecorder struct {
 }
 
 func (r *cancelRecorder) Cancel(ctx context.Context, t interceptor.Target) error {
-	i := len(r.b.calls)
-	r.b.calls = append(r.b.calls, Call{Method: "Cancel", At: r.b.clock.Now(), Target: t, Err: errors.New("it did not return")})
-	err := r.canceler.Cancel(ctx, t)
-	r.b.calls[i].Err = err
+	return r.b.record("Cancel", t, func() error { return r.canceler.Cancel(ctx, t) })
+}
+
+// goneRecorder records for those who clean up.
+type goneRecorder struct {
+	b     *Bench
+	goner interceptor.Goner
+}
+
+func (r *goneRecorder) Gone(ctx context.Context, t interceptor.Target) error {
+	return r.b.record("Gone", t, func() error { return r.goner.Gone(ctx, t) })
+}
+
+// record keeps a call that returns nothing but an error.
+func (b *Bench) record(method string, t interceptor.Target, call func() error) error {
+	i := len(b.calls)
+	b.calls = append(b.calls, Call{Method: method, At: b.clock.Now(), Target: t, Err: errors.New("it did not return")})
+	err := call()
+	b.calls[i].Err = err
 	return err
 }
