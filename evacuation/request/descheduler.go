@@ -3,6 +3,8 @@ package request
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +54,38 @@ type Descheduler struct {
 	OnChange func(func())
 	// Synced reports whether the resolver knows all it answers from.
 	Synced func() bool
+
+	told told
+}
+
+// told are the pods whose eviction we have marked as going on, and their UIDs.
+type told struct {
+	mu   sync.Mutex
+	pods map[types.NamespacedName]types.UID
+}
+
+// add remembers that the pod was marked.
+func (t *told) add(pod *corev1.Pod) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pods == nil {
+		t.pods = map[types.NamespacedName]types.UID{}
+	}
+	t.pods[client.ObjectKeyFromObject(pod)] = pod.UID
+}
+
+// has reports whether this very pod was marked.
+func (t *told) has(pod *corev1.Pod) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pods[client.ObjectKeyFromObject(pod)] == pod.UID
+}
+
+// forget is for pods whose eviction is over.
+func (t *told) forget(pod types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.pods, pod)
 }
 
 // Reconcile gathers, decides and applies for one pod.
@@ -64,6 +98,7 @@ func (d *Descheduler) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	for _, reader := range []client.Reader{d.Client, d.APIReader} {
 		pod := &corev1.Pod{}
 		if err := reader.Get(ctx, req.NamespacedName, pod); apierrors.IsNotFound(err) {
+			d.told.forget(req.NamespacedName)
 			return reconcile.Result{}, nil
 		} else if err != nil {
 			return reconcile.Result{}, fmt.Errorf("get pod: %w", err)
@@ -80,6 +115,9 @@ func (d *Descheduler) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		switch {
 		case err == nil:
 			log.FromContext(ctx).V(1).Info("Told the descheduler", "hints", hints)
+			if slices.Contains(hints, hint{evictionInProgress, true}) {
+				d.told.add(pod)
+			}
 			return reconcile.Result{}, nil
 		case apierrors.IsNotFound(err):
 			return reconcile.Result{}, nil
@@ -107,7 +145,9 @@ func (d *Descheduler) decide(ctx context.Context, pod *corev1.Pod) ([]hint, erro
 		return nil, fmt.Errorf("get EvictionRequest: %w", err)
 	}
 	if err == nil && runsFor(er, pod) {
-		in.Running, in.Lasting = true, lasting(er)
+		in.Running, in.Lasting, in.Told = true, lasting(er), d.told.has(pod)
+	} else {
+		d.told.forget(client.ObjectKeyFromObject(pod))
 	}
 	return hintStep(in), nil
 }

@@ -38,6 +38,9 @@ type hintInput struct {
 	// Running: an EvictionRequest for the pod runs. Lasting: it is not one that is over
 	// in a moment.
 	Running, Lasting bool
+	// Told: we have marked this eviction. If the mark is gone, somebody has taken it
+	// away: KubeVirt does for machines without its own mark, as often as we set it.
+	Told bool
 	// Intercepted: an eviction of the pod would be held up.
 	Intercepted bool
 }
@@ -60,7 +63,7 @@ func hintStep(in hintInput) []hint {
 		annotation string
 		set, keep  bool
 	}{
-		{evictionInProgress, in.MarkInProgress && in.Running && in.Lasting, in.MarkInProgress && in.Running},
+		{evictionInProgress, in.MarkInProgress && in.Running && in.Lasting && !in.Told, in.MarkInProgress && in.Running},
 		// The descheduler forgets a running eviction when this one goes.
 		{requestEvictOnly, in.MarkEvictOnly && in.Intercepted, in.MarkEvictOnly && (in.Intercepted || in.Running)},
 	} {

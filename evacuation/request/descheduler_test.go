@@ -209,6 +209,29 @@ func TestDeschedulerAnnotatesPods(t *testing.T) {
 	}
 }
 
+// KubeVirt takes the mark of a machine without its own mark away as often as we set it.
+// What somebody has taken away is not set again as long as the eviction runs.
+func TestDeschedulerDoesNotFight(t *testing.T) {
+	t.Parallel()
+	b := newHintBench(t, hintPod().Obj(), hintRequest().Obj())
+	for range 5 {
+		if _, err := b.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		pod := hintPod().Obj()
+		if err := b.server.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			t.Fatal(err)
+		}
+		delete(pod.Annotations, evictionInProgress)
+		if err := b.server.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"patch web-1"}, b.calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
 func TestDeschedulerWaitsForTheRegistrations(t *testing.T) {
 	t.Parallel()
 	b := newHintBench(t, hintPod().Annotation(requestEvictOnly, hintOfOurs).Obj())
