@@ -85,6 +85,15 @@ test-skew: ## e2e and install tests on the oldest supported Kubernetes (the firs
 	DRAWBRIDGE_KUBERNETES=oldest go run ./test/cluster/cmd/cluster-up --build-only
 	DRAWBRIDGE_KUBERNETES=oldest go test -count=1 -timeout=60m $(SKEW_ARGS) ./test/e2e ./test/install
 
+KUBEVIRT ?=
+KUBEVIRT_ARGS ?=
+
+.PHONY: test-kubevirt
+test-kubevirt: ## Drive Drawbridge against KubeVirt's real programs: KUBEVIRT=DIR (hack/kubevirt/README.md).
+	@test -n '$(KUBEVIRT)' || { echo 'KUBEVIRT names no folder: see hack/kubevirt/README.md' >&2; exit 2; }
+	go run ./test/cluster/cmd/cluster-up --build-only
+	DRAWBRIDGE_KUBEVIRT='$(abspath $(KUBEVIRT))' go test -count=1 -timeout=60m -v $(KUBEVIRT_ARGS) ./test/kubevirt
+
 .PHONY: test-rules
 test-rules: ## Prove the alerts and the dashboard with Prometheus' own engine.
 	cd test/rules && go vet ./... && go test -count=1 ./...

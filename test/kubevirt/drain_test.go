@@ -1,0 +1,98 @@
+//go:build unix
+
+package kubevirt
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/vmcrds"
+)
+
+// maxWrites is how often Drawbridge may write for one machine, from the first call to
+// the end of its pod.
+const maxWrites = 6
+
+// scenarios are run with KubeVirt's eviction webhooks and without them.
+var scenarios = map[string]func(*testing.T){
+	"a drain":                                   drains,
+	"uncordoned before the migration starts":    uncordonedBefore,
+	"uncordoned while the machine moves":        uncordonedWhile,
+	"uncordoned when the machine has moved":     uncordonedAfter,
+	"migrations that fail until it is given up": failsForGood,
+	"two drains that cross":                     cross,
+	"a Pending target":                          pendingTarget,
+}
+
+// KubeVirt's eviction webhooks are removed, as the guide says in the end.
+func TestAlone(t *testing.T) {
+	needKubeVirt(t)
+	startManager(t)
+	withoutTheirs(t)
+	runScenarios(t)
+}
+
+// KubeVirt's eviction webhooks are there, as when the guide begins.
+func TestSideBySide(t *testing.T) {
+	needKubeVirt(t)
+	startManager(t)
+	asksTheirs(t, true)
+	runScenarios(t)
+}
+
+// runScenarios runs them at the same time, and then the one that takes all the room.
+func runScenarios(t *testing.T) {
+	t.Helper()
+	t.Run("all", func(t *testing.T) {
+		for name, scenario := range scenarios {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				scenario(t)
+			})
+		}
+	})
+	// On its own: the limits are those of the cluster.
+	t.Run("twenty machines on two nodes", manyMachines)
+}
+
+// drains: the machine moves, with one migration, and the drain ends.
+func drains(t *testing.T) {
+	namespace := kube.Namespace(t)
+	nodes := addNodes(t, namespace, 2)
+	pod := createMachine(t, namespace, "vm", nodes[0], "LiveMigrate")
+	mark := kube.RequestLog().Mark()
+	drain := startDrain(t, "alice", nodes[0])
+	finishWell(t, drain, patience)
+	gone(t, pod)
+	runsOn(t, namespace, "vm", nodes[1])
+	unmarked(t, namespace, "vm")
+	waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
+	waitPhases(t, namespace, "Succeeded")
+	items := must(migrations(t.Context(), namespace))(t)
+	if node := items[0].GetAnnotations()[vmcrds.EvacuationAnnotation]; node != nodes[0] {
+		t.Errorf("KubeVirt does not count the migration as an evacuation of %s: annotation %q", nodes[0], node)
+	}
+	countWrites(t, mark, namespace, 1)
+}
+
+// countWrites wants that Drawbridge has not written more than it may since the mark, for
+// each machine of a namespace. Events come on top: they are for people.
+func countWrites(t *testing.T, mark cluster.Mark, namespace string, machines int) {
+	t.Helper()
+	writes := since(t, mark).By(drawbridge()).Where(func(r cluster.Request) bool {
+		return r.Writes() && !r.DryRun && r.Namespace == namespace && r.Resource != "events"
+	})
+	kinds, toKubeVirt := map[string]int{}, 0
+	for _, r := range writes {
+		if r.Group == vmcrds.Machine.Group {
+			toKubeVirt++
+		}
+		kinds[strings.TrimSuffix(r.Verb+" "+r.Resource+"/"+r.Subresource, "/")]++
+	}
+	t.Logf("%d writes for %d machines, %d of them to KubeVirt's objects: %v", len(writes), machines, toKubeVirt, kinds)
+	if toKubeVirt > maxWrites*machines {
+		t.Errorf("%d writes for %d machines, want at most %d for each:\n%s", len(writes), machines, maxWrites, writes)
+	}
+}
