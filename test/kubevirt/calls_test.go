@@ -112,8 +112,14 @@ func callOff(t *testing.T, drain *cluster.Program, node string) {
 	uncordon(t, node)
 }
 
-func uncordon(t *testing.T, node string) { kubectl(t, "uncordon", node) }
-func cordon(t *testing.T, node string)   { kubectl(t, "cordon", node) }
+func uncordon(t *testing.T, node string) {
+	t.Helper()
+	kubectl(t, "uncordon", node)
+}
+func cordon(t *testing.T, node string) {
+	t.Helper()
+	kubectl(t, "cordon", node)
+}
 
 func kubectl(t *testing.T, args ...string) {
 	t.Helper()

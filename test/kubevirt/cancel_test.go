@@ -14,6 +14,7 @@ import (
 // uncordonedBefore: the drain is called off while the migration waits for a place. The
 // machine stays, nobody wants it away, and no migration is left.
 func uncordonedBefore(t *testing.T) {
+	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
 	cordon(t, nodes[1]) // So that the target of the migration is Pending.
@@ -30,6 +31,7 @@ func uncordonedBefore(t *testing.T) {
 
 // uncordonedWhile: the drain is called off while the machine moves.
 func uncordonedWhile(t *testing.T) {
+	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
 	guests.play(namespace, func(string) guest { return guest{held: true} })
@@ -47,6 +49,7 @@ func uncordonedWhile(t *testing.T) {
 // uncordonedAfter: the drain is called off when the machine has moved. It stays where it
 // is, and does not move again.
 func uncordonedAfter(t *testing.T) {
+	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
 	pod := createMachine(t, namespace, "vm", nodes[0], "LiveMigrate")

@@ -59,6 +59,7 @@ func runScenarios(t *testing.T) {
 
 // drains: the machine moves, with one migration, and the drain ends.
 func drains(t *testing.T) {
+	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
 	pod := createMachine(t, namespace, "vm", nodes[0], "LiveMigrate")

@@ -25,6 +25,7 @@ const retryLimit = 2
 // failsForGood: after retryLimit failures it is given up, nothing is marked or under
 // way any more, the machine lives. To try again, the failed migrations are deleted.
 func failsForGood(t *testing.T) {
+	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
 	var repaired atomic.Bool
@@ -75,6 +76,7 @@ func waitEvent(t *testing.T, namespace, reason string) {
 // cross: a machine is on its way to a node that is drained, too. It ends on a third one,
 // and both drains end.
 func cross(t *testing.T) {
+	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
 	var free atomic.Bool
@@ -101,6 +103,7 @@ func cross(t *testing.T) {
 // pendingTarget: the pod that a migration waits for is refused, and is not evicted under
 // its hands. When there is room, the drain ends.
 func pendingTarget(t *testing.T) {
+	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
 	cordon(t, nodes[1])

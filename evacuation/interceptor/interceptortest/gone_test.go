@@ -46,11 +46,11 @@ func (m careful) Cancel(_ context.Context, t interceptor.Target) error {
 func TestGoneIsCalledWhenThePodEndsInTheTurn(t *testing.T) {
 	t.Parallel()
 	const pod = "pod-1"
-	type make func(*marker) interceptor.Interceptor
+	type maker func(*marker) interceptor.Interceptor
 	cleans := func(m *marker) interceptor.Interceptor { return cleaner{m} }
 	goesBack := func(m *marker) interceptor.Interceptor { return careful{cleaner{m}} }
 	cases := map[string]struct {
-		impl   make
+		impl   maker
 		refuse int
 		ends   func(b *Bench, again func())
 		want   []string
