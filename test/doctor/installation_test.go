@@ -232,6 +232,9 @@ func removedDefinition(t *testing.T, name string) {
 
 // What can be wrong with the Deployment. Its pods are Ready, as all of the embedded
 // control plane are, and run no program: so no replica leads, and none can be reached.
+//
+// It comes last, also by the name of its file: no manager of a test can be started beside
+// the Deployment.
 func TestFindingsInTheDeployment(t *testing.T) {
 	reinstall(t, map[string]any{"surge": map[string]any{"enabled": true}})
 	object := "deployment/drawbridge-system/drawbridge"

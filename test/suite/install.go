@@ -11,9 +11,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -225,7 +225,12 @@ func FreePort(ctx context.Context) (int, error) {
 	return ports[0], nil
 }
 
-// freePorts returns n different ports of 127.0.0.1 nobody listens on now.
+// given are the ports that this process has handed out. Whoever got one may not listen on
+// it yet, or any more for a moment.
+var given sync.Map
+
+// freePorts returns n different ports of 127.0.0.1 nobody listens on now, and none that it
+// has returned before.
 func freePorts(ctx context.Context, n int) ([]int, error) {
 	var ports []int
 	var listen net.ListenConfig
@@ -234,7 +239,7 @@ func freePorts(ctx context.Context, n int) ([]int, error) {
 			return ports, nil
 		}
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		if slices.Contains(ports, port) {
+		if _, taken := given.LoadOrStore(port, true); taken {
 			continue
 		}
 		listener, err := listen.Listen(ctx, "tcp", loopback(port))
