@@ -41,7 +41,15 @@ generate-docs: ## Write the pages of docs/ that come from the sources.
 		--sort-values-order=file --log-level=warning
 
 .PHONY: verify
-verify: verify-generate verify-chart ## Check what must not go stale; changes nothing.
+verify: verify-modules verify-generate verify-chart ## Check what must not go stale; changes nothing.
+
+# The modules beside the main one follow its requirements; the go command says so only when it
+# is used in them, which is at the end of `make test`.
+.PHONY: verify-modules
+verify-modules: ## Check that the modules of rules and examples need no `go mod tidy`.
+	for module in test/rules examples/interceptor examples/interceptor-client-go; do \
+		(cd $$module && go list -deps -test ./... >/dev/null) || { echo "run 'go mod tidy' in $$module" >&2; exit 1; }; \
+	done
 
 .PHONY: verify-generate
 verify-generate: ## Check that the generated files are up to date.
