@@ -227,7 +227,7 @@ func TestWhichPodsAreOfAPlatform(t *testing.T) {
 			p := presetOf(t, render(t, values{"vm": values{tc.preset: values{"enabled": true}}}), "drawbridge-"+tc.preset)
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}
 			resolver := resolverWith(t, p.registration, namespace)
-			if got := slices.Contains(resolver.Interceptors(tc.pod), p.registration.Name); got != tc.want {
+			if got := intercepts(t, resolver, tc.pod, p.registration.Name); got != tc.want {
 				t.Errorf("intercepted: %t, want %t", got, tc.want)
 			}
 		})

@@ -22,12 +22,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// Resolver says who intercepts the eviction of a pod, in order, without
-// imperative-eviction.k8s.io. It answers from memory.
-type Resolver interface {
-	Interceptors(pod *corev1.Pod) []string
-}
-
 // Config is what the webhooks need. All fields but Log, Leases, Synced, Registrations,
 // Preflights, AllowedReserved, NewRequestsPerNode, LimitedClasses, Guard,
 // GuardWindow, Silence and MarkerLimit are required.
@@ -45,7 +39,7 @@ type Config struct {
 	// Cached waits for them by itself.
 	Synced func() bool
 	// Resolver says who intercepts a pod.
-	Resolver Resolver
+	Resolver interceptor.Resolver
 	// Registrations say who acts under an interceptor's name; nobody in particular
 	// if nil.
 	Registrations interceptor.Registrations

@@ -380,7 +380,7 @@ func TestCacheNotSyncedIsRetryable(t *testing.T) {
 // panicking is a resolver with a bug.
 type panicking struct{}
 
-func (panicking) Interceptors(*corev1.Pod) []string { panic("a bug") }
+func (panicking) Resolve(*corev1.Pod) ([]string, error) { panic("a bug") }
 
 func TestPanicIsRetryable(t *testing.T) {
 	w := newWorld(t, db0().Obj())

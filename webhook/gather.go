@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -85,8 +86,8 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 	return err
 }
 
-// resolve finds out who intercepts the pod. A resolver that can tell that it does
-// not know everybody yet closes the door for a moment.
+// resolve finds out who intercepts the pod. While somebody may be missing, the door is
+// closed for a moment.
 func (h *EvictionHandler) resolve(in *gathered) (err error) {
 	if in.Interceptors, err = whoIntercepts(h.Resolver, in.Pod); err != nil {
 		return err
@@ -96,15 +97,9 @@ func (h *EvictionHandler) resolve(in *gathered) (err error) {
 }
 
 // whoIntercepts asks the resolver. An error means that somebody may be missing
-// among the names, if the resolver is one that can tell.
-func whoIntercepts(resolver Resolver, pod *corev1.Pod) ([]string, error) {
-	sure, ok := resolver.(interface {
-		Resolve(pod *corev1.Pod) ([]string, error)
-	})
-	if !ok {
-		return resolver.Interceptors(pod), nil
-	}
-	names, err := sure.Resolve(pod)
+// among the names.
+func whoIntercepts(resolver interceptor.Resolver, pod *corev1.Pod) ([]string, error) {
+	names, err := resolver.Resolve(pod)
 	if err != nil {
 		return names, fmt.Errorf("resolve who intercepts pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

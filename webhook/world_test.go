@@ -279,7 +279,9 @@ func (s *switchable) List(ctx context.Context, list client.ObjectList, opts ...c
 // annotation resolves like the product does.
 type annotation struct{}
 
-func (annotation) Interceptors(pod *corev1.Pod) []string {
+func (a annotation) Resolve(pod *corev1.Pod) ([]string, error) { return a.names(pod), nil }
+
+func (annotation) names(pod *corev1.Pod) []string {
 	names, _ := translate.ParseInterceptors(pod.Annotations[v1alpha1.InterceptorsAnnotation])
 	return names
 }

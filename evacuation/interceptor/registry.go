@@ -55,7 +55,7 @@ type RegistryOptions struct {
 // replica. It is fed by informers and answers from memory, without a lock.
 type Registry struct {
 	options   RegistryOptions
-	annotated Resolver
+	annotated annotation
 	current   atomic.Pointer[snapshot]
 
 	mu sync.Mutex // Guards next, dirty and the subscribers.
@@ -75,7 +75,7 @@ type change struct{ registration, namespace string }
 
 // NewRegistry returns a registry that knows nobody: see SetupWithCache.
 func NewRegistry(o RegistryOptions) *Registry {
-	r := &Registry{options: o, annotated: FromAnnotation(o.AllowedReserved...), next: newSnapshot()}
+	r := &Registry{options: o, annotated: annotation{allowReserved: o.AllowedReserved}, next: newSnapshot()}
 	r.current.Store(newSnapshot())
 	return r
 }
@@ -186,13 +186,6 @@ func (r *Registry) subscribe(f func(change)) {
 	r.subscribers = append(r.subscribers, f)
 }
 
-// Interceptors returns who intercepts the pod. Who must not miss anybody asks
-// Resolve.
-func (r *Registry) Interceptors(pod *corev1.Pod) []string {
-	names, _ := r.Resolve(pod)
-	return names
-}
-
 // Resolve returns who intercepts the pod, in their order (see order). An error
 // means that somebody may be missing, because the informers lag behind; then ask
 // again later, and let nobody pass and plan nothing. It is ErrNotSynced or
@@ -200,7 +193,7 @@ func (r *Registry) Interceptors(pod *corev1.Pod) []string {
 //
 // The pod may come from the cache or from the API server; that is the same.
 func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
-	annotated := r.annotated.Interceptors(pod)
+	annotated := r.annotated.names(pod)
 	if !r.Synced() {
 		return annotated, ErrNotSynced
 	}

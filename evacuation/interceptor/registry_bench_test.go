@@ -87,8 +87,8 @@ func BenchmarkRegistry(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				if got := len(r.Interceptors(bench.pods[i%benchPods])); got != bench.want {
-					b.Fatalf("%d interceptors, want %d", got, bench.want)
+				if got, err := r.Resolve(bench.pods[i%benchPods]); err != nil || len(got) != bench.want {
+					b.Fatalf("%d interceptors and error %v, want %d", len(got), err, bench.want)
 				}
 				i++
 			}
@@ -103,8 +103,8 @@ func BenchmarkRegistry(b *testing.B) {
 		pod := builder.Pod("ns-1", "db-0").Label("app", "app-3").OwnedBy("StatefulSet", "db").Obj()
 		b.ReportAllocs()
 		for b.Loop() {
-			if got := len(r.Interceptors(pod)); got != 1 {
-				b.Fatalf("%d interceptors, want 1", got)
+			if got, err := r.Resolve(pod); err != nil || len(got) != 1 {
+				b.Fatalf("%d interceptors and error %v, want 1", len(got), err)
 			}
 		}
 	})

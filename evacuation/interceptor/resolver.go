@@ -15,14 +15,14 @@ import (
 // sees the pod as the informer cache keeps it (internal/podcache) and must answer
 // from memory, as it is asked in the middle of admission. It is safe for
 // concurrent use. There are two: FromAnnotation, and the Registry, which merges the
-// annotation with all registrations. One that may know that it does not know
-// everybody yet has, like Registry, a method Resolve with an error.
+// annotation with all registrations.
 type Resolver interface {
-	// Interceptors returns the names in the order in which they run, at most
+	// Resolve returns the names in the order in which they run, at most
 	// v1alpha1.MaxPodInterceptors and each once. None means that nobody intercepts
 	// the pod. The default interceptor imperative-eviction.k8s.io is never in the
-	// answer; the request controller appends it.
-	Interceptors(pod *corev1.Pod) []string
+	// answer; the request controller appends it. An error means that somebody may be
+	// missing among the names: ask again later, let nobody pass and plan nothing.
+	Resolve(pod *corev1.Pod) ([]string, error)
 }
 
 // FromAnnotation returns the resolver over the pod's annotation
@@ -36,7 +36,12 @@ type annotation struct {
 	allowReserved []string
 }
 
-func (a annotation) Interceptors(pod *corev1.Pod) []string {
+// Resolve never fails: the pod has the whole answer.
+func (a annotation) Resolve(pod *corev1.Pod) ([]string, error) {
+	return a.names(pod), nil
+}
+
+func (a annotation) names(pod *corev1.Pod) []string {
 	value, ok := pod.Annotations[v1alpha1.InterceptorsAnnotation]
 	if !ok {
 		return nil

@@ -36,7 +36,11 @@ func TestFromAnnotation(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}}
-			if diff := cmp.Diff(tc.want, interceptor.FromAnnotation(tc.allow...).Interceptors(pod)); diff != "" {
+			got, err := interceptor.FromAnnotation(tc.allow...).Resolve(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("interceptors (-want +got):\n%s", diff)
 			}
 		})

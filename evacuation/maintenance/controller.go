@@ -59,8 +59,8 @@ type Controller struct {
 	Requests client.WithWatch
 	// Clock also drives the queues, which SetupWithManager makes.
 	Clock clock.WithTicker
-	// Resolver says who intercepts a pod. If it also has the method Resolve of
-	// interceptor.Registry, nothing is asked of a pod while somebody may be missing.
+	// Resolver says who intercepts a pod. Nothing is asked of a pod while somebody may be
+	// missing.
 	Resolver interceptor.Resolver
 	// Synced reports whether the caches and the resolver know all they answer from.
 	Synced func() bool

@@ -80,7 +80,7 @@ func (c *Controller) gatherPod(ctx context.Context, pod *corev1.Pod) (PodInput, 
 	if in.Eviction != nil && in.Eviction.State != v1alpha1.StateCanceled {
 		return in, nil // It says itself how the pod is evicted; one that was canceled says nothing.
 	}
-	names, err := c.resolve(pod)
+	names, err := c.Resolver.Resolve(pod)
 	if err != nil {
 		return in, fmt.Errorf("resolve the interceptors of pod %s: %w", pod.Name, err)
 	}
@@ -128,17 +128,6 @@ func keptBy(pod *corev1.Pod, m *v1alpha1.NodeMaintenance) *Block {
 	default:
 		return nil
 	}
-}
-
-// resolve returns who would intercept the eviction of the pod. With an error
-// somebody may be missing.
-func (c *Controller) resolve(pod *corev1.Pod) ([]string, error) {
-	if careful, ok := c.Resolver.(interface {
-		Resolve(pod *corev1.Pod) ([]string, error)
-	}); ok {
-		return careful.Resolve(pod)
-	}
-	return c.Resolver.Interceptors(pod), nil
 }
 
 // condition is a condition of the pod, nil if it is missing. Ours have that reason.

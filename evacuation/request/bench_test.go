@@ -41,7 +41,9 @@ func requestScheme(t *testing.T) *runtime.Scheme {
 // fromAnnotation resolves without any rule: the rules are not under test here.
 type fromAnnotation struct{}
 
-func (fromAnnotation) Interceptors(pod *corev1.Pod) []string {
+func (f fromAnnotation) Resolve(pod *corev1.Pod) ([]string, error) { return f.names(pod), nil }
+
+func (fromAnnotation) names(pod *corev1.Pod) []string {
 	if value := pod.Annotations[v1alpha1.InterceptorsAnnotation]; value != "" {
 		return strings.Split(value, ",")
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
 const (
@@ -48,7 +49,7 @@ type Descheduler struct {
 	// and Synced are needed only for this.
 	MarkEvictOnly bool
 	// Resolver says who intercepts the eviction of a pod.
-	Resolver Resolver
+	Resolver interceptor.Resolver
 	// OnChange takes a function that is to be called, from any goroutine, when the
 	// resolver may answer differently for a pod that has not changed. It may be nil.
 	OnChange func(func())
@@ -130,14 +131,19 @@ func (d *Descheduler) Reconcile(ctx context.Context, req reconcile.Request) (rec
 
 // decide gathers what is known of the pod from memory, and decides.
 func (d *Descheduler) decide(ctx context.Context, pod *corev1.Pod) ([]hint, error) {
+	var intercepted bool
+	if d.MarkEvictOnly && !evictUnsupported(pod) { // Evictions of those are not held up, whoever names them.
+		// Who is missing for now changes the registry, and that brings the pod back.
+		names, _ := d.Resolver.Resolve(pod)
+		intercepted = len(names) > 0
+	}
 	in := hintInput{
 		MarkInProgress: d.MarkInProgress,
 		MarkEvictOnly:  d.MarkEvictOnly,
 		Annotations:    pod.Annotations,
 		Deleting:       pod.DeletionTimestamp != nil,
 		Terminal:       terminal(pod),
-		// Evictions of these are not held up, whoever names them.
-		Intercepted: d.MarkEvictOnly && !evictUnsupported(pod) && len(d.Resolver.Interceptors(pod)) > 0,
+		Intercepted:    intercepted,
 	}
 	er := &v1alpha1.EvictionRequest{}
 	err := d.Client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}, er)

@@ -308,10 +308,10 @@ type changing struct {
 	names []string
 }
 
-func (c *changing) Interceptors(*corev1.Pod) []string {
+func (c *changing) Resolve(*corev1.Pod) ([]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.names
+	return c.names, nil
 }
 
 func TestDeschedulerLooksAgainWhenRegistrationsChange(t *testing.T) {

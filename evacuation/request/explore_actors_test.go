@@ -100,7 +100,7 @@ func (r exploredReader) Get(_ context.Context, key types.NamespacedName, obj cli
 
 type exploredResolver []string
 
-func (r exploredResolver) Interceptors(*corev1.Pod) []string { return r }
+func (r exploredResolver) Resolve(*corev1.Pod) ([]string, error) { return r, nil }
 
 // look is the part of Reconcile before its writes.
 func (a *actors) look(in lookInput) lookResult {

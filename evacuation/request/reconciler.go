@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
@@ -28,12 +29,6 @@ const (
 	// version's event, which normally comes long before.
 	conflictRetry = time.Second
 )
-
-// Resolver says who intercepts the eviction of a pod, in order, without the
-// default interceptor. It is asked once per request.
-type Resolver interface {
-	Interceptors(pod *corev1.Pod) []string
-}
 
 // Metrics are the metrics that follow a request.
 type Metrics interface {
@@ -65,7 +60,7 @@ type Reconciler struct {
 	// for ever.
 	Retention time.Duration
 	// Resolver is asked for the interceptors of a new request's pod.
-	Resolver Resolver
+	Resolver interceptor.Resolver
 	// ResolveLive asks the API server who intercepts a pod, when the Resolver's answer
 	// cannot be right (see makePlan). Nil means that it is always right.
 	ResolveLive func(ctx context.Context, pod *corev1.Pod) ([]string, error)
@@ -152,15 +147,9 @@ func (r *Reconciler) gather(ctx context.Context, er *v1alpha1.EvictionRequest, n
 }
 
 // resolve asks who intercepts the pod. A plan is made once, so it waits until the
-// resolver knows everybody, if that is one that can tell.
+// resolver knows everybody.
 func (r *Reconciler) resolve(pod *corev1.Pod) ([]string, error) {
-	sure, ok := r.Resolver.(interface {
-		Resolve(pod *corev1.Pod) ([]string, error)
-	})
-	if !ok {
-		return r.Resolver.Interceptors(pod), nil
-	}
-	names, err := sure.Resolve(pod)
+	names, err := r.Resolver.Resolve(pod)
 	if err != nil {
 		return nil, fmt.Errorf("resolve who intercepts pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

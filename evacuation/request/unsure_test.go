@@ -13,7 +13,7 @@ type unsure struct {
 	err error
 }
 
-func (u *unsure) Resolve(pod *corev1.Pod) ([]string, error) { return u.Interceptors(pod), u.err }
+func (u *unsure) Resolve(pod *corev1.Pod) ([]string, error) { return u.names(pod), u.err }
 
 // A plan is made once, so it is not made while the resolver may miss somebody.
 func TestNoPlanByAResolverThatIsNotSure(t *testing.T) {

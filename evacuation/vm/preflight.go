@@ -138,7 +138,7 @@ func (s *Store) Held(pod *corev1.Pod) (reason string, held bool) {
 		return "", false
 	}
 	ctx := context.Background()
-	plan, now := s.interceptorsOf(ctx, pod)
+	plan, now, unsure := s.interceptorsOf(ctx, pod)
 	view := viewOf(pod)
 	s.links.set(pod, objectKey{}) // Until more is known.
 	for _, name := range s.names() {
@@ -153,6 +153,9 @@ func (s *Store) Held(pod *corev1.Pod) (reason string, held bool) {
 		case err == nil && holds:
 			return why, true
 		}
+	}
+	if unsure != nil {
+		return "who intercepts the pod is not known yet", true
 	}
 	return "", false
 }
@@ -226,8 +229,9 @@ func (s *Store) heldUnder(ctx context.Context, name string, pod *podView) (reaso
 }
 
 // interceptorsOf are the interceptors in the plan of the pod's request, none if there
-// is no plan, and those that would intercept a new eviction of it.
-func (s *Store) interceptorsOf(ctx context.Context, pod *corev1.Pod) (plan, now []string) {
+// is no plan, and those that would intercept a new eviction of it. With an error
+// somebody may be missing among the latter.
+func (s *Store) interceptorsOf(ctx context.Context, pod *corev1.Pod) (plan, now []string, unsure error) {
 	er := &v1alpha1.EvictionRequest{}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}
 	// Without a request, or when it cannot be read, there is no plan: what would
@@ -237,7 +241,8 @@ func (s *Store) interceptorsOf(ctx context.Context, pod *corev1.Pod) (plan, now 
 			plan = append(plan, i.Name)
 		}
 	}
-	return plan, s.Resolver.Interceptors(pod)
+	now, unsure = s.Resolver.Resolve(pod)
+	return plan, now, unsure
 }
 
 // OnPodChange has a function called, from any goroutine, when the answers for a

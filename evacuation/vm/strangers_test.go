@@ -17,7 +17,23 @@ import (
 // staticResolver is a resolver for which every pod has the same interceptors.
 type staticResolver []string
 
-func (r staticResolver) Interceptors(*corev1.Pod) []string { return r }
+func (r staticResolver) Resolve(*corev1.Pod) ([]string, error) { return r, nil }
+
+// lagging is a resolver that does not know everybody yet.
+type lagging struct{}
+
+func (lagging) Resolve(*corev1.Pod) ([]string, error) { return nil, interceptor.ErrNotSynced }
+
+// A machine is held while its interceptor may be missing among those who intercept it.
+func TestAPodIsHeldWhileAnInterceptorMayBeMissing(t *testing.T) {
+	pod := launcherPod()
+	w := newWorld(t, nil, []client.Object{pod})
+	w.store.Resolver = lagging{}
+	w.load(strangersPolicy("'None'"))
+	if reason, held := w.store.Held(pod); !held || reason != "who intercepts the pod is not known yet" {
+		t.Errorf("held: got %t (%q), want it, because who intercepts the pod is not known yet", held, reason)
+	}
+}
 
 // strangersPolicy covers all pods, is the first of all, and has another interceptor.
 func strangersPolicy(strategy string) *v1alpha1.EvacuationPolicy {

@@ -76,7 +76,8 @@ func BenchmarkPodEvent(b *testing.B) {
 				}
 				c := &Controller{
 					Client: cached, Clock: testingclock.NewFakeClock(t0), Resolver: interceptor.FromAnnotation(), Synced: func() bool { return true },
-					Metrics: metrics.NewGuard(prometheus.NewRegistry()), memory: newMemory(),
+					Registrations: registrations{},
+					Metrics:       metrics.NewGuard(prometheus.NewRegistry()), memory: newMemory(),
 				}
 				queue := clockqueue.New(c.Clock)("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 				defer queue.ShutDown()

@@ -46,11 +46,11 @@ type Controller struct {
 	APIReader client.Reader
 	// Clock also drives the queue, which SetupWithManager makes.
 	Clock clock.WithTicker
-	// Resolver says who intercepts a pod. If it also has the method Resolve of
-	// interceptor.Registry, no guard is opened while somebody may be missing.
+	// Resolver says who intercepts a pod. No guard is opened while somebody may be
+	// missing.
 	Resolver interceptor.Resolver
-	// Registrations say what an interceptor wants of the guard. Without any,
-	// everybody wants v1alpha1.GuardWhileEvacuating.
+	// Registrations say what an interceptor wants of the guard. Who has none wants
+	// v1alpha1.GuardWhileEvacuating.
 	Registrations interceptor.Registrations
 	// Preflights returns the interceptor of that name if it has a say before a request
 	// exists, nil otherwise: the guard must not keep what the webhook lets through. They
@@ -60,7 +60,6 @@ type Controller struct {
 	Holds Holds
 	// OnChange takes a function that is to be called, from any goroutine, when
 	// Resolver or Registrations may answer differently for pods that have not changed.
-	// It may be nil.
 	OnChange func(func())
 	// Synced reports whether the caches and the resolver know all they answer from.
 	Synced func() bool

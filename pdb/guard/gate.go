@@ -2,6 +2,7 @@ package guard
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
@@ -13,11 +14,11 @@ type Holds interface {
 	// and why: a sentence without its full stop that is constant as long as the
 	// reason is. It answers from memory and is safe for concurrent use; the pod may be
 	// shared with the informers. Who does not know yet says yes.
-	//
-	// An implementation that also has OnPodChange(func(types.NamespacedName)) is
-	// given a function to call, from any goroutine, when the answer for a pod, or what
-	// a Preflight says about it, may have changed although the pod has not.
 	Held(pod *corev1.Pod) (reason string, held bool)
+	// OnPodChange takes a function that is to be called, from any goroutine, when the
+	// answer for a pod, or what a Preflight says about it, may have changed although the
+	// pod has not.
+	OnPodChange(tell func(pod types.NamespacedName))
 }
 
 // Gate answers those who would let an eviction through, or make one. It is for

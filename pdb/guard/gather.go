@@ -46,7 +46,7 @@ func (c *Controller) gather(ctx context.Context, pod *corev1.Pod) (Input, error)
 		in.Request = er.UID
 	}
 	in.Stage = stageOf(er, pod.UID)
-	names, err := c.resolve(pod)
+	names, err := c.Resolver.Resolve(pod)
 	in.Unknown = err != nil
 	names = append(planned(er, in.Stage), names...)
 	if len(names) == 0 {
@@ -68,23 +68,9 @@ func (c *Controller) gather(ctx context.Context, pod *corev1.Pod) (Input, error)
 	return in, err
 }
 
-// resolve returns who would intercept a new eviction of the pod. With an error
-// somebody may be missing.
-func (c *Controller) resolve(pod *corev1.Pod) ([]string, error) {
-	if careful, ok := c.Resolver.(interface {
-		Resolve(pod *corev1.Pod) ([]string, error)
-	}); ok {
-		return careful.Resolve(pod)
-	}
-	return c.Resolver.Interceptors(pod), nil
-}
-
 // interceptor is what the guard needs to know of an interceptor. A name without a
 // registration stands in an annotation, or its registration went meanwhile.
 func (c *Controller) interceptor(name string, active bool) Interceptor {
-	if c.Registrations == nil {
-		return Interceptor{}
-	}
 	registration, ok := c.Registrations.Registration(name)
 	if !ok {
 		return Interceptor{}

@@ -111,9 +111,9 @@ type endsMeanwhile struct {
 	end func()
 }
 
-func (r endsMeanwhile) Interceptors(pod *corev1.Pod) []string {
+func (r endsMeanwhile) Resolve(pod *corev1.Pod) ([]string, error) {
 	r.end()
-	return r.Resolver.Interceptors(pod)
+	return r.Resolver.Resolve(pod)
 }
 
 func TestAPodThatEndsMeanwhileIsNotCountedForEver(t *testing.T) {

@@ -78,6 +78,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 func (c *Controller) validate() error {
 	set := map[string]bool{
 		"Client": c.Client != nil, "APIReader": c.APIReader != nil, "Clock": c.Clock != nil, "Resolver": c.Resolver != nil,
+		"Registrations": c.Registrations != nil, "OnChange": c.OnChange != nil,
 		"Synced": c.Synced != nil, "Recorder": c.Recorder != nil, "Metrics": c.Metrics != nil,
 	}
 	var missing []error
@@ -265,18 +266,14 @@ func (c *Controller) changes() source.Source {
 	return source.Func(func(ctx context.Context, queue guardQueue) error {
 		changed := make(chan struct{}, 1)
 		changed <- struct{}{} // What was there before we listened.
-		if c.OnChange != nil {
-			c.OnChange(func() {
-				select {
-				case changed <- struct{}{}:
-				default: // It will be looked at anyway.
-				}
-			})
-		}
-		if single, ok := c.Holds.(interface {
-			OnPodChange(func(types.NamespacedName))
-		}); ok {
-			single.OnPodChange(func(pod types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: pod}) })
+		c.OnChange(func() {
+			select {
+			case changed <- struct{}{}:
+			default: // It will be looked at anyway.
+			}
+		})
+		if c.Holds != nil {
+			c.Holds.OnPodChange(func(pod types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: pod}) })
 		}
 		go c.rescan(ctx, changed, queue)
 		return nil

@@ -65,6 +65,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	counted := clientinterceptor.NewClient(b.api, b.counting())
 	b.Controller = &Controller{
 		Client: counted, APIReader: counted, Clock: b.clock, Resolver: interceptor.FromAnnotation(), Synced: func() bool { return true },
+		Registrations: registrations{}, OnChange: func(func()) {},
 		ExcludedNamespaces: []string{"kube-system"}, Owner: role.Name, Recorder: b.recorder, Metrics: metrics.NewGuard(b.registry),
 		memory: newMemory(), owners: newOwners(),
 	}
@@ -303,6 +304,9 @@ func (h holds) Held(pod *corev1.Pod) (string, bool) {
 	why, held := h[pod.Name]
 	return why, held
 }
+
+// OnPodChange does nothing: these answers change only between two looks.
+func (h holds) OnPodChange(func(types.NamespacedName)) {}
 
 // failing is an API server that cannot be read, but for pods.
 type failing struct {

@@ -52,7 +52,7 @@ func (g *GuardOptions) gate() *guard.Gate { return &guard.Gate{Off: !g.Enabled, 
 
 // setupGuard adds the controller of the guard, if it is switched on: without, the
 // manager has no permission to label pods, and the budgets are gone.
-func setupGuard(mgr ctrl.Manager, o Options, known learnt, resolver interceptor.Resolver, policies *vm.Store) error {
+func setupGuard(mgr ctrl.Manager, o Options, known learnt, registry *interceptor.Registry, policies *vm.Store) error {
 	if !o.Guard.Enabled {
 		return nil
 	}
@@ -60,7 +60,9 @@ func setupGuard(mgr ctrl.Manager, o Options, known learnt, resolver interceptor.
 		Client:             mgr.GetClient(),
 		APIReader:          mgr.GetAPIReader(),
 		Clock:              o.Clock,
-		Resolver:           resolver,
+		Resolver:           registry,
+		Registrations:      registry,
+		OnChange:           registry.OnChange,
 		Preflights:         o.preflights(policies.Glance),
 		Holds:              o.Guard.Holds,
 		Synced:             known.synced,
@@ -68,12 +70,6 @@ func setupGuard(mgr ctrl.Manager, o Options, known learnt, resolver interceptor.
 		Owner:              o.Guard.Owner,
 		Recorder:           mgr.GetEventRecorder(recorderName),
 		Metrics:            metrics.NewGuard(o.Registerer),
-	}
-	if registrations, ok := resolver.(interceptor.Registrations); ok {
-		c.Registrations = registrations
-	}
-	if changing, ok := resolver.(interface{ OnChange(func()) }); ok {
-		c.OnChange = changing.OnChange
 	}
 	return c.SetupWithManager(mgr)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
@@ -41,6 +42,8 @@ func TestGuardOptions(t *testing.T) {
 type onHold string
 
 func (h onHold) Held(pod *corev1.Pod) (string, bool) { return "", pod.Name == string(h) }
+
+func (onHold) OnPodChange(func(types.NamespacedName)) {}
 
 func TestWhatASwitchedOffGuardMeans(t *testing.T) {
 	labeled := builder.Pod("shop", "db-0").Label(v1alpha1.GuardLabel, v1alpha1.GuardClosed).Obj()
