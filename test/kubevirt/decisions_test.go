@@ -17,6 +17,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,8 +43,8 @@ var theirs struct {
 	authority []byte
 }
 
-// decision is a case of the table.
-type decision struct{ strategy, migratable, pod, mark string }
+// decision is a case of the table. The call is a dry run, the first one or a later one.
+type decision struct{ strategy, migratable, pod, mark, call string }
 
 // documented is the situation in the table of docs/guides/kubevirt.md in which the
 // answers differ; empty if there is none.
@@ -75,28 +76,67 @@ func TestDecisions(t *testing.T) {
 	nodes := addNodes(t, namespace, 2)
 	machines := decisionMachines(t, namespace, nodes[0])
 	cordon(t, nodes[1]) // KubeVirt's own migrations of the marked machines find no room.
-	var table strings.Builder
-	cases, differences := 0, 0
+	var table decisionTable
+	defer table.log(t)
 	for _, mark := range []string{"", nodes[1], nodes[0]} {
 		for _, d := range machines {
 			markMachine(t, namespace, d.name(), mark)
-			d.mark = map[string]string{"": "none", nodes[1]: "left over", nodes[0]: "its node"}[mark]
-			for _, kind := range []string{"launcher", "target", "pending", "ended", "hotplug"} {
-				d.pod = kind
-				cases++
-				if !compare(t, &table, d, podOf(t, namespace, d, nodes)) {
-					differences++
+			d.mark, d.call = map[string]string{"": "none", nodes[1]: "left over", nodes[0]: "its node"}[mark], "dry run"
+			for _, d.pod = range podKinds {
+				pod := podOf(t, namespace, d, nodes)
+				their := askTheirs(t, pod, true)
+				var our, said string
+				for deadline := time.Now().Add(5 * time.Second); ; { // What the manager has not seen yet.
+					if our, said = askOurs(t, pod, true); our == their || d.documented() != "" || time.Now().After(deadline) {
+						break
+					}
 				}
+				table.add(t, d, their, our, said)
 			}
 		}
 	}
-	orphan := decision{strategy: "any", migratable: "any", pod: "orphan", mark: "none"}
-	cases++
-	if !compare(t, &table, orphan, podOf(t, namespace, orphan, nodes)) {
-		differences++
-	}
-	t.Logf("%d decisions, %d differ\n| Strategy | Live-migratable | Pod | KubeVirt's mark | KubeVirt | Drawbridge | Row of the guide |\n|---|---|---|---|---|---|---|\n%s", cases, differences, table.String())
+	orphan := decision{strategy: "any", migratable: "any", pod: "orphan", mark: "none", call: "dry run"}
+	pod := podOf(t, namespace, orphan, nodes)
+	our, said := askOurs(t, pod, true)
+	table.add(t, orphan, askTheirs(t, pod, true), our, said)
 }
+
+// The same with calls that count: the first one for a pod, and the next one. Each system
+// has machines of its own, because both mark, and a pod that is granted is gone.
+func TestRealDecisions(t *testing.T) {
+	needKubeVirt(t)
+	startManager(t)
+	withoutTheirs(t)
+	var table decisionTable
+	defer table.log(t)
+	for _, kind := range podKinds {
+		var namespaces [2]string
+		var nodes [2][]string
+		var machines []decision
+		for i := range namespaces {
+			namespaces[i] = kube.Namespace(t)
+			nodes[i] = addNodes(t, namespaces[i], 2)
+			machines = decisionMachines(t, namespaces[i], nodes[i][0])
+			cordon(t, nodes[i][1])
+		}
+		for _, d := range machines {
+			d.pod, d.mark, d.call = kind, "none", "first"
+			forThem, forUs := podOf(t, namespaces[0], d, nodes[0]), podOf(t, namespaces[1], d, nodes[1])
+			their := askTheirs(t, forThem, false)
+			our, said := askOurs(t, forUs, false)
+			table.add(t, d, their, our, said)
+			if their == granted || our == granted {
+				continue // One of the pods is gone.
+			}
+			d.call, d.mark = "again", "its own"
+			our, said = askOurs(t, forUs, false)
+			table.add(t, d, askTheirs(t, forThem, false), our, said)
+		}
+	}
+}
+
+// podKinds are the kinds of pods that the machines of the tables have.
+var podKinds = []string{"launcher", "target", "pending", "ended", "hotplug"}
 
 func (d decision) name() string {
 	return strings.ToLower(fmt.Sprintf("%s-%s", d.strategy, strings.ReplaceAll(d.migratable, "-", "absent")))
@@ -196,41 +236,48 @@ func podOf(t *testing.T, namespace string, d decision, nodes []string) *corev1.P
 	return want
 }
 
-// compare writes a row for a difference, and reports whether there is none. One that the
-// guide has no row for fails the test.
-func compare(t *testing.T, table *strings.Builder, d decision, pod *corev1.Pod) bool {
+// decisionTable has a row for each decision that differs.
+type decisionTable struct {
+	cases, differences int
+	rows               strings.Builder
+}
+
+// add compares two answers. A difference that the guide has no row for fails the test.
+func (table *decisionTable) add(t *testing.T, d decision, their, our, said string) {
 	t.Helper()
-	their := askTheirs(t, pod)
-	var our, said string
-	for deadline := time.Now().Add(5 * time.Second); ; { // What the manager has not seen yet.
-		if our, said = askOurs(t, pod); our == their || d.documented() != "" || time.Now().After(deadline) {
-			break
-		}
+	if table.cases++; our == their {
+		return
 	}
-	if our == their {
-		return true
-	}
-	fmt.Fprintf(table, "| %s | %s | %s | %s | %s | %s | %s |\n", d.strategy, d.migratable, d.pod, d.mark, their, our, d.documented())
+	table.differences++
+	fmt.Fprintf(&table.rows, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", d.strategy, d.migratable, d.pod, d.mark, d.call, their, our, d.documented())
 	if d.documented() == "" {
 		t.Errorf("%+v: KubeVirt says %s, Drawbridge %s, and the guide does not say why: %s", d, their, our, said)
 	}
-	return false
 }
 
-func dryRun(pod *corev1.Pod) (body []byte, err error) {
+func (table *decisionTable) log(t *testing.T) {
+	t.Helper()
+	t.Logf("%d decisions, %d differ\n| Strategy | Live-migratable | Pod | KubeVirt's mark | Call | KubeVirt | Drawbridge | Row of the guide |\n|---|---|---|---|---|---|---|---|\n%s",
+		table.cases, table.differences, table.rows.String())
+}
+
+// callOn is an eviction of a pod.
+func callOn(pod *corev1.Pod, dryRun bool) *policyv1.Eviction {
 	call := evictionOf(pod)
-	call.DeleteOptions.DryRun = []string{metav1.DryRunAll}
-	return json.Marshal(call)
+	if dryRun {
+		call.DeleteOptions.DryRun = []string{metav1.DryRunAll}
+	}
+	return call
 }
 
 // askTheirs asks KubeVirt's webhook as the API server does.
-func askTheirs(t *testing.T, pod *corev1.Pod) string {
+func askTheirs(t *testing.T, pod *corev1.Pod, dryRun bool) string {
 	t.Helper()
-	body := must(dryRun(pod))(t)
+	body := must(json.Marshal(callOn(pod, dryRun)))(t)
 	review := &admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
-			UID: "u", Namespace: pod.Namespace, Name: pod.Name, Operation: admissionv1.Create, DryRun: new(true), SubResource: "eviction",
+			UID: "u", Namespace: pod.Namespace, Name: pod.Name, Operation: admissionv1.Create, DryRun: &dryRun, SubResource: "eviction",
 			Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, Object: runtime.RawExtension{Raw: body},
 		},
 	}
@@ -257,11 +304,9 @@ func askTheirs(t *testing.T, pod *corev1.Pod) string {
 
 // askOurs asks the API server. Our webhook lets a dry run pass, and warns of what the
 // call would be answered; budgets count in dry runs, too.
-func askOurs(t *testing.T, pod *corev1.Pod) (kind, said string) {
+func askOurs(t *testing.T, pod *corev1.Pod, dryRun bool) (kind, said string) {
 	t.Helper()
-	call := evictionOf(pod)
-	call.DeleteOptions.DryRun = []string{metav1.DryRunAll}
-	got := evict(t, pod, call)
+	got := evict(t, pod, callOn(pod, dryRun))
 	said = fmt.Sprintf("%d %s %s", got.code, got.warning, got.body)
 	if got.code == http.StatusCreated && got.warning == "" {
 		return granted, said

@@ -4,6 +4,7 @@ package kubevirt
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -22,6 +23,10 @@ const (
 	targetNodeLabel = "kubevirt.io/migrationTargetNodeName"
 	eviction        = "kubevirt.io/eviction-source"
 )
+
+// heartbeatInterval is how often virt-handler writes to its node. The real one takes 1
+// to 2.2 minutes.
+const heartbeatInterval = 5 * time.Second
 
 // guest is what happens to a machine, where a real one would have its own will.
 type guest struct {
@@ -78,15 +83,32 @@ func (h *handler) guest(machine *unstructured.Unstructured) guest {
 
 // run plays until the context ends. The next look makes up for what failed.
 func (h *handler) run(ctx context.Context) {
-	ticker := time.NewTicker(200 * time.Millisecond)
+	ticker, heart := time.NewTicker(200*time.Millisecond), time.NewTicker(heartbeatInterval)
 	defer ticker.Stop()
+	defer heart.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-heart.C:
+			h.beat(ctx)
 		case <-ticker.C:
 			h.look(ctx)
 		}
+	}
+}
+
+// beat says that the nodes live. KubeVirt's evacuation controller does not follow pods:
+// when a migration has failed, it waits for the target to end, and sees that it has when
+// the node or the machine changes next.
+func (h *handler) beat(ctx context.Context) {
+	nodes := &corev1.NodeList{}
+	if h.kubelet.List(ctx, nodes, client.HasLabels{testLabel}) != nil {
+		return
+	}
+	for i := range nodes.Items {
+		data := fmt.Appendf(nil, `{"metadata":{"annotations":{"kubevirt.io/heartbeat":%q}}}`, time.Now().UTC().Format(time.RFC3339))
+		_ = h.kubelet.Patch(ctx, &nodes.Items[i], client.RawPatch(types.MergePatchType, data)) // The next beat makes up for it.
 	}
 }
 

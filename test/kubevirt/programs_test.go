@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,8 +104,20 @@ func start(ctx context.Context, folder, program, account string, args ...string)
 	}
 	options := cluster.ProgramOptions{OnLine: func(line cluster.Line) { _, _ = fmt.Fprintln(log, line.Text) }}
 	args = append([]string{"--kubeconfig=" + kubeconfig, "--listen=127.0.0.1"}, args...)
-	return kube.StartProgram(context.WithoutCancel(ctx), options, binary, args...)
+	started, err := kube.StartProgram(context.WithoutCancel(ctx), options, binary, args...)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		<-started.Done()
+		ended.Store(program)
+	}()
+	return started, nil
 }
+
+// ended is the name of a program of KubeVirt that runs no more. virt-controller ends
+// when it loses its lease.
+var ended atomic.Value
 
 // readObjects reads objects.yaml, and has the API server call virt-api on this machine.
 func readObjects(folder string, port int, authority []byte) ([]*unstructured.Unstructured, error) {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/vmcrds"
 )
 
@@ -57,7 +56,7 @@ func failsForGood(t *testing.T) {
 // waitEvent waits for an event in a namespace.
 func waitEvent(t *testing.T, namespace, reason string) {
 	t.Helper()
-	cluster.Eventually(t, 2*patience, "event "+reason, func(ctx context.Context) error {
+	within(t, 2*patience, "event "+reason, func(ctx context.Context) error {
 		list := &eventsv1.EventList{}
 		if err := admin.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return err
