@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/vmcrds"
 )
 
@@ -90,5 +93,30 @@ func TestKubeVirtAPendingTargetIsKept(t *testing.T) {
 	now := &corev1.Pod{}
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(target), now); err != nil || now.DeletionTimestamp != nil {
 		t.Errorf("the target is gone: %v", err)
+	}
+}
+
+// KubeVirt takes the descheduler's annotation away from machines without its own mark,
+// and only it knows how often. Nobody puts it back every time.
+func TestKubeVirtNobodyFightsOverTheDeschedulersAnnotation(t *testing.T) {
+	namespace, nodes := kubevirtReady(t)
+	platform := &vmcrds.Platform{Namespace: namespace, Target: nodes[1], Proceed: func(string) bool { return false }}
+	runPlatform(t, platform)
+	pod := createMachine(t, namespace, "vm", nodes[0], "LiveMigrate", "True")
+	evictUntil(t, "alice", pod, kubevirtInterceptor)
+	waitMigrations(t, namespace, 1)
+	mark, looks := kube.RequestLog().Mark(), platform.Looks()
+	const more = 30 // So often it could be taken away and put back.
+	eventually(t, "KubeVirt to have looked again", func(context.Context) error {
+		if seen := platform.Looks() - looks; seen < more {
+			return fmt.Errorf("it has %d times", seen)
+		}
+		return nil
+	})
+	writes := since(t, mark).By(drawbridge()).Where(func(r cluster.Request) bool {
+		return r.Verb == "patch" && r.Resource == "pods" && r.Namespace == namespace && r.Name == pod.Name
+	})
+	if len(writes) > 2 { // The annotation, and the guard's label.
+		t.Errorf("%d patches of the pod:\n%s", len(writes), writes)
 	}
 }

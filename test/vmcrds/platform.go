@@ -52,7 +52,7 @@ type Platform struct {
 	// PeakCluster and PeakNode are the most unfinished migrations there were, and the
 	// most that left one node.
 	PeakCluster, PeakNode int
-	created               int
+	created, looks        int
 	// failures and lastFailure are those of each machine since its last success.
 	failures    map[string]int
 	lastFailure map[string]time.Time
@@ -63,6 +63,13 @@ func (p *Platform) Peaks() (cluster, node int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.PeakCluster, p.PeakNode
+}
+
+// Looks is how often it has looked at everything.
+func (p *Platform) Looks() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.looks
 }
 
 // Run plays until the context ends. Conflicts are made up for by the next look.
@@ -112,6 +119,10 @@ func (p *Platform) look(ctx context.Context) error {
 	for i := range migrations.Items {
 		p.proceed(ctx, &migrations.Items[i], byName)
 	}
+	p.unhint(ctx, byName)
+	p.mu.Lock()
+	p.looks++
+	p.mu.Unlock()
 	return nil
 }
 
