@@ -112,11 +112,12 @@ func TestPresetsBringTheirPermissions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			objects := render(t, values{"vm": tc.vm})
 			arg := "--evacuation-preset=" + tc.name
-			told := slices.ContainsFunc(only[*appsv1.Deployment](t, objects).Spec.Template.Spec.Containers[0].Args, func(a string) bool {
-				return a == arg
-			})
-			if told != (tc.name != "") {
+			args := only[*appsv1.Deployment](t, objects).Spec.Template.Spec.Containers[0].Args
+			if told := slices.Contains(args, arg); told != (tc.name != "") {
 				t.Errorf("the manager is told %s: %t", arg, told)
+			}
+			if left := slices.Contains(args, "--descheduler-except=kubevirt.io=virt-launcher"); left != (name == "KubeVirt") {
+				t.Errorf("launchers are left to KubeVirt: %t", left)
 			}
 			if tc.name == "" {
 				for _, name := range []string{"drawbridge-kubevirt", "drawbridge-strimzi"} {

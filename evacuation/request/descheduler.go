@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,6 +46,9 @@ type Descheduler struct {
 	Clock clock.WithTicker
 	// MarkInProgress marks pods whose eviction goes on.
 	MarkInProgress bool
+	// Except selects pods whose platform marks them by itself, and stumbles over marks
+	// of others; nil for none.
+	Except labels.Selector
 	// MarkEvictOnly marks pods whose eviction would be intercepted. Resolver, OnChange
 	// and Synced are needed only for this.
 	MarkEvictOnly bool
@@ -138,7 +142,7 @@ func (d *Descheduler) decide(ctx context.Context, pod *corev1.Pod) ([]hint, erro
 		intercepted = len(names) > 0
 	}
 	in := hintInput{
-		MarkInProgress: d.MarkInProgress,
+		MarkInProgress: d.MarkInProgress && (d.Except == nil || !d.Except.Matches(labels.Set(pod.Labels))),
 		MarkEvictOnly:  d.MarkEvictOnly,
 		Annotations:    pod.Annotations,
 		Deleting:       pod.DeletionTimestamp != nil,

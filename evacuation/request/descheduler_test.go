@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	testingclock "k8s.io/utils/clock/testing"
@@ -160,6 +161,17 @@ func TestDeschedulerAnnotatesPods(t *testing.T) {
 			cached: hintPod(), live: hintPod().Annotation("a", "b"), request: hintRequest(),
 			want: map[string]string{"a": "b", evictionInProgress: hintOfOurs}, calls: []string{"patch web-1", "get web-1", "patch web-1"},
 		},
+		"a pod whose platform marks it by itself": {
+			cached: hintPod().Label("kubevirt.io", "virt-launcher"), request: hintRequest(), change: leaveLaunchers,
+		},
+		"one that an earlier version has marked": {
+			cached: hintPod().Label("kubevirt.io", "virt-launcher").Annotation(evictionInProgress, hintOfOurs), request: hintRequest(), change: leaveLaunchers,
+			calls: []string{"patch web-1"},
+		},
+		"another pod of the platform": {
+			cached: hintPod().Label("kubevirt.io", "hotplug-disk"), request: hintRequest(), change: leaveLaunchers,
+			want: map[string]string{evictionInProgress: hintOfOurs}, calls: []string{"patch web-1"},
+		},
 		"another pod of that name came meanwhile": {
 			cached: hintPod(), live: hintPod().UID("uid-2"), request: hintRequest(), calls: []string{"patch web-1", "get web-1"},
 		},
@@ -300,6 +312,11 @@ func TestDeschedulerRequestEvents(t *testing.T) {
 	if diff := cmp.Diff(want, podOfRequest(t.Context(), hintRequest().Obj())); diff != "" {
 		t.Errorf("pod of a request (-want +got):\n%s", diff)
 	}
+}
+
+// leaveLaunchers is how the chart's preset for KubeVirt sets the descheduler's hints up.
+func leaveLaunchers(d *Descheduler) {
+	d.Except = labels.SelectorFromSet(labels.Set{"kubevirt.io": "virt-launcher"})
 }
 
 // changing is a resolver whose answer changes.

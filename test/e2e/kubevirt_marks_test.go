@@ -96,8 +96,9 @@ func TestKubeVirtAPendingTargetIsKept(t *testing.T) {
 	}
 }
 
-// KubeVirt takes the descheduler's annotation away from machines without its own mark,
-// and only it knows how often. Nobody puts it back every time.
+// KubeVirt sets and removes the descheduler's annotation by itself, whoever has set it,
+// and KubeVirt 1.4 cannot end a failed migration while it has a value of others. So it is
+// left to KubeVirt.
 func TestKubeVirtNobodyFightsOverTheDeschedulersAnnotation(t *testing.T) {
 	namespace, nodes := kubevirtReady(t)
 	platform := &vmcrds.Platform{Namespace: namespace, Target: nodes[1], Proceed: func(string) bool { return false }}
@@ -116,7 +117,7 @@ func TestKubeVirtNobodyFightsOverTheDeschedulersAnnotation(t *testing.T) {
 	writes := since(t, mark).By(drawbridge()).Where(func(r cluster.Request) bool {
 		return r.Verb == "patch" && r.Resource == "pods" && r.Namespace == namespace && r.Name == pod.Name
 	})
-	if len(writes) > 2 { // The annotation, and the guard's label.
+	if len(writes) > 1 { // The guard's label.
 		t.Errorf("%d patches of the pod:\n%s", len(writes), writes)
 	}
 }

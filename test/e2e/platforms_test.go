@@ -70,6 +70,7 @@ func clientOf(account string) (client.Client, error) {
 func withPresets(change func(*app.Options)) func(*app.Options) {
 	return func(o *app.Options) {
 		o.EvacuationPresets = []string{inst.Release + "-kubevirt"}
+		o.DeschedulerExcept = "kubevirt.io=virt-launcher"
 		if change != nil {
 			change(o)
 		}

@@ -3,6 +3,7 @@
 package kubevirt
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,8 +13,9 @@ import (
 )
 
 // uncordonedBefore: the drain is called off while the migration waits for a place. The
-// machine stays, nobody wants it away, and no migration is left.
-func uncordonedBefore(t *testing.T) {
+// machine stays, nobody wants it away, and no migration is left. Where KubeVirt keeps its
+// mark, the machine moves when there is room, and it is said that it will.
+func uncordonedBefore(t *testing.T, kept bool) {
 	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
@@ -23,6 +25,13 @@ func uncordonedBefore(t *testing.T) {
 	waitPhases(t, namespace, "Scheduling")
 	callOff(t, drain, nodes[0])
 	waitRequest(t, pod, "Canceled", isTrue(v1alpha1.ConditionCanceled))
+	if kept {
+		waitEvent(t, namespace, "MarkKept")
+		lives(t, pod)
+		uncordon(t, nodes[1])
+		movesAnyway(t, namespace, nodes[1])
+		return
+	}
 	unmarked(t, namespace, "vm")
 	noneUnfinished(t, namespace)
 	stays(t, namespace, "vm", nodes[0])
@@ -30,25 +39,42 @@ func uncordonedBefore(t *testing.T) {
 }
 
 // uncordonedWhile: the drain is called off while the machine moves.
-func uncordonedWhile(t *testing.T) {
+func uncordonedWhile(t *testing.T, kept bool) {
 	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
-	guests.play(namespace, func(string) guest { return guest{held: true} })
+	var free atomic.Bool
+	guests.play(namespace, func(string) guest { return guest{held: !free.Load()} })
 	pod := createMachine(t, namespace, "vm", nodes[0], "LiveMigrate")
 	drain := startDrain(t, "alice", nodes[0])
 	waitPhases(t, namespace, "Running")
 	callOff(t, drain, nodes[0])
 	waitRequest(t, pod, "Canceled", isTrue(v1alpha1.ConditionCanceled))
+	if kept {
+		waitEvent(t, namespace, "MarkKept")
+		lives(t, pod)
+		free.Store(true)
+		movesAnyway(t, namespace, nodes[1])
+		return
+	}
 	unmarked(t, namespace, "vm")
 	noneUnfinished(t, namespace)
 	stays(t, namespace, "vm", nodes[0])
 	lives(t, pod)
 }
 
+// movesAnyway: KubeVirt ends what it began, with one migration, and then there is no mark.
+func movesAnyway(t *testing.T, namespace, node string) {
+	t.Helper()
+	runsOn(t, namespace, "vm", node)
+	unmarked(t, namespace, "vm")
+	waitPhases(t, namespace, "Succeeded")
+	lives(t, launcher(t, namespace, "vm", node))
+}
+
 // uncordonedAfter: the drain is called off when the machine has moved. It stays where it
 // is, and does not move again.
-func uncordonedAfter(t *testing.T) {
+func uncordonedAfter(t *testing.T, _ bool) {
 	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)

@@ -41,6 +41,8 @@ const (
 var theirs struct {
 	url       string
 	authority []byte
+	// old: there is none for hotplug pods, which came after KubeVirt 1.4.
+	old bool
 }
 
 // decision is a case of the table. The call is a dry run, the first one or a later one.
@@ -61,6 +63,10 @@ func (d decision) documented() string {
 		return "LiveMigrateIfPossible, the same"
 	case d.strategy == "LiveMigrate" && unknown:
 		return "LiveMigrate; the machine is starting"
+	case theirs.old && d.pod == "hotplug":
+		return "KubeVirt 1.4: a hotplug pod"
+	case theirs.old && d.pod == "launcher" && d.mark != "none":
+		return "KubeVirt 1.4: the machine is marked already"
 	}
 	return ""
 }

@@ -3,8 +3,12 @@
 package kubevirt
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
@@ -15,8 +19,9 @@ import (
 // the end of its pod.
 const maxWrites = 6
 
-// scenarios are run with KubeVirt's eviction webhooks and without them.
-var scenarios = map[string]func(*testing.T){
+// scenarios are run with KubeVirt's eviction webhooks and without them. They are told
+// whether a mark of KubeVirt's stays, whatever is asked for.
+var scenarios = map[string]func(t *testing.T, kept bool){
 	"a drain":                                   drains,
 	"uncordoned before the migration starts":    uncordonedBefore,
 	"uncordoned while the machine moves":        uncordonedWhile,
@@ -31,7 +36,7 @@ func TestAlone(t *testing.T) {
 	needKubeVirt(t)
 	startManager(t)
 	withoutTheirs(t)
-	runScenarios(t)
+	runScenarios(t, false)
 }
 
 // KubeVirt's eviction webhooks are there, as when the guide begins.
@@ -39,17 +44,27 @@ func TestSideBySide(t *testing.T) {
 	needKubeVirt(t)
 	startManager(t)
 	asksTheirs(t, true)
-	runScenarios(t)
+	runScenarios(t, !takesBack(t))
+}
+
+// takesBack reports whether KubeVirt has the subresource that takes its mark back, which
+// came with 1.7.
+func takesBack(t *testing.T) bool {
+	t.Helper()
+	found := must(must(discovery.NewDiscoveryClientForConfig(kube.Config()))(t).ServerResourcesForGroupVersion("subresources.kubevirt.io/v1"))(t)
+	return slices.ContainsFunc(found.APIResources, func(r metav1.APIResource) bool {
+		return r.Name == "virtualmachineinstances/evacuate/cancel" || r.Name == "virtualmachineinstances/evacuate"
+	})
 }
 
 // runScenarios runs them at the same time, and then the one that takes all the room.
-func runScenarios(t *testing.T) {
+func runScenarios(t *testing.T, kept bool) {
 	t.Helper()
 	t.Run("all", func(t *testing.T) {
 		for name, scenario := range scenarios {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				scenario(t)
+				scenario(t, kept)
 			})
 		}
 	})
@@ -58,7 +73,7 @@ func runScenarios(t *testing.T) {
 }
 
 // drains: the machine moves, with one migration, and the drain ends.
-func drains(t *testing.T) {
+func drains(t *testing.T, _ bool) {
 	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)

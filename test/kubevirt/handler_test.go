@@ -159,7 +159,7 @@ func (h *handler) count(machines []unstructured.Unstructured) {
 	inCluster, ofNode := map[string]int{}, map[string]int{}
 	for i := range machines {
 		state := migrationState(&machines[i])
-		if state["migrationUid"] == nil || state["completed"] == true {
+		if state["migrationUid"] == nil || state["completed"] == true || state["endTimestamp"] != nil {
 			continue
 		}
 		namespace := machines[i].GetNamespace()

@@ -137,6 +137,7 @@ func startManager(t *testing.T) *suite.Manager {
 	defer cancel()
 	m, err := inst.Start(ctx, suite.ManagerOptions{Change: func(o *app.Options) {
 		o.EvacuationPresets = []string{inst.Release + "-kubevirt"}
+		o.DeschedulerExcept = "kubevirt.io=virt-launcher"
 		o.MarkerDebounce = 2 * time.Second
 	}})
 	if err != nil {

@@ -49,7 +49,8 @@ func startKubeVirt(ctx context.Context, folder string, certificates *certificate
 	if err := waitServed(ctx); err != nil {
 		return err
 	}
-	theirs.url, theirs.authority = evictionWebhook(objects), certificates.bundle()
+	theirs.url, theirs.authority = evictionWebhook(objects, "virt-launcher-eviction-interceptor.kubevirt.io"), certificates.bundle()
+	theirs.old = evictionWebhook(objects, "hotplug-pod-eviction-interceptor.kubevirt.io") == ""
 	if err := deploy(ctx); err != nil {
 		return err
 	}
@@ -176,13 +177,13 @@ func reroute(object *unstructured.Unstructured, port int, authority []byte) erro
 	return nil
 }
 
-// evictionWebhook is where KubeVirt's webhook for evictions of launchers is.
-func evictionWebhook(objects []*unstructured.Unstructured) string {
+// evictionWebhook is where a webhook of KubeVirt's is, empty if there is none.
+func evictionWebhook(objects []*unstructured.Unstructured, name string) string {
 	for _, object := range objects {
 		webhooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks") // Others have none.
 		for _, webhook := range webhooks {
 			webhook := webhook.(map[string]any)
-			if webhook["name"] == "virt-launcher-eviction-interceptor.kubevirt.io" {
+			if webhook["name"] == name {
 				return webhook["clientConfig"].(map[string]any)["url"].(string)
 			}
 		}

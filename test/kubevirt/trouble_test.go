@@ -22,8 +22,9 @@ import (
 const retryLimit = 2
 
 // failsForGood: after retryLimit failures it is given up, nothing is marked or under
-// way any more, the machine lives. To try again, the failed migrations are deleted.
-func failsForGood(t *testing.T) {
+// way any more, the machine lives. To try again, the failed migrations are deleted. Where
+// KubeVirt keeps its mark, it goes on by itself.
+func failsForGood(t *testing.T, kept bool) {
 	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
@@ -32,11 +33,14 @@ func failsForGood(t *testing.T) {
 	pod := createMachine(t, namespace, "vm", nodes[0], "LiveMigrate")
 	evictUntil(t, pod, interceptor)
 	waitEvent(t, namespace, "EvacuationGivenUp")
-	unmarked(t, namespace, "vm")
-	noneUnfinished(t, namespace)
-	failed := must(migrations(t.Context(), namespace))(t)
-	if len(failed) != retryLimit {
-		t.Errorf("want %d migrations, got %v", retryLimit, phases(failed))
+	if kept {
+		waitEvent(t, namespace, "MarkKept")
+	} else {
+		unmarked(t, namespace, "vm")
+		noneUnfinished(t, namespace)
+		if failed := must(migrations(t.Context(), namespace))(t); len(failed) != retryLimit {
+			t.Errorf("want %d migrations, got %v", retryLimit, phases(failed))
+		}
 	}
 	lives(t, pod)
 	if got := evict(t, pod, evictionOf(pod)); got.code != http.StatusTooManyRequests {
@@ -74,7 +78,7 @@ func waitEvent(t *testing.T, namespace, reason string) {
 
 // cross: a machine is on its way to a node that is drained, too. It ends on a third one,
 // and both drains end.
-func cross(t *testing.T) {
+func cross(t *testing.T, _ bool) {
 	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
@@ -101,7 +105,7 @@ func cross(t *testing.T) {
 
 // pendingTarget: the pod that a migration waits for is refused, and is not evicted under
 // its hands. When there is room, the drain ends.
-func pendingTarget(t *testing.T) {
+func pendingTarget(t *testing.T, _ bool) {
 	t.Helper()
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)

@@ -19,8 +19,8 @@ import (
 )
 
 // withoutTheirs takes KubeVirt's eviction webhooks away until the end of the test, as
-// the guide says.
-func withoutTheirs(t *testing.T) {
+// the guide says, or until they are put back.
+func withoutTheirs(t *testing.T) (putBack func()) {
 	t.Helper()
 	before := theirWebhooks(t)
 	isTheirs := func(w admissionregistrationv1.ValidatingWebhook) bool {
@@ -31,8 +31,10 @@ func withoutTheirs(t *testing.T) {
 	if taken -= len(theirWebhooks(t).Webhooks); taken == 0 {
 		t.Fatal("KubeVirt has no eviction webhook: the test shows nothing")
 	}
-	t.Cleanup(func() { setWebhooks(t, before.Webhooks) })
+	putBack = func() { setWebhooks(t, before.Webhooks) }
+	t.Cleanup(putBack)
 	asksTheirs(t, false)
+	return putBack
 }
 
 func theirWebhooks(t *testing.T) *admissionregistrationv1.ValidatingWebhookConfiguration {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 
@@ -115,6 +116,9 @@ type Options struct {
 	// descheduler's annotations.
 	DeschedulerMark      bool
 	DeschedulerEvictOnly bool
+	// DeschedulerExcept selects pods, by labels, that DeschedulerMark leaves to their
+	// platform; empty for none.
+	DeschedulerExcept string
 
 	// Surge runs the interceptor surge.drawbridge.dev.
 	Surge bool
@@ -282,6 +286,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.EvacuationPresets, "evacuation-preset", o.EvacuationPresets, "ConfigMap of the manager's namespace with EvacuationPolicies and their registrations, which the manager makes; a ClusterRole of that name owns them. May be repeated.")
 
 	fs.BoolVar(&o.DeschedulerMark, "descheduler-mark-in-progress", o.DeschedulerMark, "Put the descheduler's annotation eviction-in-progress on a pod while its eviction is held up.")
+	fs.StringVar(&o.DeschedulerExcept, "descheduler-except", o.DeschedulerExcept, "Label selector of pods whose platform sets eviction-in-progress by itself; it is left to it. Empty for none.")
 	fs.BoolVar(&o.DeschedulerEvictOnly, "descheduler-mark-evict-only", o.DeschedulerEvictOnly, "Put the descheduler's annotation request-evict-only on every pod that has interceptors.")
 
 	fs.BoolVar(&o.Surge, "surge", o.Surge, "Run the interceptor surge.drawbridge.dev, which gives pods of Deployments their replacement before they are evicted.")
@@ -361,6 +366,9 @@ func (o *Options) Validate() error {
 	check(o.NewRequestsPerNode >= 0 && o.NewRequestsPerNode <= maxNewRequestsPerNode, "--new-requests-per-node must be between 0 and %d, not %d", maxNewRequestsPerNode, o.NewRequestsPerNode)
 	for _, class := range o.LimitedClasses {
 		check(slices.Contains(limitable(), class), "--limited-caller-class must be one of %s, not %q", strings.Join(limitable(), ", "), class)
+	}
+	if _, err := labels.Parse(o.DeschedulerExcept); err != nil {
+		errs = append(errs, fmt.Errorf("--descheduler-except: %w", err))
 	}
 	for _, preset := range o.EvacuationPresets {
 		check(len(validation.IsDNS1123Subdomain(preset)) == 0, "--evacuation-preset: %q is not the name of a ConfigMap", preset)

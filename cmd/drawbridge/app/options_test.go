@@ -50,6 +50,7 @@ func TestValidate(t *testing.T) {
 		"a negative limit of the cluster":    {func(o *Options) { o.SurgeClusterLimit = -1 }, "--surge-cluster-limit must not be negative, but is -1"},
 		"a negative deadline of surges":      {func(o *Options) { o.SurgeProgressDeadline = -1 }, "--surge-progress-deadline must not be negative, but is -1ns"},
 		"a registration with a bad name":     {func(o *Options) { o.SurgeRegistration = "A" }, `--surge-registration: "A" is not the name of a ConfigMap`},
+		"an exception that selects nothing":  {func(o *Options) { o.DeschedulerExcept = "a in b" }, `--descheduler-except: unable to parse requirement: found 'b' expected: '('`},
 		"a preset with a bad name":           {func(o *Options) { o.EvacuationPresets = []string{"a", "B"} }, `--evacuation-preset: "B" is not the name of a ConfigMap`},
 		"no registration":                    {change: func(o *Options) { o.SurgeRegistration = "" }},
 		"callers with times of their own":    {change: func(o *Options) { o.CallerSilence = map[string]string{"kubectl": "5m", "unknown": "24h"} }},

@@ -1,6 +1,9 @@
 package app
 
 import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
@@ -13,11 +16,19 @@ func setupDescheduler(mgr ctrl.Manager, o Options, known learnt, registry *inter
 	if !o.DeschedulerMark && !o.DeschedulerEvictOnly {
 		return nil
 	}
+	var except labels.Selector
+	if o.DeschedulerExcept != "" {
+		var err error
+		if except, err = labels.Parse(o.DeschedulerExcept); err != nil {
+			return fmt.Errorf("parse --descheduler-except: %w", err)
+		}
+	}
 	return (&request.Descheduler{
 		Client:         mgr.GetClient(),
 		APIReader:      mgr.GetAPIReader(),
 		Clock:          o.Clock,
 		MarkInProgress: o.DeschedulerMark,
+		Except:         except,
 		MarkEvictOnly:  o.DeschedulerEvictOnly,
 		Resolver:       registry,
 		OnChange:       registry.OnChange,
