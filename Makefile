@@ -97,10 +97,12 @@ KUBEVIRT ?=
 KUBEVIRT_ARGS ?=
 
 .PHONY: test-kubevirt
-test-kubevirt: ## Drive Drawbridge against KubeVirt's real programs: KUBEVIRT=DIR (hack/kubevirt/README.md).
+test-kubevirt: ## Drive Drawbridge against KubeVirt's real programs: KUBEVIRT=CHECKOUT (hack/kubevirt/README.md).
 	@test -n '$(KUBEVIRT)' || { echo 'KUBEVIRT names no folder: see hack/kubevirt/README.md' >&2; exit 2; }
 	go run ./test/cluster/cmd/cluster-up --build-only
-	DRAWBRIDGE_KUBEVIRT='$(abspath $(KUBEVIRT))' go test -count=1 -timeout=60m -v $(KUBEVIRT_ARGS) ./test/kubevirt
+	folder='$(abspath $(KUBEVIRT))'; \
+	if [[ -d $$folder/cmd/virt-api ]]; then hack/kubevirt/build.sh "$$folder" bin/kubevirt; folder=$$PWD/bin/kubevirt; fi; \
+	DRAWBRIDGE_KUBEVIRT=$$folder go test -count=1 -timeout=60m -v $(KUBEVIRT_ARGS) ./test/kubevirt
 
 .PHONY: test-rules
 test-rules: ## Prove the alerts and the dashboard with Prometheus' own engine.

@@ -5,5 +5,5 @@
 //
 // The programs are not part of this repository. DRAWBRIDGE_KUBEVIRT names a folder
 // with them; without it every test is skipped. hack/kubevirt/README.md says how to get
-// one, and `make test-kubevirt KUBEVIRT=DIR` runs the tests.
+// one, and `make test-kubevirt KUBEVIRT=CHECKOUT` runs the tests.
 package kubevirt
