@@ -3,14 +3,19 @@
 package kubevirt
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/vmcrds"
 )
@@ -23,6 +28,7 @@ const maxWrites = 6
 // whether a mark of KubeVirt's stays, whatever is asked for.
 var scenarios = map[string]func(t *testing.T, kept bool){
 	"a drain":                                   drains,
+	"a NodeMaintenance":                         maintains,
 	"uncordoned before the migration starts":    uncordonedBefore,
 	"uncordoned while the machine moves":        uncordonedWhile,
 	"uncordoned when the machine has moved":     uncordonedAfter,
@@ -91,6 +97,38 @@ func drains(t *testing.T, _ bool) {
 		t.Errorf("KubeVirt does not count the migration as an evacuation of %s: annotation %q", nodes[0], node)
 	}
 	countWrites(t, mark, namespace, 1)
+}
+
+// maintains: nobody calls the eviction API, so Drawbridge begins the evacuation by itself,
+// whoever else would.
+func maintains(t *testing.T, _ bool) {
+	t.Helper()
+	namespace := kube.Namespace(t)
+	nodes := addNodes(t, namespace, 2)
+	pod := createMachine(t, namespace, "vm", nodes[0], "LiveMigrate")
+	maintenance := builder.NodeMaintenance(namespace).Nodes(nodes[0]).Cordon().Drain().Obj()
+	if err := admin.Create(t.Context(), maintenance); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// The test's own context may have ended by now.
+		if err := admin.Delete(context.Background(), maintenance); err != nil {
+			t.Error(err)
+		}
+	})
+	gone(t, pod)
+	runsOn(t, namespace, "vm", nodes[1])
+	unmarked(t, namespace, "vm")
+	waitPhases(t, namespace, "Succeeded")
+	eventually(t, "the maintenance to have drained the node", func(ctx context.Context) error {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(maintenance), maintenance); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(maintenance.Status.Conditions, v1alpha1.ConditionDrained) {
+			return fmt.Errorf("status %+v", maintenance.Status)
+		}
+		return nil
+	})
 }
 
 // countWrites wants that Drawbridge has not written more than it may since the mark, for
