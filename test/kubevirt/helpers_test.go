@@ -287,7 +287,8 @@ func gone(t *testing.T, pod *corev1.Pod) {
 	eventually(t, "pod "+pod.Name+" to go", func(ctx context.Context) error {
 		now := &corev1.Pod{}
 		err := admin.Get(ctx, client.ObjectKeyFromObject(pod), now)
-		if apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID {
+		ended := now.Status.Phase == corev1.PodSucceeded || now.Status.Phase == corev1.PodFailed
+		if apierrors.IsNotFound(err) || err == nil && (now.UID != pod.UID || ended) {
 			return nil
 		}
 		if err != nil {
