@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
 const (
@@ -53,7 +52,7 @@ type Descheduler struct {
 	// and Synced are needed only for this.
 	MarkEvictOnly bool
 	// Resolver says who intercepts the eviction of a pod.
-	Resolver interceptor.Resolver
+	Resolver Resolver
 	// OnChange takes a function that is to be called, from any goroutine, when the
 	// resolver may answer differently for a pod that has not changed. It may be nil.
 	OnChange func(func())

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
@@ -29,6 +28,12 @@ const (
 	// version's event, which normally comes long before.
 	conflictRetry = time.Second
 )
+
+// Resolver says who intercepts the eviction of a pod, in order, without the
+// default interceptor. With an error somebody may be missing among the names.
+type Resolver interface {
+	Resolve(pod *corev1.Pod) ([]string, error)
+}
 
 // Metrics are the metrics that follow a request.
 type Metrics interface {
@@ -60,7 +65,7 @@ type Reconciler struct {
 	// for ever.
 	Retention time.Duration
 	// Resolver is asked for the interceptors of a new request's pod.
-	Resolver interceptor.Resolver
+	Resolver Resolver
 	// ResolveLive asks the API server who intercepts a pod, when the Resolver's answer
 	// cannot be right (see makePlan). Nil means that it is always right.
 	ResolveLive func(ctx context.Context, pod *corev1.Pod) ([]string, error)
