@@ -26,8 +26,13 @@ const (
 	// undoPause is how long interceptors have after the last request was canceled: what
 	// they undo, such as the mark on a virtual machine, is not ours to watch.
 	undoPause = 3 * time.Second
-	// stopTimeout is how long the manager's pods may take to end.
+	// stopTimeout is how long the managers may take to end.
 	stopTimeout = 90 * time.Second
+	// settle is the pause between two passes. A replica that waits to lead takes a Lease
+	// that became free within its retry period, 2 seconds.
+	settle = 3 * time.Second
+	// maxPasses is how often everything is taken back before we say that it comes back.
+	maxPasses = 5
 	// giveBackTimeout is how long a Deployment's controller may take to see its latest
 	// spec, without which nobody can tell what becomes of a pod.
 	giveBackTimeout = 15 * time.Second
@@ -60,6 +65,9 @@ type Cleaner struct {
 	Clock  clock.WithTicker
 	// Out is told what is done, a line for each change.
 	Out io.Writer
+
+	// changes counts what was changed.
+	changes int
 }
 
 // step is one thing to do.
@@ -68,12 +76,18 @@ type step struct {
 	do   func(context.Context) error
 }
 
-// steps in their order, which matters.
-func (c *Cleaner) steps() []step {
+// prepare lists what is done once, while there is a manager.
+func (c *Cleaner) prepare() []step {
 	return []step{
 		{"send no more evictions to Drawbridge", c.removeWebhook},
-		{"end the maintenances", c.endMaintenances},     // While there is a manager that knows which nodes are to be uncordoned.
-		{"withdraw the requests", c.withdraw},           // The manager and the interceptors undo most of it themselves.
+		{"end the maintenances", c.endMaintenances}, // While there is a manager that knows which nodes are to be uncordoned.
+		{"withdraw the requests", c.withdraw},       // The manager and the interceptors undo most of it themselves.
+	}
+}
+
+// takeBack lists what is done until there is nothing left to do.
+func (c *Cleaner) takeBack() []step {
+	return []step{
 		{"stop the manager", c.stop},                    // Or it would do again what is undone next.
 		{"clean the pods", c.cleanPods},                 // Before the budgets go: a pod is evicted only as budgets allow.
 		{"remove the guard's budgets", c.removeBudgets}, // A label without a budget harms nobody.
@@ -83,19 +97,47 @@ func (c *Cleaner) steps() []step {
 }
 
 // Run does all steps. One that fails does not keep the others from being done: the
-// more is taken back, the better. Its error says everything that has failed.
+// more is taken back, the better. Its error says everything that has failed. It says
+// that nothing is left after a pass that found nothing to change, and not before: a
+// manager that was about to end may have written behind our back.
 func (c *Cleaner) Run(ctx context.Context) error {
+	failed := c.all(ctx, c.prepare())
+	for pass := 1; ; pass++ {
+		before := c.changes
+		err := c.all(ctx, c.takeBack())
+		switch {
+		case err != nil:
+			return errors.Join(failed, err)
+		case c.changes == before:
+			if failed == nil {
+				c.sayf("nothing of Drawbridge is left on the objects of others")
+			}
+			return failed
+		case pass == maxPasses:
+			return errors.Join(failed, fmt.Errorf("there was something to take back in each of %d passes: somebody still writes it; stop every manager of Drawbridge, and run this again", pass))
+		}
+		if err := c.pause(ctx, settle); err != nil {
+			return errors.Join(failed, err)
+		}
+	}
+}
+
+// all does the steps in their order, and returns what has failed.
+func (c *Cleaner) all(ctx context.Context, steps []step) error {
 	var errs []error
-	for _, s := range c.steps() {
+	for _, s := range steps {
 		if err := s.do(ctx); err != nil {
 			c.sayf("failed to %s: %v", s.name, err)
 			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
 		}
 	}
-	if len(errs) == 0 {
-		c.sayf("nothing of Drawbridge is left on the objects of others")
-	}
 	return errors.Join(errs...)
+}
+
+// changedf counts a change and prints it.
+func (c *Cleaner) changedf(format string, args ...any) {
+	c.changes++
+	c.sayf(format, args...)
 }
 
 // sayf prints a line. That it cannot be printed is no reason to stop.
@@ -117,7 +159,7 @@ func (c *Cleaner) removeWebhook(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("delete ValidatingWebhookConfiguration %s: %w", c.WebhookConfiguration, err)
 	default:
-		c.sayf("ValidatingWebhookConfiguration %s: deleted", c.WebhookConfiguration)
+		c.changedf("ValidatingWebhookConfiguration %s: deleted", c.WebhookConfiguration)
 	}
 	return nil
 }

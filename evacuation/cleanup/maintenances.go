@@ -29,7 +29,7 @@ func (c *Cleaner) endMaintenances(ctx context.Context) error {
 				continue
 			}
 			deleted++
-			c.sayf("NodeMaintenance %s: deleted", nm.Name)
+			c.changedf("NodeMaintenance %s: deleted", nm.Name)
 		}
 		return errors.Join(errs...)
 	})
@@ -39,12 +39,12 @@ func (c *Cleaner) endMaintenances(ctx context.Context) error {
 	if err != nil || deleted == 0 {
 		return err
 	}
-	leads, err := c.hasLeader(ctx)
+	leader, err := c.leader(ctx)
 	if err != nil {
 		return err
 	}
 	most := c.Wait
-	if !leads {
+	if leader == "" {
 		most = 0 // Nobody would give them back, however long we wait.
 	}
 	var left []string

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,45 +22,6 @@ const (
 	inProgressAnnotation = "descheduler.alpha.kubernetes.io/eviction-in-progress"
 	evictOnlyAnnotation  = "descheduler.alpha.kubernetes.io/request-evict-only"
 )
-
-// stop scales the manager to 0 and waits for its pods to end.
-func (c *Cleaner) stop(ctx context.Context) error {
-	if c.Deployment == "" {
-		return nil
-	}
-	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Deployment}
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err := c.call(ctx, func(ctx context.Context) error {
-		scale := &autoscalingv1.Scale{}
-		if err := c.Client.SubResource("scale").Get(ctx, deployment, scale); err != nil {
-			return err
-		}
-		if scale.Spec.Replicas == 0 {
-			return nil
-		}
-		scale.Spec.Replicas = 0
-		if err := c.Client.SubResource("scale").Update(ctx, deployment, client.WithSubResourceBody(scale)); err != nil {
-			return err
-		}
-		c.sayf("Deployment %s: scaled to 0", key)
-		return nil
-	})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("scale Deployment %s to 0: %w", key, err)
-	}
-	stopped, err := c.until(ctx, stopTimeout, func(ctx context.Context) (bool, error) {
-		var now appsv1.Deployment
-		err := c.call(ctx, func(ctx context.Context) error { return c.Client.Get(ctx, key, &now) })
-		if err != nil {
-			return client.IgnoreNotFound(err) == nil, client.IgnoreNotFound(err)
-		}
-		return now.Status.ObservedGeneration >= now.Generation && now.Status.Replicas == 0, nil
-	})
-	if err == nil && !stopped {
-		err = fmt.Errorf("the pods of Deployment %s have not ended within %s", key, stopTimeout)
-	}
-	return err
-}
 
 // cleanPods takes off pods what Drawbridge wrote.
 func (c *Cleaner) cleanPods(ctx context.Context) error {
@@ -107,7 +66,7 @@ func (c *Cleaner) cleanPod(ctx context.Context, pod *metav1.PartialObjectMetadat
 	case err != nil:
 		errs = append(errs, fmt.Errorf("clean pod %s/%s: %w", pod.Namespace, pod.Name, err))
 	default:
-		c.sayf("Pod %s/%s: removed %s", pod.Namespace, pod.Name, strings.Join(what, ", "))
+		c.changedf("Pod %s/%s: removed %s", pod.Namespace, pod.Name, strings.Join(what, ", "))
 	}
 	return errors.Join(errs...)
 }
@@ -124,9 +83,9 @@ func (c *Cleaner) giveBack(ctx context.Context, pod types.NamespacedName) error 
 		case err != nil:
 			return false, err
 		case returned == surge.ReturnedBack:
-			c.sayf("Pod %s: given back to its ReplicaSet", pod)
+			c.changedf("Pod %s: given back to its ReplicaSet", pod)
 		case returned == surge.ReturnedEvicted:
-			c.sayf("Pod %s: evicted, its ReplicaSet is not the current one any more", pod)
+			c.changedf("Pod %s: evicted, its ReplicaSet is not the current one any more", pod)
 		}
 		return returned != surge.ReturnedLater, nil
 	})
@@ -170,7 +129,7 @@ func (c *Cleaner) removeBudgets(ctx context.Context) error {
 			})
 			switch {
 			case err == nil:
-				c.sayf("PodDisruptionBudget %s/%s: deleted", budget.Namespace, budget.Name)
+				c.changedf("PodDisruptionBudget %s/%s: deleted", budget.Namespace, budget.Name)
 			case !gone(err):
 				errs = append(errs, fmt.Errorf("delete budget %s/%s: %w", budget.Namespace, budget.Name, err))
 			}

@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -47,11 +44,13 @@ func (c *Cleaner) withdraw(ctx context.Context) error {
 	if err != nil || withdrawn == 0 {
 		return err
 	}
-	if leads, err := c.hasLeader(ctx); err != nil || !leads {
-		if !leads {
-			c.sayf("no manager runs that could tell the interceptors: they see the requests go")
-		}
+	leader, err := c.leader(ctx)
+	if err != nil {
 		return err
+	}
+	if leader == "" {
+		c.sayf("no manager runs that could tell the interceptors: they see the requests go")
+		return nil
 	}
 	all, err := c.until(ctx, c.Wait, c.allEnded)
 	if err != nil {
@@ -81,7 +80,7 @@ func (c *Cleaner) withdrawOne(ctx context.Context, er *v1alpha1.EvictionRequest)
 	case err != nil:
 		return false, fmt.Errorf("withdraw request %s/%s: %w", er.Namespace, er.Name, err)
 	}
-	c.sayf("EvictionRequest %s/%s: withdrawn", er.Namespace, er.Name)
+	c.changedf("EvictionRequest %s/%s: withdrawn", er.Namespace, er.Name)
 	return true, nil
 }
 
@@ -104,23 +103,6 @@ func (c *Cleaner) allEnded(ctx context.Context) (bool, error) {
 	return all, err
 }
 
-// hasLeader reports whether a manager leads.
-func (c *Cleaner) hasLeader(ctx context.Context) (bool, error) {
-	lease := &coordinationv1.Lease{}
-	err := c.call(ctx, func(ctx context.Context) error {
-		return c.Client.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: c.LeaderLease}, lease)
-	})
-	if err != nil {
-		return false, client.IgnoreNotFound(err)
-	}
-	spec := lease.Spec
-	if ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil {
-		return false, nil
-	}
-	lasts := time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second
-	return c.Clock.Now().Before(spec.RenewTime.Add(lasts)), nil
-}
-
 // deleteRequests deletes all requests: nobody will ever look at them again.
 func (c *Cleaner) deleteRequests(ctx context.Context) error {
 	if c.Keep {
@@ -131,6 +113,9 @@ func (c *Cleaner) deleteRequests(ctx context.Context) error {
 		var errs []error
 		for i := range list.Items {
 			er := &list.Items[i]
+			if er.DeletionTimestamp != nil {
+				continue // It is up to the owners of its finalizers.
+			}
 			err := c.call(ctx, func(ctx context.Context) error {
 				return c.Client.Delete(ctx, er, client.Preconditions{UID: &er.UID})
 			})
@@ -149,37 +134,43 @@ func (c *Cleaner) deleteRequests(ctx context.Context) error {
 		return nil
 	}
 	if deleted > 0 {
-		c.sayf("EvictionRequests: %d deleted", deleted)
+		c.changedf("EvictionRequests: %d deleted", deleted)
 	}
 	return err
 }
 
-// deleteLeases deletes the leader's Lease, and those of legacy requesters.
+// deleteLeases deletes the leader's Lease, unless somebody leads, and those of legacy
+// requesters.
 func (c *Cleaner) deleteLeases(ctx context.Context) error {
-	var errs []error
-	remove := func(lease *coordinationv1.Lease) {
-		err := c.call(ctx, func(ctx context.Context) error { return c.Client.Delete(ctx, lease) })
-		switch {
-		case err == nil:
-			c.sayf("Lease %s/%s: deleted", lease.Namespace, lease.Name)
-		case !gone(err):
-			errs = append(errs, fmt.Errorf("delete lease %s: %w", lease.Name, err))
-		}
-	}
-	if c.LeaderLease != "" {
-		remove(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.LeaderLease}})
-	}
+	errs := []error{c.deleteLeaderLease(ctx)}
 	if c.Keep {
 		return errors.Join(errs...)
 	}
 	leases := func() *coordinationv1.LeaseList { return &coordinationv1.LeaseList{} }
-	err := each(ctx, c, leases, func(_ context.Context, list *coordinationv1.LeaseList) error {
+	err := each(ctx, c, leases, func(ctx context.Context, list *coordinationv1.LeaseList) error {
 		for i := range list.Items {
-			remove(&list.Items[i])
+			errs = append(errs, c.deleteLease(ctx, &list.Items[i]))
 		}
 		return nil
 	}, client.InNamespace(c.Namespace), client.MatchingLabels{translate.LeaseLabel: translate.LeaseLabelValue})
 	return errors.Join(append(errs, err)...)
+}
+
+// deleteLease deletes a Lease as it was read: one that was renewed meanwhile is left to
+// the next pass.
+func (c *Cleaner) deleteLease(ctx context.Context, lease *coordinationv1.Lease) error {
+	err := c.call(ctx, func(ctx context.Context) error {
+		return c.Client.Delete(ctx, lease, client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion})
+	})
+	switch {
+	case err == nil:
+		c.changedf("Lease %s/%s: deleted", lease.Namespace, lease.Name)
+	case apierrors.IsConflict(err):
+		c.changedf("Lease %s/%s: renewed by somebody else meanwhile", lease.Namespace, lease.Name)
+	case !gone(err):
+		return fmt.Errorf("delete lease %s: %w", lease.Name, err)
+	}
+	return nil
 }
 
 // noKind reports whether the API server does not know the kind (any more).

@@ -76,9 +76,10 @@ func TestDisableAndEnableWithRequestsInFlight(t *testing.T) {
 	before := must(requestOf(t.Context(), podC))(t)
 
 	// 5. The downgrade.
-	cleanupCommand(t, inst, "--keep")
+	command := startCleanup(t, inst, "--keep")
+	must(command.WaitLine(t.Context(), "waiting for the manager to end: "))(t)
 	stop(t, p)
-	cleanupCommand(t, inst, "--keep")
+	cleanedUp(t, command)
 	uninstall(t)
 
 	// 6. The budget goes, and pod B stays, as nobody evicts it.

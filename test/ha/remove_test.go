@@ -3,11 +3,9 @@
 package ha
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +23,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/test/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/install"
 	"github.com/drawbridge-dev/drawbridge/test/suite"
 )
@@ -139,19 +138,31 @@ func (s *scene) isAsBefore(t *testing.T) {
 }
 
 // cleanupCommand runs the program's command as the chart's hook does: under the
-// manager's account, with the hook's permissions and for as long as it runs.
+// manager's account, with the hook's permissions and for as long as it runs. It returns
+// what the command prints.
 func cleanupCommand(t *testing.T, inst *suite.Installation, args ...string) string {
+	t.Helper()
+	return cleanedUp(t, startCleanup(t, inst, args...))
+}
+
+// startCleanup starts the command.
+func startCleanup(t *testing.T, inst *suite.Installation, args ...string) *cluster.Program {
 	t.Helper()
 	grantHook(t)
 	binary := must(suite.Build(t.Context()))(t)
 	config := must(kube.KubeconfigFileForServiceAccount(t.Context(), inst.Namespace, inst.ServiceAccount))(t)
-	command := exec.CommandContext(t.Context(), binary, append([]string{"cleanup", "--kubeconfig=" + config, "--namespace=" + inst.Namespace, "--wait=15s"}, args...)...)
-	var out bytes.Buffer
-	command.Stdout, command.Stderr = &out, &out
-	if err := command.Run(); err != nil {
-		t.Errorf("clean up: %v\n%s", err, out.String())
+	args = append([]string{"cleanup", "--kubeconfig=" + config, "--namespace=" + inst.Namespace, "--wait=15s"}, args...)
+	return must(kube.StartProgram(t.Context(), cluster.ProgramOptions{}, binary, args...))(t)
+}
+
+// cleanedUp waits for the command to end well, and returns what it printed.
+func cleanedUp(t *testing.T, command *cluster.Program) string {
+	t.Helper()
+	result, err := command.Wait()
+	if err := errors.Join(err, result.Err()); err != nil {
+		t.Errorf("clean up: %v", err)
 	}
-	return out.String()
+	return result.Stdout + result.Stderr
 }
 
 // grantHook creates the permissions of the chart's hook, which helm would.
@@ -206,12 +217,12 @@ func TestCleanup(t *testing.T) {
 			if tc.keep {
 				args = []string{"--keep"}
 			}
-			told := cleanupCommand(t, inst, args...)
-			t.Logf("first:\n%s", told)
+			command := startCleanup(t, inst, args...)
 			if tc.running {
-				stop(t, p) // With a Deployment the hook does that itself, in the middle.
-				t.Logf("then:\n%s", cleanupCommand(t, inst, args...))
+				must(command.WaitLine(t.Context(), "waiting for the manager to end: "))(t)
+				stop(t, p) // With a Deployment the hook does that itself.
 			}
+			t.Logf("it says:\n%s", cleanedUp(t, command))
 			s.isAsBefore(t)
 			running, all := countRequests(t, s.namespace)
 			if tc.keep && running != 2 || !tc.keep && all != 0 {
@@ -267,11 +278,12 @@ func leftovers(t *testing.T, keep bool) {
 	}
 }
 
-// withoutLeases leaves out what is said of leases, which other tests' callers have left.
-func withoutLeases(told string) string {
+// changesOf leaves out what is said of leases, which other tests' callers have left, and
+// of waiting, which depends on when it looks.
+func changesOf(told string) string {
 	var lines strings.Builder
 	for line := range strings.Lines(told) {
-		if !strings.HasPrefix(line, "Lease ") {
+		if !strings.HasPrefix(line, "Lease ") && !strings.HasPrefix(line, "waiting for ") {
 			lines.WriteString(line)
 		}
 	}
@@ -282,7 +294,9 @@ func withoutLeases(told string) string {
 // the Deployment's run nothing, and the Job's is done at once, so the command is run
 // here, and then helm goes through its hook.
 func TestTheHookStopsTheManager(t *testing.T) {
-	if err := install.Run(t.Context(), install.Options{Kubeconfig: kubeconfig(t)}); err != nil {
+	// They take a while to end, as a manager does that finishes what it has begun.
+	slow := values{"deployment": values{"podAnnotations": values{cluster.StopDelayAnnotation: "3s"}}}
+	if err := install.Run(t.Context(), install.Options{Kubeconfig: kubeconfig(t), Values: slow}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { uninstall(t) })
@@ -298,7 +312,15 @@ func TestTheHookStopsTheManager(t *testing.T) {
 		return nil
 	})
 	inst := &suite.Installation{Cluster: kube, Release: install.DefaultRelease, Namespace: install.DefaultNamespace, ServiceAccount: install.DefaultRelease}
-	told := withoutLeases(cleanupCommand(t, inst, "--deployment="+install.DefaultRelease))
+	all := cleanupCommand(t, inst, "--deployment="+install.DefaultRelease)
+	pods := &corev1.PodList{}
+	if err := admin.List(t.Context(), pods, client.InNamespace(key.Namespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels)); err != nil || len(pods.Items) > 0 {
+		t.Errorf("%d pods were left when it had ended, error %v", len(pods.Items), err)
+	}
+	if !strings.Contains(all, "waiting for the manager to end: ") {
+		t.Errorf("it says nothing of the pods that terminate:\n%s", all)
+	}
+	told := changesOf(all)
 	want := "ValidatingWebhookConfiguration drawbridge: deleted\nDeployment drawbridge-system/drawbridge: scaled to 0\nnothing of Drawbridge is left on the objects of others\n"
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("what it says (-want +got):\n%s", diff)

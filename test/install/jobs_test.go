@@ -1,0 +1,112 @@
+//go:build unix
+
+package install_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/drawbridge-dev/drawbridge/test/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/install"
+	"github.com/drawbridge-dev/drawbridge/test/suite"
+)
+
+// noNode keeps the pods of the release off every node, so that nobody but [runJob] runs
+// them: kwok would say that the Job is done, and do nothing.
+var noNode = values{"test.drawbridge.dev/nowhere": "true"}
+
+// helmUninstall is one helm uninstall whose Job is run for real.
+type helmUninstall struct {
+	// Job is the program of the Job's first pod, as soon as it runs.
+	Job chan *cluster.Program
+	// Done gets the error of helm.
+	Done chan error
+}
+
+// uninstallForReal runs helm uninstall, and plays the kubelet for its Job.
+func uninstallForReal(ctx context.Context, t *testing.T, o install.Options) helmUninstall {
+	t.Helper()
+	u := helmUninstall{Job: make(chan *cluster.Program, 1), Done: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(ctx)
+	jobs := make(chan error, 1)
+	go func() { jobs <- runJob(ctx, o.Namespace, u.Job) }()
+	go func() {
+		err := install.Uninstall(ctx, o)
+		cancel()
+		if jobErr := <-jobs; !errors.Is(jobErr, context.Canceled) {
+			err = errors.Join(err, jobErr)
+		}
+		u.Done <- err
+	}()
+	return u
+}
+
+// runJob runs the pods of Jobs in a namespace, one after the other, until ctx ends: the
+// program under the account and with the arguments of the pod. It then says how it ended.
+func runJob(ctx context.Context, namespace string, first chan<- *cluster.Program) error {
+	pods := kube.Client().CoreV1().Pods(namespace)
+	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending,spec.nodeName="})
+		if err != nil {
+			return false, err
+		}
+		for i := range list.Items {
+			pod := &list.Items[i]
+			if !slices.ContainsFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Job" }) {
+				continue
+			}
+			program, err := startPod(ctx, pod)
+			if err != nil {
+				return false, err
+			}
+			select {
+			case first <- program:
+			default:
+			}
+			result, err := program.Wait()
+			if err != nil {
+				return false, err
+			}
+			pod.Status.Phase = corev1.PodSucceeded
+			if result.ExitCode != 0 {
+				pod.Status.Phase = corev1.PodFailed
+			}
+			if _, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+				return false, fmt.Errorf("say how pod %s ended: %w", pod.Name, err)
+			}
+		}
+		return false, nil
+	})
+}
+
+// startPod runs the program of a pod's container.
+func startPod(ctx context.Context, pod *corev1.Pod) (*cluster.Program, error) {
+	binary, err := suite.Build(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config, err := kube.KubeconfigFileForServiceAccount(ctx, pod.Namespace, pod.Spec.ServiceAccountName)
+	if err != nil {
+		return nil, err
+	}
+	args := append(slices.Clone(pod.Spec.Containers[0].Args), "--kubeconfig="+config)
+	return kube.StartProgram(ctx, cluster.ProgramOptions{}, binary, args...)
+}
+
+// said are the lines of a program.
+func said(program *cluster.Program) string {
+	var lines []string
+	for _, line := range program.Lines() {
+		lines = append(lines, line.Text)
+	}
+	return strings.Join(lines, "\n")
+}
