@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/drawbridge-dev/drawbridge/internal/ownership"
 )
 
 // controllerName of the rotator.
@@ -267,7 +269,7 @@ func (r *Rotator) inject(ctx context.Context, data map[string][]byte, conf *admi
 	if !changed {
 		return nil
 	}
-	if err := r.Client.Update(ctx, conf); err != nil && !apierrors.IsConflict(err) {
+	if err := r.Client.Update(ctx, conf, client.FieldOwner(ownership.FieldManager)); err != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("inject authority and token into webhook configuration: %w", err)
 	}
 	return nil

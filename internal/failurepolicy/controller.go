@@ -18,6 +18,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/ownership"
 )
 
 const (
@@ -46,6 +47,9 @@ type Controller struct {
 	Metrics *metrics.FailurePolicy
 
 	failures int
+	// writes of ours of which none came long after the one before, and the last of them.
+	writes  int
+	wroteAt time.Time
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -78,6 +82,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	in := gather(conf)
 	in.Failures = c.failures
+	in.Pause = pauseAfter(c.writes, c.Clock.Since(c.wroteAt))
 	in.Trusted = c.Trusted(ctx) == nil
 	c.Metrics.Present(string(in.Present))
 	d := decide(in)
@@ -133,13 +138,18 @@ func (c *Controller) set(ctx context.Context, conf *admissionregistrationv1.Vali
 			conf.Webhooks[i].FailurePolicy = &policy
 		}
 	}
-	err := c.Client.Update(ctx, conf)
+	err := c.Client.Update(ctx, conf, client.FieldOwner(ownership.FieldManager))
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("set the failure policy of %s: %w", EvictionWebhook, err)
 	}
+	now := c.Clock.Now()
+	if now.Sub(c.wroteAt) >= calmAfter {
+		c.writes = 0
+	}
+	c.writes, c.wroteAt = c.writes+1, now
 	c.Metrics.Changed(string(policy))
 	c.Metrics.Present(string(policy))
 	log.FromContext(ctx).Info("Set the failure policy", "webhook", EvictionWebhook, "policy", policy)

@@ -13,6 +13,9 @@ const (
 	// retryFirst and retryLongest limit the pause after a try that has failed.
 	retryFirst   = 2 * time.Second
 	retryLongest = time.Minute
+	// calmAfter is how long after our last write another one is not part of a fight with
+	// somebody who writes the policy, too.
+	calmAfter = 10 * time.Minute
 )
 
 // proof is what is known of the way from the API server to us.
@@ -39,6 +42,8 @@ type input struct {
 	Proof proof
 	// Failures is how many tries in a row have failed.
 	Failures int
+	// Pause is how long to wait before the policy is written again; see pauseAfter.
+	Pause time.Duration
 }
 
 // decision is what to do about the configuration.
@@ -58,6 +63,8 @@ func decide(in input) decision {
 	switch {
 	case in.Present == "" || in.Wanted == "":
 		return decision{Why: "the webhook configuration says nothing about the failure policy wanted"}
+	case in.Present != in.Wanted && in.Pause > 0:
+		return decision{Again: in.Pause, Why: "somebody else sets the policy, too"}
 	case in.Wanted == admissionregistrationv1.Ignore && in.Present != in.Wanted:
 		return decision{Set: in.Wanted} // Opening needs no proof.
 	case !in.Trusted:
@@ -72,6 +79,17 @@ func decide(in input) decision {
 		return decision{Set: in.Wanted}
 	}
 	return decision{Again: proveEvery}
+}
+
+// pauseAfter is how long to wait with the next write after so many of ours, the last one
+// so long ago. The first time that somebody sets the policy back, it is put right at
+// once: that is a rollback. From then on the pause doubles, so that a tool that goes on
+// with it is not driven to do so faster and faster.
+func pauseAfter(writes int, since time.Duration) time.Duration {
+	if writes < 2 || since >= calmAfter {
+		return 0
+	}
+	return max(retryAfter(writes-1)-since, 0)
 }
 
 // retryAfter doubles with each failure.

@@ -62,6 +62,10 @@ func TestDecide(t *testing.T) {
 			decision{Again: 2 * retryFirst, Why: "the API server does not reach the webhook"}},
 		"and when the authority was lost": {
 			input{Wanted: fail, Present: fail}, decision{Again: retryFirst, Why: "the certificate is not trusted yet"}},
+		"somebody who sets it back again and again is put right after a pause": {
+			input{Wanted: fail, Present: ignore, Trusted: true, Pause: 4 * time.Second}, decision{Again: 4 * time.Second, Why: "somebody else sets the policy, too"}},
+		"also who sets Fail": {
+			input{Wanted: ignore, Present: fail, Pause: time.Second}, decision{Again: time.Second, Why: "somebody else sets the policy, too"}},
 		"Ignore is tried, too, for the metric": {
 			input{Wanted: ignore, Present: ignore, Trusted: true}, decision{Prove: true}},
 	}
@@ -71,6 +75,70 @@ func TestDecide(t *testing.T) {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestPauseAfter(t *testing.T) {
+	cases := map[string]struct {
+		writes int
+		since  time.Duration
+		want   time.Duration
+	}{
+		"nothing written yet":                  {0, 0, 0},
+		"set once, and set back by a rollback": {1, 0, 0},
+		"set back again":                       {2, 500 * time.Millisecond, 1500 * time.Millisecond},
+		"and again":                            {4, 0, 4 * retryFirst},
+		"but the pause may be over":            {4, time.Minute, 0},
+		"for ever":                             {1000, 0, retryLongest},
+		"the next day":                         {1000, calmAfter, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, pauseAfter(tc.writes, tc.since)); diff != "" {
+				t.Errorf("pause (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An applier that renders Ignore, and applies it whenever it sees something else, must
+// not get an answer each time at once.
+func TestWhoSetsThePolicyBackIsAnsweredMoreAndMoreSlowly(t *testing.T) {
+	start := time.Now()
+	clock := testingclock.NewFakeClock(start)
+	conf := configuration("Fail", ignore)
+	api := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(conf).Build()
+	c := &Controller{
+		Client: api, Clock: clock, Name: "drawbridge",
+		Trusted: func(context.Context) error { return nil },
+		Prove:   func(context.Context) error { return nil },
+		Metrics: metrics.NewFailurePolicy(prometheus.NewRegistry()),
+	}
+	var pauses []time.Duration
+	for range 5 {
+		before := clock.Now()
+		for {
+			result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "drawbridge"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(conf), conf); err != nil {
+				t.Fatal(err)
+			}
+			if *conf.Webhooks[1].FailurePolicy == fail {
+				break
+			}
+			clock.Step(result.RequeueAfter)
+		}
+		pauses = append(pauses, clock.Since(before))
+		back := ignore
+		conf.Webhooks[1].FailurePolicy = &back
+		if err := api.Update(t.Context(), conf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]time.Duration{0, 0, 2 * time.Second, 4 * time.Second, 8 * time.Second}, pauses); diff != "" {
+		t.Errorf("pauses (-want +got):\n%s", diff)
 	}
 }
 

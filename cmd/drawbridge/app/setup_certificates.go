@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/internal/features"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/ownership"
 )
 
 // newServer makes what serves the webhook's certificate; it needs a cache before it
@@ -41,6 +42,10 @@ func setupCertificates(mgr ctrl.Manager, o Options, server *certs.Server, client
 		errs = append(errs, mgr.Add(&certs.CertManager{
 			Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Certificate: o.key(name), Metrics: server.Metrics,
 		}))
+	}
+	if o.WebhookConfiguration != "" {
+		owner := &ownership.Controller{Client: mgr.GetClient(), Name: o.WebhookConfiguration}
+		errs = append(errs, owner.SetupWithManager(mgr))
 	}
 	if o.WebhookConfiguration != "" && o.Operations.Gates.Enabled(features.ManagedFailurePolicy) {
 		policy := &failurepolicy.Controller{
