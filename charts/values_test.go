@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/drawbridge-dev/drawbridge/internal/features"
 	"github.com/drawbridge-dev/drawbridge/test/install"
 )
 
@@ -63,7 +65,32 @@ func TestBadValuesAreRefused(t *testing.T) {
 			values{"metrics": values{"protected": false, "podMonitor": values{"enabled": true}}, "deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:1"}},
 			"deployment.enabled",
 		},
-		"a priority out of range": {values{"surge": values{"priority": 100001}}, "priority"},
+		"a duration of more than three centuries": {values{"times": values{"retention": "9999999h"}}, "retention"},
+		"a retention that forgets moved pods": {
+			values{"times": values{"retention": "1m"}, "replacementGuard": values{"window": "5m"}}, "times.retention (1m) must be 0s",
+		},
+		"a backoff of nothing":                {values{"times": values{"evictionBackoffMin": "0s"}}, "times.evictionBackoffMin must be positive, not 0s"},
+		"a longest backoff below the first":   {values{"times": values{"evictionBackoffMin": "10s", "evictionBackoffMax": "9999ms"}}, "times.evictionBackoffMax (9999ms)"},
+		"a marker limit of nothing":           {values{"times": values{"markerLimit": "0h"}}, "times.markerLimit must be positive"},
+		"a replacement window of nothing":     {values{"replacementGuard": values{"window": "0s"}}, "replacementGuard.window must be positive"},
+		"a certificate announced for no time": {values{"certificates": values{"settle": "0s"}}, "certificates.settle must be positive"},
+		"a preemption without time":           {values{"preemption": values{"timeout": "0ms"}}, "preemption.timeout must be positive"},
+		"a caller's silence that is too short": {
+			values{"times": values{"callerSilence": values{"kubectl": "29s"}}}, "times.callerSilence.kubectl must be in whole seconds, from 30s to 24h, not 29s",
+		},
+		"one of more than a day":        {values{"times": values{"callerSilence": values{"kubectl": "24h1s"}}}, "callerSilence.kubectl"},
+		"one of half a second":          {values{"times": values{"callerSilence": values{"kubectl": "30.5s"}}}, "callerSilence.kubectl"},
+		"a port for two":                {values{"metrics": values{"port": 8443}, "webhook": values{"port": 8443}}, "webhook.port and metrics.port are both 8443"},
+		"the health port, too":          {values{"health": values{"port": 9443}, "webhook": values{"port": 9443}}, "webhook.port and health.port are both 9443"},
+		"the scheduler's port, too":     {values{"preemption": values{"enabled": true, "port": 9443}, "webhook": values{"port": 9443}}, "webhook.port and preemption.port are both 9443"},
+		"a gate that nobody knows":      {values{"featureGates": values{"Gard": true}}, "Gard"},
+		"the guard without its gate":    {values{"featureGates": values{"Guard": false}}, "featureGates.Guard is false and guard.enabled is true: set guard.enabled=false as well"},
+		"the surge without its gate":    {values{"featureGates": values{"Surge": false}}, "surge.enabled=false"},
+		"machines without their gate":   {values{"featureGates": values{"EvacuationPresets": false}, "vm": values{"kubevirt": values{"enabled": true}}}, "vm.kubevirt.enabled=false"},
+		"databases without their gate":  {values{"featureGates": values{"EvacuationPresets": false}, "vm": values{"strimzi": values{"enabled": true}}}, "vm.strimzi.enabled=false"},
+		"a namespace that can be none":  {values{"webhook": values{"excludedNamespaces": []any{"Shop"}}}, "excludedNamespaces"},
+		"a list of namespaces with one": {values{"webhook": values{"excludedNamespaces": []any{"a,b"}}}, "excludedNamespaces"},
+		"a priority out of range":       {values{"surge": values{"priority": 100001}}, "priority"},
 		"a reserved name that is none": {
 			values{"interceptors": values{"allowedReservedNames": []any{"'] || true || n in ['"}}}, "allowedReservedNames",
 		},
@@ -76,6 +103,63 @@ func TestBadValuesAreRefused(t *testing.T) {
 			}
 			if !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error does not name %q: %v", tc.want, err)
+			}
+		})
+	}
+}
+
+// What is at the edge of what is refused.
+func TestGoodValuesAreAccepted(t *testing.T) {
+	cases := map[string]values{
+		"requests that are kept for ever":        {"times": values{"retention": "0s"}},
+		"a retention as long as the window":      {"times": values{"retention": "300s"}, "replacementGuard": values{"window": "5m"}},
+		"a short one where nobody asks for it":   {"times": values{"retention": "1s"}, "replacementGuard": values{"mode": "Evict"}},
+		"a backoff that does not grow":           {"times": values{"evictionBackoffMin": "0.5m", "evictionBackoffMax": "30s"}},
+		"the bounds of a caller's silence":       {"times": values{"callerSilence": values{"kubectl": "30s", "mco": "24h"}}},
+		"features switched off with their gates": {"featureGates": values{"Guard": false, "Surge": false}, "guard": values{"enabled": false}, "surge": values{"enabled": false}},
+		"a port of what is not there":            {"preemption": values{"port": 9443}, "webhook": values{"port": 9443}},
+	}
+	for name, v := range cases {
+		t.Run(name, func(t *testing.T) {
+			if _, err := install.Render(t.Context(), install.Options{Values: v}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The manager does not start with a gate that it does not know.
+func TestTheSchemaKnowsTheFeatureGates(t *testing.T) {
+	var schema struct {
+		Properties struct {
+			FeatureGates struct {
+				PropertyNames struct{ Enum []string } `json:"propertyNames"`
+			} `json:"featureGates"`
+		} `json:"properties"`
+	}
+	data, err := os.ReadFile("drawbridge/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &schema); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(features.Names(), schema.Properties.FeatureGates.PropertyNames.Enum); diff != "" {
+		t.Errorf("feature gates of the schema (-want +got):\n%s", diff)
+	}
+}
+
+// The manager reads ConfigMaps of its own namespace by name, and of kube-system by another.
+func TestTheNamespaceOfTheClusterIsRefusedWhereTheManagerWouldBe(t *testing.T) {
+	cases := map[string]values{
+		"API servers by certificates": {"webhook": values{"clientUsers": []any{"kube-apiserver"}}},
+		"schedulers by certificates":  {"preemption": values{"enabled": true, "clientCertificates": true}},
+	}
+	for name, v := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := install.Render(t.Context(), install.Options{Namespace: "kube-system", Values: v})
+			if err == nil || !strings.Contains(err.Error(), "install it elsewhere") {
+				t.Errorf("the error is %v", err)
 			}
 		})
 	}

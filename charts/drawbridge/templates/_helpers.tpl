@@ -85,6 +85,12 @@ service:
 {{- with .Values.image.digest }}@{{ . }}{{ end -}}
 {{- end -}}
 
+{{/* drawbridge.nanoseconds is how long a duration is. */}}
+{{- define "drawbridge.nanoseconds" -}}
+{{- $start := toDate "2006-01-02" "2000-01-01" -}}
+{{- sub (mustDateModify . $start).UnixNano $start.UnixNano -}}
+{{- end -}}
+
 {{/* drawbridge.roleName names a role of the manager for one of its parts: (list . "part"). */}}
 {{- define "drawbridge.roleName" -}}
 {{- $part := index . 1 -}}
