@@ -45,6 +45,9 @@ type Options struct {
 	APIVersions []string
 	// Chart is the folder of the chart. Default: this repository's, see [Chart].
 	Chart string
+	// TakeOwnership makes [Run] take over objects that belong to another release, such as
+	// the CustomResourceDefinitions that one has left.
+	TakeOwnership bool
 	// NoHooks makes [Uninstall] leave out what runs in the cluster before, for clusters
 	// in which nothing runs.
 	NoHooks bool
@@ -64,6 +67,9 @@ func (o Options) Args(chart string) []string {
 	args := []string{"upgrade", "--install", o.Release, chart, "--namespace", o.Namespace, "--create-namespace"}
 	if len(o.Values) > 0 {
 		args = append(args, "--values", "-")
+	}
+	if o.TakeOwnership {
+		args = append(args, "--take-ownership")
 	}
 	return args
 }

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
@@ -76,11 +77,13 @@ func runJob(ctx context.Context, namespace string, first chan<- *cluster.Program
 			if err != nil {
 				return false, err
 			}
-			pod.Status.Phase = corev1.PodSucceeded
+			phase := corev1.PodSucceeded
 			if result.ExitCode != 0 {
-				pod.Status.Phase = corev1.PodFailed
+				phase = corev1.PodFailed
 			}
-			if _, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+			// The scheduler writes the status meanwhile, too.
+			patch := fmt.Appendf(nil, `{"status":{"phase":%q}}`, phase)
+			if _, err := pods.Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 				return false, fmt.Errorf("say how pod %s ended: %w", pod.Name, err)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,10 +62,20 @@ func addNodes(t *testing.T, n int, change ...func(*corev1.Node)) []string {
 	return nodes
 }
 
-// startManager runs a manager that leads, beside the Deployment whose pods run nowhere.
+// startManager runs a manager that leads, beside the Deployment whose pods run nowhere,
+// with the arguments of the Deployment that are not about where it listens.
 func startManager(t *testing.T, inst *suite.Installation) *suite.Process {
 	t.Helper()
-	manager, err := inst.StartProcess(t.Context(), suite.ProcessOptions{Args: []string{"--leader-elect=true"}})
+	deployment, err := kube.Client().AppsV1().Deployments(inst.Namespace).Get(t.Context(), inst.Release, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := slices.DeleteFunc(slices.Clone(deployment.Spec.Template.Spec.Containers[0].Args), func(arg string) bool {
+		return slices.ContainsFunc([]string{"--webhook-host", "--webhook-port", "--health-addr", "--metrics-", "--log-", "--webhook-dns-name"}, func(prefix string) bool {
+			return strings.HasPrefix(arg, prefix)
+		})
+	})
+	manager, err := inst.StartProcess(t.Context(), suite.ProcessOptions{Args: append(args, "--leader-elect=true")})
 	if err != nil {
 		t.Fatal(err)
 	}
