@@ -140,6 +140,7 @@ func TestEveryApplierInstallsUpgradesAndRollsBackWithoutForce(t *testing.T) {
 					"url": "https://localhost:" + strconv.Itoa(port), "failurePolicy": "Fail", "timeoutSeconds": seconds,
 				}}
 			}
+			ownDefinitions(t)
 			createNamespace(ctx, t, install.DefaultNamespace)
 			t.Cleanup(func() {
 				if err := by.remove(context.WithoutCancel(ctx)); err != nil {

@@ -3,12 +3,17 @@ package install_test
 import (
 	"context"
 	"fmt"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
 // createPod creates a pod as soon as its namespace is ready for it.
@@ -23,6 +28,42 @@ func createPod(ctx context.Context, client kubernetes.Interface, namespace strin
 		return nil, fmt.Errorf("create pod: %w: %w", err, last)
 	}
 	return created, nil
+}
+
+// ownDefinitions takes care that no other test's release owns the definitions that this
+// one installs, nor this one's those of the tests that follow.
+func ownDefinitions(t *testing.T) {
+	t.Helper()
+	client, err := apiextensions.NewForConfig(kube.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds := client.ApiextensionsV1().CustomResourceDefinitions()
+	remove := func() {
+		ctx := context.WithoutCancel(t.Context())
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			list, err := crds.List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return false, err
+			}
+			all := true
+			for i := range list.Items {
+				if list.Items[i].Spec.Group != v1alpha1.GroupName {
+					continue
+				}
+				all = false
+				if err := crds.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+					return false, err
+				}
+			}
+			return all, nil
+		})
+		if err != nil {
+			t.Errorf("remove the definitions: %v", err)
+		}
+	}
+	remove()
+	t.Cleanup(remove)
 }
 
 // testCA is a certificate; the API server takes no CA that is none.

@@ -298,6 +298,7 @@ func TestHelmInTheMiddleOfADrain(t *testing.T) {
 		"deployment": values{"enabled": true, "nodeSelector": noNode}, "uninstall": values{"wait": "20s"}, "certificates": values{"settle": "1s"},
 		"vm": values{"kubevirt": values{"enabled": true}},
 	}
+	ownDefinitions(t)
 	m := newMiddle(ctx, t)
 	inst, err := suite.Install(ctx, kube, suite.InstallOptions{Values: chart})
 	if err != nil {

@@ -79,6 +79,7 @@ func shell(ctx context.Context, t *testing.T, commands ...string) error {
 func TestThePagesGiveHelmWhatItNeeds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
+	ownDefinitions(t)
 	first := install.Options{Kubeconfig: kubeconfig(t), NoHooks: true} // Nothing would run them.
 	if err := install.Run(ctx, first); err != nil {
 		t.Fatal(err)
