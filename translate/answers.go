@@ -85,7 +85,12 @@ const (
 
 	textAccepted   = EvacuationTriggered + ": accepted, the pod's interceptors come first"
 	textWaiting    = EvacuationTriggered + ": waiting for interceptor %q (%d of %d)"
-	textEvicting   = EvacuationTriggered + ": its interceptors are done, waiting for its disruption budget and its end (%d of %d)"
+	textEvicting   = EvacuationTriggered + ": its interceptors are done, its eviction comes next (%d of %d)"
+	textBudget     = EvacuationTriggered + ": waiting for the pod's disruption budget %s (%d of %d)"
+	textBudgets    = EvacuationTriggered + ": waiting until only one disruption budget selects the pod, not all of %s (%d of %d)"
+	textRefused    = EvacuationTriggered + ": its interceptors are done, its eviction is refused for now: %s (%d of %d)"
+	textEnding     = EvacuationTriggered + ": the pod is terminating"
+	textFinalizers = textEnding + " (finalizers %s)"
 	textStalled    = EvacuationTriggered + ": interceptor %q cannot go on: %s"
 	textRestarting = EvacuationTriggered + ": it was canceled and restarts on the next try"
 	textHeld       = EvacuationTriggered + ": its request is being deleted, but finalizer %q holds it"
@@ -110,11 +115,16 @@ var troubleTexts = map[Reason]string{
 // Types of the one cause in an answer's details.
 const (
 	causeInProgress  = "EvictionRequestInProgress"
+	causeLastStage   = "interceptor " + v1alpha1.ImperativeEvictionInterceptor + " is active"
 	causeTrouble     = "EvictionNotCoordinated"
 	causeReplacement = "EvictionOfReplacement"
 	causeRefused     = "EvictionRefused"
 	causeTooManyNew  = "EvictionNotStarted"
 )
+
+// refusedByOurs is the reason of a refusal by a replica of our own webhook that has not
+// seen yet that the last stage is reached: events.ReasonWebhookNotReady.
+const refusedByOurs = "WebhookNotReady"
 
 // maxShown is how much of an interceptor's or node's name a text repeats, so
 // that the line stays below 200 characters.
@@ -143,15 +153,40 @@ func Accepted(about Subject) Verdict {
 }
 
 // Waiting denies: the interceptor has its turn. Position counts from 1, and the
-// total includes imperative-eviction.k8s.io, which is no third party to people: what is
-// left is the pod's budget, and its end.
+// total includes imperative-eviction.k8s.io, for which there is LastStage.
 func Waiting(about Subject, interceptor string, position, total int) Verdict {
 	name := shorten(interceptor, maxShown)
-	if interceptor == v1alpha1.ImperativeEvictionInterceptor {
-		return inProgress(about, ReasonWaiting, fmt.Sprintf(textEvicting, position, total), "interceptor "+name+" is active")
-	}
 	return inProgress(about, ReasonWaiting, fmt.Sprintf(textWaiting, name, position, total),
 		"interceptor "+name+" is active")
+}
+
+// LastStage denies: all interceptors are done, and the call must not be let through.
+// imperative-eviction.k8s.io is no third party to people: what is left is the pod's
+// budget, which refusal names if the evictor has met it, and the pod's end. Position is
+// the last one.
+func LastStage(about Subject, refusal *v1alpha1.EvictionRefusal, position int) Verdict {
+	text := fmt.Sprintf(textEvicting, position, position)
+	switch {
+	case refusal == nil, refusal.Reason == refusedByOurs:
+		// The second is our own and passes.
+	case len(refusal.Budgets) == 1:
+		text = fmt.Sprintf(textBudget, shorten(refusal.Budgets[0], maxShown), position, position)
+	case len(refusal.Budgets) > 1:
+		text = fmt.Sprintf(textBudgets, shorten(strings.Join(refusal.Budgets, ", "), maxShown), position, position)
+	default:
+		// The word only: what the API server said may be another thing every time.
+		text = fmt.Sprintf(textRefused, shorten(refusal.Reason, maxShown), position, position)
+	}
+	return inProgress(about, ReasonWaiting, text, causeLastStage)
+}
+
+// Ending denies: the pod terminates, and the call must not meet its successor.
+func Ending(about Subject, finalizers []string) Verdict {
+	text := textEnding
+	if len(finalizers) > 0 {
+		text = fmt.Sprintf(textFinalizers, shorten(strings.Join(finalizers, ", "), maxShown))
+	}
+	return inProgress(about, ReasonWaiting, text, "the pod is terminating")
 }
 
 // Stalled denies: the interceptor has its turn and cannot go on, or has given up

@@ -13,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -24,6 +25,10 @@ var about = translate.Subject{
 	Request: "5f0c3a0e-0000-4000-8000-000000000001", Requester: "alice.users.drawbridge.dev",
 }
 
+func refusal(reason string, budgets ...string) *v1alpha1.EvictionRefusal {
+	return &v1alpha1.EvictionRefusal{Reason: reason, Budgets: budgets, Message: "It said no: 17."}
+}
+
 // denials are all the ways we say no, with the longest names there can be.
 func denials() map[string]translate.Verdict {
 	longest := strings.Repeat("a.", 126) + "z"
@@ -31,6 +36,15 @@ func denials() map[string]translate.Verdict {
 		"accepted":            translate.Accepted(about),
 		"waiting":             translate.Waiting(about, "failover.db.example.com", 1, 3),
 		"waiting for long":    translate.Waiting(about, longest, 16, 16),
+		"the last stage":      translate.LastStage(about, nil, 3),
+		"blocked by a budget": translate.LastStage(about, refusal("EvictionBlocked", "web"), 3),
+		"by a long budget":    translate.LastStage(about, refusal("EvictionBlocked", longest), 16),
+		"by several budgets":  translate.LastStage(about, refusal("SeveralBudgets", "db", longest), 16),
+		"by somebody else":    translate.LastStage(about, refusal("WebhookRefuses"), 3),
+		"by a late replica":   translate.LastStage(about, refusal("WebhookNotReady"), 3),
+		"terminating":         translate.Ending(about, nil),
+		"held in its end":     translate.Ending(about, []string{"a.example.com/x", "b.example.com/y"}),
+		"held at length":      translate.Ending(about, []string{longest, longest}),
 		"restarting":          translate.Restarting(about),
 		"held":                translate.Held(about, "example.com/audit"),
 		"held by a long name": translate.Held(about, longest),
@@ -87,7 +101,11 @@ func TestDenialsKeepTheRules(t *testing.T) {
 			if behind != strings.HasPrefix(status.Message, "Eviction triggered evacuation") {
 				t.Errorf("W2: a request stands behind it: %t, text: %s", behind, status.Message)
 			}
-			for _, word := range []string{"disruption budget", "DisruptionBudget"} {
+			words := []string{"disruption budget", "DisruptionBudget"}
+			if strings.Contains(name, "budget") && strings.HasPrefix(name, "b") {
+				words = []string{"Cannot evict pod", "DisruptionBudget", "17"} // It is to blame, and named.
+			}
+			for _, word := range words {
 				if whole, err := json.Marshal(status); err != nil || strings.Contains(string(whole), word) {
 					t.Errorf("W2: blames a budget (%v): %s", err, whole)
 				}
@@ -204,5 +222,29 @@ func TestNoVerdictNeverAllows(t *testing.T) {
 	}
 	if got := (translate.Verdict{}).Outcome.String(); got != "none" {
 		t.Errorf("the zero outcome is %q", got)
+	}
+}
+
+func TestTheLastStageSaysWhatItWaitsFor(t *testing.T) {
+	text := func(v translate.Verdict) string {
+		return strings.TrimPrefix(v.Message, translate.EvacuationTriggered+": ")
+	}
+	for name, tc := range map[string]struct {
+		verdict translate.Verdict
+		want    string
+	}{
+		"no attempt yet":        {translate.LastStage(about, nil, 3), "its interceptors are done, its eviction comes next (3 of 3)"},
+		"our own late replica":  {translate.LastStage(about, refusal("WebhookNotReady"), 3), "its interceptors are done, its eviction comes next (3 of 3)"},
+		"one budget":            {translate.LastStage(about, refusal("EvictionBlocked", "web"), 3), "waiting for the pod's disruption budget web (3 of 3)"},
+		"several budgets":       {translate.LastStage(about, refusal("SeveralBudgets", "db", "web"), 3), "waiting until only one disruption budget selects the pod, not all of db, web (3 of 3)"},
+		"somebody else":         {translate.LastStage(about, refusal("WebhookRefuses"), 3), "its interceptors are done, its eviction is refused for now: WebhookRefuses (3 of 3)"},
+		"a pod that terminates": {translate.Ending(about, nil), "the pod is terminating"},
+		"a pod that is held":    {translate.Ending(about, []string{"a.example.com/x", "b/y"}), "the pod is terminating (finalizers a.example.com/x, b/y)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, text(tc.verdict)); diff != "" {
+				t.Errorf("text (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -66,7 +66,7 @@ func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decis
 	if decision.Verdict.Outcome == translate.Allow || decision.Verdict.Reason == translate.ReasonGuardClosed {
 		return decision.Verdict, nil
 	}
-	return stateVerdict(about, request), nil
+	return stateVerdict(about, in.Pod, request), nil
 }
 
 // tellEnd records that the caller is told of the end of a pod, and only then tells it.

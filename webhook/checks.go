@@ -48,7 +48,7 @@ func preconditionFails(in *Input) (Decision, bool) {
 func podIsEnding(in *Input) (Decision, bool) {
 	switch {
 	case in.Pod.DeletionTimestamp != nil && in.Request != nil && len(in.Request.Status.ActiveInterceptors) > 0 && in.mayStray():
-		return say(stateVerdict(in.subject(), in.Request))
+		return say(stateVerdict(in.subject(), in.Pod, in.Request))
 	case in.Pod.DeletionTimestamp != nil:
 		return in.allowLast(translate.ReasonPodTerminating)
 	case in.Pod.Status.Phase == corev1.PodSucceeded, in.Pod.Status.Phase == corev1.PodFailed:
@@ -186,7 +186,7 @@ func afterCancel(in *Input) (Decision, bool) {
 // whileRunning denies, and makes sure that the caller is among the requesters,
 // unless it is one of the pod's interceptors, whose turn it is not.
 func whileRunning(in *Input) (Decision, bool) {
-	verdict := stateVerdict(in.subject(), in.Request)
+	verdict := stateVerdict(in.subject(), in.Pod, in.Request)
 	if in.Stalled != "" {
 		verdict = translate.Stalled(in.subject(), in.Request.Status.ActiveInterceptors[0], in.Stalled)
 	}
@@ -231,11 +231,17 @@ func (in *Input) covers(given, wanted *int64) bool {
 }
 
 // stateVerdict is the denial that a running request's state stands for.
-func stateVerdict(about translate.Subject, er *v1alpha1.EvictionRequest) translate.Verdict {
+func stateVerdict(about translate.Subject, pod *corev1.Pod, er *v1alpha1.EvictionRequest) translate.Verdict {
+	if pod.DeletionTimestamp != nil {
+		return translate.Ending(about, pod.Finalizers)
+	}
 	if len(er.Status.ActiveInterceptors) == 0 {
 		return translate.Accepted(about)
 	}
 	active := er.Status.ActiveInterceptors[0]
+	if active == v1alpha1.ImperativeEvictionInterceptor {
+		return translate.LastStage(about, report(er, active).Refusal, len(er.Status.TargetInterceptors))
+	}
 	position := slices.IndexFunc(er.Status.TargetInterceptors, func(t v1alpha1.Interceptor) bool { return t.Name == active }) + 1
 	return translate.Waiting(about, active, position, len(er.Status.TargetInterceptors))
 }

@@ -146,7 +146,11 @@ func conflict(text string) got {
 	return got{outcome: "conflict", reason: "precondition-failed", message: "Precondition failed: " + text}
 }
 func deniedEvicting() got {
-	return got{outcome: "denied", reason: "waiting", message: "Eviction triggered evacuation: its interceptors are done, waiting for its disruption budget and its end (3 of 3)"}
+	return deniedLast("its interceptors are done, its eviction comes next (3 of 3)")
+}
+
+func deniedLast(text string) got {
+	return got{outcome: "denied", reason: "waiting", message: "Eviction triggered evacuation: " + text}
 }
 
 func heldBy(finalizer string) got {
@@ -210,7 +214,10 @@ func TestDecide(t *testing.T) {
 		"a terminating pod is let go in the middle of a request": {during(er().Active(interA, t0), as(db0().Deleting(t0)), live),
 			allowed("pod-terminating")},
 		"a terminating pod whose successor has its name is held while its request runs": {during(er().Processed(interA, interB).Active(evictor, t0),
-			as(db0().OwnedBy("StatefulSet", "db").Deleting(t0))), deniedEvicting()},
+			as(db0().OwnedBy("StatefulSet", "db").Deleting(t0))), deniedLast("the pod is terminating")},
+		"one that finalizers hold is told so": {during(er().Processed(interA, interB).Active(evictor, t0).Refused(2, "web"),
+			as(db0().OwnedBy("StatefulSet", "db").Finalizer("a.example.com/x").Deleting(t0))), deniedLast("the pod is terminating (finalizers a.example.com/x)")},
+		"one that terminates in an interceptor's turn is told so": {during(er().Active(interA, t0), as(db0().OwnedBy("StatefulSet", "db").Deleting(t0))), deniedLast("the pod is terminating")},
 		"such a pod is let go with a UID": {during(er().Processed(interA, interB).Active(evictor, t0), as(db0().OwnedBy("StatefulSet", "db").Deleting(t0)), live, withUID),
 			allowed("pod-terminating")},
 		"such a pod that nobody intercepts is let go": {during(builder.EvictionRequest("shop", "db-0", "uid-1").UID("er-1").Leased(alice, leaseN1).Interceptors().Active(evictor, t0),
@@ -249,7 +256,11 @@ func TestDecide(t *testing.T) {
 		"the imperative stage":                                                 {during(er().Processed(interA, interB).Active(evictor, t0), live), allowed("imperative-stage")},
 		"the imperative stage with a UID":                                      {during(er().Processed(interA, interB).Active(evictor, t0), withUID), allowed("imperative-stage")},
 		"the imperative stage, by name, of a pod whose successor has its name": {during(er().Processed(interA, interB).Active(evictor, t0), as(db0().OwnedBy("StatefulSet", "db"))), deniedEvicting()},
-		"the imperative stage, by name, live, of such a pod":                   {during(er().Processed(interA, interB).Active(evictor, t0), as(db0().OwnedBy("StrimziPodSet", "db")), live), deniedEvicting()},
+		"the budget that blocks such a pod is named": {during(er().Processed(interA, interB).Active(evictor, t0).Refused(2, "web"),
+			as(db0().OwnedBy("StatefulSet", "db"))), deniedLast("waiting for the pod's disruption budget web (3 of 3)")},
+		"the budgets that block such a pod are named": {during(er().Processed(interA, interB).Active(evictor, t0).Refused(2, "db", "web"),
+			as(db0().OwnedBy("StatefulSet", "db"))), deniedLast("waiting until only one disruption budget selects the pod, not all of db, web (3 of 3)")},
+		"the imperative stage, by name, live, of such a pod": {during(er().Processed(interA, interB).Active(evictor, t0), as(db0().OwnedBy("StrimziPodSet", "db")), live), deniedEvicting()},
 		"the imperative stage of such a pod, for a stranger": {during(func() *builder.EvictionRequestWrapper {
 			r := er().Processed(interA, interB).Active(evictor, t0)
 			r.Spec.Requesters = nil

@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeName`,description="The node the pod ran on."
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.summary.state`,description="How far the request is."
 // +kubebuilder:printcolumn:name="Interceptor",type=string,JSONPath=`.status.summary.interceptor`,description="Whose turn it is, and the how manieth of how many it is."
+// +kubebuilder:printcolumn:name="Budget",type=string,JSONPath=`.status.summary.budget`,description="The PodDisruptionBudget that refuses the eviction."
 // +kubebuilder:printcolumn:name="ETA",type=string,JSONPath=`.status.summary.expectedFinishTime`,description="When the active interceptor expects to be done."
 // +kubebuilder:printcolumn:name="Requesters",type=integer,JSONPath=`.status.summary.requesters`,description="How many want the eviction."
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -246,7 +247,8 @@ type RequestState string
 type EvictionRequestSummary struct {
 	// state in one word. Pending: no interceptor is active. Intercepting: one of
 	// the target's own interceptors is. Evicting: imperative-eviction.k8s.io is.
-	// Blocked: it is, and the eviction has been refused so far. Deleting: the request
+	// Blocked: it is, and the eviction has been refused so far; budget says by what, if it
+	// is a budget. Deleting: the request
 	// is being deleted, and a finalizer holds it. Evicted, Canceled: the condition of
 	// that name is True.
 	// +required
@@ -258,6 +260,12 @@ type EvictionRequestSummary struct {
 	// +kubebuilder:validation:MaxLength=260
 	Interceptor string `json:"interceptor,omitempty"`
 
+	// budget names the PodDisruptionBudgets that refuse the eviction, if it is them who
+	// do, separated by commas.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1300
+	Budget string `json:"budget,omitempty"`
+
 	// expectedFinishTime is the one the active interceptor reported, if any.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
@@ -267,6 +275,29 @@ type EvictionRequestSummary struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Requesters int32 `json:"requesters"`
+}
+
+// EvictionRefusal is why a call of a pod's eviction subresource failed.
+type EvictionRefusal struct {
+	// reason is the class of the answer in one word, the same as in the event, for
+	// example EvictionBlocked: a budget allows no disruption now.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Reason string `json:"reason"`
+
+	// budgets are the names of the PodDisruptionBudgets that select the pod, when it is
+	// them who refuse: sorted, and only the first five.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:MaxLength=253
+	Budgets []string `json:"budgets,omitempty"`
+
+	// message explains the answer, and quotes it.
+	// +required
+	// +kubebuilder:validation:MaxLength=4096
+	Message string `json:"message"`
 }
 
 // InterceptorStatus is the report of one interceptor.
@@ -320,6 +351,12 @@ type InterceptorStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Retries int32 `json:"retries,omitempty"`
+
+	// refusal is why the last call of the pod's eviction subresource failed. Only
+	// imperative-eviction.k8s.io sets it, whose message is the KEP's sentence, which
+	// does not say. It goes when the eviction was accepted.
+	// +optional
+	Refusal *EvictionRefusal `json:"refusal,omitempty"`
 
 	// skippedBy is the user name of the person who ended the interceptor's turn in its
 	// place: the message then says why. Set together with completionTime, by somebody

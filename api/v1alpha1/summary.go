@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 )
@@ -16,8 +17,8 @@ const (
 	StateIntercepting RequestState = "Intercepting"
 	// StateEvicting says that imperative-eviction.k8s.io is active.
 	StateEvicting RequestState = "Evicting"
-	// StateBlocked says that imperative-eviction.k8s.io is active and at least one
-	// of its calls has failed, most often because of a PodDisruptionBudget.
+	// StateBlocked says that imperative-eviction.k8s.io is active and its last call
+	// has failed, most often because of a PodDisruptionBudget.
 	StateBlocked RequestState = "Blocked"
 	// StateDeleting says that the request is being deleted and somebody's finalizer
 	// holds it. Nobody acts on it any more, and no other one can take its place.
@@ -60,8 +61,9 @@ func Summarize(er *EvictionRequest) *EvictionRequestSummary {
 	switch {
 	case active != ImperativeEvictionInterceptor:
 		s.State = StateIntercepting
-	case report.Retries > 0:
+	case report.Refusal != nil:
 		s.State = StateBlocked
+		s.Budget = strings.Join(report.Refusal.Budgets, ",")
 	default:
 		s.State = StateEvicting
 	}

@@ -81,9 +81,25 @@ func TestSummarize(t *testing.T) {
 			requesters: 1,
 			status: status{
 				TargetInterceptors: targets[2:], ActiveInterceptors: []string{c},
-				Interceptors: []v1alpha1.InterceptorStatus{{Name: c, Retries: 1}},
+				Interceptors: []v1alpha1.InterceptorStatus{{Name: c, Retries: 1, Refusal: &v1alpha1.EvictionRefusal{Reason: "ServerOverloaded"}}},
 			},
 			want: v1alpha1.EvictionRequestSummary{State: v1alpha1.StateBlocked, Interceptor: "imperative-eviction.k8s.io 1/1", Requesters: 1},
+		},
+		"budgets that refuse are named": {
+			requesters: 1,
+			status: status{
+				TargetInterceptors: targets[2:], ActiveInterceptors: []string{c},
+				Interceptors: []v1alpha1.InterceptorStatus{{Name: c, Retries: 1, Refusal: &v1alpha1.EvictionRefusal{Reason: "SeveralBudgets", Budgets: []string{"db", "web"}}}},
+			},
+			want: v1alpha1.EvictionRequestSummary{State: v1alpha1.StateBlocked, Interceptor: "imperative-eviction.k8s.io 1/1", Budget: "db,web", Requesters: 1},
+		},
+		"an eviction that was refused before and is accepted now is not blocked": {
+			requesters: 1,
+			status: status{
+				TargetInterceptors: targets[2:], ActiveInterceptors: []string{c},
+				Interceptors: []v1alpha1.InterceptorStatus{{Name: c, Retries: 4, Message: "The pod is terminating."}},
+			},
+			want: v1alpha1.EvictionRequestSummary{State: v1alpha1.StateEvicting, Interceptor: "imperative-eviction.k8s.io 1/1", Requesters: 1},
 		},
 		"between two interceptors it is pending": {
 			requesters: 1,

@@ -2,6 +2,7 @@ package interceptor
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,11 +52,23 @@ func Observe(er *v1alpha1.EvictionRequest) Update {
 			continue
 		}
 		u.Message = report.Message
+		if report.Refusal != nil {
+			u.Message = refusalText(report.Refusal)
+		}
 		if report.ExpectedFinishTime != nil {
 			u.ExpectedFinishTime = report.ExpectedFinishTime.UTC()
 		}
 	}
 	return u
+}
+
+// refusalText is shown in place of the message, which is the KEP's sentence: that one
+// counts, and does not say why. The budget's name comes first, for columns are narrow.
+func refusalText(refusal *v1alpha1.EvictionRefusal) string {
+	if len(refusal.Budgets) == 0 {
+		return refusal.Message
+	}
+	return "waiting for budget " + strings.Join(refusal.Budgets, ", ") + ": " + refusal.Message
 }
 
 // wish is what a requester that wants an eviction has to do about a request.

@@ -92,10 +92,23 @@ func TestObserve(t *testing.T) {
 		}
 		return er
 	}
+	refused := func(budgets ...string) *v1alpha1.EvictionRequest {
+		er := turn(2, "Could not evict a pod", nil)
+		er.Status.Interceptors[2].Refusal = &v1alpha1.EvictionRefusal{Reason: "EvictionBlocked", Budgets: budgets, Message: "it says no"}
+		return er
+	}
 	cases := map[string]struct {
 		request *v1alpha1.EvictionRequest
 		want    Update
 	}{
+		"a budget refuses": {
+			refused("web"),
+			Update{State: v1alpha1.StateBlocked, Interceptor: v1alpha1.ImperativeEvictionInterceptor, Position: 3, Total: 3, Message: "waiting for budget web: it says no"},
+		},
+		"somebody else refuses": {
+			refused(),
+			Update{State: v1alpha1.StateBlocked, Interceptor: v1alpha1.ImperativeEvictionInterceptor, Position: 3, Total: 3, Message: "it says no"},
+		},
 		"nobody has looked yet": {wanted(us), Update{State: v1alpha1.StatePending}},
 		"an interceptor works": {
 			turn(1, "moving", &eta),

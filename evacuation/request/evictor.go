@@ -127,7 +127,7 @@ func (e *Evictor) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	} else {
 		e.enqueue(e.budgets.Forget(key))
 	}
-	decision := EvictStep(e.input(er, state), e.Clock.Now(), e.Policy)
+	decision := EvictStep(e.input(er, pod, state), e.Clock.Now(), e.Policy)
 	if decision.Action == EvictCall {
 		// The cache may be behind by a cancellation, and the event of a budget can
 		// overtake it. What is done to a pod cannot be undone: look for real.
@@ -143,7 +143,7 @@ func (e *Evictor) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		if err := e.attempt(ctx, er, pod, decision.Trigger); err != nil {
 			return reconcile.Result{}, err
 		}
-		in := e.input(er, state)
+		in := e.input(er, pod, state)
 		// If a budget moved while we asked, its wake-up is in the queue already; this
 		// attempt is told of first.
 		in.Woken = false
@@ -234,6 +234,9 @@ func (e *Evictor) report(ctx context.Context, er *v1alpha1.EvictionRequest, item
 	if item.Retries > 0 {
 		report.WithRetries(item.Retries)
 	}
+	if r := item.Refusal; r != nil {
+		report.WithRefusal(apply.EvictionRefusal().WithReason(r.Reason).WithBudgets(r.Budgets...).WithMessage(r.Message))
+	}
 	return e.Client.SubResource("status").Apply(ctx,
 		apply.EvictionRequest(er.Name, er.Namespace).
 			WithResourceVersion(er.ResourceVersion).
@@ -242,7 +245,7 @@ func (e *Evictor) report(ctx context.Context, er *v1alpha1.EvictionRequest, item
 }
 
 // input is what EvictStep is to look at.
-func (e *Evictor) input(er *v1alpha1.EvictionRequest, state EvictPodState) EvictInput {
+func (e *Evictor) input(er *v1alpha1.EvictionRequest, pod *corev1.Pod, state EvictPodState) EvictInput {
 	key := client.ObjectKeyFromObject(er)
 	in := EvictInput{
 		Pod:    state,
@@ -254,6 +257,9 @@ func (e *Evictor) input(er *v1alpha1.EvictionRequest, state EvictPodState) Evict
 	if er.Status.ActivationTime != nil {
 		in.ActivatedAt = er.Status.ActivationTime.Time
 	}
+	if state == EvictPodTerminating {
+		in.EndsBy, in.Finalizers = pod.DeletionTimestamp.Time, pod.Finalizers
+	}
 	return in
 }
 
@@ -261,7 +267,7 @@ func (e *Evictor) input(er *v1alpha1.EvictionRequest, state EvictPodState) Evict
 func evictItem(er *v1alpha1.EvictionRequest) EvictItem {
 	for _, i := range er.Status.Interceptors {
 		if i.Name == v1alpha1.ImperativeEvictionInterceptor {
-			item := EvictItem{Retries: i.Retries, Message: i.Message}
+			item := EvictItem{Retries: i.Retries, Message: i.Message, Refusal: i.Refusal}
 			if i.StartTime != nil {
 				item.StartedAt = i.StartTime.Time
 			}

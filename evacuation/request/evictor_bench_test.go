@@ -121,6 +121,9 @@ func (b *evictBench) apply(ctx context.Context, _ client.Client, sub string, obj
 	if items[0].Retries != nil {
 		item.Retries = *items[0].Retries
 	}
+	if r := items[0].Refusal; r != nil {
+		item.Refusal = &v1alpha1.EvictionRefusal{Reason: *r.Reason, Budgets: r.Budgets, Message: *r.Message}
+	}
 	for i := range er.Status.Interceptors {
 		if er.Status.Interceptors[i].Name == item.Name {
 			er.Status.Interceptors[i] = item

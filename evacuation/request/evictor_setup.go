@@ -130,14 +130,16 @@ func evictRequestEvents() predicate.Predicate {
 }
 
 // evictPodEvents lets those changes of a pod pass that change what the evictor
-// does: it appears, begins to end, ends, or other budgets select it.
+// does: it appears, begins to end, is held by other finalizers, ends, or other budgets
+// select it.
 func evictPodEvents() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(ev event.UpdateEvent) bool {
 			before, ok := ev.ObjectOld.(*corev1.Pod)
 			after, ok2 := ev.ObjectNew.(*corev1.Pod)
 			return ok && ok2 && (deletionChanged(before.DeletionTimestamp, after.DeletionTimestamp) ||
-				terminal(before) != terminal(after) || !maps.Equal(before.Labels, after.Labels))
+				terminal(before) != terminal(after) || !maps.Equal(before.Labels, after.Labels) ||
+				(after.DeletionTimestamp != nil && !slices.Equal(before.Finalizers, after.Finalizers)))
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}

@@ -102,7 +102,8 @@ func TestEvictorAnswers(t *testing.T) {
 			},
 			item: v1alpha1.InterceptorStatus{
 				Retries: 1, StartTime: &metav1.Time{Time: at(0)}, HeartbeatTime: &metav1.Time{Time: at(0)},
-				Message: retriesText("1") + ` The pod changed during the eviction. Operation cannot be fulfilled on pods "web-1": x.`,
+				Message: retriesText("1"),
+				Refusal: &v1alpha1.EvictionRefusal{Reason: "EvictionConflict", Message: `The pod changed during the eviction. Operation cannot be fulfilled on pods "web-1": x.`},
 			},
 			after: 5 * time.Second,
 		},
@@ -113,7 +114,8 @@ func TestEvictorAnswers(t *testing.T) {
 			events:   []string{refused("EvictionRequest", "EvictionBlocked", blockedNote), refused("Pod", "EvictionBlocked", blockedNote)},
 			item: v1alpha1.InterceptorStatus{
 				Retries: 1, StartTime: &metav1.Time{Time: at(0)}, HeartbeatTime: &metav1.Time{Time: at(0)},
-				Message: retriesText("1") + " " + blockedNote,
+				Message: retriesText("1"),
+				Refusal: &v1alpha1.EvictionRefusal{Reason: "EvictionBlocked", Budgets: []string{"web"}, Message: "The disruption budget web needs 3 healthy pods and has 3 currently."},
 			},
 			after: 5 * time.Second,
 		},
@@ -262,7 +264,7 @@ func TestEvictorReportsAfterAConflict(t *testing.T) {
 		Name: v1alpha1.ImperativeEvictionInterceptor, Retries: 1,
 		StartTime: &metav1.Time{Time: at(2)}, HeartbeatTime: &metav1.Time{Time: at(2)},
 	}
-	if diff := cmp.Diff(want, b.request().Status.Interceptors[1], cmpopts.IgnoreFields(v1alpha1.InterceptorStatus{}, "Message")); diff != "" {
+	if diff := cmp.Diff(want, b.request().Status.Interceptors[1], cmpopts.IgnoreFields(v1alpha1.InterceptorStatus{}, "Message", "Refusal")); diff != "" {
 		t.Errorf("own item (-want +got):\n%s", diff)
 	}
 }

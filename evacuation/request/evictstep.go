@@ -3,7 +3,11 @@ package request
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
@@ -37,6 +41,8 @@ type EvictItem struct {
 	HeartbeatAt time.Time
 	Retries     int32
 	Message     string
+	// Refusal is why the last attempt failed; nil if it did not.
+	Refusal *v1alpha1.EvictionRefusal
 }
 
 // EvictLast is the last attempt of this process. The zero value means that it has
@@ -93,6 +99,8 @@ type EvictPolicy struct {
 	// HeartbeatInterval is the distance of heartbeats while there is nothing to do
 	// but wait. Default 3 min (statement 111, ruling R13).
 	HeartbeatInterval time.Duration
+	// EndSlack is how long after its grace period a pod is said to hang. Default 10 s.
+	EndSlack time.Duration
 	// SettleTime is how long after an attempt that was not refused the pod's end is
 	// awaited before the next attempt. Default 30 s.
 	SettleTime time.Duration
@@ -110,6 +118,7 @@ func DefaultEvictPolicy() EvictPolicy {
 		BackoffMax:        15 * time.Minute,
 		HeartbeatMin:      time.Minute,
 		HeartbeatInterval: 3 * time.Minute,
+		EndSlack:          10 * time.Second,
 		SettleTime:        30 * time.Second,
 		TimerPlaces:       10,
 	}
@@ -123,6 +132,10 @@ type EvictInput struct {
 	Last EvictLast
 	// ActivatedAt is when the evictor got its turn.
 	ActivatedAt time.Time
+	// EndsBy is when the grace period of a terminating pod is over.
+	EndsBy time.Time
+	// Finalizers of a terminating pod.
+	Finalizers []string
 	// Woken: a budget's change wants this attempt now.
 	Woken bool
 	// Behind is how many older ones wait for the same budget, counted up to
@@ -149,6 +162,7 @@ const (
 	// evictUnsupportedMessage is the literal of ruling R13.
 	evictUnsupportedMessage = "API-initiated eviction of DaemonSet and mirror pods is not supported"
 	evictTerminatingMessage = "The pod is terminating."
+	evictFinalizersMessage  = "The pod is terminating; finalizers hold it: %s."
 	evictGuardedMessage     = "The guard of the pod is closed."
 )
 
@@ -166,7 +180,7 @@ func EvictStep(in EvictInput, now time.Time, p EvictPolicy) EvictDecision {
 	case EvictPodUnsupported:
 		return evictWaitStep(in, evictUnsupportedMessage, time.Time{}, now, p)
 	case EvictPodTerminating:
-		return evictWaitStep(in, evictTerminatingMessage, in.turnBegan(now), now, p)
+		return evictEndStep(in, now, p)
 	case EvictPodGuarded:
 		d := evictWaitStep(in, evictGuardedMessage, in.turnBegan(now), now, p)
 		d.WakeAt = evictEarlier(d.WakeAt, now.Add(evictGuardLook))
@@ -224,12 +238,43 @@ func evictWaitStep(in EvictInput, message string, since, now time.Time, p EvictP
 		return EvictDecision{WakeAt: evictEarlier(due, now.Add(p.HeartbeatInterval))}
 	}
 	item := in.Item
-	item.Message = message
+	item.Message, item.Refusal = message, nil
 	item.beat(now, p)
 	if item == in.Item {
 		return EvictDecision{WakeAt: now.Add(p.HeartbeatInterval)}
 	}
 	return EvictDecision{Report: &item, WakeAt: evictLater(item.HeartbeatAt, now).Add(p.HeartbeatInterval)}
+}
+
+// evictEndStep handles a pod that terminates. Most end within their grace period and
+// cost no write. One that does not is reported with what holds it, a minute after the
+// report before at the earliest.
+func evictEndStep(in EvictInput, now time.Time, p EvictPolicy) EvictDecision {
+	message := evictTerminatingText(in.Finalizers)
+	d := evictWaitStep(in, message, in.turnBegan(now), now, p)
+	if d.Report != nil || in.EndsBy.IsZero() || in.Item.Message == message {
+		return d
+	}
+	due := in.EndsBy.Add(p.EndSlack)
+	if !in.Item.HeartbeatAt.IsZero() {
+		due = evictLater(due, in.Item.HeartbeatAt.Add(p.HeartbeatMin))
+	}
+	if now.Before(due) {
+		d.WakeAt = evictEarlier(d.WakeAt, due)
+		return d
+	}
+	item := in.Item
+	item.Message, item.Refusal = message, nil
+	item.beat(now, p)
+	return EvictDecision{Report: &item, WakeAt: evictLater(item.HeartbeatAt, now).Add(p.HeartbeatInterval)}
+}
+
+// evictTerminatingText names the finalizers that a terminating pod has.
+func evictTerminatingText(finalizers []string) string {
+	if len(finalizers) == 0 {
+		return evictTerminatingMessage
+	}
+	return evictCut(fmt.Sprintf(evictFinalizersMessage, strings.Join(finalizers, ", ")), v1alpha1.MaxMessageLength)
 }
 
 // failureReport is the item that tells of the last attempt, nil if that one is
@@ -238,19 +283,27 @@ func (in EvictInput) failureReport(now time.Time, p EvictPolicy) *EvictItem {
 	if !in.Last.Result.Failed() || in.Last.Retries < in.Item.Retries {
 		return nil
 	}
-	message := in.Last.message()
-	if in.Item.Retries == in.Last.Retries && in.Item.Message == message {
+	message, refusal := fmt.Sprintf(evictFailedMessage, in.Last.Retries), in.Last.refusal()
+	if in.Item.Retries == in.Last.Retries && in.Item.Message == message && equality.Semantic.DeepEqual(in.Item.Refusal, refusal) {
 		return nil
 	}
 	item := in.Item
-	item.Retries, item.Message = in.Last.Retries, message
+	item.Retries, item.Message, item.Refusal = in.Last.Retries, message, refusal
 	item.beat(now, p)
 	return &item
 }
 
-// message is the text for the status: the KEP's literal, then why.
-func (l *EvictLast) message() string {
-	return evictCut(fmt.Sprintf(evictFailedMessage, l.Retries)+" "+l.explain(l.Budgets), v1alpha1.MaxMessageLength)
+// refusal is why the attempt failed, for the status.
+func (l *EvictLast) refusal() *v1alpha1.EvictionRefusal {
+	refusal := &v1alpha1.EvictionRefusal{Reason: evictReasons[l.Result], Message: l.explain(l.Budgets)}
+	if l.Result.blockedByBudget() {
+		refusal.Budgets = slices.Clone(l.Budgets[:min(len(l.Budgets), evictMaxBudgets)])
+		if l.Detail != "" && l.Result != ResultSeveralBudgets {
+			refusal.Message = strings.TrimRight(l.Detail, ".") + "." // It says how many pods are missing, and the rest stands beside it.
+		}
+	}
+	refusal.Message = evictCut(refusal.Message, v1alpha1.MaxMessageLength)
+	return refusal
 }
 
 // pause is how long to wait after an attempt, never zero. Who has waited for

@@ -21,7 +21,10 @@ func failed(when time.Time, retries int32) EvictLast {
 	return EvictLast{At: when, Since: when, Retries: retries, Budgets: []string{"web"}, evictionRefusal: evictionRefusal{Result: ResultBudget}}
 }
 
-const blockedText = " PodDisruptionBudget web allows no disruption now."
+// blocked is why it was refused.
+func blocked() *v1alpha1.EvictionRefusal {
+	return &v1alpha1.EvictionRefusal{Reason: "EvictionBlocked", Budgets: []string{"web"}, Message: "PodDisruptionBudget web allows no disruption now."}
+}
 
 func retriesText(n string) string {
 	return "Could not evict a pod due to failing eviction requests, number of retries: " + n + "."
@@ -42,7 +45,7 @@ func TestEvictStep(t *testing.T) {
 			want: EvictDecision{Action: EvictCall, Trigger: TriggerFirst},
 		},
 		"after a restart a blocked pod is tried at once": {
-			in:   EvictInput{Pod: EvictPodRunning, Item: EvictItem{StartedAt: at(-900), HeartbeatAt: at(-10), Retries: 7, Message: retriesText("7") + blockedText}},
+			in:   EvictInput{Pod: EvictPodRunning, Item: EvictItem{StartedAt: at(-900), HeartbeatAt: at(-10), Retries: 7, Message: retriesText("7"), Refusal: blocked()}},
 			now:  at(0),
 			want: EvictDecision{Action: EvictCall, Trigger: TriggerFirst},
 		},
@@ -50,14 +53,14 @@ func TestEvictStep(t *testing.T) {
 			in: EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 1)}, now: at(0),
 			want: EvictDecision{
 				Action: EvictWait, WakeAt: at(5),
-				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 1, Message: retriesText("1") + blockedText},
+				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 1, Message: retriesText("1"), Refusal: blocked()},
 			},
 		},
 		"reported times have a grain of one second": {
 			in: EvictInput{Pod: EvictPodRunning, Last: failed(at(0).Add(700*time.Millisecond), 1)}, now: at(0).Add(700 * time.Millisecond),
 			want: EvictDecision{
 				Action: EvictWait, WakeAt: at(5).Add(700 * time.Millisecond),
-				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 1, Message: retriesText("1") + blockedText},
+				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 1, Message: retriesText("1"), Refusal: blocked()},
 			},
 		},
 		"a failure within 60 s of the heartbeat reports without one": {
@@ -65,7 +68,7 @@ func TestEvictStep(t *testing.T) {
 			now: at(59),
 			want: EvictDecision{
 				Action: EvictWait, WakeAt: at(69),
-				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 2, Message: retriesText("2") + blockedText},
+				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 2, Message: retriesText("2"), Refusal: blocked()},
 			},
 		},
 		"a failure 60 s after the heartbeat comes with the next one": {
@@ -73,7 +76,7 @@ func TestEvictStep(t *testing.T) {
 			now: at(60),
 			want: EvictDecision{
 				Action: EvictWait, WakeAt: at(70),
-				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(60), Retries: 2, Message: retriesText("2") + blockedText},
+				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(60), Retries: 2, Message: retriesText("2"), Refusal: blocked()},
 			},
 		},
 		"a heartbeat of the future is not set back when the clock was": {
@@ -81,13 +84,13 @@ func TestEvictStep(t *testing.T) {
 			now: at(0),
 			want: EvictDecision{
 				Action: EvictWait, WakeAt: at(10),
-				Report: &EvictItem{StartedAt: at(900), HeartbeatAt: at(900), Retries: 2, Message: retriesText("2") + blockedText},
+				Report: &EvictItem{StartedAt: at(900), HeartbeatAt: at(900), Retries: 2, Message: retriesText("2"), Refusal: blocked()},
 			},
 		},
 		"what is stored already is not reported again": {
 			in: EvictInput{
 				Pod: EvictPodRunning, Last: failed(at(0), 1),
-				Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 1, Message: retriesText("1") + blockedText},
+				Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 1, Message: retriesText("1"), Refusal: blocked()},
 			},
 			now:  at(1),
 			want: EvictDecision{Action: EvictWait, WakeAt: at(5)},
@@ -97,7 +100,7 @@ func TestEvictStep(t *testing.T) {
 			now: at(3),
 			want: EvictDecision{
 				Action: EvictWait, WakeAt: at(5),
-				Report: &EvictItem{StartedAt: at(3), HeartbeatAt: at(3), Retries: 1, Message: retriesText("1") + blockedText},
+				Report: &EvictItem{StartedAt: at(3), HeartbeatAt: at(3), Retries: 1, Message: retriesText("1"), Refusal: blocked()},
 			},
 		},
 		"a larger count stored by somebody else is left alone": {
@@ -110,7 +113,7 @@ func TestEvictStep(t *testing.T) {
 			want: EvictDecision{Action: EvictCall, Trigger: TriggerBackoff},
 		},
 		"the backoff is not over": {
-			in: EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 3), Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 3, Message: retriesText("3") + blockedText}}, now: at(19),
+			in: EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 3), Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(0), Retries: 3, Message: retriesText("3"), Refusal: blocked()}}, now: at(19),
 			want: EvictDecision{Action: EvictWait, WakeAt: at(20)},
 		},
 		"a budget's event ignores the rest of the backoff": {
@@ -118,11 +121,11 @@ func TestEvictStep(t *testing.T) {
 			want: EvictDecision{Action: EvictCall, Trigger: TriggerBudget},
 		},
 		"ten older ones make the timer wait": {
-			in:  EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 1), Behind: 10, Item: EvictItem{Retries: 1, Message: retriesText("1") + blockedText}},
+			in:  EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 1), Behind: 10, Item: EvictItem{Retries: 1, Message: retriesText("1"), Refusal: blocked()}},
 			now: at(40), want: EvictDecision{Action: EvictWait, WakeAt: at(80)},
 		},
 		"the timer of those behind looks again within the longest backoff": {
-			in:  EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 1), Behind: 10, Item: EvictItem{Retries: 1, Message: retriesText("1") + blockedText}},
+			in:  EvictInput{Pod: EvictPodRunning, Last: failed(at(0), 1), Behind: 10, Item: EvictItem{Retries: 1, Message: retriesText("1"), Refusal: blocked()}},
 			now: at(90000), want: EvictDecision{Action: EvictWait, WakeAt: at(90900)},
 		},
 		"nine older ones do not": {
@@ -132,7 +135,7 @@ func TestEvictStep(t *testing.T) {
 		"who waited in line for long pauses as long": {
 			in: EvictInput{Pod: EvictPodRunning, Last: EvictLast{
 				At: at(400), Since: at(0), Retries: 2, Budgets: []string{"web"}, evictionRefusal: evictionRefusal{Result: ResultBudget},
-			}, Item: EvictItem{Retries: 2, Message: retriesText("2") + blockedText}},
+			}, Item: EvictItem{Retries: 2, Message: retriesText("2"), Refusal: blocked()}},
 			now: at(401), want: EvictDecision{Action: EvictWait, WakeAt: at(800)},
 		},
 		"older ones do not matter to a failure that is not the budget's": {
@@ -140,7 +143,7 @@ func TestEvictStep(t *testing.T) {
 			want: EvictDecision{Action: EvictCall, Trigger: TriggerBackoff},
 		},
 		"a clock set back does not prolong the wait": {
-			in:  EvictInput{Pod: EvictPodRunning, Last: failed(at(100000), 1), Item: EvictItem{Retries: 1, Message: retriesText("1") + blockedText}},
+			in:  EvictInput{Pod: EvictPodRunning, Last: failed(at(100000), 1), Item: EvictItem{Retries: 1, Message: retriesText("1"), Refusal: blocked()}},
 			now: at(0), want: EvictDecision{Action: EvictWait, WakeAt: at(5)},
 		},
 		"success writes nothing and awaits the end of the pod": {
@@ -179,6 +182,48 @@ func TestEvictStep(t *testing.T) {
 		"a pod that terminates for long is reported": {
 			in: EvictInput{Pod: EvictPodTerminating, ActivatedAt: at(0)}, now: at(180),
 			want: EvictDecision{Report: &EvictItem{StartedAt: at(180), HeartbeatAt: at(180), Message: "The pod is terminating."}, WakeAt: at(360)},
+		},
+		"a pod within its grace period and a bit more costs no write": {
+			in:  EvictInput{Pod: EvictPodTerminating, ActivatedAt: at(0), EndsBy: at(30), Finalizers: []string{"a.example.com/x"}},
+			now: at(39), want: EvictDecision{WakeAt: at(40)},
+		},
+		"a pod that hangs 10 s after its grace period is reported with what holds it": {
+			in:  EvictInput{Pod: EvictPodTerminating, ActivatedAt: at(0), EndsBy: at(30), Finalizers: []string{"a.example.com/x", "b.example.com/y"}},
+			now: at(40),
+			want: EvictDecision{
+				Report: &EvictItem{StartedAt: at(40), HeartbeatAt: at(40), Message: "The pod is terminating; finalizers hold it: a.example.com/x, b.example.com/y."},
+				WakeAt: at(220),
+			},
+		},
+		"a pod that hangs without finalizers is reported as soon": {
+			in:   EvictInput{Pod: EvictPodTerminating, ActivatedAt: at(0), EndsBy: at(30)},
+			now:  at(40),
+			want: EvictDecision{Report: &EvictItem{StartedAt: at(40), HeartbeatAt: at(40), Message: "The pod is terminating."}, WakeAt: at(220)},
+		},
+		"the report of the end takes the refusal away": {
+			in: EvictInput{
+				Pod: EvictPodTerminating, ActivatedAt: at(0), EndsBy: at(300),
+				Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(200), Retries: 3, Message: retriesText("3"), Refusal: blocked()},
+			},
+			now: at(310),
+			want: EvictDecision{
+				Report: &EvictItem{StartedAt: at(0), HeartbeatAt: at(310), Retries: 3, Message: "The pod is terminating."},
+				WakeAt: at(490),
+			},
+		},
+		"other finalizers are told of a minute after the report before": {
+			in: EvictInput{
+				Pod: EvictPodTerminating, ActivatedAt: at(0), EndsBy: at(30), Finalizers: []string{"b.example.com/y"},
+				Item: EvictItem{StartedAt: at(40), HeartbeatAt: at(40), Message: "The pod is terminating; finalizers hold it: a.example.com/x."},
+			},
+			now: at(50), want: EvictDecision{WakeAt: at(100)},
+		},
+		"finalizers that are told of already cost a heartbeat every 3 min and no more": {
+			in: EvictInput{
+				Pod: EvictPodTerminating, ActivatedAt: at(0), EndsBy: at(30), Finalizers: []string{"a.example.com/x"},
+				Item: EvictItem{StartedAt: at(40), HeartbeatAt: at(40), Message: "The pod is terminating; finalizers hold it: a.example.com/x."},
+			},
+			now: at(219), want: EvictDecision{WakeAt: at(220)},
 		},
 		"the wait for a terminating pod starts with the last heartbeat": {
 			in:   EvictInput{Pod: EvictPodTerminating, ActivatedAt: at(0), Item: EvictItem{StartedAt: at(0), HeartbeatAt: at(100), Retries: 3, Message: "x"}},
@@ -284,7 +329,7 @@ func TestEvictStepAfterRestart(t *testing.T) {
 	got := EvictStep(EvictInput{Pod: EvictPodRunning, Item: stored, Last: last}, at(0), DefaultEvictPolicy())
 	want := EvictDecision{
 		Action: EvictWait, WakeAt: at(160),
-		Report: &EvictItem{StartedAt: at(-100), HeartbeatAt: at(0), Retries: 6, Message: retriesText("6") + blockedText},
+		Report: &EvictItem{StartedAt: at(-100), HeartbeatAt: at(0), Retries: 6, Message: retriesText("6"), Refusal: blocked()},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("EvictStep (-want +got):\n%s", diff)
@@ -310,14 +355,17 @@ func TestEvictBackoffBounds(t *testing.T) {
 	}
 }
 
-func TestEvictMessageIsCut(t *testing.T) {
+func TestEvictRefusalIsCut(t *testing.T) {
 	t.Parallel()
-	last := EvictLast{Retries: 1, evictionRefusal: evictionRefusal{Result: ResultOther, Detail: strings.Repeat("ä", 9000)}}
-	message := last.message()
-	if n := utf8.RuneCountInString(message); n > v1alpha1.MaxMessageLength || !utf8.ValidString(message) {
-		t.Errorf("the message has %d characters (valid: %t), want at most %d", n, utf8.ValidString(message), v1alpha1.MaxMessageLength)
+	last := EvictLast{Retries: 1, Budgets: []string{"a", "b", "c", "d", "e", "f"}, evictionRefusal: evictionRefusal{Result: ResultBudget, Detail: strings.Repeat("ä", 9000)}}
+	refusal := last.refusal()
+	if n := utf8.RuneCountInString(refusal.Message); n > v1alpha1.MaxMessageLength || !utf8.ValidString(refusal.Message) {
+		t.Errorf("the message has %d characters (valid: %t), want at most %d", n, utf8.ValidString(refusal.Message), v1alpha1.MaxMessageLength)
 	}
-	if diff := cmp.Diff("...", message[len(message)-3:]); diff != "" {
+	if diff := cmp.Diff("...", refusal.Message[len(refusal.Message)-3:]); diff != "" {
 		t.Errorf("end of the message (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c", "d", "e"}, refusal.Budgets); diff != "" {
+		t.Errorf("budgets (-want +got):\n%s", diff)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -216,7 +217,7 @@ func (a *actors) try(in tryInput) tryResult {
 	if known, ok := a.tries[in]; ok {
 		return known
 	}
-	item := EvictItem{Retries: int32(in.retries), Message: in.text.message(in.retries), HeartbeatAt: in.beat.time()}
+	item := EvictItem{Retries: int32(in.retries), Message: in.text.message(in.retries), Refusal: in.text.refusal(), HeartbeatAt: in.beat.time()}
 	item.StartedAt = item.HeartbeatAt
 	d := a.evictStep(EvictInput{
 		Pod:  evictPodState(in.pod.object(), exploredUID),
@@ -225,20 +226,20 @@ func (a *actors) try(in tryInput) tryResult {
 	out := tryResult{action: d.Action, wake: ticksUntil(d.WakeAt)}
 	if r := d.Report; r != nil {
 		out.report, out.beat, out.retries = true, ageOf(r.HeartbeatAt), uint8(r.Retries)
-		out.text = textOf(r.Message, out.retries)
+		out.text = textOf(r, out.retries)
 	}
 	a.tries[in] = out
 	return out
 }
 
-// textOf is the inverse of message.
-func textOf(message string, retries uint8) text {
+// textOf is the inverse of message and refusal.
+func textOf(item *EvictItem, retries uint8) text {
 	for _, t := range []text{textNone, textTerminating, textBudget, textDeadline} {
-		if t.message(retries) == message {
+		if t.message(retries) == item.Message && equality.Semantic.DeepEqual(t.refusal(), item.Refusal) {
 			return t
 		}
 	}
-	panic("the model does not know the message " + message)
+	panic("the model does not know the message " + item.Message)
 }
 
 // tryOf gathers what the evictor looks at.

@@ -40,9 +40,17 @@ func (t text) message(retries uint8) string {
 	case textTerminating:
 		return evictTerminatingMessage
 	default:
-		last := lastTry{Text: t, Retries: retries}.memory()
-		return last.message()
+		return fmt.Sprintf(evictFailedMessage, retries)
 	}
+}
+
+// refusal is what the evictor would write beside the message.
+func (t text) refusal() *v1alpha1.EvictionRefusal {
+	if t == textNone || t == textTerminating {
+		return nil
+	}
+	last := lastTry{Text: t}.memory()
+	return last.refusal()
 }
 
 // memory is what the evictor remembers.
@@ -89,7 +97,7 @@ func (r record) object() *v1alpha1.EvictionRequest {
 				report.CompletionTime = new(metav1.NewTime(exploreEpoch))
 			}
 			if lastResort(name) {
-				report.Retries, report.Message = int32(r.Retries), r.Text.message(r.Retries)
+				report.Retries, report.Message, report.Refusal = int32(r.Retries), r.Text.message(r.Retries), r.Text.refusal()
 			}
 			s.Interceptors = append(s.Interceptors, report)
 			if r.Active.has(i) {

@@ -1,6 +1,8 @@
 package builder
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -139,6 +141,19 @@ func (w *EvictionRequestWrapper) Report(name string, change func(*v1alpha1.Inter
 		}
 	}
 	panic("builder: no interceptor " + name + " in the request")
+}
+
+// Refused makes the last interceptor one whose calls were refused so often, last by
+// these budgets.
+func (w *EvictionRequestWrapper) Refused(retries int32, budgets ...string) *EvictionRequestWrapper {
+	return w.Report(v1alpha1.ImperativeEvictionInterceptor, func(report *v1alpha1.InterceptorStatus) {
+		report.Retries = retries
+		report.Message = fmt.Sprintf("Could not evict a pod due to failing eviction requests, number of retries: %d.", retries)
+		report.Refusal = &v1alpha1.EvictionRefusal{
+			Reason: "EvictionBlocked", Budgets: budgets,
+			Message: "The disruption budget " + strings.Join(budgets, ", ") + " needs 3 healthy pods and has 3 currently.",
+		}
+	})
 }
 
 // Started makes the interceptor one that began then and has not reported since.

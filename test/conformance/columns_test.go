@@ -36,7 +36,7 @@ func TestPrinterColumns(t *testing.T) {
 	if len(lines) != 2 {
 		t.Fatalf("want a header and a row, got:\n%s", result.Stdout)
 	}
-	header := []string{"NAME", "POD", "NODE", "STATE", "INTERCEPTOR", "ETA", "REQUESTERS", "AGE"}
+	header := []string{"NAME", "POD", "NODE", "STATE", "INTERCEPTOR", "BUDGET", "ETA", "REQUESTERS", "AGE"}
 	if diff := cmp.Diff(header, strings.Fields(lines[0])); diff != "" {
 		t.Errorf("header (-want +got):\n%s", diff)
 	}

@@ -68,7 +68,7 @@ func TestConformance_F8_Backoff(t *testing.T) {
 			t.Errorf("%d messages, want %d:\n%s", len(messages), failures, strings.Join(messages, "\n"))
 		}
 		for i, message := range messages {
-			if want := fmt.Sprintf(failedMessage, i+1); !strings.HasPrefix(message, want) {
+			if want := fmt.Sprintf(failedMessage, i+1); message != want {
 				t.Errorf("message %d is %q, want %q", i+1, message, want)
 			}
 		}

@@ -154,7 +154,11 @@ func (t *timeline) request(object any) {
 	}
 	for _, i := range r.Status.Interceptors {
 		if i.Message != "" {
-			t.once(string(r.UID)+i.Name+i.Message, name, fmt.Sprintf("%s: %s", i.Name, i.Message))
+			text := i.Message
+			if i.Refusal != nil {
+				text += " " + i.Refusal.Message
+			}
+			t.once(string(r.UID)+i.Name+i.Message, name, fmt.Sprintf("%s: %s", i.Name, text))
 		}
 	}
 	for _, condition := range []string{v1alpha1.ConditionEvicted, v1alpha1.ConditionCanceled} {

@@ -112,7 +112,8 @@ func TestTheBudgetsEventTriggersTheEviction(t *testing.T) {
 	}
 	complete(t, pod, name, m.Clock.Now())
 	er := waitRequest(t, pod, "blocked", blocked)
-	saysAll(t, "the report", er.Status.Interceptors[1].Message, "number of retries: 1.", "PodDisruptionBudget "+budget+" allows no disruption now.")
+	saysAll(t, "the report", er.Status.Interceptors[1].Message, "number of retries: 1.")
+	saysAll(t, "the refusal", lastReport(er).Refusal.Message, "disruption budget "+budget+" needs 1 healthy pods")
 	saysAll(t, "the event", waitEvent(t, pod, "EvictionBlocked").Note, "the first try of this manager", budget)
 	lives(t, pod)
 	if diff := gocmp.Diff(map[string]int{"budget by first": 1}, attempts(t, m)); diff != "" {

@@ -233,7 +233,9 @@ func TestAUsersBudgetKeepsTheGuardAway(t *testing.T) {
 	})
 	complete(t, pod, name, m.Clock.Now())
 	er := waitRequest(t, pod, "blocked", blocked)
-	saysAll(t, "the report", er.Status.Interceptors[1].Message, "PodDisruptionBudget db allows no disruption now.")
+	if got := er.Status.Interceptors[1].Refusal; got == nil || got.Reason != "EvictionBlocked" || !slices.Equal(got.Budgets, []string{"db"}) {
+		t.Errorf("the report should name budget db, got %+v", got)
+	}
 	lives(t, pod)
 	if err := admin.Delete(t.Context(), budget); err != nil {
 		t.Fatal(err)

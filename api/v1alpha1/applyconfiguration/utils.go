@@ -37,6 +37,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EvictionInterceptorSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvictionInterceptorStatus"):
 		return &apiv1alpha1.EvictionInterceptorStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EvictionRefusal"):
+		return &apiv1alpha1.EvictionRefusalApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvictionRequest"):
 		return &apiv1alpha1.EvictionRequestApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvictionRequestSpec"):

@@ -255,7 +255,7 @@ func state() ([]v1alpha1.NodeMaintenance, []v1alpha1.EvictionRequest) {
 	working := request("db-0", "1").Interceptors(a, b).Active(a, ago(time.Minute)).Report(a, func(s *v1alpha1.InterceptorStatus) {
 		s.Message, s.ExpectedFinishTime = "42 %", &metav1.Time{Time: now.Add(90 * time.Second)}
 	})
-	blocked := request("queue-0", "2").Interceptors().Active(v1alpha1.ImperativeEvictionInterceptor, ago(time.Minute)).Report(v1alpha1.ImperativeEvictionInterceptor, func(s *v1alpha1.InterceptorStatus) { s.Retries = 3 })
+	blocked := request("queue-0", "2").Interceptors().Active(v1alpha1.ImperativeEvictionInterceptor, ago(time.Minute)).Refused(3, "queue")
 	elsewhere := request("web-0", "3").NodeName("node-2").Requesters("alice.users.drawbridge.dev").Interceptors(b).Active(b, ago(time.Minute))
 	over := request("old-0", "4").Interceptors().Evicted(v1alpha1.ReasonPodDeleted, ago(time.Minute))
 	return []v1alpha1.NodeMaintenance{*m, *lost}, []v1alpha1.EvictionRequest{*working.Obj(), *blocked.Obj(), *elsewhere.Obj(), *over.Obj()}

@@ -53,7 +53,7 @@ func intercepting(name, node, who string, eta time.Duration, message string) Pod
 }
 
 func blocked(name, node string) Pod {
-	return Pod{UID: name, Name: name, Node: node, Update: interceptor.Update{State: v1alpha1.StateBlocked, Interceptor: last, Position: 2, Total: 2, Message: "Could not evict a pod due to failing eviction requests, number of retries: 3."}}
+	return Pod{UID: name, Name: name, Node: node, Update: interceptor.Update{State: v1alpha1.StateBlocked, Interceptor: last, Position: 2, Total: 2, Message: "waiting for budget queue: The disruption budget queue needs 1 healthy pods and has 1 currently."}}
 }
 
 func evicted(name, node string) Pod {
@@ -152,7 +152,7 @@ func TestPlainLines(t *testing.T) {
 		"node/node-1 cordoned",
 		"node/node-1 draining, 2 pods to go",
 		"pod shop/db-0 waits for a.example.com 1/2: 10 %",
-		"pod shop/db-0 is not let go: Could not evict a pod due to failing eviction requests, number of retries: 3.",
+		"pod shop/db-0 is not let go: waiting for budget queue: The disruption budget queue needs 1 healthy pods and has 1 currently.",
 		"pod shop/web evicted",
 		"pod shop/db-0 is blocked: EvictionRefused: budget db",
 		"pod shop/db-0 evicted",

@@ -129,7 +129,11 @@ func TestVerdicts(t *testing.T) {
 		return er
 	}
 	imperative := func(retries int32) *builder.EvictionRequestWrapper {
-		return planned().Processed(interA, interB).Active(last, ago(time.Minute)).Report(last, func(s *v1alpha1.InterceptorStatus) { s.Retries = retries })
+		er := planned().Processed(interA, interB).Active(last, ago(time.Minute))
+		if retries > 0 {
+			er.Refused(retries, "web")
+		}
+		return er
 	}
 	cases := map[string]struct {
 		facts    Facts

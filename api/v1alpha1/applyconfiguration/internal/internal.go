@@ -241,6 +241,21 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionRefusal
+  map:
+    fields:
+    - name: budgets
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: message
+      type:
+        scalar: string
+    - name: reason
+      type:
+        scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionRequest
   map:
     fields:
@@ -328,6 +343,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionRequestSummary
   map:
     fields:
+    - name: budget
+      type:
+        scalar: string
     - name: expectedFinishTime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
@@ -373,6 +391,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+    - name: refusal
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionRefusal
     - name: retries
       type:
         scalar: numeric

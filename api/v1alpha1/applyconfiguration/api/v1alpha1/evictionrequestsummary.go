@@ -18,13 +18,17 @@ import (
 type EvictionRequestSummaryApplyConfiguration struct {
 	// state in one word. Pending: no interceptor is active. Intercepting: one of
 	// the target's own interceptors is. Evicting: imperative-eviction.k8s.io is.
-	// Blocked: it is, and the eviction has been refused so far. Deleting: the request
+	// Blocked: it is, and the eviction has been refused so far; budget says by what, if it
+	// is a budget. Deleting: the request
 	// is being deleted, and a finalizer holds it. Evicted, Canceled: the condition of
 	// that name is True.
 	State *apiv1alpha1.RequestState `json:"state,omitempty"`
 	// interceptor is the active interceptor and its place in the sequence, for
 	// example "surge.drawbridge.dev 1/2". Empty when none is active.
 	Interceptor *string `json:"interceptor,omitempty"`
+	// budget names the PodDisruptionBudgets that refuse the eviction, if it is them who
+	// do, separated by commas.
+	Budget *string `json:"budget,omitempty"`
 	// expectedFinishTime is the one the active interceptor reported, if any.
 	ExpectedFinishTime *v1.Time `json:"expectedFinishTime,omitempty"`
 	// requesters is the number of spec.requesters.
@@ -50,6 +54,14 @@ func (b *EvictionRequestSummaryApplyConfiguration) WithState(value apiv1alpha1.R
 // If called multiple times, the Interceptor field is set to the value of the last call.
 func (b *EvictionRequestSummaryApplyConfiguration) WithInterceptor(value string) *EvictionRequestSummaryApplyConfiguration {
 	b.Interceptor = &value
+	return b
+}
+
+// WithBudget sets the Budget field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Budget field is set to the value of the last call.
+func (b *EvictionRequestSummaryApplyConfiguration) WithBudget(value string) *EvictionRequestSummaryApplyConfiguration {
+	b.Budget = &value
 	return b
 }
 

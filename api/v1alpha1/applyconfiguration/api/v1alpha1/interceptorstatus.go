@@ -34,6 +34,10 @@ type InterceptorStatusApplyConfiguration struct {
 	// Only imperative-eviction.k8s.io sets it; the KEP has this number only inside
 	// the message, which nobody should have to parse.
 	Retries *int32 `json:"retries,omitempty"`
+	// refusal is why the last call of the pod's eviction subresource failed. Only
+	// imperative-eviction.k8s.io sets it, whose message is the KEP's sentence, which
+	// does not say. It goes when the eviction was accepted.
+	Refusal *EvictionRefusalApplyConfiguration `json:"refusal,omitempty"`
 	// skippedBy is the user name of the person who ended the interceptor's turn in its
 	// place: the message then says why. Set together with completionTime, by somebody
 	// with the verb skip on evictionrequests, who can only give his or her own name;
@@ -95,6 +99,14 @@ func (b *InterceptorStatusApplyConfiguration) WithCompletionTime(value v1.Time) 
 // If called multiple times, the Retries field is set to the value of the last call.
 func (b *InterceptorStatusApplyConfiguration) WithRetries(value int32) *InterceptorStatusApplyConfiguration {
 	b.Retries = &value
+	return b
+}
+
+// WithRefusal sets the Refusal field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Refusal field is set to the value of the last call.
+func (b *InterceptorStatusApplyConfiguration) WithRefusal(value *EvictionRefusalApplyConfiguration) *InterceptorStatusApplyConfiguration {
+	b.Refusal = value
 	return b
 }
 
