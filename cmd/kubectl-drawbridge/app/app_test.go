@@ -43,6 +43,7 @@ func testOptions() (o *Options, out, errOut *bytes.Buffer) {
 	o.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errOut}
 	o.Clock = testingclock.NewFakeClock(now)
 	o.Size = func() (int, int, bool) { return 0, 0, false }
+	o.Escapes = func() bool { return true }
 	o.Getenv = func(string) string { return "" }
 	return o, out, errOut
 }
@@ -339,20 +340,35 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func TestADumbTerminalGetsLines(t *testing.T) {
+func TestWhereAViewCannotBeDrawnLinesArePrinted(t *testing.T) {
 	m := builder.NodeMaintenance("kernel").Drain().Obj()
 	m.Status.Nodes = []v1alpha1.MaintenanceNodeStatus{{Name: "node-1", Stage: v1alpha1.StageDrain, PodsPendingEvacuation: 2}}
-	for term, want := range map[string]string{"dumb": "node/node-1 draining, 2 pods to go\n", "xterm": "\x1b[2K"} {
-		t.Run(term, func(t *testing.T) {
+	const lines, view, color = "node/node-1 draining, 2 pods to go\n", "\x1b[2K", "\x1b[31m"
+	cases := map[string]struct {
+		env     map[string]string
+		nowhere bool // Not on a terminal.
+		escapes bool
+		want    string
+		not     string
+	}{
+		"a terminal":                        {escapes: true, want: color},
+		"a terminal, without colours":       {env: map[string]string{"NO_COLOR": "1"}, escapes: true, want: view, not: color},
+		"a dumb terminal":                   {env: map[string]string{"TERM": "dumb"}, escapes: true, want: lines, not: "\x1b"},
+		"a console that prints the escapes": {want: lines, not: "\x1b"},
+		"a file":                            {nowhere: true, escapes: true, want: lines, not: "\x1b"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
 			o, out, _ := testOptions()
-			o.Size = func() (int, int, bool) { return 80, 24, true }
-			o.Getenv = func(name string) string { return map[string]string{"TERM": term}[name] }
-			f := &follower{Options: o, terminal: follow.Terminal{Out: out}}
-			if err := f.show(follow.Snapshot{Maintenance: m}); err != nil {
+			o.Size = func() (int, int, bool) { return 80, 24, !tc.nowhere }
+			o.Escapes = func() bool { return tc.escapes }
+			o.Getenv = func(name string) string { return tc.env[name] }
+			f := &follower{Options: o, terminal: o.terminal()}
+			if err := f.show(follow.Snapshot{Maintenance: m, Trouble: "nobody works"}); err != nil {
 				t.Fatal(err)
 			}
-			if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "\x1b") != (term != "dumb") {
-				t.Errorf("printed %q, want %q in it", got, want)
+			if got := out.String(); !strings.Contains(got, tc.want) || tc.not != "" && strings.Contains(got, tc.not) {
+				t.Errorf("printed %q, want %q in it and not %q", got, tc.want, tc.not)
 			}
 		})
 	}

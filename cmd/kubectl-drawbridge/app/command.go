@@ -4,6 +4,7 @@ package app
 import (
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -28,6 +29,9 @@ type Options struct {
 	// Size is the size of the terminal that standard output is, in columns and lines; no
 	// ok means that it is none.
 	Size func() (width, height int, ok bool)
+	// Escapes makes that terminal obey escape codes, if it can; false means that it
+	// prints them.
+	Escapes func() bool
 	// Getenv reads the environment.
 	Getenv func(string) string
 
@@ -45,9 +49,10 @@ func DefaultOptions() *Options {
 			c.QPS, c.Burst = 50, 100
 			return c
 		}),
-		System: "drawbridge-system",
-		Size:   func() (int, int, bool) { return terminalSize(os.Stdout) },
-		Getenv: os.Getenv,
+		System:  "drawbridge-system",
+		Size:    func() (int, int, bool) { return terminalSize(os.Stdout) },
+		Escapes: sync.OnceValue(func() bool { return obeysEscapes(os.Stdout) }),
+		Getenv:  os.Getenv,
 	}
 }
 
@@ -58,6 +63,13 @@ func terminalSize(out *os.File) (width, height int, ok bool) {
 	}
 	width, height, err := term.GetSize(fd)
 	return width, height, err == nil && width > 0 && height > 0
+}
+
+// canvas is the size of a terminal that a view can be drawn on, over and over; no ok
+// means that lines are to be printed.
+func (o *Options) canvas() (width, height int, ok bool) {
+	width, height, ok = o.Size()
+	return width, height, ok && o.Getenv("TERM") != "dumb" && o.Escapes()
 }
 
 // asciiOnly reports whether the terminal's character set lacks block characters.

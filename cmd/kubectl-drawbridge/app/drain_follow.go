@@ -66,7 +66,7 @@ func (f *follower) follow(ctx context.Context, m *v1alpha1.NodeMaintenance) erro
 		}
 		return err
 	}
-	f.terminal = follow.Terminal{Out: f.Out, Color: f.Getenv("NO_COLOR") == ""}
+	f.terminal = f.Options.terminal()
 	began := f.Clock.Now()
 	tick := f.Clock.NewTicker(redraw)
 	defer tick.Stop()
@@ -94,6 +94,11 @@ func (f *follower) follow(ctx context.Context, m *v1alpha1.NodeMaintenance) erro
 			return f.interrupted(ctx)
 		}
 	}
+}
+
+// terminal draws to standard output, in colours unless they are not wanted.
+func (o *Options) terminal() follow.Terminal {
+	return follow.Terminal{Out: o.Out, Color: o.Getenv("NO_COLOR") == ""}
 }
 
 // watch fills a cache with the maintenance and all requests. The first lists are made
@@ -206,7 +211,7 @@ func (f *follower) show(s follow.Snapshot) error {
 		}
 		return nil
 	}
-	if wide, high, ok := f.Size(); ok && f.Getenv("TERM") != "dumb" {
+	if wide, high, ok := f.canvas(); ok {
 		if s.Maintenance == nil {
 			return nil
 		}
