@@ -1,6 +1,7 @@
 package charts_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -129,7 +130,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 		"with the default values": {
 			want: map[string]int{
 				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 24, "ClusterRoleBinding": 14, "ConfigMap": 2, "Role": 5,
-				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 11, "ValidatingAdmissionPolicyBinding": 11, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 12, "ValidatingAdmissionPolicyBinding": 12, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "PodDisruptionBudget": 1,
 			},
 		},
@@ -137,7 +138,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
 				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 23, "ClusterRoleBinding": 13, "ConfigMap": 2, "Role": 4,
-				"RoleBinding": 4, "ValidatingAdmissionPolicy": 11, "ValidatingAdmissionPolicyBinding": 11, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"RoleBinding": 4, "ValidatingAdmissionPolicy": 12, "ValidatingAdmissionPolicyBinding": 12, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
 		"with everything optional off": {
@@ -149,7 +150,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"ServiceAccount": 1, "ClusterRole": 13, "ClusterRoleBinding": 8, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
-				"ValidatingAdmissionPolicy": 7, "ValidatingAdmissionPolicyBinding": 7, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
+				"ValidatingAdmissionPolicy": 8, "ValidatingAdmissionPolicyBinding": 8, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 			},
 		},
 		"with a PodMonitor": {
@@ -160,7 +161,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"ServiceAccount": 1, "ClusterRole": 16, "ClusterRoleBinding": 10, "Role": 4, "RoleBinding": 4, "ConfigMap": 1, "Job": 1,
-				"ValidatingAdmissionPolicy": 9, "ValidatingAdmissionPolicyBinding": 9, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
+				"ValidatingAdmissionPolicy": 10, "ValidatingAdmissionPolicyBinding": 10, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 				"PodDisruptionBudget": 1, "PodMonitor": 1,
 			},
 		},
@@ -194,7 +195,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"CustomResourceDefinition": 4, "ServiceAccount": 1, "ClusterRole": 24, "ClusterRoleBinding": 14, "ConfigMap": 3, "Role": 5,
-				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 11, "ValidatingAdmissionPolicyBinding": 11, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 12, "ValidatingAdmissionPolicyBinding": 12, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 1,
 			},
 		},
@@ -493,5 +494,17 @@ func TestBudgetOfTheManagerBlocksNoDrain(t *testing.T) {
 	single := values{"deployment": values{"replicas": 1}}
 	if n := len(all[*policyv1.PodDisruptionBudget](render(t, single))); n != 0 {
 		t.Errorf("a single replica has %d budgets, want none", n)
+	}
+}
+
+// A reserved name that the administrator allows is allowed wherever names are admitted.
+func TestReservedNamesAreAllowedInAllPolicies(t *testing.T) {
+	objects := render(t, values{"interceptors": values{"allowedReservedNames": []any{"a.k8s.io"}}})
+	for _, name := range []string{"pod-interceptors.drawbridge.dev", "interceptor-names.drawbridge.dev"} {
+		policy := findPolicy(t, objects, name)
+		text := fmt.Sprint(policy.Spec.Variables, policy.Spec.Validations)
+		if !strings.Contains(text, ` in ["a.k8s.io"]`) {
+			t.Errorf("%s does not allow a.k8s.io: %s", name, text)
+		}
 	}
 }

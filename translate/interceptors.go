@@ -30,7 +30,11 @@ func ParseInterceptors(annotation string, allowReserved ...string) (names []stri
 		case name == "":
 			problems = append(problems, "an entry is empty")
 		case !IsFQDN(name):
-			problems = append(problems, quoted+" is not a fully qualified domain name")
+			problem := quoted + " is not a fully qualified domain name"
+			if strings.HasSuffix(name, ".") {
+				problem += ", leave out the period at the end"
+			}
+			problems = append(problems, problem)
 		case name == v1alpha1.ImperativeEvictionInterceptor:
 			problems = append(problems, quoted+" cannot be registered, it always comes last")
 		case isReserved(name) && !slices.Contains(allowReserved, name):

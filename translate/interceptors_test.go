@@ -31,7 +31,7 @@ func TestParseInterceptors(t *testing.T) {
 		"only a comma":           {annotation: ",", wantProblems: []string{"an entry is empty", "an entry is empty"}},
 		"twice the same":         {annotation: "a.example.com,a.example.com", want: []string{"a.example.com"}, wantProblems: []string{`"a.example.com" is there twice`}},
 		"no dot":                 {annotation: "surge", wantProblems: []string{`"surge" is not a fully qualified domain name`}},
-		"a dot at the end":       {annotation: "a.example.com.", wantProblems: []string{`"a.example.com." is not a fully qualified domain name`}},
+		"a dot at the end":       {annotation: "a.example.com.", wantProblems: []string{`"a.example.com." is not a fully qualified domain name, leave out the period at the end`}},
 		"a reserved name":        {annotation: "actor.k8s.io", wantProblems: []string{`"actor.k8s.io" is reserved for Kubernetes`}},
 		"a reserved domain":      {annotation: "kubernetes.io", wantProblems: []string{`"kubernetes.io" is reserved for Kubernetes`}},
 		"only looks reserved":    {annotation: "notk8s.io", want: []string{"notk8s.io"}},

@@ -23,7 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,description="Whether the registration is in force."
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.matchingPods`,description="How many pods it intercepts."
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$')",message="metadata.name must be a fully qualified domain name: at least two labels of lower-case letters, digits and hyphens, each at most 63 characters, separated by periods (for example foo.example.com)"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$')",message="metadata.name must be a fully qualified domain name: at least two labels of lower-case letters, digits and hyphens, each at most 63 characters, separated by periods, without one at the end (for example foo.example.com)"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name != 'imperative-eviction.k8s.io'",message="metadata.name must not be imperative-eviction.k8s.io: it always comes last by itself"
 type EvictionInterceptor struct {
 	metav1.TypeMeta `json:",inline"`

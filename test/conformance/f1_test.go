@@ -259,6 +259,10 @@ func TestConformance_F1_PodAnnotation(t *testing.T) {
 			value: "a.example.com, b.example.com",
 			want:  `" b.example.com" is none`,
 		},
+		"a name with a period at the end is refused, and it is said why": {
+			value: "a.example.com.",
+			want:  `"a.example.com." is none: leave out the period at the end`,
+		},
 		"an empty value is refused": {
 			value: "",
 			want:  "must be a list of fully qualified domain names",

@@ -170,6 +170,16 @@ func TestFindingsInTheInstallation(t *testing.T) {
 			want: wanted{"admission-policies", doctor.Fail, "validatingadmissionpolicybinding/pod-interceptors.drawbridge.dev", "it does not deny"},
 		},
 		{
+			name: "the policy that warns of registrations for every pod does not warn",
+			make: func(t *testing.T) {
+				t.Helper()
+				changed(t, named[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]("interceptor-selectors.drawbridge.dev"), func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+					b.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit}
+				})
+			},
+			want: wanted{"admission-policies", doctor.Warn, "validatingadmissionpolicybinding/interceptor-selectors.drawbridge.dev", "it does not warn"},
+		},
+		{
 			name: "a node is left over from a maintenance", make: leftoverNode,
 			want: wanted{"nodes", doctor.Warn, "node/node-1", "a NodeMaintenance that is gone (firmware), and still cordoned"},
 		},

@@ -267,7 +267,17 @@ func TestRegistrationsThatTheSchemaRefuses(t *testing.T) {
 		})
 	}
 
-	// Reserved names may be allowed by the administrator, which the schema does not know.
-	reserved := register(t, builder.EvictionInterceptor("e2e-registration.k8s.io"))
-	condition(t, reserved, v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonReservedName)
+	// Reserved names may be allowed by the administrator, which the schema does not know
+	// and a policy of the chart does.
+	for _, name := range []string{"e2e-registration.k8s.io", "a.b.kubernetes.io", "k8s.io", "kubernetes.io"} {
+		err := admin.Create(t.Context(), builder.EvictionInterceptor(name).Obj())
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `metadata.name must not be "`+name+`": k8s.io and kubernetes.io are reserved`) {
+			t.Errorf("%s: got error %v, want a refusal of the name", name, err)
+		}
+	}
+	for _, name := range []string{"notk8s.io", "a.mykubernetes.io", "k8s.io.example.com"} {
+		if err := admin.Create(t.Context(), builder.EvictionInterceptor(name).PodsWhere("app", "In", "none").Obj(), client.DryRunAll); err != nil {
+			t.Errorf("%s is refused: %v", name, err)
+		}
+	}
 }

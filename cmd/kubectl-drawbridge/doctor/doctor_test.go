@@ -59,6 +59,11 @@ func fine() Facts {
 			Status:     apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}},
 		})
 	}
+	f.AdmissionPolicies = append(f.AdmissionPolicies, admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: warningPolicyName}})
+	f.PolicyBindings = append(f.PolicyBindings, admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: warningPolicyName},
+		Spec:       admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: warningPolicyName, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}},
+	})
 	for _, policy := range admissionPolicyNames {
 		f.AdmissionPolicies = append(f.AdmissionPolicies, admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy[0]}})
 		f.PolicyBindings = append(f.PolicyBindings, admissionregistrationv1.ValidatingAdmissionPolicyBinding{
@@ -513,5 +518,26 @@ func TestAReportOfChecksThatCouldNotLookSaysNothing(t *testing.T) {
 	}
 	if n, most := Examine(f).Blind(); !most {
 		t.Errorf("%d checks could not look, which is not most of them", n)
+	}
+}
+
+// The policy that warns refuses nothing, so without it the check warns, too.
+func TestThePolicyThatWarns(t *testing.T) {
+	cases := map[string]struct {
+		change func(*Facts)
+		want   string
+	}{
+		"is there":         {func(*Facts) {}, ""},
+		"denies even":      {func(f *Facts) { f.PolicyBindings[0].Spec.ValidationActions[0] = admissionregistrationv1.Deny }, ""},
+		"is missing":       {func(f *Facts) { f.AdmissionPolicies = f.AdmissionPolicies[1:] }, "it is missing: nobody is warned"},
+		"is not bound":     {func(f *Facts) { f.PolicyBindings = f.PolicyBindings[1:] }, "the policy is not bound: nobody is warned"},
+		"is only recorded": {func(f *Facts) { f.PolicyBindings[0].Spec.ValidationActions[0] = admissionregistrationv1.Audit }, "it does not warn: nobody is warned"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := fine()
+			tc.change(&f)
+			wantFinding(t, only(t, f, "admission-policies"), tc.want)
+		})
 	}
 }

@@ -106,13 +106,22 @@ var admissionPolicyNames = [][2]string{
 	{"evictionrequest-reports." + v1alpha1.GroupName, "nobody checks who reports for a registered interceptor while no manager runs"},
 	{"manager-pods." + v1alpha1.GroupName, "whoever has the token of the manager may change the spec and status of every pod"},
 	{"pod-interceptors." + v1alpha1.GroupName, "pods may name interceptors in a malformed annotation, and change it"},
+	{"interceptor-names." + v1alpha1.GroupName, "interceptors may be registered under names that belong to Kubernetes, which then count for nothing"},
 	{"reserved-interceptors." + v1alpha1.GroupName, "others may register interceptors under Drawbridge's own names"},
 }
+
+// warningPolicyName is the policy that tells whoever registers an interceptor for every
+// pod, and withoutWarning what is the matter without it.
+const (
+	warningPolicyName = "interceptor-selectors." + v1alpha1.GroupName
+	withoutWarning    = "nobody is warned who registers an interceptor for every pod of the cluster"
+)
 
 func admissionPolicies(f *Facts) verdict {
 	const reinstall = "Run helm upgrade with the values of the installation."
 	var v verdict
-	v.summary = fmt.Sprintf("%d, bound with Deny", len(admissionPolicyNames))
+	v.summary = fmt.Sprintf("%d, bound with Deny, and one with Warn", len(admissionPolicyNames))
+	v.warning(f, reinstall)
 	for _, policy := range admissionPolicyNames {
 		name, without := policy[0], policy[1]
 		object := "validatingadmissionpolicy/" + name
@@ -131,6 +140,26 @@ func admissionPolicies(f *Facts) verdict {
 		v.binding(f, name, without, reinstall)
 	}
 	return v
+}
+
+// warning looks for the policy that warns. Nothing is let past without it, so it is no
+// failure.
+func (v *verdict) warning(f *Facts, reinstall string) {
+	if !slices.ContainsFunc(f.AdmissionPolicies, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool { return p.Name == warningPolicyName }) {
+		v.warn("validatingadmissionpolicy/"+warningPolicyName, "it is missing: "+withoutWarning, reinstall)
+		return
+	}
+	bound := func(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool { return b.Spec.PolicyName == warningPolicyName }
+	warns := func(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
+		return bound(b) && (denies(&b) || slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Warn))
+	}
+	object := "validatingadmissionpolicybinding/" + warningPolicyName
+	switch {
+	case !slices.ContainsFunc(f.PolicyBindings, bound):
+		v.warn(object, "the policy is not bound: "+withoutWarning, reinstall)
+	case !slices.ContainsFunc(f.PolicyBindings, warns):
+		v.warn(object, "it does not warn: "+withoutWarning, reinstall)
+	}
 }
 
 // binding looks for one that denies, for all objects.
