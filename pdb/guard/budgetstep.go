@@ -22,11 +22,21 @@ const minAvailable = 2147483647
 // managedBy is the value of the label app.kubernetes.io/managed-by.
 const managedBy = "drawbridge"
 
+// descriptionAnnotation is Kubernetes' own for what an object is for. kubectl get -o yaml
+// and dashboards show it; kubectl describe has no annotations of budgets.
+const descriptionAnnotation = "kubernetes.io/description"
+
+// description is what a person reads who finds the budget in the way of a drain.
+const description = "Drawbridge's guard. It protects pods whose interceptors come before their eviction while Drawbridge is down: nothing can meet 2147483647, " +
+	"so no pod with the label " + v1alpha1.GuardLabel + "=" + v1alpha1.GuardClosed + " is evicted. Drawbridge takes the label off when it is the pod's turn to go. " +
+	"If drains stay refused, see whether Drawbridge runs: kubectl drawbridge doctor."
+
 // newBudget returns the budget of a namespace.
 func newBudget(namespace string, owner *metav1.OwnerReference) *policyv1.PodDisruptionBudget {
 	pdb := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.GuardBudgetName, Labels: budgetLabels()},
-		Spec:       budgetSpec(),
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.GuardBudgetName, Labels: budgetLabels(),
+			Annotations: map[string]string{descriptionAnnotation: description}},
+		Spec: budgetSpec(),
 	}
 	if owner != nil {
 		pdb.OwnerReferences = []metav1.OwnerReference{*owner}
@@ -72,6 +82,8 @@ func differences(pdb *policyv1.PodDisruptionBudget, owner string) []string {
 			break
 		}
 	}
+	// Whoever describes it in other words may.
+	differs("metadata.annotations", pdb.Annotations[descriptionAnnotation] == "")
 	want, rest := budgetSpec(), pdb.Spec
 	differs("metadata.ownerReferences", !ownedBy(pdb, owner))
 	differs("spec.minAvailable", !apiequality.Semantic.DeepEqual(pdb.Spec.MinAvailable, want.MinAvailable))
@@ -120,6 +132,9 @@ func repaired(pdb *policyv1.PodDisruptionBudget, owner *metav1.OwnerReference) *
 		repaired.Labels = map[string]string{}
 	}
 	maps.Copy(repaired.Labels, budgetLabels())
+	if repaired.Annotations[descriptionAnnotation] == "" {
+		metav1.SetMetaDataAnnotation(&repaired.ObjectMeta, descriptionAnnotation, description)
+	}
 	repaired.Spec = budgetSpec()
 	if owner != nil {
 		repaired.OwnerReferences = []metav1.OwnerReference{*owner}

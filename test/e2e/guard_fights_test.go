@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -312,4 +313,56 @@ func mutateBudgets(t *testing.T, namespace, expression string) {
 		}
 		return nil
 	})
+}
+
+// People who meet the budget in a drain read what it is for, also on one that an older
+// version made. Another text is left to whoever wrote it.
+func TestTheGuardsBudgetSaysWhatItIsFor(t *testing.T) {
+	startGuarded(t, noTimer)
+	namespace := kube.Namespace(t)
+	node := addNodes(t, namespace, 1)[0]
+	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Interceptors(failover).Obj())
+	rebalancer := newNative(t, namespace, "rebalancer", "rebalancer.example.com")
+	rebalancer.apply(t, pod, true)
+	waitGuard(t, pod, true)
+	const key = "kubernetes.io/description"
+	described := func(t *testing.T, text string) {
+		t.Helper()
+		eventually(t, "the budget to say what it is for", func(context.Context) error {
+			if got := guardBudget(t, namespace).Annotations[key]; !strings.Contains(got, text) {
+				return fmt.Errorf("it says %q", got)
+			}
+			return nil
+		})
+	}
+	describe := func(t *testing.T, value string) {
+		t.Helper()
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+key+`":`+value+`}}}`))
+		if err := admin.Patch(t.Context(), guardBudget(t, namespace), patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	described(t, "Drawbridge's guard.")
+	describe(t, "null")
+	described(t, "nothing can meet 2147483647")
+
+	describe(t, `"Ask the platform team."`)
+	mark := kube.RequestLog().Mark()
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"minAvailable":1}}`))
+	if err := admin.Patch(t.Context(), guardBudget(t, namespace), patch); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the repair of the number", func(context.Context) error {
+		if got := guardBudget(t, namespace).Spec.MinAvailable.IntValue(); got != 2147483647 {
+			return fmt.Errorf("it is %d", got)
+		}
+		return nil
+	})
+	described(t, "Ask the platform team.")
+	writes := since(t, mark).By(drawbridge()).Where(func(r cluster.Request) bool {
+		return r.Resource == "poddisruptionbudgets" && r.Namespace == namespace && r.Writes() && r.Code != http.StatusConflict
+	})
+	if len(writes) != 1 {
+		t.Errorf("want one write that is taken, the repair of the number:\n%s", writes)
+	}
 }
