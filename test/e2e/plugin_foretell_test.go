@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,10 +39,14 @@ type foretellWorld struct {
 	// namespace of the pod; that of the test if empty.
 	namespace string
 	pod       func(*builder.PodWrapper)
+	// create makes the pod in another way.
+	create func(t *testing.T, namespace, name, node string) *corev1.Pod
 	// then brings about what is special.
 	then func(t *testing.T, pod *corev1.Pod)
 	// drained says what a drain is to do with it, as the plan says it.
 	drained string
+	// unasked says so where the API server is not asked, if that is less.
+	unasked string
 }
 
 // foretellWorlds are those in which a manager runs and the webhook is there.
@@ -78,15 +84,100 @@ func foretellWorlds(silent string) map[string]foretellWorld {
 		budget("one")(t, pod)
 		budget("two")(t, pod)
 	}
+	// The successor of such a pod has its name, so calls are answered by the webhook to the
+	// end. The collector does not know the kind, and lets the pod be.
+	named := func(w *builder.PodWrapper) {
+		intercept(w)
+		w.Owner(metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "PodSet", Name: "db", UID: "db-1", Controller: new(true)})
+	}
+	last := func(t *testing.T, pod *corev1.Pod) {
+		t.Helper()
+		ask(t, pod)
+		complete(t, pod, silent, time.Now())
+	}
+	lastBlocked := func(t *testing.T, pod *corev1.Pod) {
+		t.Helper()
+		createBudget(t, builder.Budget(pod.Namespace, "quorum-"+pod.Name).Selects("app", pod.Name).MinAvailable("1").Obj(), 1)
+		last(t, pod)
+		waitRequest(t, pod, "blocked", blocked)
+	}
+	lastEnding := func(t *testing.T, pod *corev1.Pod) {
+		t.Helper()
+		last(t, pod)
+		eventually(t, "the pod to terminate", func(ctx context.Context) error {
+			now := &corev1.Pod{}
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(pod), now); err != nil {
+				return err
+			}
+			if now.DeletionTimestamp == nil {
+				return errors.New("it does not")
+			}
+			return nil
+		})
+		evictUntil(t, "carol", pod, "the pod is terminating") // The replica has seen it.
+	}
+	// The budget would allow the eviction, had it not allowed another one that has come to
+	// nothing: it counts that pod as gone for two minutes.
+	stale := func(t *testing.T, pod *corev1.Pod) {
+		t.Helper()
+		mate := createPod(t, builder.Pod(pod.Namespace, "mate-of-"+pod.Name).Node(addNodes(t, pod.Namespace, 1)[0]).Label("app", pod.Name).Obj())
+		t.Cleanup(func() { clearPod(t, mate) })
+		budget := createBudget(t, builder.Budget(pod.Namespace, "stale-"+pod.Name).Selects("app", pod.Name).MinAvailable("1").Obj(), 2)
+		budget.Status.DisruptedPods = map[string]metav1.Time{mate.Name: metav1.Now()}
+		budget.Status.DisruptionsAllowed = 0
+		if err := admin.Status().Update(t.Context(), budget); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the budget to count the eviction that has come to nothing", func(ctx context.Context) error {
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(budget), budget); err != nil {
+				return err
+			}
+			if budget.Status.CurrentHealthy != 1 || budget.Status.DisruptionsAllowed != 0 {
+				return fmt.Errorf("status %+v", budget.Status)
+			}
+			return nil
+		})
+	}
+	machine := func(t *testing.T, namespace, name, node string) *corev1.Pod {
+		t.Helper()
+		pod := createMachine(t, namespace, name, node, "LiveMigrate", "False")
+		dry := eviction(pod)
+		dry.DeleteOptions.DryRun = []string{metav1.DryRunAll}
+		eventually(t, "the webhook to know the machine", func(context.Context) error {
+			if got := evict(t, "carol", pod, dry); !strings.Contains(got.header.Get("Warning"), "not live-migratable") {
+				return fmt.Errorf("it is answered %d %v %s", got.code, got.header, got.body)
+			}
+			return nil
+		})
+		return pod
+	}
+	uncovered := func(w *builder.PodWrapper) { w.Interceptors(silent, kubevirtInterceptor) }
 	return map[string]foretellWorld{
-		"plain":       {drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted"},
-		"untouched":   {pod: intercept, drained: "be evicted after " + silent},
-		"waiting":     {pod: intercept, then: ask, drained: "be evicted, as is requested already: waiting for " + silent + " (1 of 2)"},
-		"canceled":    {pod: intercept, then: cancel, drained: "be evicted after " + silent},
-		"budget":      {then: budget("one"), drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted; as things are budget one-budget-1 refuses it"},
-		"two-budgets": {then: both, drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted; as things are it is refused: 2 budgets select it (one-two-budgets-1, two-two-budgets-1), and the eviction API supports one"},
-		"behind":      {pod: intercept, then: budget("one"), drained: "be evicted after " + silent + "; as things are budget one-behind-1 refuses it"},
-		"excluded":    {namespace: metav1.NamespaceSystem, pod: intercept, drained: "be evicted after " + silent},
+		"machine": {
+			create:  machine,
+			drained: "be evicted after " + kubevirtInterceptor + "; as things are it is refused: the virtual machine has the eviction strategy LiveMigrate but is not live-migratable",
+			unasked: "be evicted after " + kubevirtInterceptor,
+		},
+		"held": {pod: uncovered, then: func(t *testing.T, pod *corev1.Pod) {
+			t.Helper()
+			ask(t, pod)
+			complete(t, pod, silent, time.Now())
+			waitRequest(t, pod, "in the hands of an interceptor whose policies do not cover it", activeIs(kubevirtInterceptor))
+			plugin(t, "skip", pod.Name, kubevirtInterceptor, "-n", pod.Namespace, "--reason=nobody covers it")
+			evictUntil(t, "carol", pod, "the guard of the pod is closed")
+		}, drained: "be evicted, as is requested already; as things are it is refused: the guard of the pod is closed", unasked: "be evicted, as is requested already"},
+		"last-blocked": {pod: named, then: lastBlocked, drained: "be evicted, as is requested already; as things are budget quorum-last-blocked-1 refuses it"},
+		"last-ending":  {pod: func(w *builder.PodWrapper) { named(w); w.Finalizer(drainHolder) }, then: lastEnding, drained: "be waited for: it is being deleted"},
+		"stale-budget": {then: stale, drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted; as things are budget stale-stale-budget-1 refuses it"},
+		"plain":        {drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted"},
+		"plain-called": {drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted"},
+		"untouched":    {pod: intercept, drained: "be evicted after " + silent},
+		"waiting":      {pod: intercept, then: ask, drained: "be evicted, as is requested already: waiting for " + silent + " (1 of 2)"},
+		"canceled":     {pod: intercept, then: cancel, drained: "be evicted after " + silent},
+		"budget":       {then: budget("one"), drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted; as things are budget one-budget-1 refuses it"},
+		"two-budgets":  {then: both, drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted; as things are it is refused: 2 budgets select it (one-two-budgets-1, two-two-budgets-1), and the eviction API supports one"},
+		"behind":       {pod: intercept, then: budget("one"), drained: "be evicted after " + silent + "; as things are budget one-behind-1 refuses it"},
+		"excluded":     {namespace: metav1.NamespaceSystem, pod: intercept, drained: "be evicted after " + silent},
 		"ending": {
 			pod:     func(w *builder.PodWrapper) { intercept(w); w.Finalizer(drainHolder) },
 			then:    func(t *testing.T, pod *corev1.Pod) { t.Helper(); deleteObject(t, pod.DeepCopy()) },
@@ -132,7 +223,7 @@ func wantForetold(t *testing.T, pod *corev1.Pod) story.Story {
 	if told.Answer.Evicts {
 		foretold = "evicted"
 	}
-	if diff := cmp.Diff(foretold, actual); diff != "" {
+	if diff := gocmp.Diff(foretold, actual); diff != "" {
 		t.Errorf("answer to a call, %s: %s (-foretold +actual):\n%s", told.Verdict, told.Headline, diff)
 	}
 	return told
@@ -168,6 +259,12 @@ func TestWhatThePluginForetellsHappens(t *testing.T) {
 			if world.namespace != "" {
 				in = world.namespace
 			}
+			if world.create != nil {
+				pod := world.create(t, in, fmt.Sprintf("%s-%d", name, i), node)
+				t.Cleanup(func() { clearPod(t, pod) })
+				pods[name] = append(pods[name], pod)
+				continue
+			}
 			w := builder.Pod(in, fmt.Sprintf("%s-%d", name, i)).Node(node).Label("app", fmt.Sprintf("%s-%d", name, i))
 			if world.pod != nil {
 				world.pod(w)
@@ -185,12 +282,13 @@ func TestWhatThePluginForetellsHappens(t *testing.T) {
 	}
 
 	planned := planOf(t, nodes[1], "server")
-	if diff := cmp.Diff(planned, planOf(t, nodes[1], "client")); diff != "" {
-		t.Errorf("plan (-server +client):\n%s", diff)
-	}
+	unasked := planOf(t, nodes[1], "client")
 	for name, world := range worlds {
-		if diff := cmp.Diff(world.drained, planned[name+"-1"]); diff != "" {
+		if diff := gocmp.Diff(world.drained, planned[pods[name][1].Name]); diff != "" {
 			t.Errorf("plan for %s (-want +got):\n%s", name, diff)
+		}
+		if diff := gocmp.Diff(cmp.Or(world.unasked, world.drained), unasked[pods[name][1].Name]); diff != "" {
+			t.Errorf("plan for %s without asking (-want +got):\n%s", name, diff)
 		}
 	}
 	m := maintain(t, builder.NodeMaintenance(namespace).Nodes(nodes[1]).Drain())
@@ -207,6 +305,13 @@ func TestWhatThePluginForetellsHappens(t *testing.T) {
 			t.Errorf("headline %q", told.Headline)
 		}
 	}
+	// A call does not wait for what the maintenance waits for, and nothing else says so.
+	called := drained("plain-called")
+	waitCondition(t, called, v1alpha1.PodEvacuationRequest, evacuationRequested(""))
+	if told := wantForetold(t, called); told.Verdict != story.VerdictLeftToOwner || !told.Answer.Evicts {
+		t.Errorf("%s: %s, answer %+v", told.Verdict, told.Headline, told.Answer)
+	}
+	gone(t, called)
 	for _, name := range []string{"untouched", "canceled", "behind", "excluded"} {
 		waitRequest(t, drained(name), "intercepted for the maintenance", func(er *v1alpha1.EvictionRequest) bool {
 			return wantedBy(m.RequesterName())(er) && activeIs(silent)(er)
@@ -217,7 +322,7 @@ func TestWhatThePluginForetellsHappens(t *testing.T) {
 	})
 	noRequest(t, drained("ended"))
 	waitMaintenance(t, m, "counting those that are left to their owners", func(m *v1alpha1.NodeMaintenance) bool {
-		return m.Status.Progress.PodsWaiting == 3 && m.Status.Nodes[0].WaitingUntil != nil
+		return m.Status.Progress.PodsWaiting == 4 && m.Status.Nodes[0].WaitingUntil != nil
 	})
 	manager.Clock.Advance(foretellWait)
 	gone(t, drained("plain"))
@@ -228,6 +333,9 @@ func TestWhatThePluginForetellsHappens(t *testing.T) {
 		lives(t, drained(name))
 	}
 
+	for _, name := range []string{"machine", "held", "last-blocked"} {
+		lives(t, drained(name))
+	}
 	endMaintenance(t, m) // While somebody can.
 
 	// The webhook is deleted, and then there is no manager either. New pods, because

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // fate is what a drain would do to a pod.
@@ -139,12 +141,35 @@ func (in *fateInput) refusal() string {
 		return fmt.Sprintf("; as things are it is refused: %d budgets select it (%s), and the eviction API supports one", len(names), strings.Join(names, ", "))
 	case len(refusing) > 0:
 		return "; as things are budget " + refusing[0] + " refuses it"
+	case in.foretold() != "":
+		return "; as things are it is refused: " + text.Clean(in.foretold())
 	case in.dryRun == nil || in.dryRun.Result == request.ResultEvicted || in.guarded():
 		return ""
 	case in.dryRun.Result == request.ResultForbidden:
 		return ""
 	default:
 		return "; as things are it is refused: " + text.Clean(in.dryRun.Detail)
+	}
+}
+
+// foretold is why the webhook would refuse a call, unless that only says what this drain
+// waits for by itself: the pod's interceptors. In the last stage nothing is left to wait
+// for but what the answer names.
+func (in *fateInput) foretold() string {
+	if in.dryRun == nil {
+		return ""
+	}
+	answer, _ := translate.DryRunAnswer(in.dryRun.Warnings)
+	answer = strings.TrimPrefix(answer, "429: ")
+	rest, ours := strings.CutPrefix(answer, translate.EvacuationTriggered+": ")
+	last := in.request != nil && slices.Contains(in.request.Status.ActiveInterceptors, v1alpha1.ImperativeEvictionInterceptor)
+	switch {
+	case ours && last:
+		return rest
+	case ours, strings.HasPrefix(answer, translate.NotCoordinated), strings.HasPrefix(answer, translate.NotStarted):
+		return "" // The webhook's own, which a maintenance does not ask.
+	default:
+		return answer
 	}
 }
 
