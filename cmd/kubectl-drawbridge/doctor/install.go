@@ -149,7 +149,9 @@ func (v *verdict) warning(f *Facts, reinstall string) {
 		v.warn("validatingadmissionpolicy/"+warningPolicyName, "it is missing: "+withoutWarning, reinstall)
 		return
 	}
-	bound := func(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool { return b.Spec.PolicyName == warningPolicyName }
+	bound := func(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
+		return b.Spec.PolicyName == warningPolicyName
+	}
 	warns := func(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
 		return bound(b) && (denies(&b) || slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Warn))
 	}
