@@ -28,6 +28,7 @@ func TestOutage(t *testing.T) {
 }
 
 func outage(t *testing.T, mode v1alpha1.GuardPolicy) {
+	t.Helper()
 	m := startManager(t)
 	setGuard(t, mode)
 	withoutTheirs(t)

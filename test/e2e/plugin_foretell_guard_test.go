@@ -1,0 +1,30 @@
+//go:build unix
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+)
+
+// With the guards that the chart switches on, what `why` foretells is true before the
+// outage of the manager, when the webhook answers, and in it, when the guard does.
+func TestWhatThePluginForetellsOfAClosedGuardHappens(t *testing.T) {
+	manager, _ := startGuarded(t, nil)
+	namespace := kube.Namespace(t)
+	node := addNodes(t, namespace, 1)[0]
+	silent := nameIn(namespace, "silent")
+	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Interceptors(silent).Obj())
+	t.Cleanup(func() { clearPod(t, pod) })
+	evict(t, "carol", pod, eviction(pod))
+	waitRequest(t, pod, "intercepted", activeIs(silent))
+	waitGuard(t, pod, true)
+	wantForetold(t, pod)
+	outage(t, manager)
+	told := wantForetold(t, pod)
+	if told.Answer.Evicts {
+		t.Errorf("it is foretold to be evicted: %s", told.Headline)
+	}
+	lives(t, pod)
+}
