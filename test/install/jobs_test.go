@@ -25,30 +25,32 @@ import (
 // them: kwok would say that the Job is done, and do nothing.
 var noNode = values{"test.drawbridge.dev/nowhere": "true"}
 
-// helmUninstall is one helm uninstall whose Job is run for real.
-type helmUninstall struct {
-	// Job is the program of the Job's first pod, as soon as it runs.
-	Job chan *cluster.Program
-	// Done gets the error of helm.
-	Done chan error
-}
-
-// uninstallForReal runs helm uninstall, and plays the kubelet for its Job.
-func uninstallForReal(ctx context.Context, t *testing.T, o install.Options) helmUninstall {
+// uninstallForReal runs helm uninstall, and plays the kubelet for its Job. It returns
+// when the Job waits for the manager to end; done gets the error of helm.
+func uninstallForReal(ctx context.Context, t *testing.T, inst *suite.Installation) (job *cluster.Program, done <-chan error) {
 	t.Helper()
-	u := helmUninstall{Job: make(chan *cluster.Program, 1), Done: make(chan error, 1)}
-	ctx, cancel := context.WithCancel(ctx)
+	o := install.Options{Kubeconfig: kubeconfig(t), Namespace: inst.Namespace, Release: inst.Release}
+	begun, ended := make(chan *cluster.Program, 1), make(chan error, 1)
+	running, cancel := context.WithCancel(ctx)
 	jobs := make(chan error, 1)
-	go func() { jobs <- runJob(ctx, o.Namespace, u.Job) }()
+	go func() { jobs <- runJob(running, o.Namespace, begun) }()
 	go func() {
-		err := install.Uninstall(ctx, o)
+		err := install.Uninstall(running, o)
 		cancel()
 		if jobErr := <-jobs; !errors.Is(jobErr, context.Canceled) {
 			err = errors.Join(err, jobErr)
 		}
-		u.Done <- err
+		ended <- err
 	}()
-	return u
+	select {
+	case job = <-begun:
+	case err := <-ended:
+		t.Fatalf("helm ended without a Job: %v", err)
+	}
+	if _, err := job.WaitLine(ctx, "waiting for the manager to end: "); err != nil {
+		t.Fatal(err)
+	}
+	return job, ended
 }
 
 // runJob runs the pods of Jobs in a namespace, one after the other, until ctx ends: the

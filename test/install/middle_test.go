@@ -271,18 +271,9 @@ func (m *middle) isClean(t *testing.T, when, system string) {
 // is told to, as managers do.
 func (m *middle) remove(ctx context.Context, t *testing.T, inst *suite.Installation, manager *suite.Process) {
 	t.Helper()
-	removal := uninstallForReal(ctx, t, install.Options{Kubeconfig: kubeconfig(t), Namespace: inst.Namespace, Release: inst.Release})
-	var job *cluster.Program
-	select {
-	case job = <-removal.Job:
-	case err := <-removal.Done:
-		t.Fatalf("helm ended without a Job: %v", err)
-	}
-	if _, err := job.WaitLine(ctx, "waiting for the manager to end: "); err != nil {
-		t.Fatal(err)
-	}
+	job, done := uninstallForReal(ctx, t, inst)
 	stopManager(t, manager)
-	if err := <-removal.Done; err != nil {
+	if err := <-done; err != nil {
 		t.Fatalf("uninstall: %v\n%s", err, said(job))
 	}
 	t.Logf("the Job says:\n%s", said(job))

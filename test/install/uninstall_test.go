@@ -130,16 +130,7 @@ func TestTheUninstallWaitsForAManagerThatGoesOn(t *testing.T) {
 	pod := client.ObjectKey{Namespace: namespace, Name: "web"}
 	cluster.Eventually(t, time.Minute, "the guard to be closed", func(ctx context.Context) error { return guardClosed(ctx, admin, pod) })
 
-	removal := uninstallForReal(ctx, t, install.Options{Kubeconfig: kubeconfig(t), Namespace: inst.Namespace, Release: inst.Release})
-	var job *cluster.Program
-	select {
-	case job = <-removal.Job:
-	case err := <-removal.Done:
-		t.Fatalf("helm ended without a Job: %v", err)
-	}
-	if _, err := job.WaitLine(ctx, "waiting for the manager to end: "); err != nil {
-		t.Fatal(err)
-	}
+	job, done := uninstallForReal(ctx, t, inst)
 	waitRenewed(ctx, t, inst.Namespace)
 	select {
 	case <-job.Done():
@@ -150,7 +141,7 @@ func TestTheUninstallWaitsForAManagerThatGoesOn(t *testing.T) {
 		t.Errorf("while the manager goes on: %v", err)
 	}
 	stopManager(t, manager)
-	if err := <-removal.Done; err != nil {
+	if err := <-done; err != nil {
 		t.Fatalf("uninstall: %v\n%s", err, said(job))
 	}
 
