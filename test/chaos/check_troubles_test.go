@@ -59,10 +59,11 @@ func writes(n int, seconds float64) func(*History) {
 }
 
 // templatePods has so many pods of the Deployment with the guard's label.
-func templatePods(n int) func(*History) {
+func templatePods(n int, change ...func(*corev1.Pod)) func(*History) {
 	return func(h *History) {
 		for i := range n {
-			h.Pods = append(h.Pods, PodSeen{At: at(1), Pod: pod(fmt.Sprint("t", i), func(p *corev1.Pod) { p.Labels[appLabel] = templateApp })})
+			of := append([]func(*corev1.Pod){func(p *corev1.Pod) { p.Labels[appLabel] = templateApp }}, change...)
+			h.Pods = append(h.Pods, PodSeen{At: at(1), Pod: pod(fmt.Sprint("t", i), of...)})
 		}
 	}
 }
@@ -127,6 +128,7 @@ func TestCheckOfTroubles(t *testing.T) {
 		"an object is written all the time":                   {history: history(writes(maxWrites*3, 100)), want: PromisePace},
 		"a Deployment with the guard's label has its pod":     {history: history(templatePods(1)), want: never},
 		"a Deployment with the guard's label makes many pods": {history: history(templatePods(maxReplacements + 1)), want: PromisePace},
+		"it makes many because they are evicted":              {history: history(templatePods(maxReplacements+1, letGo(at(1)), dying(at(1)))), want: never},
 
 		"the finale ends well": {history: history(finaleFrom(0)), want: never},
 		"the finale does not end": {history: history(finaleFrom(0), func(h *History) {
