@@ -3,9 +3,9 @@
 package kubevirt
 
 import (
-	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -24,52 +24,37 @@ func uncordonedBefore(t *testing.T, kept bool) {
 	drain := startDrain(t, "alice", nodes[0])
 	waitPhases(t, namespace, "Scheduling")
 	callOff(t, drain, nodes[0])
-	waitRequest(t, pod, "Canceled", isTrue(v1alpha1.ConditionCanceled))
-	if kept {
-		waitEvent(t, namespace, "MarkKept")
-		lives(t, pod)
-		uncordon(t, nodes[1])
-		movesAnyway(t, namespace, nodes[1])
-		return
-	}
-	unmarked(t, namespace, "vm")
-	noneUnfinished(t, namespace)
-	stays(t, namespace, "vm", nodes[0])
-	lives(t, pod)
+	calledOff(t, kept, pod, nodes, func() { uncordon(t, nodes[1]) })
 }
 
 // uncordonedWhile: the drain is called off while the machine moves.
 func uncordonedWhile(t *testing.T, kept bool) {
 	t.Helper()
-	namespace := kube.Namespace(t)
-	nodes := addNodes(t, namespace, 2)
-	var free atomic.Bool
-	guests.play(namespace, func(string) guest { return guest{held: !free.Load()} })
-	pod := createMachine(t, namespace, "vm", nodes[0], "LiveMigrate")
-	drain := startDrain(t, "alice", nodes[0])
-	waitPhases(t, namespace, "Running")
-	callOff(t, drain, nodes[0])
-	waitRequest(t, pod, "Canceled", isTrue(v1alpha1.ConditionCanceled))
-	if kept {
-		waitEvent(t, namespace, "MarkKept")
-		lives(t, pod)
-		free.Store(true)
-		movesAnyway(t, namespace, nodes[1])
-		return
-	}
-	unmarked(t, namespace, "vm")
-	noneUnfinished(t, namespace)
-	stays(t, namespace, "vm", nodes[0])
-	lives(t, pod)
+	w := beginDrain(t)
+	callOff(t, w.drain, w.nodes[0])
+	calledOff(t, kept, w.pod, w.nodes, func() { w.free.Store(true) })
 }
 
-// movesAnyway: KubeVirt ends what it began, with one migration, and then there is no mark.
-func movesAnyway(t *testing.T, namespace, node string) {
+// calledOff wants the machine of a drain that was called off to stay, without a mark and
+// a migration. Where the mark is kept, KubeVirt ends what it began as soon as it can,
+// with one migration, and then there is no mark.
+func calledOff(t *testing.T, kept bool, pod *corev1.Pod, nodes []string, letGo func()) {
 	t.Helper()
-	runsOn(t, namespace, "vm", node)
-	unmarked(t, namespace, "vm")
-	waitPhases(t, namespace, "Succeeded")
-	lives(t, launcher(t, namespace, "vm", node))
+	waitRequest(t, pod, "Canceled", isTrue(v1alpha1.ConditionCanceled))
+	if kept {
+		waitEvent(t, pod.Namespace, "MarkKept")
+		lives(t, pod)
+		letGo()
+		runsOn(t, pod.Namespace, "vm", nodes[1])
+		unmarked(t, pod.Namespace, "vm")
+		waitPhases(t, pod.Namespace, "Succeeded")
+		lives(t, launcher(t, pod.Namespace, "vm", nodes[1]))
+		return
+	}
+	unmarked(t, pod.Namespace, "vm")
+	noneUnfinished(t, pod.Namespace)
+	stays(t, pod.Namespace, "vm", nodes[0])
+	lives(t, pod)
 }
 
 // uncordonedAfter: the drain is called off when the machine has moved. It stays where it

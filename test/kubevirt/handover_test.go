@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
 )
 
@@ -63,11 +62,7 @@ func TestHandOver(t *testing.T) {
 		w := beginDrain(t)
 		withoutTheirs(t)
 		callOff(t, w.drain, w.nodes[0])
-		waitRequest(t, w.pod, "Canceled", isTrue(v1alpha1.ConditionCanceled))
-		unmarked(t, w.namespace, "vm")
-		noneUnfinished(t, w.namespace)
-		stays(t, w.namespace, "vm", w.nodes[0])
-		lives(t, w.pod)
+		calledOff(t, false, w.pod, w.nodes, nil)
 	})
 	t.Run("the webhooks come back in the middle of a drain", func(t *testing.T) {
 		putBack := withoutTheirs(t)

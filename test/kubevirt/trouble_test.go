@@ -80,26 +80,20 @@ func waitEvent(t *testing.T, namespace, reason string) {
 // and both drains end.
 func cross(t *testing.T, _ bool) {
 	t.Helper()
-	namespace := kube.Namespace(t)
-	nodes := addNodes(t, namespace, 2)
-	var free atomic.Bool
-	guests.play(namespace, func(string) guest { return guest{held: !free.Load()} })
-	source := createMachine(t, namespace, "vm", nodes[0], "LiveMigrate")
-	first := startDrain(t, "alice", nodes[0])
-	waitPhases(t, namespace, "Running")
-	target := launcher(t, namespace, "vm", nodes[1])
-	second := startDrain(t, "bob", nodes[1])
+	w := beginDrain(t)
+	target := launcher(t, w.namespace, "vm", w.nodes[1])
+	second := startDrain(t, "bob", w.nodes[1])
 	evictUntil(t, target, "Eviction triggered evacuation")
 	lives(t, target)
-	lives(t, source)
-	third := addNodes(t, namespace, 1)[0]
-	free.Store(true)
-	finishWell(t, first, 2*patience)
+	lives(t, w.pod)
+	third := addNodes(t, w.namespace, 1)[0]
+	w.free.Store(true)
+	finishWell(t, w.drain, 2*patience)
 	finishWell(t, second, 2*patience)
-	runsOn(t, namespace, "vm", third)
-	unmarked(t, namespace, "vm")
-	waitPhases(t, namespace, "Succeeded", "Succeeded")
-	gone(t, source)
+	runsOn(t, w.namespace, "vm", third)
+	unmarked(t, w.namespace, "vm")
+	waitPhases(t, w.namespace, "Succeeded", "Succeeded")
+	gone(t, w.pod)
 	gone(t, target)
 }
 
