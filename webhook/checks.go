@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -51,7 +52,7 @@ func podIsEnding(in *Input) (Decision, bool) {
 		return say(stateVerdict(in.subject(), in.Pod, in.Request))
 	case in.Pod.DeletionTimestamp != nil:
 		return in.allowLast(translate.ReasonPodTerminating)
-	case in.Pod.Status.Phase == corev1.PodSucceeded, in.Pod.Status.Phase == corev1.PodFailed:
+	case pods.HasEnded(in.Pod):
 		return in.allowLast(translate.ReasonPodTerminal)
 	default:
 		return nothing()
@@ -240,7 +241,7 @@ func stateVerdict(about translate.Subject, pod *corev1.Pod, er *v1alpha1.Evictio
 	}
 	active := er.Status.ActiveInterceptors[0]
 	if active == v1alpha1.ImperativeEvictionInterceptor {
-		return translate.LastStage(about, report(er, active).Refusal, len(er.Status.TargetInterceptors))
+		return translate.LastStage(about, v1alpha1.ReportOf(er, active).Refusal, len(er.Status.TargetInterceptors))
 	}
 	position := slices.IndexFunc(er.Status.TargetInterceptors, func(t v1alpha1.Interceptor) bool { return t.Name == active }) + 1
 	return translate.Waiting(about, active, position, len(er.Status.TargetInterceptors))
@@ -264,10 +265,10 @@ func nobodyIntercepts(in *Input) (Decision, bool) {
 // and mirror pods (ruling R13), and members of a group (statement 53). None of
 // this changes during a pod's life, so no live look is needed.
 func podIsNotSupported(in *Input) (Decision, bool) {
-	if owner := metav1.GetControllerOfNoCopy(in.Pod); owner != nil && owner.Kind == "DaemonSet" {
+	if pods.IsOfDaemonSet(in.Pod) {
 		return in.allow(translate.ReasonDaemonSetPod)
 	}
-	if _, mirror := in.Pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+	if pods.IsMirror(in.Pod) {
 		return in.allow(translate.ReasonMirrorPod)
 	}
 	if in.Pod.Spec.SchedulingGroup != nil {

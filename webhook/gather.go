@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -64,8 +63,7 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 	if in.Acts, err = h.acts(in.Call, in.Pod, request); err != nil {
 		return err
 	}
-	if request == nil || request.DeletionTimestamp != nil || meta.IsStatusConditionTrue(request.Status.Conditions, v1alpha1.ConditionCanceled) ||
-		meta.IsStatusConditionTrue(request.Status.Conditions, v1alpha1.ConditionEvicted) {
+	if request == nil || request.DeletionTimestamp != nil || v1alpha1.IsFinished(request) {
 		if err := h.resolve(in); err != nil {
 			return err
 		}
@@ -183,7 +181,7 @@ func (h *EvictionHandler) lookAtPredecessor(ctx context.Context, in *gathered) e
 // name to the pod's UID.
 func (h *EvictionHandler) request(ctx context.Context, from client.Reader, pod *corev1.Pod, opts ...client.GetOption) (*v1alpha1.EvictionRequest, error) {
 	var request v1alpha1.EvictionRequest
-	err := from.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}, &request, opts...)
+	err := from.Get(ctx, v1alpha1.RequestKey(pod), &request, opts...)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

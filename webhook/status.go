@@ -83,14 +83,14 @@ func (h *StatusHandler) check(before, after *v1alpha1.EvictionRequest, now time.
 	path := field.NewPath("status")
 	var problems field.ErrorList
 	for i := range after.Status.Interceptors {
-		item := &after.Status.Interceptors[i]
-		problems = append(problems, h.checkReport(path.Child("interceptors").Key(item.Name), report(before, item.Name), item, now)...)
+		item := after.Status.Interceptors[i]
+		problems = append(problems, h.checkReport(path.Child("interceptors").Key(item.Name), v1alpha1.ReportOf(before, item.Name), item, now)...)
 	}
 	return problems
 }
 
 // checkReport checks the times of one interceptor's report that change.
-func (h *StatusHandler) checkReport(path *field.Path, before, after *v1alpha1.InterceptorStatus, now time.Time) field.ErrorList {
+func (h *StatusHandler) checkReport(path *field.Path, before, after v1alpha1.InterceptorStatus, now time.Time) field.ErrorList {
 	var problems field.ErrorList
 	latest, earliest := now.Add(h.ClockSkew), now.Add(-h.ClockSkew)
 
@@ -118,16 +118,6 @@ func (h *StatusHandler) checkReport(path *field.Path, before, after *v1alpha1.In
 // changed reports whether a time is set and differs from before.
 func changed(before, after *metav1.Time) bool {
 	return after != nil && !after.Equal(before)
-}
-
-// report is an interceptor's report; an empty one if it has none.
-func report(er *v1alpha1.EvictionRequest, name string) *v1alpha1.InterceptorStatus {
-	for i := range er.Status.Interceptors {
-		if er.Status.Interceptors[i].Name == name {
-			return &er.Status.Interceptors[i]
-		}
-	}
-	return &v1alpha1.InterceptorStatus{}
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -51,14 +51,14 @@ func (s ReviewedSkippers) MaySkip(ctx context.Context, user *authenticationv1.Us
 }
 
 // skip is a write by which a person ends an interceptor's turn. A nil one is none.
-type skip struct{ before, after *v1alpha1.InterceptorStatus }
+type skip struct{ before, after v1alpha1.InterceptorStatus }
 
 // skipOf finds the report that gets a skippedBy in this write. The schema lets only
 // the active interceptor's change, so there is at most one.
 func skipOf(before, after *v1alpha1.EvictionRequest) *skip {
 	for i := range after.Status.Interceptors {
-		item := &after.Status.Interceptors[i]
-		if was := report(before, item.Name); item.SkippedBy != was.SkippedBy {
+		item := after.Status.Interceptors[i]
+		if was := v1alpha1.ReportOf(before, item.Name); item.SkippedBy != was.SkippedBy {
 			return &skip{before: was, after: item}
 		}
 	}
@@ -87,7 +87,7 @@ func (h *StatusHandler) checkSkip(ctx context.Context, path *field.Path, user *a
 	forbidden := func(format string, args ...any) field.ErrorList {
 		return field.ErrorList{field.Forbidden(path.Child("skippedBy"), fmt.Sprintf(format, args...))}
 	}
-	rest := s.after.DeepCopy()
+	rest := s.after
 	rest.CompletionTime, rest.SkippedBy, rest.Message = s.before.CompletionTime, s.before.SkippedBy, s.before.Message
 	switch {
 	case s.after.Name == v1alpha1.ImperativeEvictionInterceptor:

@@ -30,7 +30,7 @@ func (h *StatusHandler) checkWriter(path *field.Path, user string, before, after
 		if skip.of(r.Name) {
 			continue // checkSkip has looked at it.
 		}
-		if !slices.Contains(r.Usernames, user) && !equality.Semantic.DeepEqual(report(before, r.Name), report(after, r.Name)) {
+		if !slices.Contains(r.Usernames, user) && !equality.Semantic.DeepEqual(v1alpha1.ReportOf(before, r.Name), v1alpha1.ReportOf(after, r.Name)) {
 			problems = append(problems, field.Forbidden(path.Child("interceptors").Key(r.Name), fmt.Sprintf(
 				"only %s may report for this interceptor, not %q: report under another name, or have the account added to spec.serviceAccounts of EvictionInterceptor %s",
 				accounts(r.Usernames), user, r.Name)))
@@ -92,7 +92,7 @@ func controllersParts(before, after *v1alpha1.EvictionRequest) []statusPart {
 		})
 	}
 	const evictor = v1alpha1.ImperativeEvictionInterceptor
-	return append(parts, statusPart{field: "interceptors", key: evictor, before: report(before, evictor), after: report(after, evictor)})
+	return append(parts, statusPart{field: "interceptors", key: evictor, before: v1alpha1.ReportOf(before, evictor), after: v1alpha1.ReportOf(after, evictor)})
 }
 
 // ownConditions are the types of the controller's conditions in one of the lists.

@@ -13,7 +13,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -222,29 +221,3 @@ func (c *Cleaner) pause(ctx context.Context, d time.Duration) error {
 
 // gone is no error: somebody else was faster.
 func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
-
-// pointer is the place of a label or an annotation in a JSON patch (RFC 6901).
-func pointer(kind, key string) string {
-	escaped := ""
-	for _, r := range key {
-		switch r {
-		case '~':
-			escaped += "~0"
-		case '/':
-			escaped += "~1"
-		default:
-			escaped += string(r)
-		}
-	}
-	return "/metadata/" + kind + "/" + escaped
-}
-
-// op is one operation of RFC 6902.
-type op struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
-
-// sameUID makes a patch fail for another object of that name.
-func sameUID(uid types.UID) op { return op{"test", "/metadata/uid", uid} }

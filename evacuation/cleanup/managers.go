@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // managers is who may still write as Drawbridge.
@@ -132,11 +134,11 @@ func (c *Cleaner) managers(ctx context.Context) (managers, error) {
 }
 
 // running are the names of the pods whose containers have not all ended.
-func running(pods []corev1.Pod) []string {
+func running(list []corev1.Pod) []string {
 	var names []string
-	for i := range pods {
-		if phase := pods[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
-			names = append(names, pods[i].Name)
+	for i := range list {
+		if !pods.HasEnded(&list[i]) {
+			names = append(names, list[i].Name)
 		}
 	}
 	return names

@@ -2,7 +2,6 @@ package cleanup
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
+	"github.com/drawbridge-dev/drawbridge/internal/jsonpatch"
 )
 
 // The annotations of the descheduler that are taken off pods; see evacuation/request.
@@ -53,9 +53,9 @@ func (c *Cleaner) cleanPod(ctx context.Context, pod *metav1.PartialObjectMetadat
 	if len(ops) == 0 {
 		return errors.Join(errs...)
 	}
-	patch, err := json.Marshal(append([]op{sameUID(pod.UID)}, ops...))
+	patch, err := jsonpatch.Encode(append([]jsonpatch.Op{jsonpatch.TestUID(pod.UID)}, ops...))
 	if err != nil {
-		return fmt.Errorf("encode patch: %w", err)
+		return err
 	}
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err = c.call(ctx, func(ctx context.Context) error {
@@ -94,21 +94,20 @@ func (c *Cleaner) giveBack(ctx context.Context, pod types.NamespacedName) error 
 
 // marks are the operations that take our label and annotations off a pod. An
 // annotation of the descheduler with another value is somebody else's.
-func marks(pod *metav1.PartialObjectMetadata) (ops []op, what []string) {
-	remove := func(kind, key, value string) {
-		path := pointer(kind, key)
-		ops = append(ops, op{"test", path, value}, op{Op: "remove", Path: path})
+func marks(pod *metav1.PartialObjectMetadata) (ops []jsonpatch.Op, what []string) {
+	remove := func(path, key, value string) {
+		ops = append(ops, jsonpatch.Test(path, value), jsonpatch.Remove(path))
 		what = append(what, key)
 	}
 	if value, ok := pod.Labels[v1alpha1.GuardLabel]; ok {
-		remove("labels", v1alpha1.GuardLabel, value)
+		remove(jsonpatch.Label(v1alpha1.GuardLabel), v1alpha1.GuardLabel, value)
 	}
 	if value, ok := pod.Annotations[surge.FailedAnnotation]; ok {
-		remove("annotations", surge.FailedAnnotation, value)
+		remove(jsonpatch.Annotation(surge.FailedAnnotation), surge.FailedAnnotation, value)
 	}
 	for _, key := range []string{inProgressAnnotation, evictOnlyAnnotation} {
 		if value, ok := pod.Annotations[key]; ok && value == v1alpha1.GroupName {
-			remove("annotations", key, value)
+			remove(jsonpatch.Annotation(key), key, value)
 		}
 	}
 	return ops, what

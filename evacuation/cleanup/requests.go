@@ -2,7 +2,6 @@ package cleanup
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/jsonpatch"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -67,9 +67,9 @@ func (c *Cleaner) withdrawOne(ctx context.Context, er *v1alpha1.EvictionRequest)
 	if ended(er) || len(er.Spec.Requesters) == 0 {
 		return false, nil
 	}
-	patch, err := json.Marshal([]op{sameUID(er.UID), {Op: "remove", Path: "/spec/requesters"}})
+	patch, err := jsonpatch.Encode([]jsonpatch.Op{jsonpatch.TestUID(er.UID), jsonpatch.Remove("/spec/requesters")})
 	if err != nil {
-		return false, fmt.Errorf("encode patch: %w", err)
+		return false, err
 	}
 	err = c.call(ctx, func(ctx context.Context) error {
 		return c.Client.Patch(ctx, er, client.RawPatch(types.JSONPatchType, patch))
@@ -87,8 +87,7 @@ func (c *Cleaner) withdrawOne(ctx context.Context, er *v1alpha1.EvictionRequest)
 // ended reports whether nobody acts on the request any more. One that is being deleted
 // and held by a finalizer is as good as that.
 func ended(er *v1alpha1.EvictionRequest) bool {
-	return er.DeletionTimestamp != nil || meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled) ||
-		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted)
+	return er.DeletionTimestamp != nil || v1alpha1.IsFinished(er)
 }
 
 // allEnded reports whether no request runs any more.

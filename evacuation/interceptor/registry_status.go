@@ -2,7 +2,6 @@ package interceptor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -23,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
 const (
@@ -34,11 +33,8 @@ const (
 	statusInterval = 10 * time.Second
 	// statusRetry is a net: a write that met a newer version is repeated by that
 	// version's event, which normally comes long before.
-	statusRetry = time.Second
-	// statusErrorDelay and maxStatusErrorDelay limit the pause after a failure.
-	statusErrorDelay    = 10 * time.Millisecond
-	maxStatusErrorDelay = 30 * time.Second
-	statusTimeout       = 30 * time.Second
+	statusRetry   = time.Second
+	statusTimeout = 30 * time.Second
 )
 
 // RegistrationStatus writes the status of EvictionInterceptors. It runs on the
@@ -62,8 +58,11 @@ type RegistrationStatus struct {
 
 // SetupWithManager adds the controller to the manager.
 func (r *RegistrationStatus) SetupWithManager(mgr ctrl.Manager) error {
-	if r.Client == nil || r.Cache == nil || r.Registry == nil || r.Clock == nil {
-		return fmt.Errorf("controller %s: %w", registrationsController, errors.New("a required field is not set"))
+	err := controllers.Require("controller "+registrationsController, map[string]bool{
+		"Client": r.Client != nil, "Cache": r.Cache != nil, "Registry": r.Registry != nil, "Clock": r.Clock != nil,
+	})
+	if err != nil {
+		return err
 	}
 	r.written = map[string]time.Time{}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -73,8 +72,8 @@ func (r *RegistrationStatus) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{
 			NeedLeaderElection:    new(true),
 			ReconciliationTimeout: statusTimeout,
-			RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](statusErrorDelay, maxStatusErrorDelay),
-			NewQueue:              clockqueue.New(r.Clock),
+			RateLimiter:           controllers.FastBackoff(),
+			NewQueue:              controllers.NewQueue(r.Clock),
 		}).
 		Complete(r)
 }

@@ -162,7 +162,7 @@ func (r *Requester) explain(verb string, pod client.Object, err error) error {
 // get reads the request of a pod, nil if there is none.
 func (r *Requester) get(ctx context.Context, pod client.Object) (*v1alpha1.EvictionRequest, error) {
 	er := &v1alpha1.EvictionRequest{}
-	err := r.Client.Get(ctx, RequestOf(pod), er)
+	err := r.Client.Get(ctx, v1alpha1.RequestKey(pod), er)
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // No request is an answer, and every caller asks for it.
 	}

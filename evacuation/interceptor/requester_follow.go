@@ -95,7 +95,7 @@ type stopError struct{ error }
 // watch looks at what there is and then at every change, until there is an
 // outcome, an error, or the watch ends.
 func (f *follower) watch(ctx context.Context) (*Outcome, error) {
-	key := RequestOf(f.pod)
+	key := v1alpha1.RequestKey(f.pod)
 	one := []client.ListOption{
 		client.InNamespace(key.Namespace),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name)},

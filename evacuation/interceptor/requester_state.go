@@ -47,17 +47,13 @@ func Observe(er *v1alpha1.EvictionRequest) Update {
 	}
 	u.Interceptor = er.Status.ActiveInterceptors[0]
 	u.Position = 1 + slices.IndexFunc(er.Status.TargetInterceptors, func(i v1alpha1.Interceptor) bool { return i.Name == u.Interceptor })
-	for _, report := range er.Status.Interceptors {
-		if report.Name != u.Interceptor {
-			continue
-		}
-		u.Message = report.Message
-		if report.Refusal != nil {
-			u.Message = refusalText(report.Refusal)
-		}
-		if report.ExpectedFinishTime != nil {
-			u.ExpectedFinishTime = report.ExpectedFinishTime.UTC()
-		}
+	report := v1alpha1.ReportOf(er, u.Interceptor)
+	u.Message = report.Message
+	if report.Refusal != nil {
+		u.Message = refusalText(report.Refusal)
+	}
+	if report.ExpectedFinishTime != nil {
+		u.ExpectedFinishTime = report.ExpectedFinishTime.UTC()
 	}
 	return u
 }

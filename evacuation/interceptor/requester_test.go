@@ -247,7 +247,7 @@ func TestAJoinThatTheControllerOvertookBeginsAnew(t *testing.T) {
 				return c.Apply(ctx, desired, opts...)
 			}
 			stored := &v1alpha1.EvictionRequest{}
-			if err := c.Get(ctx, RequestOf(webPod("u1")), stored); err != nil {
+			if err := c.Get(ctx, v1alpha1.RequestKey(webPod("u1")), stored); err != nil {
 				return err
 			}
 			stored.Spec.Requesters = nil

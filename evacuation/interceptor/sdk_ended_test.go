@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
@@ -39,7 +40,7 @@ func TestSDKUndoesNothingForAPodThatHasEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := &sdkCluster{cached: sdkRequest().Obj(), stored: sdkRequest().Obj()}
-			q := workqueue.NewTypedRateLimitingQueue(sdkLimiter())
+			q := workqueue.NewTypedRateLimitingQueue(controllers.SlowBackoff())
 			t.Cleanup(q.ShutDown)
 			impl := &sdkMidway{}
 			r := sdkBench(t, c, impl)

@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
 // Bounds and defaults of Options.
@@ -88,7 +90,7 @@ type Watch struct {
 
 // RequestOf is the name of the EvictionRequest of a pod, if it has one.
 func RequestOf(pod client.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: pod.GetNamespace(), Name: string(pod.GetUID())}
+	return v1alpha1.RequestKey(pod)
 }
 
 // complete fills in what is not set, but the Recorder, and checks the rest.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/util/workqueue"
@@ -18,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
 // Add adds an interceptor to a manager: ours or anybody's, as long as its scheme
@@ -49,10 +48,10 @@ func Add(mgr ctrl.Manager, impl Interceptor, o Options) error {
 	}
 	err := b.WithOptions(controller.Options{
 		MaxConcurrentReconciles: o.MaxConcurrent,
-		RateLimiter:             sdkLimiter(),
+		RateLimiter:             controllers.SlowBackoff(),
 		// What was begun before and what is asked for now, and a report.
 		ReconciliationTimeout: 4*o.Timeout + 2*sdkReportTimeout,
-		NewQueue:              clockqueue.New(o.Clock),
+		NewQueue:              controllers.NewQueue(o.Clock),
 	}).Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up interceptor %s: %w", o.Name, err)
@@ -73,13 +72,6 @@ func NewReconciler(c client.Client, live client.Reader, impl Interceptor, o Opti
 		return nil, fmt.Errorf("interceptor %q: Recorder is not set", o.Name)
 	}
 	return newSDKReconciler(c, live, impl, o), nil
-}
-
-// sdkLimiter spaces out the repetitions after an error: 250 ms, doubled up to a
-// minute, so that a failure that passes is noticed well before the heartbeat
-// deadline.
-func sdkLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](250*time.Millisecond, time.Minute)
 }
 
 // enqueue asks for a look at the requests that an object is about.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
@@ -312,7 +313,7 @@ func TestSDKStopsACallWhenTheTurnIsOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := &sdkCluster{cached: sdkRequest().Obj(), stored: sdkRequest().Obj()}
-			q := workqueue.NewTypedRateLimitingQueue(sdkLimiter())
+			q := workqueue.NewTypedRateLimitingQueue(controllers.SlowBackoff())
 			t.Cleanup(q.ShutDown)
 			var r *sdkReconciler
 			r = sdkBench(t, c, sdkFunc(func(ctx context.Context, _ Target) (Progress, error) {

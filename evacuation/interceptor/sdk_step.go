@@ -61,27 +61,21 @@ type sdkItem struct {
 
 // sdkItemOf reads an interceptor's own report.
 func sdkItemOf(er *v1alpha1.EvictionRequest, name string) sdkItem {
-	for i := range er.Status.Interceptors {
-		report := &er.Status.Interceptors[i]
-		if report.Name != name {
-			continue
-		}
-		item := sdkItem{Message: report.Message}
-		if t := report.StartTime; t != nil {
-			item.StartedAt = t.Time
-		}
-		if t := report.HeartbeatTime; t != nil {
-			item.HeartbeatAt = t.Time
-		}
-		if t := report.ExpectedFinishTime; t != nil {
-			item.ExpectedFinishAt = t.Time
-		}
-		if t := report.CompletionTime; t != nil {
-			item.CompletedAt = t.Time
-		}
-		return item
+	report := v1alpha1.ReportOf(er, name)
+	item := sdkItem{Message: report.Message}
+	if t := report.StartTime; t != nil {
+		item.StartedAt = t.Time
 	}
-	return sdkItem{}
+	if t := report.HeartbeatTime; t != nil {
+		item.HeartbeatAt = t.Time
+	}
+	if t := report.ExpectedFinishTime; t != nil {
+		item.ExpectedFinishAt = t.Time
+	}
+	if t := report.CompletionTime; t != nil {
+		item.CompletedAt = t.Time
+	}
+	return item
 }
 
 // sdkInput is all that a step may look at.

@@ -2,15 +2,11 @@ package maintenance
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	eventsclient "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -20,8 +16,10 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 const (
@@ -85,20 +83,10 @@ func named(name string) reconcile.Request {
 }
 
 func (c *Controller) validate() error {
-	set := map[string]bool{
+	return controllers.Require("controller of NodeMaintenances", map[string]bool{
 		"Client": c.Client != nil, "APIReader": c.APIReader != nil, "Requests": c.Requests != nil, "Clock": c.Clock != nil,
 		"Resolver": c.Resolver != nil, "Synced": c.Synced != nil, "Recorder": c.Recorder != nil, "Metrics": c.Metrics != nil,
-	}
-	var missing []error
-	for _, field := range slices.Sorted(maps.Keys(set)) {
-		if !set[field] {
-			missing = append(missing, fmt.Errorf("%s is not set", field))
-		}
-	}
-	if err := errors.Join(missing...); err != nil {
-		return fmt.Errorf("controller of NodeMaintenances: %w", err)
-	}
-	return nil
+	})
 }
 
 // init makes what the controllers share.
@@ -127,22 +115,8 @@ func (c *Controller) podsOn(ctx context.Context, node string) ([]corev1.Pod, err
 	return list.Items, nil
 }
 
-// skipped reports whether the pod stays on its node whatever happens (KEP-4212,
-// "Used drain filters").
-func skipped(pod *corev1.Pod) bool {
-	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		return true
-	}
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner != nil && owner.Kind == "DaemonSet"
-}
-
-func terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // toGo reports whether a pod of a node that is drained counts.
-func toGo(pod *corev1.Pod) bool { return !skipped(pod) && !terminal(pod) }
+func toGo(pod *corev1.Pod) bool { return !pods.StaysOnNode(pod) && !pods.HasEnded(pod) }
 
 // stagesOf are the stages that the node's maintenances have on it.
 func stagesOf(node *corev1.Node) Stages {

@@ -67,7 +67,7 @@ func (w *world) annotations(name string) map[string]string {
 
 // requesters are those of the pod's request.
 func (w *world) requesters(pod *corev1.Pod) []string {
-	er := w.requests[types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}]
+	er := w.requests[v1alpha1.RequestKey(pod)]
 	if er == nil {
 		return nil
 	}
@@ -257,7 +257,7 @@ func TestAPodThatHasEndedCountsAsEvacuatedOnce(t *testing.T) {
 
 // cancel is what the engine writes into a request: it is canceled for that reason.
 func (w *world) cancel(pod *corev1.Pod, reason string) {
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}
+	key := v1alpha1.RequestKey(pod)
 	er := w.requests[key].DeepCopy()
 	er.Status.NodeName = pod.Spec.NodeName
 	er.Status.Conditions = append(er.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionCanceled, Status: metav1.ConditionTrue, Reason: reason})

@@ -216,7 +216,7 @@ func (c *Controller) release(ctx context.Context, name string) (int, error) {
 		er := &requests.Items[i]
 		// One that was refused keeps its requesters for ever, and one that is being deleted
 		// perhaps, too: neither needs anybody to leave it.
-		if pod := er.Spec.Target.Pod; pod != nil && !finished(er) && er.DeletionTimestamp == nil {
+		if pod := er.Spec.Target.Pod; pod != nil && !v1alpha1.IsFinished(er) && er.DeletionTimestamp == nil {
 			if c.gone(ctx, er) {
 				continue // Nothing can be withdrawn; the engine will notice.
 			}
@@ -225,12 +225,6 @@ func (c *Controller) release(ctx context.Context, name string) (int, error) {
 		}
 	}
 	return held, nil
-}
-
-// finished reports whether the request has its outcome.
-func finished(er *v1alpha1.EvictionRequest) bool {
-	return meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted) ||
-		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled)
 }
 
 // gone reports whether the request's very pod is not there any more.

@@ -19,6 +19,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // reconcilePod gathers, decides and applies for one pod.
@@ -55,8 +56,8 @@ func (c *Controller) reconcilePod(ctx context.Context, req reconcile.Request) (r
 //	   \-- its request (by the pod's UID) -- if none runs, who would intercept it
 func (c *Controller) gatherPod(ctx context.Context, pod *corev1.Pod) (PodInput, error) {
 	in := PodInput{
-		Skipped:   skipped(pod),
-		Terminal:  terminal(pod),
+		Skipped:   pods.StaysOnNode(pod),
+		Terminal:  pods.HasEnded(pod),
 		Request:   condition(pod, v1alpha1.PodEvacuationRequest, v1alpha1.PodReasonNodeMaintenance),
 		Initiated: condition(pod, v1alpha1.PodEvacuationInitiated, v1alpha1.PodReasonInterceptorStarted),
 		Failure:   c.memory.failure(pod.UID),
@@ -67,7 +68,7 @@ func (c *Controller) gatherPod(ctx context.Context, pod *corev1.Pod) (PodInput, 
 		in.Deleting, in.DeletionTime = true, pod.DeletionTimestamp.Time
 	}
 	er := &v1alpha1.EvictionRequest{}
-	err := c.Client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}, er, client.UnsafeDisableDeepCopy)
+	err := c.Client.Get(ctx, v1alpha1.RequestKey(pod), er, client.UnsafeDisableDeepCopy)
 	switch {
 	case err == nil:
 		in.Eviction, in.Joined = evictionOf(er), maintenancesIn(er)
@@ -155,15 +156,10 @@ func evictionOf(er *v1alpha1.EvictionRequest) *Eviction {
 	if er.Status.ActivationTime != nil {
 		e.LastHeard = er.Status.ActivationTime.Time
 	}
-	for i := range er.Status.Interceptors {
-		report := &er.Status.Interceptors[i]
-		if report.Name != u.Interceptor {
-			continue
-		}
-		e.Started = report.StartTime != nil && u.State == v1alpha1.StateIntercepting
-		if report.HeartbeatTime != nil && report.HeartbeatTime.After(e.LastHeard) {
-			e.LastHeard = report.HeartbeatTime.Time
-		}
+	report := v1alpha1.ReportOf(er, u.Interceptor)
+	e.Started = report.StartTime != nil && u.State == v1alpha1.StateIntercepting
+	if report.HeartbeatTime != nil && report.HeartbeatTime.After(e.LastHeard) {
+		e.LastHeard = report.HeartbeatTime.Time
 	}
 	return e
 }
@@ -191,7 +187,7 @@ func (c *Controller) countPod(pod *corev1.Pod, d PodDecision) {
 	if d.Class == ClassNone {
 		drains := c.tally.drop(pod.Spec.NodeName, key, pod.UID)
 		changed = len(drains) > 0
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if pods.HasEnded(pod) {
 			for _, name := range drains {
 				c.tally.left(name, pod.Spec.NodeName) // Its object is all that is there still.
 			}

@@ -21,16 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 const (
 	// workers is how many nodes, and how many pods, are handled at a time.
 	workers = 10
-	// Failures back off from retryDelay to maxRetryDelay. The default of the queue
-	// goes up to 1000 s, which is too long to notice that an outage is over.
-	retryDelay    = 20 * time.Millisecond
-	maxRetryDelay = 30 * time.Second
 )
 
 // SetupWithManager adds the controllers to the manager, on the leader only.
@@ -43,13 +40,13 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	c.init()
 	parts := []part{
-		{"maintenance", 1, &c.plans, c.reconcilePlan, &v1alpha1.NodeMaintenance{}, c.planEvents(), newLimiter()},
-		{"maintenance-node", workers, &c.nodes, c.reconcileNode, &corev1.Node{}, c.nodeEvents(), newLimiter()},
-		{"maintenance-pod", workers, &c.pods, c.reconcilePod, &corev1.Pod{}, c.podEvents(), newLimiter()},
+		{"maintenance", 1, &c.plans, c.reconcilePlan, &v1alpha1.NodeMaintenance{}, c.planEvents(), controllers.FastBackoff()},
+		{"maintenance-node", workers, &c.nodes, c.reconcileNode, &corev1.Node{}, c.nodeEvents(), controllers.FastBackoff()},
+		{"maintenance-pod", workers, &c.pods, c.reconcilePod, &corev1.Pod{}, c.podEvents(), controllers.FastBackoff()},
 	}
 	makeQueues := sync.OnceFunc(func() {
 		for _, p := range parts {
-			*p.queue = clockqueue.New(c.Clock)(p.name, p.limiter)
+			*p.queue = controllers.NewQueue(c.Clock)(p.name, p.limiter)
 		}
 	})
 	for _, p := range parts {
@@ -85,10 +82,6 @@ type part struct {
 	watch     client.Object
 	events    handler.EventHandler
 	limiter   workqueue.TypedRateLimiter[reconcile.Request]
-}
-
-func newLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryDelay, maxRetryDelay)
 }
 
 // eventsOf calls see with what was there before and what is there now; one of them is
@@ -230,9 +223,9 @@ func (c *Controller) podEvents() handler.EventHandler {
 			return
 		}
 		key := client.ObjectKeyFromObject(after)
-		if drained && terminal(after) {
+		if drained && pods.HasEnded(after) {
 			c.left(after)
-		} else if drained && !skipped(after) && !c.tally.knows(after.Spec.NodeName, key, after.UID) {
+		} else if drained && !pods.StaysOnNode(after) && !c.tally.knows(after.Spec.NodeName, key, after.UID) {
 			c.tally.put(after.Spec.NodeName, key, after.UID, ClassPending, nil, time.Time{})
 			c.planLater(after.Spec.NodeName)
 		}

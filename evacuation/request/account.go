@@ -23,7 +23,7 @@ func turnsEnded(er *v1alpha1.EvictionRequest, d process.Decision, unchecked stri
 			if transition.Name == unchecked {
 				result = metrics.TurnUnchecked
 			}
-			if reportOf(er, transition.Name).SkippedBy != "" {
+			if v1alpha1.ReportOf(er, transition.Name).SkippedBy != "" {
 				result = metrics.TurnSkipped // The interceptor may be stuck, so this is no success of it.
 			}
 			ended = append(ended, result)

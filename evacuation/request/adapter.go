@@ -43,7 +43,7 @@ func decode(er *v1alpha1.EvictionRequest, target process.Target, planned []strin
 		s.Intents = append(s.Intents, requester.Name)
 	}
 	for _, name := range planned {
-		s.Planned = append(s.Planned, process.Participant{Name: name, LastResort: lastResort(name)})
+		s.Planned = append(s.Planned, process.Participant{Name: name, LastResort: name == v1alpha1.ImperativeEvictionInterceptor})
 	}
 	for _, interceptor := range er.Status.TargetInterceptors {
 		s.Participants = append(s.Participants, decodeParticipant(er, interceptor.Name, s.Outcome, seen))
@@ -69,8 +69,8 @@ func decodeOutcome(conditions []metav1.Condition) (process.Outcome, process.Caus
 }
 
 func decodeParticipant(er *v1alpha1.EvictionRequest, name string, outcome process.Outcome, seen observation) process.Participant {
-	p := process.Participant{Name: name, LastResort: lastResort(name)}
-	report := reportOf(er, name)
+	p := process.Participant{Name: name, LastResort: name == v1alpha1.ImperativeEvictionInterceptor}
+	report := v1alpha1.ReportOf(er, name)
 	p.StartedAt = timeOf(report.StartTime)
 	p.HeartbeatAt = timeOf(report.HeartbeatTime)
 	p.CompletedAt = timeOf(report.CompletionTime)
@@ -112,7 +112,7 @@ type facts struct {
 // says the same stays as it is, byte for byte.
 func encode(er *v1alpha1.EvictionRequest, d process.Decision, f facts) {
 	status := &er.Status
-	running := !finished(er)
+	running := !v1alpha1.IsFinished(er)
 	status.ObservedGeneration = d.ObservedGeneration
 
 	if len(status.TargetInterceptors) == 0 {
@@ -199,34 +199,6 @@ func plan(interceptors []string) []string {
 		}
 	}
 	return append(names, v1alpha1.ImperativeEvictionInterceptor)
-}
-
-// finished reports whether the request has its outcome.
-func finished(er *v1alpha1.EvictionRequest) bool {
-	return finishedAt(er) != nil
-}
-
-// finishedAt returns when the request got its outcome, nil while it runs.
-func finishedAt(er *v1alpha1.EvictionRequest) *metav1.Time {
-	for _, kind := range []string{v1alpha1.ConditionEvicted, v1alpha1.ConditionCanceled} {
-		if c := meta.FindStatusCondition(er.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
-			return &c.LastTransitionTime
-		}
-	}
-	return nil
-}
-
-func lastResort(name string) bool { return name == v1alpha1.ImperativeEvictionInterceptor }
-
-// reportOf returns the interceptor's item of status.interceptors, an empty one if
-// there is none.
-func reportOf(er *v1alpha1.EvictionRequest, name string) v1alpha1.InterceptorStatus {
-	for _, report := range er.Status.Interceptors {
-		if report.Name == name {
-			return report
-		}
-	}
-	return v1alpha1.InterceptorStatus{Name: name}
 }
 
 func timeOf(t *metav1.Time) time.Time {

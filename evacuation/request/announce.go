@@ -26,7 +26,7 @@ func announcements(er *v1alpha1.EvictionRequest, before process.Outcome, d proce
 				told = append(told, events.InterceptorActivated(participant.Name, i+1, len(d.Participants)))
 			}
 		case process.Completed:
-			if report := reportOf(er, participant.Name); report.SkippedBy != "" {
+			if report := v1alpha1.ReportOf(er, participant.Name); report.SkippedBy != "" {
 				told = append(told, events.InterceptorSkipped(report.Name, report.SkippedBy, report.Message))
 				continue
 			}

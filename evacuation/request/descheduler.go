@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 const (
@@ -25,8 +26,6 @@ const (
 	// hintDelay lets the cache catch up with what we have just written: a pod changes
 	// several times while it starts, and an event may be older than our patch.
 	hintDelay = 200 * time.Millisecond
-	// hintRescanDelay gathers changes of registrations that come together.
-	hintRescanDelay = time.Second
 )
 
 // Descheduler is the controller of the descheduler's hand-shake: it puts the
@@ -135,7 +134,7 @@ func (d *Descheduler) Reconcile(ctx context.Context, req reconcile.Request) (rec
 // decide gathers what is known of the pod from memory, and decides.
 func (d *Descheduler) decide(ctx context.Context, pod *corev1.Pod) ([]hint, error) {
 	var intercepted bool
-	if d.MarkEvictOnly && !evictUnsupported(pod) { // Evictions of those are not held up, whoever names them.
+	if d.MarkEvictOnly && !pods.StaysOnNode(pod) { // Evictions of those are not held up, whoever names them.
 		// Who is missing for now changes the registry, and that brings the pod back.
 		names, _ := d.Resolver.Resolve(pod)
 		intercepted = len(names) > 0
@@ -145,11 +144,11 @@ func (d *Descheduler) decide(ctx context.Context, pod *corev1.Pod) ([]hint, erro
 		MarkEvictOnly:  d.MarkEvictOnly,
 		Annotations:    pod.Annotations,
 		Deleting:       pod.DeletionTimestamp != nil,
-		Terminal:       terminal(pod),
+		Terminal:       pods.HasEnded(pod),
 		Intercepted:    intercepted,
 	}
 	er := &v1alpha1.EvictionRequest{}
-	err := d.Client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}, er)
+	err := d.Client.Get(ctx, v1alpha1.RequestKey(pod), er)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("get EvictionRequest: %w", err)
 	}

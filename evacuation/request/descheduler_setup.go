@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
 const (
@@ -33,11 +32,11 @@ const (
 )
 
 // hintQueue is the queue of this controller.
-type hintQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type hintQueue = controllers.Queue
 
 // SetupWithManager adds the controller to the manager, on the leader only.
 func (d *Descheduler) SetupWithManager(mgr ctrl.Manager) error {
-	err := requireFields(deschedulerName, map[string]bool{
+	err := controllers.Require("controller "+deschedulerName, map[string]bool{
 		"Client": d.Client != nil, "APIReader": d.APIReader != nil, "Clock": d.Clock != nil,
 		"Resolver": d.Resolver != nil || !d.MarkEvictOnly, "Synced": d.Synced != nil || !d.MarkEvictOnly,
 	})
@@ -52,8 +51,8 @@ func (d *Descheduler) SetupWithManager(mgr ctrl.Manager) error {
 			MaxConcurrentReconciles: deschedulerWorkers,
 			NeedLeaderElection:      new(true),
 			ReconciliationTimeout:   deschedulerTimeout,
-			RateLimiter:             errorLimiter(),
-			NewQueue:                clockqueue.New(d.Clock),
+			RateLimiter:             controllers.FastBackoff(),
+			NewQueue:                controllers.NewQueue(d.Clock),
 		})
 	if d.MarkEvictOnly && d.OnChange != nil {
 		c = c.WatchesRawSource(d.changes())
@@ -103,7 +102,7 @@ func podOfRequest(_ context.Context, obj client.Object) []reconcile.Request {
 func hintRequestEvents() predicate.Predicate {
 	state := func(obj client.Object) (running, lasts bool) {
 		er, ok := obj.(*v1alpha1.EvictionRequest)
-		return ok && er.DeletionTimestamp == nil && !finished(er), ok && lasting(er)
+		return ok && er.DeletionTimestamp == nil && !v1alpha1.IsFinished(er), ok && lasting(er)
 	}
 	return predicate.Funcs{
 		UpdateFunc: func(ev event.UpdateEvent) bool {
@@ -118,43 +117,8 @@ func hintRequestEvents() predicate.Predicate {
 // changes is the source of those pods about which the resolver has changed its
 // mind.
 func (d *Descheduler) changes() source.Source {
-	return source.Func(func(ctx context.Context, queue hintQueue) error {
-		changed := make(chan struct{}, 1)
-		changed <- struct{}{} // What was registered before we listened.
-		d.OnChange(func() {
-			select {
-			case changed <- struct{}{}:
-			default: // It will be looked at anyway.
-			}
-		})
-		go d.rescan(ctx, changed, queue)
-		return nil
-	})
-}
-
-// rescan looks at all pods in the cache some time after each change, once for all
-// that came meanwhile.
-func (d *Descheduler) rescan(ctx context.Context, changed <-chan struct{}, queue hintQueue) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-		for waited := false; !waited || !d.Synced(); waited = true {
-			select {
-			case <-ctx.Done():
-				return
-			case <-d.Clock.After(hintRescanDelay):
-			}
-		}
-		pods := &corev1.PodList{}
-		if err := d.Client.List(ctx, pods, client.UnsafeDisableDeepCopy); err != nil {
-			log.FromContext(ctx).Error(err, "Could not list the pods after a change of the registrations")
-			continue
-		}
-		for i := range pods.Items {
-			d.enqueue(ctx, &pods.Items[i], queue)
-		}
-	}
+	return controllers.Rescan{
+		Pods: d.Client, Clock: d.Clock, OnChange: d.OnChange, Synced: d.Synced,
+		Each: func(ctx context.Context, pod *corev1.Pod, queue hintQueue) { d.enqueue(ctx, pod, queue) },
+	}.Source()
 }

@@ -1,14 +1,12 @@
 package request
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/jsonpatch"
 )
 
 // The annotations by which the descheduler learns of evictions that take their
@@ -80,7 +78,7 @@ func hintStep(in hintInput) []hint {
 
 // runsFor reports whether the request runs for this very pod.
 func runsFor(er *v1alpha1.EvictionRequest, pod *corev1.Pod) bool {
-	return er != nil && er.DeletionTimestamp == nil && !finished(er) &&
+	return er != nil && er.DeletionTimestamp == nil && !v1alpha1.IsFinished(er) &&
 		er.Spec.Target.Pod != nil && er.Spec.Target.Pod.UID == pod.UID
 }
 
@@ -88,31 +86,26 @@ func runsFor(er *v1alpha1.EvictionRequest, pod *corev1.Pod) bool {
 // it was tried and refused. All others are over before the descheduler could see a
 // mark, and must not cost a write.
 func lasting(er *v1alpha1.EvictionRequest) bool {
-	return slices.ContainsFunc(er.Status.TargetInterceptors, func(i v1alpha1.Interceptor) bool { return !lastResort(i.Name) }) ||
-		reportOf(er, v1alpha1.ImperativeEvictionInterceptor).Retries > 0
+	return slices.ContainsFunc(er.Status.TargetInterceptors, func(i v1alpha1.Interceptor) bool { return i.Name != v1alpha1.ImperativeEvictionInterceptor }) ||
+		v1alpha1.ReportOf(er, v1alpha1.ImperativeEvictionInterceptor).Retries > 0
 }
 
 // hintPatch applies the hints to the very pod, if its annotations are still as they
 // were seen. Values of others stay as they are.
 func hintPatch(pod *corev1.Pod, hints []hint) ([]byte, error) {
-	ops := []jsonPatchOp{{Op: "test", Path: "/metadata/uid", Value: pod.UID}}
-	none := json.RawMessage("null")
+	ops := []jsonpatch.Op{jsonpatch.TestUID(pod.UID)}
 	if len(pod.Annotations) == 0 {
 		ops = append(ops,
-			jsonPatchOp{"test", "/metadata/annotations", none},
-			jsonPatchOp{"add", "/metadata/annotations", struct{}{}})
+			jsonpatch.Test("/metadata/annotations", jsonpatch.Null),
+			jsonpatch.Add("/metadata/annotations", struct{}{}))
 	}
 	for _, h := range hints {
-		path := "/metadata/annotations/" + strings.ReplaceAll(strings.ReplaceAll(h.Annotation, "~", "~0"), "/", "~1")
+		path := jsonpatch.Annotation(h.Annotation)
 		if h.Set {
-			ops = append(ops, jsonPatchOp{"test", path, none}, jsonPatchOp{"add", path, hintOfOurs})
+			ops = append(ops, jsonpatch.Test(path, jsonpatch.Null), jsonpatch.Add(path, hintOfOurs))
 		} else {
-			ops = append(ops, jsonPatchOp{"test", path, hintOfOurs}, jsonPatchOp{Op: "remove", Path: path})
+			ops = append(ops, jsonpatch.Test(path, hintOfOurs), jsonpatch.Remove(path))
 		}
 	}
-	patch, err := json.Marshal(ops)
-	if err != nil {
-		return nil, fmt.Errorf("encode patch: %w", err)
-	}
-	return patch, nil
+	return jsonpatch.Encode(ops)
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
@@ -46,7 +47,7 @@ func newHintBench(t *testing.T, objects ...client.Object) *hintBench {
 	t.Helper()
 	b := &hintBench{
 		t: t, server: hintServer(t, objects...), clock: testingclock.NewFakeClock(at(0)),
-		queue: promptQueue{workqueue.NewTypedRateLimitingQueue(errorLimiter())},
+		queue: promptQueue{workqueue.NewTypedRateLimitingQueue(controllers.FastBackoff())},
 	}
 	t.Cleanup(b.queue.ShutDown)
 	b.Descheduler = &Descheduler{
@@ -349,7 +350,7 @@ func TestDeschedulerLooksAgainWhenRegistrationsChange(t *testing.T) {
 		if err != nil {
 			t.Fatalf("nobody waits to look again: %v", err)
 		}
-		b.clock.Step(hintRescanDelay)
+		b.clock.Step(controllers.RescanDelay)
 	}
 	pass() // What there is at the start needs nothing.
 	resolver.mu.Lock()

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	eventsclient "k8s.io/client-go/tools/events"
@@ -83,8 +82,7 @@ type Evictor struct {
 // nor finished (statement 88) nor being deleted (statement 95).
 func imperativeTurn(er *v1alpha1.EvictionRequest) bool {
 	if er.DeletionTimestamp != nil || er.Spec.Target.Pod == nil || len(er.Spec.Requesters) == 0 ||
-		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted) ||
-		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled) ||
+		v1alpha1.IsFinished(er) ||
 		!slices.Contains(er.Status.ActiveInterceptors, v1alpha1.ImperativeEvictionInterceptor) {
 		return false
 	}
@@ -265,19 +263,15 @@ func (e *Evictor) input(er *v1alpha1.EvictionRequest, pod *corev1.Pod, state Evi
 
 // evictItem reads the evictor's own item.
 func evictItem(er *v1alpha1.EvictionRequest) EvictItem {
-	for _, i := range er.Status.Interceptors {
-		if i.Name == v1alpha1.ImperativeEvictionInterceptor {
-			item := EvictItem{Retries: i.Retries, Message: i.Message, Refusal: i.Refusal}
-			if i.StartTime != nil {
-				item.StartedAt = i.StartTime.Time
-			}
-			if i.HeartbeatTime != nil {
-				item.HeartbeatAt = i.HeartbeatTime.Time
-			}
-			return item
-		}
+	stored := v1alpha1.ReportOf(er, v1alpha1.ImperativeEvictionInterceptor)
+	item := EvictItem{Retries: stored.Retries, Message: stored.Message, Refusal: stored.Refusal}
+	if stored.StartTime != nil {
+		item.StartedAt = stored.StartTime.Time
 	}
-	return EvictItem{}
+	if stored.HeartbeatTime != nil {
+		item.HeartbeatAt = stored.HeartbeatTime.Time
+	}
+	return item
 }
 
 // evictGetRequest returns the request, nil if there is none.

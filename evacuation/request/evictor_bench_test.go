@@ -22,7 +22,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
@@ -89,7 +89,7 @@ func newEvictBench(t *testing.T, objects ...client.Object) *evictBench {
 		b.answers, b.calls, b.graces = b.answers[1:], append(b.calls, target), append(b.graces, grace)
 		return answer
 	})
-	b.queue = clockqueue.New(b.clock)(evictorName, workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	b.queue = controllers.NewQueue(b.clock)(evictorName, workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(b.queue.ShutDown)
 	return b
 }

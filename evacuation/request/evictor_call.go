@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -83,24 +84,13 @@ func evictPodState(pod *corev1.Pod, uid types.UID) EvictPodState {
 		return EvictPodUnseen
 	case pod.UID != uid:
 		return EvictPodReplaced
-	case terminal(pod):
+	case pods.HasEnded(pod):
 		return EvictPodTerminal
 	case pod.DeletionTimestamp != nil:
 		return EvictPodTerminating
-	case evictUnsupported(pod):
+	case pods.StaysOnNode(pod):
 		return EvictPodUnsupported
 	default:
 		return EvictPodRunning
 	}
-}
-
-// evictUnsupported reports whether the pod belongs to a DaemonSet, which would
-// put it back on the same node, or mirrors a static pod of the kubelet
-// (statements 78 and 79).
-func evictUnsupported(pod *corev1.Pod) bool {
-	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		return true
-	}
-	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.Kind == "DaemonSet"
 }

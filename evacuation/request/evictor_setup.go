@@ -2,7 +2,6 @@ package request
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,7 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // evictorName is the name of the controller and of its queue.
@@ -44,7 +44,7 @@ type evictQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // SetupWithManager adds the evictor to the manager, on the leader only.
 func (e *Evictor) SetupWithManager(mgr ctrl.Manager) error {
-	err := requireFields(evictorName, map[string]bool{
+	err := controllers.Require("controller "+evictorName, map[string]bool{
 		"Client": e.Client != nil, "APIReader": e.APIReader != nil, "Clock": e.Clock != nil,
 		"Recorder": e.Recorder != nil, "Metrics": e.Metrics != nil, "Failures": e.Failures != nil,
 		"Policy.BackoffMin": e.Policy.BackoffMin > 0, "Policy.BackoffMax": e.Policy.BackoffMax >= e.Policy.BackoffMin,
@@ -63,7 +63,7 @@ func (e *Evictor) SetupWithManager(mgr ctrl.Manager) error {
 		e.MaxConcurrentReconciles = evictWorkers
 	}
 	e.init(newEvictCall(calls, e.Timeout))
-	newQueue := clockqueue.New(e.Clock)
+	newQueue := controllers.NewQueue(e.Clock)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(evictorName).
 		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(evictRequestEvents())).
@@ -73,7 +73,7 @@ func (e *Evictor) SetupWithManager(mgr ctrl.Manager) error {
 			MaxConcurrentReconciles: e.MaxConcurrentReconciles,
 			NeedLeaderElection:      new(true),
 			ReconciliationTimeout:   e.Timeout + evictOverhead,
-			RateLimiter:             errorLimiter(),
+			RateLimiter:             controllers.FastBackoff(),
 			// Called once the controller may start, before any event is handled.
 			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) evictQueue {
 				e.queue = newQueue(name, limiter)
@@ -83,26 +83,6 @@ func (e *Evictor) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(e)
 	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", evictorName, err)
-	}
-	return nil
-}
-
-// errorLimiter spaces out the repetitions after an error: 10 ms, doubled up to
-// 30 s. The default goes up to 1000 s, too long to notice that an outage is over.
-func errorLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](10*time.Millisecond, 30*time.Second)
-}
-
-// requireFields fails if a field of a controller is not set.
-func requireFields(controller string, set map[string]bool) error {
-	var missing []error
-	for _, field := range slices.Sorted(maps.Keys(set)) {
-		if !set[field] {
-			missing = append(missing, fmt.Errorf("%s is not set", field))
-		}
-	}
-	if err := errors.Join(missing...); err != nil {
-		return fmt.Errorf("controller %s: %w", controller, err)
 	}
 	return nil
 }
@@ -137,8 +117,8 @@ func evictPodEvents() predicate.Predicate {
 		UpdateFunc: func(ev event.UpdateEvent) bool {
 			before, ok := ev.ObjectOld.(*corev1.Pod)
 			after, ok2 := ev.ObjectNew.(*corev1.Pod)
-			return ok && ok2 && (deletionChanged(before.DeletionTimestamp, after.DeletionTimestamp) ||
-				terminal(before) != terminal(after) || !maps.Equal(before.Labels, after.Labels) ||
+			return ok && ok2 && (pods.DeletionChanged(before, after) ||
+				pods.HasEnded(before) != pods.HasEnded(after) || !maps.Equal(before.Labels, after.Labels) ||
 				(after.DeletionTimestamp != nil && !slices.Equal(before.Finalizers, after.Finalizers)))
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
@@ -148,7 +128,7 @@ func evictPodEvents() predicate.Predicate {
 // requestOfPod finds the request of a pod by its name, which is the pod's UID. For
 // the many pods without one it costs a look into the cache.
 func (e *Evictor) requestOfPod(ctx context.Context, pod client.Object) []reconcile.Request {
-	key := types.NamespacedName{Namespace: pod.GetNamespace(), Name: string(pod.GetUID())}
+	key := v1alpha1.RequestKey(pod)
 	er := &v1alpha1.EvictionRequest{}
 	if err := e.Client.Get(ctx, key, er); err != nil {
 		if !apierrors.IsNotFound(err) {

@@ -61,7 +61,7 @@ var seededBugs = map[string]seededBug{
 		scope: scope{custom: 1},
 		seed: func(p *parts) {
 			p.turn = func(er *v1alpha1.EvictionRequest) bool {
-				return len(er.Status.TargetInterceptors) > 0 && len(er.Spec.Requesters) > 0 && !finished(er)
+				return len(er.Status.TargetInterceptors) > 0 && len(er.Spec.Requesters) > 0 && !v1alpha1.IsFinished(er)
 			}
 		},
 		want: errTooSoon,

@@ -96,7 +96,7 @@ func (r record) object() *v1alpha1.EvictionRequest {
 			if r.Items[i].Done {
 				report.CompletionTime = new(metav1.NewTime(exploreEpoch))
 			}
-			if lastResort(name) {
+			if name == v1alpha1.ImperativeEvictionInterceptor {
 				report.Retries, report.Message, report.Refusal = int32(r.Retries), r.Text.message(r.Retries), r.Text.refusal()
 			}
 			s.Interceptors = append(s.Interceptors, report)

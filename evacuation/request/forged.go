@@ -15,6 +15,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // A finished request that says what is not so was finished by somebody else: we write
@@ -60,7 +61,7 @@ func (r *Reconciler) runs(ctx context.Context, er *v1alpha1.EvictionRequest) (bo
 			}
 			return false, fmt.Errorf("get pod %s: %w", key, err)
 		}
-		if pod.UID != ref.UID || terminal(pod) || pod.DeletionTimestamp != nil {
+		if pod.UID != ref.UID || pods.HasEnded(pod) || pod.DeletionTimestamp != nil {
 			return false, nil
 		}
 	}

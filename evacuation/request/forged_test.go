@@ -48,8 +48,8 @@ func TestThereIsRoomForOurConditions(t *testing.T) {
 	er := &v1alpha1.EvictionRequest{}
 	er.Status.Conditions = conditions(foreign(v1alpha1.MaxConditions)...)
 	encode(er, process.Decision{Outcome: process.OutcomeEvicted, Cause: process.TargetDeleted}, facts{})
-	if !finished(er) || len(er.Status.Conditions) > v1alpha1.MaxForeignConditions+1 {
-		t.Errorf("of a full list: %d conditions, finished %t", len(er.Status.Conditions), finished(er))
+	if !v1alpha1.IsFinished(er) || len(er.Status.Conditions) > v1alpha1.MaxForeignConditions+1 {
+		t.Errorf("of a full list: %d conditions, finished %t", len(er.Status.Conditions), v1alpha1.IsFinished(er))
 	}
 }
 

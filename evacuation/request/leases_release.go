@@ -2,13 +2,11 @@ package request
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -16,6 +14,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
+	"github.com/drawbridge-dev/drawbridge/internal/jsonpatch"
 )
 
 // leasePatchTries is how often a patch is tried on a request that keeps changing
@@ -99,8 +98,7 @@ func (l *Leases) releaseOne(ctx context.Context, er *v1alpha1.EvictionRequest, l
 // wanted the eviction, which matters for the replacement of the pod.
 func requestersOfLease(er *v1alpha1.EvictionRequest, lease string) []string {
 	if er.DeletionTimestamp != nil ||
-		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted) ||
-		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled) {
+		v1alpha1.IsFinished(er) {
 		return nil
 	}
 	var names []string
@@ -112,18 +110,11 @@ func requestersOfLease(er *v1alpha1.EvictionRequest, lease string) []string {
 	return names
 }
 
-// jsonPatchOp is one operation of RFC 6902.
-type jsonPatchOp struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
-
 // removeRequestersPatch removes those who name the lease, the last one first so
 // that no index moves. The tests make sure that they stand where we saw them, in
 // the version we saw.
 func removeRequestersPatch(er *v1alpha1.EvictionRequest, lease string) ([]byte, error) {
-	ops := []jsonPatchOp{{"test", "/metadata/resourceVersion", er.ResourceVersion}}
+	ops := []jsonpatch.Op{jsonpatch.Test("/metadata/resourceVersion", er.ResourceVersion)}
 	for i := len(er.Spec.Requesters) - 1; i >= 0; i-- {
 		r := er.Spec.Requesters[i]
 		if r.LeaseName != lease {
@@ -131,13 +122,9 @@ func removeRequestersPatch(er *v1alpha1.EvictionRequest, lease string) ([]byte, 
 		}
 		path := fmt.Sprintf("/spec/requesters/%d", i)
 		ops = append(ops,
-			jsonPatchOp{"test", path + "/name", r.Name},
-			jsonPatchOp{"test", path + "/leaseName", lease},
-			jsonPatchOp{Op: "remove", Path: path})
+			jsonpatch.Test(path+"/name", r.Name),
+			jsonpatch.Test(path+"/leaseName", lease),
+			jsonpatch.Remove(path))
 	}
-	patch, err := json.Marshal(ops)
-	if err != nil {
-		return nil, fmt.Errorf("encode patch: %w", err)
-	}
-	return patch, nil
+	return jsonpatch.Encode(ops)
 }

@@ -22,8 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -40,7 +41,7 @@ const leaseTimeout = 2 * time.Minute
 // SetupWithManager adds the controller to the manager, on the leader only. The
 // cache needs the indexes of package index.
 func (l *Leases) SetupWithManager(mgr ctrl.Manager) error {
-	err := requireFields(leasesName, map[string]bool{
+	err := controllers.Require("controller "+leasesName, map[string]bool{
 		"Client": l.Client != nil, "APIReader": l.APIReader != nil, "Clock": l.Clock != nil,
 		"Recorder": l.Recorder != nil, "Namespace": l.Namespace != "",
 	})
@@ -51,7 +52,7 @@ func (l *Leases) SetupWithManager(mgr ctrl.Manager) error {
 		l.MaxConcurrentReconciles = leaseWorkers
 	}
 	l.init()
-	newQueue := clockqueue.New(l.Clock)
+	newQueue := controllers.NewQueue(l.Clock)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(leasesName).
 		For(&coordinationv1.Lease{}, builder.WithPredicates(l.leaseEvents())).
@@ -61,7 +62,7 @@ func (l *Leases) SetupWithManager(mgr ctrl.Manager) error {
 			MaxConcurrentReconciles: l.MaxConcurrentReconciles,
 			NeedLeaderElection:      new(true),
 			ReconciliationTimeout:   leaseTimeout,
-			RateLimiter:             errorLimiter(),
+			RateLimiter:             controllers.FastBackoff(),
 			// Called once the controller may start: our outage ends here.
 			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 				l.mu.Lock()
@@ -141,7 +142,7 @@ func leaseNodeEvents() predicate.Predicate {
 		UpdateFunc: func(ev event.UpdateEvent) bool {
 			before, ok := ev.ObjectOld.(*corev1.Node)
 			after, ok2 := ev.ObjectNew.(*corev1.Node)
-			return ok && ok2 && (before.UID != after.UID || deletionChanged(before.DeletionTimestamp, after.DeletionTimestamp) ||
+			return ok && ok2 && (before.UID != after.UID || pods.DeletionChanged(before, after) ||
 				!slices.Equal(translate.NodeMarkers(before), translate.NodeMarkers(after)))
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },

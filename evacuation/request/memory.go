@@ -40,7 +40,7 @@ func (m *memory) observe(er *v1alpha1.EvictionRequest, ended bool, now time.Time
 	s := m.requests[key]
 	if s.uid != er.UID {
 		s = sighting{uid: er.UID}
-		if active := er.Status.ActiveInterceptors; len(active) > 0 && reportOf(er, active[0]).CompletionTime != nil {
+		if active := er.Status.ActiveInterceptors; len(active) > 0 && v1alpha1.ReportOf(er, active[0]).CompletionTime != nil {
 			s.foundCompleted = active[0]
 		}
 	}
@@ -55,7 +55,7 @@ func (m *memory) observe(er *v1alpha1.EvictionRequest, ended bool, now time.Time
 	interceptor, heartbeat := "", time.Time{}
 	if active := er.Status.ActiveInterceptors; len(active) > 0 {
 		interceptor = active[0]
-		heartbeat = timeOf(reportOf(er, interceptor).HeartbeatTime)
+		heartbeat = timeOf(v1alpha1.ReportOf(er, interceptor).HeartbeatTime)
 	}
 	switch {
 	case heartbeat.IsZero():

@@ -96,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, fmt.Errorf("get EvictionRequest: %w", err)
 	}
-	if finished(er) && er.DeletionTimestamp == nil {
+	if v1alpha1.IsFinished(er) && er.DeletionTimestamp == nil {
 		switch why, err := r.untrue(ctx, er); {
 		case err != nil:
 			return ctrl.Result{}, err
@@ -123,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // gather collects everything the decision may look at.
 func (r *Reconciler) gather(ctx context.Context, er *v1alpha1.EvictionRequest, now time.Time) (process.Snapshot, targetView, error) {
-	if finished(er) {
+	if v1alpha1.IsFinished(er) {
 		// Nothing about the target matters any more.
 		r.seen.forget(client.ObjectKeyFromObject(er))
 		return decode(er, process.Target{}, nil, observation{}, r.startedAt), targetView{}, nil
@@ -239,7 +239,7 @@ func (r *Reconciler) next(ctx context.Context, er *v1alpha1.EvictionRequest, d p
 	if !d.WakeAt.IsZero() {
 		return r.wakeAt(d.WakeAt), nil
 	}
-	end := finishedAt(er)
+	end := v1alpha1.FinishedAt(er)
 	if end == nil || r.Retention == 0 || er.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}

@@ -57,7 +57,7 @@ func TestRetentionDeletesFinishedRequests(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			objects := []client.Object{tc.request}
-			if !finished(tc.request) {
+			if !v1alpha1.IsFinished(tc.request) {
 				objects = append(objects, webPod().Obj())
 			}
 			b := newBench(t, objects...)

@@ -2,14 +2,11 @@ package request
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -22,7 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 const (
@@ -34,10 +32,6 @@ const (
 	workers = 30
 	// reconcileTimeout bounds all calls of one Reconcile together.
 	reconcileTimeout = 30 * time.Second
-	// Failures back off from errorDelayMin to errorDelayMax. The default of the
-	// queue goes up to 1000 s, which is too long to notice that an outage is over.
-	errorDelayMin = 10 * time.Millisecond //nolint:revive // Min is no unit here.
-	errorDelayMax = 30 * time.Second
 )
 
 // SetupWithManager adds the controller to the manager. It runs only on the
@@ -56,12 +50,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 func (r *Reconciler) options() controller.Options {
-	queue := clockqueue.New(r.Clock)
+	queue := controllers.NewQueue(r.Clock)
 	return controller.Options{
 		MaxConcurrentReconciles: workers,
 		NeedLeaderElection:      new(true),
 		ReconciliationTimeout:   reconcileTimeout,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](errorDelayMin, errorDelayMax),
+		RateLimiter:             controllers.FastBackoff(),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 			// The queue is made when the controller starts, which on a leader is when
 			// it was elected: from here on interceptors can be heard, so the start-up
@@ -73,27 +67,18 @@ func (r *Reconciler) options() controller.Options {
 }
 
 func (r *Reconciler) validate() error {
-	var missing []error
-	for name, set := range map[string]bool{
+	return controllers.Require("controller "+controllerName, map[string]bool{
 		"Client": r.Client != nil, "APIReader": r.APIReader != nil, "Clock": r.Clock != nil,
 		"Resolver": r.Resolver != nil, "Recorder": r.Recorder != nil, "Metrics": r.Metrics != nil,
 		"Policy.HeartbeatDeadline": r.Policy.HeartbeatDeadline > 0,
-	} {
-		if !set {
-			missing = append(missing, fmt.Errorf("%s is not set", name))
-		}
-	}
-	if err := errors.Join(missing...); err != nil {
-		return fmt.Errorf("controller %s: %w", controllerName, err)
-	}
-	return nil
+	})
 }
 
 // requestOfPod maps a pod to the request of its UID if there is one: one look into
 // the cache per event, no list. A pod that arrives before its request needs no
 // mapping, as the request's own event finds it.
 func (r *Reconciler) requestOfPod(ctx context.Context, pod client.Object) []reconcile.Request {
-	key := types.NamespacedName{Namespace: pod.GetNamespace(), Name: string(pod.GetUID())}
+	key := v1alpha1.RequestKey(pod)
 	if err := r.Client.Get(ctx, key, &v1alpha1.EvictionRequest{}); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -119,9 +104,9 @@ func podEvents() predicate.Predicate {
 				return false
 			}
 			return before.UID != after.UID ||
-				terminal(before) != terminal(after) ||
+				pods.HasEnded(before) != pods.HasEnded(after) ||
 				before.Spec.NodeName != after.Spec.NodeName ||
-				deletionChanged(before.DeletionTimestamp, after.DeletionTimestamp) ||
+				pods.DeletionChanged(before, after) ||
 				!maps.Equal(before.Labels, after.Labels)
 		},
 	}

@@ -6,13 +6,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // targetView is what gather found under the target's name.
@@ -60,19 +60,13 @@ func presentTarget(pod *corev1.Pod) targetView {
 	return targetView{
 		Target: process.Target{
 			Presence: process.Present,
-			Terminal: terminal(pod),
+			Terminal: pods.HasEnded(pod),
 			Deleting: pod.DeletionTimestamp != nil,
 			Grouped:  pod.Spec.SchedulingGroup != nil,
 		},
 		pod:      pod,
 		foundUID: pod.UID,
 	}
-}
-
-// terminal reports whether the pod has ended while its object remains. A phase
-// never leaves these two values, so a cached one can be believed.
-func terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // LiveWorkloadRef returns a function for Reconciler.WorkloadRef that reads the
@@ -100,7 +94,3 @@ func LiveWorkloadRef(reader client.Reader) func(ctx context.Context, pod types.N
 		return found, nil
 	}
 }
-
-// deletionChanged reports whether the deletion time differs at all: it can be
-// shortened after it was set.
-func deletionChanged(a, b *metav1.Time) bool { return !a.Equal(b) }

@@ -27,8 +27,8 @@ func unchecked(er *v1alpha1.EvictionRequest, d process.Decision, seen observatio
 		return "", "" // It came while we looked, and the webhook with us.
 	}
 	name = seen.foundCompleted
-	report := reportOf(er, name)
-	if lastResort(name) || report.SkippedBy != "" {
+	report := v1alpha1.ReportOf(er, name)
+	if name == v1alpha1.ImperativeEvictionInterceptor || report.SkippedBy != "" {
 		return "", ""
 	}
 	if why := unvouched(er.ManagedFields, report, skew); why != "" {

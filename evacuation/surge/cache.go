@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // Indexes of the informer cache.
@@ -68,7 +70,7 @@ func handedUpState(obj client.Object) []string {
 	if !ok {
 		return nil
 	}
-	if _, up := handedUp(pod); !up || terminal(pod) {
+	if _, up := handedUp(pod); !up || pods.HasEnded(pod) {
 		return nil
 	}
 	return []string{handedUpValue}

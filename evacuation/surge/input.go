@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 const (
@@ -194,7 +196,7 @@ func (in *input) unsettled() bool {
 			if in.now.Before(pod.DeletionTimestamp.Add(recheckSoon - grace)) {
 				return true
 			}
-		case !terminal(pod):
+		case !pods.HasEnded(pod):
 			have++
 		}
 	}
@@ -232,12 +234,7 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 
 // ended reports whether there is nothing left of the pod to protect.
 func ended(pod *corev1.Pod) bool {
-	return pod == nil || pod.DeletionTimestamp != nil || terminal(pod)
-}
-
-// terminal reports whether the pod has ended while its object remains.
-func terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return pod == nil || pod.DeletionTimestamp != nil || pods.HasEnded(pod)
 }
 
 // notReadySince is since when the pod is not Ready; zero if it is.

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // ledger knows which pods are handed up: those that the cache shows, and those
@@ -134,7 +136,7 @@ func (l *ledger) shows(ctx context.Context, uid types.UID, h hold) (bool, error)
 	switch {
 	case err != nil:
 		return false, err
-	case pod == nil || terminal(pod):
+	case pod == nil || pods.HasEnded(pod):
 		return true, nil // It is gone, or as good as that.
 	case h.version == "":
 		return false, nil

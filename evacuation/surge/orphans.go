@@ -20,8 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
@@ -52,7 +51,7 @@ func (o *orphans) setup(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{
 			NeedLeaderElection:    new(true),
 			ReconciliationTimeout: orphanTimeout,
-			NewQueue:              clockqueue.New(o.surge.Clock),
+			NewQueue:              controllers.NewQueue(o.surge.Clock),
 		}).
 		Complete(o)
 	if err != nil {
@@ -84,7 +83,7 @@ func (o *orphans) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if _, up := handedUp(pod); !up || ended(pod) {
 		return reconcile.Result{}, nil
 	}
-	key := interceptor.RequestOf(pod)
+	key := v1alpha1.RequestKey(pod)
 	for _, reader := range []client.Reader{o.surge.Client, o.surge.APIReader} { // The cache may lag behind a new request.
 		if wanted, err := isWanted(ctx, reader, key); err != nil || wanted {
 			return reconcile.Result{}, err

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/drawbridge-dev/drawbridge/internal/jsonpatch"
 )
 
 // record is what a handed-up pod remembers in HandedUpAnnotation.
@@ -76,22 +78,10 @@ func isReplicaSet(o *metav1.OwnerReference) bool {
 	return o.Kind == "ReplicaSet" && strings.HasPrefix(o.APIVersion, appsv1.GroupName+"/")
 }
 
-// op is one operation of RFC 6902.
-type op struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
-
 // hashLabel is what a ReplicaSet of a Deployment selects its pods by.
 const hashLabel = appsv1.DefaultDeploymentUniqueLabelKey
 
 const hashPath = "/metadata/labels/" + hashLabel
-
-// annotationPath is the JSON pointer to an annotation (RFC 6901).
-func annotationPath(key string) string {
-	return "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
 
 // handUpPatch takes the pod from its ReplicaSet, if it still is as it was seen:
 // the same pod, with the same label and the same controller.
@@ -111,23 +101,23 @@ func handUpPatch(pod *corev1.Pod, deployment *appsv1.Deployment, now time.Time) 
 		return nil, fmt.Errorf("encode record: %w", err)
 	}
 	path := fmt.Sprintf("/metadata/ownerReferences/%d", i)
-	ops := []op{
-		{"test", "/metadata/uid", pod.UID},
-		{"test", hashPath, hash},
-		{"test", path, controller},
+	ops := []jsonpatch.Op{
+		jsonpatch.TestUID(pod.UID),
+		jsonpatch.Test(hashPath, hash),
+		jsonpatch.Test(path, controller),
 		// It does not block the Deployment's deletion, so no admission plugin asks for
 		// the permission to do that.
-		{"replace", path, metav1.OwnerReference{
+		jsonpatch.Replace(path, metav1.OwnerReference{
 			APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment",
 			Name: deployment.Name, UID: deployment.UID, Controller: ptr.To(true),
-		}},
-		{Op: "remove", Path: hashPath},
+		}),
+		jsonpatch.Remove(hashPath),
 	}
 	if _, ok := pod.Annotations[FailedAnnotation]; ok {
-		ops = append(ops, op{Op: "remove", Path: annotationPath(FailedAnnotation)})
+		ops = append(ops, jsonpatch.Remove(jsonpatch.Annotation(FailedAnnotation)))
 	}
 	ops = append(ops, annotate(pod, HandedUpAnnotation, string(rec))...)
-	return encode(ops)
+	return jsonpatch.Encode(ops)
 }
 
 // giveBackPatch gives a handed-up pod back to its ReplicaSet, if it still is as it
@@ -138,33 +128,33 @@ func giveBackPatch(pod *corev1.Pod, rec record, why *failure) ([]byte, error) {
 		Name: rec.ReplicaSet.Name, UID: rec.ReplicaSet.UID,
 		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
 	}
-	ops := []op{
-		{"test", "/metadata/uid", pod.UID},
-		{"test", annotationPath(HandedUpAnnotation), pod.Annotations[HandedUpAnnotation]},
+	ops := []jsonpatch.Op{
+		jsonpatch.TestUID(pod.UID),
+		jsonpatch.Test(jsonpatch.Annotation(HandedUpAnnotation), pod.Annotations[HandedUpAnnotation]),
 	}
 	switch i, controller := controllerOf(pod); {
 	case controller != nil:
 		path := fmt.Sprintf("/metadata/ownerReferences/%d", i)
-		ops = append(ops, op{"test", path, controller}, op{"replace", path, back})
+		ops = append(ops, jsonpatch.Test(path, controller), jsonpatch.Replace(path, back))
 	case len(pod.OwnerReferences) > 0:
-		ops = append(ops, unchanged(pod), op{"add", "/metadata/ownerReferences/-", back})
+		ops = append(ops, unchanged(pod), jsonpatch.Add("/metadata/ownerReferences/-", back))
 	default:
-		ops = append(ops, unchanged(pod), op{"add", "/metadata/ownerReferences", []metav1.OwnerReference{back}})
+		ops = append(ops, unchanged(pod), jsonpatch.Add("/metadata/ownerReferences", []metav1.OwnerReference{back}))
 	}
 	if len(pod.Labels) > 0 {
-		ops = append(ops, op{"add", hashPath, rec.Hash})
+		ops = append(ops, jsonpatch.Add(hashPath, rec.Hash))
 	} else {
-		ops = append(ops, unchanged(pod), op{"add", "/metadata/labels", map[string]string{hashLabel: rec.Hash}})
+		ops = append(ops, unchanged(pod), jsonpatch.Add("/metadata/labels", map[string]string{hashLabel: rec.Hash}))
 	}
-	ops = append(ops, op{Op: "remove", Path: annotationPath(HandedUpAnnotation)})
+	ops = append(ops, jsonpatch.Remove(jsonpatch.Annotation(HandedUpAnnotation)))
 	if why != nil {
 		value, err := json.Marshal(failure{Request: why.Request, Message: cut(why.Message)})
 		if err != nil {
 			return nil, fmt.Errorf("encode failure: %w", err)
 		}
-		ops = append(ops, op{"add", annotationPath(FailedAnnotation), string(value)})
+		ops = append(ops, jsonpatch.Add(jsonpatch.Annotation(FailedAnnotation), string(value)))
 	}
-	return encode(ops)
+	return jsonpatch.Encode(ops)
 }
 
 // maxRemembered is how many characters of a message a pod remembers.
@@ -178,17 +168,17 @@ func cut(message string) string {
 }
 
 // annotate sets an annotation, also on a pod that has none yet.
-func annotate(pod *corev1.Pod, key, value string) []op {
+func annotate(pod *corev1.Pod, key, value string) []jsonpatch.Op {
 	if len(pod.Annotations) > 0 {
-		return []op{{"add", annotationPath(key), value}}
+		return []jsonpatch.Op{jsonpatch.Add(jsonpatch.Annotation(key), value)}
 	}
-	return []op{unchanged(pod), {"add", "/metadata/annotations", map[string]string{key: value}}}
+	return []jsonpatch.Op{unchanged(pod), jsonpatch.Add("/metadata/annotations", map[string]string{key: value})}
 }
 
 // unchanged tests that nothing at all has changed, for operations that would
 // overwrite what somebody else has added.
-func unchanged(pod *corev1.Pod) op {
-	return op{"test", "/metadata/resourceVersion", pod.ResourceVersion}
+func unchanged(pod *corev1.Pod) jsonpatch.Op {
+	return jsonpatch.Test("/metadata/resourceVersion", pod.ResourceVersion)
 }
 
 // controllerOf returns the pod's controller and its place among the owners.
@@ -199,12 +189,4 @@ func controllerOf(pod *corev1.Pod) (int, *metav1.OwnerReference) {
 		}
 	}
 	return 0, nil
-}
-
-func encode(ops []op) ([]byte, error) {
-	patch, err := json.Marshal(ops)
-	if err != nil {
-		return nil, fmt.Errorf("encode patch: %w", err)
-	}
-	return patch, nil
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
@@ -27,8 +28,9 @@ type Options struct {
 // Add adds the interceptor and the search for what it left behind to a manager,
 // on the leader only. The cache needs informers of Kinds.
 func Add(ctx context.Context, mgr ctrl.Manager, o Options) error {
-	if o.Clock == nil || o.Recorder == nil || o.Metrics == nil {
-		return errors.New("set up surge: Clock, Recorder and Metrics are required")
+	err := controllers.Require("set up surge", map[string]bool{"Clock": o.Clock != nil, "Recorder": o.Recorder != nil, "Metrics": o.Metrics != nil})
+	if err != nil {
+		return err
 	}
 	// Who joins a request must see what was just written.
 	live, err := client.NewWithWatch(mgr.GetConfig(), client.Options{

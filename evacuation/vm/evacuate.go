@@ -17,6 +17,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 const (
@@ -103,7 +104,7 @@ func (a *actor) findPod(ctx context.Context, t interceptor.Target) (*podView, er
 			return nil, fmt.Errorf("get pod %s: %w", t.Pod, err)
 		case pod.UID != t.PodUID:
 			continue
-		case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
+		case pods.HasEnded(pod):
 			return nil, nil
 		}
 		return viewOf(pod), nil

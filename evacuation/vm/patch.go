@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/internal/jsonpatch"
 )
 
 // patch is a JSON patch whose values are expressions.
@@ -33,24 +35,16 @@ func (p *patch) expressions() []expression {
 	return all
 }
 
-// jsonOperation is an operation as it is sent. A null value must be sent, too.
-type jsonOperation struct {
-	Op    string           `json:"op"`
-	Path  string           `json:"path"`
-	Value *json.RawMessage `json:"value,omitempty"`
-}
-
 // render evaluates the patch for the workload with that UID, which is tested
 // first. It is nil if no operation is left that changes anything.
 func (p *patch) render(ctx context.Context, uid types.UID, vars map[string]any) ([]byte, error) {
-	operations := []jsonOperation{}
+	operations := []jsonpatch.Op{}
 	add := func(op, path string, value any) error {
 		data, err := json.Marshal(value)
 		if err != nil {
 			return fmt.Errorf("encode the value of %s: %w", path, err)
 		}
-		raw := json.RawMessage(data)
-		operations = append(operations, jsonOperation{Op: op, Path: path, Value: &raw})
+		operations = append(operations, jsonpatch.Op{Op: op, Path: path, Value: json.RawMessage(data)}) // Raw, as null must be sent, too.
 		return nil
 	}
 	if err := add("test", "/metadata/uid", uid); err != nil {
@@ -67,7 +61,7 @@ func (p *patch) render(ctx context.Context, uid types.UID, vars map[string]any) 
 		}
 		changes = changes || o.op != "test"
 		if o.op == "remove" {
-			operations = append(operations, jsonOperation{Op: o.op, Path: o.path})
+			operations = append(operations, jsonpatch.Remove(o.path))
 			continue
 		}
 		value, err := o.value.value(ctx, vars)

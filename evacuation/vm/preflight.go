@@ -233,7 +233,7 @@ func (s *Store) heldUnder(ctx context.Context, name string, pod *podView) (reaso
 // somebody may be missing among the latter.
 func (s *Store) interceptorsOf(ctx context.Context, pod *corev1.Pod) (plan, now []string, unsure error) {
 	er := &v1alpha1.EvictionRequest{}
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}
+	key := v1alpha1.RequestKey(pod)
 	// Without a request, or when it cannot be read, there is no plan: what would
 	// intercept the pod now counts.
 	if err := s.Client.Get(ctx, key, er, client.UnsafeDisableDeepCopy); err == nil && er.Spec.Target.Pod != nil && er.Spec.Target.Pod.UID == pod.UID {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/jsonpatch"
 )
 
 const (
@@ -319,7 +319,7 @@ func firstDifference(path string, got, want any) string {
 		return path
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		at := path + "/" + strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
+		at := path + "/" + jsonpatch.Escape(name)
 		if found := firstDifference(at, has[name], wanted[name]); found != "" {
 			return found
 		}

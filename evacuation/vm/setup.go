@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	eventsclient "k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -25,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
@@ -159,7 +158,7 @@ func (s *Store) setupLoader(mgr ctrl.Manager, o Options) error {
 		})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1, NeedLeaderElection: new(false), ReconciliationTimeout: timeout,
-			RateLimiter: limiter(), NewQueue: clockqueue.New(o.Clock),
+			RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
 		}).
 		Complete(load)
 	if err != nil {
@@ -180,7 +179,7 @@ func setupReporter(mgr ctrl.Manager, r *reporter, o Options) error {
 		Named(reporterName).
 		For(&v1alpha1.EvacuationPolicy{}).
 		WatchesRawSource(source.Func(r.attach)).
-		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: limiter(), NewQueue: clockqueue.New(o.Clock)}).
+		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock)}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", reporterName, err)
@@ -204,7 +203,7 @@ func setupDispatcher(mgr ctrl.Manager, d *dispatcher, m *migrator, o Options) er
 		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(requestEvents(), migrations)).
 		WatchesRawSource(source.Func(d.attach)).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: o.MaxConcurrent, RateLimiter: limiter(), NewQueue: clockqueue.New(o.Clock),
+			MaxConcurrentReconciles: o.MaxConcurrent, RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
 			ReconciliationTimeout: dispatchTimeout,
 		}).
 		Complete(d)
@@ -248,18 +247,13 @@ func setupMigrator(mgr ctrl.Manager, m *migrator, o Options) error {
 		For(&v1alpha1.EvacuationPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(m.attach)).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: 1, ReconciliationTimeout: timeout, RateLimiter: limiter(), NewQueue: clockqueue.New(o.Clock),
+			MaxConcurrentReconciles: 1, ReconciliationTimeout: timeout, RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
 		}).
 		Complete(m)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", migratorName, err)
 	}
 	return nil
-}
-
-// limiter spaces out the repetitions after an error.
-func limiter() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](250*time.Millisecond, time.Minute)
 }
 
 // logger is a logger even if none was given.

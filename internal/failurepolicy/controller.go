@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/ownership"
 )
@@ -58,7 +58,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named(controllerName).
 		For(&admissionregistrationv1.ValidatingWebhookConfiguration{}).
 		WithOptions(controller.Options{
-			NeedLeaderElection: new(true), ReconciliationTimeout: timeout, NewQueue: clockqueue.New(c.Clock),
+			NeedLeaderElection: new(true), ReconciliationTimeout: timeout, NewQueue: controllers.NewQueue(c.Clock),
 		}).
 		Complete(c)
 	if err != nil {

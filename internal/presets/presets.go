@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
 const (
@@ -89,7 +89,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(first).
 		WithOptions(controller.Options{
 			NeedLeaderElection: new(true), ReconciliationTimeout: timeout,
-			NewQueue: clockqueue.New(c.Clock),
+			NewQueue: controllers.NewQueue(c.Clock),
 		}).
 		Complete(c)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
@@ -79,7 +79,7 @@ func BenchmarkPodEvent(b *testing.B) {
 					Registrations: registrations{},
 					Metrics:       metrics.NewGuard(prometheus.NewRegistry()), memory: newMemory(),
 				}
-				queue := clockqueue.New(c.Clock)("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+				queue := controllers.NewQueue(c.Clock)("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 				defer queue.ShutDown()
 				events := make([]event.UpdateEvent, pods)
 				for i := range events {

@@ -18,6 +18,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // repairAgain is when to try again a repair that did not last.
@@ -137,14 +138,14 @@ func (c *Controller) needed(ctx context.Context, namespace string) (bool, error)
 	if len(c.memory.waitingIn(namespace)) > 0 {
 		return true, nil
 	}
-	pods := &corev1.PodList{}
-	if err := c.Client.List(ctx, pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy,
+	closed := &corev1.PodList{}
+	if err := c.Client.List(ctx, closed, client.InNamespace(namespace), client.UnsafeDisableDeepCopy,
 		client.MatchingLabels{v1alpha1.GuardLabel: v1alpha1.GuardClosed}); err != nil {
 		return false, fmt.Errorf("list guarded pods: %w", err)
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.DeletionTimestamp == nil && !terminal(pod) && !c.memory.isLeft(client.ObjectKeyFromObject(pod)) {
+	for i := range closed.Items {
+		pod := &closed.Items[i]
+		if pod.DeletionTimestamp == nil && !pods.HasEnded(pod) && !c.memory.isLeft(client.ObjectKeyFromObject(pod)) {
 			return true, nil
 		}
 	}

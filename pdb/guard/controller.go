@@ -259,7 +259,7 @@ func (c *Controller) tell(ctx context.Context, pod *corev1.Pod, in Input, d Deci
 // tellHeld records once per request that the guard stays closed, and why.
 func (c *Controller) tellHeld(ctx context.Context, pod *corev1.Pod, why string) {
 	er := &v1alpha1.EvictionRequest{}
-	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}, er); err != nil {
+	if err := c.Client.Get(ctx, v1alpha1.RequestKey(pod), er); err != nil {
 		return // It has just gone, and nobody is left to be told.
 	}
 	if c.memory.tell(client.ObjectKeyFromObject(pod), er.UID) {

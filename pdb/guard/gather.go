@@ -16,6 +16,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // gather collects what is known of a pod, from memory alone.
@@ -26,7 +27,7 @@ func (c *Controller) gather(ctx context.Context, pod *corev1.Pod) (Input, error)
 	in := Input{
 		Served:      !slices.Contains(c.ExcludedNamespaces, pod.Namespace),
 		Deleting:    pod.DeletionTimestamp != nil,
-		Terminal:    terminal(pod),
+		Terminal:    pods.HasEnded(pod),
 		Unsupported: unsupported(pod),
 		Closed:      labeled(pod),
 		Bound:       c.owners.bound(pod),
@@ -35,7 +36,7 @@ func (c *Controller) gather(ctx context.Context, pod *corev1.Pod) (Input, error)
 		return in, nil
 	}
 	er := &v1alpha1.EvictionRequest{}
-	err := c.Client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}, er, client.UnsafeDisableDeepCopy)
+	err := c.Client.Get(ctx, v1alpha1.RequestKey(pod), er, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
 		er = nil
@@ -198,17 +199,9 @@ func planned(er *v1alpha1.EvictionRequest, stage Stage) []string {
 	return names
 }
 
-func terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // unsupported reports whether no request can evict the pod: it belongs to a
 // DaemonSet or mirrors a static pod (ruling R13), or is a member of a group
 // (statement 53). The webhook lets evictions of these through.
 func unsupported(pod *corev1.Pod) bool {
-	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror || pod.Spec.SchedulingGroup != nil {
-		return true
-	}
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner != nil && owner.Kind == "DaemonSet"
+	return pods.StaysOnNode(pod) || pod.Spec.SchedulingGroup != nil
 }

@@ -2,9 +2,7 @@ package guard
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,8 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 const (
@@ -36,12 +34,6 @@ const (
 	workers = 10
 	// reconcileTimeout bounds one Reconcile.
 	reconcileTimeout = 20 * time.Second
-	// rescanDelay gathers changes of registrations that come together.
-	rescanDelay = time.Second
-	// Failures back off from retryDelay to maxRetryDelay. The default of the queue
-	// goes up to 1000 s, which is too long to notice that an outage is over.
-	retryDelay    = 10 * time.Millisecond
-	maxRetryDelay = 30 * time.Second
 )
 
 // SetupWithManager adds the controller to the manager, on the leader only.
@@ -50,8 +42,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		return err
 	}
 	c.memory, c.owners = newMemory(), newOwners()
-	newQueue := clockqueue.New(c.Clock)
-	err := ctrl.NewControllerManagedBy(mgr).
+	newQueue := controllers.NewQueue(c.Clock)
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		Watches(&corev1.Pod{}, c.podEvents()).
 		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(c.podOfRequest), builder.WithPredicates(requestEvents())).
@@ -61,36 +53,28 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 			MaxConcurrentReconciles: workers,
 			NeedLeaderElection:      new(true),
 			ReconciliationTimeout:   reconcileTimeout,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryDelay, maxRetryDelay),
+			RateLimiter:             controllers.FastBackoff(),
 			// Called once the controller may start, before any event is handled.
-			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) guardQueue {
+			NewQueue: func(name string, limiter controllers.Limiter) guardQueue {
 				c.queue = newQueue(name, limiter)
 				return c.queue
 			},
-		}).
-		Complete(c)
-	if err != nil {
+		})
+	if c.Holds != nil {
+		b = b.WatchesRawSource(c.holds())
+	}
+	if err := b.Complete(c); err != nil {
 		return fmt.Errorf("set up controller %s: %w", controllerName, err)
 	}
 	return nil
 }
 
 func (c *Controller) validate() error {
-	set := map[string]bool{
+	return controllers.Require("controller "+controllerName, map[string]bool{
 		"Client": c.Client != nil, "APIReader": c.APIReader != nil, "Clock": c.Clock != nil, "Resolver": c.Resolver != nil,
 		"Registrations": c.Registrations != nil, "OnChange": c.OnChange != nil,
 		"Synced": c.Synced != nil, "Recorder": c.Recorder != nil, "Metrics": c.Metrics != nil,
-	}
-	var missing []error
-	for _, field := range slices.Sorted(maps.Keys(set)) {
-		if !set[field] {
-			missing = append(missing, fmt.Errorf("%s is not set", field))
-		}
-	}
-	if err := errors.Join(missing...); err != nil {
-		return fmt.Errorf("controller %s: %w", controllerName, err)
-	}
-	return nil
+	})
 }
 
 // podEvents enqueues a pod only if there is something to do about it, which is a
@@ -148,7 +132,7 @@ func (c *Controller) enqueue(ctx context.Context, obj client.Object, queue guard
 func (c *Controller) releases(before, after client.Object, queue guardQueue) {
 	protected := func(obj client.Object) bool {
 		pod, ok := obj.(*corev1.Pod)
-		return ok && labeled(pod) && pod.DeletionTimestamp == nil && !terminal(pod)
+		return ok && labeled(pod) && pod.DeletionTimestamp == nil && !pods.HasEnded(pod)
 	}
 	if !protected(before) || protected(after) {
 		return
@@ -263,49 +247,20 @@ func (c *Controller) tellSelector(pdb *policyv1.PodDisruptionBudget) {
 // changes is the source of those pods about which others have changed their minds,
 // and of all pods at the start.
 func (c *Controller) changes() source.Source {
-	return source.Func(func(ctx context.Context, queue guardQueue) error {
-		changed := make(chan struct{}, 1)
-		changed <- struct{}{} // What was there before we listened.
-		c.OnChange(func() {
-			select {
-			case changed <- struct{}{}:
-			default: // It will be looked at anyway.
-			}
-		})
-		if c.Holds != nil {
-			c.Holds.OnPodChange(func(pod types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: pod}) })
-		}
-		go c.rescan(ctx, changed, queue)
-		return nil
-	})
-}
-
-// rescan looks at all pods in the cache some time after each change, once for all
-// that came meanwhile.
-func (c *Controller) rescan(ctx context.Context, changed <-chan struct{}, queue guardQueue) {
-	for first := true; ; first = false {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-		for waited := first; !waited || !c.Synced(); waited = true {
-			select {
-			case <-ctx.Done():
-				return
-			case <-c.Clock.After(rescanDelay):
-			}
-		}
-		pods := &corev1.PodList{}
-		if err := c.Client.List(ctx, pods, client.UnsafeDisableDeepCopy); err != nil {
-			log.FromContext(ctx).Error(err, "Could not list the pods after a change of the registrations")
-			continue
-		}
-		for i := range pods.Items {
-			pod := &pods.Items[i]
+	return controllers.Rescan{
+		Pods: c.Client, Clock: c.Clock, OnChange: c.OnChange, Synced: c.Synced, AtOnce: true,
+		Each: func(ctx context.Context, pod *corev1.Pod, queue guardQueue) {
 			if state := c.enqueue(ctx, pod, queue); state.Closes() && labeled(pod) {
 				queue.Add(namespaceKey(pod.Namespace)) // Its budget may have gone while nobody looked.
 			}
-		}
-	}
+		},
+	}.Source()
+}
+
+// holds is the source of the pods that are held or let go.
+func (c *Controller) holds() source.Source {
+	return source.Func(func(_ context.Context, queue guardQueue) error {
+		c.Holds.OnPodChange(func(pod types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: pod}) })
+		return nil
+	})
 }

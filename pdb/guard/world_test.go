@@ -24,7 +24,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
-	"github.com/drawbridge-dev/drawbridge/internal/clockqueue"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
@@ -70,7 +70,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 		memory: newMemory(), owners: newOwners(),
 	}
 	b.queue = &dueQueue{
-		TypedRateLimitingInterface: clockqueue.New(b.clock)("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),
+		TypedRateLimitingInterface: controllers.NewQueue(b.clock)("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),
 		clock:                      b.clock, due: map[reconcile.Request]time.Time{},
 	}
 	t.Cleanup(b.queue.ShutDown)

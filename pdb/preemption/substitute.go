@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // settled is how long a pod must have run before it is made a victim. The scheduler
@@ -175,7 +176,7 @@ func expendable(by *Preemptor, v *Victim, pod *corev1.Pod) bool {
 	switch {
 	case v.Free, v.guarded(by), priorityOf(pod) >= by.Priority:
 		return false
-	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
+	case pods.IsMirror(pod):
 		return false // The kubelet does not stop it.
 	case pod.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed, pod.Annotations[v1alpha1.InterceptorsAnnotation] != "":
 		return false // The scheduler asks no interceptor; let it be its choice and not ours.

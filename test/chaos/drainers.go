@@ -115,7 +115,7 @@ func (r *run) native(ctx context.Context, node string, number int) {
 
 func (r *run) want(ctx context.Context, pod *corev1.Pod, name string) error {
 	er := &v1alpha1.EvictionRequest{}
-	err := r.world.admin.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, er)
+	err := r.world.admin.Get(ctx, v1alpha1.RequestKey(pod), er)
 	if apierrors.IsNotFound(err) {
 		er = &v1alpha1.EvictionRequest{
 			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: string(pod.UID)},

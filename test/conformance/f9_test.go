@@ -134,7 +134,7 @@ func TestConformance_F9(t *testing.T) {
 
 // keyOf is the key of a pod's request.
 func keyOf(pod *corev1.Pod) client.ObjectKey {
-	return client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}
+	return v1alpha1.RequestKey(pod)
 }
 
 // withdrawAll takes all requesters out of the pod's request.

@@ -68,7 +68,7 @@ func (a account) write(t *testing.T, pod *corev1.Pod, change func(*v1alpha1.Evic
 	t.Helper()
 	eventually(t, "a write of the status", func(ctx context.Context) error {
 		er := &v1alpha1.EvictionRequest{}
-		if err := a.status.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, er); err != nil {
+		if err := a.status.Get(ctx, v1alpha1.RequestKey(pod), er); err != nil {
 			return err
 		}
 		change(&er.Status)

@@ -169,7 +169,7 @@ func gone(t *testing.T, pod *corev1.Pod) {
 // getRequest returns the request for a pod.
 func getRequest(ctx context.Context, pod *corev1.Pod) (*v1alpha1.EvictionRequest, error) {
 	er := &v1alpha1.EvictionRequest{}
-	err := admin.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, er)
+	err := admin.Get(ctx, v1alpha1.RequestKey(pod), er)
 	return er, err
 }
 

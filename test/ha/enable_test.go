@@ -121,7 +121,7 @@ func request(t *testing.T, pod *corev1.Pod) {
 
 func requestOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.EvictionRequest, error) {
 	er := &v1alpha1.EvictionRequest{}
-	return er, admin.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, er)
+	return er, admin.Get(ctx, v1alpha1.RequestKey(pod), er)
 }
 
 func waitCondition(t *testing.T, pod *corev1.Pod, condition string) {

@@ -91,7 +91,7 @@ func taken(t *testing.T, pod *corev1.Pod, since time.Time) time.Duration {
 	t.Helper()
 	eventually(t, "a leader to take the request for "+pod.Name, func(ctx context.Context) error {
 		er := &v1alpha1.EvictionRequest{}
-		if err := admin.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, er); err != nil {
+		if err := admin.Get(ctx, v1alpha1.RequestKey(pod), er); err != nil {
 			return err
 		}
 		if len(er.Status.ActiveInterceptors) == 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/certs"
 	"github.com/drawbridge-dev/drawbridge/internal/health"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/pdb/preemption"
 	"github.com/drawbridge-dev/drawbridge/webhook"
 )
@@ -64,14 +65,13 @@ func oldReplicas(reader client.Reader, namespace, self string) func(context.Cont
 		return nil // Run by hand, there are no others.
 	}
 	return func(ctx context.Context) error {
-		var pods corev1.PodList
-		if err := reader.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		var replicas corev1.PodList
+		if err := reader.List(ctx, &replicas, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list the pods of our namespace from cache: %w", err)
 		}
-		for i := range pods.Items {
-			pod := &pods.Items[i]
-			over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-			if pod.Spec.ServiceAccountName == account && !over && pod.Annotations[certs.TokenAnnotation] != certs.TokenInPath {
+		for i := range replicas.Items {
+			pod := &replicas.Items[i]
+			if pod.Spec.ServiceAccountName == account && !pods.HasEnded(pod) && pod.Annotations[certs.TokenAnnotation] != certs.TokenInPath {
 				return fmt.Errorf("pod %s is of an older release", pod.Name)
 			}
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
 // maxLooks is how often one step of a test may look, before it counts as a loop.
@@ -108,7 +109,7 @@ func (b *Bench) start(impl interceptor.Interceptor) {
 		b.t.Fatalf("interceptortest: %v", err)
 	}
 	b.sdk = sdk
-	b.backoff = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](250*time.Millisecond, time.Minute)
+	b.backoff = controllers.SlowBackoff()
 	b.next = time.Time{}
 }
 

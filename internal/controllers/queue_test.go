@@ -1,4 +1,4 @@
-package clockqueue
+package controllers
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ import (
 func TestDelaysObeyTheInjectedClock(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC))
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Minute, time.Hour)
-	queue := New(clock)("clockqueue-test", limiter)
+	queue := NewQueue(clock)("controllers-test", limiter)
 	defer queue.ShutDown()
 	item := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "uid-1"}}
 
@@ -55,7 +55,7 @@ func TestDelaysObeyTheInjectedClock(t *testing.T) {
 }
 
 func TestTheQueueReportsUnderItsName(t *testing.T) {
-	queue := New(testingclock.NewFakeClock(time.Unix(0, 0)))("clockqueue-named", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	queue := NewQueue(testingclock.NewFakeClock(time.Unix(0, 0)))("controllers-named", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
 	queue.Add(reconcile.Request{})
 
@@ -67,7 +67,7 @@ func TestTheQueueReportsUnderItsName(t *testing.T) {
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			for _, label := range metric.GetLabel() {
-				if label.GetName() == "name" && label.GetValue() == "clockqueue-named" {
+				if label.GetName() == "name" && label.GetValue() == "controllers-named" {
 					found[family.GetName()] = true
 				}
 			}

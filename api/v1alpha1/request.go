@@ -1,0 +1,38 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// RequestKey is the name of the EvictionRequest of a pod, if it has one: the pod's
+// UID, in its namespace.
+func RequestKey(pod metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.GetNamespace(), Name: string(pod.GetUID())}
+}
+
+// ReportOf returns the interceptor's item of status.interceptors. If there is none it
+// is empty, without a name, so that it differs from every item.
+func ReportOf(er *EvictionRequest, interceptor string) InterceptorStatus {
+	for _, report := range er.Status.Interceptors {
+		if report.Name == interceptor {
+			return report
+		}
+	}
+	return InterceptorStatus{}
+}
+
+// IsFinished reports whether the request has its outcome: condition Evicted or
+// Canceled is True.
+func IsFinished(er *EvictionRequest) bool { return FinishedAt(er) != nil }
+
+// FinishedAt is when the request got its outcome, nil while it runs.
+func FinishedAt(er *EvictionRequest) *metav1.Time {
+	for _, outcome := range []string{ConditionEvicted, ConditionCanceled} {
+		if c := meta.FindStatusCondition(er.Status.Conditions, outcome); c != nil && c.Status == metav1.ConditionTrue {
+			return &c.LastTransitionTime
+		}
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+// Package pods answers the questions about a pod that every part of the product
+// asks in the same way.
+package pods
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// HasEnded reports whether the pod has ended while its object remains. A phase
+// never leaves these two values, so a cached one can be believed.
+func HasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// IsMirror reports whether the pod mirrors a static pod of a kubelet.
+func IsMirror(pod *corev1.Pod) bool {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror
+}
+
+// IsOfDaemonSet reports whether a DaemonSet controls the pod. Its controller would
+// put another one on the same node.
+func IsOfDaemonSet(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet"
+}
+
+// StaysOnNode reports whether no drain takes the pod from its node: a mirror pod or
+// one of a DaemonSet (statements 78 and 79; KEP-4212, "Used drain filters").
+func StaysOnNode(pod *corev1.Pod) bool { return IsMirror(pod) || IsOfDaemonSet(pod) }
+
+// DeletionChanged reports whether the deletion time differs at all: it can be
+// shortened after it was set.
+func DeletionChanged(before, after metav1.Object) bool {
+	return !before.GetDeletionTimestamp().Equal(after.GetDeletionTimestamp())
+}
