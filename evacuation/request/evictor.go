@@ -204,7 +204,7 @@ func (e *Evictor) attempt(ctx context.Context, er *v1alpha1.EvictionRequest, pod
 	switch {
 	case last.Result.Failed():
 		last.fail(evictItem(er).Retries)
-		if last.Result.blockedByBudget() {
+		if last.Result.BlockedByBudget() {
 			outcome = budgetRefused
 		}
 		e.Failures.ImperativeEvictionFailed(er.Namespace, er.Name, pod.Name)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/text"
 )
 
 // EvictPodState is what the evictor knows of the pod it is to evict.
@@ -215,7 +216,7 @@ func evictTryStep(in EvictInput, now time.Time, p EvictPolicy) EvictDecision {
 		d := EvictDecision{Action: EvictWait, WakeAt: evictEarlier(due, now.Add(pause))}
 		d.Report = in.failureReport(now, p)
 		return d
-	case in.Last.Result.blockedByBudget() && in.Behind >= p.TimerPlaces:
+	case in.Last.Result.BlockedByBudget() && in.Behind >= p.TimerPlaces:
 		// The longer it has waited already, the less often it looks again whether
 		// its place has become one of the first.
 		d := EvictDecision{Action: EvictWait, WakeAt: now.Add(min(max(now.Sub(in.Last.Since), p.BackoffMin), p.BackoffMax))}
@@ -274,7 +275,7 @@ func evictTerminatingText(finalizers []string) string {
 	if len(finalizers) == 0 {
 		return evictTerminatingMessage
 	}
-	return evictCut(fmt.Sprintf(evictFinalizersMessage, strings.Join(finalizers, ", ")), v1alpha1.MaxMessageLength)
+	return text.Cut(fmt.Sprintf(evictFinalizersMessage, strings.Join(finalizers, ", ")), v1alpha1.MaxMessageLength)
 }
 
 // failureReport is the item that tells of the last attempt, nil if that one is
@@ -296,13 +297,13 @@ func (in EvictInput) failureReport(now time.Time, p EvictPolicy) *EvictItem {
 // refusal is why the attempt failed, for the status.
 func (l *EvictLast) refusal() *v1alpha1.EvictionRefusal {
 	refusal := &v1alpha1.EvictionRefusal{Reason: evictReasons[l.Result], Message: l.explain(l.Budgets)}
-	if l.Result.blockedByBudget() {
+	if l.Result.BlockedByBudget() {
 		refusal.Budgets = slices.Clone(l.Budgets[:min(len(l.Budgets), evictMaxBudgets)])
 		if l.Detail != "" && l.Result != ResultSeveralBudgets {
 			refusal.Message = strings.TrimRight(l.Detail, ".") + "." // It says how many pods are missing, and the rest stands beside it.
 		}
 	}
-	refusal.Message = evictCut(refusal.Message, v1alpha1.MaxMessageLength)
+	refusal.Message = text.Cut(refusal.Message, v1alpha1.MaxMessageLength)
 	return refusal
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/text"
 )
 
 // EvictResult is the class of an answer to a call of the eviction subresource: a
@@ -82,8 +81,8 @@ func (r EvictResult) Failed() bool {
 	return r != "" && r != ResultEvicted && r != ResultGone && r != ResultReplaced
 }
 
-// blockedByBudget reports whether a change of a budget can make a difference.
-func (r EvictResult) blockedByBudget() bool {
+// BlockedByBudget reports whether a change of a budget can make a difference.
+func (r EvictResult) BlockedByBudget() bool {
 	switch r {
 	case ResultBudget, ResultBudgetNotSynced, ResultBudgetRefuses, ResultSeveralBudgets:
 		return true
@@ -164,19 +163,6 @@ func classifyStatus(status metav1.Status, budgets int) EvictResult {
 	}
 }
 
-// evictSettleConflict tells a replaced pod from a passing conflict, by what a live
-// look at the pod's name found: nil means that there is none.
-func evictSettleConflict(target, found *corev1.Pod) EvictResult {
-	switch {
-	case found == nil:
-		return ResultGone
-	case found.UID != target.UID:
-		return ResultReplaced
-	default:
-		return ResultConflict
-	}
-}
-
 // evictCauses returns the messages of the causes of that type.
 func evictCauses(status metav1.Status, cause metav1.CauseType) []string {
 	if status.Details == nil {
@@ -189,24 +175,6 @@ func evictCauses(status metav1.Status, cause metav1.CauseType) []string {
 		}
 	}
 	return messages
-}
-
-// evictReasons are the reasons of the events, one per class.
-var evictReasons = map[EvictResult]string{
-	ResultBudget:               events.ReasonEvictionBlocked,
-	ResultBudgetNotSynced:      events.ReasonBudgetNotSynced,
-	ResultBudgetRefuses:        events.ReasonBudgetRefuses,
-	ResultSeveralBudgets:       events.ReasonSeveralBudgets,
-	ResultOwnWebhook:           events.ReasonWebhookNotReady,
-	ResultWebhook:              events.ReasonWebhookRefuses,
-	ResultOverloaded:           events.ReasonServerOverloaded,
-	ResultForbidden:            events.ReasonEvictionForbidden,
-	ResultNamespaceTerminating: events.ReasonNamespaceTerminating,
-	ResultConflict:             events.ReasonEvictionConflict,
-	ResultServerTimeout:        events.ReasonEvictionTimeout,
-	ResultDeadline:             events.ReasonEvictionTimeout,
-	ResultServerError:          events.ReasonServerError,
-	ResultOther:                events.ReasonEvictionFailed,
 }
 
 // evictSentences explain a class; the server's own words follow.
@@ -241,7 +209,7 @@ func (r evictionRefusal) explain(budgets []string) string {
 		sentence = strings.ReplaceAll(sentence, "%s", evictBudgetList(r.Result, budgets))
 	}
 	if detail := strings.TrimSpace(r.Detail); detail != "" && r.Result != ResultSeveralBudgets {
-		sentence += " " + evictCut(strings.TrimRight(detail, ".")+".", evictMaxDetail)
+		sentence += " " + text.Cut(strings.TrimRight(detail, ".")+".", evictMaxDetail)
 	}
 	return sentence
 }
@@ -259,12 +227,4 @@ func evictBudgetList(result EvictResult, budgets []string) string {
 	default:
 		return "PodDisruptionBudget " + list
 	}
-}
-
-// evictCut shortens s to at most n characters.
-func evictCut(s string, n int) string {
-	if runes := []rune(s); len(runes) > n {
-		return string(slices.Concat(runes[:n-3], []rune("...")))
-	}
-	return s
 }

@@ -198,7 +198,7 @@ type tryInput struct {
 	activated age
 	beat      age
 	retries   uint8
-	text      text
+	text      wording
 	last      lastTry
 	woken     bool
 }
@@ -208,7 +208,7 @@ type tryResult struct {
 	report  bool
 	beat    age
 	retries uint8
-	text    text
+	text    wording
 	wake    timer
 }
 
@@ -233,8 +233,8 @@ func (a *actors) try(in tryInput) tryResult {
 }
 
 // textOf is the inverse of message and refusal.
-func textOf(item *EvictItem, retries uint8) text {
-	for _, t := range []text{textNone, textTerminating, textBudget, textDeadline} {
+func textOf(item *EvictItem, retries uint8) wording {
+	for _, t := range []wording{textNone, textTerminating, textBudget, textDeadline} {
 		if t.message(retries) == item.Message && equality.Semantic.DeepEqual(t.refusal(), item.Refusal) {
 			return t
 		}

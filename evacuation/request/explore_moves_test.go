@@ -223,7 +223,7 @@ func (m mover) report(w *world, d tryResult, current bool) {
 func (m mover) calls() {
 	answers := []struct {
 		label  string
-		result text
+		result wording
 		lands  bool // The server carries it out.
 		spends bool
 	}{

@@ -33,7 +33,7 @@ func planOf(custom int) []string {
 }
 
 // message is the text that the evictor would write.
-func (t text) message(retries uint8) string {
+func (t wording) message(retries uint8) string {
 	switch t {
 	case textNone:
 		return ""
@@ -45,7 +45,7 @@ func (t text) message(retries uint8) string {
 }
 
 // refusal is what the evictor would write beside the message.
-func (t text) refusal() *v1alpha1.EvictionRefusal {
+func (t wording) refusal() *v1alpha1.EvictionRefusal {
 	if t == textNone || t == textTerminating {
 		return nil
 	}

@@ -109,11 +109,11 @@ const (
 
 func (e ending) canceled() bool { return e == endedUnwanted || e == endedRefused }
 
-// text is what the evictor's message says.
-type text uint8
+// wording is what the evictor's message says.
+type wording uint8
 
 const (
-	textNone text = iota
+	textNone wording = iota
 	textTerminating
 	textBudget
 	textDeadline
@@ -144,7 +144,7 @@ type record struct {
 	End               ending
 	// Retries and Text are the evictor's own.
 	Retries uint8
-	Text    text
+	Text    wording
 }
 
 func (r record) older(ticks age) record {
@@ -199,7 +199,7 @@ func (e *engine) noWrite() { e.Writes, e.LabelsFirst, e.Write, e.Then = false, f
 // lastTry is the evictor's memory of its last call.
 type lastTry struct {
 	At, Since age
-	Text      text // Of the refusal; textNone if it was accepted.
+	Text      wording // Of the refusal; textNone if it was accepted.
 	Retries   uint8
 }
 
