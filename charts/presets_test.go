@@ -292,7 +292,15 @@ func TestPresetsAreWhole(t *testing.T) {
 				t.Errorf("values (-in preset.yaml +in values.yaml):\n%s", diff)
 			}
 
-			p := presetOf(t, render(t, values{"vm": values{name: values{"enabled": true}}}), "drawbridge-"+name)
+			objects := render(t, values{"vm": values{name: values{"enabled": true}}})
+			var roles []string
+			for _, role := range all[*rbacv1.ClusterRole](objects) {
+				if slices.Contains(roles, role.Name) {
+					t.Errorf("two roles are named %s", role.Name)
+				}
+				roles = append(roles, role.Name)
+			}
+			p := presetOf(t, objects, "drawbridge-"+name)
 			for _, policy := range p.policies {
 				if policy.Spec.Interceptor != p.registration.Name {
 					t.Errorf("policy %s is of interceptor %s, and %s is registered", policy.Name, policy.Spec.Interceptor, p.registration.Name)
