@@ -126,3 +126,18 @@ func structuralSchema(t *testing.T, file string) *schema.Structural {
 	}
 	return structural
 }
+
+func TestCRDsAreKeptOnUninstall(t *testing.T) {
+	const annotation = "helm.sh/resource-policy"
+	for _, crd := range all[*apiextensionsv1.CustomResourceDefinition](render(t, nil)) {
+		if got := crd.Annotations[annotation]; got != "keep" {
+			t.Errorf("%s: annotation %s is %q, want keep", crd.Name, annotation, got)
+		}
+	}
+	off := values{"crds": values{"keep": false}}
+	for _, crd := range all[*apiextensionsv1.CustomResourceDefinition](render(t, off)) {
+		if got := crd.Annotations[annotation]; got != "" {
+			t.Errorf("%s: with crds.keep off the annotation %s is %q", crd.Name, annotation, got)
+		}
+	}
+}

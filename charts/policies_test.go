@@ -1,6 +1,7 @@
 package charts_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -104,5 +105,17 @@ func TestPoliciesFollowTheAccount(t *testing.T) {
 				t.Errorf("only %d policies know the account", seen)
 			}
 		})
+	}
+}
+
+// A reserved name that the administrator allows is allowed wherever names are admitted.
+func TestReservedNamesAreAllowedInAllPolicies(t *testing.T) {
+	objects := render(t, values{"interceptors": values{"allowedReservedNames": []any{"a.k8s.io"}}})
+	for _, name := range []string{"pod-interceptors.drawbridge.dev", "interceptor-names.drawbridge.dev"} {
+		policy := findPolicy(t, objects, name)
+		text := fmt.Sprint(policy.Spec.Variables, policy.Spec.Validations)
+		if !strings.Contains(text, ` in ["a.k8s.io"]`) {
+			t.Errorf("%s does not allow a.k8s.io: %s", name, text)
+		}
 	}
 }

@@ -78,19 +78,24 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"a caller's silence that is too short": {
 			values{"times": values{"callerSilence": values{"kubectl": "29s"}}}, "times.callerSilence.kubectl must be in whole seconds, from 30s to 24h, not 29s",
 		},
-		"one of more than a day":        {values{"times": values{"callerSilence": values{"kubectl": "24h1s"}}}, "callerSilence.kubectl"},
-		"one of half a second":          {values{"times": values{"callerSilence": values{"kubectl": "30.5s"}}}, "callerSilence.kubectl"},
-		"a port for two":                {values{"metrics": values{"port": 8443}, "webhook": values{"port": 8443}}, "webhook.port and metrics.port are both 8443"},
-		"the health port, too":          {values{"health": values{"port": 9443}, "webhook": values{"port": 9443}}, "webhook.port and health.port are both 9443"},
-		"the scheduler's port, too":     {values{"preemption": values{"enabled": true, "port": 9443}, "webhook": values{"port": 9443}}, "webhook.port and preemption.port are both 9443"},
-		"a gate that nobody knows":      {values{"featureGates": values{"Gard": true}}, "Gard"},
-		"the guard without its gate":    {values{"featureGates": values{"Guard": false}}, "featureGates.Guard is false and guard.enabled is true: set guard.enabled=false as well"},
-		"the surge without its gate":    {values{"featureGates": values{"Surge": false}}, "surge.enabled=false"},
-		"machines without their gate":   {values{"featureGates": values{"EvacuationPresets": false}, "vm": values{"kubevirt": values{"enabled": true}}}, "vm.kubevirt.enabled=false"},
-		"databases without their gate":  {values{"featureGates": values{"EvacuationPresets": false}, "vm": values{"strimzi": values{"enabled": true}}}, "vm.strimzi.enabled=false"},
-		"a namespace that can be none":  {values{"webhook": values{"excludedNamespaces": []any{"Shop"}}}, "excludedNamespaces"},
-		"a list of namespaces with one": {values{"webhook": values{"excludedNamespaces": []any{"a,b"}}}, "excludedNamespaces"},
-		"a priority out of range":       {values{"surge": values{"priority": 100001}}, "priority"},
+		"one of more than a day":         {values{"times": values{"callerSilence": values{"kubectl": "24h1s"}}}, "callerSilence.kubectl"},
+		"one of half a second":           {values{"times": values{"callerSilence": values{"kubectl": "30.5s"}}}, "callerSilence.kubectl"},
+		"a port for two":                 {values{"metrics": values{"port": 8443}, "webhook": values{"port": 8443}}, "webhook.port and metrics.port are both 8443"},
+		"the health port, too":           {values{"health": values{"port": 9443}, "webhook": values{"port": 9443}}, "webhook.port and health.port are both 9443"},
+		"the scheduler's port, too":      {values{"preemption": values{"enabled": true, "port": 9443}, "webhook": values{"port": 9443}}, "webhook.port and preemption.port are both 9443"},
+		"a gate that nobody knows":       {values{"featureGates": values{"Gard": true}}, "Gard"},
+		"the guard without its gate":     {values{"featureGates": values{"Guard": false}}, "featureGates.Guard is false and guard.enabled is true: set guard.enabled=false as well"},
+		"the surge without its gate":     {values{"featureGates": values{"Surge": false}}, "surge.enabled=false"},
+		"machines without their gate":    {values{"featureGates": values{"EvacuationPresets": false}, "vm": values{"kubevirt": values{"enabled": true}}}, "vm.kubevirt.enabled=false"},
+		"databases without their gate":   {values{"featureGates": values{"EvacuationPresets": false}, "vm": values{"strimzi": values{"enabled": true}}}, "vm.strimzi.enabled=false"},
+		"a preset that there is not":     {values{"vm": values{"kubvirt": values{"enabled": false}}}, "vm.kubvirt: there is no preset kubvirt; there are kubevirt, strimzi"},
+		"a value that no preset has":     {values{"vm": values{"kubevirt": values{"retryLimt": 3}}}, "vm.kubevirt.retryLimt: the preset kubevirt has no such value; it has deadline, enabled"},
+		"a value of another preset's":    {values{"vm": values{"strimzi": values{"priority": 3}}}, "vm.strimzi.priority: the preset strimzi has no such value; it has enabled"},
+		"a value of another type":        {values{"vm": values{"kubevirt": values{"priority": "3"}}}, "/vm/kubevirt/priority"},
+		"more tries than KubeVirt keeps": {values{"vm": values{"kubevirt": values{"retryLimit": 6}}}, "vm.kubevirt.retryLimit must not be more than 5, not 6"},
+		"a namespace that can be none":   {values{"webhook": values{"excludedNamespaces": []any{"Shop"}}}, "excludedNamespaces"},
+		"a list of namespaces with one":  {values{"webhook": values{"excludedNamespaces": []any{"a,b"}}}, "excludedNamespaces"},
+		"a priority out of range":        {values{"surge": values{"priority": 100001}}, "priority"},
 		"a reserved name that is none": {
 			values{"interceptors": values{"allowedReservedNames": []any{"'] || true || n in ['"}}}, "allowedReservedNames",
 		},
@@ -166,11 +171,11 @@ func TestTheNamespaceOfTheClusterIsRefusedWhereTheManagerWouldBe(t *testing.T) {
 }
 
 // Every value the schema knows stands in values.yaml, where it is described. That
-// values.yaml has no others is the schema's own business: helm checks it.
+// values.yaml has no others is the schema's own business: helm checks it. The values of
+// presets are those of their files, see TestPresetsAreWhole.
 func TestEveryValueHasADefault(t *testing.T) {
 	type schema struct {
-		Description string            `json:"description"`
-		Properties  map[string]schema `json:"properties"`
+		Properties map[string]schema `json:"properties"`
 	}
 	var want schema
 	data, err := os.ReadFile("drawbridge/values.schema.json")
@@ -192,9 +197,6 @@ func TestEveryValueHasADefault(t *testing.T) {
 	compare = func(path string, want schema, have map[string]any) {
 		for _, key := range slices.Sorted(maps.Keys(want.Properties)) {
 			value, ok := have[key]
-			if strings.HasPrefix(want.Properties[key].Description, "Gone: ") {
-				continue // It is there for the chart to tell what there is instead.
-			}
 			if !ok {
 				t.Errorf("values.yaml has no %s%s", path, key)
 			}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,20 +11,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/install"
 )
+
+const chart = "../../charts/drawbridge"
 
 // preset reads a policy of the chart.
 func preset(t *testing.T, name string) *v1alpha1.EvacuationPolicy {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "charts", "drawbridge", "files", "presets", name+".yaml"))
+	p, err := install.PresetPolicy(chart, name)
 	if err != nil {
-		t.Fatal(err)
-	}
-	p := &v1alpha1.EvacuationPolicy{}
-	if err := yaml.UnmarshalStrict(data, p); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -50,14 +46,13 @@ func simple(changes ...func(*v1alpha1.EvacuationPolicySpec)) *v1alpha1.Evacuatio
 }
 
 func TestPresetsCompile(t *testing.T) {
-	files, err := filepath.Glob("../../charts/drawbridge/files/presets/*.yaml")
-	if err != nil || len(files) != 3 {
-		t.Fatalf("want 3 presets, got %v, %v", files, err)
+	policies, err := install.PresetPolicies(chart)
+	if err != nil || len(policies) == 0 {
+		t.Fatalf("there are no presets: %v", err)
 	}
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+	for name, policy := range policies {
 		t.Run(name, func(t *testing.T) {
-			if p := compilePolicy(preset(t, name)); p.refused != nil {
+			if p := compilePolicy(policy); p.refused != nil {
 				t.Errorf("refused: %v", p.refused)
 			}
 		})

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/doctor"
@@ -222,12 +219,8 @@ func preset(t *testing.T, name string) *v1alpha1.EvacuationPolicy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join(chart, "files", "presets", name+".yaml"))
+	policy, err := install.PresetPolicy(chart, name)
 	if err != nil {
-		t.Fatal(err)
-	}
-	policy := &v1alpha1.EvacuationPolicy{}
-	if err := yaml.UnmarshalStrict(data, policy); err != nil {
 		t.Fatal(err)
 	}
 	return policy

@@ -20,13 +20,14 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/test/install"
 	"github.com/drawbridge-dev/drawbridge/test/vmcrds"
 )
 
 // presetPolicy reads a policy of the chart.
 func presetPolicy(t *testing.T, name string) *v1alpha1.EvacuationPolicy {
 	t.Helper()
-	return readPolicy(t, filepath.Join("..", "..", "charts", "drawbridge", "files", "presets", name+".yaml"))
+	return must(install.PresetPolicy(filepath.Join("..", "..", "charts", "drawbridge"), name))(t)
 }
 
 func readPolicy(t *testing.T, file string) *v1alpha1.EvacuationPolicy {

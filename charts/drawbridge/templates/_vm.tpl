@@ -1,16 +1,24 @@
-{{/* drawbridge.presets are the names of the presets that are switched on, separated by commas. */}}
+{{/* A preset is a folder of presets/. What is in it, the guide on VM platforms says ("Add a preset");
+no template names one. Lists are text with commas: templates return nothing else. */}}
+
+{{/* drawbridge.allPresets are the names of the presets that there are. */}}
+{{- define "drawbridge.allPresets" -}}
+{{- $names := list -}}
+{{- range $path, $_ := .Files.Glob "presets/*/*" -}}
+{{- $names = append $names (dir $path | base) -}}
+{{- end -}}
+{{- uniq $names | sortAlpha | join "," -}}
+{{- end -}}
+
+{{/* drawbridge.presets are the names of those that are switched on. */}}
 {{- define "drawbridge.presets" -}}
-{{- $presets := list -}}
-{{- if hasKey .Values.vm.kubevirt "createMigrations" -}}
-{{- fail "vm.kubevirt.createMigrations is gone: Drawbridge always creates the migrations, because KubeVirt discards marks that are not its own. Remove the value (helm upgrade --reuse-values brings it back, --reset-then-reuse-values does not); its limits are vm.kubevirt.parallelPerCluster and vm.kubevirt.parallelOutboundPerNode, and docs/guides/kubevirt.md says what changes" -}}
+{{- $on := list -}}
+{{- range $name := splitList "," (include "drawbridge.allPresets" .) -}}
+{{- if (get ($.Values.vm | default dict) $name | default dict).enabled -}}
+{{- $on = append $on $name -}}
 {{- end -}}
-{{- if .Values.vm.kubevirt.enabled -}}
-{{- $presets = append $presets "kubevirt" -}}
 {{- end -}}
-{{- if .Values.vm.strimzi.enabled -}}
-{{- $presets = append $presets "strimzi" -}}
-{{- end -}}
-{{- join "," $presets -}}
+{{- join "," $on -}}
 {{- end -}}
 
 {{/* drawbridge.preset names the objects of a preset: (list . "name"). */}}
@@ -18,7 +26,7 @@
 {{- printf "%s-%s" (include "drawbridge.fullname" (index . 0) | trunc 38 | trimSuffix "-") (index . 1) -}}
 {{- end -}}
 
-{{/* drawbridge.presetNames are the names of the ConfigMaps, separated by commas. */}}
+{{/* drawbridge.presetNames are the names of the ConfigMaps. */}}
 {{- define "drawbridge.presetNames" -}}
 {{- $names := list -}}
 {{- range $preset := splitList "," (include "drawbridge.presets" .) -}}
@@ -29,76 +37,88 @@
 {{- join "," $names -}}
 {{- end -}}
 
-{{/* drawbridge.presetObjects are the objects of a preset: (list . "name"). */}}
+{{/* drawbridge.presetFile is a file that each preset must have: (list . "name" "file"). */}}
+{{- define "drawbridge.presetFile" -}}
+{{- $path := printf "presets/%s/%s" (index . 1) (index . 2) -}}
+{{- $content := (index . 0).Files.Get $path | fromYaml -}}
+{{- with $content.Error -}}
+{{- fail (printf "%s: %s" $path .) -}}
+{{- end -}}
+{{- if not $content -}}
+{{- fail (printf "%s is missing or empty" $path) -}}
+{{- end -}}
+{{- toYaml $content -}}
+{{- end -}}
+
+{{/* drawbridge.presetSettings is the preset.yaml of a preset, which it may lack: (list . "name"). */}}
+{{- define "drawbridge.presetSettings" -}}
+{{- $root := index . 0 -}}
+{{- $preset := index . 1 -}}
+{{- if $root.Files.Get (printf "presets/%s/preset.yaml" $preset) -}}
+{{- include "drawbridge.presetFile" (list $root $preset "preset.yaml") -}}
+{{- end -}}
+{{- end -}}
+
+{{/* drawbridge.presetPolicies are the files with the policies of a preset: (list . "name"). */}}
+{{- define "drawbridge.presetPolicies" -}}
+{{- $files := list "policy.yaml" -}}
+{{- range $path, $_ := (index . 0).Files.Glob (printf "presets/%s/policy-*.yaml" (index . 1)) -}}
+{{- $files = append $files (base $path) -}}
+{{- end -}}
+{{- join "," $files -}}
+{{- end -}}
+
+{{/* drawbridge.setField sets a field of an object: (list OBJECT "a.path.of.fields" VALUE). */}}
+{{- define "drawbridge.setField" -}}
+{{- $at := index . 0 -}}
+{{- $path := splitList "." (index . 1) -}}
+{{- range initial $path -}}
+{{- if not (hasKey $at .) -}}
+{{- $_ := set $at . dict -}}
+{{- end -}}
+{{- $at = get $at . -}}
+{{- end -}}
+{{- $_ := set $at (last $path) (index . 2) -}}
+{{- end -}}
+
+{{/* drawbridge.presetObjects are the objects of a preset: (list . "name"). A value that is
+empty leaves the field as the file has it. */}}
 {{- define "drawbridge.presetObjects" -}}
 {{- $root := index . 0 -}}
 {{- $preset := index . 1 -}}
-{{- $policies := list $preset -}}
-{{- if ne $preset "strimzi" -}}
-{{- $policies = append $policies "kubevirt-hotplug" -}}
-{{- end -}}
-{{- range $name := $policies }}
-{{- $policy := $root.Files.Get (printf "files/presets/%s.yaml" $name) | fromYaml }}
-{{- $_ := set $policy.metadata "labels" (include "drawbridge.labels" $root | fromYaml) }}
-{{- if eq $name "kubevirt" }}
-{{- $values := $root.Values.vm.kubevirt }}
-{{- $_ := set $policy.spec "onFailure" $values.onFailure }}
-{{- $_ := set $policy.spec.migration "retryLimit" (int $values.retryLimit) }}
-{{- with $values.deadline }}
-{{- $_ := set $policy.spec "deadline" . }}
+{{- $settings := include "drawbridge.presetSettings" . | fromYaml -}}
+{{- $values := get $root.Values.vm $preset -}}
+{{- range $file := append (splitList "," (include "drawbridge.presetPolicies" .)) "registration.yaml" }}
+{{- $object := include "drawbridge.presetFile" (list $root $preset $file) | fromYaml }}
+{{- $_ := set $object.metadata "labels" (include "drawbridge.labels" $root | fromYaml) }}
+{{- range $value, $field := get ($settings.values | default dict) $file | default dict }}
+{{- $to := get $values $value }}
+{{- if not (or (kindIs "invalid" $to) (eq (toString $to) "")) }}
+{{- include "drawbridge.setField" (list $object $field $to) }}
 {{- end }}
-{{- $_ := set $policy.spec.migration "parallelPerCluster" (int $values.parallelPerCluster) }}
-{{- $_ := set $policy.spec.migration "parallelOutboundPerNode" (int $values.parallelOutboundPerNode) }}
 {{- end }}
-{{ toYaml $policy }}
+{{- if eq $file "registration.yaml" }}
+{{- $account := dict "namespace" $root.Release.Namespace "name" (include "drawbridge.serviceAccountName" $root) }}
+{{- include "drawbridge.setField" (list $object "spec.serviceAccounts" (list $account)) }}
+{{- end }}
+{{ toYaml $object }}
 ---
 {{- end }}
-{{- if eq $preset "strimzi" }}
-apiVersion: drawbridge.dev/v1alpha1
-kind: EvictionInterceptor
-metadata:
-  name: strimzi.drawbridge.dev
-  labels:
-    {{- include "drawbridge.labels" $root | nindent 4 }}
-spec:
-  podSelector:
-    matchExpressions:
-      - key: strimzi.io/kind
-        operator: In
-        values: [Kafka, KafkaConnect, KafkaMirrorMaker2]
-  matchConditions:
-    - name: rolled-by-strimzi
-      expression: has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, o.kind == 'StrimziPodSet')
-  serviceAccounts:
-    - namespace: {{ $root.Release.Namespace }}
-      name: {{ include "drawbridge.serviceAccountName" $root }}
-{{- else }}
-apiVersion: drawbridge.dev/v1alpha1
-kind: EvictionInterceptor
-metadata:
-  name: kubevirt.drawbridge.dev
-  labels:
-    {{- include "drawbridge.labels" $root | nindent 4 }}
-spec:
-  podSelector:
-    matchExpressions:
-      - key: kubevirt.io
-        operator: In
-        values: [virt-launcher, hotplug-disk]
-  matchConditions:
-    # A launcher without it has no virtual machine.
-    - name: has-a-virtual-machine
-      expression: >-
-        object.metadata.labels['kubevirt.io'] != 'virt-launcher' ||
-        (has(object.metadata.annotations) && 'kubevirt.io/domain' in object.metadata.annotations)
-    - name: has-an-owner
-      expression: >-
-        object.metadata.labels['kubevirt.io'] != 'hotplug-disk' ||
-        (has(object.metadata.ownerReferences) && object.metadata.ownerReferences.size() == 1 && object.metadata.ownerReferences[0].kind == 'Pod')
-  priority: {{ int $root.Values.vm.kubevirt.priority }}
-  guard: {{ $root.Values.vm.kubevirt.guard }}
-  serviceAccounts:
-    - namespace: {{ $root.Release.Namespace }}
-      name: {{ include "drawbridge.serviceAccountName" $root }}
-{{- end }}
+{{- end -}}
+
+{{/* drawbridge.deschedulerExcept selects the pods whose platform sets the descheduler's mark by
+itself. The manager takes one selector. */}}
+{{- define "drawbridge.deschedulerExcept" -}}
+{{- $from := "" -}}
+{{- $selector := "" -}}
+{{- range $preset := splitList "," (include "drawbridge.presets" .) -}}
+{{- with (include "drawbridge.presetSettings" (list $ $preset) | fromYaml).deschedulerExcept -}}
+{{- if and $selector (ne $selector .) -}}
+{{- fail (printf "the presets %s and %s both set deschedulerExcept, and the manager takes one selector: set vm.%s.enabled=false, or give both the same" $from $preset $preset) -}}
+{{- end -}}
+{{- $from = $preset -}}
+{{- $selector = . -}}
+{{- end -}}
+{{- end -}}
+{{- $selector -}}
 {{- end -}}

@@ -1,0 +1,66 @@
+package charts_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+func TestRBACHasNoWildcards(t *testing.T) {
+	objects := render(t, nil)
+	var rules []rbacv1.PolicyRule
+	for _, role := range all[*rbacv1.Role](objects) {
+		rules = append(rules, role.Rules...)
+	}
+	for _, role := range all[*rbacv1.ClusterRole](objects) {
+		rules = append(rules, role.Rules...)
+	}
+	for _, rule := range rules {
+		for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs} {
+			if slices.Contains(list, "*") {
+				t.Errorf("a rule has a wildcard: %v", rule)
+			}
+		}
+	}
+}
+
+// Besides the surge and the guard, the manager may write to pods only for the
+// hand-shake with the descheduler.
+func TestPodsMayBePatchedForTheDescheduler(t *testing.T) {
+	cases := map[string]struct {
+		descheduler values
+		want        bool
+	}{
+		"by default":              {values{}, true},
+		"with one of the two":     {values{"markInProgress": false, "markEvictOnly": true}, true},
+		"with neither of the two": {values{"markInProgress": false}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			off := values{"enabled": false}
+			objects := render(t, values{"surge": off, "guard": off, "uninstall": values{"cleanup": false}, "descheduler": tc.descheduler})
+			var roles, bound []string
+			for _, role := range all[*rbacv1.ClusterRole](objects) {
+				for _, rule := range role.Rules {
+					if slices.Contains(rule.Resources, "pods") && slices.Contains(rule.Verbs, "patch") {
+						roles = append(roles, role.Name)
+					}
+				}
+			}
+			for _, binding := range all[*rbacv1.ClusterRoleBinding](objects) {
+				if slices.Contains(roles, binding.RoleRef.Name) {
+					bound = append(bound, binding.RoleRef.Name)
+				}
+			}
+			var want []string
+			if tc.want {
+				want = []string{"drawbridge-descheduler"}
+			}
+			if diff := cmp.Diff(want, bound); diff != "" {
+				t.Errorf("roles that may patch pods (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
