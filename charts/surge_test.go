@@ -55,7 +55,7 @@ func intercepts(t *testing.T, resolver interceptor.Resolver, pod *corev1.Pod, na
 }
 
 // resolverWith is the resolver of a cluster with this registration.
-func resolverWith(t *testing.T, registration *v1alpha1.EvictionInterceptor, namespaces ...*corev1.Namespace) interceptor.Resolver {
+func resolverWith(t *testing.T, of *v1alpha1.EvictionInterceptor, namespaces ...*corev1.Namespace) interceptor.Resolver {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -65,7 +65,7 @@ func resolverWith(t *testing.T, registration *v1alpha1.EvictionInterceptor, name
 	if err := registry.SetupWithCache(t.Context(), informers); err != nil {
 		t.Fatal(err)
 	}
-	objects := []client.Object{registration}
+	objects := []client.Object{of}
 	for _, namespace := range namespaces {
 		objects = append(objects, namespace)
 	}
@@ -76,8 +76,8 @@ func resolverWith(t *testing.T, registration *v1alpha1.EvictionInterceptor, name
 		}
 		informer.Add(obj)
 	}
-	if _, ok := registry.Registration(registration.Name); !ok {
-		t.Fatalf("the registration is not accepted: %+v", registration.Spec)
+	if _, ok := registry.Registration(of.Name); !ok {
+		t.Fatalf("the registration is not accepted: %+v", of.Spec)
 	}
 	return registry
 }

@@ -36,11 +36,11 @@ func (h *EvictionHandler) ask(ctx context.Context, in *gathered) error {
 	asked, err := h.asking.do(ctx, key, func(ctx context.Context) ([]Asked, error) {
 		answers := []Asked{}
 		for _, name := range names {
-			preflight := h.Preflights(name)
-			if preflight == nil {
+			ask := h.Preflights(name)
+			if ask == nil {
 				continue
 			}
-			verdict, err := askOne(ctx, preflight, pod)
+			verdict, err := askOne(ctx, ask, pod)
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("ask interceptor %s about pod %s/%s: %w", name, pod.Namespace, pod.Name, ctx.Err())
 			}
@@ -59,13 +59,13 @@ func (h *EvictionHandler) ask(ctx context.Context, in *gathered) error {
 }
 
 // askOne asks one interceptor. Its panic is an error of its own.
-func askOne(ctx context.Context, preflight interceptor.Preflight, pod *corev1.Pod) (verdict interceptor.PreflightVerdict, err error) {
+func askOne(ctx context.Context, ask interceptor.Preflight, pod *corev1.Pod) (verdict interceptor.PreflightVerdict, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 		}
 	}()
-	verdict, err = preflight.Preflight(ctx, pod)
+	verdict, err = ask.Preflight(ctx, pod)
 	switch {
 	case err != nil:
 		return interceptor.PreflightVerdict{}, err

@@ -18,26 +18,26 @@ import (
 )
 
 // preflight is a fake that counts.
-type preflight struct {
+type askedPreflight struct {
 	asked atomic.Int32
 	says  func(ctx context.Context, pod *corev1.Pod) (interceptor.PreflightVerdict, error)
 }
 
-func (p *preflight) Preflight(ctx context.Context, pod *corev1.Pod) (interceptor.PreflightVerdict, error) {
+func (p *askedPreflight) Preflight(ctx context.Context, pod *corev1.Pod) (interceptor.PreflightVerdict, error) {
 	p.asked.Add(1)
 	return p.says(ctx, pod)
 }
 
 // always says the same.
-func always(outcome interceptor.PreflightOutcome, text string) *preflight {
-	return &preflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
+func always(outcome interceptor.PreflightOutcome, text string) *askedPreflight {
+	return &askedPreflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
 		return interceptor.PreflightVerdict{Outcome: outcome, Text: text}, nil
 	}}
 }
 
 // broken never says anything.
-func broken(err error) *preflight {
-	return &preflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
+func broken(err error) *askedPreflight {
+	return &askedPreflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
 		return interceptor.PreflightVerdict{}, err
 	}}
 }
@@ -55,9 +55,9 @@ const (
 func TestPreflights(t *testing.T) {
 	const proceed, allow, deny = interceptor.PreflightProceed, interceptor.PreflightAllow, interceptor.PreflightDeny
 	create := []string{"get Node n1", "create Lease " + leaseN1, "apply EvictionRequest "}
-	panics := &preflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) { panic("boom") }}
+	panics := &askedPreflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) { panic("boom") }}
 	cases := map[string]struct {
-		a, b      *preflight
+		a, b      *askedPreflight
 		want      string
 		wantCalls []string
 		// wantAsked is how often A and B were.
@@ -81,7 +81,7 @@ func TestPreflights(t *testing.T) {
 			w.handler.Preflights = asks(preflights)
 			asked := []int32{0, 0}
 			before := []int32{0, 0}
-			for i, p := range []*preflight{tc.a, tc.b} {
+			for i, p := range []*askedPreflight{tc.a, tc.b} {
 				if p != nil {
 					preflights[[]string{interA, interB}[i]] = p
 					before[i] = p.asked.Load()
@@ -89,7 +89,7 @@ func TestPreflights(t *testing.T) {
 			}
 			w.wantAnswer(tc.want)
 			w.wantCalls(tc.wantCalls...)
-			for i, p := range []*preflight{tc.a, tc.b} {
+			for i, p := range []*askedPreflight{tc.a, tc.b} {
 				if p != nil {
 					asked[i] = p.asked.Load() - before[i]
 				}
@@ -134,7 +134,7 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 
 func TestPreflightsInADryRun(t *testing.T) {
 	dry := func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }
-	for want, p := range map[string]*preflight{
+	for want, p := range map[string]*askedPreflight{
 		"allowed": always(interceptor.PreflightAllow, ""),
 		"allowed, " + warningOf("db-0", "429: no"): always(interceptor.PreflightDeny, "no"),
 	} {
@@ -150,7 +150,7 @@ func TestPreflightsInADryRun(t *testing.T) {
 // A pod is let through only if the interceptors allow it as it is now.
 func TestPreflightsAreAskedAboutThePodSeenLive(t *testing.T) {
 	w := newWorld(t, db0().Interceptors(interA).Obj(), n1().Obj())
-	p := &preflight{says: func(_ context.Context, pod *corev1.Pod) (interceptor.PreflightVerdict, error) {
+	p := &askedPreflight{says: func(_ context.Context, pod *corev1.Pod) (interceptor.PreflightVerdict, error) {
 		if pod.Labels["migratable"] == "" {
 			return interceptor.PreflightVerdict{Outcome: interceptor.PreflightAllow}, nil
 		}
@@ -165,7 +165,7 @@ func TestAPreflightThatHangsCostsTheDeadlineAndOneGoroutine(t *testing.T) {
 	w := newWorld(t, db0().Obj(), n1().Obj())
 	release := make(chan struct{})
 	defer close(release)
-	hangs := &preflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
+	hangs := &askedPreflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
 		<-release
 		return interceptor.PreflightVerdict{Outcome: interceptor.PreflightAllow}, nil
 	}}

@@ -202,6 +202,10 @@ func (r *Requester) apply(ctx context.Context, pod client.Object, seen *v1alpha1
 	return er, nil
 }
 
+// maxFieldOwner is the longest name of a field manager (apimachinery:
+// pkg/apis/meta/v1/validation, FieldManagerMaxLength).
+const maxFieldOwner = 128
+
 // fieldOwner is the name, unless that is too long for a field manager. A cut one
 // would be shared with other names, and who shares a field manager removes the
 // other's entry.

@@ -38,13 +38,13 @@ func (m *sdkMemories) get(key types.NamespacedName) sdkMemory {
 	return m.of[key]
 }
 
-func (m *sdkMemories) set(key types.NamespacedName, memory sdkMemory) {
+func (m *sdkMemories) set(key types.NamespacedName, to sdkMemory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.of == nil {
 		m.of = map[types.NamespacedName]sdkMemory{}
 	}
-	m.of[key] = memory
+	m.of[key] = to
 }
 
 // podGone notes that the pod of a request has ended.

@@ -32,9 +32,9 @@ const (
 	defaultMaxConcurrent = 10
 	defaultTimeout       = 30 * time.Second
 
-	// maxFieldOwner is the longest name of a field manager (apimachinery:
+	// maxManager is the longest name of a field manager (apimachinery:
 	// pkg/apis/meta/v1/validation, FieldManagerMaxLength).
-	maxFieldOwner = 128
+	maxManager = 128
 	// maxReporter is the longest name of an event's reportingController (kubernetes:
 	// pkg/apis/core/validation/events.go, a qualified name).
 	maxReporter = 63
@@ -114,7 +114,7 @@ func (o *Options) complete() error {
 		o.Selector = labels.Everything()
 	}
 	if o.FieldOwner == "" {
-		o.FieldOwner = cutName(o.Name, maxFieldOwner)
+		o.FieldOwner = cutName(o.Name, maxManager)
 	}
 	problems := validation.IsFullyQualifiedDomainName(field.NewPath("Name"), o.Name)
 	refuse := func(option string, value any, why string) {
@@ -129,8 +129,8 @@ func (o *Options) complete() error {
 	if o.Timeout < 0 {
 		refuse("Timeout", o.Timeout.String(), "must not be negative")
 	}
-	if len(o.FieldOwner) > maxFieldOwner {
-		problems = append(problems, field.TooLong(field.NewPath("FieldOwner"), o.FieldOwner, maxFieldOwner))
+	if len(o.FieldOwner) > maxManager {
+		problems = append(problems, field.TooLong(field.NewPath("FieldOwner"), o.FieldOwner, maxManager))
 	}
 	for i, w := range o.Watches {
 		if w.Object == nil || w.Requests == nil {

@@ -111,26 +111,26 @@ func (r *sdkReconciler) look(ctx, turn context.Context, er *v1alpha1.EvictionReq
 
 // settle ends what was begun for a request that is gone or was made anew. It is
 // settled when the way is free for the new one.
-func (r *sdkReconciler) settle(ctx context.Context, key types.NamespacedName, memory sdkMemory, er *v1alpha1.EvictionRequest) (_ reconcile.Result, settled bool, _ error) {
+func (r *sdkReconciler) settle(ctx context.Context, key types.NamespacedName, known sdkMemory, er *v1alpha1.EvictionRequest) (_ reconcile.Result, settled bool, _ error) {
 	in := sdkInput{
-		Turn: sdkCalledOff, Deleted: true, Settled: memory.Settled, NoReturn: memory.NoReturn,
+		Turn: sdkCalledOff, Deleted: true, Settled: known.Settled, NoReturn: known.NoReturn,
 		CanCancel: r.canceler != nil, CanGone: r.goner != nil, Interval: r.HeartbeatInterval,
 	}
-	if memory.PodGone {
+	if known.PodGone {
 		in.Turn = sdkPodGone
 	}
 	if sdkStep(in, r.Clock.Now()).Call == sdkCallGone {
-		if err := r.cleanUp(ctx, key, &memory); err != nil || stopping(ctx) {
+		if err := r.cleanUp(ctx, key, &known); err != nil || stopping(ctx) {
 			return reconcile.Result{}, false, err
 		}
 		in.Settled = true
 	}
 	if sdkStep(in, r.Clock.Now()).Call == sdkCallCancel {
-		undone, err := r.undo(ctx, key, &memory, true)
+		undone, err := r.undo(ctx, key, &known, true)
 		if err != nil || stopping(ctx) {
 			return reconcile.Result{}, false, err
 		}
-		in.Settled, in.NoReturn = undone, memory.NoReturn
+		in.Settled, in.NoReturn = undone, known.NoReturn
 	}
 	if sdkStep(in, r.Clock.Now()).Call != sdkCallEvacuate {
 		r.memories.forget(key)
@@ -141,7 +141,7 @@ func (r *sdkReconciler) settle(ctx context.Context, key types.NamespacedName, me
 		r.memories.set(key, sdkMemory{Target: r.target(er, sdkMemory{}), NoReturn: true})
 		return reconcile.Result{}, true, nil
 	}
-	answer, err := r.advance(ctx, ctx, key, &memory)
+	answer, err := r.advance(ctx, ctx, key, &known)
 	if answer == nil || err != nil {
 		return reconcile.Result{}, false, err
 	}
@@ -238,11 +238,11 @@ func (r *sdkReconciler) input(er *v1alpha1.EvictionRequest, memory sdkMemory) sd
 
 // recall returns the memory of this very request.
 func (r *sdkReconciler) recall(er *v1alpha1.EvictionRequest) sdkMemory {
-	memory := r.memories.get(client.ObjectKeyFromObject(er))
-	if memory.Target.RequestUID != er.UID {
+	known := r.memories.get(client.ObjectKeyFromObject(er))
+	if known.Target.RequestUID != er.UID {
 		return sdkMemory{}
 	}
-	return memory
+	return known
 }
 
 // target is what the interceptor gets to know.

@@ -32,21 +32,21 @@ const (
 // say so.
 func sdkTurnOf(er *v1alpha1.EvictionRequest, name string) sdkTurn {
 	pod := er.Spec.Target.Pod
-	active := slices.Contains(er.Status.ActiveInterceptors, name)
+	isActive := slices.Contains(er.Status.ActiveInterceptors, name)
 	switch {
 	case pod == nil || string(pod.UID) != er.Name,
-		!active && !slices.Contains(er.Status.ProcessedInterceptors, name),
+		!isActive && !slices.Contains(er.Status.ProcessedInterceptors, name),
 		!sdkItemOf(er, name).CompletedAt.IsZero():
 		return sdkNoTurn
 	case meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted):
-		if processed := er.Status.ProcessedInterceptors; active || processed[len(processed)-1] == name {
+		if processed := er.Status.ProcessedInterceptors; isActive || processed[len(processed)-1] == name {
 			return sdkPodGone
 		}
 		return sdkNoTurn // It was passed over, and others had the turn.
 	case er.DeletionTimestamp != nil, len(er.Spec.Requesters) == 0,
 		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled):
 		return sdkCalledOff
-	case active:
+	case isActive:
 		return sdkActive
 	default:
 		return sdkPassedOver

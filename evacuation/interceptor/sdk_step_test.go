@@ -207,32 +207,32 @@ func TestSDKStepNeverBreaksTheRules(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		interval := time.Minute + time.Duration(random.IntN(600))*time.Second
 		now, item := sdkAt(random.Float64()), sdkItem{}
-		for step := range 200 {
+		for n := range 200 {
 			answer := Progress{Message: messages[random.IntN(len(messages))], CheckAfter: time.Duration(random.IntN(200)-20) * time.Second}
 			if random.IntN(2) == 0 {
 				answer.ExpectedFinishTime = now.Add(time.Duration(random.IntN(4000)-1000) * time.Second / 3)
 			}
 			d := sdkStep(sdkInput{Turn: sdkActive, Item: item, Interval: interval, Answer: &answer}, now)
 			if !d.WakeAt.After(now) {
-				t.Fatalf("seed %d, step %d: it wakes at %s, now is %s", seed, step, d.WakeAt, now)
+				t.Fatalf("seed %d, step %d: it wakes at %s, now is %s", seed, n, d.WakeAt, now)
 			}
 			if r := d.Report; r != nil {
 				switch {
 				case !item.HeartbeatAt.IsZero() && r.HeartbeatAt.Sub(item.HeartbeatAt) < time.Minute:
-					t.Fatalf("seed %d, step %d: heartbeat %s after %s", seed, step, r.HeartbeatAt, item.HeartbeatAt)
+					t.Fatalf("seed %d, step %d: heartbeat %s after %s", seed, n, r.HeartbeatAt, item.HeartbeatAt)
 				case r.HeartbeatAt.After(now) || now.Sub(r.HeartbeatAt) >= time.Second:
-					t.Fatalf("seed %d, step %d: heartbeat %s at %s", seed, step, r.HeartbeatAt, now)
+					t.Fatalf("seed %d, step %d: heartbeat %s at %s", seed, n, r.HeartbeatAt, now)
 				case item.StartedAt.IsZero() && r.StartedAt != r.HeartbeatAt, !item.StartedAt.IsZero() && r.StartedAt != item.StartedAt:
-					t.Fatalf("seed %d, step %d: start %s, before %s", seed, step, r.StartedAt, item.StartedAt)
+					t.Fatalf("seed %d, step %d: start %s, before %s", seed, n, r.StartedAt, item.StartedAt)
 				case !r.ExpectedFinishAt.IsZero() && r.ExpectedFinishAt.Before(now):
-					t.Fatalf("seed %d, step %d: finish %s at %s", seed, step, r.ExpectedFinishAt, now)
+					t.Fatalf("seed %d, step %d: finish %s at %s", seed, n, r.ExpectedFinishAt, now)
 				case utf8.RuneCountInString(r.Message) > v1alpha1.MaxMessageLength || !utf8.ValidString(r.Message):
-					t.Fatalf("seed %d, step %d: message of %d bytes", seed, step, len(r.Message))
+					t.Fatalf("seed %d, step %d: message of %d bytes", seed, n, len(r.Message))
 				}
 				item = *r
 			}
 			if latest := item.HeartbeatAt.Add(interval); d.WakeAt.After(latest) && latest.After(now) {
-				t.Fatalf("seed %d, step %d: it wakes at %s, a heartbeat is due at %s", seed, step, d.WakeAt, latest)
+				t.Fatalf("seed %d, step %d: it wakes at %s, a heartbeat is due at %s", seed, n, d.WakeAt, latest)
 			}
 			switch random.IntN(10) {
 			case 0: // The clock is set back.

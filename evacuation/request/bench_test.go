@@ -26,30 +26,6 @@ import (
 
 var key = types.NamespacedName{Namespace: "shop", Name: "uid-1"}
 
-// requestScheme has the kinds the reconciler reads.
-func requestScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatalf("add to scheme: %v", err)
-		}
-	}
-	return scheme
-}
-
-// fromAnnotation resolves without any rule: the rules are not under test here.
-type fromAnnotation struct{}
-
-func (f fromAnnotation) Resolve(pod *corev1.Pod) ([]string, error) { return f.names(pod), nil }
-
-func (fromAnnotation) names(pod *corev1.Pod) []string {
-	if value := pod.Annotations[v1alpha1.InterceptorsAnnotation]; value != "" {
-		return strings.Split(value, ",")
-	}
-	return nil
-}
-
 // eventLog keeps events as "Kind Reason".
 type eventLog struct{ events []string }
 
@@ -92,14 +68,14 @@ type bench struct {
 func newBench(t *testing.T, objects ...client.Object) *bench {
 	t.Helper()
 	b := &bench{clock: testingclock.NewFakeClock(t0), events: &eventLog{}, metrics: &metricsLog{}}
-	b.live = fake.NewClientBuilder().WithScheme(requestScheme(t)).WithReturnManagedFields().
+	b.live = fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithReturnManagedFields().
 		WithStatusSubresource(&v1alpha1.EvictionRequest{}).WithObjects(objects...).Build()
 	b.Reconciler = &Reconciler{
 		Client:    b.intercept(b.live, "cached"),
 		APIReader: b.intercept(b.live, "live"),
 		Clock:     b.clock,
 		Policy:    process.DefaultPolicy(),
-		Resolver:  fromAnnotation{},
+		Resolver:  builder.FromAnnotation{},
 		Recorder:  b.events,
 		Metrics:   b.metrics,
 	}
@@ -109,7 +85,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 // lag gives the reconciler a cache of its own that holds only these objects.
 func (b *bench) lag(t *testing.T, objects ...client.Object) *bench {
 	t.Helper()
-	cache := fake.NewClientBuilder().WithScheme(requestScheme(t)).WithObjects(objects...).Build()
+	cache := fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithObjects(objects...).Build()
 	b.Client = interceptor.NewClient(b.intercept(b.live, "cached"), interceptor.Funcs{
 		Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			return cache.Get(ctx, key, obj, opts...)

@@ -10,6 +10,8 @@ import (
 
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
 // simulation plays many pods behind one budget against a server that admits a few
@@ -119,7 +121,7 @@ func (s *simulation) evict(pod *simPod, key types.NamespacedName) error {
 	s.calls++
 	if s.allowed == 0 {
 		s.refusals++
-		return blockedAnswer()
+		return builder.BlockedAnswer()
 	}
 	s.allowed--
 	s.disrupted[pod.name] = true

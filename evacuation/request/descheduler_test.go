@@ -52,7 +52,7 @@ func newHintBench(t *testing.T, objects ...client.Object) *hintBench {
 	t.Cleanup(b.queue.ShutDown)
 	b.Descheduler = &Descheduler{
 		Client: b.cache(objects...), Clock: b.clock, MarkInProgress: true, MarkEvictOnly: true,
-		Resolver: fromAnnotation{}, Synced: func() bool { return true },
+		Resolver: builder.FromAnnotation{}, Synced: func() bool { return true },
 		APIReader: interceptor.NewClient(b.server, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 				b.calls = append(b.calls, "get "+key.Name)
@@ -76,7 +76,7 @@ func hintServer(t *testing.T, objects ...client.Object) client.WithWatch {
 			copies = append(copies, c)
 		}
 	}
-	return fake.NewClientBuilder().WithScheme(requestScheme(t)).WithObjects(copies...).Build()
+	return fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithObjects(copies...).Build()
 }
 
 // cache is a client that reads these objects and writes to the server.
@@ -130,7 +130,7 @@ func hintRequest() *builder.EvictionRequestWrapper {
 
 func TestDeschedulerAnnotatesPods(t *testing.T) {
 	t.Parallel()
-	ours, theirs := map[string]string{evictionInProgress: hintOfOurs}, map[string]string{evictionInProgress: "kubevirt"}
+	mine, theirs := map[string]string{evictionInProgress: hintOfOurs}, map[string]string{evictionInProgress: "kubevirt"}
 	cases := map[string]struct {
 		cached, live *builder.PodWrapper // The same when live is nil.
 		request      *builder.EvictionRequestWrapper
@@ -140,7 +140,7 @@ func TestDeschedulerAnnotatesPods(t *testing.T) {
 	}{
 		"a plain pod costs nothing": {cached: hintPod()},
 		"a pod whose eviction goes on": {
-			cached: hintPod(), request: hintRequest(), want: ours, calls: []string{"patch web-1"},
+			cached: hintPod(), request: hintRequest(), want: mine, calls: []string{"patch web-1"},
 		},
 		"the mark goes with the cancellation": {
 			cached: hintPod().Annotation(evictionInProgress, hintOfOurs), request: hintRequest().Canceled(v1alpha1.ReasonNoRequesters, at(0)),

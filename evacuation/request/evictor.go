@@ -20,6 +20,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
@@ -152,7 +153,7 @@ func (e *Evictor) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 			// Somebody else was faster. The report is derived again from what is then
 			// stored; nothing is lost.
-			return e.wakeAt(evictEarlier(decision.WakeAt, e.Clock.Now().Add(evictConflictRetry))), nil
+			return e.wakeAt(controllers.Earlier(decision.WakeAt, e.Clock.Now().Add(evictConflictRetry))), nil
 		case err != nil:
 			return reconcile.Result{}, fmt.Errorf("report on eviction request: %w", err)
 		}
@@ -209,7 +210,7 @@ func (e *Evictor) attempt(ctx context.Context, er *v1alpha1.EvictionRequest, pod
 		}
 		e.Failures.ImperativeEvictionFailed(er.Namespace, er.Name, pod.Name)
 		events.EmitSeriesOnBoth(e.Recorder, er, events.EvictionRefused(
-			evictReasons[last.Result], pod.Name, string(trigger), last.explain(last.Budgets), last.Retries))
+			evictReasons[last.Result], pod.Name, string(trigger), last.Explain(last.Budgets), last.Retries))
 		logger.V(1).Info("The eviction failed", "retries", last.Retries, "budgets", last.Budgets, "detail", last.Detail)
 	case last.Result == ResultEvicted:
 		outcome = budgetAccepted

@@ -3,7 +3,6 @@ package request
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -27,17 +26,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
-// noteLog keeps events as "Kind Reason: note".
-type noteLog struct{ events []string }
-
-func (l *noteLog) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
-	kind := "EvictionRequest"
-	if ref, ok := regarding.(*corev1.ObjectReference); ok {
-		kind = ref.Kind
-	}
-	l.events = append(l.events, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
-}
-
 // failureLog keeps what was counted as a failed eviction.
 type failureLog struct{ failed []string }
 
@@ -57,7 +45,7 @@ type evictBench struct {
 	t        *testing.T
 	server   client.WithWatch
 	clock    *testingclock.FakeClock
-	log      *noteLog
+	log      *builder.NoteLog
 	failures *failureLog
 	registry *prometheus.Registry
 	// answers are used up one by one; calls are what was asked.
@@ -72,8 +60,8 @@ type evictBench struct {
 func newEvictBench(t *testing.T, objects ...client.Object) *evictBench {
 	t.Helper()
 	b := &evictBench{
-		t: t, clock: testingclock.NewFakeClock(at(0)), log: &noteLog{}, failures: &failureLog{}, registry: prometheus.NewRegistry(),
-		server: fake.NewClientBuilder().WithScheme(requestScheme(t)).
+		t: t, clock: testingclock.NewFakeClock(at(0)), log: &builder.NoteLog{}, failures: &failureLog{}, registry: prometheus.NewRegistry(),
+		server: fake.NewClientBuilder().WithScheme(builder.Scheme(t)).
 			WithStatusSubresource(&v1alpha1.EvictionRequest{}).WithObjects(objects...).Build(),
 	}
 	b.Evictor = &Evictor{

@@ -37,14 +37,14 @@ func callServer(t *testing.T, answer metav1.Status, seen func(*http.Request, []b
 		if seen != nil {
 			seen(r, body)
 		}
-		answer := answer
-		answer.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		reply := answer
+		reply.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 		w.Header().Set("Content-Type", "application/json")
-		if answer.Details != nil && answer.Details.RetryAfterSeconds > 0 {
+		if reply.Details != nil && reply.Details.RetryAfterSeconds > 0 {
 			w.Header().Set("Retry-After", "10")
 		}
-		w.WriteHeader(int(answer.Code))
-		if err := json.NewEncoder(w).Encode(answer); err != nil {
+		w.WriteHeader(int(reply.Code))
+		if err := json.NewEncoder(w).Encode(reply); err != nil {
 			t.Errorf("write the answer: %v", err)
 		}
 	}))
@@ -93,18 +93,18 @@ func TestEvictCallSendsUIDAndGracePeriod(t *testing.T) {
 // processed yet. client-go would obey it ten times over, for 100 s.
 func TestEvictCallIsNotRepeated(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]*apierrors.StatusError{
-		"429": withCause(apierrors.NewTooManyRequests(budgetText, 10), policyv1.DisruptionBudgetCause, "still being processed"),
+	for name, reply := range map[string]*apierrors.StatusError{
+		"429": builder.WithCause(apierrors.NewTooManyRequests(builder.BudgetText, 10), policyv1.DisruptionBudgetCause, "still being processed"),
 		"504": apierrors.NewTimeoutError("conflicts", 10),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			call, calls := callServer(t, answer.ErrStatus, nil)
+			call, calls := callServer(t, reply.ErrStatus, nil)
 			err := call(context.Background(), callTarget, nil)
 			if n := calls.Load(); n != 1 {
 				t.Errorf("%d requests, want 1", n)
 			}
-			want := classifyEviction(answer, 1)
+			want := classifyEviction(reply, 1)
 			if diff := cmp.Diff(want, classifyEviction(err, 1)); diff != "" {
 				t.Errorf("class of the answer (-want +got):\n%s", diff)
 			}

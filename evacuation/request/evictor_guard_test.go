@@ -21,8 +21,8 @@ func TestEvictorWaitsForTheGuard(t *testing.T) {
 	if after := b.reconcile(); after != evictGuardLook {
 		t.Errorf("it looks again after %s, want %s: one that is held opens without an event", after, evictGuardLook)
 	}
-	if len(b.log.events) != 0 || b.applied != 0 {
-		t.Errorf("events %v, %d reports, want none for a guard that opens soon", b.log.events, b.applied)
+	if len(b.log.Events) != 0 || b.applied != 0 {
+		t.Errorf("events %v, %d reports, want none for a guard that opens soon", b.log.Events, b.applied)
 	}
 	b.clock.Step(time.Hour)
 	b.reconcile()
@@ -42,16 +42,6 @@ func TestEvictorWaitsForTheGuard(t *testing.T) {
 	b.reconcile()
 	if len(b.calls) != 1 {
 		t.Errorf("calls when it opens: got %v, want one", b.calls)
-	}
-}
-
-func TestTheGuardsLabelIsNotCopied(t *testing.T) {
-	pod := map[string]string{"app": "web", v1alpha1.GuardLabel: v1alpha1.GuardClosed}
-	if diff := cmp.Diff(map[string]string{"app": "web"}, copiedLabels(pod)); diff != "" {
-		t.Errorf("copied (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]string{"app": "web", v1alpha1.GuardLabel: v1alpha1.GuardClosed}, pod); diff != "" {
-		t.Errorf("the pod's own labels changed (-want +got):\n%s", diff)
 	}
 }
 

@@ -43,20 +43,20 @@ func TestEvictorActsOnlyInItsTurn(t *testing.T) {
 				t.Errorf("it comes back after %s", after)
 			}
 			// The cache may be behind: the same with a cache in which it is our turn.
-			cache := fake.NewClientBuilder().WithScheme(requestScheme(t)).WithObjects(evictRequest().Obj(), evictPod().Obj()).Build()
+			cache := fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithObjects(evictRequest().Obj(), evictPod().Obj()).Build()
 			b.Client = cache
 			if after := b.reconcile(); after != 0 {
 				t.Errorf("with a stale cache it comes back after %s", after)
 			}
-			if len(b.calls) != 0 || len(b.log.events) != 0 || b.applied != 0 {
-				t.Errorf("calls %v, events %v, %d reports", b.calls, b.log.events, b.applied)
+			if len(b.calls) != 0 || len(b.log.Events) != 0 || b.applied != 0 {
+				t.Errorf("calls %v, events %v, %d reports", b.calls, b.log.Events, b.applied)
 			}
 		})
 	}
 	t.Run("it is deleted", func(t *testing.T) {
 		t.Parallel()
 		b := newEvictBench(t, evictPod().Obj())
-		b.Client = fake.NewClientBuilder().WithScheme(requestScheme(t)).WithObjects(evictRequest().Obj(), evictPod().Obj()).Build()
+		b.Client = fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithObjects(evictRequest().Obj(), evictPod().Obj()).Build()
 		b.reconcile()
 		if len(b.calls) != 0 {
 			t.Errorf("calls %v", b.calls)
@@ -108,7 +108,7 @@ func TestEvictorAnswers(t *testing.T) {
 			after: 5 * time.Second,
 		},
 		"a budget that blocks is named": {
-			answer:   blockedAnswer(),
+			answer:   builder.BlockedAnswer(),
 			attempts: map[string]float64{"budget first": 1},
 			failed:   []string{"shop/uid-1 web-1"},
 			events:   []string{refused("EvictionRequest", "EvictionBlocked", blockedNote), refused("Pod", "EvictionBlocked", blockedNote)},
@@ -127,14 +127,14 @@ func TestEvictorAnswers(t *testing.T) {
 			b.budgets.Observe(testBudget("web", 0))
 			b.answers = []error{tc.answer}
 			if tc.livePod != nil {
-				b.APIReader = fake.NewClientBuilder().WithScheme(requestScheme(t)).WithObjects(b.request(), tc.livePod).Build()
+				b.APIReader = fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithObjects(b.request(), tc.livePod).Build()
 			}
 			after := b.reconcile()
 			tc.item.Name = v1alpha1.ImperativeEvictionInterceptor
 			for what, diff := range map[string]string{
 				"calls":         cmp.Diff([]evictTarget{callTarget}, b.calls),
 				"attempts":      cmp.Diff(tc.attempts, b.attempts()),
-				"events":        cmp.Diff(tc.events, b.log.events),
+				"events":        cmp.Diff(tc.events, b.log.Events),
 				"failures":      cmp.Diff(tc.failed, b.failures.failed),
 				"own item":      cmp.Diff(tc.item, b.request().Status.Interceptors[1]),
 				"foreign item":  cmp.Diff(v1alpha1.InterceptorStatus{Name: "a.example.com"}, b.request().Status.Interceptors[0]),
@@ -171,7 +171,7 @@ func TestEvictorIsWokenByTheBudget(t *testing.T) {
 	t.Parallel()
 	b := newEvictBench(t, evictRequest().Obj(), evictPod().Obj())
 	b.budgets.Observe(testBudget("web", 0))
-	b.answers = []error{blockedAnswer(), blockedAnswer(), nil}
+	b.answers = []error{builder.BlockedAnswer(), builder.BlockedAnswer(), nil}
 	if after := b.reconcile(); after != 5*time.Second {
 		t.Errorf("after the first attempt it comes back in %s, want 5s", after)
 	}
@@ -192,7 +192,7 @@ func TestEvictorIsWokenByTheBudget(t *testing.T) {
 	if diff := cmp.Diff(want, b.attempts()); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
-	last := b.log.events[len(b.log.events)-1]
+	last := b.log.Events[len(b.log.Events)-1]
 	if diff := cmp.Diff("EvictionRequest EvictionAccepted: The eviction of pod web-1 was accepted (because a budget made room).", last); diff != "" {
 		t.Errorf("last event (-want +got):\n%s", diff)
 	}
@@ -209,7 +209,7 @@ func TestEvictorBudgetMovesDuringTheCall(t *testing.T) {
 	b.budgets.Observe(testBudget("web", 0))
 	b.call = func(context.Context, evictTarget, *int64) error {
 		b.enqueue(b.budgets.Observe(testBudget("web", 1)))
-		return blockedAnswer()
+		return builder.BlockedAnswer()
 	}
 	b.reconcile()
 	if got := b.request().Status.Interceptors[1].Retries; got != 1 || b.queue.Len() != 1 {
@@ -238,7 +238,7 @@ func TestEvictorCountsOnAfterARestart(t *testing.T) {
 		i.Retries, i.StartTime, i.HeartbeatTime = 5, &metav1.Time{Time: at(-600)}, &metav1.Time{Time: at(-600)}
 	})
 	b := newEvictBench(t, er.Obj(), evictPod().Obj())
-	b.answers = []error{blockedAnswer()}
+	b.answers = []error{builder.BlockedAnswer()}
 	if after := b.reconcile(); after != 160*time.Second {
 		t.Errorf("it comes back in %s, want 2m40s", after)
 	}
@@ -251,7 +251,7 @@ func TestEvictorCountsOnAfterARestart(t *testing.T) {
 func TestEvictorReportsAfterAConflict(t *testing.T) {
 	t.Parallel()
 	b := newEvictBench(t, evictRequest().Obj(), evictPod().Obj())
-	b.answers = []error{blockedAnswer()}
+	b.answers = []error{builder.BlockedAnswer()}
 	b.applyError = apierrors.NewConflict(v1alpha1.Resource("evictionrequests"), "uid-1", errors.New("stale"))
 	if after := b.reconcile(); after != 5*time.Second {
 		t.Errorf("after the conflict it comes back in %s, want 5s", after)
@@ -272,7 +272,7 @@ func TestEvictorReportsAfterAConflict(t *testing.T) {
 func TestEvictorReturnsOtherErrorsOfTheReport(t *testing.T) {
 	t.Parallel()
 	b := newEvictBench(t, evictRequest().Obj(), evictPod().Obj())
-	b.answers = []error{blockedAnswer()}
+	b.answers = []error{builder.BlockedAnswer()}
 	b.applyError = apierrors.NewInternalError(errors.New("x"))
 	if _, err := b.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); !apierrors.IsInternalError(err) {
 		t.Errorf("the error is %v, want the server's", err)
@@ -290,8 +290,8 @@ func TestEvictorBeingStoppedCountsNothing(t *testing.T) {
 	if _, err := b.Reconcile(ctx, reconcile.Request{NamespacedName: key}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v, want %v", err, context.Canceled)
 	}
-	if len(b.failures.failed) != 0 || len(b.log.events) != 0 || b.applied != 0 {
-		t.Errorf("failures %v, events %v, %d reports", b.failures.failed, b.log.events, b.applied)
+	if len(b.failures.failed) != 0 || len(b.log.Events) != 0 || b.applied != 0 {
+		t.Errorf("failures %v, events %v, %d reports", b.failures.failed, b.log.Events, b.applied)
 	}
 }
 
@@ -321,7 +321,7 @@ func TestEvictorLeavesUnsupportedPodsAlone(t *testing.T) {
 				"EvictionRequest EvictionNotSupported: API-initiated eviction of DaemonSet and mirror pods is not supported.",
 				"Pod EvictionNotSupported: API-initiated eviction of DaemonSet and mirror pods is not supported.",
 			}
-			if diff := cmp.Diff(events, b.log.events); diff != "" {
+			if diff := cmp.Diff(events, b.log.Events); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
@@ -333,7 +333,7 @@ func TestEvictorForgets(t *testing.T) {
 	t.Parallel()
 	b := newEvictBench(t, evictRequest().Obj(), evictPod().Obj())
 	b.budgets.Observe(testBudget("web", 0))
-	b.answers = []error{blockedAnswer()}
+	b.answers = []error{builder.BlockedAnswer()}
 	b.reconcile()
 	if len(b.last) != 1 || len(b.budgets.places) != 1 {
 		t.Fatalf("%d attempts and %d places are remembered, want 1 of each", len(b.last), len(b.budgets.places))

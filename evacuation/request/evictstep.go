@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/text"
 )
 
@@ -184,7 +185,7 @@ func EvictStep(in EvictInput, now time.Time, p EvictPolicy) EvictDecision {
 		return evictEndStep(in, now, p)
 	case EvictPodGuarded:
 		d := evictWaitStep(in, evictGuardedMessage, in.turnBegan(now), now, p)
-		d.WakeAt = evictEarlier(d.WakeAt, now.Add(evictGuardLook))
+		d.WakeAt = controllers.Earlier(d.WakeAt, now.Add(evictGuardLook))
 		return d
 	default:
 		return EvictDecision{}
@@ -213,7 +214,7 @@ func evictTryStep(in EvictInput, now time.Time, p EvictPolicy) EvictDecision {
 	switch {
 	case now.Before(due):
 		// After a jump of the clock no wait is longer than it was meant to be.
-		d := EvictDecision{Action: EvictWait, WakeAt: evictEarlier(due, now.Add(pause))}
+		d := EvictDecision{Action: EvictWait, WakeAt: controllers.Earlier(due, now.Add(pause))}
 		d.Report = in.failureReport(now, p)
 		return d
 	case in.Last.Result.BlockedByBudget() && in.Behind >= p.TimerPlaces:
@@ -236,7 +237,7 @@ func evictWaitStep(in EvictInput, message string, since, now time.Time, p EvictP
 	}
 	due := last.Add(p.HeartbeatInterval)
 	if now.Before(due) && (!since.IsZero() || in.Item.Message == message) {
-		return EvictDecision{WakeAt: evictEarlier(due, now.Add(p.HeartbeatInterval))}
+		return EvictDecision{WakeAt: controllers.Earlier(due, now.Add(p.HeartbeatInterval))}
 	}
 	item := in.Item
 	item.Message, item.Refusal = message, nil
@@ -244,7 +245,7 @@ func evictWaitStep(in EvictInput, message string, since, now time.Time, p EvictP
 	if item == in.Item {
 		return EvictDecision{WakeAt: now.Add(p.HeartbeatInterval)}
 	}
-	return EvictDecision{Report: &item, WakeAt: evictLater(item.HeartbeatAt, now).Add(p.HeartbeatInterval)}
+	return EvictDecision{Report: &item, WakeAt: controllers.Later(item.HeartbeatAt, now).Add(p.HeartbeatInterval)}
 }
 
 // evictEndStep handles a pod that terminates. Most end within their grace period and
@@ -258,16 +259,16 @@ func evictEndStep(in EvictInput, now time.Time, p EvictPolicy) EvictDecision {
 	}
 	due := in.EndsBy.Add(p.EndSlack)
 	if !in.Item.HeartbeatAt.IsZero() {
-		due = evictLater(due, in.Item.HeartbeatAt.Add(p.HeartbeatMin))
+		due = controllers.Later(due, in.Item.HeartbeatAt.Add(p.HeartbeatMin))
 	}
 	if now.Before(due) {
-		d.WakeAt = evictEarlier(d.WakeAt, due)
+		d.WakeAt = controllers.Earlier(d.WakeAt, due)
 		return d
 	}
 	item := in.Item
 	item.Message, item.Refusal = message, nil
 	item.beat(now, p)
-	return EvictDecision{Report: &item, WakeAt: evictLater(item.HeartbeatAt, now).Add(p.HeartbeatInterval)}
+	return EvictDecision{Report: &item, WakeAt: controllers.Later(item.HeartbeatAt, now).Add(p.HeartbeatInterval)}
 }
 
 // evictTerminatingText names the finalizers that a terminating pod has.
@@ -296,7 +297,7 @@ func (in EvictInput) failureReport(now time.Time, p EvictPolicy) *EvictItem {
 
 // refusal is why the attempt failed, for the status.
 func (l *EvictLast) refusal() *v1alpha1.EvictionRefusal {
-	refusal := &v1alpha1.EvictionRefusal{Reason: evictReasons[l.Result], Message: l.explain(l.Budgets)}
+	refusal := &v1alpha1.EvictionRefusal{Reason: evictReasons[l.Result], Message: l.Explain(l.Budgets)}
 	if l.Result.BlockedByBudget() {
 		refusal.Budgets = slices.Clone(l.Budgets[:min(len(l.Budgets), evictMaxBudgets)])
 		if l.Detail != "" && l.Result != ResultSeveralBudgets {
@@ -355,18 +356,4 @@ func (i *EvictItem) beat(now time.Time, p EvictPolicy) {
 	case now.Sub(i.HeartbeatAt) >= p.HeartbeatMin:
 		i.HeartbeatAt = now
 	}
-}
-
-func evictEarlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func evictLater(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

@@ -64,6 +64,14 @@ const (
 	ResultOther EvictResult = "other"
 )
 
+// EvictResults are all classes.
+var EvictResults = []EvictResult{
+	ResultEvicted, ResultGone, ResultReplaced,
+	ResultBudget, ResultBudgetNotSynced, ResultBudgetRefuses, ResultSeveralBudgets, ResultOwnWebhook, ResultWebhook,
+	ResultOverloaded, ResultForbidden, ResultNamespaceTerminating, ResultConflict, ResultServerTimeout, ResultDeadline,
+	ResultServerError, ResultOther,
+}
+
 // evictCauseInProgress marks the 429 of our own webhook (callers.md, section 7).
 const evictCauseInProgress metav1.CauseType = "EvictionRequestInProgress"
 
@@ -201,9 +209,9 @@ const evictMaxBudgets = 5
 // evictMaxDetail bounds, in characters, how much of the server's text is quoted.
 const evictMaxDetail = 500
 
-// explain says why an attempt failed, in one or two sentences. Budgets are the
+// Explain says why an attempt failed, in one or two sentences. Budgets are the
 // names of those that select the pod, sorted.
-func (r evictionRefusal) explain(budgets []string) string {
+func (r evictionRefusal) Explain(budgets []string) string {
 	sentence := evictSentences[r.Result]
 	if strings.Contains(sentence, "%s") {
 		sentence = strings.ReplaceAll(sentence, "%s", evictBudgetList(r.Result, budgets))

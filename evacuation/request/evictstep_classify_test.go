@@ -16,30 +16,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
 var (
 	podsResource    = schema.GroupResource{Resource: "pods"}
 	budgetsResource = schema.GroupResource{Group: "policy", Resource: "poddisruptionbudget"}
 )
-
-// withCause adds a cause to an answer.
-func withCause(err *apierrors.StatusError, cause metav1.CauseType, message string) *apierrors.StatusError {
-	if err.ErrStatus.Details == nil {
-		err.ErrStatus.Details = &metav1.StatusDetails{}
-	}
-	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: cause, Message: message})
-	return err
-}
-
-const budgetText = "Cannot evict pod as it would violate the pod's disruption budget."
-
-// blockedAnswer is what the eviction API answers while the budget allows nothing.
-func blockedAnswer() *apierrors.StatusError {
-	return withCause(apierrors.NewTooManyRequests(budgetText, 0), policyv1.DisruptionBudgetCause,
-		"The disruption budget web needs 3 healthy pods and has 3 currently")
-}
 
 // webhookAnswer is a denial of an admission webhook.
 func webhookAnswer(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
@@ -73,21 +57,21 @@ func TestClassifyEviction(t *testing.T) {
 			explain: "The pod changed during the eviction. Operation cannot be fulfilled on pods \"web-1\": object was modified.",
 		},
 		"the budget allows nothing": {
-			err: blockedAnswer(), budgets: []string{"web"}, want: ResultBudget, failed: true,
+			err: builder.BlockedAnswer(), budgets: []string{"web"}, want: ResultBudget, failed: true,
 			explain: "PodDisruptionBudget web allows no disruption now. The disruption budget web needs 3 healthy pods and has 3 currently.",
 		},
 		"the budget allows nothing and our cache does not have it yet": {
-			err: blockedAnswer(), want: ResultBudget, failed: true,
+			err: builder.BlockedAnswer(), want: ResultBudget, failed: true,
 			explain: "The pod's PodDisruptionBudget allows no disruption now. The disruption budget web needs 3 healthy pods and has 3 currently.",
 		},
 		"the budget is still being processed": {
-			err: withCause(apierrors.NewTooManyRequests(budgetText, 10), policyv1.DisruptionBudgetCause,
+			err: builder.WithCause(apierrors.NewTooManyRequests(builder.BudgetText, 10), policyv1.DisruptionBudgetCause,
 				"The disruption budget web is still being processed by the server."),
 			budgets: []string{"web"}, want: ResultBudgetNotSynced, failed: true,
 			explain: "PodDisruptionBudget web has not been processed by the disruption controller yet. The disruption budget web is still being processed by the server.",
 		},
 		"too many disrupted pods, 1.37": {
-			err: withCause(apierrors.NewForbidden(budgetsResource, "web", errors.New("DisruptedPods map too big")), policyv1.DisruptionBudgetCause,
+			err: builder.WithCause(apierrors.NewForbidden(budgetsResource, "web", errors.New("DisruptedPods map too big")), policyv1.DisruptionBudgetCause,
 				"The disruption budget web does not allow evicting pods currently: too many pending evictions not confirmed by PDB controller"),
 			budgets: []string{"web"}, want: ResultBudgetRefuses, failed: true,
 			explain: "PodDisruptionBudget web cannot take any more evictions now. " +
@@ -112,7 +96,7 @@ func TestClassifyEviction(t *testing.T) {
 			explain: "The API server or an admission webhook failed. Internal error occurred: failed calling webhook.",
 		},
 		"our own webhook on a stale replica": {
-			err:  withCause(webhookAnswer(429, metav1.StatusReasonTooManyRequests, "Eviction triggered evacuation"), "EvictionRequestInProgress", ""),
+			err:  builder.WithCause(webhookAnswer(429, metav1.StatusReasonTooManyRequests, "Eviction triggered evacuation"), "EvictionRequestInProgress", ""),
 			want: ResultOwnWebhook, failed: true,
 		},
 		"somebody else's webhook": {
@@ -130,7 +114,7 @@ func TestClassifyEviction(t *testing.T) {
 			err: webhookAnswer(403, metav1.StatusReasonForbidden, "no"), want: ResultForbidden, failed: true,
 		},
 		"the namespace is terminating": {
-			err:  withCause(apierrors.NewForbidden(podsResource, "web-1", errors.New("being terminated")), corev1.NamespaceTerminatingCause, "x"),
+			err:  builder.WithCause(apierrors.NewForbidden(podsResource, "web-1", errors.New("being terminated")), corev1.NamespaceTerminatingCause, "x"),
 			want: ResultNamespaceTerminating, failed: true,
 		},
 		"the budget could not be updated": {
@@ -151,7 +135,7 @@ func TestClassifyEviction(t *testing.T) {
 			err: apierrors.NewBadRequest("x"), want: ResultOther, failed: true,
 		},
 		"a wrapped answer": {
-			err: fmt.Errorf("evict: %w", blockedAnswer()), want: ResultBudget, failed: true,
+			err: fmt.Errorf("evict: %w", builder.BlockedAnswer()), want: ResultBudget, failed: true,
 		},
 	}
 	for name, tc := range cases {
@@ -164,7 +148,7 @@ func TestClassifyEviction(t *testing.T) {
 			if tc.explain == "" {
 				return
 			}
-			if diff := cmp.Diff(tc.explain, got.explain(tc.budgets)); diff != "" {
+			if diff := cmp.Diff(tc.explain, got.Explain(tc.budgets)); diff != "" {
 				t.Errorf("explanation (-want +got):\n%s", diff)
 			}
 		})
@@ -183,34 +167,15 @@ func TestClassifyEvictionKeepsRetryAfter(t *testing.T) {
 	}
 }
 
-// TestEveryFailureHasWords makes sure that no class is without reason or sentence.
+// TestEveryFailureHasWords makes sure that no class is without a sentence.
 func TestEveryFailureHasWords(t *testing.T) {
 	t.Parallel()
-	all := []EvictResult{
-		ResultBudget, ResultBudgetNotSynced, ResultBudgetRefuses, ResultSeveralBudgets, ResultOwnWebhook, ResultWebhook,
-		ResultOverloaded, ResultForbidden, ResultNamespaceTerminating, ResultConflict, ResultServerTimeout, ResultDeadline,
-		ResultServerError, ResultOther,
-	}
-	if len(evictReasons) != len(all) || len(evictSentences) != len(all) {
-		t.Fatalf("%d classes, %d reasons, %d sentences", len(all), len(evictReasons), len(evictSentences))
-	}
-	for _, r := range all {
-		if evictReasons[r] == "" || evictSentences[r] == "" || !r.Failed() {
-			t.Errorf("class %q: reason %q, sentence %q, failed %t", r, evictReasons[r], evictSentences[r], r.Failed())
+	for _, r := range EvictResults {
+		if (evictSentences[r] != "") != r.Failed() {
+			t.Errorf("class %q: sentence %q, failed %t", r, evictSentences[r], r.Failed())
 		}
-		if text := (evictionRefusal{Result: r}).explain(nil); strings.Contains(text, "%") {
+		if text := (evictionRefusal{Result: r}).Explain(nil); strings.Contains(text, "%") {
 			t.Errorf("class %q explains itself as %q", r, text)
 		}
-	}
-}
-
-func TestEvictSettleConflict(t *testing.T) {
-	t.Parallel()
-	pod := func(uid types.UID) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}} }
-	got := []EvictResult{
-		evictSettleConflict(pod("a"), nil), evictSettleConflict(pod("a"), pod("b")), evictSettleConflict(pod("a"), pod("a")),
-	}
-	if diff := cmp.Diff([]EvictResult{ResultGone, ResultReplaced, ResultConflict}, got); diff != "" {
-		t.Errorf("gone, replaced, the same (-want +got):\n%s", diff)
 	}
 }

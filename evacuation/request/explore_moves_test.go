@@ -46,7 +46,7 @@ func (s scope) start() world {
 // restart is the memory of a process that has just begun.
 func (w *world) restart() {
 	w.Engine = engine{Dirty: true, Wake: never, EndSeen: never, SeenOf: -1, SeenBeat: never, SeenAt: never}
-	w.Evictor = evictor{Dirty: true, Wake: never, Last: lastTry{At: never, Since: never}}
+	w.Evictor = evictorState{Dirty: true, Wake: never, Last: lastTry{At: never, Since: never}}
 }
 
 // mover passes on what can happen in one world.

@@ -204,7 +204,7 @@ type lastTry struct {
 }
 
 // evictor is the memory of the evictor.
-type evictor struct {
+type evictorState struct {
 	Dirty bool
 	Wake  timer
 	// Woken: a budget has room for this pod.
@@ -220,7 +220,7 @@ type world struct { //nolint:recvcheck // A state is a value; only what changes 
 	Stored, Cached record
 	Pod, PodCached podPhase
 	Engine         engine
-	Evictor        evictor
+	Evictor        evictorState
 	// Ghost is a write of an engine that has died or lost its leadership meanwhile
 	// and may still arrive. GhostCall is such a call of the evictor.
 	GhostWrites bool

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -165,7 +166,7 @@ func (l *Leases) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		}
 		if decision = leaseStep(rec, node, since, l.started(), now, l.Policy); decision.verdict == leaseKeep {
 			// The cache will show the marker, or the debounce starts again.
-			decision.wakeAt = evictEarlier(decision.wakeAt, now.Add(l.Policy.Debounce))
+			decision.wakeAt = controllers.Earlier(decision.wakeAt, now.Add(l.Policy.Debounce))
 		}
 	}
 	switch decision.verdict {

@@ -25,7 +25,7 @@ type leaseBench struct {
 	t      *testing.T
 	server client.WithWatch
 	clock  *testingclock.FakeClock
-	log    *noteLog
+	log    *builder.NoteLog
 	writes []string
 	// beforePatch runs before the next patch of a request.
 	beforePatch func()
@@ -33,7 +33,7 @@ type leaseBench struct {
 
 func newLeaseBench(t *testing.T, objects ...client.Object) *leaseBench {
 	t.Helper()
-	b := &leaseBench{t: t, clock: testingclock.NewFakeClock(at(0)), log: &noteLog{}, server: leaseServer(t, objects...)}
+	b := &leaseBench{t: t, clock: testingclock.NewFakeClock(at(0)), log: &builder.NoteLog{}, server: leaseServer(t, objects...)}
 	b.Leases = &Leases{
 		Client: b.intercept(b.server), APIReader: b.server, Clock: b.clock, Policy: DefaultLeasePolicy(),
 		Recorder: b.log, Namespace: "drawbridge-system", startedAt: at(-100000),
@@ -44,7 +44,7 @@ func newLeaseBench(t *testing.T, objects ...client.Object) *leaseBench {
 
 func leaseServer(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
-	scheme := requestScheme(t)
+	scheme := builder.Scheme(t)
 	if err := coordinationv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func TestLeasesFailedPatchIsTriedAgain(t *testing.T) {
 	if got := b.requesters("uid-1"); len(got) != 0 {
 		t.Errorf("requesters are %v, want none", got)
 	}
-	if len(b.log.events) != 2 || b.log.events[0] != b.log.events[1] {
-		t.Errorf("events are %v, want the same one twice", b.log.events)
+	if len(b.log.Events) != 2 || b.log.Events[0] != b.log.Events[1] {
+		t.Errorf("events are %v, want the same one twice", b.log.Events)
 	}
 }

@@ -190,7 +190,7 @@ func TestLeasesExpiry(t *testing.T) {
 		t.Errorf("requesters (-want +got):\n%s", diff)
 	}
 	note := "EvictionRequest RequesterExpired: Requester alice.users.drawbridge.dev (kubectl (alice)) was removed: no call for an eviction was recorded for 2m43s."
-	if diff := cmp.Diff([]string{note, note}, b.log.events); diff != "" {
+	if diff := cmp.Diff([]string{note, note}, b.log.Events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if len(b.memory) != 0 {
@@ -317,7 +317,7 @@ func TestLeasesUncordon(t *testing.T) {
 	}
 	want := []string{"EvictionRequest RequesterWithdrawn: Requester alice.users.drawbridge.dev (kubectl (alice)) was removed: " +
 		"node n1 is not drained any more (unschedulable gone for 1m0s)."}
-	if diff := cmp.Diff(want, b.log.events); diff != "" {
+	if diff := cmp.Diff(want, b.log.Events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -369,7 +369,7 @@ func TestLeasesMissingLease(t *testing.T) {
 		t.Errorf("requesters are %v, want none", got)
 	}
 	want := []string{"EvictionRequest RequesterExpired: Requester alice.users.drawbridge.dev was removed: its lease " + aliceLease + " does not exist."}
-	if diff := cmp.Diff(want, b.log.events); diff != "" {
+	if diff := cmp.Diff(want, b.log.Events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -403,8 +403,8 @@ func TestLeasesUnusedLeaseIsCollected(t *testing.T) {
 	b.reconcile()
 	b.clock.Step(160 * time.Second)
 	b.reconcile()
-	if b.leaseExists() || len(b.log.events) != 0 {
-		t.Errorf("lease exists: %t, events %v; want neither", b.leaseExists(), b.log.events)
+	if b.leaseExists() || len(b.log.Events) != 0 {
+		t.Errorf("lease exists: %t, events %v; want neither", b.leaseExists(), b.log.Events)
 	}
 }
 

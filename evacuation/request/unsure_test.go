@@ -5,15 +5,20 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
 // unsure is a resolver that may know that it does not know everybody.
 type unsure struct {
-	fromAnnotation
+	builder.FromAnnotation
 	err error
 }
 
-func (u *unsure) Resolve(pod *corev1.Pod) ([]string, error) { return u.names(pod), u.err }
+func (u *unsure) Resolve(pod *corev1.Pod) ([]string, error) {
+	names, _ := u.FromAnnotation.Resolve(pod)
+	return names, u.err
+}
 
 // A plan is made once, so it is not made while the resolver may miss somebody.
 func TestNoPlanByAResolverThatIsNotSure(t *testing.T) {

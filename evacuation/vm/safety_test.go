@@ -28,10 +28,10 @@ import (
 func TestAPodThatNoPolicyCoversIsNotLetThrough(t *testing.T) {
 	w := newWorld(t, []runtime.Object{machine("None", "True", "n1")}, []client.Object{launcherPod()})
 	w.load(preset(t, "kubevirt-hotplug"))
-	for title, preflight := range map[string]interceptor.Preflight{
+	for title, ask := range map[string]interceptor.Preflight{
 		"the webhook": w.store.Preflight("kubevirt.drawbridge.dev"), "the guard": w.store.Glance("kubevirt.drawbridge.dev"),
 	} {
-		if got, err := preflight.Preflight(t.Context(), launcherPod()); err != nil || got.Outcome != interceptor.PreflightProceed {
+		if got, err := ask.Preflight(t.Context(), launcherPod()); err != nil || got.Outcome != interceptor.PreflightProceed {
 			t.Errorf("%s: want Proceed, got %s, %v", title, got.Outcome, err)
 		}
 	}

@@ -96,7 +96,9 @@ func TestBudgetsOfOthersWin(t *testing.T) {
 }
 
 func TestWhatTheGuardListensTo(t *testing.T) {
-	verdict := func(outcome interceptor.PreflightOutcome) interceptor.Preflight { return preflight{outcome: outcome} }
+	verdict := func(outcome interceptor.PreflightOutcome) interceptor.Preflight {
+		return stubPreflight{outcome: outcome}
+	}
 	running := request("web-1", interA, interB).Active(interA, t0)
 	always := registrations{interA: {Guard: v1alpha1.GuardAlways}}
 	tests := map[string]struct {
@@ -135,7 +137,7 @@ func TestWhatTheGuardListensTo(t *testing.T) {
 		}, StateClosed},
 		"it cannot say": {webPod("web-1"), nil, func(c *Controller) {
 			c.Registrations = always
-			c.Preflights = asks(map[string]interceptor.Preflight{interA: preflight{err: errors.New("no")}})
+			c.Preflights = asks(map[string]interceptor.Preflight{interA: stubPreflight{err: errors.New("no")}})
 		}, StateClosed},
 		"a pod of a DaemonSet":         {webPod("web-1").DaemonSet("d"), running, nil, StateNone},
 		"a mirror pod":                 {webPod("web-1").Mirror(), running, nil, StateNone},
@@ -167,12 +169,12 @@ func asks(preflights map[string]interceptor.Preflight) func(string) interceptor.
 	return func(name string) interceptor.Preflight { return preflights[name] }
 }
 
-type preflight struct {
+type stubPreflight struct {
 	outcome interceptor.PreflightOutcome
 	err     error
 }
 
-func (p preflight) Preflight(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
+func (p stubPreflight) Preflight(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
 	return interceptor.PreflightVerdict{Outcome: p.outcome}, p.err
 }
 
@@ -316,7 +318,7 @@ func TestGate(t *testing.T) {
 // What is held, or not known, may change without an event: the guard looks again.
 func TestTheGuardLooksAgainAtWhatMayChangeWithoutAnEvent(t *testing.T) {
 	always := registrations{interA: {Guard: v1alpha1.GuardAlways}}
-	verdict := preflight{err: errors.New("not read yet")}
+	verdict := stubPreflight{err: errors.New("not read yet")}
 	held := holds{"web-1": "what is behind the pod is not known yet"}
 	tests := map[string]struct {
 		er     *builder.EvictionRequestWrapper
@@ -325,7 +327,7 @@ func TestTheGuardLooksAgainAtWhatMayChangeWithoutAnEvent(t *testing.T) {
 	}{
 		"who could not say": {nil, func(c *Controller) {
 			c.Registrations, c.Preflights = always, func(string) interceptor.Preflight { return verdict }
-		}, func() { verdict = preflight{outcome: interceptor.PreflightAllow} }},
+		}, func() { verdict = stubPreflight{outcome: interceptor.PreflightAllow} }},
 		"who held it": {request("web-1", interA).Processed(interA).Active(imperative, t0), func(c *Controller) { c.Holds = held }, func() { delete(held, "web-1") }},
 	}
 	for name, tc := range tests {

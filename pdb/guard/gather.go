@@ -104,11 +104,11 @@ func (c *Controller) spared(ctx context.Context, pod *corev1.Pod, names []string
 		return false, false
 	}
 	for _, name := range names {
-		preflight := c.Preflights(name)
-		if preflight == nil {
+		ask := c.Preflights(name)
+		if ask == nil {
 			return false, false
 		}
-		verdict, err := preflight.Preflight(ctx, pod)
+		verdict, err := ask.Preflight(ctx, pod)
 		if err != nil || verdict.Outcome != interceptor.PreflightAllow {
 			return false, err != nil
 		}

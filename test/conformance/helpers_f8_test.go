@@ -247,24 +247,24 @@ func seriesOf(metrics map[string]float64, er client.ObjectKey) map[string]float6
 }
 
 // requester is somebody who knows the API and says itself what it wants.
-type requester struct {
+type thirdParty struct {
 	client client.Client
 	// name in spec.requesters, and the field manager.
 	name string
 }
 
 // newRequester makes a user who may write requests and delete pods.
-func (w *world) newRequester(t *testing.T, user, name string) requester {
+func (w *world) newRequester(t *testing.T, user, name string) thirdParty {
 	t.Helper()
 	if err := grant(t.Context(), w.admin, w.ns, user, writeRequests, deletePods); err != nil {
 		t.Fatal(err)
 	}
-	return requester{client: as(t, user), name: name}
+	return thirdParty{client: as(t, user), name: name}
 }
 
 // create makes a new request for the pod. A user's permissions take a moment until
 // they are known everywhere.
-func (r requester) create(t *testing.T, pod *corev1.Pod) error {
+func (r thirdParty) create(t *testing.T, pod *corev1.Pod) error {
 	t.Helper()
 	er := builder.EvictionRequest(pod.Namespace, pod.Name, pod.UID).Requesters(r.name).Obj()
 	var err error
@@ -279,7 +279,7 @@ func (r requester) create(t *testing.T, pod *corev1.Pod) error {
 
 // apply says by server-side apply that it wants the pod evicted, or that it does
 // not any more.
-func (r requester) apply(t *testing.T, pod *corev1.Pod, wanted bool) {
+func (r thirdParty) apply(t *testing.T, pod *corev1.Pod, wanted bool) {
 	t.Helper()
 	spec := applyv1alpha1.EvictionRequestSpec().WithTarget(applyv1alpha1.EvictionTarget().
 		WithPod(applyv1alpha1.LocalPodReference().WithName(pod.Name).WithUID(pod.UID)))

@@ -32,7 +32,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // answer is what the API server says, byte for byte.
-type answer struct {
+type rawAnswer struct {
 	code   int
 	header http.Header
 	body   []byte
@@ -40,7 +40,7 @@ type answer struct {
 
 // evict posts an Eviction as a user of a plain HTTP client: nothing is retried and
 // nothing hidden.
-func evict(t *testing.T, user string, pod *corev1.Pod, body any) answer {
+func evict(t *testing.T, user string, pod *corev1.Pod, body any) rawAnswer {
 	t.Helper()
 	config := must(kube.ConfigFor(user, drainers))(t)
 	caller := must(rest.HTTPClientFor(config))(t)
@@ -57,7 +57,7 @@ func evict(t *testing.T, user string, pod *corev1.Pod, body any) answer {
 	if err := errors.Join(err, response.Body.Close()); err != nil {
 		t.Fatal(err)
 	}
-	return answer{code: response.StatusCode, header: response.Header, body: got}
+	return rawAnswer{code: response.StatusCode, header: response.Header, body: got}
 }
 
 // eviction of a pod as kubectl drain sends it: by name.
@@ -70,7 +70,7 @@ func eviction(pod *corev1.Pod) *policyv1.Eviction {
 }
 
 // status of an answer.
-func (a answer) status(t *testing.T) metav1.Status {
+func (a rawAnswer) status(t *testing.T) metav1.Status {
 	t.Helper()
 	var status metav1.Status
 	if err := json.Unmarshal(a.body, &status); err != nil {
@@ -80,9 +80,9 @@ func (a answer) status(t *testing.T) metav1.Status {
 }
 
 // evictUntil calls until the answer has this text, as a drainer does.
-func evictUntil(t *testing.T, user string, pod *corev1.Pod, text string) answer {
+func evictUntil(t *testing.T, user string, pod *corev1.Pod, text string) rawAnswer {
 	t.Helper()
-	var got answer
+	var got rawAnswer
 	eventually(t, "the answer to say: "+text, func(context.Context) error {
 		if got = evict(t, user, pod, eviction(pod)); !strings.Contains(string(got.body), text) {
 			return fmt.Errorf("it is %d %s", got.code, got.body)
@@ -102,12 +102,12 @@ func TestDenialsMatchTheGoldenFiles(t *testing.T) {
 
 	tests := []struct {
 		name, file string
-		call       func() answer
+		call       func() rawAnswer
 	}{
-		{"the first call is accepted as a wish", "accepted.golden.json", func() answer {
+		{"the first call is accepted as a wish", "accepted.golden.json", func() rawAnswer {
 			return evict(t, "grace", pod, eviction(pod))
 		}},
-		{"later ones wait for the interceptor", "waiting.golden.json", func() answer {
+		{"later ones wait for the interceptor", "waiting.golden.json", func() rawAnswer {
 			return evictUntil(t, "grace", pod, "waiting for interceptor")
 		}},
 	}

@@ -198,9 +198,9 @@ func TestKubeVirtEvictionTable(t *testing.T) {
 
 // evictUntilGranted evicts until it is granted: the cache may lag behind a machine
 // that was created a moment ago, and its guard may not be open yet.
-func evictUntilGranted(t *testing.T, pod *corev1.Pod) answer {
+func evictUntilGranted(t *testing.T, pod *corev1.Pod) rawAnswer {
 	t.Helper()
-	var got answer
+	var got rawAnswer
 	eventually(t, "the eviction of "+pod.Name+" to be granted", func(context.Context) error {
 		if got = evict(t, "alice", pod, eviction(pod)); got.code == http.StatusTooManyRequests {
 			return fmt.Errorf("%s", got.body)

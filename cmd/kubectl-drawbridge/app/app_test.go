@@ -377,8 +377,8 @@ func TestWhereAViewCannotBeDrawnLinesArePrinted(t *testing.T) {
 func TestFates(t *testing.T) {
 	owned := builder.Pod("shop", "web").Node("node-1").OwnedBy("ReplicaSet", "web").Ready().Obj()
 	three, none := 3*time.Minute, time.Duration(0)
-	warned := func(answer string) *story.DryRun {
-		return &story.DryRun{Result: request.ResultEvicted, Warnings: []string{"drawbridge: a real eviction of pod shop/web would be answered " + answer}}
+	warned := func(by string) *story.DryRun {
+		return &story.DryRun{Result: request.ResultEvicted, Warnings: []string{"drawbridge: a real eviction of pod shop/web would be answered " + by}}
 	}
 	last := builder.EvictionRequest("shop", "web", "uid").Requesters("r.example.com").Interceptors("a.example.com").Processed("a.example.com").
 		Active(v1alpha1.ImperativeEvictionInterceptor, now).Obj()

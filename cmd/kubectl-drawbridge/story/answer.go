@@ -14,7 +14,7 @@ import (
 // answer is what an eviction call would be answered. The webhook lets a dry run through
 // and says in a warning what the real call would be answered; without the warning the
 // real call gets what the dry run got, whatever interceptors there are.
-func answer(c *podCase) Answer {
+func answerOf(c *podCase) Answer {
 	foretold, ok := c.foretold()
 	switch {
 	case c.Pod == nil:

@@ -175,7 +175,7 @@ func Tell(f Facts) Story {
 			break
 		}
 	}
-	s.Answer = answer(c)
+	s.Answer = answerOf(c)
 	for _, note := range notes {
 		s.Notes = append(s.Notes, note(c)...)
 	}

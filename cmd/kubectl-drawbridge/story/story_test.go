@@ -67,8 +67,8 @@ var (
 )
 
 // foretold is the answer of a dry run whose real call our webhook would answer.
-func foretold(answer string) *DryRun {
-	return &DryRun{Result: request.ResultEvicted, Warnings: []string{translate.DryRunWarning + "shop/db-0" + translate.DryRunAnswered + answer}}
+func foretold(text string) *DryRun {
+	return &DryRun{Result: request.ResultEvicted, Warnings: []string{translate.DryRunWarning + "shop/db-0" + translate.DryRunAnswered + text}}
 }
 
 // underMaintenance puts the pod's node under the drain of these maintenances.

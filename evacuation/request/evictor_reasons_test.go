@@ -1,0 +1,31 @@
+package request
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestEveryFailureHasAReason makes sure that no class of a failure is without an event.
+func TestEveryFailureHasAReason(t *testing.T) {
+	t.Parallel()
+	for _, r := range EvictResults {
+		if (evictReasons[r] != "") != r.Failed() {
+			t.Errorf("class %q: reason %q, failed %t", r, evictReasons[r], r.Failed())
+		}
+	}
+}
+
+func TestSettleConflict(t *testing.T) {
+	t.Parallel()
+	pod := func(uid types.UID) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}} }
+	got := []EvictResult{
+		evictSettleConflict(pod("a"), nil), evictSettleConflict(pod("a"), pod("b")), evictSettleConflict(pod("a"), pod("a")),
+	}
+	if diff := cmp.Diff([]EvictResult{ResultGone, ResultReplaced, ResultConflict}, got); diff != "" {
+		t.Errorf("gone, replaced, the same (-want +got):\n%s", diff)
+	}
+}

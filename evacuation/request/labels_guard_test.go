@@ -1,0 +1,19 @@
+package request
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+func TestTheGuardsLabelIsNotCopied(t *testing.T) {
+	pod := map[string]string{"app": "web", v1alpha1.GuardLabel: v1alpha1.GuardClosed}
+	if diff := cmp.Diff(map[string]string{"app": "web"}, copiedLabels(pod)); diff != "" {
+		t.Errorf("copied (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"app": "web", v1alpha1.GuardLabel: v1alpha1.GuardClosed}, pod); diff != "" {
+		t.Errorf("the pod's own labels changed (-want +got):\n%s", diff)
+	}
+}
