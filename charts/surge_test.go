@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 	"github.com/drawbridge-dev/drawbridge/test/install"
@@ -45,23 +45,23 @@ func surgeRegistration(t *testing.T, v values) *v1alpha1.EvictionInterceptor {
 
 // intercepts reports whether the resolver names the interceptor for the pod. A namespace
 // that is not known yet may hide it.
-func intercepts(t *testing.T, resolver interceptor.Resolver, pod *corev1.Pod, name string) bool {
+func intercepts(t *testing.T, resolver registration.Resolver, pod *corev1.Pod, name string) bool {
 	t.Helper()
 	names, err := resolver.Resolve(pod)
-	if err != nil && !errors.Is(err, interceptor.ErrNamespaceUnknown) {
+	if err != nil && !errors.Is(err, registration.ErrNamespaceUnknown) {
 		t.Fatal(err)
 	}
 	return slices.Contains(names, name)
 }
 
 // resolverWith is the resolver of a cluster with this registration.
-func resolverWith(t *testing.T, of *v1alpha1.EvictionInterceptor, namespaces ...*corev1.Namespace) interceptor.Resolver {
+func resolverWith(t *testing.T, of *v1alpha1.EvictionInterceptor, namespaces ...*corev1.Namespace) registration.Resolver {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	informers := &informertest.FakeInformers{Scheme: scheme}
-	registry := interceptor.NewRegistry(interceptor.RegistryOptions{Namespace: install.DefaultNamespace})
+	registry := registration.NewRegistry(registration.Options{Namespace: install.DefaultNamespace})
 	if err := registry.SetupWithCache(t.Context(), informers); err != nil {
 		t.Fatal(err)
 	}

@@ -10,16 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
 // registered are registrations by name: the service accounts of each.
 type registered map[string][]string
 
-func (r registered) Registration(name string) (interceptor.Registration, bool) {
+func (r registered) Registration(name string) (registration.Info, bool) {
 	accounts, ok := r[name]
-	return interceptor.Registration{Name: name, Usernames: accounts}, ok
+	return registration.Info{Name: name, Usernames: accounts}, ok
 }
 
 // asActor makes the call one of interceptor A's account.

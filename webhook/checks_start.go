@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -69,9 +69,9 @@ func preflightsDecide(in *Input) (Decision, bool) {
 		switch {
 		case asked.Failed:
 			failed = true
-		case asked.Verdict.Outcome == interceptor.PreflightDeny:
+		case asked.Verdict.Outcome == preflight.Deny:
 			return say(translate.Refused(in.subject(), asked.Interceptor, asked.Verdict.Text))
-		case asked.Verdict.Outcome == interceptor.PreflightAllow:
+		case asked.Verdict.Outcome == preflight.Allow:
 			allowed++
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -119,7 +119,7 @@ type Asked struct {
 	// Interceptor is its name.
 	Interceptor string
 	// Verdict, unless it Failed to give one.
-	Verdict interceptor.PreflightVerdict
+	Verdict preflight.Verdict
 	Failed  bool
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -29,8 +29,8 @@ func answers(answers ...Asked) func(*Input) {
 	return func(in *Input) { in.AskFirst, in.Preflights = true, answers }
 }
 
-func says(name string, outcome interceptor.PreflightOutcome, text string) Asked {
-	return Asked{Interceptor: name, Verdict: interceptor.PreflightVerdict{Outcome: outcome, Text: text}}
+func says(name string, outcome preflight.Outcome, text string) Asked {
+	return Asked{Interceptor: name, Verdict: preflight.Verdict{Outcome: outcome, Text: text}}
 }
 
 func trouble(reason translate.Reason, text string) got {
@@ -93,7 +93,7 @@ func TestDecideOnInterceptorsCalls(t *testing.T) {
 }
 
 func TestDecideBeforeARequestStarts(t *testing.T) {
-	const proceed, allow, deny = interceptor.PreflightProceed, interceptor.PreflightAllow, interceptor.PreflightDeny
+	const proceed, allow, deny = preflight.Proceed, preflight.Allow, preflight.Deny
 	failed := Asked{Interceptor: interA, Failed: true}
 	ask := func(in *Input) { in.AskFirst = true }
 	start := func(s Start) func(*Input) { return func(in *Input) { in.Start = s } }

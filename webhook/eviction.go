@@ -17,7 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -39,14 +40,14 @@ type Config struct {
 	// Cached waits for them by itself.
 	Synced func() bool
 	// Resolver says who intercepts a pod.
-	Resolver interceptor.Resolver
+	Resolver registration.Resolver
 	// Registrations say who acts under an interceptor's name; nobody in particular
 	// if nil.
-	Registrations interceptor.Registrations
+	Registrations registration.Lookup
 	// Preflights returns the interceptor of that name if it has a say before a request
 	// exists, nil otherwise; they come and go. They may share the pod they are given
 	// with the informers and must not change it.
-	Preflights func(name string) interceptor.Preflight
+	Preflights func(name string) preflight.Interceptor
 	// Stalled tells in a few constant words why the interceptor whose turn it is in a
 	// request cannot go on, or has given up; empty if it goes on. It answers from memory
 	// and may be nil.

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -96,7 +96,7 @@ func (h *EvictionHandler) resolve(in *gathered) (err error) {
 
 // whoIntercepts asks the resolver. An error means that somebody may be missing
 // among the names.
-func whoIntercepts(resolver interceptor.Resolver, pod *corev1.Pod) ([]string, error) {
+func whoIntercepts(resolver registration.Resolver, pod *corev1.Pod) ([]string, error) {
 	names, err := resolver.Resolve(pod)
 	if err != nil {
 		return names, fmt.Errorf("resolve who intercepts pod %s/%s: %w", pod.Namespace, pod.Name, err)

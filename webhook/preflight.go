@@ -8,7 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 )
 
 // asksFirst reports whether an interceptor has a Preflight.
@@ -48,7 +48,7 @@ func (h *EvictionHandler) ask(ctx context.Context, in *gathered) error {
 				logr.FromContextOrDiscard(ctx).Error(err, "Ask an interceptor before an eviction", "interceptor", name, "namespace", pod.Namespace, "pod", pod.Name)
 			}
 			answers = append(answers, Asked{Interceptor: name, Verdict: verdict, Failed: err != nil})
-			if err == nil && verdict.Outcome == interceptor.PreflightDeny {
+			if err == nil && verdict.Outcome == preflight.Deny {
 				break
 			}
 		}
@@ -59,7 +59,7 @@ func (h *EvictionHandler) ask(ctx context.Context, in *gathered) error {
 }
 
 // askOne asks one interceptor. Its panic is an error of its own.
-func askOne(ctx context.Context, ask interceptor.Preflight, pod *corev1.Pod) (verdict interceptor.PreflightVerdict, err error) {
+func askOne(ctx context.Context, ask preflight.Interceptor, pod *corev1.Pod) (verdict preflight.Verdict, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
@@ -68,9 +68,9 @@ func askOne(ctx context.Context, ask interceptor.Preflight, pod *corev1.Pod) (ve
 	verdict, err = ask.Preflight(ctx, pod)
 	switch {
 	case err != nil:
-		return interceptor.PreflightVerdict{}, err
-	case verdict.Outcome < interceptor.PreflightProceed || verdict.Outcome > interceptor.PreflightDeny:
-		return interceptor.PreflightVerdict{}, fmt.Errorf("unknown outcome %d", int(verdict.Outcome))
+		return preflight.Verdict{}, err
+	case verdict.Outcome < preflight.Proceed || verdict.Outcome > preflight.Deny:
+		return preflight.Verdict{}, fmt.Errorf("unknown outcome %d", int(verdict.Outcome))
 	}
 	return verdict, nil
 }

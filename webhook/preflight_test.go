@@ -13,38 +13,38 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
 // preflight is a fake that counts.
 type askedPreflight struct {
 	asked atomic.Int32
-	says  func(ctx context.Context, pod *corev1.Pod) (interceptor.PreflightVerdict, error)
+	says  func(ctx context.Context, pod *corev1.Pod) (preflight.Verdict, error)
 }
 
-func (p *askedPreflight) Preflight(ctx context.Context, pod *corev1.Pod) (interceptor.PreflightVerdict, error) {
+func (p *askedPreflight) Preflight(ctx context.Context, pod *corev1.Pod) (preflight.Verdict, error) {
 	p.asked.Add(1)
 	return p.says(ctx, pod)
 }
 
 // always says the same.
-func always(outcome interceptor.PreflightOutcome, text string) *askedPreflight {
-	return &askedPreflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
-		return interceptor.PreflightVerdict{Outcome: outcome, Text: text}, nil
+func always(outcome preflight.Outcome, text string) *askedPreflight {
+	return &askedPreflight{says: func(context.Context, *corev1.Pod) (preflight.Verdict, error) {
+		return preflight.Verdict{Outcome: outcome, Text: text}, nil
 	}}
 }
 
 // broken never says anything.
 func broken(err error) *askedPreflight {
-	return &askedPreflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
-		return interceptor.PreflightVerdict{}, err
+	return &askedPreflight{says: func(context.Context, *corev1.Pod) (preflight.Verdict, error) {
+		return preflight.Verdict{}, err
 	}}
 }
 
 // asks answers by name from a map.
-func asks(preflights map[string]interceptor.Preflight) func(string) interceptor.Preflight {
-	return func(name string) interceptor.Preflight { return preflights[name] }
+func asks(preflights map[string]preflight.Interceptor) func(string) preflight.Interceptor {
+	return func(name string) preflight.Interceptor { return preflights[name] }
 }
 
 const (
@@ -53,9 +53,9 @@ const (
 )
 
 func TestPreflights(t *testing.T) {
-	const proceed, allow, deny = interceptor.PreflightProceed, interceptor.PreflightAllow, interceptor.PreflightDeny
+	const proceed, allow, deny = preflight.Proceed, preflight.Allow, preflight.Deny
 	create := []string{"get Node n1", "create Lease " + leaseN1, "apply EvictionRequest "}
-	panics := &askedPreflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) { panic("boom") }}
+	panics := &askedPreflight{says: func(context.Context, *corev1.Pod) (preflight.Verdict, error) { panic("boom") }}
 	cases := map[string]struct {
 		a, b      *askedPreflight
 		want      string
@@ -77,7 +77,7 @@ func TestPreflights(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, db0().Obj(), n1().Obj())
-			preflights := map[string]interceptor.Preflight{}
+			preflights := map[string]preflight.Interceptor{}
 			w.handler.Preflights = asks(preflights)
 			asked := []int32{0, 0}
 			before := []int32{0, 0}
@@ -103,7 +103,7 @@ func TestPreflights(t *testing.T) {
 
 func TestARefusalKeepsTheRulesForAnswers(t *testing.T) {
 	w := newWorld(t, db0().Obj(), n1().Obj())
-	w.handler.Preflights = asks(map[string]interceptor.Preflight{interA: always(interceptor.PreflightDeny, "its disks are local")})
+	w.handler.Preflights = asks(map[string]preflight.Interceptor{interA: always(preflight.Deny, "its disks are local")})
 	got := answerIn(t, post(w.handler, reviewOf())).Result
 	if got.Code != http.StatusTooManyRequests || got.Details.Causes[0].Type != "EvictionRefused" || got.Details.RetryAfterSeconds != 0 {
 		t.Errorf("status %+v", got)
@@ -114,10 +114,10 @@ func TestARefusalKeepsTheRulesForAnswers(t *testing.T) {
 }
 
 func TestNobodyIsAskedInVain(t *testing.T) {
-	asked := always(interceptor.PreflightDeny, "no")
+	asked := always(preflight.Deny, "no")
 	world := func(pod *builder.PodWrapper) *world {
 		w := newWorld(t, pod.Obj(), n1().Obj())
-		w.handler.Preflights = asks(map[string]interceptor.Preflight{interA: asked})
+		w.handler.Preflights = asks(map[string]preflight.Interceptor{interA: asked})
 		return w
 	}
 	w := world(builder.Pod("shop", "db-0").UID("uid-1").Node("n1").Phase(corev1.PodRunning))
@@ -125,7 +125,7 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 	w = world(db0().DaemonSet("d"))
 	w.wantAnswer("allowed")
 	w = newWorld(t, db0().Obj(), n1().Obj(), er().Active(interA, t0).Obj())
-	w.handler.Preflights = asks(map[string]interceptor.Preflight{interA: asked})
+	w.handler.Preflights = asks(map[string]preflight.Interceptor{interA: asked})
 	w.wantAnswer(textWaitingA)
 	if n := asked.asked.Load(); n > 0 {
 		t.Errorf("asked %d times", n)
@@ -135,11 +135,11 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 func TestPreflightsInADryRun(t *testing.T) {
 	dry := func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }
 	for want, p := range map[string]*askedPreflight{
-		"allowed": always(interceptor.PreflightAllow, ""),
-		"allowed, " + warningOf("db-0", "429: no"): always(interceptor.PreflightDeny, "no"),
+		"allowed": always(preflight.Allow, ""),
+		"allowed, " + warningOf("db-0", "429: no"): always(preflight.Deny, "no"),
 	} {
 		w := newWorld(t, db0().Interceptors(interA).Obj(), n1().Obj())
-		w.handler.Preflights = asks(map[string]interceptor.Preflight{interA: p})
+		w.handler.Preflights = asks(map[string]preflight.Interceptor{interA: p})
 		w.wantAnswer(want, dry)
 		if w.request() != nil || w.lease() != nil {
 			t.Error("a dry run wrote something")
@@ -150,13 +150,13 @@ func TestPreflightsInADryRun(t *testing.T) {
 // A pod is let through only if the interceptors allow it as it is now.
 func TestPreflightsAreAskedAboutThePodSeenLive(t *testing.T) {
 	w := newWorld(t, db0().Interceptors(interA).Obj(), n1().Obj())
-	p := &askedPreflight{says: func(_ context.Context, pod *corev1.Pod) (interceptor.PreflightVerdict, error) {
+	p := &askedPreflight{says: func(_ context.Context, pod *corev1.Pod) (preflight.Verdict, error) {
 		if pod.Labels["migratable"] == "" {
-			return interceptor.PreflightVerdict{Outcome: interceptor.PreflightAllow}, nil
+			return preflight.Verdict{Outcome: preflight.Allow}, nil
 		}
-		return interceptor.PreflightVerdict{}, nil
+		return preflight.Verdict{}, nil
 	}}
-	w.handler.Preflights = asks(map[string]interceptor.Preflight{interA: p})
+	w.handler.Preflights = asks(map[string]preflight.Interceptor{interA: p})
 	w.bind(db0().Interceptors(interA).Label("migratable", "yes"))
 	w.wantAnswer(textAccepted)
 }
@@ -165,11 +165,11 @@ func TestAPreflightThatHangsCostsTheDeadlineAndOneGoroutine(t *testing.T) {
 	w := newWorld(t, db0().Obj(), n1().Obj())
 	release := make(chan struct{})
 	defer close(release)
-	hangs := &askedPreflight{says: func(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
+	hangs := &askedPreflight{says: func(context.Context, *corev1.Pod) (preflight.Verdict, error) {
 		<-release
-		return interceptor.PreflightVerdict{Outcome: interceptor.PreflightAllow}, nil
+		return preflight.Verdict{Outcome: preflight.Allow}, nil
 	}}
-	w.handler.Preflights = asks(map[string]interceptor.Preflight{interA: hangs})
+	w.handler.Preflights = asks(map[string]preflight.Interceptor{interA: hangs})
 	for range 3 {
 		got := httptest.NewRecorder()
 		w.handler.ServeHTTP(got, httptest.NewRequestWithContext(t.Context(), http.MethodPost, EvictionPath+"?timeout=20ms", strings.NewReader(string(reviewOf()))))

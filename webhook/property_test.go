@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -31,8 +31,8 @@ func TestDecideOnEverything(t *testing.T) {
 		func(in *Input) { in.Acts = []string{interA} },
 		func(in *Input) { in.Acts = []string{interB} },
 		func(in *Input) { in.AskFirst = true },
-		answers(says(interA, interceptor.PreflightAllow, "")),
-		answers(says(interA, interceptor.PreflightDeny, "no")),
+		answers(says(interA, preflight.Allow, "")),
+		answers(says(interA, preflight.Deny, "no")),
 		func(in *Input) { in.Start = StartLimited },
 		func(in *Input) { in.Start = StartRefused },
 	}
@@ -110,7 +110,7 @@ func mustHold(t *testing.T, in Input, d Decision) {
 	must(!in.Own || d.Action == ActNothing, "we never become a requester of ourselves")
 	starts := d.Action == ActRestart || d.Action == ActApply && in.Request == nil
 	must(!starts || in.Start == StartFree, "nothing starts without room")
-	must(!starts || !in.AskFirst || in.Preflights != nil && in.Preflights[0].Verdict.Outcome != interceptor.PreflightDeny, "nothing starts without the interceptors' say")
+	must(!starts || !in.AskFirst || in.Preflights != nil && in.Preflights[0].Verdict.Outcome != preflight.Deny, "nothing starts without the interceptors' say")
 	must(d.Action == ActNothing || d.Action == ActTell || len(in.Acts) == 0 || in.Request == nil || slices.ContainsFunc(in.Request.Spec.Requesters, in.isEntry) || d.Action == ActRestart, "an interceptor is not made a requester of what it intercepts")
 	must(v.Reason != translate.ReasonActiveInterceptor || in.RequestSource == Live && slices.Contains(in.Acts, in.Request.Status.ActiveInterceptors[0]), "an interceptor evicts only in its turn, seen live")
 	must(d.Action == ActNothing || d.Action == ActTell || in.Pod != nil && in.Pod.DeletionTimestamp == nil, "nothing is asked for a pod that is not there or going")

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -28,7 +28,7 @@ import (
 type StatusHandler struct {
 	// Registrations say who acts under an interceptor's name. When nil, anybody with
 	// the permission may report.
-	Registrations interceptor.Registrations
+	Registrations registration.Lookup
 	// Skippers says who may end an interceptor's turn in its place; nobody when nil.
 	Skippers Skippers
 	// OwnUsername is the account the controller writes under.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 )
 
 // maxAccountsTold is how many accounts a denial names.
@@ -47,7 +47,7 @@ func (h *StatusHandler) checkWriter(path *field.Path, user string, before, after
 
 // protected are the registrations of the request's interceptors that name service
 // accounts. A request without a plan has no reports.
-func (h *StatusHandler) protected(er *v1alpha1.EvictionRequest) (found []interceptor.Registration) {
+func (h *StatusHandler) protected(er *v1alpha1.EvictionRequest) (found []registration.Info) {
 	if h.Registrations == nil {
 		return nil
 	}

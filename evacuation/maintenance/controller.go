@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
@@ -59,7 +59,7 @@ type Controller struct {
 	Clock clock.WithTicker
 	// Resolver says who intercepts a pod. Nothing is asked of a pod while somebody may be
 	// missing.
-	Resolver interceptor.Resolver
+	Resolver registration.Resolver
 	// Synced reports whether the caches and the resolver know all they answer from.
 	Synced func() bool
 	// Recorder records events on maintenances and nodes.

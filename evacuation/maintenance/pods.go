@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
@@ -146,7 +146,7 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType, ours string) *Cond
 
 // evictionOf is what a decision needs to know of a request.
 func evictionOf(er *v1alpha1.EvictionRequest) *Eviction {
-	u := interceptor.Observe(er)
+	u := requester.Observe(er)
 	e := &Eviction{State: u.State, Interceptor: u.Interceptor, Message: u.Message}
 	canceled := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCanceled)
 	e.Refused = canceled != nil && canceled.Status == metav1.ConditionTrue && canceled.Reason == v1alpha1.ReasonValidationFailed
@@ -242,8 +242,8 @@ func failure(err error) string {
 	return err.Error()
 }
 
-func (c *Controller) requester(name string) *interceptor.Requester {
-	return &interceptor.Requester{Name: name, Client: c.Requests, Clock: c.Clock}
+func (c *Controller) requester(name string) *requester.Requester {
+	return &requester.Requester{Name: name, Client: c.Requests, Clock: c.Clock}
 }
 
 // podPatch is a strategic merge patch of the very pod as it was seen, so that no

@@ -27,8 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/maintenance"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
@@ -64,7 +64,7 @@ func newWorld(tb testing.TB, wait time.Duration) *world {
 		writes:     map[string]int{},
 	}
 	c := &maintenance.Controller{
-		Client: w, APIReader: live{w}, Requests: w, Clock: w.clock, Resolver: interceptor.FromAnnotation(), Synced: func() bool { return true },
+		Client: w, APIReader: live{w}, Requests: w, Clock: w.clock, Resolver: registration.FromAnnotation(), Synced: func() bool { return true },
 		Recorder: w.events, Metrics: metrics.NewMaintenance(prometheus.NewRegistry()),
 		Policy: maintenance.PodPolicy{Wait: wait, SilentAfter: 10 * time.Minute, OwnerDeadline: 20 * time.Minute, TerminatingAfter: time.Minute},
 	}

@@ -1,9 +1,6 @@
-// Package request moves EvictionRequests on. It holds the controller that gives
-// the interceptors their turns, the imperative evictor, which is a client of the
-// API like any other interceptor, and the controller of the leases of legacy
-// requesters.
+// Package request has the controller that gives the interceptors of a pod their turns.
 //
-// Each of them gathers what it needs, lets a pure function decide and applies the
-// decision. The sequence itself is decided in evacuation/process; the adapter in
-// this package translates between the two.
+// It gathers what it needs, lets a pure function decide and applies the decision. The
+// sequence itself is decided in evacuation/process; the adapter in this package
+// translates between the two.
 package request

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 )
 
@@ -24,7 +25,7 @@ type parts struct {
 	step      func(process.Snapshot, time.Time, process.Policy) process.Decision
 	encode    func(*v1alpha1.EvictionRequest, process.Decision, facts)
 	turn      func(*v1alpha1.EvictionRequest) bool
-	evictStep func(EvictInput, time.Time, EvictPolicy) EvictDecision
+	evictStep func(evictor.Input, time.Time, evictor.Policy) evictor.Decision
 	// podEvent reports whether the controller is told of an update of the pod.
 	podEvent func(before, after *corev1.Pod) bool
 	// looksLive, locksVersion and namesUID: before a call the evictor reads the
@@ -35,7 +36,7 @@ type parts struct {
 
 func productParts() parts {
 	return parts{
-		step: process.Step, encode: encode, turn: imperativeTurn, evictStep: EvictStep,
+		step: process.Step, encode: encode, turn: evictor.IsTurn, evictStep: evictor.Step,
 		podEvent: func(before, after *corev1.Pod) bool {
 			return podEvents().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
 		},
@@ -170,7 +171,7 @@ func (a *actors) passedOver(in lookInput, write record) error {
 	return nil
 }
 
-// isTurn is imperativeTurn of a record.
+// isTurn is IsTurn of a record.
 func (a *actors) isTurn(r record) bool {
 	known, ok := a.turns[r]
 	if !ok {
@@ -204,7 +205,7 @@ type tryInput struct {
 }
 
 type tryResult struct {
-	action  EvictAction
+	action  evictor.Action
 	report  bool
 	beat    age
 	retries uint8
@@ -217,10 +218,10 @@ func (a *actors) try(in tryInput) tryResult {
 	if known, ok := a.tries[in]; ok {
 		return known
 	}
-	item := EvictItem{Retries: int32(in.retries), Message: in.text.message(in.retries), Refusal: in.text.refusal(), HeartbeatAt: in.beat.time()}
+	item := evictor.Report{Retries: int32(in.retries), Message: in.text.message(in.retries), Refusal: in.text.refusal(), HeartbeatAt: in.beat.time()}
 	item.StartedAt = item.HeartbeatAt
-	d := a.evictStep(EvictInput{
-		Pod:  evictPodState(in.pod.object(), exploredUID),
+	d := a.evictStep(evictor.Input{
+		Pod:  evictor.PodStateOf(in.pod.object(), exploredUID),
 		Item: item, Last: in.last.memory(), ActivatedAt: in.activated.time(), Woken: in.woken,
 	}, exploreEpoch, exploreEvictPolicy())
 	out := tryResult{action: d.Action, wake: ticksUntil(d.WakeAt)}
@@ -233,7 +234,7 @@ func (a *actors) try(in tryInput) tryResult {
 }
 
 // textOf is the inverse of message and refusal.
-func textOf(item *EvictItem, retries uint8) wording {
+func textOf(item *evictor.Report, retries uint8) wording {
 	for _, t := range []wording{textNone, textTerminating, textBudget, textDeadline} {
 		if t.message(retries) == item.Message && equality.Semantic.DeepEqual(t.refusal(), item.Refusal) {
 			return t

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
 	"github.com/drawbridge-dev/drawbridge/test/explore"
 )
 
@@ -181,7 +182,7 @@ func (m mover) evictor() {
 			return
 		}
 		d := m.try(tryOf(&w, w.Cached))
-		if d.action == EvictCall {
+		if d.action == evictor.Call {
 			live := w.Stored
 			if !m.looksLive {
 				live = w.Cached
@@ -211,7 +212,7 @@ func (m mover) report(w *world, d tryResult, current bool) {
 		return
 	}
 	if !current {
-		w.Evictor.Wake = min(d.wake, ticksFor(evictConflictRetry))
+		w.Evictor.Wake = min(d.wake, ticksFor(evictor.ConflictRetry))
 		return
 	}
 	next := w.Stored
@@ -250,7 +251,7 @@ func (m mover) calls() {
 		last := e.Last.memory()
 		last.At, last.Result = exploreEpoch, lastTry{At: 0, Text: answer.result}.memory().Result
 		if last.Result.Failed() {
-			last.fail(int32(w.Stored.Retries))
+			last.Fail(int32(w.Stored.Retries))
 		}
 		e.Last = lastTry{At: 0, Since: ageOf(last.Since), Text: answer.result, Retries: uint8(last.Retries)}
 		m.report(&w, m.try(tryOf(&w, w.Stored)), fresh)

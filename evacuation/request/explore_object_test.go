@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
@@ -38,9 +40,9 @@ func (t wording) message(retries uint8) string {
 	case textNone:
 		return ""
 	case textTerminating:
-		return evictTerminatingMessage
+		return evictor.TerminatingMessage
 	default:
-		return fmt.Sprintf(evictFailedMessage, retries)
+		return fmt.Sprintf(evictor.FailedMessage, retries)
 	}
 }
 
@@ -50,22 +52,22 @@ func (t wording) refusal() *v1alpha1.EvictionRefusal {
 		return nil
 	}
 	last := lastTry{Text: t}.memory()
-	return last.refusal()
+	return last.Refusal()
 }
 
 // memory is what the evictor remembers.
-func (l lastTry) memory() EvictLast {
-	last := EvictLast{At: l.At.time(), Since: l.Since.time(), Retries: int32(l.Retries), Budgets: exploredBudget}
+func (l lastTry) memory() evictor.Attempt {
+	last := evictor.Attempt{At: l.At.time(), Since: l.Since.time(), Retries: int32(l.Retries), Budgets: exploredBudget}
 	switch l.Text {
 	case textBudget:
-		last.Result = ResultBudget
+		last.Result = answer.ResultBudget
 	case textDeadline:
-		last.Result = ResultDeadline
+		last.Result = answer.ResultDeadline
 	case textNone, textTerminating:
-		last.Result = ResultEvicted
+		last.Result = answer.ResultEvicted
 	}
 	if l.At == never {
-		return EvictLast{}
+		return evictor.Attempt{}
 	}
 	return last
 }

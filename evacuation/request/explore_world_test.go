@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 )
 
@@ -80,8 +81,8 @@ func explorePolicy() process.Policy {
 	return process.Policy{HeartbeatDeadline: 2 * tick, ClockSkew: 10 * time.Second, CompletionGrace: tick, StartupGrace: tick}
 }
 
-func exploreEvictPolicy() EvictPolicy {
-	return EvictPolicy{
+func exploreEvictPolicy() evictor.Policy {
+	return evictor.Policy{
 		BackoffMin: tick, BackoffMax: 2 * tick, HeartbeatMin: tick, HeartbeatInterval: 2 * tick, SettleTime: tick, TimerPlaces: 10,
 	}
 }

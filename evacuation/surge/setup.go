@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
@@ -42,7 +43,7 @@ func Add(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	s := &Surge{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
-		Requester: &interceptor.Requester{Name: Name, Client: live, Clock: o.Clock},
+		Requester: &requester.Requester{Name: Name, Client: live, Clock: o.Clock},
 		Clock:     o.Clock,
 		Policy:    o.Policy,
 		Recorder:  o.Recorder,

@@ -30,7 +30,7 @@ var (
 	errNotObserved = errors.New("the Deployment's controller has not seen its present spec yet")
 )
 
-// Joiner wants a pod evicted; interceptor.Requester is one.
+// Joiner wants a pod evicted; requester.Requester is one.
 type Joiner interface {
 	Join(ctx context.Context, pod client.Object) (*v1alpha1.EvictionRequest, error)
 }

@@ -10,7 +10,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 )
 
 // A kind that is installed later is found, and a permission that is lacking told.
@@ -61,10 +61,10 @@ func TestANewPolicyDoesNotBlindTheOthers(t *testing.T) {
 	w.store.load(t.Context(), []v1alpha1.EvacuationPolicy{*first, *second})
 	ofSecond := launcherPod()
 	ofSecond.Labels = map[string]string{"second": "yes"}
-	ask := func(name string, pod *corev1.Pod) (interceptor.PreflightVerdict, error) {
+	ask := func(name string, pod *corev1.Pod) (preflight.Verdict, error) {
 		return w.store.Preflight(name).Preflight(t.Context(), pod)
 	}
-	if got, err := ask("kubevirt.drawbridge.dev", launcherPod()); err != nil || got.Outcome != interceptor.PreflightProceed {
+	if got, err := ask("kubevirt.drawbridge.dev", launcherPod()); err != nil || got.Outcome != preflight.Proceed {
 		t.Errorf("the first policy: %s, %v", got.Outcome, err)
 	}
 	if got, err := ask("second.example.com", ofSecond); err == nil {
@@ -80,7 +80,7 @@ func TestANewPolicyDoesNotBlindTheOthers(t *testing.T) {
 			break
 		}
 	}
-	if got, err := ask("second.example.com", ofSecond); err != nil || got.Outcome != interceptor.PreflightAllow {
+	if got, err := ask("second.example.com", ofSecond); err != nil || got.Outcome != preflight.Allow {
 		t.Errorf("the second policy: %s, %v", got.Outcome, err)
 	}
 }

@@ -12,19 +12,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 )
 
 // Preflight returns the say of the interceptor of that name before there is a
 // request, nil if no policy has the name. It answers from memory, but for one
 // thing: that a pod may go rests on a live look at its workload, because memory
 // may be behind and the pod of a virtual machine that goes takes it down.
-func (s *Store) Preflight(name string) interceptor.Preflight { return s.asked(name, true) }
+func (s *Store) Preflight(name string) preflight.Interceptor { return s.asked(name, true) }
 
 // Glance is Preflight from memory alone, for those who decide nothing for good.
-func (s *Store) Glance(name string) interceptor.Preflight { return s.asked(name, false) }
+func (s *Store) Glance(name string) preflight.Interceptor { return s.asked(name, false) }
 
-func (s *Store) asked(name string, confirm bool) interceptor.Preflight {
+func (s *Store) asked(name string, confirm bool) preflight.Interceptor {
 	for _, p := range s.all() {
 		if p.interceptor == name {
 			return asked{s, name, confirm}
@@ -42,15 +42,15 @@ type asked struct {
 // Preflight answers by the strategy: None, and LiveMigrateIfPossible without a way
 // to migrate, are let through; LiveMigrate without one is refused; for all others
 // a request is made.
-func (a asked) Preflight(ctx context.Context, pod *corev1.Pod) (interceptor.PreflightVerdict, error) {
+func (a asked) Preflight(ctx context.Context, pod *corev1.Pod) (preflight.Verdict, error) {
 	view := viewOf(pod)
 	p, err := a.policyUnder(ctx, a.name, view)
 	switch {
 	case errors.Is(err, errNotCovered):
 		// Nobody knows what to do for the pod, and nobody said that it may go.
-		return interceptor.PreflightVerdict{Outcome: interceptor.PreflightProceed}, nil
+		return preflight.Verdict{Outcome: preflight.Proceed}, nil
 	case err != nil:
-		return interceptor.PreflightVerdict{}, err
+		return preflight.Verdict{}, err
 	}
 	_, _, v, err := a.look(ctx, p, view, turn{}, false)
 	if err == nil && v.Step == stepPass && a.confirm {
@@ -58,13 +58,13 @@ func (a asked) Preflight(ctx context.Context, pod *corev1.Pod) (interceptor.Pref
 	}
 	switch {
 	case err != nil:
-		return interceptor.PreflightVerdict{}, err
+		return preflight.Verdict{}, err
 	case v.Step == stepPass:
-		return interceptor.PreflightVerdict{Outcome: interceptor.PreflightAllow}, nil
+		return preflight.Verdict{Outcome: preflight.Allow}, nil
 	case v.Step == stepRefuse:
-		return interceptor.PreflightVerdict{Outcome: interceptor.PreflightDeny, Text: p.notMigratable}, nil
+		return preflight.Verdict{Outcome: preflight.Deny, Text: p.notMigratable}, nil
 	default:
-		return interceptor.PreflightVerdict{Outcome: interceptor.PreflightProceed}, nil
+		return preflight.Verdict{Outcome: preflight.Proceed}, nil
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 )
 
 // Between an old policy and a new one, or under a registration that selects more
@@ -28,10 +28,10 @@ import (
 func TestAPodThatNoPolicyCoversIsNotLetThrough(t *testing.T) {
 	w := newWorld(t, []runtime.Object{machine("None", "True", "n1")}, []client.Object{launcherPod()})
 	w.load(preset(t, "kubevirt-hotplug"))
-	for title, ask := range map[string]interceptor.Preflight{
+	for title, ask := range map[string]preflight.Interceptor{
 		"the webhook": w.store.Preflight("kubevirt.drawbridge.dev"), "the guard": w.store.Glance("kubevirt.drawbridge.dev"),
 	} {
-		if got, err := ask.Preflight(t.Context(), launcherPod()); err != nil || got.Outcome != interceptor.PreflightProceed {
+		if got, err := ask.Preflight(t.Context(), launcherPod()); err != nil || got.Outcome != preflight.Proceed {
 			t.Errorf("%s: want Proceed, got %s, %v", title, got.Outcome, err)
 		}
 	}
@@ -155,10 +155,10 @@ func TestG3ThePodsOwnerIsCheckedByUID(t *testing.T) {
 	other.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstance", Name: "vm", UID: "another"}}
 	for title, tc := range map[string]struct {
 		pod  *corev1.Pod
-		want interceptor.PreflightOutcome
+		want preflight.Outcome
 	}{
-		"the machine of the pod":       {launcherPod(), interceptor.PreflightProceed},
-		"another one of the same name": {other, interceptor.PreflightAllow},
+		"the machine of the pod":       {launcherPod(), preflight.Proceed},
+		"another one of the same name": {other, preflight.Allow},
 	} {
 		t.Run(title, func(t *testing.T) {
 			w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1")}, nil)

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 )
 
 // ErrNotLoaded says that the policies are not known yet; that ends by itself, soon.
@@ -41,7 +41,7 @@ type StoreOptions struct {
 	Mapper  meta.RESTMapper
 	// Resolver tells who intercepts a pod: policies count for the pods of their own
 	// interceptors only.
-	Resolver interceptor.Resolver
+	Resolver registration.Resolver
 	// Put sends a PUT to a path of the API server, for marks that only the platform
 	// itself takes back. It may be nil if no policy has spec.cancel.
 	Put   func(ctx context.Context, path string, body []byte) error

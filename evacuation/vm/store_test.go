@@ -17,6 +17,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 )
 
 func TestPreflightAndHeld(t *testing.T) {
@@ -43,26 +44,26 @@ func TestPreflightAndHeld(t *testing.T) {
 	}
 	cases := map[string]struct {
 		objects []runtime.Object
-		want    interceptor.PreflightOutcome
+		want    preflight.Outcome
 		held    bool
 	}{
-		"None":                                        {[]runtime.Object{machine("None", "True", "n1")}, interceptor.PreflightAllow, false},
-		"LiveMigrate":                                 {[]runtime.Object{machine("LiveMigrate", "True", "n1")}, interceptor.PreflightProceed, true},
-		"LiveMigrate, not migratable":                 {[]runtime.Object{machine("LiveMigrate", "False", "n1")}, interceptor.PreflightDeny, true},
-		"LiveMigrate, Unknown":                        {[]runtime.Object{machine("LiveMigrate", "Unknown", "n1")}, interceptor.PreflightProceed, true},
-		"LiveMigrateIfPossible":                       {[]runtime.Object{machine("LiveMigrateIfPossible", "True", "n1")}, interceptor.PreflightProceed, true},
-		"LiveMigrateIfPossible, not migratable":       {[]runtime.Object{machine("LiveMigrateIfPossible", "False", "n1")}, interceptor.PreflightAllow, false},
-		"External":                                    {[]runtime.Object{machine("External", "False", "n1")}, interceptor.PreflightProceed, true},
-		"the machine is gone":                         {nil, interceptor.PreflightAllow, false},
-		"another machine has its name":                {[]runtime.Object{machine("LiveMigrate", "True", "n1", set("vm-2", "metadata", "uid"))}, interceptor.PreflightAllow, false},
-		"the machine has ended":                       {[]runtime.Object{machine("LiveMigrate", "True", "n1", set("Succeeded", "status", "phase"))}, interceptor.PreflightAllow, false},
-		"the cluster's strategy":                      {[]runtime.Object{machine("", "True", "n1", unset), defaults("LiveMigrate")}, interceptor.PreflightProceed, true},
-		"the machine's strategy wins":                 {[]runtime.Object{machine("None", "True", "n1"), defaults("LiveMigrate")}, interceptor.PreflightAllow, false},
-		"neither has one":                             {[]runtime.Object{machine("", "True", "n1", unset), defaults("None")}, interceptor.PreflightAllow, false},
+		"None":                                        {[]runtime.Object{machine("None", "True", "n1")}, preflight.Allow, false},
+		"LiveMigrate":                                 {[]runtime.Object{machine("LiveMigrate", "True", "n1")}, preflight.Proceed, true},
+		"LiveMigrate, not migratable":                 {[]runtime.Object{machine("LiveMigrate", "False", "n1")}, preflight.Deny, true},
+		"LiveMigrate, Unknown":                        {[]runtime.Object{machine("LiveMigrate", "Unknown", "n1")}, preflight.Proceed, true},
+		"LiveMigrateIfPossible":                       {[]runtime.Object{machine("LiveMigrateIfPossible", "True", "n1")}, preflight.Proceed, true},
+		"LiveMigrateIfPossible, not migratable":       {[]runtime.Object{machine("LiveMigrateIfPossible", "False", "n1")}, preflight.Allow, false},
+		"External":                                    {[]runtime.Object{machine("External", "False", "n1")}, preflight.Proceed, true},
+		"the machine is gone":                         {nil, preflight.Allow, false},
+		"another machine has its name":                {[]runtime.Object{machine("LiveMigrate", "True", "n1", set("vm-2", "metadata", "uid"))}, preflight.Allow, false},
+		"the machine has ended":                       {[]runtime.Object{machine("LiveMigrate", "True", "n1", set("Succeeded", "status", "phase"))}, preflight.Allow, false},
+		"the cluster's strategy":                      {[]runtime.Object{machine("", "True", "n1", unset), defaults("LiveMigrate")}, preflight.Proceed, true},
+		"the machine's strategy wins":                 {[]runtime.Object{machine("None", "True", "n1"), defaults("LiveMigrate")}, preflight.Allow, false},
+		"neither has one":                             {[]runtime.Object{machine("", "True", "n1", unset), defaults("None")}, preflight.Allow, false},
 		"there is no KubeVirt object":                 {[]runtime.Object{machine("", "True", "n1", unset)}, -1, true},
 		"there are two":                               {[]runtime.Object{machine("", "True", "n1", unset), defaults("None"), another(defaults("None"))}, -1, true},
 		"it has no phase":                             {[]runtime.Object{machine("", "True", "n1", unset), phaseless(defaults("None"))}, -1, true},
-		"it has moved":                                {[]runtime.Object{moved()}, interceptor.PreflightProceed, false},
+		"it has moved":                                {[]runtime.Object{moved()}, preflight.Proceed, false},
 		"a strategy that nobody knows is no allowing": {[]runtime.Object{machine("Teleport", "True", "n1")}, -1, true},
 	}
 	for title, tc := range cases {
@@ -120,11 +121,11 @@ func TestAllowingRestsOnALiveLook(t *testing.T) {
 				return true, machine("LiveMigrateIfPossible", "True", "n1"), nil
 			})
 			got, err := w.store.Preflight("kubevirt.drawbridge.dev").Preflight(t.Context(), launcherPod())
-			if err != nil || got.Outcome != interceptor.PreflightProceed {
+			if err != nil || got.Outcome != preflight.Proceed {
 				t.Errorf("want Proceed, got %s, %v", got.Outcome, err)
 			}
 			got, err = w.store.Glance("kubevirt.drawbridge.dev").Preflight(t.Context(), launcherPod())
-			if err != nil || got.Outcome != interceptor.PreflightAllow {
+			if err != nil || got.Outcome != preflight.Allow {
 				t.Errorf("from memory alone: want Allow, got %s, %v", got.Outcome, err)
 			}
 			w.dynamic.PrependReactor("get", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
@@ -22,7 +23,7 @@ func (r staticResolver) Resolve(*corev1.Pod) ([]string, error) { return r, nil }
 // lagging is a resolver that does not know everybody yet.
 type lagging struct{}
 
-func (lagging) Resolve(*corev1.Pod) ([]string, error) { return nil, interceptor.ErrNotSynced }
+func (lagging) Resolve(*corev1.Pod) ([]string, error) { return nil, registration.ErrNotSynced }
 
 // A machine is held while its interceptor may be missing among those who intercept it.
 func TestAPodIsHeldWhileAnInterceptorMayBeMissing(t *testing.T) {
@@ -108,7 +109,7 @@ func TestAStrangersPolicyCannotDisarmAMachine(t *testing.T) {
 			w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1")}, []client.Object{launcherPod()})
 			w.load(strangers, preset(t, "kubevirt"))
 			got, err := w.store.Preflight(kubevirt).Preflight(t.Context(), launcherPod())
-			if err != nil || got.Outcome != interceptor.PreflightProceed {
+			if err != nil || got.Outcome != preflight.Proceed {
 				t.Errorf("the webhook: want Proceed, got %s, %v", got.Outcome, err)
 			}
 			if reason, held := w.store.Held(launcherPod()); !held || !strings.Contains(reason, "EvacuationPolicy kubevirt") {

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
@@ -75,7 +75,7 @@ func BenchmarkPodEvent(b *testing.B) {
 					cached.budgets = append(cached.budgets, *builder.Budget("shop", fmt.Sprint("db-", i)).Selects("app", fmt.Sprint("db-", i)).MinAvailable("1").Obj())
 				}
 				c := &Controller{
-					Client: cached, Clock: testingclock.NewFakeClock(t0), Resolver: interceptor.FromAnnotation(), Synced: func() bool { return true },
+					Client: cached, Clock: testingclock.NewFakeClock(t0), Resolver: registration.FromAnnotation(), Synced: func() bool { return true },
 					Registrations: registrations{},
 					Metrics:       metrics.NewGuard(prometheus.NewRegistry()), memory: newMemory(),
 				}

@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
@@ -48,14 +49,14 @@ type Controller struct {
 	Clock clock.WithTicker
 	// Resolver says who intercepts a pod. No guard is opened while somebody may be
 	// missing.
-	Resolver interceptor.Resolver
+	Resolver registration.Resolver
 	// Registrations say what an interceptor wants of the guard. Who has none wants
 	// v1alpha1.GuardWhileEvacuating.
-	Registrations interceptor.Registrations
+	Registrations registration.Lookup
 	// Preflights returns the interceptor of that name if it has a say before a request
 	// exists, nil otherwise: the guard must not keep what the webhook lets through. They
 	// may be given the pods of the cache. It may be nil.
-	Preflights func(name string) interceptor.Preflight
+	Preflights func(name string) preflight.Interceptor
 	// Holds may be nil.
 	Holds Holds
 	// OnChange takes a function that is to be called, from any goroutine, when

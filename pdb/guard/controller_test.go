@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
@@ -96,7 +97,7 @@ func TestBudgetsOfOthersWin(t *testing.T) {
 }
 
 func TestWhatTheGuardListensTo(t *testing.T) {
-	verdict := func(outcome interceptor.PreflightOutcome) interceptor.Preflight {
+	verdict := func(outcome preflight.Outcome) preflight.Interceptor {
 		return stubPreflight{outcome: outcome}
 	}
 	running := request("web-1", interA, interB).Active(interA, t0)
@@ -125,19 +126,19 @@ func TestWhatTheGuardListensTo(t *testing.T) {
 		"held in the imperative stage":        {webPod("web-1"), request("web-1", interA).Processed(interA).Active(imperative, t0), func(c *Controller) { c.Holds = holds{"web-1": "so"} }, StateHeld},
 		"all interceptors say that there is nothing": {webPod("web-1"), nil, func(c *Controller) {
 			c.Registrations = always
-			c.Preflights = asks(map[string]interceptor.Preflight{interA: verdict(interceptor.PreflightAllow)})
+			c.Preflights = asks(map[string]preflight.Interceptor{interA: verdict(preflight.Allow)})
 		}, StateOpen},
 		"one of them has something to do": {webPod("web-1").Interceptors(interA, interB), nil, func(c *Controller) {
 			c.Registrations = always
-			c.Preflights = asks(map[string]interceptor.Preflight{interA: verdict(interceptor.PreflightAllow)})
+			c.Preflights = asks(map[string]preflight.Interceptor{interA: verdict(preflight.Allow)})
 		}, StateClosed},
 		"it refuses": {webPod("web-1"), nil, func(c *Controller) {
 			c.Registrations = always
-			c.Preflights = asks(map[string]interceptor.Preflight{interA: verdict(interceptor.PreflightDeny)})
+			c.Preflights = asks(map[string]preflight.Interceptor{interA: verdict(preflight.Deny)})
 		}, StateClosed},
 		"it cannot say": {webPod("web-1"), nil, func(c *Controller) {
 			c.Registrations = always
-			c.Preflights = asks(map[string]interceptor.Preflight{interA: stubPreflight{err: errors.New("no")}})
+			c.Preflights = asks(map[string]preflight.Interceptor{interA: stubPreflight{err: errors.New("no")}})
 		}, StateClosed},
 		"a pod of a DaemonSet":         {webPod("web-1").DaemonSet("d"), running, nil, StateNone},
 		"a mirror pod":                 {webPod("web-1").Mirror(), running, nil, StateNone},
@@ -165,23 +166,23 @@ func TestWhatTheGuardListensTo(t *testing.T) {
 }
 
 // asks answers by name from a map.
-func asks(preflights map[string]interceptor.Preflight) func(string) interceptor.Preflight {
-	return func(name string) interceptor.Preflight { return preflights[name] }
+func asks(preflights map[string]preflight.Interceptor) func(string) preflight.Interceptor {
+	return func(name string) preflight.Interceptor { return preflights[name] }
 }
 
 type stubPreflight struct {
-	outcome interceptor.PreflightOutcome
+	outcome preflight.Outcome
 	err     error
 }
 
-func (p stubPreflight) Preflight(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
-	return interceptor.PreflightVerdict{Outcome: p.outcome}, p.err
+func (p stubPreflight) Preflight(context.Context, *corev1.Pod) (preflight.Verdict, error) {
+	return preflight.Verdict{Outcome: p.outcome}, p.err
 }
 
 // unsure is a resolver that may miss somebody.
-type unsure struct{ interceptor.Resolver }
+type unsure struct{ registration.Resolver }
 
-func (unsure) Resolve(*corev1.Pod) ([]string, error) { return nil, interceptor.ErrNamespaceUnknown }
+func (unsure) Resolve(*corev1.Pod) ([]string, error) { return nil, registration.ErrNamespaceUnknown }
 
 func TestNothingIsOpenedWhileSomebodyMayBeMissing(t *testing.T) {
 	b := newBench(t, webPod("web-1").Label(v1alpha1.GuardLabel, v1alpha1.GuardClosed).Obj())
@@ -190,7 +191,7 @@ func TestNothingIsOpenedWhileSomebodyMayBeMissing(t *testing.T) {
 	b.want("writes", []string(nil), b.work())
 
 	b.Synced = func() bool { return false }
-	b.Resolver = interceptor.FromAnnotation()
+	b.Resolver = registration.FromAnnotation()
 	result, err := b.Reconcile(t.Context(), namespaceKey("shop"))
 	if err != nil || result.RequeueAfter != pause {
 		t.Errorf("before the caches are in sync: got %v and error %v, want it to come back", result, err)
@@ -326,8 +327,8 @@ func TestTheGuardLooksAgainAtWhatMayChangeWithoutAnEvent(t *testing.T) {
 		settle func()
 	}{
 		"who could not say": {nil, func(c *Controller) {
-			c.Registrations, c.Preflights = always, func(string) interceptor.Preflight { return verdict }
-		}, func() { verdict = stubPreflight{outcome: interceptor.PreflightAllow} }},
+			c.Registrations, c.Preflights = always, func(string) preflight.Interceptor { return verdict }
+		}, func() { verdict = stubPreflight{outcome: preflight.Allow} }},
 		"who held it": {request("web-1", interA).Processed(interA).Active(imperative, t0), func(c *Controller) { c.Holds = held }, func() { delete(held, "web-1") }},
 	}
 	for name, tc := range tests {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
@@ -109,7 +109,7 @@ func (c *Controller) spared(ctx context.Context, pod *corev1.Pod, names []string
 			return false, false
 		}
 		verdict, err := ask.Preflight(ctx, pod)
-		if err != nil || verdict.Outcome != interceptor.PreflightAllow {
+		if err != nil || verdict.Outcome != preflight.Allow {
 			return false, err != nil
 		}
 	}

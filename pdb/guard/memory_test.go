@@ -14,7 +14,7 @@ import (
 	clientinterceptor "sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
@@ -107,7 +107,7 @@ func TestABudgetIsMadeOnceHoweverLateTheCacheShowsIt(t *testing.T) {
 
 // endsMeanwhile is a resolver under whose eyes the pod ends.
 type endsMeanwhile struct {
-	interceptor.Resolver
+	registration.Resolver
 	end func()
 }
 

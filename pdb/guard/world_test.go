@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
@@ -64,7 +64,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 		WithStatusSubresource(&v1alpha1.EvictionRequest{}, &policyv1.PodDisruptionBudget{}).Build()
 	counted := clientinterceptor.NewClient(b.api, b.counting())
 	b.Controller = &Controller{
-		Client: counted, APIReader: counted, Clock: b.clock, Resolver: interceptor.FromAnnotation(), Synced: func() bool { return true },
+		Client: counted, APIReader: counted, Clock: b.clock, Resolver: registration.FromAnnotation(), Synced: func() bool { return true },
 		Registrations: registrations{}, OnChange: func(func()) {},
 		ExcludedNamespaces: []string{"kube-system"}, Owner: role.Name, Recorder: b.recorder, Metrics: metrics.NewGuard(b.registry),
 		memory: newMemory(), owners: newOwners(),
@@ -290,9 +290,9 @@ func (r *recorder) Eventf(regarding, _ runtime.Object, _, reason, _, _ string, _
 }
 
 // registrations are fixed.
-type registrations map[string]interceptor.Registration
+type registrations map[string]registration.Info
 
-func (r registrations) Registration(name string) (interceptor.Registration, bool) {
+func (r registrations) Registration(name string) (registration.Info, bool) {
 	registration, ok := r[name]
 	return registration, ok
 }

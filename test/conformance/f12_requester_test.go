@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 	"github.com/drawbridge-dev/drawbridge/test/suite"
 )
@@ -37,7 +37,7 @@ var requesterRules = []rbacv1.PolicyRule{
 }
 
 // asRequester makes a requester that acts as a user with these rules.
-func (w *world) asRequester(t *testing.T, user, name string, rules ...rbacv1.PolicyRule) *interceptor.Requester {
+func (w *world) asRequester(t *testing.T, user, name string, rules ...rbacv1.PolicyRule) *requester.Requester {
 	t.Helper()
 	if err := grant(t.Context(), w.admin, w.ns, user, rules...); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func (w *world) asRequester(t *testing.T, user, name string, rules ...rbacv1.Pol
 		}
 		return nil
 	})
-	return &interceptor.Requester{Name: name, Client: c}
+	return &requester.Requester{Name: name, Client: c}
 }
 
 // deletes reports whether a rule allows to delete pods.
@@ -72,20 +72,20 @@ func deletes(rule rbacv1.PolicyRule) bool {
 // following is a Follow beside the test.
 type following struct {
 	mu      sync.Mutex
-	updates []interceptor.Update
-	outcome interceptor.Outcome
+	updates []requester.Update
+	outcome requester.Outcome
 	err     error
 	done    chan struct{}
 }
 
 // startFollow follows until the end of the test at the latest.
-func startFollow(t *testing.T, r *interceptor.Requester, pod *corev1.Pod) (*following, context.CancelFunc) {
+func startFollow(t *testing.T, r *requester.Requester, pod *corev1.Pod) (*following, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &following{done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
-		f.outcome, f.err = r.Follow(ctx, pod.DeepCopy(), func(u interceptor.Update) error {
+		f.outcome, f.err = r.Follow(ctx, pod.DeepCopy(), func(u requester.Update) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.updates = append(f.updates, u)
@@ -100,7 +100,7 @@ func startFollow(t *testing.T, r *interceptor.Requester, pod *corev1.Pod) (*foll
 }
 
 // wait waits for the end and returns the outcome.
-func (f *following) wait(t *testing.T) interceptor.Outcome {
+func (f *following) wait(t *testing.T) requester.Outcome {
 	t.Helper()
 	await(t, "the follower to end", func(context.Context) error {
 		select {
@@ -164,7 +164,7 @@ func (w *world) removeRequester(t *testing.T, pod *corev1.Pod, name string) {
 	})
 }
 
-func mustJoin(t *testing.T, r *interceptor.Requester, pod *corev1.Pod) *v1alpha1.EvictionRequest {
+func mustJoin(t *testing.T, r *requester.Requester, pod *corev1.Pod) *v1alpha1.EvictionRequest {
 	t.Helper()
 	er, err := r.Join(t.Context(), pod)
 	if err != nil {
@@ -173,7 +173,7 @@ func mustJoin(t *testing.T, r *interceptor.Requester, pod *corev1.Pod) *v1alpha1
 	return er
 }
 
-func mustWithdraw(t *testing.T, r *interceptor.Requester, pod *corev1.Pod) {
+func mustWithdraw(t *testing.T, r *requester.Requester, pod *corev1.Pod) {
 	t.Helper()
 	if err := r.Withdraw(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestConformance_F12_NativeRequester(t *testing.T) {
 
 	t.Run("114 a native one names the request by the pod's UID and its target by name and UID", func(t *testing.T) {
 		pod := w.pod(t, podName(t), interceptorA)
-		patient := &interceptor.Requester{Name: r.Name, Client: r.Client, GracePeriodSeconds: ptr.To[int64](5)}
+		patient := &requester.Requester{Name: r.Name, Client: r.Client, GracePeriodSeconds: ptr.To[int64](5)}
 		er := mustJoin(t, patient, pod)
 		want := v1alpha1.EvictionRequestSpec{
 			Target:     v1alpha1.EvictionTarget{Pod: &v1alpha1.LocalPodReference{Name: pod.Name, UID: pod.UID}},
@@ -357,7 +357,7 @@ func TestConformance_F12_NativeRequester(t *testing.T) {
 		if err := w.admin.Create(t.Context(), full.Obj()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Join(t.Context(), pod); !errors.Is(err, interceptor.ErrTooManyRequesters) {
+		if _, err := r.Join(t.Context(), pod); !errors.Is(err, requester.ErrTooManyRequesters) {
 			t.Errorf("Join: %v", err)
 		}
 	})

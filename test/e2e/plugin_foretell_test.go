@@ -26,7 +26,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
-	"github.com/drawbridge-dev/drawbridge/evacuation/request"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
@@ -211,12 +211,12 @@ func wantForetold(t *testing.T, pod *corev1.Pod) story.Story {
 	err := olga.SubResource("eviction").Create(t.Context(), pod.DeepCopy(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
 	actual := "evicted"
 	if err != nil {
-		var result request.EvictResult
-		result, actual = request.Explain(err, len(told.Budgets))
+		got := answer.Classify(err, len(told.Budgets))
+		actual = got.Detail
 		if _, text, ours := strings.Cut(actual, `"eviction-requests.drawbridge.dev" denied the request: `); ours {
 			actual = "429: " + text
 		} else {
-			actual = fmt.Sprintf("refused (%s): %s", result, actual)
+			actual = fmt.Sprintf("refused (%s): %s", got.Result, actual)
 		}
 	}
 	foretold := told.Answer.Text

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 	"github.com/drawbridge-dev/drawbridge/internal/certs"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -144,7 +145,7 @@ type Options struct {
 
 	// Preflights are interceptors, by name, with a say before a request exists, in
 	// addition to our own.
-	Preflights map[string]interceptor.Preflight
+	Preflights map[string]preflight.Interceptor
 	// Clock is what the engine, the evictor, the leases and the webhook go by.
 	// Certificates and leader election always go by the real one, because others
 	// check them against theirs.

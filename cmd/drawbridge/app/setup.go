@@ -10,6 +10,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/lease"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/webhook"
@@ -73,9 +75,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known learnt) error
 		engine.WorkloadRef = request.LiveWorkloadRef(mgr.GetAPIReader())
 	}
 
-	evictPolicy := request.DefaultEvictPolicy()
+	evictPolicy := evictor.DefaultPolicy()
 	evictPolicy.BackoffMin, evictPolicy.BackoffMax = o.EvictionBackoffMin, o.EvictionBackoffMax
-	evictor := &request.Evictor{
+	evictor := &evictor.Reconciler{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Clock:     o.Clock,
@@ -87,11 +89,11 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known learnt) error
 		Guarded:   o.Guard.gate().Blocks,
 	}
 
-	leases := &request.Leases{
+	leases := &lease.Reconciler{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Clock:     o.Clock,
-		Policy:    request.LeasePolicy{Debounce: o.MarkerDebounce, StartupGrace: o.Policy.StartupGrace, MarkerLimit: o.MarkerLimit},
+		Policy:    lease.Policy{Debounce: o.MarkerDebounce, StartupGrace: o.Policy.StartupGrace, MarkerLimit: o.MarkerLimit},
 		Recorder:  recorder,
 		Namespace: o.Namespace,
 	}

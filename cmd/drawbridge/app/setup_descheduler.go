@@ -6,13 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
-	"github.com/drawbridge-dev/drawbridge/evacuation/request"
+	"github.com/drawbridge-dev/drawbridge/evacuation/descheduler"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 )
 
 // setupDescheduler adds the hand-shake with the descheduler, if any of it is
 // switched on: without, the manager has no permission to annotate pods.
-func setupDescheduler(mgr ctrl.Manager, o Options, known learnt, registry *interceptor.Registry) error {
+func setupDescheduler(mgr ctrl.Manager, o Options, known learnt, registry *registration.Registry) error {
 	if !o.DeschedulerMark && !o.DeschedulerEvictOnly {
 		return nil
 	}
@@ -23,7 +23,7 @@ func setupDescheduler(mgr ctrl.Manager, o Options, known learnt, registry *inter
 			return fmt.Errorf("parse --descheduler-except: %w", err)
 		}
 	}
-	return (&request.Descheduler{
+	return (&descheduler.Reconciler{
 		Client:         mgr.GetClient(),
 		APIReader:      mgr.GetAPIReader(),
 		Clock:          o.Clock,

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/vm"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/pdb/guard"
@@ -52,7 +52,7 @@ func (g *GuardOptions) gate() *guard.Gate { return &guard.Gate{Off: !g.Enabled, 
 
 // setupGuard adds the controller of the guard, if it is switched on: without, the
 // manager has no permission to label pods, and the budgets are gone.
-func setupGuard(mgr ctrl.Manager, o Options, known learnt, registry *interceptor.Registry, policies *vm.Store) error {
+func setupGuard(mgr ctrl.Manager, o Options, known learnt, registry *registration.Registry, policies *vm.Store) error {
 	if !o.Guard.Enabled {
 		return nil
 	}

@@ -8,8 +8,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/maintenance"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
@@ -41,7 +41,7 @@ func (m *MaintenanceOptions) validate(check func(ok bool, format string, args ..
 
 // setupMaintenance adds the controllers of NodeMaintenances, if they are switched on:
 // without, the manager has no permission to patch nodes.
-func setupMaintenance(mgr ctrl.Manager, o Options, known learnt, resolver interceptor.Resolver) error {
+func setupMaintenance(mgr ctrl.Manager, o Options, known learnt, resolver registration.Resolver) error {
 	if !o.Maintenance.Enabled {
 		return nil
 	}

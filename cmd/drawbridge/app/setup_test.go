@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 	"github.com/drawbridge-dev/drawbridge/translate"
 	"github.com/drawbridge-dev/drawbridge/webhook"
 )
@@ -17,8 +17,8 @@ import (
 // allowing is an interceptor that has nothing to do.
 type allowing struct{ Name string }
 
-func (allowing) Preflight(context.Context, *corev1.Pod) (interceptor.PreflightVerdict, error) {
-	return interceptor.PreflightVerdict{Outcome: interceptor.PreflightAllow}, nil
+func (allowing) Preflight(context.Context, *corev1.Pod) (preflight.Verdict, error) {
+	return preflight.Verdict{Outcome: preflight.Allow}, nil
 }
 
 func TestTheWebhookGetsTheOptions(t *testing.T) {
@@ -49,15 +49,15 @@ func TestTheWebhookGetsTheOptions(t *testing.T) {
 
 func TestWhoHasASayIsAskedByName(t *testing.T) {
 	o := DefaultOptions()
-	o.Preflights = map[string]interceptor.Preflight{"vm.example.com": allowing{"option"}}
-	ask := o.preflights(func(name string) interceptor.Preflight {
+	o.Preflights = map[string]preflight.Interceptor{"vm.example.com": allowing{"option"}}
+	ask := o.preflights(func(name string) preflight.Interceptor {
 		if name == "nobody.example.com" {
 			return nil
 		}
 		return allowing{"policy"}
 	})
-	want := map[string]interceptor.Preflight{"vm.example.com": allowing{"option"}, "db.example.com": allowing{"policy"}, "nobody.example.com": nil}
-	got := map[string]interceptor.Preflight{}
+	want := map[string]preflight.Interceptor{"vm.example.com": allowing{"option"}, "db.example.com": allowing{"policy"}, "nobody.example.com": nil}
+	got := map[string]preflight.Interceptor{}
 	for name := range want {
 		got[name] = ask(name)
 	}

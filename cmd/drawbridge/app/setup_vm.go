@@ -17,7 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/vm"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -26,7 +27,7 @@ import (
 // setupVM adds the interceptors of EvacuationPolicies.
 // The store it returns knows the policies on every replica: the webhook and the
 // guard ask it. The replica is ready when they are loaded.
-func setupVM(mgr ctrl.Manager, o Options, resolver interceptor.Resolver) (*vm.Store, error) {
+func setupVM(mgr ctrl.Manager, o Options, resolver registration.Resolver) (*vm.Store, error) {
 	dynamicClient, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("make dynamic client: %w", err)
@@ -68,8 +69,8 @@ func withCodec(config *rest.Config) *rest.Config {
 
 // preflights answers by name who has a say before a request exists: those of the
 // options, which come first, and those of EvacuationPolicies.
-func (o *Options) preflights(ofPolicies func(name string) interceptor.Preflight) func(name string) interceptor.Preflight {
-	return func(name string) interceptor.Preflight {
+func (o *Options) preflights(ofPolicies func(name string) preflight.Interceptor) func(name string) preflight.Interceptor {
+	return func(name string) preflight.Interceptor {
 		if preflight := o.Preflights[name]; preflight != nil {
 			return preflight
 		}

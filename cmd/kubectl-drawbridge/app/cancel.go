@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 )
 
 func newCancel(o *Options) *cobra.Command {
@@ -95,7 +95,7 @@ func (o *Options) cancelPod(ctx context.Context, c *connection, name string) err
 	case err != nil:
 		return fmt.Errorf("get the request for pod %s: %w", name, err)
 	}
-	if state := interceptor.Observe(er).State; len(er.Spec.Requesters) == 0 || state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled {
+	if state := requester.Observe(er).State; len(er.Spec.Requesters) == 0 || state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled {
 		return fmt.Errorf("there is nothing to call off: the eviction of pod %s is %s already", name, strings.ToLower(string(state)))
 	}
 	before := er.DeepCopy()
@@ -147,7 +147,7 @@ func (o *Options) settled(ctx context.Context, c *connection, er *v1alpha1.Evict
 		case err != nil:
 			return false, fmt.Errorf("get the request for pod %s: %w", er.Spec.Target.Pod.Name, err)
 		}
-		state = interceptor.Observe(now).State
+		state = requester.Observe(now).State
 		return state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled, nil
 	})
 	return state, err

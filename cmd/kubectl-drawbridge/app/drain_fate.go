@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
-	"github.com/drawbridge-dev/drawbridge/evacuation/request"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -77,7 +77,7 @@ func (in *fateInput) going() string {
 		return "block the drain: it belongs to a Workload/PodGroup, which cannot be evicted"
 	}
 	if er := in.request; er != nil {
-		u := interceptor.Observe(er)
+		u := requester.Observe(er)
 		canceled := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCanceled)
 		switch {
 		case u.State == v1alpha1.StateCanceled && canceled != nil && canceled.Reason == v1alpha1.ReasonValidationFailed:
@@ -143,9 +143,9 @@ func (in *fateInput) refusal() string {
 		return "; as things are budget " + refusing[0] + " refuses it"
 	case in.foretold() != "":
 		return "; as things are it is refused: " + text.Clean(in.foretold())
-	case in.dryRun == nil || in.dryRun.Result == request.ResultEvicted || in.guarded():
+	case in.dryRun == nil || in.dryRun.Result == answer.ResultEvicted || in.guarded():
 		return ""
-	case in.dryRun.Result == request.ResultForbidden:
+	case in.dryRun.Result == answer.ResultForbidden:
 		return ""
 	default:
 		return "; as things are it is refused: " + text.Clean(in.dryRun.Detail)

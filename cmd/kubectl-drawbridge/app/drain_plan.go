@@ -14,7 +14,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 )
 
 // plan says what a drain would do. With --dry-run=server it also asks the API server
@@ -68,7 +68,7 @@ func (d *drainOptions) gatherFates(ctx context.Context, c *connection, m *v1alph
 	for i := range requests.Items {
 		byUID[requests.Items[i].Namespace+"/"+requests.Items[i].Name] = &requests.Items[i]
 	}
-	registry := interceptor.RegistryOf(interceptor.RegistryOptions{
+	registry := registration.Static(registration.Options{
 		Namespace: d.System, AllowedReserved: story.AllowedReserved(registrations.Items),
 	}, registrations.Items, namespaces.Items)
 	var inputs []fateInput

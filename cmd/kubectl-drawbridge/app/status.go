@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -174,7 +174,7 @@ func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, reques
 		if er.Spec.Target.Pod == nil || node != nil && er.Status.NodeName != node.Name {
 			continue
 		}
-		u := interceptor.Observe(er)
+		u := requester.Observe(er)
 		if u.State == v1alpha1.StateEvicted || u.State == v1alpha1.StateCanceled {
 			s.Finished++
 			continue

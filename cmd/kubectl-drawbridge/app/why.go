@@ -20,7 +20,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
-	"github.com/drawbridge-dev/drawbridge/evacuation/request"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -246,8 +246,8 @@ func dryRun(ctx context.Context, c *connection, pod *corev1.Pod, budgets int) *s
 		DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
 	}
 	err := c.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction, client.DryRunAll)
-	result, detail := request.Explain(err, budgets)
+	got := answer.Classify(err, budgets)
 	warned := c.warnings.take()
 	slices.Sort(warned)
-	return &story.DryRun{Result: result, Detail: detail, Warnings: warned}
+	return &story.DryRun{Result: got.Result, Detail: got.Detail, Warnings: warned}
 }

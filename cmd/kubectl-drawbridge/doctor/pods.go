@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -48,14 +48,14 @@ func isGuard(b *policyv1.PodDisruptionBudget) bool {
 }
 
 // resolver says who intercepts a pod, as far as the registrations could be read.
-func resolver(f *Facts) *interceptor.Registry {
-	options := interceptor.RegistryOptions{Namespace: f.Namespace, AllowedReserved: allowedReserved(f)}
-	return interceptor.RegistryOf(options, f.Registrations, f.Namespaces)
+func resolver(f *Facts) *registration.Registry {
+	options := registration.Options{Namespace: f.Namespace, AllowedReserved: allowedReserved(f)}
+	return registration.Static(options, f.Registrations, f.Namespaces)
 }
 
 // interceptors of the pod. Somebody may be missing if a namespace was not read; then
 // what is said about the pod is only less precise.
-func interceptorsOf(registry *interceptor.Registry, pod *corev1.Pod) []string {
+func interceptorsOf(registry *registration.Registry, pod *corev1.Pod) []string {
 	names, err := registry.Resolve(pod)
 	if err != nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 )
 
 // Snapshot is a drain at one moment.
@@ -39,12 +39,12 @@ type Pod struct {
 	// Name is "namespace/name", and Node where it runs.
 	Name, Node string
 	// Update says how far its request is.
-	interceptor.Update
+	requester.Update
 }
 
 // PodOf is the pod of a request.
 func PodOf(er *v1alpha1.EvictionRequest) Pod {
-	p := Pod{UID: er.Name, Node: er.Status.NodeName, Update: interceptor.Observe(er)}
+	p := Pod{UID: er.Name, Node: er.Status.NodeName, Update: requester.Observe(er)}
 	if er.Spec.Target.Pod != nil {
 		p.Name = er.Namespace + "/" + er.Spec.Target.Pod.Name
 	}

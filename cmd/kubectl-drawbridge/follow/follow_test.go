@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
@@ -45,7 +45,7 @@ func condition(m *v1alpha1.NodeMaintenance, kind string, status metav1.Condition
 }
 
 func intercepting(name, node, who string, eta time.Duration, message string) Pod {
-	p := Pod{UID: name, Name: name, Node: node, Update: interceptor.Update{State: v1alpha1.StateIntercepting, Interceptor: who, Position: 1, Total: 2, Message: message}}
+	p := Pod{UID: name, Name: name, Node: node, Update: requester.Update{State: v1alpha1.StateIntercepting, Interceptor: who, Position: 1, Total: 2, Message: message}}
 	if eta > 0 {
 		p.ExpectedFinishTime = now.Add(eta)
 	}
@@ -53,11 +53,11 @@ func intercepting(name, node, who string, eta time.Duration, message string) Pod
 }
 
 func blocked(name, node string) Pod {
-	return Pod{UID: name, Name: name, Node: node, Update: interceptor.Update{State: v1alpha1.StateBlocked, Interceptor: last, Position: 2, Total: 2, Message: "waiting for budget queue: The disruption budget queue needs 1 healthy pods and has 1 currently."}}
+	return Pod{UID: name, Name: name, Node: node, Update: requester.Update{State: v1alpha1.StateBlocked, Interceptor: last, Position: 2, Total: 2, Message: "waiting for budget queue: The disruption budget queue needs 1 healthy pods and has 1 currently."}}
 }
 
 func evicted(name, node string) Pod {
-	return Pod{UID: name, Name: name, Node: node, Update: interceptor.Update{State: v1alpha1.StateEvicted}}
+	return Pod{UID: name, Name: name, Node: node, Update: requester.Update{State: v1alpha1.StateEvicted}}
 }
 
 // middle is a drain in the middle of it.
@@ -74,7 +74,7 @@ func middle() Snapshot {
 			intercepting("shop/storefront-6fcbf75594-q28jh", "node-2", "surge.drawbridge.dev", 0, "Waiting for a replacement to become available."),
 			intercepting("vms/virt-launcher-日本語-x7", "node-2", "kubevirt.drawbridge.dev", 95*time.Second, "移行中 42 %\x1b[2J\nof 8 GiB"),
 			blocked("shop/queue-0", "node-2"),
-			{UID: "new", Name: "shop/new", Node: "node-2", Update: interceptor.Update{State: v1alpha1.StatePending}},
+			{UID: "new", Name: "shop/new", Node: "node-2", Update: requester.Update{State: v1alpha1.StatePending}},
 		},
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
-	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -131,8 +131,8 @@ func resolve(f *Facts) ([]string, error) {
 	if f.Namespace != nil {
 		namespaces = append(namespaces, *f.Namespace)
 	}
-	options := interceptor.RegistryOptions{Namespace: f.System, AllowedReserved: reservedIn(f)}
-	names, err := interceptor.RegistryOf(options, f.Registrations, namespaces).Resolve(f.Pod)
+	options := registration.Options{Namespace: f.System, AllowedReserved: reservedIn(f)}
+	names, err := registration.Static(options, f.Registrations, namespaces).Resolve(f.Pod)
 	if err == nil && slices.ContainsFunc(f.Unread, func(what string) bool { return strings.HasPrefix(what, "evictioninterceptors") }) {
 		err = errUnread
 	}

@@ -12,7 +12,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/request"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -57,7 +57,7 @@ type Facts struct {
 // DryRun is the API server's answer to the dry run of an eviction.
 type DryRun struct {
 	// Result is its class. request.ResultEvicted means that it was let through.
-	Result request.EvictResult
+	Result answer.Result
 	// Detail is the server's own text.
 	Detail string
 	// Warnings that came along.

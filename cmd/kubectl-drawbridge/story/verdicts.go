@@ -13,7 +13,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
-	"github.com/drawbridge-dev/drawbridge/evacuation/request"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 )
 
 // Verdict is what is the matter, in one word.
@@ -378,11 +378,11 @@ func daemonSet(c *podCase) (string, []string, bool) {
 }
 
 func nothingBlocks(c *podCase) (string, []string, bool) {
-	if c.DryRun != nil && c.DryRun.Result != request.ResultEvicted && c.DryRun.Result.Failed() && c.DryRun.Result != request.ResultForbidden {
+	if c.DryRun != nil && c.DryRun.Result != answer.ResultEvicted && c.DryRun.Result.Failed() && c.DryRun.Result != answer.ResultForbidden {
 		return "Neither an interceptor nor a budget blocks the pod, but the eviction is refused: " + sentence(c.DryRun.Detail),
 			[]string{"The text says who refuses. If it passes by itself, so does the drain's next try."}, true
 	}
-	if c.DryRun == nil || c.DryRun.Result == request.ResultForbidden {
+	if c.DryRun == nil || c.DryRun.Result == answer.ResultForbidden {
 		return "As far as you may look, nothing blocks the pod.", []string{"Have somebody ask who may evict it (create pods/eviction): what a call would be answered is not known."}, true
 	}
 	return "Nothing blocks the pod, and no budget refuses: " + strings.ToLower(c.nobody()[:1]) + c.nobody()[1:] + ".", []string{"Nothing. An eviction call would go through at once."}, true

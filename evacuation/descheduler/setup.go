@@ -1,0 +1,124 @@
+package descheduler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+)
+
+const (
+	// controllerName is the name of the controller and of its queue.
+	controllerName = "descheduler-hints"
+	// workers is how many pods are annotated at a time.
+	workers = 4
+	// reconcileTimeout bounds one Reconcile.
+	reconcileTimeout = 20 * time.Second
+)
+
+// workQueue is the queue of this controller.
+type workQueue = controllers.Queue
+
+// SetupWithManager adds the controller to the manager, on the leader only.
+func (d *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	err := controllers.Require("controller "+controllerName, map[string]bool{
+		"Client": d.Client != nil, "APIReader": d.APIReader != nil, "Clock": d.Clock != nil,
+		"Resolver": d.Resolver != nil || !d.MarkEvictOnly, "Synced": d.Synced != nil || !d.MarkEvictOnly,
+	})
+	if err != nil {
+		return err
+	}
+	c := ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		Watches(&corev1.Pod{}, d.podEvents()).
+		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(podOfRequest), builder.WithPredicates(requestEvents())).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			NeedLeaderElection:      new(true),
+			ReconciliationTimeout:   reconcileTimeout,
+			RateLimiter:             controllers.FastBackoff(),
+			NewQueue:                controllers.NewQueue(d.Clock),
+		})
+	if d.MarkEvictOnly && d.OnChange != nil {
+		c = c.WatchesRawSource(d.changes())
+	}
+	if err := c.Complete(d); err != nil {
+		return fmt.Errorf("set up controller %s: %w", controllerName, err)
+	}
+	return nil
+}
+
+// podEvents enqueues a pod only if there is something to do about it, which is a
+// matter of memory. So a restart finds what its predecessor left on pods, and a
+// pod's everyday changes cost nothing.
+func (d *Reconciler) podEvents() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) { d.enqueue(ctx, ev.Object, queue) },
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workQueue) { d.enqueue(ctx, ev.ObjectNew, queue) },
+	}
+}
+
+func (d *Reconciler) enqueue(ctx context.Context, obj client.Object, queue workQueue) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	hints, err := d.decide(ctx, pod)
+	if err != nil {
+		// Not knowing is no reason to miss the event.
+		log.FromContext(ctx).Error(err, "Looking for the request of a pod", "pod", client.ObjectKeyFromObject(pod))
+	}
+	if err != nil || len(hints) > 0 {
+		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}, cacheDelay)
+	}
+}
+
+// podOfRequest is the pod that a request targets.
+func podOfRequest(_ context.Context, obj client.Object) []reconcile.Request {
+	er, ok := obj.(*v1alpha1.EvictionRequest)
+	if !ok || er.Spec.Target.Pod == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: er.Namespace, Name: er.Spec.Target.Pod.Name}}}
+}
+
+// requestEvents lets those changes of a request pass in which an eviction
+// begins, begins to last, or ends.
+func requestEvents() predicate.Predicate {
+	state := func(obj client.Object) (running, lasts bool) {
+		er, ok := obj.(*v1alpha1.EvictionRequest)
+		return ok && er.DeletionTimestamp == nil && !v1alpha1.IsFinished(er), ok && lasting(er)
+	}
+	return predicate.Funcs{
+		UpdateFunc: func(ev event.UpdateEvent) bool {
+			ran, lasted := state(ev.ObjectOld)
+			runs, lasts := state(ev.ObjectNew)
+			return ran != runs || lasted != lasts
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// changes is the source of those pods about which the resolver has changed its
+// mind.
+func (d *Reconciler) changes() source.Source {
+	return controllers.Rescan{
+		Pods: d.Client, Clock: d.Clock, OnChange: d.OnChange, Synced: d.Synced,
+		Each: func(ctx context.Context, pod *corev1.Pod, queue workQueue) { d.enqueue(ctx, pod, queue) },
+	}.Source()
+}

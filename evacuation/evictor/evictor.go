@@ -1,0 +1,330 @@
+// Package evictor is imperative-eviction.k8s.io, the last interceptor of every pod: it
+// calls the eviction subresource, in the order of a queue for each budget.
+package evictor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	eventsclient "k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+)
+
+// ConflictRetry is when to look again after a conflict, in case the event of
+// the newer version is lost.
+const ConflictRetry = 5 * time.Second
+
+// syncRetry is when to look again while it is not known who is guarded.
+const syncRetry = time.Second
+
+// DefaultTimeout is how long a call of the eviction subresource may take.
+const DefaultTimeout = 10 * time.Second
+
+// FailureCounter counts failed evictions per request (statement 83).
+type FailureCounter interface {
+	ImperativeEvictionFailed(namespace, name, pod string)
+	// Forget removes the count of a request that is gone.
+	Forget(namespace, name string)
+}
+
+// Reconciler is imperative-eviction.k8s.io, the interceptor of last resort. It is a
+// client of the API like any other interceptor: it acts when its name is active
+// and reports in its own item. See Step for what it does, and budgetQueue for
+// when.
+type Reconciler struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	// Clock also drives the queue, which SetupWithManager makes.
+	Clock    clock.WithTicker
+	Policy   Policy
+	Recorder eventsclient.EventRecorder
+	Metrics  *metrics.Evictor
+	Failures FailureCounter
+	// Timeout bounds one call of the eviction subresource. Default
+	// DefaultTimeout.
+	Timeout time.Duration
+	// MaxConcurrentReconciles is how many pods are evicted at a time. Default 50.
+	MaxConcurrentReconciles int
+	// Synced reports whether Guarded knows all it answers from; nil means always.
+	Synced func() bool
+	// Guarded reports whether a guard keeps evictions away from the pod, which the API
+	// server or our webhook would refuse; nil means that there are no guards.
+	Guarded func(pod *corev1.Pod) bool
+
+	call    callFunc
+	budgets *budgetQueue
+
+	mu sync.Mutex
+	// last remembers the last attempt of each request whose turn is ours.
+	last map[types.NamespacedName]Attempt
+	// queue takes those whom a budget wakes.
+	queue workQueue
+}
+
+// IsTurn reports whether the evictor may act on the request: it is active
+// and all others had their turn (statement 76), the request is neither canceled
+// nor finished (statement 88) nor being deleted (statement 95).
+func IsTurn(er *v1alpha1.EvictionRequest) bool {
+	if er.DeletionTimestamp != nil || er.Spec.Target.Pod == nil || len(er.Spec.Requesters) == 0 ||
+		v1alpha1.IsFinished(er) ||
+		!slices.Contains(er.Status.ActiveInterceptors, v1alpha1.ImperativeEvictionInterceptor) {
+		return false
+	}
+	return !slices.ContainsFunc(er.Status.TargetInterceptors, func(i v1alpha1.Interceptor) bool {
+		return i.Name != v1alpha1.ImperativeEvictionInterceptor && !slices.Contains(er.Status.ProcessedInterceptors, i.Name)
+	})
+}
+
+// Reconcile gathers, decides and applies for one request.
+func (e *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	key := req.NamespacedName
+	er, err := getRequest(ctx, e.Client, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if er == nil {
+		// A call that outlasted the request has counted after the request controller
+		// forgot it (statement 108).
+		e.Failures.Forget(key.Namespace, key.Name)
+	}
+	if er == nil || !IsTurn(er) {
+		e.forget(key)
+		return reconcile.Result{}, nil
+	}
+	pod, err := getPod(ctx, e.Client, types.NamespacedName{Namespace: er.Namespace, Name: er.Spec.Target.Pod.Name})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	state := PodStateOf(pod, er.Spec.Target.Pod.UID)
+	if state == PodRunning && e.Guarded != nil {
+		if e.Synced != nil && !e.Synced() {
+			return reconcile.Result{RequeueAfter: syncRetry}, nil
+		}
+		if e.Guarded(pod) {
+			state = PodGuarded
+		}
+	}
+	if state == PodRunning {
+		e.enqueue(e.budgets.Relabel(key, pod.Labels))
+	} else {
+		e.enqueue(e.budgets.Forget(key))
+	}
+	decision := Step(e.input(er, pod, state), e.Clock.Now(), e.Policy)
+	if decision.Action == Call {
+		// The cache may be behind by a cancellation, and the event of a budget can
+		// overtake it. What is done to a pod cannot be undone: look for real.
+		live, err := getRequest(ctx, e.APIReader, key)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if live == nil || live.UID != er.UID || !IsTurn(live) {
+			e.forget(key)
+			return reconcile.Result{}, nil
+		}
+		er = live
+		if err := e.attempt(ctx, er, pod, decision.Trigger); err != nil {
+			return reconcile.Result{}, err
+		}
+		in := e.input(er, pod, state)
+		// If a budget moved while we asked, its wake-up is in the queue already; this
+		// attempt is told of first.
+		in.Woken = false
+		decision = Step(in, e.Clock.Now(), e.Policy)
+	}
+	if decision.Report != nil {
+		switch err := e.report(ctx, er, *decision.Report); {
+		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+			// Somebody else was faster. The report is derived again from what is then
+			// stored; nothing is lost.
+			return e.wakeAt(controllers.Earlier(decision.WakeAt, e.Clock.Now().Add(ConflictRetry))), nil
+		case err != nil:
+			return reconcile.Result{}, fmt.Errorf("report on eviction request: %w", err)
+		}
+		if state == PodUnsupported && reportOf(er).StartedAt.IsZero() {
+			events.EmitOnBoth(e.Recorder, er, events.EvictionNotSupported(unsupportedMessage))
+		}
+	}
+	return e.wakeAt(decision.WakeAt), nil
+}
+
+// wakeAt comes back at that time, which zero leaves to events.
+func (e *Reconciler) wakeAt(at time.Time) reconcile.Result {
+	if at.IsZero() {
+		return reconcile.Result{}
+	}
+	return reconcile.Result{RequeueAfter: max(at.Sub(e.Clock.Now()), time.Millisecond)}
+}
+
+// attempt calls the eviction subresource once and remembers the answer. It
+// returns an error only if nothing can be said about the attempt.
+func (e *Reconciler) attempt(ctx context.Context, er *v1alpha1.EvictionRequest, pod *corev1.Pod, trigger Trigger) error {
+	key := client.ObjectKeyFromObject(er)
+	target := target{NamespacedName: client.ObjectKeyFromObject(pod), UID: pod.UID}
+	before := e.recall(key)
+	last := Attempt{
+		Budgets: e.budgets.Begin(key, pod.Name, pod.Labels, er.CreationTimestamp.Time),
+		Retries: before.Retries, Since: before.Since,
+	}
+	outcome := budgetOther
+	// Whatever happens, the place in flight must not be lost.
+	defer func() { e.enqueue(e.budgets.End(key, outcome)) }()
+
+	err := e.call(ctx, target, largestGracePeriod(pod, er.Spec.Requesters))
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("evict pod %s: %w", target, ctx.Err()) // We are being stopped.
+	}
+	last.At = e.Clock.Now()
+	last.Answer = answer.Classify(err, len(last.Budgets))
+	logger := log.FromContext(ctx).WithValues("pod", pod.Name, "trigger", trigger)
+	if last.Result == answer.ResultConflict {
+		if found, err := getPod(ctx, e.APIReader, target.NamespacedName); err != nil {
+			logger.Error(err, "Could not tell a replaced pod from a conflict, will try again")
+		} else {
+			last.Result = settleConflict(pod, found)
+		}
+	}
+	e.Metrics.Attempt(string(last.Result), string(trigger))
+	logger = logger.WithValues("result", last.Result)
+	switch {
+	case last.Result.Failed():
+		last.Fail(reportOf(er).Retries)
+		if last.Result.BlockedByBudget() {
+			outcome = budgetRefused
+		}
+		e.Failures.ImperativeEvictionFailed(er.Namespace, er.Name, pod.Name)
+		events.EmitSeriesOnBoth(e.Recorder, er, events.EvictionRefused(
+			reasons[last.Result], pod.Name, string(trigger), last.Explain(last.Budgets), last.Retries))
+		logger.V(1).Info("The eviction failed", "retries", last.Retries, "budgets", last.Budgets, "detail", last.Detail)
+	case last.Result == answer.ResultEvicted:
+		outcome = budgetAccepted
+		events.Emit(e.Recorder, er, events.PodReference(er), events.EvictionAccepted(pod.Name, string(trigger)))
+		logger.Info("The eviction was accepted")
+	default:
+		logger.V(1).Info("The pod is gone already")
+	}
+	e.remember(key, last)
+	return nil
+}
+
+// report writes the evictor's own item, and nothing else.
+func (e *Reconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest, item Report) error {
+	report := apply.InterceptorStatus().
+		WithName(v1alpha1.ImperativeEvictionInterceptor).
+		WithStartTime(metav1.NewTime(item.StartedAt)).
+		WithHeartbeatTime(metav1.NewTime(item.HeartbeatAt)).
+		WithMessage(item.Message)
+	if item.Retries > 0 {
+		report.WithRetries(item.Retries)
+	}
+	if r := item.Refusal; r != nil {
+		report.WithRefusal(apply.EvictionRefusal().WithReason(r.Reason).WithBudgets(r.Budgets...).WithMessage(r.Message))
+	}
+	return e.Client.SubResource("status").Apply(ctx,
+		apply.EvictionRequest(er.Name, er.Namespace).
+			WithResourceVersion(er.ResourceVersion).
+			WithStatus(apply.EvictionRequestStatus().WithInterceptors(report)),
+		client.FieldOwner(v1alpha1.ImperativeEvictionInterceptor), client.ForceOwnership)
+}
+
+// input is what Step is to look at.
+func (e *Reconciler) input(er *v1alpha1.EvictionRequest, pod *corev1.Pod, state PodState) Input {
+	key := client.ObjectKeyFromObject(er)
+	in := Input{
+		Pod:    state,
+		Item:   reportOf(er),
+		Last:   e.recall(key),
+		Woken:  e.budgets.Woken(key),
+		Behind: e.budgets.Behind(key, e.Policy.TimerPlaces),
+	}
+	if er.Status.ActivationTime != nil {
+		in.ActivatedAt = er.Status.ActivationTime.Time
+	}
+	if state == PodTerminating {
+		in.EndsBy, in.Finalizers = pod.DeletionTimestamp.Time, pod.Finalizers
+	}
+	return in
+}
+
+// reportOf reads the evictor's own item.
+func reportOf(er *v1alpha1.EvictionRequest) Report {
+	stored := v1alpha1.ReportOf(er, v1alpha1.ImperativeEvictionInterceptor)
+	item := Report{Retries: stored.Retries, Message: stored.Message, Refusal: stored.Refusal}
+	if stored.StartTime != nil {
+		item.StartedAt = stored.StartTime.Time
+	}
+	if stored.HeartbeatTime != nil {
+		item.HeartbeatAt = stored.HeartbeatTime.Time
+	}
+	return item
+}
+
+// getRequest returns the request, nil if there is none.
+func getRequest(ctx context.Context, reader client.Reader, key types.NamespacedName) (*v1alpha1.EvictionRequest, error) {
+	er := &v1alpha1.EvictionRequest{}
+	switch err := reader.Get(ctx, key, er); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get eviction request %s: %w", key, err)
+	default:
+		return er, nil
+	}
+}
+
+// getPod returns what the reader has under that name, nil for nothing.
+func getPod(ctx context.Context, reader client.Reader, key types.NamespacedName) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := reader.Get(ctx, key, pod); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("get pod %s: %w", key, err)
+	}
+	return pod, nil
+}
+
+func (e *Reconciler) recall(key types.NamespacedName) Attempt {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.last[key]
+}
+
+func (e *Reconciler) remember(key types.NamespacedName, last Attempt) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last[key] = last
+}
+
+// forget drops what is remembered of a request whose turn is not ours any more.
+func (e *Reconciler) forget(key types.NamespacedName) {
+	e.mu.Lock()
+	delete(e.last, key)
+	e.mu.Unlock()
+	e.enqueue(e.budgets.Forget(key))
+}
+
+// enqueue lets those whom a budget wakes try at once.
+func (e *Reconciler) enqueue(keys []types.NamespacedName) {
+	for _, key := range keys {
+		e.queue.Add(reconcile.Request{NamespacedName: key})
+	}
+}

@@ -1,0 +1,164 @@
+package evictor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
+)
+
+// controllerName is the name of the controller and of its queue.
+const controllerName = "imperative-eviction"
+
+// workers is the default number of pods evicted at a time. A call takes long
+// without being much work: for each one the API server lists the budgets of the
+// namespace first (kubernetes: pkg/registry/core/pod/storage/eviction.go,
+// getPodDisruptionBudgets), up to 100 ms by the request log.
+const workers = 50
+
+// overhead bounds what one Reconcile asks for besides the eviction itself.
+const overhead = 20 * time.Second
+
+// workQueue is the queue of this controller.
+type workQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// SetupWithManager adds the evictor to the manager, on the leader only.
+func (e *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	err := controllers.Require("controller "+controllerName, map[string]bool{
+		"Client": e.Client != nil, "APIReader": e.APIReader != nil, "Clock": e.Clock != nil,
+		"Recorder": e.Recorder != nil, "Metrics": e.Metrics != nil, "Failures": e.Failures != nil,
+		"Policy.BackoffMin": e.Policy.BackoffMin > 0, "Policy.BackoffMax": e.Policy.BackoffMax >= e.Policy.BackoffMin,
+	})
+	if err != nil {
+		return err
+	}
+	calls, err := newClient(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	if e.Timeout <= 0 {
+		e.Timeout = DefaultTimeout
+	}
+	if e.MaxConcurrentReconciles <= 0 {
+		e.MaxConcurrentReconciles = workers
+	}
+	e.init(newCall(calls, e.Timeout))
+	newQueue := controllers.NewQueue(e.Clock)
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(requestEvents())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(e.requestOfPod), builder.WithPredicates(podEvents())).
+		Watches(&policyv1.PodDisruptionBudget{}, e.budgetEvents()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: e.MaxConcurrentReconciles,
+			NeedLeaderElection:      new(true),
+			ReconciliationTimeout:   e.Timeout + overhead,
+			RateLimiter:             controllers.FastBackoff(),
+			// Called once the controller may start, before any event is handled.
+			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workQueue {
+				e.queue = newQueue(name, limiter)
+				return e.queue
+			},
+		}).
+		Complete(e)
+	if err != nil {
+		return fmt.Errorf("set up controller %s: %w", controllerName, err)
+	}
+	return nil
+}
+
+// init makes what a started evictor needs; the queue comes later.
+func (e *Reconciler) init(call callFunc) {
+	e.call = call
+	e.budgets = newBudgetQueue()
+	e.last = map[types.NamespacedName]Attempt{}
+}
+
+// requestEvents lets those events pass that concern the evictor: requests
+// whose turn is or was ours.
+func requestEvents() predicate.Predicate {
+	turn := func(obj client.Object) bool {
+		er, ok := obj.(*v1alpha1.EvictionRequest)
+		return ok && IsTurn(er)
+	}
+	return predicate.Funcs{
+		CreateFunc:  func(ev event.CreateEvent) bool { return turn(ev.Object) },
+		UpdateFunc:  func(ev event.UpdateEvent) bool { return turn(ev.ObjectOld) || turn(ev.ObjectNew) },
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// podEvents lets those changes of a pod pass that change what the evictor
+// does: it appears, begins to end, is held by other finalizers, ends, or other budgets
+// select it.
+func podEvents() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(ev event.UpdateEvent) bool {
+			before, ok := ev.ObjectOld.(*corev1.Pod)
+			after, ok2 := ev.ObjectNew.(*corev1.Pod)
+			return ok && ok2 && (pods.DeletionChanged(before, after) ||
+				pods.HasEnded(before) != pods.HasEnded(after) || !maps.Equal(before.Labels, after.Labels) ||
+				(after.DeletionTimestamp != nil && !slices.Equal(before.Finalizers, after.Finalizers)))
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// requestOfPod finds the request of a pod by its name, which is the pod's UID. For
+// the many pods without one it costs a look into the cache.
+func (e *Reconciler) requestOfPod(ctx context.Context, pod client.Object) []reconcile.Request {
+	key := v1alpha1.RequestKey(pod)
+	er := &v1alpha1.EvictionRequest{}
+	if err := e.Client.Get(ctx, key, er); err != nil {
+		if !apierrors.IsNotFound(err) {
+			log.FromContext(ctx).Error(err, "Could not look up the request of a pod", "pod", client.ObjectKeyFromObject(pod))
+		}
+		return nil
+	}
+	if !IsTurn(er) {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: key}}
+}
+
+// budgetEvents feeds the queue of those who wait for budgets, and wakes them.
+func (e *Reconciler) budgetEvents() handler.EventHandler {
+	wake := func(queue workQueue, keys []types.NamespacedName) {
+		for _, key := range keys {
+			queue.Add(reconcile.Request{NamespacedName: key})
+		}
+	}
+	observe := func(obj client.Object, queue workQueue) {
+		if pdb, ok := obj.(*policyv1.PodDisruptionBudget); ok {
+			wake(queue, e.budgets.Observe(pdb))
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, ev event.CreateEvent, queue workQueue) { observe(ev.Object, queue) },
+		UpdateFunc: func(_ context.Context, ev event.UpdateEvent, queue workQueue) { observe(ev.ObjectNew, queue) },
+		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, queue workQueue) {
+			wake(queue, e.budgets.Remove(client.ObjectKeyFromObject(ev.Object)))
+		},
+	}
+}

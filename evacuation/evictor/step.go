@@ -1,0 +1,360 @@
+package evictor
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/text"
+)
+
+// PodState is what the evictor knows of the pod it is to evict.
+type PodState int
+
+const (
+	// PodUnseen is the zero value: our cache has no such pod. It is gone or
+	// has not arrived yet; to find out is the request controller's task.
+	PodUnseen PodState = iota
+	// PodReplaced says that another pod has the name.
+	PodReplaced
+	// PodRunning is to be evicted.
+	PodRunning
+	// PodTerminating says that its deletion has been asked for (statement 81).
+	PodTerminating
+	// PodTerminal has ended by itself.
+	PodTerminal
+	// PodUnsupported is a DaemonSet's pod or a mirror pod (ruling R13).
+	PodUnsupported
+	// PodGuarded says that a guard of ours keeps evictions away. It opens in a
+	// moment, which is an event of the pod, or it is held.
+	PodGuarded
+)
+
+// Report is the evictor's own item of status.interceptors. Times have a grain
+// of one second; zero means not set.
+type Report struct {
+	StartedAt   time.Time
+	HeartbeatAt time.Time
+	Retries     int32
+	Message     string
+	// Refusal is why the last attempt failed; nil if it did not.
+	Refusal *v1alpha1.EvictionRefusal
+}
+
+// Attempt is the last attempt of this process. The zero value means that it has
+// made none, so the pod is tried at once.
+type Attempt struct {
+	At time.Time
+	answer.Answer
+	// Budgets are the names of the budgets that selected the pod, sorted.
+	Budgets []string
+	// Retries is the number of failed attempts so far, those of earlier processes
+	// included.
+	Retries int32
+	// Since is the first failed attempt of this process.
+	Since time.Time
+}
+
+// Trigger is what makes an attempt happen: a closed set, used as a metric
+// label.
+type Trigger string
+
+const (
+	// TriggerFirst is the first attempt of this process.
+	TriggerFirst Trigger = "first"
+	// TriggerBackoff says that the time to wait is over.
+	TriggerBackoff Trigger = "backoff"
+	// TriggerBudget says that a budget that selects the pod started to allow
+	// disruptions, or stopped to select it.
+	TriggerBudget Trigger = "budget"
+)
+
+// Action is what to do with the pod now.
+type Action int
+
+const (
+	// Nothing is the zero value: there is nothing to do until something
+	// changes, or until WakeAt.
+	Nothing Action = iota
+	// Wait says that an attempt was made and the next one is due at WakeAt.
+	Wait
+	// Call says to call the eviction subresource.
+	Call
+)
+
+// Policy is the constants of the evictor.
+type Policy struct {
+	// BackoffMin is the wait after the first failed attempt; it doubles with every
+	// further one. Default 5 s (upstream.md A.11).
+	BackoffMin time.Duration
+	// BackoffMax is the longest wait. Default 15 min (000:L325).
+	BackoffMax time.Duration
+	// HeartbeatMin is the least distance between two heartbeats that the API
+	// accepts. 60 s (statement 43).
+	HeartbeatMin time.Duration
+	// HeartbeatInterval is the distance of heartbeats while there is nothing to do
+	// but wait. Default 3 min (statement 111, ruling R13).
+	HeartbeatInterval time.Duration
+	// EndSlack is how long after its grace period a pod is said to hang. Default 10 s.
+	EndSlack time.Duration
+	// SettleTime is how long after an attempt that was not refused the pod's end is
+	// awaited before the next attempt. Default 30 s.
+	SettleTime time.Duration
+	// TimerPlaces is how many of those who wait for the same budget are tried again
+	// when their backoff is over; those behind them wait for the budget's event.
+	// Their attempts would be refused like those of the first, and a thousand
+	// pods behind one budget would cost a call each every 15 min. Default 10.
+	TimerPlaces int
+}
+
+// DefaultPolicy returns the constants of KEP-4563 and the rulings.
+func DefaultPolicy() Policy {
+	return Policy{
+		BackoffMin:        5 * time.Second,
+		BackoffMax:        15 * time.Minute,
+		HeartbeatMin:      time.Minute,
+		HeartbeatInterval: 3 * time.Minute,
+		EndSlack:          10 * time.Second,
+		SettleTime:        30 * time.Second,
+		TimerPlaces:       10,
+	}
+}
+
+// Input is everything the evictor's decision may look at. It is only valid
+// for a request whose turn is the evictor's, see IsTurn.
+type Input struct {
+	Pod  PodState
+	Item Report
+	Last Attempt
+	// ActivatedAt is when the evictor got its turn.
+	ActivatedAt time.Time
+	// EndsBy is when the grace period of a terminating pod is over.
+	EndsBy time.Time
+	// Finalizers of a terminating pod.
+	Finalizers []string
+	// Woken: a budget's change wants this attempt now.
+	Woken bool
+	// Behind is how many older ones wait for the same budget, counted up to
+	// TimerPlaces.
+	Behind int
+}
+
+// Decision is what to do, to report, and when to look again.
+type Decision struct {
+	Action Action
+	// Trigger belongs to Call.
+	Trigger Trigger
+	// Report is the item to write, nil if the stored one is right.
+	Report *Report
+	// WakeAt is when to decide again even if nothing happens; zero means never.
+	// It lies after the time given to Step.
+	WakeAt time.Time
+}
+
+// Messages of the evictor.
+const (
+	// FailedMessage is the KEP's literal (000:L326, statement 84).
+	FailedMessage = "Could not evict a pod due to failing eviction requests, number of retries: %d."
+	// unsupportedMessage is the literal of ruling R13.
+	unsupportedMessage = "API-initiated eviction of DaemonSet and mirror pods is not supported"
+	TerminatingMessage = "The pod is terminating."
+	finalizersMessage  = "The pod is terminating; finalizers hold it: %s."
+	guardedMessage     = "The guard of the pod is closed."
+)
+
+// guardRetry is when to look again at a guarded pod: one that is held without a
+// label is released without an event. It is a look into memory.
+const guardRetry = 10 * time.Second
+
+// Step decides what the imperative evictor does with one pod. It is total
+// and deterministic. The report is level-triggered: what was not stored, because
+// of a conflict or a crash of the write, is asked for again without an attempt.
+func Step(in Input, now time.Time, p Policy) Decision {
+	switch in.Pod {
+	case PodRunning:
+		return tryStep(in, now, p)
+	case PodUnsupported:
+		return waitStep(in, unsupportedMessage, time.Time{}, now, p)
+	case PodTerminating:
+		return endStep(in, now, p)
+	case PodGuarded:
+		d := waitStep(in, guardedMessage, in.turnBegan(now), now, p)
+		d.WakeAt = controllers.Earlier(d.WakeAt, now.Add(guardRetry))
+		return d
+	default:
+		return Decision{}
+	}
+}
+
+// turnBegan is the baseline of reports on what usually takes no time at all: most
+// pods end, and most guards open, soon and cost no write.
+func (in Input) turnBegan(now time.Time) time.Time {
+	if in.ActivatedAt.IsZero() {
+		return now
+	}
+	return in.ActivatedAt
+}
+
+// tryStep handles a pod that is to be evicted.
+func tryStep(in Input, now time.Time, p Policy) Decision {
+	switch {
+	case in.Woken:
+		return Decision{Action: Call, Trigger: TriggerBudget}
+	case in.Last.At.IsZero():
+		return Decision{Action: Call, Trigger: TriggerFirst}
+	}
+	pause := in.Last.pause(p)
+	due := in.Last.At.Add(pause)
+	switch {
+	case now.Before(due):
+		// After a jump of the clock no wait is longer than it was meant to be.
+		d := Decision{Action: Wait, WakeAt: controllers.Earlier(due, now.Add(pause))}
+		d.Report = in.failureReport(now, p)
+		return d
+	case in.Last.Result.BlockedByBudget() && in.Behind >= p.TimerPlaces:
+		// The longer it has waited already, the less often it looks again whether
+		// its place has become one of the first.
+		d := Decision{Action: Wait, WakeAt: now.Add(min(max(now.Sub(in.Last.Since), p.BackoffMin), p.BackoffMax))}
+		d.Report = in.failureReport(now, p)
+		return d
+	default:
+		return Decision{Action: Call, Trigger: TriggerBackoff}
+	}
+}
+
+// waitStep handles a pod that nobody can hurry: it reports when the last report
+// is older than the heartbeat interval, counted from since if there was none.
+func waitStep(in Input, message string, since, now time.Time, p Policy) Decision {
+	last := in.Item.HeartbeatAt
+	if last.Before(since) {
+		last = since
+	}
+	due := last.Add(p.HeartbeatInterval)
+	if now.Before(due) && (!since.IsZero() || in.Item.Message == message) {
+		return Decision{WakeAt: controllers.Earlier(due, now.Add(p.HeartbeatInterval))}
+	}
+	item := in.Item
+	item.Message, item.Refusal = message, nil
+	item.beat(now, p)
+	if item == in.Item {
+		return Decision{WakeAt: now.Add(p.HeartbeatInterval)}
+	}
+	return Decision{Report: &item, WakeAt: controllers.Later(item.HeartbeatAt, now).Add(p.HeartbeatInterval)}
+}
+
+// endStep handles a pod that terminates. Most end within their grace period and
+// cost no write. One that does not is reported with what holds it, a minute after the
+// report before at the earliest.
+func endStep(in Input, now time.Time, p Policy) Decision {
+	message := terminatingText(in.Finalizers)
+	d := waitStep(in, message, in.turnBegan(now), now, p)
+	if d.Report != nil || in.EndsBy.IsZero() || in.Item.Message == message {
+		return d
+	}
+	due := in.EndsBy.Add(p.EndSlack)
+	if !in.Item.HeartbeatAt.IsZero() {
+		due = controllers.Later(due, in.Item.HeartbeatAt.Add(p.HeartbeatMin))
+	}
+	if now.Before(due) {
+		d.WakeAt = controllers.Earlier(d.WakeAt, due)
+		return d
+	}
+	item := in.Item
+	item.Message, item.Refusal = message, nil
+	item.beat(now, p)
+	return Decision{Report: &item, WakeAt: controllers.Later(item.HeartbeatAt, now).Add(p.HeartbeatInterval)}
+}
+
+// terminatingText names the finalizers that a terminating pod has.
+func terminatingText(finalizers []string) string {
+	if len(finalizers) == 0 {
+		return TerminatingMessage
+	}
+	return text.Cut(fmt.Sprintf(finalizersMessage, strings.Join(finalizers, ", ")), v1alpha1.MaxMessageLength)
+}
+
+// failureReport is the item that tells of the last attempt, nil if that one is
+// stored already or needs no telling.
+func (in Input) failureReport(now time.Time, p Policy) *Report {
+	if !in.Last.Result.Failed() || in.Last.Retries < in.Item.Retries {
+		return nil
+	}
+	message, refusal := fmt.Sprintf(FailedMessage, in.Last.Retries), in.Last.Refusal()
+	if in.Item.Retries == in.Last.Retries && in.Item.Message == message && equality.Semantic.DeepEqual(in.Item.Refusal, refusal) {
+		return nil
+	}
+	item := in.Item
+	item.Retries, item.Message, item.Refusal = in.Last.Retries, message, refusal
+	item.beat(now, p)
+	return &item
+}
+
+// Refusal is why the attempt failed, for the status.
+func (l *Attempt) Refusal() *v1alpha1.EvictionRefusal {
+	refusal := &v1alpha1.EvictionRefusal{Reason: reasons[l.Result], Message: l.Explain(l.Budgets)}
+	if l.Result.BlockedByBudget() {
+		refusal.Budgets = slices.Clone(l.Budgets[:min(len(l.Budgets), answer.MaxBudgets)])
+		if l.Detail != "" && l.Result != answer.ResultSeveralBudgets {
+			refusal.Message = strings.TrimRight(l.Detail, ".") + "." // It says how many pods are missing, and the rest stands beside it.
+		}
+	}
+	refusal.Message = text.Cut(refusal.Message, v1alpha1.MaxMessageLength)
+	return refusal
+}
+
+// pause is how long to wait after an attempt, never zero. Who has waited for
+// long, in a budget's queue with few attempts of its own, does not start over with
+// short pauses; for all others the exponent is ahead of the time waited.
+func (l *Attempt) pause(p Policy) time.Duration {
+	wait := max(backoff(l.Retries, p), min(l.At.Sub(l.Since), p.BackoffMax))
+	switch {
+	case !l.Result.Failed():
+		wait = p.SettleTime
+	case l.Result == answer.ResultOwnWebhook:
+		wait = p.BackoffMin // A replica's cache is behind by a moment, however often it happens.
+	case l.Result == answer.ResultOverloaded:
+		wait = max(wait, min(l.RetryAfter, p.BackoffMax))
+	}
+	return max(wait, time.Millisecond)
+}
+
+// backoff is the wait after the n-th failed attempt: BackoffMin, doubled each
+// time, at most BackoffMax (statement 85).
+func backoff(n int32, p Policy) time.Duration {
+	wait := p.BackoffMin
+	for ; n > 1 && wait > 0 && wait < p.BackoffMax; n-- {
+		wait *= 2
+	}
+	return min(wait, p.BackoffMax)
+}
+
+// Fail counts a failed attempt. The count goes on from the larger of the stored
+// one, which may be behind, and ours, which is empty after a restart.
+func (l *Attempt) Fail(stored int32) {
+	l.Retries = max(stored, l.Retries)
+	if l.Retries < math.MaxInt32 {
+		l.Retries++
+	}
+	if l.Since.IsZero() {
+		l.Since = l.At
+	}
+}
+
+// beat sets the times of a report: start and heartbeat together the first time
+// (ruling R2), later a heartbeat only if the API accepts one (statement 43).
+func (i *Report) beat(now time.Time, p Policy) {
+	now = now.Truncate(time.Second)
+	switch {
+	case i.StartedAt.IsZero():
+		i.StartedAt, i.HeartbeatAt = now, now
+	case now.Sub(i.HeartbeatAt) >= p.HeartbeatMin:
+		i.HeartbeatAt = now
+	}
+}

@@ -1,0 +1,302 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+)
+
+// reconciler runs one interceptor: it gathers what a request says, lets step
+// decide, calls the interceptor and reports.
+type reconciler struct {
+	Options
+	client   client.Client
+	live     client.Reader
+	reports  client.Client // What reports are written with.
+	impl     Interceptor
+	canceler Canceler // nil if it cannot cancel
+	goner    Goner    // nil if it leaves nothing behind
+
+	memories memories
+	running  running
+}
+
+// newReconciler expects complete Options, Recorder included.
+func newReconciler(c client.Client, live client.Reader, impl Interceptor, o Options) *reconciler {
+	canceler, _ := impl.(Canceler)
+	goner, _ := impl.(Goner)
+	return &reconciler{Options: o, client: c, live: live, reports: c, impl: impl, canceler: canceler, goner: goner}
+}
+
+// Reconcile looks at one request.
+func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	key := req.NamespacedName
+	turn, end := r.running.begin(ctx, key)
+	defer end()
+	er, err := r.get(ctx, r.client, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if before := r.memories.get(key); before.Target.RequestUID != "" && (er == nil || er.UID != before.Target.RequestUID) {
+		// What was begun for a request that is no more ends before anything else does.
+		result, settled, err := r.settle(ctx, key, before, er)
+		if err != nil || !settled {
+			return result, err
+		}
+	}
+	if er == nil {
+		return reconcile.Result{}, nil
+	}
+	r.running.isFor(key, er.UID)
+	return r.look(ctx, turn, er)
+}
+
+// look does what is to be done about a request that exists.
+func (r *reconciler) look(ctx, turn context.Context, er *v1alpha1.EvictionRequest) (reconcile.Result, error) {
+	key := client.ObjectKeyFromObject(er)
+	memory := r.recall(er)
+	in := r.input(er, memory)
+	if in.Turn == noTurn || in.Turn == podGone && !in.CanGone {
+		r.memories.forget(key)
+		return reconcile.Result{}, nil
+	}
+	begun := memory.Target.RequestUID != ""
+	if !begun && !r.Selector.Matches(labelSet(er)) {
+		return reconcile.Result{}, nil // Another process has it, and may have begun.
+	}
+	known := begun || !in.Item.StartedAt.IsZero()
+	memory.Target = r.target(er, memory)
+	switch step(in, r.Clock.Now()).Call {
+	case callCancel:
+		settled, err := r.undo(ctx, key, &memory, known)
+		if err != nil || settled || stopping(ctx) {
+			return reconcile.Result{}, err
+		}
+		in.NoReturn = memory.NoReturn
+	case callGone:
+		return reconcile.Result{}, r.cleanUp(ctx, key, &memory)
+	case callEvacuate, callNothing:
+	}
+	if step(in, r.Clock.Now()).Call != callEvacuate {
+		if in.NoReturn { // Passed over: others go on, and we stop for good.
+			memory.Settled = true
+			r.memories.set(key, memory)
+		}
+		return reconcile.Result{}, nil
+	}
+	if in.Turn != active {
+		turn = ctx // It is over already, and this goes on all the same.
+	}
+	answer, err := r.advance(ctx, turn, key, &memory)
+	if answer == nil || err != nil {
+		return reconcile.Result{}, err
+	}
+	if errors.Is(context.Cause(turn), errTurnOver) {
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // Nobody is to hear of it.
+	}
+	return r.report(ctx, er, *answer)
+}
+
+// settle ends what was begun for a request that is gone or was made anew. It is
+// settled when the way is free for the new one.
+func (r *reconciler) settle(ctx context.Context, key types.NamespacedName, known memory, er *v1alpha1.EvictionRequest) (_ reconcile.Result, settled bool, _ error) {
+	in := input{
+		Turn: calledOff, Deleted: true, Settled: known.Settled, NoReturn: known.NoReturn,
+		CanCancel: r.canceler != nil, CanGone: r.goner != nil, Interval: r.HeartbeatInterval,
+	}
+	if known.PodGone {
+		in.Turn = podGone
+	}
+	if step(in, r.Clock.Now()).Call == callGone {
+		if err := r.cleanUp(ctx, key, &known); err != nil || stopping(ctx) {
+			return reconcile.Result{}, false, err
+		}
+		in.Settled = true
+	}
+	if step(in, r.Clock.Now()).Call == callCancel {
+		undone, err := r.undo(ctx, key, &known, true)
+		if err != nil || stopping(ctx) {
+			return reconcile.Result{}, false, err
+		}
+		in.Settled, in.NoReturn = undone, known.NoReturn
+	}
+	if step(in, r.Clock.Now()).Call != callEvacuate {
+		r.memories.forget(key)
+		return reconcile.Result{}, true, nil
+	}
+	if er != nil && turnOf(er, r.Name) == active {
+		// The new request asks for what cannot be stopped anyway.
+		r.memories.set(key, memory{Target: r.target(er, memory{}), NoReturn: true})
+		return reconcile.Result{}, true, nil
+	}
+	answer, err := r.advance(ctx, ctx, key, &known)
+	if answer == nil || err != nil {
+		return reconcile.Result{}, false, err
+	}
+	in.Answer = answer
+	d := step(in, r.Clock.Now())
+	if d.Settled {
+		r.memories.forget(key)
+	}
+	return r.wakeAt(d.WakeAt), d.Settled, nil
+}
+
+// advance calls Evacuate. There is no answer if the process is being stopped.
+func (r *reconciler) advance(ctx, turn context.Context, key types.NamespacedName, memory *memory) (*Progress, error) {
+	r.memories.set(key, *memory) // Begun, whatever comes of it.
+	answer, err := r.evacuate(turn, memory.Target)
+	if answer.PointOfNoReturn && !memory.NoReturn {
+		memory.NoReturn = true
+		r.memories.set(key, *memory)
+	}
+	switch {
+	case stopping(ctx):
+		return nil, nil
+	case err == nil, errors.Is(context.Cause(turn), errTurnOver):
+		return &answer, nil
+	}
+	r.emit(memory.Target, events.EvacuationFailed(r.Name, memory.Target.Pod.Name, err))
+	return nil, fmt.Errorf("evacuate pod %s: %w", memory.Target.Pod, err)
+}
+
+// undo calls Cancel and reports whether that was the end of it; if it was not,
+// there is an error, or no way back. What this process knows nothing of is undone
+// without a word: there may have been nothing.
+func (r *reconciler) undo(ctx context.Context, key types.NamespacedName, memory *memory, known bool) (settled bool, _ error) {
+	err := r.cancel(ctx, memory.Target)
+	switch {
+	case stopping(ctx):
+		return false, nil
+	case errors.Is(err, ErrPointOfNoReturn):
+		memory.NoReturn = true
+		r.memories.set(key, *memory)
+		r.emit(memory.Target, events.PointOfNoReturn(r.Name, memory.Target.Pod.Name))
+		return false, nil
+	case err != nil:
+		r.memories.set(key, *memory) // So that nothing begins before it is undone.
+		r.emit(memory.Target, events.CancelFailed(r.Name, memory.Target.Pod.Name, err))
+		return false, fmt.Errorf("cancel evacuation of pod %s: %w", memory.Target.Pod, err)
+	}
+	memory.Settled = true
+	r.memories.set(key, *memory)
+	if known {
+		r.emit(memory.Target, events.EvacuationCanceled(r.Name, memory.Target.Pod.Name))
+	}
+	log.FromContext(ctx).Info("Undid an evacuation", "pod", memory.Target.Pod.Name)
+	return true, nil
+}
+
+// cleanUp calls Gone, until it succeeds.
+func (r *reconciler) cleanUp(ctx context.Context, key types.NamespacedName, memory *memory) error {
+	err := r.gone(ctx, memory.Target)
+	switch {
+	case stopping(ctx):
+		return nil
+	case err != nil:
+		r.memories.set(key, *memory)
+		r.emit(memory.Target, events.CancelFailed(r.Name, memory.Target.Pod.Name, err))
+		return fmt.Errorf("clean up after pod %s: %w", memory.Target.Pod, err)
+	}
+	memory.Settled = true
+	r.memories.set(key, *memory)
+	log.FromContext(ctx).V(1).Info("Cleaned up after a pod that ended in the turn", "pod", memory.Target.Pod.Name)
+	return nil
+}
+
+// stopping reports whether the process is being stopped, in which case whatever a
+// call returned means nothing.
+func stopping(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+
+// input is what step is to look at.
+func (r *reconciler) input(er *v1alpha1.EvictionRequest, memory memory) input {
+	in := input{
+		Turn:      turnOf(er, r.Name),
+		Item:      itemOf(er, r.Name),
+		Settled:   memory.Settled,
+		NoReturn:  memory.NoReturn,
+		CanCancel: r.canceler != nil,
+		CanGone:   r.goner != nil,
+		Interval:  r.HeartbeatInterval,
+	}
+	if memory.Item.HeartbeatAt.After(in.Item.HeartbeatAt) {
+		in.Item = memory.Item
+	}
+	return in
+}
+
+// recall returns the memory of this very request.
+func (r *reconciler) recall(er *v1alpha1.EvictionRequest) memory {
+	known := r.memories.get(client.ObjectKeyFromObject(er))
+	if known.Target.RequestUID != er.UID {
+		return memory{}
+	}
+	return known
+}
+
+// target is what the interceptor gets to know.
+func (r *reconciler) target(er *v1alpha1.EvictionRequest, memory memory) Target {
+	t := Target{
+		Request:     client.ObjectKeyFromObject(er),
+		RequestUID:  er.UID,
+		Pod:         types.NamespacedName{Namespace: er.Namespace, Name: er.Spec.Target.Pod.Name},
+		PodUID:      er.Spec.Target.Pod.UID,
+		NodeName:    er.Status.NodeName,
+		Labels:      maps.Clone(er.Labels),
+		ActivatedAt: memory.Target.ActivatedAt,
+		StartedAt:   shift(r.input(er, memory).Item.StartedAt, -r.ServerClock.Offset()),
+	}
+	for _, requester := range er.Spec.Requesters {
+		t.Requesters = append(t.Requesters, requester.Name)
+	}
+	if at := er.Status.ActivationTime; at != nil && turnOf(er, r.Name) == active {
+		t.ActivatedAt = shift(at.Time, -r.ServerClock.Offset())
+	}
+	return t
+}
+
+// get returns the request, nil if there is none.
+func (r *reconciler) get(ctx context.Context, reader client.Reader, key types.NamespacedName) (*v1alpha1.EvictionRequest, error) {
+	er := &v1alpha1.EvictionRequest{}
+	switch err := reader.Get(ctx, key, er); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get eviction request %s: %w", key, err)
+	default:
+		return er, nil
+	}
+}
+
+// wakeAt comes back at that time, which zero leaves to events.
+func (r *reconciler) wakeAt(at time.Time) reconcile.Result {
+	if at.IsZero() {
+		return reconcile.Result{}
+	}
+	return reconcile.Result{RequeueAfter: max(at.Sub(r.Clock.Now()), time.Millisecond)}
+}
+
+// emit records an event about the request. It names it by reference, without the
+// version, so that what happens again and again stays one Event (statement 112).
+func (r *reconciler) emit(t Target, e events.Event) {
+	request := &corev1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "EvictionRequest",
+		Namespace: t.Request.Namespace, Name: t.Request.Name, UID: t.RequestUID,
+	}
+	pod := &corev1.ObjectReference{
+		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod",
+		Namespace: t.Pod.Namespace, Name: t.Pod.Name, UID: t.PodUID,
+	}
+	events.Emit(r.Recorder, request, pod, e)
+}

@@ -1,0 +1,179 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+)
+
+const (
+	// reportTimeout bounds the writing of one report.
+	reportTimeout = 20 * time.Second
+	// reportTries is how often a report is written anew after conflicts.
+	reportTries = 5
+	// conflictRetry is when to look again if all of them failed or the turn is
+	// over, in case the event of the newer version is lost.
+	conflictRetry = 5 * time.Second
+)
+
+// errPanic is wrapped by the error of an interceptor that panicked.
+var errPanic = errors.New("panic")
+
+// report tells the API server what Evacuate said, if it is time to. After a
+// conflict it decides again on the request as it is by then.
+func (r *reconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest, answer Progress) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	key := client.ObjectKeyFromObject(er)
+	if beat := r.input(er, r.recall(er)).Item.HeartbeatAt; r.ServerClock != nil && beat.After(r.Clock.Now().Add(r.ServerClock.Offset()+minSkew)) {
+		// Its own heartbeat lies ahead: this clock was set back, and would be silent
+		// until it has caught up. Any answer tells the time.
+		if _, err := r.get(ctx, r.live, key); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	for range reportTries {
+		memory := r.recall(er)
+		in := r.input(er, memory)
+		offset := r.ServerClock.Offset()
+		in.Answer = answer.shifted(offset)
+		d := step(in, r.Clock.Now().Add(offset))
+		var err error
+		if d.Report != nil {
+			err = r.write(ctx, er, *d.Report)
+		}
+		switch {
+		case err == nil:
+			memory.Settled = memory.Settled || d.Settled
+			if d.Report != nil {
+				memory.Item, memory.Target.StartedAt = *d.Report, shift(d.Report.StartedAt, -offset)
+				r.announce(memory.Target, in.Item, *d.Report)
+			}
+			r.memories.set(key, memory)
+			return r.wakeAt(shift(d.WakeAt, -offset)), nil
+		case apierrors.IsInvalid(err) && r.ServerClock.Offset() != offset:
+			log.FromContext(ctx).Info("This machine's clock is off, reporting by that of the API server", "offset", r.ServerClock.Offset())
+			continue
+		case apierrors.IsInvalid(err) && !answer.ExpectedFinishTime.IsZero():
+			// A moment ahead may be past by the clock that checks it. The rest must not
+			// fall with it.
+			log.FromContext(ctx).V(1).Info("Reporting without the expected finish time", "reason", err.Error())
+			answer.ExpectedFinishTime = time.Time{}
+			continue
+		case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+			r.emit(memory.Target, events.ReportRefused(r.Name, err))
+			r.tellRefusal(ctx, er, in.Item, err)
+			return reconcile.Result{}, fmt.Errorf("report on eviction request %s: %w", key, err)
+		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
+			return reconcile.Result{}, fmt.Errorf("report on eviction request %s: %w", key, err)
+		}
+		fresh, err := r.get(ctx, r.live, key)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if fresh == nil || fresh.UID != er.UID || turnOf(fresh, r.Name) != active {
+			break // The cache will show it in a moment.
+		}
+		er = fresh
+	}
+	return reconcile.Result{RequeueAfter: conflictRetry}, nil
+}
+
+// refusedReport begins the message of an interceptor whose reports are refused.
+const refusedReport = "Reports of this interceptor are refused: "
+
+// tellRefusal says once in the request itself that a report was refused: by the
+// message alone, with the times that are stored, as it may be the times that are
+// wrong. If not even that is accepted, the event must do.
+func (r *reconciler) tellRefusal(ctx context.Context, er *v1alpha1.EvictionRequest, stored item, refusal error) {
+	if !apierrors.IsInvalid(refusal) || strings.HasPrefix(stored.Message, refusedReport) {
+		return
+	}
+	stored.Message = cutMessage(refusedReport + refusal.Error())
+	if err := r.write(ctx, er, stored); err != nil {
+		log.FromContext(ctx).V(1).Info("The request cannot tell that reports are refused", "reason", err.Error())
+	}
+}
+
+// announce says in events what a report changed.
+func (r *reconciler) announce(t Target, before, after item) {
+	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
+		r.emit(t, events.EvacuationStarted(r.Name, t.Pod.Name, after.Message))
+	}
+	if !after.CompletedAt.IsZero() {
+		r.emit(t, events.EvacuationCompleted(r.Name, t.Pod.Name, after.Message))
+	}
+}
+
+// write applies the interceptor's own item and nothing else, to this very version
+// of the request.
+func (r *reconciler) write(ctx context.Context, er *v1alpha1.EvictionRequest, item item) error {
+	report := apply.InterceptorStatus().WithName(r.Name).WithMessage(item.Message)
+	if !item.StartedAt.IsZero() {
+		report.WithStartTime(metav1.NewTime(item.StartedAt))
+	}
+	if !item.HeartbeatAt.IsZero() {
+		report.WithHeartbeatTime(metav1.NewTime(item.HeartbeatAt))
+	}
+	if !item.ExpectedFinishAt.IsZero() {
+		report.WithExpectedFinishTime(metav1.NewTime(item.ExpectedFinishAt))
+	}
+	if !item.CompletedAt.IsZero() {
+		report.WithCompletionTime(metav1.NewTime(item.CompletedAt))
+	}
+	return r.reports.SubResource("status").Apply(ctx,
+		apply.EvictionRequest(er.Name, er.Namespace).
+			WithUID(er.UID).
+			WithResourceVersion(er.ResourceVersion).
+			WithStatus(apply.EvictionRequestStatus().WithInterceptors(report)),
+		client.FieldOwner(r.FieldOwner), client.ForceOwnership)
+}
+
+// evacuate calls the interceptor, with a deadline and a net.
+func (r *reconciler) evacuate(ctx context.Context, t Target) (answer Progress, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	defer catch(ctx, &err)
+	return r.impl.Evacuate(ctx, t)
+}
+
+// cancel calls the interceptor, with a deadline and a net.
+func (r *reconciler) cancel(ctx context.Context, t Target) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	defer catch(ctx, &err)
+	return r.canceler.Cancel(ctx, t)
+}
+
+// gone calls the interceptor, with a deadline and a net.
+func (r *reconciler) gone(ctx context.Context, t Target) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	defer catch(ctx, &err)
+	return r.goner.Gone(ctx, t)
+}
+
+// catch makes a panic an error.
+func catch(ctx context.Context, err *error) {
+	if what := recover(); what != nil {
+		log.FromContext(ctx).Info("The interceptor panicked", "panic", fmt.Sprint(what), "stack", string(debug.Stack()))
+		*err = fmt.Errorf("%w: %v", errPanic, what)
+	}
+}
+
+// labelSet are the labels of a request, for selectors.
+func labelSet(er *v1alpha1.EvictionRequest) labels.Set { return er.Labels }

@@ -1,0 +1,142 @@
+package interceptor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+)
+
+// Add adds an interceptor to a manager: ours or anybody's, as long as its scheme
+// has api/v1alpha1 and its account is bound to the chart's ClusterRole
+// NAME-interceptor. It runs where the manager's controllers run: on the leader
+// only, if there is leader election. controller-runtime's own metrics
+// (controller_runtime_reconcile_*, workqueue_*) have it under its name.
+func Add(mgr ctrl.Manager, impl Interceptor, o Options) error {
+	if err := o.complete(); err != nil {
+		return err
+	}
+	if o.Recorder == nil {
+		o.Recorder = mgr.GetEventRecorder(cutName(o.Name, maxReporter))
+	}
+	r := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), impl, o)
+	if o.ServerClock != nil {
+		clocked, err := clockedClient(mgr, o)
+		if err != nil {
+			return err
+		}
+		r.live, r.reports = clocked, clocked
+	}
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named(o.Name).
+		Watches(&v1alpha1.EvictionRequest{}, r.requestEvents())
+	for _, w := range o.Watches {
+		b = b.Watches(w.Object, handler.EnqueueRequestsFromMapFunc(w.enqueue), builder.WithPredicates(w.Predicates...))
+	}
+	err := b.WithOptions(controller.Options{
+		MaxConcurrentReconciles: o.MaxConcurrent,
+		RateLimiter:             controllers.SlowBackoff(),
+		// What was begun before and what is asked for now, and a report.
+		ReconciliationTimeout: 4*o.Timeout + 2*reportTimeout,
+		NewQueue:              controllers.NewQueue(o.Clock),
+	}).Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up interceptor %s: %w", o.Name, err)
+	}
+	return nil
+}
+
+// NewReconciler is the inside of Add, for those who drive it by themselves: it
+// reads requests from the client, and from the live reader after a conflict. It
+// has to be told when a request changes, is deleted, or the time it asked for has
+// come. A call that is under way does not end with the turn. Options need a
+// Recorder.
+func NewReconciler(c client.Client, live client.Reader, impl Interceptor, o Options) (reconcile.Reconciler, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	if o.Recorder == nil {
+		return nil, fmt.Errorf("interceptor %q: Recorder is not set", o.Name)
+	}
+	return newReconciler(c, live, impl, o), nil
+}
+
+// enqueue asks for a look at the requests that an object is about.
+func (w Watch) enqueue(ctx context.Context, obj client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, key := range w.Requests(ctx, obj) {
+		requests = append(requests, reconcile.Request{NamespacedName: key})
+	}
+	return requests
+}
+
+// requestEvents lets those events pass that concern the interceptor, and stops a
+// call of Evacuate whose turn is over.
+func (r *reconciler) requestEvents() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	mine := func(obj client.Object) (er *v1alpha1.EvictionRequest, turn turn) {
+		er, ok := obj.(*v1alpha1.EvictionRequest)
+		if !ok {
+			return nil, noTurn
+		}
+		return er, turnOf(er, r.Name)
+	}
+	look := func(obj client.Object, q queue) {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, ev event.CreateEvent, q queue) {
+			if _, turn := mine(ev.Object); turn != noTurn {
+				look(ev.Object, q)
+			}
+		},
+		UpdateFunc: func(_ context.Context, ev event.UpdateEvent, q queue) {
+			before, was := mine(ev.ObjectOld)
+			after, is := mine(ev.ObjectNew)
+			if before == nil || after == nil {
+				return
+			}
+			key := client.ObjectKeyFromObject(after)
+			if is != active {
+				r.running.over(key, after.UID)
+			}
+			if before.UID != after.UID {
+				r.running.over(key, before.UID)
+			}
+			if was != is || before.UID != after.UID || (is != noTurn && !sameTarget(before, after)) {
+				look(after, q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, q queue) {
+			key := client.ObjectKeyFromObject(ev.Object)
+			r.running.over(key, ev.Object.GetUID())
+			er, turn := mine(ev.Object)
+			if er != nil && meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted) {
+				r.memories.podGone(key, er.UID) // The end may not have been looked at yet.
+			}
+			if turn != noTurn || r.memories.get(key).Target.RequestUID != "" {
+				look(ev.Object, q)
+			}
+		},
+	}
+}
+
+// sameTarget reports whether an interceptor would get to know the same. Reports,
+// its own among them, are no reason to look again.
+func sameTarget(a, b *v1alpha1.EvictionRequest) bool {
+	return a.Status.NodeName == b.Status.NodeName && maps.Equal(a.Labels, b.Labels) &&
+		slices.EqualFunc(a.Spec.Requesters, b.Spec.Requesters, func(a, b v1alpha1.Requester) bool { return a.Name == b.Name })
+}

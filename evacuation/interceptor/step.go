@@ -1,0 +1,247 @@
+package interceptor
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// turn is what a request says about an interceptor's turn.
+type turn int
+
+const (
+	// noTurn: it has not come, or nothing is left to do: the interceptor
+	// completed, or the pod has ended in the turn of another one.
+	noTurn turn = iota
+	// active: it is this interceptor's turn.
+	active
+	// calledOff: the request was canceled or deleted in or after its turn.
+	calledOff
+	// podGone: the pod has ended in its turn, before it completed.
+	podGone
+	// passedOver: the interceptor was silent for too long, others follow.
+	passedOver
+)
+
+// turnOf reads an interceptor's turn from a request (statement 109). An empty
+// list of requesters is final (ruling R3), so nobody waits for the controller to
+// say so.
+func turnOf(er *v1alpha1.EvictionRequest, name string) turn {
+	pod := er.Spec.Target.Pod
+	isActive := slices.Contains(er.Status.ActiveInterceptors, name)
+	switch {
+	case pod == nil || string(pod.UID) != er.Name,
+		!isActive && !slices.Contains(er.Status.ProcessedInterceptors, name),
+		!itemOf(er, name).CompletedAt.IsZero():
+		return noTurn
+	case meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted):
+		if processed := er.Status.ProcessedInterceptors; isActive || processed[len(processed)-1] == name {
+			return podGone
+		}
+		return noTurn // It was passed over, and others had the turn.
+	case er.DeletionTimestamp != nil, len(er.Spec.Requesters) == 0,
+		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled):
+		return calledOff
+	case isActive:
+		return active
+	default:
+		return passedOver
+	}
+}
+
+// item is an interceptor's report, in whole seconds as the API keeps it.
+type item struct {
+	StartedAt, HeartbeatAt, ExpectedFinishAt, CompletedAt time.Time
+	Message                                               string
+}
+
+// itemOf reads an interceptor's own report.
+func itemOf(er *v1alpha1.EvictionRequest, name string) item {
+	report := v1alpha1.ReportOf(er, name)
+	item := item{Message: report.Message}
+	if t := report.StartTime; t != nil {
+		item.StartedAt = t.Time
+	}
+	if t := report.HeartbeatTime; t != nil {
+		item.HeartbeatAt = t.Time
+	}
+	if t := report.ExpectedFinishTime; t != nil {
+		item.ExpectedFinishAt = t.Time
+	}
+	if t := report.CompletionTime; t != nil {
+		item.CompletedAt = t.Time
+	}
+	return item
+}
+
+// input is all that a step may look at.
+type input struct {
+	Turn turn
+	Item item
+	// Deleted: the request is no more.
+	Deleted bool
+	// Settled: nothing is left to do for this request, though it may not show it.
+	Settled bool
+	// NoReturn: the interceptor is past the point of no return.
+	NoReturn bool
+	// CanCancel: the interceptor is a Canceler.
+	CanCancel bool
+	// CanGone: the interceptor is a Goner.
+	CanGone bool
+	// Interval is the time between two heartbeats.
+	Interval time.Duration
+	// Answer is what Evacuate has just said; nil before it was asked.
+	Answer *Progress
+}
+
+// call is what is to be called.
+type call int
+
+const (
+	callNothing call = iota
+	callEvacuate
+	callCancel
+	callGone
+)
+
+// decision is what a step wants.
+type decision struct {
+	// Call is what to call; after it, the step is taken again with its answer.
+	Call call
+	// Report is what to write, nil for nothing.
+	Report *item
+	// Settled: nothing is left to do once the report is written.
+	Settled bool
+	// WakeAt is when to call again even if nothing happens; zero for never.
+	WakeAt time.Time
+}
+
+// step decides whom to call, and what to make of the answer.
+func step(in input, now time.Time) decision {
+	switch {
+	case in.Answer == nil:
+		return decision{Call: whatToCall(in)}
+	case in.Turn != active && in.Answer.Done:
+		return decision{Settled: true}
+	case in.Turn != active:
+		// Past the point of no return, with nobody left to report to.
+		return decision{WakeAt: earliest(checkAt(in.Answer, now), now.Add(in.Interval))}
+	case in.Answer.Done:
+		// The heartbeat stays as it is: a completion is no heartbeat, so the 60 s do
+		// not hold it up. Who never began has declined (statement 110).
+		return decision{Settled: true, Report: &item{
+			StartedAt: in.Item.StartedAt, HeartbeatAt: in.Item.HeartbeatAt,
+			CompletedAt: now.Truncate(time.Second), Message: cutMessage(in.Answer.Message),
+		}}
+	default:
+		return beat(in, now)
+	}
+}
+
+// whatToCall is the first half of a step.
+func whatToCall(in input) call {
+	switch {
+	case in.Settled || in.Turn == noTurn:
+		return callNothing
+	case in.Turn == podGone && in.CanGone:
+		return callGone
+	case in.Turn == podGone:
+		return callNothing
+	case in.Turn == active:
+		return callEvacuate
+	case in.NoReturn && in.Turn == calledOff:
+		return callEvacuate // There is only one way, and nobody else goes it.
+	case in.Turn == calledOff && in.Deleted && !in.CanCancel && in.CanGone:
+		return callGone
+	case in.NoReturn || !in.CanCancel:
+		return callNothing
+	default:
+		return callCancel
+	}
+}
+
+// beat reports that work goes on: when the interval is over, and when there is
+// news, but never within a minute of the last time (statements 42 and 43). Between
+// two heartbeats nothing is written.
+func beat(in input, now time.Time) decision {
+	item := item{
+		StartedAt:        in.Item.StartedAt,
+		HeartbeatAt:      now.Truncate(time.Second),
+		ExpectedFinishAt: finishAt(in.Answer.ExpectedFinishTime, now),
+		Message:          cutMessage(in.Answer.Message),
+	}
+	d := decision{}
+	news := item.Message != in.Item.Message || finishMoved(in.Item.ExpectedFinishAt, item.ExpectedFinishAt, now)
+	due := in.Item.HeartbeatAt.Add(in.Interval)
+	if news {
+		due = in.Item.HeartbeatAt.Add(MinHeartbeatInterval)
+	}
+	switch {
+	case in.Item.HeartbeatAt.IsZero():
+		item.StartedAt = item.HeartbeatAt // Set together (ruling R2).
+		d.Report = &item
+	case !now.Before(due):
+		d.Report = &item
+	}
+	if d.Report != nil {
+		due = item.HeartbeatAt.Add(in.Interval)
+	}
+	d.WakeAt = earliest(due, checkAt(in.Answer, now))
+	return d
+}
+
+// checkAt is when the interceptor wants to look again, zero for any time.
+func checkAt(answer *Progress, now time.Time) time.Time {
+	if answer.CheckAfter <= 0 {
+		return time.Time{}
+	}
+	return now.Add(answer.CheckAfter)
+}
+
+// earliest is the earlier of two times, of which zero is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+// finishAt is an expected finish time as it may be reported: in whole seconds,
+// rounded up, and not in the past (statement 48).
+func finishAt(expected, now time.Time) time.Time {
+	if !expected.After(now) {
+		return time.Time{}
+	}
+	return expected.Add(time.Second - time.Nanosecond).Truncate(time.Second)
+}
+
+// finishMoved reports whether an expected finish time is news. Estimates
+// tremble; one that moves by less than a minute waits for the next heartbeat.
+func finishMoved(before, after, now time.Time) bool {
+	switch {
+	case after.IsZero():
+		return before.After(now)
+	case before.IsZero():
+		return true
+	default:
+		return !before.After(now) || after.Sub(before).Abs() >= MinHeartbeatInterval
+	}
+}
+
+// cutMessage makes a message one that the API accepts: UTF-8, cut between two
+// characters (ruling R6).
+func cutMessage(message string) string {
+	message = strings.ToValidUTF8(message, "\uFFFD")
+	count := 0
+	for i := range message {
+		if count == v1alpha1.MaxMessageLength {
+			return message[:i]
+		}
+		count++
+	}
+	return message
+}

@@ -1,0 +1,109 @@
+package lease
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// memory is what is remembered of one lease.
+type memory struct {
+	// uid of the lease this is about; another one starts afresh.
+	uid types.UID
+	// markersGoneSince is when this process first saw that all markers are gone,
+	// zero if they are not.
+	markersGoneSince time.Time
+	// withdrawal is the event for those requests that still name the lease after
+	// it was deleted, by requester; zero if it was not deleted by us.
+	withdrawal withdrawal
+	// seen is when this process saw what the lease says of each kind of tool.
+	seen map[translate.CallerClass]sighting
+}
+
+// sighting is when a time in a lease was seen first, by our clock.
+type sighting struct {
+	written, at time.Time
+}
+
+// noSkew is more than clocks differ: what was written longer ago was not written now.
+const noSkew = time.Hour
+
+// see notes which times in the lease are new to this process, and returns the record
+// with the times at which it saw them. What is there when we first look at a lease counts
+// as seen now, unless it is too old for that.
+func (l *Reconciler) see(lease *coordinationv1.Lease, rec translate.LeaseRecord) translate.LeaseRecord {
+	now := l.Clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.memoryOf(lease)
+	first := m.seen == nil
+	if first {
+		m.seen = map[translate.CallerClass]sighting{}
+	}
+	return rec.With(func(v translate.Voice) time.Time {
+		s, known := m.seen[v.Class]
+		switch {
+		case known && s.written.Equal(v.HeardAt):
+			return s.at
+		case known && s.written.Sub(v.HeardAt) > noSkew:
+			// Set back by hand, by more than clocks differ: it is older than we saw.
+			s = sighting{written: v.HeardAt, at: s.at.Add(v.HeardAt.Sub(s.written))}
+		case first && now.Sub(v.HeardAt) > noSkew:
+			s = sighting{written: v.HeardAt, at: v.HeardAt}
+		default:
+			s = sighting{written: v.HeardAt, at: now}
+		}
+		m.seen[v.Class] = s
+		return s.at
+	})
+}
+
+// seeRenewal is see for an event.
+func (l *Reconciler) seeRenewal(lease *coordinationv1.Lease) {
+	if rec, err := translate.DecodeLease(lease); err == nil {
+		l.see(lease, rec)
+	}
+}
+
+// memoryOf returns what is remembered of this very lease. The lock must be held.
+func (l *Reconciler) memoryOf(lease *coordinationv1.Lease) *memory {
+	m := l.memory[lease.Name]
+	if m == nil || m.uid != lease.UID {
+		m = &memory{uid: lease.UID}
+		l.memory[lease.Name] = m
+	}
+	return m
+}
+
+// recall returns since when the markers of this lease are gone.
+func (l *Reconciler) recall(lease *coordinationv1.Lease) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.memoryOf(lease).markersGoneSince
+}
+
+// recallWithdrawal returns the last known UID of a lease, and why it was deleted if that
+// was our doing.
+func (l *Reconciler) recallWithdrawal(name string) (types.UID, withdrawal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m := l.memory[name]; m != nil {
+		return m.uid, m.withdrawal
+	}
+	return "", nil
+}
+
+func (l *Reconciler) remember(lease *coordinationv1.Lease, change func(*memory)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(l.memoryOf(lease))
+}
+
+func (l *Reconciler) forget(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.memory, name)
+}

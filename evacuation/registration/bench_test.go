@@ -1,0 +1,145 @@
+package registration
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+)
+
+const (
+	benchRegistrations = 500
+	benchPods          = 50_000
+	benchNamespaces    = 500
+)
+
+// benchRegistration is one of a mix: most ask for a label, some for a label of the
+// namespace, some for what only an expression can tell.
+func benchRegistration(i int) *builder.EvictionInterceptorWrapper {
+	w := builder.EvictionInterceptor(fmt.Sprintf("i%03d.example.com", i))
+	switch i % 10 {
+	case 0:
+		return w.PodsWhere("app", "In", fmt.Sprintf("app-%d", i), fmt.Sprintf("other-%d", i))
+	case 1:
+		return w.PodsWhere(fmt.Sprintf("opt-in-%d", i), "Exists")
+	case 2: // Found by no label of the pod, but by one of the namespace.
+		return w.Namespaces("team", fmt.Sprintf("team-%d", i))
+	case 3:
+		return w.Pods("app", fmt.Sprintf("app-%d", i)).When("object.metadata.ownerReferences.exists(o, o.kind == 'StatefulSet')")
+	default:
+		return w.Pods("app", fmt.Sprintf("app-%d", i)).Pods("tier", "back").Namespaces("env", "prod")
+	}
+}
+
+// benchRegistry also returns how many bytes one registration takes.
+func benchRegistry() (*Registry, float64) {
+	r := NewRegistry(Options{Namespace: ownNamespace})
+	for i := range benchNamespaces {
+		r.next.putNamespace(namespace(fmt.Sprintf("ns-%d", i), "env", "prod"))
+	}
+	r.dirty.Store(true)
+	before := heap()
+	for i := range benchRegistrations {
+		r.put(benchRegistration(i).Obj())
+	}
+	return r, float64(heap()-before) / benchRegistrations
+}
+
+// pods of a cluster, each with the labels that pods usually have. Those with an
+// index below hits are selected by one registration.
+func benchPodsOf(n, hits int) []*corev1.Pod {
+	pods := make([]*corev1.Pod, n)
+	for i := range pods {
+		app := fmt.Sprintf("web-%d", i%2000)
+		if i < hits {
+			app = fmt.Sprintf("app-%d", i%50*10+5)
+		}
+		pods[i] = builder.Pod(fmt.Sprintf("ns-%d", i%benchNamespaces), fmt.Sprintf("p-%d", i)).
+			Label("app", app).Label("tier", "back").Label("app.kubernetes.io/name", app).Label("app.kubernetes.io/part-of", "shop").
+			Label("pod-template-hash", fmt.Sprint(i)).Obj()
+	}
+	return pods
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// BenchmarkRegistry looks up 50,000 pods with 500 registrations. The last one is
+// what the index saves: asking every registration takes so many times as long.
+func BenchmarkRegistry(b *testing.B) {
+	hit, miss := benchPodsOf(benchPods, benchPods), benchPodsOf(benchPods, 0)
+	var missed float64
+	for _, bench := range []struct {
+		name string
+		pods []*corev1.Pod
+		want int
+	}{{"miss", miss, 0}, {"hit", hit, 1}} {
+		b.Run(bench.name, func(b *testing.B) {
+			r, size := benchRegistry()
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				if got, err := r.Resolve(bench.pods[i%benchPods]); err != nil || len(got) != bench.want {
+					b.Fatalf("%d interceptors and error %v, want %d", len(got), err, bench.want)
+				}
+				i++
+			}
+			b.ReportMetric(size, "B/registration")
+			if bench.want == 0 {
+				missed = perLoop(b)
+			}
+		})
+	}
+	b.Run("expression", func(b *testing.B) {
+		r, _ := benchRegistry()
+		pod := builder.Pod("ns-1", "db-0").Label("app", "app-3").OwnedBy("StatefulSet", "db").Obj()
+		b.ReportAllocs()
+		for b.Loop() {
+			if got, err := r.Resolve(pod); err != nil || len(got) != 1 {
+				b.Fatalf("%d interceptors and error %v, want 1", len(got), err)
+			}
+		}
+	})
+	b.Run("miss-without-index", func(b *testing.B) {
+		r, _ := benchRegistry()
+		s := r.snapshot()
+		b.ReportAllocs()
+		i := 0
+		for b.Loop() {
+			pod := miss[i%benchPods]
+			for _, e := range s.slots {
+				if e.pods.Matches(labels.Set(pod.Labels)) && e.matchNamespace(s.namespaces[pod.Namespace].object) {
+					b.Fatal("selected")
+				}
+			}
+			i++
+		}
+		if missed > 0 {
+			b.ReportMetric(perLoop(b)/missed, "times-the-index")
+		}
+	})
+}
+
+func perLoop(b *testing.B) float64 {
+	b.Helper()
+	return float64(b.Elapsed()) / float64(b.N)
+}
+
+// BenchmarkRegistryChange is what a registration costs that comes and goes while
+// there are 500 others.
+func BenchmarkRegistryChange(b *testing.B) {
+	r, _ := benchRegistry()
+	b.ReportAllocs()
+	for b.Loop() {
+		r.put(builder.EvictionInterceptor("new.example.com").Pods("app", "new").Namespaces("env", "prod").Obj())
+		r.remove("new.example.com")
+	}
+}

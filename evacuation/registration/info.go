@@ -1,0 +1,28 @@
+package registration
+
+import "github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+
+// Info is what an accepted EvictionInterceptor says about its
+// interceptor.
+type Info struct {
+	// Name of the interceptor.
+	Name string
+	// Priority orders interceptors, higher first.
+	Priority int32
+	// Usernames of the service accounts that act under the name, as the API server
+	// knows them ("system:serviceaccount:NAMESPACE:NAME"). None means that anybody
+	// with the permission may.
+	Usernames []string
+	// Evicts: the interceptor terminates the pod itself.
+	Evicts bool
+	// Guard says when the pods are protected by a budget.
+	Guard v1alpha1.GuardPolicy
+}
+
+// Lookup answers who may act under an interceptor's name.
+type Lookup interface {
+	// Registration returns the accepted registration of that name. It answers from
+	// memory and is safe for concurrent use. A name that no accepted
+	// EvictionInterceptor has is not found.
+	Registration(name string) (Info, bool)
+}

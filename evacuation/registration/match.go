@@ -1,0 +1,175 @@
+package registration
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// entry is one generation of an EvictionInterceptor, compiled. It never changes.
+type entry struct {
+	Info
+	uid        types.UID
+	generation int64
+	// refused says why the registration is not accepted, nil if it is. One that is
+	// not accepted selects nothing and names no accounts.
+	refused *refusal
+
+	pods       labels.Selector
+	namespaces labels.Selector
+	conditions []condition
+	// seesNamespace: the answer depends on the pod's namespace, by its labels or by
+	// an expression.
+	seesNamespace bool
+}
+
+// refusal is the reason and message of the condition Accepted=False.
+type refusal struct{ reason, message string }
+
+// condition is a compiled matchCondition.
+type condition struct {
+	expression
+	name     string
+	position int
+}
+
+func (c condition) String() string {
+	return fmt.Sprintf("matchConditions[%d] %q", c.position, c.name)
+}
+
+// compileEntry compiles a registration.
+func compileEntry(from *v1alpha1.EvictionInterceptor, allowReserved []string) *entry {
+	e := &entry{uid: from.UID, generation: from.Generation, Info: infoOf(from), pods: labels.Nothing(), namespaces: labels.Nothing()}
+	for _, step := range []func(*v1alpha1.EvictionInterceptor) *refusal{
+		func(from *v1alpha1.EvictionInterceptor) *refusal { return checkName(from.Name, allowReserved) },
+		e.compileSelectors,
+		e.compileConditions,
+	} {
+		if e.refused = step(from); e.refused != nil {
+			e.pods, e.namespaces, e.conditions = labels.Nothing(), labels.Nothing(), nil
+			return e
+		}
+	}
+	return e
+}
+
+func infoOf(from *v1alpha1.EvictionInterceptor) Info {
+	r := Info{
+		Name:     from.Name,
+		Priority: v1alpha1.DefaultInterceptorPriority,
+		Evicts:   from.Spec.Evicts,
+		Guard:    from.Spec.Guard,
+	}
+	if from.Spec.Priority != nil {
+		r.Priority = *from.Spec.Priority
+	}
+	if r.Guard == "" {
+		r.Guard = v1alpha1.GuardWhileEvacuating
+	}
+	for _, account := range from.Spec.ServiceAccounts {
+		r.Usernames = append(r.Usernames, "system:serviceaccount:"+account.Namespace+":"+account.Name)
+	}
+	return r
+}
+
+// checkName applies the rules of a name in a pod's annotation. The schema has
+// refused what is malformed; which reserved names are allowed it cannot know.
+func checkName(name string, allowReserved []string) *refusal {
+	if names, _ := translate.ParseInterceptors(name, allowReserved...); len(names) == 1 && names[0] == name {
+		return nil
+	}
+	return &refusal{v1alpha1.ReasonReservedName, fmt.Sprintf("metadata.name %q is not allowed: names under k8s.io and kubernetes.io are reserved for Kubernetes; "+
+		"choose another name, or allow this one by the chart value interceptors.allowedReservedNames. The registration selects no pods.", name)}
+}
+
+func (e *entry) compileSelectors(from *v1alpha1.EvictionInterceptor) *refusal {
+	for _, s := range []struct {
+		field string
+		from  *metav1.LabelSelector
+		to    *labels.Selector
+	}{
+		{"podSelector", from.Spec.PodSelector, &e.pods},
+		{"namespaceSelector", from.Spec.NamespaceSelector, &e.namespaces},
+	} {
+		if s.from == nil {
+			*s.to = labels.Everything()
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(s.from)
+		if err != nil {
+			return &refusal{v1alpha1.ReasonInvalidSelector, fmt.Sprintf("spec.%s cannot be read: %s. The registration selects no pods.", s.field, oneLine(err))}
+		}
+		*s.to = selector
+	}
+	e.seesNamespace = !e.namespaces.Empty()
+	return nil
+}
+
+func (e *entry) compileConditions(from *v1alpha1.EvictionInterceptor) *refusal {
+	if len(from.Spec.MatchConditions) == 0 {
+		return nil
+	}
+	compiler, err := theExpressions()
+	if err != nil {
+		return &refusal{v1alpha1.ReasonInvalidExpression, oneLine(err)}
+	}
+	for i, c := range from.Spec.MatchConditions {
+		compiled := condition{name: c.Name, position: i}
+		if compiled.expression, err = compiler.compile(c.Expression); err != nil {
+			return &refusal{v1alpha1.ReasonInvalidExpression, fmt.Sprintf("spec.%s does not compile: %s. "+
+				"Expressions can read what Drawbridge keeps of a pod (variable object) and the namespace's name, labels and annotations (variable namespaceObject), nothing else. "+
+				"The registration selects no pods.", compiled, oneLine(err))}
+		}
+		e.conditions = append(e.conditions, compiled)
+		e.seesNamespace = e.seesNamespace || compiled.namespace
+	}
+	return nil
+}
+
+// maxProblem is how much of a compiler's text a condition repeats.
+const maxProblem = 1000
+
+// oneLine makes a text of one line that is not too long.
+func oneLine(err error) string {
+	text := []rune(strings.Join(strings.Fields(err.Error()), " "))
+	if len(text) > maxProblem {
+		text = append(text[:maxProblem-1], '…')
+	}
+	return string(text)
+}
+
+// matchConditions evaluates the conditions for a pod whose labels and namespace
+// match. An expression that fails counts as false; err says which. As in a
+// ValidatingAdmissionPolicy it does not matter if another condition is false: so a
+// condition can guard another.
+func (e *entry) matchConditions(in *celInput) (match bool, err error) {
+	budget := int64(podBudget)
+	var failure error
+	for _, c := range e.conditions {
+		match, cost, err := c.evaluate(in)
+		budget -= cost
+		switch {
+		case err == nil && !match:
+			return false, nil
+		case err != nil && failure == nil:
+			failure = fmt.Errorf("%s: %w", c, err)
+		}
+		if budget < 0 {
+			return false, fmt.Errorf("%s: the conditions together cost more than the %d allowed for one pod", c, podBudget)
+		}
+	}
+	return failure == nil, failure
+}
+
+// matchNamespace reports whether the registration looks at pods of a namespace
+// with these labels.
+func (e *entry) matchNamespace(namespace *corev1.Namespace) bool {
+	return e.namespaces.Matches(labels.Set(namespace.Labels))
+}

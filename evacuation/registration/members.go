@@ -1,0 +1,390 @@
+package registration
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// members knows how many pods each registration selects and for how many an
+// expression fails. A pod's event costs the look-up of that pod; a change of a
+// registration one pass over all pods, for that registration only. One goroutine
+// does all of it, so that neither the informers nor admission wait for it.
+type members struct {
+	registry *Registry
+	// notify is called with the name of a registration whose tally has changed since
+	// it was asked for.
+	notify func(name string)
+	queue  workqueue.TypedInterface[work]
+
+	mu   sync.Mutex
+	pods map[types.NamespacedName]*member
+	// tallies are by slot.
+	tallies []tally
+	// loading: the pods there were at the start are still coming. They are counted
+	// afterwards, by a pass for each registration: a queue of all pods would keep its
+	// size for ever.
+	loading bool
+	// complete: all pods there were at the start have been looked at.
+	complete bool
+}
+
+// member is a pod and the slots of the registrations that select it or fail for it.
+type member struct {
+	pod               *corev1.Pod // Shared with the informer. Nil when the pod is gone.
+	matching, failing bitset
+}
+
+// tally of a registration.
+type tally struct {
+	entry             *entry // What was counted, nil if the slot was free.
+	matching, failing int
+	told              bool
+}
+
+// work is one thing to look at again: a pod, a registration, a namespace, or, with
+// all of them empty, the end of the initial count.
+type work struct {
+	pod                     types.NamespacedName
+	registration, namespace string
+}
+
+func newMembers(registry *Registry, notify func(name string)) *members {
+	return &members{
+		registry: registry, notify: notify, pods: map[types.NamespacedName]*member{},
+		queue: workqueue.NewTyped[work](),
+	}
+}
+
+// start begins to count and returns. It ends with the context.
+func (m *members) start(ctx context.Context, informers cache.Informers) error {
+	informer, err := informers.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch pods to count them: %w", err)
+	}
+	m.loading = true
+	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    m.see,
+		UpdateFunc: func(_, obj any) { m.see(obj) },
+		DeleteFunc: m.gone,
+	})
+	if err != nil {
+		return fmt.Errorf("watch pods to count them: %w", err)
+	}
+	m.registry.subscribe(m.changed)
+	go func() {
+		if toolscache.WaitForCacheSync(ctx.Done(), m.registry.Synced, handler.HasSynced) {
+			m.loaded()
+		}
+		<-ctx.Done()
+		m.queue.ShutDown()
+		_ = informer.RemoveEventHandler(handler) // The informer ends, too.
+	}()
+	go func() {
+		for m.next() {
+		}
+	}()
+	return nil
+}
+
+// loaded counts the pods there were at the start. What comes from now on is looked at by
+// itself.
+func (m *members) loaded() {
+	m.mu.Lock()
+	m.loading = false
+	m.mu.Unlock()
+	m.changed(change{})
+	m.queue.Add(work{}) // After all registrations, as the queue is in order.
+}
+
+// see takes note of a pod.
+func (m *members) see(obj any) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	key := client.ObjectKeyFromObject(pod)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.pods[key]
+	if known == nil {
+		known = &member{}
+		m.pods[key] = known
+	}
+	known.pod = pod
+	if !m.loading {
+		m.queue.Add(work{pod: key})
+	}
+}
+
+func (m *members) gone(obj any) {
+	name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	if err != nil {
+		return
+	}
+	namespace, pod, err := toolscache.SplitMetaNamespaceKey(name)
+	if err != nil {
+		return
+	}
+	key := types.NamespacedName{Namespace: namespace, Name: pod}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.pods[key]; known != nil {
+		known.pod = nil
+		m.queue.Add(work{pod: key})
+	}
+}
+
+// changed takes note of a change of the registry.
+func (m *members) changed(c change) {
+	m.mu.Lock()
+	loading := m.loading
+	m.mu.Unlock()
+	if loading {
+		return // All are counted when it ends; a pass now would see some of the pods only.
+	}
+	if c != (change{}) {
+		m.queue.Add(work{registration: c.registration, namespace: c.namespace})
+		return
+	}
+	for name := range m.registry.snapshot().byName {
+		m.queue.Add(work{registration: name})
+	}
+}
+
+// next does one thing, and reports whether there will be more.
+func (m *members) next() bool {
+	item, ended := m.queue.Get()
+	if ended {
+		return false
+	}
+	defer m.queue.Done(item)
+	var changed []string
+	switch s := m.registry.snapshot(); {
+	case item.pod.Name != "":
+		changed = m.look(s, item.pod)
+	case item.registration != "":
+		changed = m.count(s, item.registration)
+	case item.namespace != "":
+		for _, key := range m.keys(item.namespace) {
+			changed = append(changed, m.look(s, key)...)
+		}
+	default:
+		changed = m.completed()
+	}
+	for _, name := range changed {
+		m.notify(name)
+	}
+	return true
+}
+
+// look finds out who selects a pod, and returns whose tallies that changes.
+func (m *members) look(s *snapshot, key types.NamespacedName) []string {
+	m.mu.Lock()
+	known := m.pods[key]
+	if known == nil {
+		m.mu.Unlock()
+		return nil
+	}
+	pod := known.pod
+	m.mu.Unlock()
+
+	var matching, failing bitset
+	if pod != nil {
+		// A namespace that is not known yet comes with an event of its own.
+		_ = m.registry.each(s, pod, func(slot int, _ *entry, match bool, failure error) {
+			if match {
+				matching = matching.set(slot, true)
+			}
+			if failure != nil {
+				failing = failing.set(slot, true)
+			}
+		})
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var changed []string
+	for slot := range s.slots {
+		changed = append(changed, m.set(known, slot, matching.has(slot), failing.has(slot))...)
+	}
+	// One that went while it was looked at is looked at once more: it was counted
+	// just now.
+	if pod == nil && known.pod == nil && m.pods[key] == known {
+		delete(m.pods, key)
+	}
+	return changed
+}
+
+// count asks one registration about all pods. A slot that was another's before is
+// that other's no more.
+func (m *members) count(s *snapshot, name string) (changed []string) {
+	slots := map[int]bool{}
+	if _, slot, ok := s.known(name); ok {
+		slots[slot] = true
+	}
+	m.mu.Lock()
+	for slot, t := range m.tallies {
+		if t.entry != nil && t.entry.Name == name {
+			slots[slot] = true
+		}
+	}
+	pods := make([]*member, 0, len(m.pods))
+	for _, known := range m.pods {
+		pods = append(pods, known)
+	}
+	m.mu.Unlock()
+
+	for slot := range slots {
+		m.mu.Lock()
+		m.grow(slot)
+		same := m.tallies[slot].entry == s.slots[slot]
+		m.mu.Unlock()
+		if same {
+			continue // Counted; what has changed since has a look of its own.
+		}
+		for _, known := range pods {
+			m.recount(s, slot, known)
+		}
+		m.mu.Lock()
+		// Another generation is told in any case: it is not held back.
+		m.tallies[slot].entry, m.tallies[slot].told = s.slots[slot], false
+		changed = append(changed, m.tell(slot)...)
+		m.mu.Unlock()
+	}
+	return changed
+}
+
+func (m *members) recount(s *snapshot, slot int, known *member) {
+	m.mu.Lock()
+	pod := known.pod
+	m.mu.Unlock()
+	match, failed := false, false
+	if pod != nil {
+		var failure error
+		match, failure = m.registry.ask(s, slot, pod)
+		failed = failure != nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.set(known, slot, match, failed)
+}
+
+// set notes the answer of one registration about one pod, and returns its name if
+// that is news.
+func (m *members) set(known *member, slot int, match, failed bool) []string {
+	matched, hadFailed := known.matching.has(slot), known.failing.has(slot)
+	if match == matched && failed == hadFailed {
+		return nil
+	}
+	m.grow(slot)
+	t := &m.tallies[slot]
+	known.matching, known.failing = known.matching.set(slot, match), known.failing.set(slot, failed)
+	t.matching += delta(matched, match)
+	t.failing += delta(hadFailed, failed)
+	return m.tell(slot)
+}
+
+func delta(before, after bool) int {
+	switch {
+	case after && !before:
+		return 1
+	case before && !after:
+		return -1
+	}
+	return 0
+}
+
+func (m *members) grow(slot int) {
+	for len(m.tallies) <= slot {
+		m.tallies = append(m.tallies, tally{})
+	}
+}
+
+// tell returns the name of the slot's registration unless it was told before.
+func (m *members) tell(slot int) []string {
+	t := &m.tallies[slot]
+	if t.told || t.entry == nil || !m.complete {
+		return nil
+	}
+	t.told = true
+	return []string{t.entry.Name}
+}
+
+func (m *members) completed() (changed []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.complete = true
+	for slot := range m.tallies {
+		changed = append(changed, m.tell(slot)...)
+	}
+	return changed
+}
+
+// keys are the pods of a namespace.
+func (m *members) keys(namespace string) (keys []types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key := range m.pods {
+		if key.Namespace == namespace {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// report is what is known of a registration's pods, for one generation of it.
+type report struct {
+	entry             *entry
+	matching, failing int
+	// example is a pod for which an expression fails, and why.
+	example string
+}
+
+// report returns what is known of a registration, and whether its pods have been
+// counted. From now on a change is told again.
+func (m *members) report(name string) (report, bool) {
+	s := m.registry.snapshot()
+	known, slot, ok := s.known(name)
+	if !ok {
+		return report{}, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.complete || slot >= len(m.tallies) || m.tallies[slot].entry != known {
+		return report{entry: known}, false
+	}
+	t := &m.tallies[slot]
+	t.told = false
+	r := report{entry: known, matching: t.matching, failing: t.failing}
+	if r.failing > 0 {
+		r.example = m.example(s, slot)
+	}
+	return r, true
+}
+
+// example is about the first of the pods by name, so that it stays the same.
+func (m *members) example(s *snapshot, slot int) string {
+	var first *corev1.Pod
+	for _, known := range m.pods {
+		if pod := known.pod; known.failing.has(slot) && pod != nil && (first == nil || podKey(pod) < podKey(first)) {
+			first = pod
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	if _, failure := m.registry.ask(s, slot, first); failure != nil {
+		return fmt.Sprintf("pod %s: %s", podKey(first), oneLine(failure))
+	}
+	return "" // It has just ended.
+}
+
+func podKey(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

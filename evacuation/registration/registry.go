@@ -1,0 +1,358 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// Errors of Registry.Resolve. Both end by themselves, soon.
+var (
+	// ErrNotSynced: the registry has not seen all registrations and namespaces yet.
+	ErrNotSynced = errors.New("the registrations of interceptors are not known yet")
+	// ErrNamespaceUnknown: the pod was seen before its namespace, and a registration
+	// depends on the namespace.
+	ErrNamespaceUnknown = errors.New("the pod's namespace is not known yet")
+)
+
+// Metrics follow the registrations.
+type Metrics interface {
+	// Registrations tells how many there are in force and refused.
+	Registrations(accepted, refused int)
+	// EvaluationFailed counts an expression of a registration that failed for a pod.
+	EvaluationFailed(name string)
+	// Forget removes what belongs to a registration that is gone.
+	Forget(name string)
+}
+
+// Options of a Registry. Namespace is required.
+type Options struct {
+	// Namespace is our own one; like kube-system it is never looked at by a
+	// registration.
+	Namespace string
+	// AllowedReserved are the names under k8s.io and kubernetes.io which pods may
+	// name and registrations may have (ruling R14).
+	AllowedReserved []string
+	// Metrics may be nil.
+	Metrics Metrics
+}
+
+// Registry knows who intercepts which pod, from the pods' annotations and from
+// all EvictionInterceptors. It is a Resolver and a Lookup, for every
+// replica. It is fed by informers and answers from memory, without a lock.
+type Registry struct {
+	options   Options
+	annotated annotation
+	current   atomic.Pointer[snapshot]
+
+	mu sync.Mutex // Guards next, dirty and the subscribers.
+	// next is what current will be, and dirty that the two differ: in the initial
+	// lists of the informers every change would otherwise copy everything.
+	next        *snapshot
+	dirty       atomic.Bool
+	subscribers []func(change)
+
+	feeds  []toolscache.ResourceEventHandlerRegistration
+	synced atomic.Bool
+}
+
+// change says what has changed: a registration, a namespace, or, when the registry
+// has come into sync, everything.
+type change struct{ registration, namespace string }
+
+// NewRegistry returns a registry that knows nobody: see SetupWithCache.
+func NewRegistry(o Options) *Registry {
+	r := &Registry{options: o, annotated: annotation{allowReserved: o.AllowedReserved}, next: newSnapshot()}
+	r.current.Store(newSnapshot())
+	return r
+}
+
+// Static returns a registry of just these registrations and namespaces, which is
+// in sync and never changes: for those who look once and watch nothing, such as a
+// command. A registration that is not accepted is not found in it.
+func Static(o Options, registrations []v1alpha1.EvictionInterceptor, namespaces []corev1.Namespace) *Registry {
+	r := NewRegistry(o)
+	for i := range registrations {
+		r.put(&registrations[i])
+	}
+	for i := range namespaces {
+		r.putNamespace(&namespaces[i])
+	}
+	return r
+}
+
+var (
+	_ Resolver = &Registry{}
+	_ Lookup   = &Registry{}
+)
+
+// SetupWithCache feeds the registry from the informers of EvictionInterceptors and
+// Namespaces.
+func (r *Registry) SetupWithCache(ctx context.Context, informers cache.Informers) error {
+	for _, feed := range []struct {
+		object  client.Object
+		handler toolscache.ResourceEventHandlerDetailedFuncs
+	}{
+		{&v1alpha1.EvictionInterceptor{}, handlers(r.put, r.remove)},
+		{&corev1.Namespace{}, handlers(r.putNamespace, r.removeNamespace)},
+	} {
+		informer, err := informers.GetInformer(ctx, feed.object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %T for the registry: %w", feed.object, err)
+		}
+		registration, err := informer.AddEventHandler(feed.handler)
+		if err != nil {
+			return fmt.Errorf("watch %T for the registry: %w", feed.object, err)
+		}
+		r.feeds = append(r.feeds, registration)
+	}
+	return nil
+}
+
+// handlers of an informer over cluster-scoped objects.
+func handlers[T client.Object](put func(T), remove func(name string)) toolscache.ResourceEventHandlerDetailedFuncs {
+	return toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, _ bool) {
+			if object, ok := obj.(T); ok {
+				put(object)
+			}
+		},
+		UpdateFunc: func(_, obj any) {
+			if object, ok := obj.(T); ok {
+				put(object)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+				remove(name)
+			}
+		},
+	}
+}
+
+// Synced reports whether the registry has seen all registrations and namespaces
+// there were when it began. Before that nobody must rely on its answers.
+func (r *Registry) Synced() bool {
+	if r.synced.Load() {
+		return true
+	}
+	for _, feed := range r.feeds {
+		if !feed.HasSynced() {
+			return false
+		}
+	}
+	r.synced.Store(true)
+	return true
+}
+
+// Start tells the subscribers when the registry has come into sync.
+func (r *Registry) Start(ctx context.Context) error {
+	if !toolscache.WaitForCacheSync(ctx.Done(), r.Synced) {
+		return nil // We are to stop.
+	}
+	r.mu.Lock()
+	tell := slices.Clone(r.subscribers)
+	r.mu.Unlock()
+	for _, f := range tell {
+		f(change{})
+	}
+	return nil
+}
+
+// NeedLeaderElection is false: every replica answers admission from its registry.
+func (r *Registry) NeedLeaderElection() bool { return false }
+
+// OnChange calls f when the registry has come into sync, and after every later
+// change that may change answers. f must return soon. There is no way to
+// unsubscribe.
+func (r *Registry) OnChange(f func()) { r.subscribe(func(change) { f() }) }
+
+func (r *Registry) subscribe(f func(change)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.subscribers = append(r.subscribers, f)
+}
+
+// Resolve returns who intercepts the pod, in their order (see order). An error
+// means that somebody may be missing, because the informers lag behind; then ask
+// again later, and let nobody pass and plan nothing. It is ErrNotSynced or
+// ErrNamespaceUnknown, and never depends on the expressions of a registration.
+//
+// The pod may come from the cache or from the API server; that is the same.
+func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
+	annotated := r.annotated.names(pod)
+	if !r.Synced() {
+		return annotated, ErrNotSynced
+	}
+	var selected []*entry
+	err := r.each(r.snapshot(), pod, func(_ int, e *entry, match bool, failure error) {
+		if failure != nil && r.options.Metrics != nil {
+			r.options.Metrics.EvaluationFailed(e.Name)
+		}
+		if match {
+			selected = append(selected, e)
+		}
+	})
+	return order(annotated, selected), err
+}
+
+// each calls yield for the registrations whose selectors select the pod, with the
+// answer of their conditions.
+func (r *Registry) each(s *snapshot, pod *corev1.Pod, yield func(slot int, e *entry, match bool, failure error)) error {
+	if r.excludes(pod.Namespace) {
+		return nil
+	}
+	var err error
+	namespace := s.namespaces[pod.Namespace]
+	in := namespace.input(pod)
+	s.candidates(pod, namespace, func(slot int, e *entry) {
+		switch {
+		case !e.pods.Matches(labels.Set(pod.Labels)):
+		case namespace == nil && e.seesNamespace:
+			err = ErrNamespaceUnknown
+		default:
+			match, failure := e.matchConditions(&in)
+			yield(slot, e, match, failure)
+		}
+	})
+	return err
+}
+
+// ask is each for one registration.
+func (r *Registry) ask(s *snapshot, slot int, pod *corev1.Pod) (match bool, failure error) {
+	e, namespace := s.slots[slot], s.namespaces[pod.Namespace]
+	switch {
+	case e == nil || e.refused != nil || r.excludes(pod.Namespace):
+		return false, nil
+	case namespace == nil && e.seesNamespace, namespace != nil && !namespace.by.has(slot):
+		return false, nil
+	case !e.pods.Matches(labels.Set(pod.Labels)):
+		return false, nil
+	}
+	in := namespace.input(pod)
+	return e.matchConditions(&in)
+}
+
+// excludes reports whether registrations never look at a namespace: the webhook is
+// not asked for its pods.
+func (r *Registry) excludes(namespace string) bool {
+	return namespace == metav1.NamespaceSystem || namespace == r.options.Namespace
+}
+
+// Registration returns the accepted registration of that name.
+func (r *Registry) Registration(name string) (Info, bool) {
+	known, _, ok := r.snapshot().known(name)
+	if !ok || known.refused != nil {
+		return Info{}, false
+	}
+	found := known.Info
+	found.Usernames = slices.Clone(found.Usernames)
+	return found, true
+}
+
+// snapshot returns the newest state.
+func (r *Registry) snapshot() *snapshot {
+	if r.dirty.Load() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.publish()
+	}
+	return r.current.Load()
+}
+
+func (r *Registry) publish() {
+	if r.dirty.Load() {
+		r.current.Store(r.next.clone())
+		r.dirty.Store(false)
+	}
+}
+
+// update changes the next snapshot and tells who wants to know.
+func (r *Registry) update(apply func(next *snapshot) change) {
+	r.mu.Lock()
+	made := apply(r.next)
+	r.dirty.Store(true)
+	var tell []func(change)
+	if r.Synced() {
+		r.publish()
+		tell = slices.Clone(r.subscribers)
+	}
+	accepted, refused := r.next.count()
+	r.mu.Unlock()
+	if r.options.Metrics != nil && made.namespace == "" {
+		r.options.Metrics.Registrations(accepted, refused)
+	}
+	for _, f := range tell {
+		f(made)
+	}
+}
+
+func (r *Registry) put(from *v1alpha1.EvictionInterceptor) {
+	r.mu.Lock()
+	known, _, ok := r.next.known(from.Name)
+	r.mu.Unlock()
+	if ok && known.uid == from.UID && known.generation == from.Generation {
+		return // Only the status or metadata have changed.
+	}
+	// Compiling takes milliseconds, so it happens outside of the lock. Events of one
+	// kind come one after the other.
+	e := compileEntry(from, r.options.AllowedReserved)
+	r.update(func(next *snapshot) change {
+		next.put(e)
+		return change{registration: e.Name}
+	})
+}
+
+func (r *Registry) remove(name string) {
+	r.mu.Lock()
+	_, _, ok := r.next.known(name)
+	r.mu.Unlock()
+	if !ok {
+		return
+	}
+	r.update(func(next *snapshot) change {
+		next.remove(name)
+		return change{registration: name}
+	})
+	if r.options.Metrics != nil {
+		r.options.Metrics.Forget(name)
+	}
+}
+
+func (r *Registry) putNamespace(namespace *corev1.Namespace) {
+	r.mu.Lock()
+	known := r.next.namespaces[namespace.Name]
+	r.mu.Unlock()
+	if known != nil && sameNamespace(known.object, namespace) {
+		return
+	}
+	r.update(func(next *snapshot) change {
+		next.putNamespace(namespace)
+		return change{namespace: namespace.Name}
+	})
+}
+
+func (r *Registry) removeNamespace(name string) {
+	r.update(func(next *snapshot) change {
+		delete(next.namespaces, name)
+		return change{namespace: name}
+	})
+}
+
+// sameNamespace compares what expressions and selectors see of a namespace.
+func sameNamespace(a, b *corev1.Namespace) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+}

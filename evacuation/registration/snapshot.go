@@ -1,0 +1,234 @@
+package registration
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// snapshot is the registry at one moment. It never changes, so look-ups need no
+// lock.
+//
+// Every registration has a slot, a small number that stays the same as long as it
+// exists, so that sets of registrations are bitsets. To find those that select a
+// pod, one looks under each of its labels, and at the few registrations that
+// cannot be found by a label; of those the ones remain whose namespaceSelector
+// selects the pod's namespace, which was found out when the namespace or the
+// registration changed.
+type snapshot struct {
+	slots  []*entry // Nil where a slot is free.
+	byName map[string]int
+	// Registrations that require a label with a value or, if they do not say which
+	// value, a label. Each is in one of these three, or in several values of one key.
+	byLabel map[label][]int
+	byKey   map[string][]int
+	anyPod  bitset
+	// namespaces has those that exist.
+	namespaces map[string]*namespaceView
+}
+
+type label struct{ key, value string }
+
+// namespaceView is a namespace and the registrations that look at it.
+type namespaceView struct {
+	object *corev1.Namespace
+	by     bitset
+}
+
+// input is what expressions see of a pod in the namespace, which may be unknown.
+func (v *namespaceView) input(pod *corev1.Pod) celInput {
+	if v == nil {
+		return celInput{pod: pod}
+	}
+	return celInput{pod: pod, namespace: v.object}
+}
+
+// clone is a copy that can be changed with its methods.
+func (s *snapshot) clone() *snapshot {
+	return &snapshot{
+		slots:      slices.Clone(s.slots),
+		byName:     maps.Clone(s.byName),
+		byLabel:    maps.Clone(s.byLabel),
+		byKey:      maps.Clone(s.byKey),
+		anyPod:     slices.Clone(s.anyPod),
+		namespaces: maps.Clone(s.namespaces),
+	}
+}
+
+func newSnapshot() *snapshot {
+	return &snapshot{
+		byName:     map[string]int{},
+		byLabel:    map[label][]int{},
+		byKey:      map[string][]int{},
+		namespaces: map[string]*namespaceView{},
+	}
+}
+
+// put adds a registration, or replaces an older generation.
+func (s *snapshot) put(e *entry) {
+	slot, ok := s.byName[e.Name]
+	if ok {
+		s.unindex(slot)
+	} else {
+		if slot = slices.Index(s.slots, nil); slot < 0 {
+			slot = len(s.slots)
+			s.slots = append(s.slots, nil)
+		}
+		s.byName[e.Name] = slot
+	}
+	s.slots[slot] = e
+	if e.refused == nil {
+		s.index(slot)
+	}
+}
+
+// remove removes a registration.
+func (s *snapshot) remove(name string) {
+	slot, ok := s.byName[name]
+	if !ok {
+		return
+	}
+	s.unindex(slot)
+	s.slots[slot] = nil
+	delete(s.byName, name)
+}
+
+// putNamespace adds or replaces a namespace.
+func (s *snapshot) putNamespace(namespace *corev1.Namespace) {
+	view := &namespaceView{object: namespace}
+	for slot, e := range s.slots {
+		if e != nil && e.refused == nil && e.matchNamespace(namespace) {
+			view.by = view.by.with(slot)
+		}
+	}
+	s.namespaces[namespace.Name] = view
+}
+
+func (s *snapshot) index(slot int) {
+	e := s.slots[slot]
+	switch values, key := indexUnder(e.pods); {
+	case len(values) > 0:
+		for _, l := range values {
+			s.byLabel[l] = append(slices.Clip(s.byLabel[l]), slot)
+		}
+	case key != "":
+		s.byKey[key] = append(slices.Clip(s.byKey[key]), slot)
+	default:
+		s.anyPod = s.anyPod.with(slot)
+	}
+	for name, view := range s.namespaces {
+		if e.matchNamespace(view.object) {
+			s.namespaces[name] = &namespaceView{view.object, view.by.with(slot)}
+		}
+	}
+}
+
+func (s *snapshot) unindex(slot int) {
+	values, key := indexUnder(s.slots[slot].pods)
+	for _, l := range values {
+		without(s.byLabel, l, slot)
+	}
+	without(s.byKey, key, slot)
+	s.anyPod = s.anyPod.without(slot)
+	for name, view := range s.namespaces {
+		if view.by.has(slot) {
+			s.namespaces[name] = &namespaceView{view.object, view.by.without(slot)}
+		}
+	}
+}
+
+// without removes a slot from a list of an index, into a new list: the old one may
+// be part of an older snapshot.
+func without[K comparable](index map[K][]int, at K, slot int) {
+	var rest []int
+	for _, s := range index[at] {
+		if s != slot {
+			rest = append(rest, s)
+		}
+	}
+	if len(rest) == 0 {
+		delete(index, at)
+		return
+	}
+	index[at] = rest
+}
+
+// maxIndexedValues is up to how many values of one key a selector is found by.
+const maxIndexedValues = 32
+
+// indexUnder says what to find a selector by: the labels of which a pod must have
+// one, else a key that it must have, else nothing.
+func indexUnder(selector labels.Selector) (values []label, key string) {
+	requirements, selectable := selector.Requirements()
+	if !selectable {
+		return nil, ""
+	}
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.In, selection.Equals, selection.DoubleEquals:
+			if n := r.Values().Len(); n > maxIndexedValues || values != nil && n >= len(values) {
+				key = r.Key()
+				continue
+			}
+			values = nil
+			for _, value := range r.Values().List() {
+				values = append(values, label{r.Key(), value})
+			}
+		case selection.Exists:
+			key = r.Key()
+		default: // A pod without the key may match.
+		}
+	}
+	if values != nil {
+		return values, ""
+	}
+	return nil, key
+}
+
+// candidates calls yield for each registration that the indexes name for a pod: it
+// looks at the namespace, if that is known, and requires no label that the pod
+// lacks. The rest of its selector and its conditions are still open.
+func (s *snapshot) candidates(pod *corev1.Pod, namespace *namespaceView, yield func(slot int, e *entry)) {
+	check := func(slot int) {
+		if namespace == nil || namespace.by.has(slot) {
+			yield(slot, s.slots[slot])
+		}
+	}
+	for key, value := range pod.Labels {
+		for _, slot := range s.byLabel[label{key, value}] {
+			check(slot)
+		}
+		for _, slot := range s.byKey[key] {
+			check(slot)
+		}
+	}
+	if namespace != nil {
+		s.anyPod.each(namespace.by, func(slot int) { yield(slot, s.slots[slot]) })
+		return
+	}
+	s.anyPod.each(s.anyPod, check)
+}
+
+func (s *snapshot) count() (accepted, refused int) {
+	for _, e := range s.slots {
+		switch {
+		case e == nil:
+		case e.refused == nil:
+			accepted++
+		default:
+			refused++
+		}
+	}
+	return accepted, refused
+}
+
+// known returns the entry of a registration and its slot.
+func (s *snapshot) known(name string) (e *entry, slot int, ok bool) {
+	if slot, ok = s.byName[name]; !ok {
+		return nil, 0, false
+	}
+	return s.slots[slot], slot, true
+}

@@ -1,0 +1,181 @@
+package registration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+)
+
+const (
+	registrationsController = "evictioninterceptors"
+	statusManager           = "drawbridge-registrations"
+	// statusInterval is the least time between two writes of one status because of
+	// its pods, which come and go all the time.
+	statusInterval = 10 * time.Second
+	// statusRetry is a net: a write that met a newer version is repeated by that
+	// version's event, which normally comes long before.
+	statusRetry   = time.Second
+	statusTimeout = 30 * time.Second
+)
+
+// StatusReconciler writes the status of EvictionInterceptors. It runs on the
+// leader. All fields are required.
+type StatusReconciler struct {
+	// Client reads EvictionInterceptors from the cache and writes.
+	Client client.Client
+	// Cache has the informer of pods, who are counted.
+	Cache cache.Informers
+	// Registry is this replica's.
+	Registry *Registry
+	// Clock tells the time, and drives the queue.
+	Clock clock.WithTicker
+
+	members *members
+	mu      sync.Mutex
+	// written is when a status was written last. It is only a hint, so it may be
+	// forgotten.
+	written map[string]time.Time
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *StatusReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	err := controllers.Require("controller "+registrationsController, map[string]bool{
+		"Client": r.Client != nil, "Cache": r.Cache != nil, "Registry": r.Registry != nil, "Clock": r.Clock != nil,
+	})
+	if err != nil {
+		return err
+	}
+	r.written = map[string]time.Time{}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(registrationsController).
+		For(&v1alpha1.EvictionInterceptor{}).
+		WatchesRawSource(source.Func(r.count)).
+		WithOptions(controller.Options{
+			NeedLeaderElection:    new(true),
+			ReconciliationTimeout: statusTimeout,
+			RateLimiter:           controllers.FastBackoff(),
+			NewQueue:              controllers.NewQueue(r.Clock),
+		}).
+		Complete(r)
+}
+
+// count begins to count pods, and brings back every registration whose count has
+// changed.
+func (r *StatusReconciler) count(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.members = newMembers(r.Registry, func(name string) {
+		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	})
+	return r.members.start(ctx, r.Cache)
+}
+
+// Reconcile writes the status of one registration if it says something else by
+// now.
+func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	from := &v1alpha1.EvictionInterceptor{}
+	if err := r.Client.Get(ctx, req.NamespacedName, from); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.Name)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("get EvictionInterceptor: %w", err)
+	}
+	now := r.Clock.Now()
+	// Another generation is news, at once.
+	if from.Status.ObservedGeneration == from.Generation {
+		if wait := r.wrote(req.Name).Add(statusInterval).Sub(now); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+	}
+	found, counted := r.members.report(req.Name)
+	if !counted || found.entry.uid != from.UID || found.entry.generation != from.Generation {
+		return ctrl.Result{}, nil // Brought back when they are counted.
+	}
+	after := from.DeepCopy()
+	describe(after, found, now)
+	if apiequality.Semantic.DeepEqual(from.Status, after.Status) {
+		return ctrl.Result{}, nil
+	}
+	patch := client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, after, patch, client.FieldOwner(statusManager)); err != nil {
+		switch {
+		case apierrors.IsConflict(err):
+			return ctrl.Result{RequeueAfter: statusRetry}, nil
+		case apierrors.IsNotFound(err):
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("patch status of EvictionInterceptor: %w", err)
+	}
+	r.mu.Lock()
+	r.written[req.Name] = now
+	r.mu.Unlock()
+	return ctrl.Result{}, nil
+}
+
+func (r *StatusReconciler) wrote(name string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.written[name]
+}
+
+func (r *StatusReconciler) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.written, name)
+}
+
+// describe sets the status to what was found.
+func describe(to *v1alpha1.EvictionInterceptor, found report, now time.Time) {
+	to.Status.ObservedGeneration = to.Generation
+	to.Status.MatchingPods = new(int32(min(found.matching, 1<<31-1))) //nolint:gosec // It is limited in the same expression.
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&to.Status.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message,
+			ObservedGeneration: to.Generation, LastTransitionTime: metav1.NewTime(now),
+		})
+	}
+	if refused := found.entry.refused; refused != nil {
+		set(v1alpha1.ConditionAccepted, metav1.ConditionFalse, refused.reason, refused.message)
+		meta.RemoveStatusCondition(&to.Status.Conditions, v1alpha1.ConditionEvaluated)
+		return
+	}
+	set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "The selectors and expressions are well formed.")
+	if found.failing == 0 {
+		set(v1alpha1.ConditionEvaluated, metav1.ConditionTrue, v1alpha1.ReasonEvaluated, "No expression fails for any pod.")
+		return
+	}
+	set(v1alpha1.ConditionEvaluated, metav1.ConditionFalse, v1alpha1.ReasonEvaluationFailed, failureMessage(found))
+}
+
+func failureMessage(found report) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "An expression fails for %d ", found.failing)
+	if found.failing == 1 {
+		text.WriteString("pod, which is therefore not intercepted")
+	} else {
+		text.WriteString("pods, which are therefore not intercepted")
+	}
+	if found.example != "" {
+		fmt.Fprintf(&text, "; for example %s", found.example)
+	}
+	text.WriteString(". Guard fields that a pod may lack with has().")
+	return text.String()
+}

@@ -1,0 +1,226 @@
+// Package requester is the SDK for programs that want pods evicted.
+package requester
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// attempts is how often a call begins anew when somebody else wrote in between.
+const attempts = 4
+
+// ErrTooManyRequesters is returned for a pod whose eviction is wanted by as many
+// as a request can have (v1alpha1.MaxRequesters). It goes ahead without this one.
+var ErrTooManyRequesters = errors.New("the request has as many requesters as it can have")
+
+// ErrDeleting is returned while the request of a pod is being deleted, but held by
+// a finalizer: a new one can only begin once it is gone.
+var ErrDeleting = errors.New("the request is still being deleted")
+
+// Requester asks for the eviction of pods, under a name and beside others who may
+// want the same (000:L203-217, statement 114). All it knows stands in the API: it
+// can be made anew at any time, and several processes may share a name.
+//
+// The pod is a Pod or its metadata; its namespace, name and UID count.
+//
+// Its account must be allowed to get, list, watch, create, patch and delete
+// evictionrequests, to get pods, and to delete the pods it wants evicted.
+type Requester struct {
+	// Name in spec.requesters, a fully qualified domain name. The field manager
+	// follows from it.
+	Name string
+	// Client reads and writes requests. It must not read from a cache: what was just
+	// written has to be seen (client.NewWithWatch makes one).
+	Client client.WithWatch
+	// GracePeriodSeconds is asked for the pods' termination; nil leaves it to others
+	// and to the pod.
+	GracePeriodSeconds *int64
+	// Clock drives the pauses between attempts. Default: the real one.
+	Clock clock.Clock
+}
+
+// Join says that this requester wants the pod evicted: it creates the request or
+// adds itself to the one there is, and returns it. To say so again changes
+// nothing.
+//
+// A request that was canceled stays so (ruling R3); it is deleted and a new one
+// begins. One whose pod was evicted already is returned as it is, and so is one
+// that the controller has refused (reason ValidationFailed): see Observe.
+func (r *Requester) Join(ctx context.Context, pod client.Object) (*v1alpha1.EvictionRequest, error) {
+	if err := r.check(pod); err != nil {
+		return nil, err
+	}
+	var last error
+	for range attempts {
+		er, err := r.get(ctx, pod)
+		if err != nil {
+			return nil, r.explain("join", pod, err)
+		}
+		switch wishFor(er, r.Name) {
+		case wishOver:
+			return er, nil
+		case wishWait:
+			return nil, r.explain("join", pod, fmt.Errorf("%w: finalizers hold it: %s", ErrDeleting, strings.Join(er.Finalizers, ", ")))
+		case wishRenew:
+			if isRefused(er, pod.GetName()) {
+				return er, nil
+			}
+			// Only what we have seen: somebody may have begun anew before us.
+			err = client.IgnoreNotFound(r.Client.Delete(ctx, er.DeepCopy(), client.Preconditions{UID: &er.UID, ResourceVersion: &er.ResourceVersion}))
+		case wishJoin, wishNothing:
+			if er != nil && isFull(er, r.Name) {
+				return nil, r.explain("join", pod, ErrTooManyRequesters)
+			}
+			var joined *v1alpha1.EvictionRequest
+			if joined, err = r.apply(ctx, pod, nil, true); err == nil && wishFor(joined, r.Name) == wishNothing {
+				return joined, nil
+			}
+		}
+		// Conflict: changed since we looked. Invalid: canceled since we looked. No
+		// error: there is a next step.
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+			return nil, r.explain("join", pod, err)
+		}
+		last = err
+	}
+	if last == nil {
+		last = errors.New("it is changed all the time")
+	}
+	return nil, r.explain("join", pod, last)
+}
+
+// Withdraw says that this requester does not want the pod evicted any more. When
+// nobody else does, that cancels the request. No request, or one that has ended,
+// is left as it is. A Follow for the same pod has to be ended before, or it joins
+// again.
+func (r *Requester) Withdraw(ctx context.Context, pod client.Object) error {
+	if err := r.check(pod); err != nil {
+		return err
+	}
+	var last error
+	for range attempts {
+		er, err := r.get(ctx, pod)
+		switch {
+		case err != nil:
+			return r.explain("leave", pod, err)
+		case er == nil || !hasRequester(er, r.Name) || wishFor(er, r.Name) != wishNothing:
+			return nil
+		}
+		left, err := r.apply(ctx, pod, er, false)
+		if err == nil && hasRequester(left, r.Name) {
+			// Somebody wrote our entry by other means and owns it too, so that leaving it
+			// out does not remove it.
+			without := left.DeepCopy()
+			without.Spec.Requesters = slices.DeleteFunc(without.Spec.Requesters, func(e v1alpha1.Requester) bool { return e.Name == r.Name })
+			err = r.Client.Patch(ctx, without, client.MergeFromWithOptions(left, client.MergeFromWithOptimisticLock{}), client.FieldOwner(r.fieldOwner()))
+		}
+		switch {
+		case err == nil:
+			return nil
+		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
+			return r.explain("leave", pod, err)
+		}
+		last = err
+	}
+	return r.explain("leave", pod, last)
+}
+
+// check refuses what the API server would refuse less clearly.
+func (r *Requester) check(pod client.Object) error {
+	switch {
+	case !translate.IsFQDN(r.Name):
+		return fmt.Errorf("requester %q: the name is no fully qualified domain name such as drain.example.com", r.Name)
+	case pod.GetNamespace() == "" || pod.GetName() == "" || pod.GetUID() == "":
+		return fmt.Errorf("requester %s: pod %s/%s with UID %q: namespace, name and UID are required", r.Name, pod.GetNamespace(), pod.GetName(), pod.GetUID())
+	}
+	return nil
+}
+
+// explain says what was tried. A refusal does not tell what else is needed, so
+// we do.
+func (r *Requester) explain(verb string, pod client.Object, err error) error {
+	hint := ""
+	if apierrors.IsForbidden(err) {
+		hint = " (a requester needs get, list, watch, create, patch and delete on evictionrequests." + v1alpha1.GroupName + ", and delete on the pod)"
+	}
+	return fmt.Errorf("requester %s: %s the eviction request of pod %s/%s (%s): %w%s", r.Name, verb, pod.GetNamespace(), pod.GetName(), pod.GetUID(), err, hint)
+}
+
+// get reads the request of a pod, nil if there is none.
+func (r *Requester) get(ctx context.Context, pod client.Object) (*v1alpha1.EvictionRequest, error) {
+	er := &v1alpha1.EvictionRequest{}
+	err := r.Client.Get(ctx, v1alpha1.RequestKey(pod), er)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // No request is an answer, and every caller asks for it.
+	}
+	return er, err
+}
+
+// apply writes all that this requester has to say: the target, which is in every
+// request of that name, and its entry if it wants to be in the list. With a seen
+// request only that one can be met.
+func (r *Requester) apply(ctx context.Context, pod client.Object, seen *v1alpha1.EvictionRequest, wanted bool) (*v1alpha1.EvictionRequest, error) {
+	spec := applyv1alpha1.EvictionRequestSpec().WithTarget(applyv1alpha1.EvictionTarget().
+		WithPod(applyv1alpha1.LocalPodReference().WithName(pod.GetName()).WithUID(pod.GetUID())))
+	if wanted {
+		entry := applyv1alpha1.Requester().WithName(r.Name)
+		if r.GracePeriodSeconds != nil {
+			entry.WithGracePeriodSeconds(*r.GracePeriodSeconds)
+		}
+		spec.WithRequesters(entry)
+	}
+	desired := applyv1alpha1.EvictionRequest(string(pod.GetUID()), pod.GetNamespace()).WithSpec(spec)
+	if seen != nil {
+		desired.WithUID(seen.UID)
+	}
+	// Forced: the entry is ours to say, whoever wrote to it last.
+	if err := r.Client.Apply(ctx, desired, client.FieldOwner(r.fieldOwner()), client.ForceOwnership); err != nil {
+		return nil, fmt.Errorf("apply: %w", err)
+	}
+	// The client has put the server's answer into what we sent.
+	answer, err := json.Marshal(desired)
+	if err != nil {
+		return nil, fmt.Errorf("encode the answer: %w", err)
+	}
+	er := &v1alpha1.EvictionRequest{}
+	if err := json.Unmarshal(answer, er); err != nil {
+		return nil, fmt.Errorf("decode the answer: %w", err)
+	}
+	return er, nil
+}
+
+// maxFieldOwner is the longest name of a field manager (apimachinery:
+// pkg/apis/meta/v1/validation, FieldManagerMaxLength).
+const maxFieldOwner = 128
+
+// fieldOwner is the name, unless that is too long for a field manager. A cut one
+// would be shared with other names, and who shares a field manager removes the
+// other's entry.
+func (r *Requester) fieldOwner() string {
+	if len(r.Name) <= maxFieldOwner {
+		return r.Name
+	}
+	sum := sha256.Sum256([]byte(r.Name))
+	return "requester-" + hex.EncodeToString(sum[:])
+}
+
+func (r *Requester) clock() clock.Clock {
+	if r.Clock == nil {
+		return clock.RealClock{}
+	}
+	return r.Clock
+}
