@@ -150,8 +150,8 @@ func TestTheCatalogKnowsAllValuesOfLabels(t *testing.T) {
 	cases := map[string]struct{ label, folder, prefix string }{
 		"reasons of answers":        {"drawbridge_eviction_verdicts_total reason", "../translate", "Reason"},
 		"classes of callers":        {"drawbridge_eviction_verdicts_total caller_class", "../translate", "Class"},
-		"results of attempts":       {"drawbridge_imperative_eviction_attempts_total result", "../evacuation/request", "Result"},
-		"triggers of attempts":      {"drawbridge_imperative_eviction_attempts_total trigger", "../evacuation/request", "Trigger"},
+		"results of attempts":       {"drawbridge_imperative_eviction_attempts_total result", "../evacuation/evictor/answer", "Result"},
+		"triggers of attempts":      {"drawbridge_imperative_eviction_attempts_total trigger", "../evacuation/evictor", "Trigger"},
 		"reasons not to surge":      {"drawbridge_surge_declined_total reason", "../evacuation/surge", "declined"},
 		"reasons to give pods back": {"drawbridge_surge_given_back_total reason", "../internal/metrics", "GivenBack"},
 	}
@@ -239,7 +239,7 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 		"events":                 {"reference/events.md", "../internal/events", "Reason"},
 		"answers":                {"reference/answers.md", "../translate", "Reason"},
 		"caller classes":         {"reference/metrics.md", "../translate", "Class"},
-		"results of attempts":    {"runbooks/blocked-by-a-budget.md", "../evacuation/request", "Result"},
+		"results of attempts":    {"runbooks/blocked-by-a-budget.md", "../evacuation/evictor/answer", "Result"},
 		"reasons of conditions":  {"concepts.md", "../api/v1alpha1", "Reason"},
 		"verdicts of the plugin": {"guides/plugin.md", "../cmd/kubectl-drawbridge/story", "Verdict"},
 	}

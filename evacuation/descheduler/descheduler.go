@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/request"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
@@ -54,7 +54,7 @@ type Reconciler struct {
 	// and Synced are needed only for this.
 	MarkEvictOnly bool
 	// Resolver says who intercepts the eviction of a pod.
-	Resolver request.Resolver
+	Resolver registration.Resolver
 	// OnChange takes a function that is to be called, from any goroutine, when the
 	// resolver may answer differently for a pod that has not changed. It may be nil.
 	OnChange func(func())
