@@ -24,6 +24,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
@@ -71,7 +72,7 @@ func (p *pluginCall) run(ctx context.Context, t *testing.T, args ...string) (int
 	if err := bindOperators(); err != nil {
 		t.Fatal(err)
 	}
-	options := app.DefaultOptions()
+	options := cli.DefaultOptions()
 	options.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: p, ErrOut: &p.err}
 	options.Size = func() (int, int, bool) { return 0, 0, false }
 	options.System = inst.Namespace

@@ -7,13 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/doctor"
 )
 
 // plainWidth is how wide the report is when standard output is no terminal.
 const plainWidth = 120
 
-func newDoctor(o *Options) *cobra.Command {
+func newDoctor(o commands) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong with the installation, and say what to do",
@@ -44,7 +45,7 @@ Checks:
 			return o.doctor(cmd.Context(), namespace)
 		},
 	}
-	o.addOutput(cmd, formatJSON, formatYAML)
+	o.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
@@ -56,12 +57,12 @@ func checkLines() string {
 	return strings.Join(lines, "\n")
 }
 
-func (o *Options) doctor(ctx context.Context, namespace string) error {
-	c, err := o.connect()
+func (o commands) doctor(ctx context.Context, namespace string) error {
+	c, err := o.Connect()
 	if err != nil {
 		return err
 	}
-	gatherer, err := doctor.NewGatherer(c.config, o.Clock)
+	gatherer, err := doctor.NewGatherer(c.REST, o.Clock)
 	if err != nil {
 		return err
 	}
@@ -70,8 +71,8 @@ func (o *Options) doctor(ctx context.Context, namespace string) error {
 		return err
 	}
 	report := doctor.Examine(*facts)
-	if o.output != "" {
-		err = o.printValue(report)
+	if o.Output != "" {
+		err = o.PrintValue(report)
 	} else {
 		width, _, ok := o.Size()
 		if !ok {

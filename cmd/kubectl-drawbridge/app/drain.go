@@ -12,15 +12,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/retry"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
-func newDrain(o *Options) *cobra.Command {
-	d := &drainOptions{Options: o, wait: true}
+func newDrain(o commands) *cobra.Command {
+	d := &drainOptions{Options: o.Options, wait: true}
 	cmd := &cobra.Command{
 		Use:   "drain (NODE... | -l SELECTOR)",
 		Short: "Drain nodes, and follow it",
@@ -39,16 +40,16 @@ nodes stay cordoned at the end: see kubectl drawbridge uncordon.`,
 		Example: `  kubectl drawbridge drain node-1 node-2 --ignore-daemonsets --reason="kernel update"
   kubectl drawbridge drain -l pool=blue --ignore-daemonsets --delete-emptydir-data --max-parallel=1
   kubectl drawbridge drain node-1 --ignore-daemonsets --dry-run=server`,
-		ValidArgsFunction: o.completeNodes(0),
+		ValidArgsFunction: o.CompleteNodes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := d.check(cmd); err != nil {
 				return err
 			}
-			args, err := nodeArguments(args)
+			args, err := cli.NodeArguments(args)
 			if err != nil {
 				return err
 			}
-			c, err := o.connect()
+			c, err := o.Connect()
 			if err != nil {
 				return err
 			}
@@ -56,11 +57,11 @@ nodes stay cordoned at the end: see kubectl drawbridge uncordon.`,
 		},
 	}
 	d.addFlags(cmd)
-	o.addOutput(cmd, formatJSON, formatYAML, formatName)
+	o.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	return cmd
 }
 
-func (d *drainOptions) run(ctx context.Context, c *connection, args []string) error {
+func (d *drainOptions) run(ctx context.Context, c *cli.Connection, args []string) error {
 	wanted, err := d.maintenance(args)
 	if err != nil {
 		return err
@@ -76,37 +77,37 @@ func (d *drainOptions) run(ctx context.Context, c *connection, args []string) er
 	if d.dryRun != cmdutil.DryRunNone {
 		return errors.Join(d.plan(ctx, c, wanted, nodes), refused)
 	}
-	installed := d.installed(ctx, c)
-	if installed.maintenanceOff {
-		return errors.New("nobody would drain: " + installed.nobodyWorks(d.System))
+	installed := d.Installed(ctx, c)
+	if installed.MaintenanceOff {
+		return errors.New("nobody would drain: " + installed.NobodyWorks(d.System))
 	}
 	current, err := d.begin(ctx, c, wanted)
 	if err != nil {
 		return err
 	}
 	if d.wait {
-		f := &follower{Options: d.Options, connection: c, name: current.Name, again: d.command(args), stop: stopCommand(nodes)}
+		f := &follower{Options: d.Options, Connection: c, name: current.Name, again: d.command(args), stop: stopCommand(nodes)}
 		if d.cancelOnInterrupt {
 			f.onInterrupt = func(ctx context.Context) error { return stopDraining(ctx, c, current.Name) }
 		}
 		f.timeout = d.timeout
-		if installed.wait != nil {
-			f.wait = installed.wait.String()
+		if installed.Wait != nil {
+			f.wait = installed.Wait.String()
 		}
 		if err := f.follow(ctx, current); err != nil {
 			return err
 		}
-		if d.output != "" {
+		if d.Output != "" {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(current), current); err != nil {
 				return fmt.Errorf("get nodemaintenance %s: %w", current.Name, err)
 			}
 		}
 	}
-	if d.output != "" {
-		return d.printObject(current)
+	if d.Output != "" {
+		return d.PrintObject(current)
 	}
 	if !d.wait {
-		fmt.Fprintf(d.Out, "nodemaintenance.drawbridge.dev/%s drains %s\n", current.Name, counted(len(nodes), "node"))
+		fmt.Fprintf(d.Out, "nodemaintenance.drawbridge.dev/%s drains %s\n", current.Name, text.Counted(len(nodes), "node"))
 	}
 	return nil
 }
@@ -157,10 +158,10 @@ func treatment(evict bool) v1alpha1.PodTreatment {
 }
 
 // nodes are the names of the nodes that are meant, all of which exist.
-func (d *drainOptions) nodes(ctx context.Context, c *connection, args []string) ([]string, error) {
+func (d *drainOptions) nodes(ctx context.Context, c *cli.Connection, args []string) ([]string, error) {
 	if d.selector == "" {
 		for _, name := range args {
-			if err := nodeExists(ctx, c, name); err != nil {
+			if _, err := c.Node(ctx, name); err != nil {
 				return nil, err
 			}
 		}
@@ -184,22 +185,11 @@ func (d *drainOptions) nodes(ctx context.Context, c *connection, args []string) 
 	return names, nil
 }
 
-func nodeExists(ctx context.Context, c *connection, name string) error {
-	err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no node %q: kubectl get nodes lists them", name)
-	case err != nil:
-		return fmt.Errorf("get node %s: %w", name, err)
-	}
-	return nil
-}
-
 // begin creates the maintenance, or joins the one of that name, which is for the same
 // nodes.
-func (d *drainOptions) begin(ctx context.Context, c *connection, wanted *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
-	err := c.Create(ctx, wanted, client.FieldOwner(fieldOwner))
-	d.tell(c.warnings)
+func (d *drainOptions) begin(ctx context.Context, c *cli.Connection, wanted *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
+	err := c.Create(ctx, wanted, client.FieldOwner(cli.FieldOwner))
+	d.PrintWarnings(c)
 	if err == nil {
 		return wanted, nil
 	}
@@ -207,7 +197,7 @@ func (d *drainOptions) begin(ctx context.Context, c *connection, wanted *v1alpha
 		return nil, fmt.Errorf("create nodemaintenance %s: %w", wanted.Name, err)
 	}
 	var joined *v1alpha1.NodeMaintenance
-	err = onLatest(func() error {
+	err = cli.OnLatest(func() error {
 		joined, err = d.joinRunning(ctx, c, wanted)
 		return err
 	})
@@ -215,7 +205,7 @@ func (d *drainOptions) begin(ctx context.Context, c *connection, wanted *v1alpha
 }
 
 // joinRunning adds what is wanted to the maintenance of that name.
-func (d *drainOptions) joinRunning(ctx context.Context, c *connection, wanted *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
+func (d *drainOptions) joinRunning(ctx context.Context, c *cli.Connection, wanted *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
 	current := &v1alpha1.NodeMaintenance{}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(wanted), current); err != nil {
 		return nil, fmt.Errorf("get nodemaintenance %s: %w", wanted.Name, err)
@@ -225,12 +215,12 @@ func (d *drainOptions) joinRunning(ctx context.Context, c *connection, wanted *v
 	}
 	joined := join(current.Spec, wanted.Spec)
 	if equality.Semantic.DeepEqual(joined, current.Spec) {
-		fmt.Fprintf(d.ErrOut, "These nodes are being drained already, since %s ago: following nodemaintenance %s.\n", age(d.Clock.Now(), current.CreationTimestamp.Time), current.Name)
+		fmt.Fprintf(d.ErrOut, "These nodes are being drained already, since %s ago: following nodemaintenance %s.\n", cli.Age(d.Clock.Now(), current.CreationTimestamp.Time), current.Name)
 		return current, nil
 	}
 	current.Spec = joined
 	// With the resourceVersion that was read: nobody's change gets lost.
-	if err := c.Update(ctx, current, client.FieldOwner(fieldOwner)); err != nil {
+	if err := c.Update(ctx, current, client.FieldOwner(cli.FieldOwner)); err != nil {
 		return nil, fmt.Errorf("update nodemaintenance %s: %w", current.Name, err)
 	}
 	return current, nil
@@ -257,32 +247,20 @@ func join(current, wanted v1alpha1.NodeMaintenanceSpec) v1alpha1.NodeMaintenance
 
 // stopDraining sets drain to false: what is not done is withdrawn, and the nodes stay
 // cordoned.
-func stopDraining(ctx context.Context, c *connection, name string) error {
-	err := onLatest(func() error {
+func stopDraining(ctx context.Context, c *cli.Connection, name string) error {
+	err := cli.OnLatest(func() error {
 		m := &v1alpha1.NodeMaintenance{}
 		if err := c.Get(ctx, client.ObjectKey{Name: name}, m); err != nil {
 			return err //nolint:wrapcheck // It is wrapped below.
 		}
 		before := m.DeepCopy()
 		m.Spec.Drain = false
-		return c.Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+		return c.Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cli.FieldOwner))
 	})
 	if err != nil {
 		return fmt.Errorf("stop nodemaintenance %s: %w", name, err)
 	}
 	return nil
-}
-
-// onLatest does something anew when the object it is about has changed since it was
-// read: the manager writes to maintenances and requests all the time. What was done
-// the first time must not be done twice.
-func onLatest(do func() error) error { return retry.RetryOnConflict(retry.DefaultBackoff, do) }
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // sorted returns a sorted copy, each once.

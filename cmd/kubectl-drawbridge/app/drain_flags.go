@@ -7,11 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
 // drainOptions are the flags of drain.
 type drainOptions struct {
-	*Options
+	*cli.Options
 	selector          string
 	reason            string
 	timeout           time.Duration
@@ -41,11 +43,11 @@ func (d *drainOptions) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&d.cancelOnInterrupt, "cancel-on-interrupt", false, "on ^C stop the drain instead of leaving it running")
 	flags.Int32Var(&d.parallel, "max-parallel", 0, "how many nodes to drain at the same time; 0 is all")
 	flags.Int64Var(&d.chunkSize, "chunk-size", cmdutil.DefaultChunkSize, "how many pods to read at a time; 0 is all")
-	must(cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{"none", "client", "server"}, cobra.ShellCompDirectiveNoFileComp)))
+	cli.Must(cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{"none", "client", "server"}, cobra.ShellCompDirectiveNoFileComp)))
 	for _, foreign := range kubectlOnly {
 		flags.String(foreign.name, "", "")
 		flags.Lookup(foreign.name).NoOptDefVal = "true"
-		must(flags.MarkHidden(foreign.name))
+		cli.Must(flags.MarkHidden(foreign.name))
 	}
 }
 
@@ -101,20 +103,4 @@ func quotedForShell(word string) string {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
 	return word
-}
-
-// nodeArguments are the names of nodes, which kubectl also takes as node/NAME.
-func nodeArguments(args []string) ([]string, error) {
-	names := make([]string, 0, len(args))
-	for _, arg := range args {
-		kind, name, typed := strings.Cut(arg, "/")
-		switch {
-		case !typed:
-			name = arg
-		case kind != "node" && kind != "nodes" && kind != "no":
-			return nil, fmt.Errorf("%q is no node: name nodes as NAME or node/NAME", arg)
-		}
-		names = append(names, name)
-	}
-	return names, nil
 }

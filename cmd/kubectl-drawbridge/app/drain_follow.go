@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/follow"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
@@ -34,8 +35,8 @@ const requesterIndex = "requester"
 
 // follower follows one maintenance.
 type follower struct {
-	*Options
-	*connection
+	*cli.Options
+	*cli.Connection
 	name string
 	// again and stop are the commands that follow and stop it.
 	again, stop string
@@ -66,7 +67,7 @@ func (f *follower) follow(ctx context.Context, m *v1alpha1.NodeMaintenance) erro
 		}
 		return err
 	}
-	f.terminal = f.Options.terminal()
+	f.terminal = terminal(f.Options)
 	began := f.Clock.Now()
 	tick := f.Clock.NewTicker(redraw)
 	defer tick.Stop()
@@ -97,7 +98,7 @@ func (f *follower) follow(ctx context.Context, m *v1alpha1.NodeMaintenance) erro
 }
 
 // terminal draws to standard output, in colours unless they are not wanted.
-func (o *Options) terminal() follow.Terminal {
+func terminal(o *cli.Options) follow.Terminal {
 	return follow.Terminal{Out: o.Out, Color: o.Getenv("NO_COLOR") == ""}
 }
 
@@ -107,10 +108,10 @@ func (f *follower) watch(ctx context.Context, m *v1alpha1.NodeMaintenance) (cach
 	if err := f.List(ctx, &v1alpha1.EvictionRequestList{}, client.Limit(1)); err != nil {
 		return nil, fmt.Errorf("list evictionrequests, to follow the drain, which has begun: %w", err)
 	}
-	config := rest.CopyConfig(f.config)
+	config := rest.CopyConfig(f.REST)
 	config.Timeout = 0 // It would end watches.
 	objects, err := cache.New(config, cache.Options{
-		Scheme: scheme,
+		Scheme: cli.Scheme,
 		ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.NodeMaintenance{}: {Field: fields.OneTermEqualSelector("metadata.name", m.Name)},
 			&v1alpha1.EvictionRequest{}: {Transform: cache.TransformStripManagedFields()},
@@ -138,7 +139,7 @@ func (f *follower) watch(ctx context.Context, m *v1alpha1.NodeMaintenance) (cach
 		// It ends with ctx; a watch that fails is tried again.
 		_ = objects.Start(ctx)
 	}()
-	syncing, cancel := context.WithTimeout(ctx, callTimeout)
+	syncing, cancel := context.WithTimeout(ctx, cli.CallTimeout)
 	defer cancel()
 	if !objects.WaitForCacheSync(syncing) {
 		return nil, errors.New("watch the drain, which has begun: there was no answer in time; you need the verbs list and watch on nodemaintenances and evictionrequests")
@@ -197,25 +198,25 @@ func (f *follower) seeWhetherAnybodyWorks(ctx context.Context, s *follow.Snapsho
 	}
 	if f.trouble == "" || s.Now.Sub(f.asked) >= askAgain {
 		f.asked = s.Now
-		f.trouble = "nobody has looked at it yet: " + text.Clean(f.installed(ctx, f.connection).nobodyWorks(f.System))
+		f.trouble = "nobody has looked at it yet: " + text.Clean(f.Installed(ctx, f.Connection).NobodyWorks(f.System))
 	}
 	s.Trouble = f.trouble
 }
 
 // show shows a snapshot: on a terminal a view, otherwise lines, with -o nothing.
 func (f *follower) show(s follow.Snapshot) error {
-	if f.output != "" {
+	if f.Output != "" {
 		if s.Trouble != "" && s.Trouble != f.told {
 			f.told = s.Trouble
 			fmt.Fprintf(f.ErrOut, "nodemaintenance/%s: %s\n", f.name, s.Trouble)
 		}
 		return nil
 	}
-	if wide, high, ok := f.canvas(); ok {
+	if wide, high, ok := f.Canvas(); ok {
 		if s.Maintenance == nil {
 			return nil
 		}
-		return f.terminal.Draw(follow.View(s, follow.Screen{Width: wide, Height: high, ASCII: f.asciiOnly()}))
+		return f.terminal.Draw(follow.View(s, follow.Screen{Width: wide, Height: high, ASCII: f.ASCIIOnly()}))
 	}
 	for _, line := range f.teller.Next(s) {
 		if _, err := fmt.Fprintln(f.Out, line); err != nil {
@@ -229,7 +230,7 @@ func (f *follower) show(s follow.Snapshot) error {
 func (f *follower) ended(outcome follow.Outcome) error {
 	switch outcome {
 	case follow.Drained:
-		if f.output == "" {
+		if f.Output == "" {
 			fmt.Fprintf(f.ErrOut, "Drained. The nodes stay cordoned; when they may take pods again: %s\n", strings.Replace(f.stop, " cancel ", " uncordon ", 1))
 		}
 		return nil
@@ -246,7 +247,7 @@ func (f *follower) ended(outcome follow.Outcome) error {
 func (f *follower) interrupted(ctx context.Context) error {
 	if f.onInterrupt == nil {
 		fmt.Fprintf(f.ErrOut, "\nThe drain goes on without you.\n%s\n", f.hints())
-		return errInterrupted
+		return cli.ErrInterrupted
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
@@ -254,7 +255,7 @@ func (f *follower) interrupted(ctx context.Context) error {
 		return fmt.Errorf("stop the drain: %w\nIt goes on.\n%s", err, f.hints())
 	}
 	fmt.Fprintf(f.ErrOut, "\nThe drain is stopped; the nodes stay cordoned: %s\n", strings.Replace(f.stop, " cancel ", " uncordon ", 1))
-	return errInterrupted
+	return cli.ErrInterrupted
 }
 
 func (f *follower) hints() string {

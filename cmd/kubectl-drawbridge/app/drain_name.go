@@ -7,21 +7,19 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// nameField is the key of matchFields for a node's name.
-const nameField = "metadata.name"
-
 // nodeSelector selects nodes by their names, or by labels. One of the two is empty.
 func nodeSelector(names []string, byLabels string) (*v1alpha1.NodeSelector, error) {
 	var terms []corev1.NodeSelectorTerm
 	for _, name := range sorted(names) {
 		terms = append(terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
-			{Key: nameField, Operator: corev1.NodeSelectorOpIn, Values: []string{name}},
+			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{name}},
 		}})
 	}
 	if len(terms) > 0 {

@@ -13,22 +13,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
 // plan says what a drain would do. With --dry-run=server it also asks the API server
 // whether it would accept the maintenance, and what it would answer to each eviction.
-func (d *drainOptions) plan(ctx context.Context, c *connection, m *v1alpha1.NodeMaintenance, nodes []string) error {
+func (d *drainOptions) plan(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeMaintenance, nodes []string) error {
 	if d.dryRun == cmdutil.DryRunServer {
 		// A drain of the same nodes may run already; that is no error of a dry run.
-		if err := c.Create(ctx, m, client.DryRunAll, client.FieldOwner(fieldOwner)); client.IgnoreAlreadyExists(err) != nil {
+		if err := c.Create(ctx, m, client.DryRunAll, client.FieldOwner(cli.FieldOwner)); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("create nodemaintenance %s: %w", m.Name, err)
 		}
-		d.tell(c.warnings)
+		d.PrintWarnings(c)
 	}
-	if d.output != "" {
-		return d.printObject(m)
+	if d.Output != "" {
+		return d.PrintObject(m)
 	}
 	inputs, err := d.gatherFates(ctx, c, m, nodes)
 	if err != nil {
@@ -38,12 +40,11 @@ func (d *drainOptions) plan(ctx context.Context, c *connection, m *v1alpha1.Node
 	for _, in := range inputs {
 		fates = append(fates, fateOf(in))
 	}
-	d.printPlan(nodes, fates)
-	return nil
+	return d.printPlan(nodes, fates)
 }
 
 // gatherFates reads what the fates of the nodes' pods follow from.
-func (d *drainOptions) gatherFates(ctx context.Context, c *connection, m *v1alpha1.NodeMaintenance, nodes []string) ([]fateInput, error) {
+func (d *drainOptions) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeMaintenance, nodes []string) ([]fateInput, error) {
 	var registrations v1alpha1.EvictionInterceptorList
 	if err := c.List(ctx, &registrations); err != nil {
 		return nil, fmt.Errorf("list evictioninterceptors: %w", err)
@@ -60,9 +61,9 @@ func (d *drainOptions) gatherFates(ctx context.Context, c *connection, m *v1alph
 	if err := c.List(ctx, &budgets); err != nil {
 		return nil, fmt.Errorf("list poddisruptionbudgets: %w", err)
 	}
-	installed := d.installed(ctx, c)
-	if installed.unread == "" && (installed.maintenanceOff || installed.ready == 0) {
-		fmt.Fprintf(d.ErrOut, "Warning: nothing would happen now: %s\n", installed.nobodyWorks(d.System))
+	installed := d.Installed(ctx, c)
+	if installed.Unread == "" && (installed.MaintenanceOff || installed.Ready == 0) {
+		fmt.Fprintf(d.ErrOut, "Warning: nothing would happen now: %s\n", installed.NobodyWorks(d.System))
 	}
 	byUID := map[string]*v1alpha1.EvictionRequest{}
 	for i := range requests.Items {
@@ -81,7 +82,7 @@ func (d *drainOptions) gatherFates(ctx context.Context, c *connection, m *v1alph
 			pod := &pods.Items[i]
 			in := fateInput{
 				pod: pod, maintenance: m, request: byUID[pod.Namespace+"/"+string(pod.UID)],
-				budgets: story.BudgetsOf(pod, budgets.Items), wait: installed.wait,
+				budgets: story.BudgetsOf(pod, budgets.Items), wait: installed.Wait,
 			}
 			in.interceptors, in.unsure = registry.Resolve(pod)
 			if d.dryRun == cmdutil.DryRunServer && !fateOf(in).stays {
@@ -94,19 +95,22 @@ func (d *drainOptions) gatherFates(ctx context.Context, c *connection, m *v1alph
 }
 
 // printPlan prints what would happen, by node, namespace and pod.
-func (d *drainOptions) printPlan(nodes []string, fates []fate) {
+func (d *drainOptions) printPlan(nodes []string, fates []fate) error {
 	slices.SortFunc(fates, func(a, b fate) int {
 		return cmp.Or(strings.Compare(a.node, b.node), strings.Compare(a.namespace, b.namespace), strings.Compare(a.pod, b.pod))
 	})
-	t := newTable(d.Out)
-	t.row("NODE", "NAMESPACE", "POD", "WOULD")
+	t := cli.NewTable(d.Out)
+	t.Row("NODE", "NAMESPACE", "POD", "WOULD")
 	going := 0
 	for _, f := range fates {
 		if !f.stays {
 			going++
 		}
-		t.row(f.node, f.namespace, f.pod, f.would)
+		t.Row(f.node, f.namespace, f.pod, f.would)
 	}
-	must(t.Flush())
-	fmt.Fprintf(d.Out, "\n%s would be cordoned, %s would have to go, %d would stay (dry run: nothing was changed)\n", counted(len(nodes), "node"), counted(going, "pod"), len(fates)-going)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.Out, "\n%s would be cordoned, %s would have to go, %d would stay (dry run: nothing was changed)\n", text.Counted(len(nodes), "node"), text.Counted(going, "pod"), len(fates)-going)
+	return nil
 }

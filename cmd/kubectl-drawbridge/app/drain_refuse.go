@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	kubectldrain "k8s.io/kubectl/pkg/drain"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
 // refusedError is a drain that is not begun, because it would cost what kubectl drain
@@ -26,8 +28,8 @@ func (e *refusedError) Error() string {
 
 // refusal asks kubectl's own filters about the pods of the nodes. What they warn of is
 // printed; what they refuse is returned as a *refusedError.
-func (d *drainOptions) refusal(ctx context.Context, c *connection, nodes []string) error {
-	clients, err := kubernetes.NewForConfig(c.config)
+func (d *drainOptions) refusal(ctx context.Context, c *cli.Connection, nodes []string) error {
+	clients, err := kubernetes.NewForConfig(c.REST)
 	if err != nil {
 		return fmt.Errorf("make a client of the cluster: %w", err)
 	}

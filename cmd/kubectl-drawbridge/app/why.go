@@ -19,12 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-func newWhy(o *Options) *cobra.Command {
+func newWhy(o commands) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why POD",
 		Short: "Tell the whole story of one pod: why is it not evicted",
@@ -36,45 +37,45 @@ Nothing is changed. What you may not read is left out, and said.`,
 		Example: `  kubectl drawbridge why db-0 -n shop
   kubectl drawbridge why db-0 -n shop -o json`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: o.completePod,
+		ValidArgsFunction: o.CompletePod,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.connect()
+			c, err := o.Connect()
 			if err != nil {
 				return err
 			}
 			return o.why(cmd.Context(), c, strings.TrimPrefix(args[0], "pod/"))
 		},
 	}
-	o.addOutput(cmd, formatWide, formatJSON, formatYAML, formatName)
+	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	return cmd
 }
 
-func (o *Options) why(ctx context.Context, c *connection, pod string) error {
+func (o commands) why(ctx context.Context, c *cli.Connection, pod string) error {
 	facts, err := o.gather(ctx, c, pod)
 	if err != nil {
 		return err
 	}
 	told := story.Tell(*facts)
-	switch o.output {
-	case formatJSON, formatYAML:
-		return o.printValue(told)
-	case formatName:
+	switch o.Output {
+	case cli.FormatJSON, cli.FormatYAML:
+		return o.PrintValue(told)
+	case cli.FormatName:
 		fmt.Fprintf(o.Out, "pod/%s\n", told.Pod)
 		if told.Request != "" {
 			fmt.Fprintf(o.Out, "evictionrequest.drawbridge.dev/%s\n", told.Request)
 		}
 		return nil
 	default:
-		return story.Print(o.Out, told, facts.Now, o.output == formatWide)
+		return story.Print(o.Out, told, facts.Now, o.Output == cli.FormatWide)
 	}
 }
 
 // gather reads all that there is to know about a pod. Only the pod and the requests
 // must be readable.
-func (o *Options) gather(ctx context.Context, c *connection, name string) (*story.Facts, error) {
+func (o commands) gather(ctx context.Context, c *cli.Connection, name string) (*story.Facts, error) {
 	f := &story.Facts{System: o.System}
 	pod := &corev1.Pod{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, pod)
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, pod)
 	switch {
 	case apierrors.IsNotFound(err):
 		return o.gatherGone(ctx, c, name, err)
@@ -126,7 +127,7 @@ func (o *Options) gather(ctx context.Context, c *connection, name string) (*stor
 }
 
 // gatherMaintenances reads the maintenances that the pod's node is under.
-func (o *Options) gatherMaintenances(ctx context.Context, c *connection, f *story.Facts) {
+func (o commands) gatherMaintenances(ctx context.Context, c *cli.Connection, f *story.Facts) {
 	if f.Node == nil || f.Node.Annotations[v1alpha1.MaintenancesAnnotation] == "" {
 		return
 	}
@@ -138,13 +139,13 @@ func (o *Options) gatherMaintenances(ctx context.Context, c *connection, f *stor
 			f.Maintenances = append(f.Maintenances, *m)
 		}
 	}
-	f.Wait = o.installed(ctx, c).wait
+	f.Wait = o.Installed(ctx, c).Wait
 }
 
 // gatherGone looks for the last request about a pod that does not exist.
-func (o *Options) gatherGone(ctx context.Context, c *connection, name string, notFound error) (*story.Facts, error) {
+func (o commands) gatherGone(ctx context.Context, c *cli.Connection, name string, notFound error) (*story.Facts, error) {
 	var list v1alpha1.EvictionRequestList
-	if err := c.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
+	if err := c.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
 		return nil, fmt.Errorf("list evictionrequests: %w", err)
 	}
 	f := &story.Facts{System: o.System}
@@ -158,7 +159,7 @@ func (o *Options) gatherGone(ctx context.Context, c *connection, name string, no
 		}
 	}
 	if f.Request == nil {
-		return nil, errors.Join(fmt.Errorf("there is no pod %q in namespace %q, and nothing is known of its eviction: see --namespace", name, c.namespace), onlyUnexpected(notFound))
+		return nil, errors.Join(fmt.Errorf("there is no pod %q in namespace %q, and nothing is known of its eviction: see --namespace", name, c.Namespace), onlyUnexpected(notFound))
 	}
 	o.gatherHistory(ctx, c, f)
 	f.Now = o.Clock.Now()
@@ -182,7 +183,7 @@ func read(f *story.Facts, what string, err error) bool {
 }
 
 // gatherHistory reads the events and the leases of the requesters.
-func (o *Options) gatherHistory(ctx context.Context, c *connection, f *story.Facts) {
+func (o commands) gatherHistory(ctx context.Context, c *cli.Connection, f *story.Facts) {
 	var about []string
 	if f.Pod != nil {
 		about = append(about, string(f.Pod.UID))
@@ -192,7 +193,7 @@ func (o *Options) gatherHistory(ctx context.Context, c *connection, f *story.Fac
 	}
 	for _, uid := range about {
 		var events corev1.EventList
-		if !read(f, "events", c.List(ctx, &events, client.InNamespace(c.namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.uid", uid)})) {
+		if !read(f, "events", c.List(ctx, &events, client.InNamespace(c.Namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.uid", uid)})) {
 			break
 		}
 		for i := range events.Items {
@@ -239,15 +240,15 @@ func selecting(f *story.Facts) int { return len(story.Tell(*f).Budgets) }
 // dryRun asks what an eviction would be answered: a call by name, as drains make it.
 // Both places that can say so say that it is a dry run: webhooks look at one of them,
 // the handler at the other.
-func dryRun(ctx context.Context, c *connection, pod *corev1.Pod, budgets int) *story.DryRun {
-	c.warnings.take()
+func dryRun(ctx context.Context, c *cli.Connection, pod *corev1.Pod, budgets int) *story.DryRun {
+	c.TakeWarnings()
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
 	}
 	err := c.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction, client.DryRunAll)
 	result, detail := request.Explain(err, budgets)
-	warned := c.warnings.take()
+	warned := c.TakeWarnings()
 	slices.Sort(warned)
 	return &story.DryRun{Result: result, Detail: detail, Warnings: warned}
 }

@@ -8,19 +8,19 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
 
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 )
 
 // gatherWebhook learns why the API server does not ask Drawbridge about the pod of the
 // facts, or that it does.
-func (o *Options) gatherWebhook(ctx context.Context, c *connection, f *story.Facts) *story.Webhook {
+func (o commands) gatherWebhook(ctx context.Context, c *cli.Connection, f *story.Facts) *story.Webhook {
 	var configurations admissionregistrationv1.ValidatingWebhookConfigurationList
 	unread := c.List(ctx, &configurations)
 	if unread == nil {
@@ -28,7 +28,7 @@ func (o *Options) gatherWebhook(ctx context.Context, c *connection, f *story.Fac
 			return &story.Webhook{Problem: problem}
 		}
 	}
-	evictions, err := policyclient.NewForConfig(c.config)
+	evictions, err := policyclient.NewForConfig(c.REST)
 	if err != nil {
 		return &story.Webhook{Unknown: err.Error()}
 	}
@@ -47,7 +47,7 @@ func (o *Options) gatherWebhook(ctx context.Context, c *connection, f *story.Fac
 
 // notSelected is why the webhook is not called for evictions of the pod by this person;
 // empty if it is, as far as the configurations say.
-func (o *Options) notSelected(ctx context.Context, c *connection, f *story.Facts, configurations []admissionregistrationv1.ValidatingWebhookConfiguration) string {
+func (o commands) notSelected(ctx context.Context, c *cli.Connection, f *story.Facts, configurations []admissionregistrationv1.ValidatingWebhookConfiguration) string {
 	var webhook *admissionregistrationv1.ValidatingWebhook
 	for i := range configurations {
 		for j := range configurations[i].Webhooks {
@@ -63,11 +63,11 @@ func (o *Options) notSelected(ctx context.Context, c *connection, f *story.Facts
 	if err == nil && webhook.NamespaceSelector != nil && f.Namespace != nil && !selector.Matches(labels.Set(f.Namespace.Labels)) {
 		return fmt.Sprintf("namespace %s is excluded from Drawbridge's webhook (webhook.excludedNamespaces)", f.Namespace.Name)
 	}
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := c.Create(ctx, review); err != nil {
+	user, err := c.WhoAmI(ctx)
+	if err != nil {
 		return "" // Then nothing can be said of exemptions.
 	}
-	me := append([]string{review.Status.UserInfo.Username}, review.Status.UserInfo.Groups...)
+	me := append([]string{user.Username}, user.Groups...)
 	for _, condition := range webhook.MatchConditions {
 		exempt := func(name string) bool { return strings.Contains(condition.Expression, strconv.Quote(name)) }
 		if i := slices.IndexFunc(me, exempt); i >= 0 {

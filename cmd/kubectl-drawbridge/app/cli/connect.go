@@ -1,4 +1,4 @@
-package app
+package cli
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,35 +21,35 @@ import (
 )
 
 const (
-	// fieldOwner owns what the plugin applies.
-	fieldOwner = "kubectl-drawbridge"
-	// callTimeout bounds every call but watches, if --request-timeout does not.
-	callTimeout = 30 * time.Second
+	// FieldOwner owns what the plugin applies.
+	FieldOwner = "kubectl-drawbridge"
+	// CallTimeout bounds every call but watches, if --request-timeout does not.
+	CallTimeout = 30 * time.Second
 )
 
-// scheme has the kinds that the plugin reads and writes.
-var scheme = func() *runtime.Scheme {
+// Scheme has the kinds that the plugin reads and writes.
+var Scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(s))
 	utilruntime.Must(v1alpha1.AddToScheme(s))
 	return s
 }()
 
-// connection is the way to the cluster.
-type connection struct {
+// Connection is the way to the cluster.
+type Connection struct {
 	client.Client
-	// config is for those who need a client of their own.
-	config *rest.Config
-	// namespace is the one of --namespace or of the context.
-	namespace string
+	// REST is the configuration, for clients of another kind.
+	REST *rest.Config
+	// Namespace is the one of --namespace or of the context.
+	Namespace string
 	// warnings of the API server.
 	warnings *warnings
 	// server tells the server's time.
 	server *serverClock
 }
 
-// connect makes the connection that the flags ask for. It calls nobody.
-func (o *Options) connect() (*connection, error) {
+// Connect makes the connection that the flags ask for. It calls nobody.
+func (o *Options) Connect() (*Connection, error) {
 	config, err := o.Config.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration of the cluster: %w", err)
@@ -59,25 +60,40 @@ func (o *Options) connect() (*connection, error) {
 	}
 	config = rest.CopyConfig(config)
 	if config.Timeout == 0 {
-		config.Timeout = callTimeout
+		config.Timeout = CallTimeout
 	}
-	c := &connection{config: config, namespace: namespace, warnings: &warnings{}, server: &serverClock{local: o.Clock}}
+	c := &Connection{REST: config, Namespace: namespace, warnings: &warnings{}, server: &serverClock{local: o.Clock}}
 	config.WarningHandler = c.warnings
 	config.Wrap(c.server.wrap)
-	if c.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+	if c.Client, err = client.New(config, client.Options{Scheme: Scheme}); err != nil {
 		return nil, fmt.Errorf("make a client of the cluster: %w", err)
 	}
 	return c, nil
 }
 
-// whoAmI is the user name under which the API server sees us.
-func (c *connection) whoAmI(ctx context.Context) (string, error) {
+// WhoAmI is the user that the API server takes us for.
+func (c *Connection) WhoAmI(ctx context.Context) (authenticationv1.UserInfo, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {
-		return "", fmt.Errorf("learn your user name: %w", err)
+		return authenticationv1.UserInfo{}, fmt.Errorf("learn your user name: %w", err)
 	}
-	return review.Status.UserInfo.Username, nil
+	return review.Status.UserInfo, nil
 }
+
+// ServerTime is the time by the server's clock, in whole seconds.
+func (c *Connection) ServerTime() time.Time { return c.server.now() }
+
+// TakeWarnings returns what the API server has warned of since the last time.
+func (c *Connection) TakeWarnings() []string { return c.warnings.take() }
+
+// PrintWarnings prints what the API server has warned of since the last time.
+func (o *Options) PrintWarnings(c *Connection) {
+	for _, text := range c.TakeWarnings() {
+		fmt.Fprintln(o.ErrOut, "Warning:", text)
+	}
+}
+
+var _ rest.WarningHandler = &warnings{}
 
 // warnings keeps what the API server warns of.
 type warnings struct {
@@ -105,13 +121,6 @@ func (w *warnings) take() []string {
 	said := w.said
 	w.said = nil
 	return said
-}
-
-// tell prints what has been said.
-func (o *Options) tell(w *warnings) {
-	for _, text := range w.take() {
-		fmt.Fprintln(o.ErrOut, "Warning:", text)
-	}
 }
 
 // serverClock learns from the answers how far the server's clock is from ours: a
@@ -145,6 +154,13 @@ func (s *serverClock) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
+var _ http.RoundTripper = roundTripper(nil)
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// OnLatest does something again when the object it is about has changed since it was
+// read: the manager writes to maintenances and requests all the time. What was done
+// the first time must not be done twice.
+func OnLatest(do func() error) error { return retry.RetryOnConflict(retry.DefaultBackoff, do) }

@@ -1,4 +1,4 @@
-package app
+package cli
 
 import (
 	"context"
@@ -12,17 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// completionTimeout is how long somebody who presses tab waits at most.
-const completionTimeout = 3 * time.Second
-
-// completion is a function of cobra's.
-type completion = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective)
+// CompletionTimeout is how long somebody who presses tab waits at most.
+const CompletionTimeout = 3 * time.Second
 
 // names lists the names of objects of a kind, of the chosen namespace or of none.
 func (o *Options) names(ctx context.Context, kind string, namespaced bool) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	ctx, cancel := context.WithTimeout(ctx, CompletionTimeout)
 	defer cancel()
-	c, err := o.connect()
+	c, err := o.Connect()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -30,7 +27,7 @@ func (o *Options) names(ctx context.Context, kind string, namespaced bool) ([]st
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
 	var options []client.ListOption
 	if namespaced {
-		options = append(options, client.InNamespace(c.namespace))
+		options = append(options, client.InNamespace(c.Namespace))
 	}
 	if err := c.List(ctx, list, options...); err != nil {
 		return nil, cobra.ShellCompDirectiveError
@@ -45,12 +42,13 @@ func (o *Options) names(ctx context.Context, kind string, namespaced bool) ([]st
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (o *Options) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+// CompleteNamespaces completes a namespace.
+func (o *Options) CompleteNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return o.names(cmd.Context(), "Namespace", false)
 }
 
-// completeNodes completes any number of nodes, or at most so many if most is not 0.
-func (o *Options) completeNodes(most int) completion {
+// CompleteNodes completes any number of nodes, or at most so many if most is not 0.
+func (o *Options) CompleteNodes(most int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -59,8 +57,8 @@ func (o *Options) completeNodes(most int) completion {
 	}
 }
 
-// completePod completes the first argument, a pod.
-func (o *Options) completePod(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+// CompletePod completes the first argument, a pod.
+func (o *Options) CompletePod(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
