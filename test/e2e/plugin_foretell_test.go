@@ -25,7 +25,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
@@ -204,9 +204,9 @@ func deleteObject(t *testing.T, object client.Object) {
 }
 
 // wantForetold wants that an eviction call gets the answer that `why` has foretold.
-func wantForetold(t *testing.T, pod *corev1.Pod) story.Story {
+func wantForetold(t *testing.T, pod *corev1.Pod) why.Story {
 	t.Helper()
-	told := why(t, pod, 0)
+	told := storyOf(t, pod, 0)
 	olga := must(client.New(must(kube.ConfigFor("olga", operators))(t), client.Options{Scheme: scheme}))(t)
 	err := olga.SubResource("eviction").Create(t.Context(), pod.DeepCopy(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
 	actual := "evicted"
@@ -298,17 +298,17 @@ func TestWhatThePluginForetellsHappens(t *testing.T) {
 		waitCondition(t, pod, v1alpha1.PodEvacuationRequest, evacuationRequested(""))
 		noRequest(t, pod)
 		if name == "two-budgets" {
-			wantForetoldOf(t, pod, story.VerdictSeveralBudgets)
+			wantForetoldOf(t, pod, why.VerdictSeveralBudgets)
 			continue
 		}
-		if told := wantForetoldOf(t, pod, story.VerdictLeftToOwner); !strings.Contains(told.Headline, "for 3m0s (maintenance.evacuationWait)") {
+		if told := wantForetoldOf(t, pod, why.VerdictLeftToOwner); !strings.Contains(told.Headline, "for 3m0s (maintenance.evacuationWait)") {
 			t.Errorf("headline %q", told.Headline)
 		}
 	}
 	// A call does not wait for what the maintenance waits for, and nothing else says so.
 	called := drained("plain-called")
 	waitCondition(t, called, v1alpha1.PodEvacuationRequest, evacuationRequested(""))
-	if told := wantForetold(t, called); told.Verdict != story.VerdictLeftToOwner || !told.Answer.Evicts {
+	if told := wantForetold(t, called); told.Verdict != why.VerdictLeftToOwner || !told.Answer.Evicts {
 		t.Errorf("%s: %s, answer %+v", told.Verdict, told.Headline, told.Answer)
 	}
 	gone(t, called)
@@ -351,10 +351,10 @@ func TestWhatThePluginForetellsHappens(t *testing.T) {
 		t.Helper()
 		intercepted := fresh("intercepted-"+suffix, func(w *builder.PodWrapper) { w.Interceptors(silent) })
 		plain := fresh("plain-"+suffix, func(*builder.PodWrapper) {})
-		if told := wantForetold(t, intercepted); told.Verdict != story.VerdictWebhookNotAsked || !strings.Contains(told.Headline, because) {
+		if told := wantForetold(t, intercepted); told.Verdict != why.VerdictWebhookNotAsked || !strings.Contains(told.Headline, because) {
 			t.Errorf("%s: %s, want it to say %q", told.Verdict, told.Headline, because)
 		}
-		if told := wantForetold(t, plain); told.Verdict != story.VerdictNothingBlocks {
+		if told := wantForetold(t, plain); told.Verdict != why.VerdictNothingBlocks {
 			t.Errorf("%s: %s", told.Verdict, told.Headline)
 		}
 	}
@@ -366,9 +366,9 @@ func TestWhatThePluginForetellsHappens(t *testing.T) {
 }
 
 // wantForetoldOf is the story of a pod, with that verdict.
-func wantForetoldOf(t *testing.T, pod *corev1.Pod, want story.Verdict) story.Story {
+func wantForetoldOf(t *testing.T, pod *corev1.Pod, want why.Verdict) why.Story {
 	t.Helper()
-	told := why(t, pod, 0)
+	told := storyOf(t, pod, 0)
 	if told.Verdict != want {
 		t.Errorf("%s: %s, want %s", told.Verdict, told.Headline, want)
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
@@ -98,14 +98,14 @@ func plugin(t *testing.T, args ...string) string {
 	return p.printed()
 }
 
-// why is the story of a pod as an operator hears it, some time ahead.
-func why(t *testing.T, pod *corev1.Pod, ahead time.Duration) story.Story {
+// storyOf is the story of a pod as an operator hears it, some time ahead.
+func storyOf(t *testing.T, pod *corev1.Pod, ahead time.Duration) why.Story {
 	t.Helper()
 	p := &pluginCall{user: "olga", group: operators, clock: testingclock.NewFakeClock(time.Now().Add(ahead))}
 	if code, said := p.run(t.Context(), t, "why", pod.Name, "-n", pod.Namespace, "-o", "json"); code != 0 {
 		t.Fatalf("exit code %d: %s", code, said)
 	}
-	var told story.Story
+	var told why.Story
 	if err := json.Unmarshal([]byte(p.printed()), &told); err != nil {
 		t.Fatal(err)
 	}
@@ -133,32 +133,32 @@ func TestWhyTellsWhatBlocksAPod(t *testing.T) {
 	waiting := createPod(t, on("waiting").Interceptors(silent).Obj())
 
 	eventually(t, "the budget to be counted", func(context.Context) error {
-		return wantVerdict(why(t, budgeted, 0), story.VerdictBudgetBlocks)
+		return wantVerdict(storyOf(t, budgeted, 0), why.VerdictBudgetBlocks)
 	})
-	told := why(t, budgeted, 0)
-	if diff := cmp.Diff([]story.Budget{{Name: "keep", Why: "allows none now; 1 of 1 pods healthy, 1 needed"}}, told.Budgets); diff != "" {
+	told := storyOf(t, budgeted, 0)
+	if diff := cmp.Diff([]why.Budget{{Name: "keep", Why: "allows none now; 1 of 1 pods healthy, 1 needed"}}, told.Budgets); diff != "" {
 		t.Errorf("budgets (-want +got):\n%s", diff)
 	}
 	if told.Answer.Evicts || !strings.HasPrefix(told.Answer.Text, "refused (budget): ") {
 		t.Errorf("answer %+v", told.Answer)
 	}
 
-	told = why(t, plain, 0)
-	if diff := cmp.Diff([]any{story.VerdictNothingBlocks, true, 0}, []any{told.Verdict, told.Answer.Evicts, len(told.Notes)}); diff != "" {
+	told = storyOf(t, plain, 0)
+	if diff := cmp.Diff([]any{why.VerdictNothingBlocks, true, 0}, []any{told.Verdict, told.Answer.Evicts, len(told.Notes)}); diff != "" {
 		t.Errorf("verdict, whether it would be evicted and notes (-want +got):\n%s", diff)
 	}
 	lives(t, plain) // A dry run evicts nobody.
 
-	told = why(t, waiting, 0)
-	if diff := cmp.Diff([]any{story.VerdictWouldIntercept, 0, "annotation of the pod"}, []any{told.Verdict, len(told.Notes), told.Interceptors[0].Source}); diff != "" {
+	told = storyOf(t, waiting, 0)
+	if diff := cmp.Diff([]any{why.VerdictWouldIntercept, 0, "annotation of the pod"}, []any{told.Verdict, len(told.Notes), told.Interceptors[0].Source}); diff != "" {
 		t.Errorf("verdict, notes and source (-want +got):\n%s", diff)
 	}
 	noRequest(t, waiting)
 
 	startDrain(t, "carol", node, "--pod-selector=app=waiting")
 	waitRequest(t, waiting, "intercepted", activeIs(silent))
-	told = why(t, waiting, 10*time.Minute)
-	if err := wantVerdict(told, story.VerdictInterceptorSilent); err != nil {
+	told = storyOf(t, waiting, 10*time.Minute)
+	if err := wantVerdict(told, why.VerdictInterceptorSilent); err != nil {
 		t.Error(err)
 	}
 	wantAnswer := `429: Eviction triggered evacuation: waiting for interceptor "` + silent + `" (1 of 2)`
@@ -171,11 +171,11 @@ func TestWhyTellsWhatBlocksAPod(t *testing.T) {
 	kubectl(t, "carol", "uncordon", node)
 }
 
-type wrongVerdictError struct{ told story.Story }
+type wrongVerdictError struct{ told why.Story }
 
 func (w wrongVerdictError) Error() string { return string(w.told.Verdict) + ": " + w.told.Headline }
 
-func wantVerdict(told story.Story, want story.Verdict) error {
+func wantVerdict(told why.Story, want why.Verdict) error {
 	if told.Verdict != want {
 		return wrongVerdictError{told}
 	}
@@ -230,8 +230,8 @@ func TestSkip(t *testing.T) {
 		t.Errorf("event %q, want %q", event.Note, want)
 	}
 	finishWell(t, drain)
-	told := why(t, pod, 0)
-	if err := wantVerdict(told, story.VerdictGone); err != nil {
+	told := storyOf(t, pod, 0)
+	if err := wantVerdict(told, why.VerdictGone); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 )
 
 const longHelp = `Drain nodes, see what is going on, why it is not finished, and stop it.
@@ -41,7 +42,7 @@ func NewCommand(o *cli.Options) *cobra.Command {
 	root.PersistentFlags().StringVar(&o.System, "drawbridge-namespace", o.System, "namespace that Drawbridge runs in")
 	c := commands{o}
 	root.AddCommand(
-		newDrain(c), newStatus(c), newWhy(c), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newDoctor(c), newVersion(c),
+		newDrain(c), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newDoctor(c), newVersion(c),
 	)
 	root.InitDefaultCompletionCmd()
 	cli.Must(root.RegisterFlagCompletionFunc("namespace", o.CompleteNamespaces))

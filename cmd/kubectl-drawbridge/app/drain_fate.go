@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -38,9 +38,9 @@ type fateInput struct {
 	// request for the very pod; nil if there is none.
 	request *v1alpha1.EvictionRequest
 	// budgets that select the pod.
-	budgets []story.Budget
+	budgets []why.Budget
 	// dryRun is what the API server answers to its eviction; nil if it was not asked.
-	dryRun *story.DryRun
+	dryRun *why.DryRun
 	// wait is maintenance.evacuationWait; nil if it is not known.
 	wait *time.Duration
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
@@ -70,7 +70,7 @@ func (d *drainOptions) gatherFates(ctx context.Context, c *cli.Connection, m *v1
 		byUID[requests.Items[i].Namespace+"/"+requests.Items[i].Name] = &requests.Items[i]
 	}
 	registry := interceptor.RegistryOf(interceptor.RegistryOptions{
-		Namespace: d.System, AllowedReserved: story.AllowedReserved(registrations.Items),
+		Namespace: d.System, AllowedReserved: why.AllowedReserved(registrations.Items),
 	}, registrations.Items, namespaces.Items)
 	var inputs []fateInput
 	for _, node := range nodes {
@@ -82,11 +82,11 @@ func (d *drainOptions) gatherFates(ctx context.Context, c *cli.Connection, m *v1
 			pod := &pods.Items[i]
 			in := fateInput{
 				pod: pod, maintenance: m, request: byUID[pod.Namespace+"/"+string(pod.UID)],
-				budgets: story.BudgetsOf(pod, budgets.Items), wait: installed.Wait,
+				budgets: why.BudgetsOf(pod, budgets.Items), wait: installed.Wait,
 			}
 			in.interceptors, in.unsure = registry.Resolve(pod)
 			if d.dryRun == cmdutil.DryRunServer && !fateOf(in).stays {
-				in.dryRun = dryRun(ctx, c, pod, len(in.budgets))
+				in.dryRun = why.TryEviction(ctx, c, pod, len(in.budgets))
 			}
 			inputs = append(inputs, in)
 		}

@@ -1,4 +1,4 @@
-package app
+package why
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -20,71 +19,31 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-func newWhy(o commands) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "why POD",
-		Short: "Tell the whole story of one pod: why is it not evicted",
-		Long: `Tell who intercepts a pod and why, which budgets select it and whether they
-would allow its eviction now, what has happened so far, what an eviction call
-would be answered (asked with a dry run), and what to do.
-
-Nothing is changed. What you may not read is left out, and said.`,
-		Example: `  kubectl drawbridge why db-0 -n shop
-  kubectl drawbridge why db-0 -n shop -o json`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: o.CompletePod,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.Connect()
-			if err != nil {
-				return err
-			}
-			return o.why(cmd.Context(), c, strings.TrimPrefix(args[0], "pod/"))
-		},
-	}
-	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
-	return cmd
-}
-
-func (o commands) why(ctx context.Context, c *cli.Connection, pod string) error {
-	facts, err := o.gather(ctx, c, pod)
-	if err != nil {
-		return err
-	}
-	told := story.Tell(*facts)
-	switch o.Output {
-	case cli.FormatJSON, cli.FormatYAML:
-		return o.PrintValue(told)
-	case cli.FormatName:
-		fmt.Fprintf(o.Out, "pod/%s\n", told.Pod)
-		if told.Request != "" {
-			fmt.Fprintf(o.Out, "evictionrequest.drawbridge.dev/%s\n", told.Request)
-		}
-		return nil
-	default:
-		return story.Print(o.Out, told, facts.Now, o.Output == cli.FormatWide)
-	}
+// gatherer reads what a story is told from.
+type gatherer struct {
+	*cli.Options
+	*cli.Connection
 }
 
 // gather reads all that there is to know about a pod. Only the pod and the requests
 // must be readable.
-func (o commands) gather(ctx context.Context, c *cli.Connection, name string) (*story.Facts, error) {
-	f := &story.Facts{System: o.System}
+func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
+	f := &Facts{System: g.System}
 	pod := &corev1.Pod{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, pod)
+	err := g.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: name}, pod)
 	switch {
 	case apierrors.IsNotFound(err):
-		return o.gatherGone(ctx, c, name, err)
+		return g.gatherGone(ctx, name, err)
 	case err != nil:
 		return nil, fmt.Errorf("get pod %s: %w", name, err)
 	}
 	f.Pod = pod
 	er := &v1alpha1.EvictionRequest{}
-	switch err := c.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, er); {
+	switch err := g.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, er); {
 	case err == nil:
 		f.Request = er
 	case !apierrors.IsNotFound(err):
@@ -92,63 +51,63 @@ func (o commands) gather(ctx context.Context, c *cli.Connection, name string) (*
 	}
 
 	var registrations v1alpha1.EvictionInterceptorList
-	if read(f, "evictioninterceptors", c.List(ctx, &registrations)) {
+	if read(f, "evictioninterceptors", g.List(ctx, &registrations)) {
 		f.Registrations = registrations.Items
 	}
 	namespace := &corev1.Namespace{}
-	if read(f, "the namespace, so registrations that select by its labels are not known", c.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)) {
+	if read(f, "the namespace, so registrations that select by its labels are not known", g.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)) {
 		f.Namespace = namespace
 	}
 	var budgets policyv1.PodDisruptionBudgetList
-	if read(f, "poddisruptionbudgets", c.List(ctx, &budgets, client.InNamespace(pod.Namespace))) {
+	if read(f, "poddisruptionbudgets", g.List(ctx, &budgets, client.InNamespace(pod.Namespace))) {
 		f.Budgets = budgets.Items
 	}
 	if pod.Spec.PriorityClassName != "" {
 		class := &schedulingv1.PriorityClass{}
 		// It matters to few pods; nobody is told if it cannot be read.
-		if err := c.Get(ctx, client.ObjectKey{Name: pod.Spec.PriorityClassName}, class); err == nil {
+		if err := g.Get(ctx, client.ObjectKey{Name: pod.Spec.PriorityClassName}, class); err == nil {
 			f.Class = class
 		}
 	}
 	if pod.Spec.NodeName != "" {
 		node := &corev1.Node{}
-		if read(f, "the node", c.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node)) {
+		if read(f, "the node", g.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node)) {
 			f.Node = node
 		}
 	}
-	o.gatherMaintenances(ctx, c, f)
-	o.gatherHistory(ctx, c, f)
-	f.DryRun = dryRun(ctx, c, pod, selecting(f))
-	f.Now = o.Clock.Now()
-	if story.NeedsWebhook(*f) {
-		f.Webhook = o.gatherWebhook(ctx, c, f)
+	g.gatherMaintenances(ctx, f)
+	g.gatherHistory(ctx, f)
+	f.DryRun = TryEviction(ctx, g.Connection, pod, len(BudgetsOf(pod, f.Budgets)))
+	f.Now = g.Clock.Now()
+	if needsWebhook(*f) {
+		f.Webhook = g.gatherWebhook(ctx, f)
 	}
 	return f, nil
 }
 
 // gatherMaintenances reads the maintenances that the pod's node is under.
-func (o commands) gatherMaintenances(ctx context.Context, c *cli.Connection, f *story.Facts) {
+func (g gatherer) gatherMaintenances(ctx context.Context, f *Facts) {
 	if f.Node == nil || f.Node.Annotations[v1alpha1.MaintenancesAnnotation] == "" {
 		return
 	}
 	for item := range strings.SplitSeq(f.Node.Annotations[v1alpha1.MaintenancesAnnotation], ",") {
 		name, _, _ := strings.Cut(item, "=")
 		m := &v1alpha1.NodeMaintenance{}
-		err := c.Get(ctx, client.ObjectKey{Name: name}, m)
+		err := g.Get(ctx, client.ObjectKey{Name: name}, m)
 		if !apierrors.IsNotFound(err) && read(f, "nodemaintenance "+name, err) {
 			f.Maintenances = append(f.Maintenances, *m)
 		}
 	}
-	f.Wait = o.Installed(ctx, c).Wait
+	f.Wait = g.Installed(ctx, g.Connection).Wait
 }
 
 // gatherGone looks for the last request about a pod that does not exist.
-func (o commands) gatherGone(ctx context.Context, c *cli.Connection, name string, notFound error) (*story.Facts, error) {
+func (g gatherer) gatherGone(ctx context.Context, name string, notFound error) (*Facts, error) {
 	var list v1alpha1.EvictionRequestList
-	if err := c.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+	if err := g.List(ctx, &list, client.InNamespace(g.Namespace)); err != nil {
 		return nil, fmt.Errorf("list evictionrequests: %w", err)
 	}
-	f := &story.Facts{System: o.System}
+	f := &Facts{System: g.System}
 	for i := range list.Items {
 		er := &list.Items[i]
 		if er.Spec.Target.Pod == nil || er.Spec.Target.Pod.Name != name {
@@ -159,10 +118,10 @@ func (o commands) gatherGone(ctx context.Context, c *cli.Connection, name string
 		}
 	}
 	if f.Request == nil {
-		return nil, errors.Join(fmt.Errorf("there is no pod %q in namespace %q, and nothing is known of its eviction: see --namespace", name, c.Namespace), onlyUnexpected(notFound))
+		return nil, errors.Join(fmt.Errorf("there is no pod %q in namespace %q, and nothing is known of its eviction: see --namespace", name, g.Namespace), onlyUnexpected(notFound))
 	}
-	o.gatherHistory(ctx, c, f)
-	f.Now = o.Clock.Now()
+	g.gatherHistory(ctx, f)
+	f.Now = g.Clock.Now()
 	return f, nil
 }
 
@@ -175,7 +134,7 @@ func onlyUnexpected(err error) error {
 }
 
 // read notes what could not be read.
-func read(f *story.Facts, what string, err error) bool {
+func read(f *Facts, what string, err error) bool {
 	if err != nil {
 		f.Unread = append(f.Unread, what+" ("+err.Error()+")")
 	}
@@ -183,7 +142,7 @@ func read(f *story.Facts, what string, err error) bool {
 }
 
 // gatherHistory reads the events and the leases of the requesters.
-func (o commands) gatherHistory(ctx context.Context, c *cli.Connection, f *story.Facts) {
+func (g gatherer) gatherHistory(ctx context.Context, f *Facts) {
 	var about []string
 	if f.Pod != nil {
 		about = append(about, string(f.Pod.UID))
@@ -193,7 +152,7 @@ func (o commands) gatherHistory(ctx context.Context, c *cli.Connection, f *story
 	}
 	for _, uid := range about {
 		var events corev1.EventList
-		if !read(f, "events", c.List(ctx, &events, client.InNamespace(c.Namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.uid", uid)})) {
+		if !read(f, "events", g.List(ctx, &events, client.InNamespace(g.Namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.uid", uid)})) {
 			break
 		}
 		for i := range events.Items {
@@ -212,7 +171,7 @@ func (o commands) gatherHistory(ctx context.Context, c *cli.Connection, f *story
 		}
 		lease := &coordinationv1.Lease{}
 		// Who drains is worth little; nobody is told if it cannot be read.
-		if err := c.Get(ctx, client.ObjectKey{Namespace: o.System, Name: r.LeaseName}, lease); err != nil {
+		if err := g.Get(ctx, client.ObjectKey{Namespace: g.System, Name: r.LeaseName}, lease); err != nil {
 			continue
 		}
 		if record, err := translate.DecodeLease(lease); err == nil {
@@ -234,13 +193,11 @@ func eventOf(e *corev1.Event) eventsv1.Event {
 	return event
 }
 
-// selecting is how many budgets select the pod.
-func selecting(f *story.Facts) int { return len(story.Tell(*f).Budgets) }
-
-// dryRun asks what an eviction would be answered: a call by name, as drains make it.
+// TryEviction asks what an eviction would be answered, with a dry run: a call by name, as
+// drains make it. The pod is selected by so many budgets.
 // Both places that can say so say that it is a dry run: webhooks look at one of them,
 // the handler at the other.
-func dryRun(ctx context.Context, c *cli.Connection, pod *corev1.Pod, budgets int) *story.DryRun {
+func TryEviction(ctx context.Context, c *cli.Connection, pod *corev1.Pod, budgets int) *DryRun {
 	c.TakeWarnings()
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
@@ -250,5 +207,5 @@ func dryRun(ctx context.Context, c *cli.Connection, pod *corev1.Pod, budgets int
 	result, detail := request.Explain(err, budgets)
 	warned := c.TakeWarnings()
 	slices.Sort(warned)
-	return &story.DryRun{Result: result, Detail: detail, Warnings: warned}
+	return &DryRun{Result: result, Detail: detail, Warnings: warned}
 }

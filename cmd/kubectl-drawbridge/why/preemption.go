@@ -1,4 +1,4 @@
-package story
+package why
 
 import "github.com/drawbridge-dev/drawbridge/pdb/preemption"
 

@@ -1,4 +1,4 @@
-package app
+package why
 
 import (
 	"context"
@@ -13,41 +13,39 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
 
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 )
 
 // gatherWebhook learns why the API server does not ask Drawbridge about the pod of the
 // facts, or that it does.
-func (o commands) gatherWebhook(ctx context.Context, c *cli.Connection, f *story.Facts) *story.Webhook {
+func (g gatherer) gatherWebhook(ctx context.Context, f *Facts) *Webhook {
 	var configurations admissionregistrationv1.ValidatingWebhookConfigurationList
-	unread := c.List(ctx, &configurations)
+	unread := g.List(ctx, &configurations)
 	if unread == nil {
-		if problem := o.notSelected(ctx, c, f, configurations.Items); problem != "" {
-			return &story.Webhook{Problem: problem}
+		if problem := g.notSelected(ctx, f, configurations.Items); problem != "" {
+			return &Webhook{Problem: problem}
 		}
 	}
-	evictions, err := policyclient.NewForConfig(c.REST)
+	evictions, err := policyclient.NewForConfig(g.REST)
 	if err != nil {
-		return &story.Webhook{Unknown: err.Error()}
+		return &Webhook{Unknown: err.Error()}
 	}
 	// A call of our own, which changes nothing, and which only the manager can answer.
-	switch err := failurepolicy.Prove(ctx, evictions, o.System); {
+	switch err := failurepolicy.Prove(ctx, evictions, g.System); {
 	case err == nil && unread == nil:
-		return &story.Webhook{}
+		return &Webhook{}
 	case err == nil:
-		return &story.Webhook{Unknown: unread.Error()}
+		return &Webhook{Unknown: unread.Error()}
 	case apierrors.IsForbidden(err):
-		return &story.Webhook{Unknown: err.Error()}
+		return &Webhook{Unknown: err.Error()}
 	default:
-		return &story.Webhook{Problem: "the API server does not reach a manager of Drawbridge, and goes on without it: " + err.Error()}
+		return &Webhook{Problem: "the API server does not reach a manager of Drawbridge, and goes on without it: " + err.Error()}
 	}
 }
 
 // notSelected is why the webhook is not called for evictions of the pod by this person;
 // empty if it is, as far as the configurations say.
-func (o commands) notSelected(ctx context.Context, c *cli.Connection, f *story.Facts, configurations []admissionregistrationv1.ValidatingWebhookConfiguration) string {
+func (g gatherer) notSelected(ctx context.Context, f *Facts, configurations []admissionregistrationv1.ValidatingWebhookConfiguration) string {
 	var webhook *admissionregistrationv1.ValidatingWebhook
 	for i := range configurations {
 		for j := range configurations[i].Webhooks {
@@ -63,7 +61,7 @@ func (o commands) notSelected(ctx context.Context, c *cli.Connection, f *story.F
 	if err == nil && webhook.NamespaceSelector != nil && f.Namespace != nil && !selector.Matches(labels.Set(f.Namespace.Labels)) {
 		return fmt.Sprintf("namespace %s is excluded from Drawbridge's webhook (webhook.excludedNamespaces)", f.Namespace.Name)
 	}
-	user, err := c.WhoAmI(ctx)
+	user, err := g.WhoAmI(ctx)
 	if err != nil {
 		return "" // Then nothing can be said of exemptions.
 	}

@@ -1,7 +1,4 @@
-// Package story tells what is the matter with the eviction of one pod: who
-// intercepts it, which budgets hold it, what has happened, what an eviction call
-// would be answered, and what to do. It is pure: facts in, words out.
-package story
+package why
 
 import (
 	"time"
@@ -42,7 +39,7 @@ type Facts struct {
 	// DryRun is the answer to a dry run of an eviction; nil if none was made.
 	DryRun *DryRun
 	// Webhook says whether the API server asks Drawbridge about the pod; nil if nobody
-	// has looked, because the dry run leaves nothing to ask (see NeedsWebhook).
+	// has looked, because the dry run leaves nothing to ask (see needsWebhook).
 	Webhook *Webhook
 	// Maintenances are those that the node says it is under.
 	Maintenances []v1alpha1.NodeMaintenance

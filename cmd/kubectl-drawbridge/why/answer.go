@@ -1,4 +1,4 @@
-package story
+package why
 
 import (
 	"fmt"
@@ -43,9 +43,9 @@ func (c *podCase) foretold() (string, bool) {
 	return translate.DryRunAnswer(c.DryRun.Warnings)
 }
 
-// NeedsWebhook reports whether the dry run leaves it open why nobody speaks of
+// needsWebhook reports whether the dry run leaves it open why nobody speaks of
 // interceptors that are to come first.
-func NeedsWebhook(f Facts) bool { return newCase(&f).passedOver() }
+func needsWebhook(f Facts) bool { return newCase(&f).passedOver() }
 
 // passedOver reports whether there are interceptors that should come first, or are at
 // work, and a call would pass them by.
