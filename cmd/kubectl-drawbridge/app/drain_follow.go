@@ -53,7 +53,7 @@ type follower struct {
 	// caughtUp: the cache has seen what was written in the beginning.
 	caughtUp bool
 	teller   follow.Teller
-	terminal follow.Terminal
+	terminal text.Terminal
 }
 
 // follow shows the drain until it has ended, the time is over, or ^C is pressed.
@@ -98,8 +98,8 @@ func (f *follower) follow(ctx context.Context, m *v1alpha1.NodeMaintenance) erro
 }
 
 // terminal draws to standard output, in colours unless they are not wanted.
-func terminal(o *cli.Options) follow.Terminal {
-	return follow.Terminal{Out: o.Out, Color: o.Getenv("NO_COLOR") == ""}
+func terminal(o *cli.Options) text.Terminal {
+	return text.Terminal{Out: o.Out, Color: o.Getenv("NO_COLOR") == ""}
 }
 
 // watch fills a cache with the maintenance and all requests. The first lists are made

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
@@ -67,7 +68,7 @@ func (s Snapshot) Waiting(node v1alpha1.MaintenanceNodeStatus) string {
 		are = "is left to its owner"
 	}
 	return fmt.Sprintf("%s %s until %s (%s; with 0s it goes at once)",
-		count(node.PodsWaiting, "pod"), are, node.WaitingUntil.In(s.Now.Location()).Format(time.TimeOnly), strings.TrimRight("maintenance.evacuationWait "+s.Wait, " "))
+		text.Counted(node.PodsWaiting, "pod"), are, node.WaitingUntil.In(s.Now.Location()).Format(time.TimeOnly), strings.TrimRight("maintenance.evacuationWait "+s.Wait, " "))
 }
 
 // Outcome is how a drain stands.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
@@ -79,7 +80,7 @@ func middle() Snapshot {
 	}
 }
 
-func render(lines []Line) string {
+func render(lines []text.Line) string {
 	var b strings.Builder
 	for _, line := range lines {
 		fmt.Fprintf(&b, "%s|%s\n", [...]string{" ", "good", "bad", "faint"}[line.Tone], line.Text)
@@ -113,7 +114,7 @@ func TestTheView(t *testing.T) {
 				t.Errorf("%d lines do not fit on a screen of %d", len(lines), tc.screen.Height)
 			}
 			for _, line := range lines {
-				if got := cells(line.Text); got > tc.screen.Width {
+				if got := text.Cells(line.Text); got > tc.screen.Width {
 					t.Errorf("%q takes %d columns of %d", line.Text, got, tc.screen.Width)
 				}
 			}
@@ -189,43 +190,6 @@ func TestOutcome(t *testing.T) {
 				t.Errorf("want %d, have %d", tc.want, got)
 			}
 		})
-	}
-}
-
-func TestCells(t *testing.T) {
-	cases := map[string]struct {
-		text string
-		n    int
-		want string
-	}{
-		"short texts are filled":    {"ab", 4, "ab  "},
-		"long ones are cut":         {"abcdef", 4, "abc…"},
-		"wide characters take two":  {"日本", 5, "日本 "},
-		"and are not halved":        {"日本語", 4, "日… "},
-		"marks take none":           {"e\u0301e", 3, "e\u0301e "},
-		"nothing fits into nothing": {"abc", 0, ""},
-		"emoji are wide":            {"🚀x", 3, "🚀x"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, fit(tc.text, tc.n)); diff != "" {
-				t.Errorf("text (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestAViewReplacesTheOneBefore(t *testing.T) {
-	var out strings.Builder
-	terminal := Terminal{Out: &out, Color: true}
-	for _, lines := range [][]Line{{{Text: "a"}, {Text: "b", Tone: Bad}}, {{Text: "c"}}} {
-		if err := terminal.Draw(lines); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := "\r\x1b[2Ka\n\r\x1b[2K\x1b[31mb\x1b[0m\n\x1b[J" + "\x1b[2A\r\x1b[2Kc\n\x1b[J"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
 	}
 }
 

@@ -42,7 +42,7 @@ func (t *Teller) Next(s Snapshot) []string {
 		case v1alpha1.StageCordon:
 			lines = append(lines, "node/"+node.Name+" cordoned")
 		case v1alpha1.StageDrain:
-			lines = append(lines, fmt.Sprintf("node/%s draining, %s to go", node.Name, count(node.PodsPendingEvacuation, "pod")))
+			lines = append(lines, fmt.Sprintf("node/%s draining, %s to go", node.Name, text.Counted(node.PodsPendingEvacuation, "pod")))
 		}
 	}
 	for _, node := range s.Maintenance.Status.Nodes {

@@ -13,23 +13,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
-// Tone is how a line is painted.
-type Tone int
-
-// Tones.
-const (
-	Plain Tone = iota
-	Good
-	Bad
-	Faint
-)
-
-// Line is one line of the view, without a line feed.
-type Line struct {
-	Text string
-	Tone Tone
-}
-
 // Screen is the space there is.
 type Screen struct {
 	// Width and Height in columns and lines, at least minWidth and minHeight.
@@ -48,18 +31,18 @@ const (
 const bar = 24
 
 // View draws a snapshot.
-func View(s Snapshot, screen Screen) []Line {
+func View(s Snapshot, screen Screen) []text.Line {
 	wide, high := max(screen.Width, minWidth), max(screen.Height, minHeight)
 	if s.Maintenance == nil {
 		return nil
 	}
-	lines := []Line{title(s)}
+	lines := []text.Line{title(s)}
 	if s.Trouble != "" {
-		lines = append(lines, Line{Text: "  " + s.Trouble, Tone: Bad})
+		lines = append(lines, text.Line{Text: "  " + s.Trouble, Tone: text.Bad})
 	}
 	for _, node := range s.Maintenance.Status.Nodes {
 		if waiting := s.Waiting(node); waiting != "" {
-			lines = append(lines, Line{Text: "  " + node.Name + ": " + waiting, Tone: Faint})
+			lines = append(lines, text.Line{Text: "  " + node.Name + ": " + waiting, Tone: text.Faint})
 			break // The others wait for the same.
 		}
 	}
@@ -79,14 +62,14 @@ func View(s Snapshot, screen Screen) []Line {
 		lines = append(lines, nodeLine(node, name, screen.ASCII))
 	}
 	if hidden := int(s.Maintenance.Status.Progress.Nodes) - min(len(nodes), fitting(len(nodes), forNodes)); hidden > 0 {
-		lines = append(lines, Line{Text: fmt.Sprintf("  ... and %d more nodes", hidden), Tone: Faint})
+		lines = append(lines, text.Line{Text: fmt.Sprintf("  ... and %d more nodes", hidden), Tone: text.Faint})
 	}
 	if len(pods) > 0 {
-		lines = append(lines, Line{})
+		lines = append(lines, text.Line{})
 		lines = append(lines, podLines(pods, forPods, s.Now, wide)...)
 	}
 	for i := range lines {
-		lines[i].Text = strings.TrimRight(cut(lines[i].Text, screen.Width), " ")
+		lines[i].Text = strings.TrimRight(text.Cut(lines[i].Text, screen.Width), " ")
 	}
 	return lines
 }
@@ -103,29 +86,22 @@ func fitting(n, room int) int {
 func limited[T any](items []T, room int) []T { return items[:fitting(len(items), room)] }
 
 // title says how far the whole is.
-func title(s Snapshot) Line {
+func title(s Snapshot) text.Line {
 	m := s.Maintenance
 	p := m.Status.Progress
-	text := fmt.Sprintf("%s  %s  %d of %d nodes drained", m.Name, cmp.Or(string(m.Status.Stage), string(v1alpha1.StagePlanning)), p.NodesDrained, p.Nodes)
+	line := fmt.Sprintf("%s  %s  %d of %d nodes drained", m.Name, cmp.Or(string(m.Status.Stage), string(v1alpha1.StagePlanning)), p.NodesDrained, p.Nodes)
 	if p.PodsPendingEvacuation > 0 {
-		text += fmt.Sprintf(", %s to go", count(p.PodsPendingEvacuation, "pod"))
+		line += fmt.Sprintf(", %s to go", text.Counted(p.PodsPendingEvacuation, "pod"))
 	}
-	tone := Plain
+	tone := text.Plain
 	if p.PodsBlocking > 0 {
-		text += fmt.Sprintf(", %d blocked", p.PodsBlocking)
-		tone = Bad
+		line += fmt.Sprintf(", %d blocked", p.PodsBlocking)
+		tone = text.Bad
 	}
 	if OutcomeOf(m) == Drained {
-		tone = Good
+		tone = text.Good
 	}
-	return Line{Text: text + "  " + duration.HumanDuration(s.Now.Sub(s.Began).Round(time.Second)), Tone: tone}
-}
-
-func count(n int32, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return text.Line{Text: line + "  " + duration.HumanDuration(s.Now.Sub(s.Began).Round(time.Second)), Tone: tone}
 }
 
 // unfinishedFirst sorts nodes: those that are drained now, those that wait, those
@@ -141,22 +117,22 @@ func unfinishedFirst(nodes []v1alpha1.MaintenanceNodeStatus) []v1alpha1.Maintena
 	return sorted
 }
 
-func columnWidth[T any](items []T, text func(T) string, least, most int) int {
+func columnWidth[T any](items []T, words func(T) string, least, most int) int {
 	w := least
 	for _, item := range items {
-		w = max(w, cells(text(item)))
+		w = max(w, text.Cells(words(item)))
 	}
 	return min(w, most)
 }
 
 // nodeLine is a node with its bar.
-func nodeLine(n v1alpha1.MaintenanceNodeStatus, name int, ascii bool) Line {
+func nodeLine(n v1alpha1.MaintenanceNodeStatus, name int, ascii bool) text.Line {
 	total := n.PodsEvacuated + n.PodsPendingEvacuation
 	done := n.Stage == v1alpha1.StageDrainComplete || n.Stage == v1alpha1.StageMaintenanceComplete
-	line := Line{Text: fmt.Sprintf("  %s %s %7s  ", fit(n.Name, name), progressBar(n.PodsEvacuated, total, done, ascii), fmt.Sprintf("%d/%d", n.PodsEvacuated, total))}
+	line := text.Line{Text: fmt.Sprintf("  %s %s %7s  ", text.Fit(n.Name, name), progressBar(n.PodsEvacuated, total, done, ascii), fmt.Sprintf("%d/%d", n.PodsEvacuated, total))}
 	switch {
 	case done:
-		line.Text, line.Tone = line.Text+"drained", Good
+		line.Text, line.Tone = line.Text+"drained", text.Good
 	case n.Stage == v1alpha1.StageDrain:
 		line.Text += "draining"
 	case n.Stage == v1alpha1.StageCordon:
@@ -168,7 +144,7 @@ func nodeLine(n v1alpha1.MaintenanceNodeStatus, name int, ascii bool) Line {
 		line.Text += fmt.Sprintf(", %d on the way", n.PodsEvacuating)
 	}
 	if n.PodsBlocking > 0 {
-		line.Text, line.Tone = line.Text+fmt.Sprintf(", %d blocked", n.PodsBlocking), Bad
+		line.Text, line.Tone = line.Text+fmt.Sprintf(", %d blocked", n.PodsBlocking), text.Bad
 	}
 	return line
 }
@@ -188,7 +164,7 @@ func progressBar(done, total int32, all, ascii bool) string {
 }
 
 // podLines is the table of the pods that are on their way.
-func podLines(pods []Pod, room int, now time.Time, wide int) []Line {
+func podLines(pods []Pod, room int, now time.Time, wide int) []text.Line {
 	const gap, eta = 2, 6
 	shown := limited(pods, max(room, 1))
 	name := columnWidth(shown, func(p Pod) string { return p.Name }, 8, wide*3/10)
@@ -200,18 +176,18 @@ func podLines(pods []Pod, room int, now time.Time, wide int) []Line {
 	}
 	row := func(values ...string) string {
 		space := strings.Repeat(" ", gap)
-		return "  " + fit(values[0], name) + space + fit(values[1], node) + space + fit(values[2], turn) + space + fit(values[3], eta) + space + cut(values[4], said)
+		return "  " + text.Fit(values[0], name) + space + text.Fit(values[1], node) + space + text.Fit(values[2], turn) + space + text.Fit(values[3], eta) + space + text.Cut(values[4], said)
 	}
-	lines := []Line{{Text: row("POD", "NODE", "INTERCEPTOR", "ETA", "MESSAGE"), Tone: Faint}}
+	lines := []text.Line{{Text: row("POD", "NODE", "INTERCEPTOR", "ETA", "MESSAGE"), Tone: text.Faint}}
 	for _, p := range shown {
-		line := Line{Text: row(p.Name, p.Node, turnOf(p), etaOf(p, now), text.Clean(p.Message))}
+		line := text.Line{Text: row(p.Name, p.Node, turnOf(p), etaOf(p, now), text.Clean(p.Message))}
 		if p.State == v1alpha1.StateBlocked {
-			line.Tone = Bad
+			line.Tone = text.Bad
 		}
 		lines = append(lines, line)
 	}
 	if hidden := len(pods) - len(shown); hidden > 0 {
-		lines = append(lines, Line{Text: fmt.Sprintf("  ... and %d more pods", hidden), Tone: Faint})
+		lines = append(lines, text.Line{Text: fmt.Sprintf("  ... and %d more pods", hidden), Tone: text.Faint})
 	}
 	return lines
 }

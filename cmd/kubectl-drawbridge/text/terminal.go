@@ -1,10 +1,27 @@
-package follow
+package text
 
 import (
 	"fmt"
 	"io"
 	"strings"
 )
+
+// Tone is how a line is painted.
+type Tone int
+
+// Tones.
+const (
+	Plain Tone = iota
+	Good
+	Bad
+	Faint
+)
+
+// Line is one line of a view, without a line feed.
+type Line struct {
+	Text string
+	Tone Tone
+}
 
 // Terminal draws views in place, one over the other.
 type Terminal struct {

@@ -1,4 +1,4 @@
-package follow
+package text
 
 import (
 	"strings"
@@ -24,8 +24,8 @@ func runeCells(r rune) int {
 	return 1
 }
 
-// cells is how many columns a text takes.
-func cells(text string) int {
+// Cells is how many columns a text takes.
+func Cells(text string) int {
 	n := 0
 	for _, r := range text {
 		n += runeCells(r)
@@ -33,9 +33,9 @@ func cells(text string) int {
 	return n
 }
 
-// cut shortens a text to at most n columns.
-func cut(text string, n int) string {
-	if cells(text) <= n {
+// Cut shortens a text to at most n columns.
+func Cut(text string, n int) string {
+	if Cells(text) <= n {
 		return text
 	}
 	if n <= 0 {
@@ -53,8 +53,8 @@ func cut(text string, n int) string {
 	return b.String() + ellipsis
 }
 
-// fit makes a text take exactly n columns.
-func fit(text string, n int) string {
-	text = cut(text, n)
-	return text + strings.Repeat(" ", max(0, n-cells(text)))
+// Fit makes a text take exactly n columns.
+func Fit(text string, n int) string {
+	text = Cut(text, n)
+	return text + strings.Repeat(" ", max(0, n-Cells(text)))
 }
