@@ -15,6 +15,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/drain"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
@@ -187,7 +188,7 @@ func (o commands) cancelNode(ctx context.Context, c *cli.Connection, node *corev
 		}
 	}
 	for i := range draining {
-		if err := stopDraining(ctx, c, draining[i].Name); err != nil {
+		if err := drain.Stop(ctx, c, draining[i].Name); err != nil {
 			return err
 		}
 		if o.Output == cli.FormatName {

@@ -8,6 +8,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/drain"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 )
 
@@ -42,7 +43,7 @@ func NewCommand(o *cli.Options) *cobra.Command {
 	root.PersistentFlags().StringVar(&o.System, "drawbridge-namespace", o.System, "namespace that Drawbridge runs in")
 	c := commands{o}
 	root.AddCommand(
-		newDrain(c), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newDoctor(c), newVersion(c),
+		drain.NewCommand(o), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newDoctor(c), newVersion(c),
 	)
 	root.InitDefaultCompletionCmd()
 	cli.Must(root.RegisterFlagCompletionFunc("namespace", o.CompleteNamespaces))

@@ -1,11 +1,10 @@
-package app
+package drain
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/follow"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
@@ -28,12 +27,12 @@ func TestWhereAViewCannotBeDrawnLinesArePrinted(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			o, out, _ := testOptions()
+			o, out := testOptions()
 			o.Size = func() (int, int, bool) { return 80, 24, !tc.nowhere }
 			o.Escapes = func() bool { return tc.escapes }
 			o.Getenv = func(name string) string { return tc.env[name] }
-			f := &follower{Options: o.Options, terminal: terminal(o.Options)}
-			if err := f.show(follow.Snapshot{Maintenance: m, Trouble: "nobody works"}); err != nil {
+			f := &follower{Options: o, terminal: terminal(o)}
+			if err := f.show(snapshot{Maintenance: m, Trouble: "nobody works"}); err != nil {
 				t.Fatal(err)
 			}
 			if got := out.String(); !strings.Contains(got, tc.want) || tc.not != "" && strings.Contains(got, tc.not) {

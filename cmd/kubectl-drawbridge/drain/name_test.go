@@ -1,4 +1,4 @@
-package app
+package drain
 
 import (
 	"slices"
@@ -7,8 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
 func TestTheNameOfAMaintenance(t *testing.T) {
@@ -96,20 +94,3 @@ func TestNodeSelector(t *testing.T) {
 func byKey(a, b corev1.NodeSelectorRequirement) int { return strings.Compare(a.Key, b.Key) }
 
 var equateEmpty = cmp.FilterValues(func(a, b []string) bool { return len(a) == 0 && len(b) == 0 }, cmp.Ignore())
-
-func TestJoinKeepsWhatIsNotSaid(t *testing.T) {
-	two, three := int32(2), int32(3)
-	selector := v1alpha1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
-	current := v1alpha1.NodeMaintenanceSpec{Cordon: true, Reason: "old", MaxParallelNodes: &two}
-	cases := map[string]struct{ wanted, want v1alpha1.NodeMaintenanceSpec }{
-		"nothing said":    {v1alpha1.NodeMaintenanceSpec{NodeSelector: selector}, v1alpha1.NodeMaintenanceSpec{NodeSelector: selector, Cordon: true, Drain: true, Reason: "old", MaxParallelNodes: &two}},
-		"everything said": {v1alpha1.NodeMaintenanceSpec{NodeSelector: selector, Reason: "new", MaxParallelNodes: &three}, v1alpha1.NodeMaintenanceSpec{NodeSelector: selector, Cordon: true, Drain: true, Reason: "new", MaxParallelNodes: &three}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, join(current, tc.wanted)); diff != "" {
-				t.Errorf("spec (-want +got):\n%s", diff)
-			}
-		})
-	}
-}

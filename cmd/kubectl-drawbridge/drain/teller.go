@@ -1,4 +1,4 @@
-package follow
+package drain
 
 import (
 	"cmp"
@@ -10,9 +10,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
-// Teller tells what has changed, line by line, where there is no terminal. The zero
+// teller tells what has changed, line by line, where there is no terminal. The zero
 // value has told nothing yet.
-type Teller struct {
+type teller struct {
 	nodes map[string]v1alpha1.MaintenanceStage
 	pods  map[string]string
 	block map[string]string
@@ -20,8 +20,8 @@ type Teller struct {
 	trouble string
 }
 
-// Next returns the lines that the snapshot adds to those told before.
-func (t *Teller) Next(s Snapshot) []string {
+// next returns the lines that the snapshot adds to those told before.
+func (t *teller) next(s snapshot) []string {
 	if s.Maintenance == nil {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (t *Teller) Next(s Snapshot) []string {
 		}
 	}
 	for _, node := range s.Maintenance.Status.Nodes {
-		if waiting := s.Waiting(node); waiting != "" && t.block["node "+node.Name] != waiting {
+		if waiting := s.waiting(node); waiting != "" && t.block["node "+node.Name] != waiting {
 			t.block["node "+node.Name] = waiting
 			lines = append(lines, "node/"+node.Name+": "+waiting)
 		}
@@ -71,8 +71,8 @@ func (t *Teller) Next(s Snapshot) []string {
 }
 
 // tellPods tells what is new about the pods, by name.
-func (t *Teller) tellPods(pods []Pod) []string {
-	sorted := slices.SortedFunc(slices.Values(pods), func(a, b Pod) int {
+func (t *teller) tellPods(pods []movingPod) []string {
+	sorted := slices.SortedFunc(slices.Values(pods), func(a, b movingPod) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
 	})
 	var lines []string
@@ -88,7 +88,7 @@ func (t *Teller) tellPods(pods []Pod) []string {
 }
 
 // podText is what is told of a pod; the same again is told once.
-func podText(p Pod) string {
+func podText(p movingPod) string {
 	switch {
 	case p.State == v1alpha1.StateEvicted:
 		return "evicted"

@@ -1,4 +1,4 @@
-package app
+package drain
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
-// drainOptions are the flags of drain.
-type drainOptions struct {
+// options are the flags of drain.
+type options struct {
 	*cli.Options
 	selector          string
 	reason            string
@@ -29,7 +29,7 @@ type drainOptions struct {
 
 // addFlags adds those of our own, and those of kubectl drain. What the latter refuses
 // without a flag is refused here without the same flag.
-func (d *drainOptions) addFlags(cmd *cobra.Command) {
+func (d *options) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&d.selector, "selector", "l", "", "label selector of the nodes, instead of their names")
 	flags.StringVar(&d.reason, "reason", "", "why, for people; stands in the conditions of the pods")
@@ -60,7 +60,7 @@ var kubectlOnly = []struct{ name, why string }{
 }
 
 // check reports what is wrong with the flags.
-func (d *drainOptions) check(cmd *cobra.Command) error {
+func (d *options) check(cmd *cobra.Command) error {
 	for _, foreign := range kubectlOnly {
 		if cmd.Flags().Changed(foreign.name) {
 			return fmt.Errorf("--%s is of kubectl drain only: %s. Use kubectl drain if that is what you want; interceptors come first there, too", foreign.name, foreign.why)
@@ -80,7 +80,7 @@ func (d *drainOptions) check(cmd *cobra.Command) error {
 }
 
 // command is the command line for the same drain.
-func (d *drainOptions) command(args []string) string {
+func (d *options) command(args []string) string {
 	words := []string{"kubectl drawbridge drain"}
 	if d.selector != "" {
 		words = append(words, "-l "+quotedForShell(d.selector))

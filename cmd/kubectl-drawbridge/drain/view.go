@@ -1,4 +1,4 @@
-package follow
+package drain
 
 import (
 	"cmp"
@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
-// Screen is the space there is.
-type Screen struct {
+// screen is the space there is.
+type screen struct {
 	// Width and Height in columns and lines, at least minWidth and minHeight.
 	Width, Height int
 	// ASCII leaves out block characters.
@@ -30,8 +30,8 @@ const (
 // bar is the width of a node's bar, in columns.
 const bar = 24
 
-// View draws a snapshot.
-func View(s Snapshot, screen Screen) []text.Line {
+// view draws a snapshot.
+func view(s snapshot, screen screen) []text.Line {
 	wide, high := max(screen.Width, minWidth), max(screen.Height, minHeight)
 	if s.Maintenance == nil {
 		return nil
@@ -41,7 +41,7 @@ func View(s Snapshot, screen Screen) []text.Line {
 		lines = append(lines, text.Line{Text: "  " + s.Trouble, Tone: text.Bad})
 	}
 	for _, node := range s.Maintenance.Status.Nodes {
-		if waiting := s.Waiting(node); waiting != "" {
+		if waiting := s.waiting(node); waiting != "" {
 			lines = append(lines, text.Line{Text: "  " + node.Name + ": " + waiting, Tone: text.Faint})
 			break // The others wait for the same.
 		}
@@ -86,7 +86,7 @@ func fitting(n, room int) int {
 func limited[T any](items []T, room int) []T { return items[:fitting(len(items), room)] }
 
 // title says how far the whole is.
-func title(s Snapshot) text.Line {
+func title(s snapshot) text.Line {
 	m := s.Maintenance
 	p := m.Status.Progress
 	line := fmt.Sprintf("%s  %s  %d of %d nodes drained", m.Name, cmp.Or(string(m.Status.Stage), string(v1alpha1.StagePlanning)), p.NodesDrained, p.Nodes)
@@ -98,7 +98,7 @@ func title(s Snapshot) text.Line {
 		line += fmt.Sprintf(", %d blocked", p.PodsBlocking)
 		tone = text.Bad
 	}
-	if OutcomeOf(m) == Drained {
+	if outcomeOf(m) == drained {
 		tone = text.Good
 	}
 	return text.Line{Text: line + "  " + duration.HumanDuration(s.Now.Sub(s.Began).Round(time.Second)), Tone: tone}
@@ -164,11 +164,11 @@ func progressBar(done, total int32, all, ascii bool) string {
 }
 
 // podLines is the table of the pods that are on their way.
-func podLines(pods []Pod, room int, now time.Time, wide int) []text.Line {
+func podLines(pods []movingPod, room int, now time.Time, wide int) []text.Line {
 	const gap, eta = 2, 6
 	shown := limited(pods, max(room, 1))
-	name := columnWidth(shown, func(p Pod) string { return p.Name }, 8, wide*3/10)
-	node := columnWidth(shown, func(p Pod) string { return p.Node }, 4, wide/6)
+	name := columnWidth(shown, func(p movingPod) string { return p.Name }, 8, wide*3/10)
+	node := columnWidth(shown, func(p movingPod) string { return p.Node }, 4, wide/6)
 	turn := columnWidth(shown, turnOf, 11, wide*3/10)
 	said := wide - 2 - name - node - turn - eta - 4*gap
 	if said < len("MESSAGE") {
@@ -193,7 +193,7 @@ func podLines(pods []Pod, room int, now time.Time, wide int) []text.Line {
 }
 
 // turnOf says whose turn it is.
-func turnOf(p Pod) string {
+func turnOf(p movingPod) string {
 	if p.Interceptor == "" {
 		return "requested"
 	}
@@ -205,7 +205,7 @@ func turnOf(p Pod) string {
 }
 
 // etaOf is the time that is left, as the interceptor says.
-func etaOf(p Pod, now time.Time) string {
+func etaOf(p movingPod, now time.Time) string {
 	if p.ExpectedFinishTime.IsZero() {
 		return "-"
 	}

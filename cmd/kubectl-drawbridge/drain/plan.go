@@ -1,4 +1,4 @@
-package app
+package drain
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ import (
 
 // plan says what a drain would do. With --dry-run=server it also asks the API server
 // whether it would accept the maintenance, and what it would answer to each eviction.
-func (d *drainOptions) plan(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeMaintenance, nodes []string) error {
+func (d *options) plan(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeMaintenance, nodes []string) error {
 	if d.dryRun == cmdutil.DryRunServer {
 		// A drain of the same nodes may run already; that is no error of a dry run.
 		if err := c.Create(ctx, m, client.DryRunAll, client.FieldOwner(cli.FieldOwner)); client.IgnoreAlreadyExists(err) != nil {
@@ -44,7 +44,7 @@ func (d *drainOptions) plan(ctx context.Context, c *cli.Connection, m *v1alpha1.
 }
 
 // gatherFates reads what the fates of the nodes' pods follow from.
-func (d *drainOptions) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeMaintenance, nodes []string) ([]fateInput, error) {
+func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeMaintenance, nodes []string) ([]fateInput, error) {
 	var registrations v1alpha1.EvictionInterceptorList
 	if err := c.List(ctx, &registrations); err != nil {
 		return nil, fmt.Errorf("list evictioninterceptors: %w", err)
@@ -95,7 +95,7 @@ func (d *drainOptions) gatherFates(ctx context.Context, c *cli.Connection, m *v1
 }
 
 // printPlan prints what would happen, by node, namespace and pod.
-func (d *drainOptions) printPlan(nodes []string, fates []fate) error {
+func (d *options) printPlan(nodes []string, fates []fate) error {
 	slices.SortFunc(fates, func(a, b fate) int {
 		return cmp.Or(strings.Compare(a.node, b.node), strings.Compare(a.namespace, b.namespace), strings.Compare(a.pod, b.pod))
 	})

@@ -1,4 +1,4 @@
-package app
+package drain
 
 import (
 	"errors"
@@ -10,17 +10,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
-
-func TestThePlanIsPrinted(t *testing.T) {
-	o, out, _ := testOptions()
-	d := &drainOptions{Options: o.Options}
-	d.printPlan([]string{"node-1"}, []fate{
-		{namespace: "shop", pod: "web", node: "node-1", would: "be evicted at once"},
-		{namespace: "shop", pod: "db-0", node: "node-1", would: "be evicted after a.example.com, then b.example.com"},
-		{namespace: "kube-system", pod: "agent", node: "node-1", stays: true, would: "stay: DaemonSet agent"},
-	})
-	golden(t, "plan.golden.txt", out.String())
-}
 
 func TestFates(t *testing.T) {
 	owned := builder.Pod("shop", "web").Node("node-1").OwnedBy("ReplicaSet", "web").Ready().Obj()

@@ -1,4 +1,4 @@
-package app
+package drain
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/follow"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
@@ -52,7 +51,7 @@ type follower struct {
 	told  string
 	// caughtUp: the cache has seen what was written in the beginning.
 	caughtUp bool
-	teller   follow.Teller
+	teller   teller
 	terminal text.Terminal
 }
 
@@ -83,7 +82,7 @@ func (f *follower) follow(ctx context.Context, m *v1alpha1.NodeMaintenance) erro
 		if err := f.show(s); err != nil {
 			return err
 		}
-		if outcome := follow.OutcomeOf(s.Maintenance); outcome != follow.Running {
+		if outcome := outcomeOf(s.Maintenance); outcome != running {
 			return f.ended(outcome)
 		}
 		if f.timeout > 0 && s.Now.Sub(began) >= f.timeout {
@@ -148,8 +147,8 @@ func (f *follower) watch(ctx context.Context, m *v1alpha1.NodeMaintenance) (cach
 }
 
 // snapshot is how the drain is now.
-func (f *follower) snapshot(ctx context.Context, objects client.Reader, began *v1alpha1.NodeMaintenance, since time.Time) (follow.Snapshot, error) {
-	s := follow.Snapshot{Now: f.Clock.Now(), Began: since}
+func (f *follower) snapshot(ctx context.Context, objects client.Reader, began *v1alpha1.NodeMaintenance, since time.Time) (snapshot, error) {
+	s := snapshot{Now: f.Clock.Now(), Began: since}
 	m, err := f.current(ctx, objects, began)
 	if err != nil {
 		return s, err
@@ -160,7 +159,7 @@ func (f *follower) snapshot(ctx context.Context, objects client.Reader, began *v
 		return s, fmt.Errorf("read evictionrequests: %w", err)
 	}
 	for i := range requests.Items {
-		s.Pods = append(s.Pods, follow.PodOf(&requests.Items[i]))
+		s.Pods = append(s.Pods, podOf(&requests.Items[i]))
 	}
 	return s, nil
 }
@@ -190,7 +189,7 @@ func (f *follower) current(ctx context.Context, objects client.Reader, began *v1
 
 // seeWhetherAnybodyWorks says in the snapshot why nothing happens, if nobody has looked
 // at the maintenance for a while.
-func (f *follower) seeWhetherAnybodyWorks(ctx context.Context, s *follow.Snapshot) {
+func (f *follower) seeWhetherAnybodyWorks(ctx context.Context, s *snapshot) {
 	s.Wait = f.wait
 	if s.Maintenance == nil || s.Maintenance.Status.ObservedGeneration == s.Maintenance.Generation || s.Now.Sub(s.Began) < lookPatience {
 		f.trouble = ""
@@ -204,7 +203,7 @@ func (f *follower) seeWhetherAnybodyWorks(ctx context.Context, s *follow.Snapsho
 }
 
 // show shows a snapshot: on a terminal a view, otherwise lines, with -o nothing.
-func (f *follower) show(s follow.Snapshot) error {
+func (f *follower) show(s snapshot) error {
 	if f.Output != "" {
 		if s.Trouble != "" && s.Trouble != f.told {
 			f.told = s.Trouble
@@ -216,9 +215,9 @@ func (f *follower) show(s follow.Snapshot) error {
 		if s.Maintenance == nil {
 			return nil
 		}
-		return f.terminal.Draw(follow.View(s, follow.Screen{Width: wide, Height: high, ASCII: f.ASCIIOnly()}))
+		return f.terminal.Draw(view(s, screen{Width: wide, Height: high, ASCII: f.ASCIIOnly()}))
 	}
-	for _, line := range f.teller.Next(s) {
+	for _, line := range f.teller.next(s) {
 		if _, err := fmt.Fprintln(f.Out, line); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
@@ -227,16 +226,16 @@ func (f *follower) show(s follow.Snapshot) error {
 }
 
 // ended says how it has ended.
-func (f *follower) ended(outcome follow.Outcome) error {
+func (f *follower) ended(outcome outcome) error {
 	switch outcome {
-	case follow.Drained:
+	case drained:
 		if f.Output == "" {
 			fmt.Fprintf(f.ErrOut, "Drained. The nodes stay cordoned; when they may take pods again: %s\n", strings.Replace(f.stop, " cancel ", " uncordon ", 1))
 		}
 		return nil
-	case follow.Deleted:
+	case deleted:
 		return fmt.Errorf("nodemaintenance %s was deleted while it was followed: the nodes are not drained any further, and those that it cordoned become schedulable", f.name)
-	case follow.Stopped:
+	case stopped:
 		return fmt.Errorf("somebody stopped the drain (nodemaintenance %s): what was not done is withdrawn, and the nodes stay cordoned", f.name)
 	default:
 		return fmt.Errorf("nodemaintenance %s selects no node any more: the nodes are gone, or have other labels", f.name)

@@ -1,4 +1,4 @@
-package app
+package drain
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func (e *refusedError) Error() string {
 
 // refusal asks kubectl's own filters about the pods of the nodes. What they warn of is
 // printed; what they refuse is returned as a *refusedError.
-func (d *drainOptions) refusal(ctx context.Context, c *cli.Connection, nodes []string) error {
+func (d *options) refusal(ctx context.Context, c *cli.Connection, nodes []string) error {
 	clients, err := kubernetes.NewForConfig(c.REST)
 	if err != nil {
 		return fmt.Errorf("make a client of the cluster: %w", err)

@@ -1,7 +1,4 @@
-// Package follow shows how far a drain is: as a view that is drawn anew in place,
-// or as lines that say what has changed. What is shown is a pure function of a
-// Snapshot.
-package follow
+package drain
 
 import (
 	"cmp"
@@ -17,8 +14,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
-// Snapshot is a drain at one moment.
-type Snapshot struct {
+// snapshot is a drain at one moment.
+type snapshot struct {
 	// Now is the time.
 	Now time.Time
 	// Began is when we began to look.
@@ -30,11 +27,11 @@ type Snapshot struct {
 	// Wait is maintenance.evacuationWait in words; empty if it is not known.
 	Wait string
 	// Pods are those whose eviction the maintenance has requested, in no order.
-	Pods []Pod
+	Pods []movingPod
 }
 
-// Pod is one pod on its way.
-type Pod struct {
+// movingPod is one pod on its way.
+type movingPod struct {
 	// UID of the pod, which is its request's name.
 	UID string
 	// Name is "namespace/name", and Node where it runs.
@@ -43,9 +40,9 @@ type Pod struct {
 	interceptor.Update
 }
 
-// PodOf is the pod of a request.
-func PodOf(er *v1alpha1.EvictionRequest) Pod {
-	p := Pod{UID: er.Name, Node: er.Status.NodeName, Update: interceptor.Observe(er)}
+// podOf is the pod of a request.
+func podOf(er *v1alpha1.EvictionRequest) movingPod {
+	p := movingPod{UID: er.Name, Node: er.Status.NodeName, Update: interceptor.Observe(er)}
 	if er.Spec.Target.Pod != nil {
 		p.Name = er.Namespace + "/" + er.Spec.Target.Pod.Name
 	}
@@ -53,13 +50,13 @@ func PodOf(er *v1alpha1.EvictionRequest) Pod {
 }
 
 // ended reports whether there is nothing more to come for the pod.
-func (p Pod) ended() bool {
+func (p movingPod) ended() bool {
 	return p.State == v1alpha1.StateEvicted || p.State == v1alpha1.StateCanceled
 }
 
-// Waiting tells of the pods of a node that are left to their owners; empty if there are
+// waiting tells of the pods of a node that are left to their owners; empty if there are
 // none.
-func (s Snapshot) Waiting(node v1alpha1.MaintenanceNodeStatus) string {
+func (s snapshot) waiting(node v1alpha1.MaintenanceNodeStatus) string {
 	if node.PodsWaiting == 0 || node.WaitingUntil == nil {
 		return ""
 	}
@@ -71,52 +68,52 @@ func (s Snapshot) Waiting(node v1alpha1.MaintenanceNodeStatus) string {
 		text.Counted(node.PodsWaiting, "pod"), are, node.WaitingUntil.In(s.Now.Location()).Format(time.TimeOnly), strings.TrimRight("maintenance.evacuationWait "+s.Wait, " "))
 }
 
-// Outcome is how a drain stands.
-type Outcome int
+// outcome is how a drain stands.
+type outcome int
 
 // Outcomes of a drain.
 const (
-	// Running: there is more to come.
-	Running Outcome = iota
-	// Drained: all pods that are to go have gone.
-	Drained
-	// Deleted: the maintenance is gone, or about to go.
-	Deleted
-	// Stopped: somebody has set drain to false.
-	Stopped
-	// NoNodes: no node is selected any more.
-	NoNodes
+	// running: there is more to come.
+	running outcome = iota
+	// drained: all pods that are to go have gone.
+	drained
+	// deleted: the maintenance is gone, or about to go.
+	deleted
+	// stopped: somebody has set drain to false.
+	stopped
+	// noNodes: no node is selected any more.
+	noNodes
 )
 
-// OutcomeOf says how a drain stands. Only what the controller says of the present
+// outcomeOf says how a drain stands. Only what the controller says of the present
 // generation counts.
-func OutcomeOf(m *v1alpha1.NodeMaintenance) Outcome {
+func outcomeOf(m *v1alpha1.NodeMaintenance) outcome {
 	switch {
 	case m == nil || m.DeletionTimestamp != nil:
-		return Deleted
+		return deleted
 	case !m.Spec.Drain:
-		return Stopped
+		return stopped
 	case m.Status.ObservedGeneration != m.Generation:
-		return Running
+		return running
 	case meta.IsStatusConditionFalse(m.Status.Conditions, v1alpha1.ConditionNodesSelected):
-		return NoNodes
+		return noNodes
 	case meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionDrained):
-		return Drained
+		return drained
 	default:
-		return Running
+		return running
 	}
 }
 
 // inFlight are the pods that are on their way: those in trouble first, then by the
 // time at which they expect to be gone, then by name.
-func inFlight(pods []Pod) []Pod {
-	var found []Pod
+func inFlight(pods []movingPod) []movingPod {
+	var found []movingPod
 	for _, p := range pods {
 		if !p.ended() {
 			found = append(found, p)
 		}
 	}
-	rank := func(p Pod) int {
+	rank := func(p movingPod) int {
 		switch p.State {
 		case v1alpha1.StateBlocked:
 			return 0
@@ -126,13 +123,13 @@ func inFlight(pods []Pod) []Pod {
 			return 2
 		}
 	}
-	slices.SortFunc(found, func(a, b Pod) int {
+	slices.SortFunc(found, func(a, b movingPod) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), compareETA(a, b), strings.Compare(a.Name, b.Name))
 	})
 	return found
 }
 
-func compareETA(a, b Pod) int {
+func compareETA(a, b movingPod) int {
 	switch {
 	case a.ExpectedFinishTime.IsZero() && b.ExpectedFinishTime.IsZero():
 		return 0

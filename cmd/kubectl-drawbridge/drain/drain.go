@@ -1,4 +1,7 @@
-package app
+// Package drain is the command that drains nodes and shows how far the drain is. What it
+// shows is a pure function of a snapshot (view.go, teller.go), and what a dry run says of
+// a pod is one of a fateInput (fate.go).
+package drain
 
 import (
 	"context"
@@ -20,8 +23,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
-func newDrain(o commands) *cobra.Command {
-	d := &drainOptions{Options: o.Options, wait: true}
+// NewCommand returns the command drain.
+func NewCommand(o *cli.Options) *cobra.Command {
+	d := &options{Options: o, wait: true}
 	cmd := &cobra.Command{
 		Use:   "drain (NODE... | -l SELECTOR)",
 		Short: "Drain nodes, and follow it",
@@ -61,7 +65,7 @@ nodes stay cordoned at the end: see kubectl drawbridge uncordon.`,
 	return cmd
 }
 
-func (d *drainOptions) run(ctx context.Context, c *cli.Connection, args []string) error {
+func (d *options) run(ctx context.Context, c *cli.Connection, args []string) error {
 	wanted, err := d.maintenance(args)
 	if err != nil {
 		return err
@@ -88,7 +92,7 @@ func (d *drainOptions) run(ctx context.Context, c *cli.Connection, args []string
 	if d.wait {
 		f := &follower{Options: d.Options, Connection: c, name: current.Name, again: d.command(args), stop: stopCommand(nodes)}
 		if d.cancelOnInterrupt {
-			f.onInterrupt = func(ctx context.Context) error { return stopDraining(ctx, c, current.Name) }
+			f.onInterrupt = func(ctx context.Context) error { return Stop(ctx, c, current.Name) }
 		}
 		f.timeout = d.timeout
 		if installed.Wait != nil {
@@ -121,7 +125,7 @@ func stopCommand(nodes []string) string {
 }
 
 // maintenance is the object that the flags ask for.
-func (d *drainOptions) maintenance(args []string) (*v1alpha1.NodeMaintenance, error) {
+func (d *options) maintenance(args []string) (*v1alpha1.NodeMaintenance, error) {
 	switch {
 	case len(args) == 0 && d.selector == "":
 		return nil, fmt.Errorf("name the nodes to drain, or select them with -l")
@@ -158,7 +162,7 @@ func treatment(evict bool) v1alpha1.PodTreatment {
 }
 
 // nodes are the names of the nodes that are meant, all of which exist.
-func (d *drainOptions) nodes(ctx context.Context, c *cli.Connection, args []string) ([]string, error) {
+func (d *options) nodes(ctx context.Context, c *cli.Connection, args []string) ([]string, error) {
 	if d.selector == "" {
 		for _, name := range args {
 			if _, err := c.Node(ctx, name); err != nil {
@@ -187,7 +191,7 @@ func (d *drainOptions) nodes(ctx context.Context, c *cli.Connection, args []stri
 
 // begin creates the maintenance, or joins the one of that name, which is for the same
 // nodes.
-func (d *drainOptions) begin(ctx context.Context, c *cli.Connection, wanted *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
+func (d *options) begin(ctx context.Context, c *cli.Connection, wanted *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
 	err := c.Create(ctx, wanted, client.FieldOwner(cli.FieldOwner))
 	d.PrintWarnings(c)
 	if err == nil {
@@ -205,7 +209,7 @@ func (d *drainOptions) begin(ctx context.Context, c *cli.Connection, wanted *v1a
 }
 
 // joinRunning adds what is wanted to the maintenance of that name.
-func (d *drainOptions) joinRunning(ctx context.Context, c *cli.Connection, wanted *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
+func (d *options) joinRunning(ctx context.Context, c *cli.Connection, wanted *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
 	current := &v1alpha1.NodeMaintenance{}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(wanted), current); err != nil {
 		return nil, fmt.Errorf("get nodemaintenance %s: %w", wanted.Name, err)
@@ -245,9 +249,9 @@ func join(current, wanted v1alpha1.NodeMaintenanceSpec) v1alpha1.NodeMaintenance
 	return joined
 }
 
-// stopDraining sets drain to false: what is not done is withdrawn, and the nodes stay
+// Stop sets drain to false: what is not done is withdrawn, and the nodes stay
 // cordoned.
-func stopDraining(ctx context.Context, c *cli.Connection, name string) error {
+func Stop(ctx context.Context, c *cli.Connection, name string) error {
 	err := cli.OnLatest(func() error {
 		m := &v1alpha1.NodeMaintenance{}
 		if err := c.Get(ctx, client.ObjectKey{Name: name}, m); err != nil {
