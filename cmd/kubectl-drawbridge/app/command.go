@@ -8,6 +8,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/doctor"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/drain"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 )
@@ -43,7 +44,7 @@ func NewCommand(o *cli.Options) *cobra.Command {
 	root.PersistentFlags().StringVar(&o.System, "drawbridge-namespace", o.System, "namespace that Drawbridge runs in")
 	c := commands{o}
 	root.AddCommand(
-		drain.NewCommand(o), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newDoctor(c), newVersion(c),
+		drain.NewCommand(o), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), doctor.NewCommand(o), newVersion(c),
 	)
 	root.InitDefaultCompletionCmd()
 	cli.Must(root.RegisterFlagCompletionFunc("namespace", o.CompleteNamespaces))

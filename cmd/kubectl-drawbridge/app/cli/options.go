@@ -15,6 +15,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// DefaultNamespace is where Drawbridge is looked for when nothing says where it is.
+const DefaultNamespace = "drawbridge-system"
+
 // Options are what the commands share.
 type Options struct {
 	genericiooptions.IOStreams
@@ -47,7 +50,7 @@ func DefaultOptions() *Options {
 			c.QPS, c.Burst = 50, 100
 			return c
 		}),
-		System:  "drawbridge-system",
+		System:  DefaultNamespace,
 		Size:    func() (int, int, bool) { return terminalSize(os.Stdout) },
 		Escapes: sync.OnceValue(func() bool { return obeysEscapes(os.Stdout) }),
 		Getenv:  os.Getenv,

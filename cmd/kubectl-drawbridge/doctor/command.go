@@ -1,4 +1,7 @@
-package app
+// Package doctor is the command that looks for what is wrong with an installation of
+// Drawbridge, and with the cluster as far as it keeps drains from ending. Gather reads,
+// once; Examine is pure: facts in, findings out.
+package doctor
 
 import (
 	"context"
@@ -8,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/doctor"
 )
 
 // plainWidth is how wide the report is when standard output is no terminal.
 const plainWidth = 120
 
-func newDoctor(o commands) *cobra.Command {
+// NewCommand returns the command doctor.
+func NewCommand(o *cli.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong with the installation, and say what to do",
@@ -42,7 +45,7 @@ Checks:
 			if cmd.Flags().Changed("drawbridge-namespace") {
 				namespace = o.System
 			}
-			return o.doctor(cmd.Context(), namespace)
+			return run(cmd.Context(), o, namespace)
 		},
 	}
 	o.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML)
@@ -51,18 +54,18 @@ Checks:
 
 func checkLines() string {
 	var lines []string
-	for _, c := range doctor.Checks() {
+	for _, c := range Checks() {
 		lines = append(lines, fmt.Sprintf("  %-20s %s", c[0], c[1]))
 	}
 	return strings.Join(lines, "\n")
 }
 
-func (o commands) doctor(ctx context.Context, namespace string) error {
+func run(ctx context.Context, o *cli.Options, namespace string) error {
 	c, err := o.Connect()
 	if err != nil {
 		return err
 	}
-	gatherer, err := doctor.NewGatherer(c.REST, o.Clock)
+	gatherer, err := NewGatherer(c.REST, o.Clock)
 	if err != nil {
 		return err
 	}
@@ -70,7 +73,7 @@ func (o commands) doctor(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
-	report := doctor.Examine(*facts)
+	report := Examine(*facts)
 	if o.Output != "" {
 		err = o.PrintValue(report)
 	} else {
@@ -78,12 +81,12 @@ func (o commands) doctor(ctx context.Context, namespace string) error {
 		if !ok {
 			width = plainWidth
 		}
-		err = doctor.Print(o.Out, report, width)
+		err = Print(o.Out, report, width)
 	}
 	if err != nil {
 		return err
 	}
-	if failed := report.Count(doctor.Fail); failed > 0 {
+	if failed := report.Count(Fail); failed > 0 {
 		return fmt.Errorf("%d of %d checks failed", failed, len(report.Checks))
 	}
 	if blind, most := report.Blind(); most {
