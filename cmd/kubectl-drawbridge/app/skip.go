@@ -17,7 +17,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
-// skipTries is how often a skip is written anew because the request has changed.
+// skipTries is how often a skip is written again because the request has changed.
 const skipTries = 5
 
 func newSkip(o commands) *cobra.Command {

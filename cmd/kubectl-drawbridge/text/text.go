@@ -1,4 +1,5 @@
-// Package text makes words fit to be printed: those that others have written, and ours.
+// Package text makes words fit to be printed, those that others have written and ours,
+// and draws lines on a terminal.
 package text
 
 import (

@@ -21,7 +21,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 const (
 	interA = "a.example.com"
