@@ -241,7 +241,7 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 		"caller classes":         {"reference/metrics.md", "../translate", "Class"},
 		"results of attempts":    {"runbooks/blocked-by-a-budget.md", "../evacuation/evictor/answer", "Result"},
 		"reasons of conditions":  {"concepts.md", "../api/v1alpha1", "Reason"},
-		"verdicts of the plugin": {"guides/plugin.md", "../cmd/kubectl-drawbridge/story", "Verdict"},
+		"verdicts of the plugin": {"guides/plugin.md", "../cmd/kubectl-drawbridge/why", "Verdict"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
 func main() {
@@ -17,7 +18,7 @@ func main() {
 	// behaviour is back.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	if err := app.NewCommand(app.DefaultOptions()).ExecuteContext(ctx); err != nil {
+	if err := app.NewCommand(cli.DefaultOptions()).ExecuteContext(ctx); err != nil {
 		if text := app.Explain(err); text != "" {
 			fmt.Fprintln(os.Stderr, text)
 		}

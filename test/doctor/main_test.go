@@ -27,6 +27,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	plugin "github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/doctor"
 	"github.com/drawbridge-dev/drawbridge/test/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/suite"
@@ -79,7 +80,7 @@ func consult(t *testing.T, groups []string, ahead time.Duration, args ...string)
 		t.Fatal(err)
 	}
 	var out, stderr bytes.Buffer
-	o := plugin.DefaultOptions()
+	o := cli.DefaultOptions()
 	o.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &stderr}
 	o.Clock = testingclock.NewFakeClock(time.Now().Add(ahead))
 	o.Size = func() (int, int, bool) { return 0, 0, false }

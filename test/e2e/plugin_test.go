@@ -5,27 +5,19 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
-	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/story"
-	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/test/builder"
 )
 
@@ -71,7 +63,7 @@ func (p *pluginCall) run(ctx context.Context, t *testing.T, args ...string) (int
 	if err := bindOperators(); err != nil {
 		t.Fatal(err)
 	}
-	options := app.DefaultOptions()
+	options := cli.DefaultOptions()
 	options.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: p, ErrOut: &p.err}
 	options.Size = func() (int, int, bool) { return 0, 0, false }
 	options.System = inst.Namespace
@@ -97,274 +89,9 @@ func plugin(t *testing.T, args ...string) string {
 	return p.printed()
 }
 
-// why is the story of a pod as an operator hears it, some time ahead.
-func why(t *testing.T, pod *corev1.Pod, ahead time.Duration) story.Story {
-	t.Helper()
-	p := &pluginCall{user: "olga", group: operators, clock: testingclock.NewFakeClock(time.Now().Add(ahead))}
-	if code, said := p.run(t.Context(), t, "why", pod.Name, "-n", pod.Namespace, "-o", "json"); code != 0 {
-		t.Fatalf("exit code %d: %s", code, said)
-	}
-	var told story.Story
-	if err := json.Unmarshal([]byte(p.printed()), &told); err != nil {
-		t.Fatal(err)
-	}
-	// Registrations that are not in force are told of for every pod; those are of other tests.
-	told.Notes = slices.DeleteFunc(told.Notes, func(note string) bool {
-		return strings.HasPrefix(note, "EvictionInterceptor ") && !strings.Contains(note, nameIn(pod.Namespace, ""))
-	})
-	if len(told.Notes) > 0 {
-		t.Logf("notes: %q", told.Notes)
-	}
-	return told
-}
-
-func TestWhyTellsWhatBlocksAPod(t *testing.T) {
-	shareManager(t)
-	namespace := kube.Namespace(t)
-	node := addNodes(t, namespace, 1)[0]
-	on := func(name string) *builder.PodWrapper {
-		return builder.Pod(namespace, name).NodeSelector(testLabel, namespace).Label("app", name)
-	}
-	silent := nameIn(namespace, "silent")
-	plain := createPod(t, on("plain").Obj())
-	budgeted := createPod(t, on("budgeted").Obj())
-	create(t, builder.Budget(namespace, "keep").Selects("app", "budgeted").MinAvailable("1").Obj())
-	waiting := createPod(t, on("waiting").Interceptors(silent).Obj())
-
-	eventually(t, "the budget to be counted", func(context.Context) error {
-		return wantVerdict(why(t, budgeted, 0), story.VerdictBudgetBlocks)
-	})
-	told := why(t, budgeted, 0)
-	if diff := cmp.Diff([]story.Budget{{Name: "keep", Why: "allows none now; 1 of 1 pods healthy, 1 needed"}}, told.Budgets); diff != "" {
-		t.Errorf("budgets (-want +got):\n%s", diff)
-	}
-	if told.Answer.Evicts || !strings.HasPrefix(told.Answer.Text, "refused (budget): ") {
-		t.Errorf("answer %+v", told.Answer)
-	}
-
-	told = why(t, plain, 0)
-	if diff := cmp.Diff([]any{story.VerdictNothingBlocks, true, 0}, []any{told.Verdict, told.Answer.Evicts, len(told.Notes)}); diff != "" {
-		t.Errorf("verdict, whether it would be evicted and notes (-want +got):\n%s", diff)
-	}
-	lives(t, plain) // A dry run evicts nobody.
-
-	told = why(t, waiting, 0)
-	if diff := cmp.Diff([]any{story.VerdictWouldIntercept, 0, "annotation of the pod"}, []any{told.Verdict, len(told.Notes), told.Interceptors[0].Source}); diff != "" {
-		t.Errorf("verdict, notes and source (-want +got):\n%s", diff)
-	}
-	noRequest(t, waiting)
-
-	startDrain(t, "carol", node, "--pod-selector=app=waiting")
-	waitRequest(t, waiting, "intercepted", activeIs(silent))
-	told = why(t, waiting, 10*time.Minute)
-	if err := wantVerdict(told, story.VerdictInterceptorSilent); err != nil {
-		t.Error(err)
-	}
-	wantAnswer := `429: Eviction triggered evacuation: waiting for interceptor "` + silent + `" (1 of 2)`
-	if diff := cmp.Diff(wantAnswer, told.Answer.Text); diff != "" {
-		t.Errorf("answer (-want +got):\n%s", diff)
-	}
-	if len(told.Requesters) != 1 || told.Requesters[0].Name != "carol.users.drawbridge.dev" {
-		t.Errorf("requesters %+v", told.Requesters)
-	}
-	kubectl(t, "carol", "uncordon", node)
-}
-
-type wrongVerdictError struct{ told story.Story }
-
-func (w wrongVerdictError) Error() string { return string(w.told.Verdict) + ": " + w.told.Headline }
-
-func wantVerdict(told story.Story, want story.Verdict) error {
-	if told.Verdict != want {
-		return wrongVerdictError{told}
-	}
-	return nil
-}
-
-// A person ends the turn of an interceptor that belongs to somebody else, and that is
-// on record.
-func TestSkip(t *testing.T) {
-	shareManager(t)
-	namespace := kube.Namespace(t)
-	node := addNodes(t, namespace, 1)[0]
-	stuck := nameIn(namespace, "stuck")
-	register(t, builder.EvictionInterceptor(stuck).InNamespace(namespace).ActedBy(namespace, "nobody"))
-	pod := createPod(t, builder.Pod(namespace, "db-0").NodeSelector(testLabel, namespace).Obj())
-	drain := startDrain(t, "dora", node)
-	waitRequest(t, pod, "intercepted", activeIs(stuck))
-
-	// Whoever may only drain has no permission, and hears which one is missing.
-	p := &pluginCall{user: "dora", group: drainers}
-	code, said := p.run(t.Context(), t, "skip", pod.Name, stuck, "-n", namespace, "--reason=it hangs")
-	if code != 1 || !strings.Contains(said, `no permission: `) || !strings.Contains(said, `cannot get resource "evictionrequests"`) {
-		t.Errorf("exit code %d, %q", code, said)
-	}
-	// The permission to write the status is not enough.
-	create(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "reporters"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"evictionrequests", "evictionrequests/status"}, Verbs: []string{"get", "patch"}},
-	}})
-	create(t, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "reporters"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reporters"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "dora"}},
-	})
-	eventually(t, "dora's skip to be refused for want of the verb", func(ctx context.Context) error {
-		p := &pluginCall{user: "dora", group: drainers}
-		_, said := p.run(ctx, t, "skip", pod.Name, stuck, "-n", namespace, "--reason=it hangs")
-		if !strings.Contains(said, `user "dora" cannot skip an interceptor: the verb "skip" on resource "evictionrequests"`) {
-			return textError(said)
-		}
-		return nil
-	})
-	lives(t, pod)
-
-	plugin(t, "skip", pod.Name, stuck, "-n", namespace, "--reason=it hangs")
-	er := waitRequest(t, pod, "evicted", isTrue(v1alpha1.ConditionEvicted))
-	report := er.Status.Interceptors[0]
-	if diff := cmp.Diff([]string{stuck, "olga", "Skipped by olga: it hangs"}, []string{report.Name, report.SkippedBy, report.Message}); diff != "" {
-		t.Errorf("name, skippedBy and message of the report (-want +got):\n%s", diff)
-	}
-	event := waitEvent(t, er, events.ReasonInterceptorSkipped)
-	if want := "olga skipped interceptor " + stuck + ", which had not completed: Skipped by olga: it hangs"; event.Note != want {
-		t.Errorf("event %q, want %q", event.Note, want)
-	}
-	finishWell(t, drain)
-	told := why(t, pod, 0)
-	if err := wantVerdict(told, story.VerdictGone); err != nil {
-		t.Error(err)
-	}
-}
-
 type textError string
 
 func (e textError) Error() string { return string(e) }
-
-// The plugin drains nodes through a maintenance, follows it, and gives them back.
-func TestDrainWithThePlugin(t *testing.T) {
-	shareManager(t)
-	namespace := kube.Namespace(t)
-	nodes := addNodes(t, namespace, 2)
-	worker := nameIn(namespace, "worker")
-	startInterceptor(t, namespace, worker, time.Second)
-	plain := createPod(t, builder.Pod(namespace, "plain").NodeSelector(testLabel, namespace).Obj())
-	moved := createPod(t, builder.Pod(namespace, "moved").NodeSelector(testLabel, namespace).Interceptors(worker).Obj())
-
-	planned := plugin(t, "drain", "-l", testLabel+"="+namespace, "--force", "--dry-run=server")
-	for _, want := range []string{"be evicted after " + worker, "be evicted, after maintenance.evacuationWait, which could not be read", "2 nodes would be cordoned, 2 pods would have to go"} {
-		if !strings.Contains(planned, want) {
-			t.Errorf("want %q in the plan:\n%s", want, planned)
-		}
-	}
-	lives(t, plain)
-
-	printed := plugin(t, "drain", "-l", testLabel+"="+namespace, "--force", "--reason=test", "--timeout=2m")
-	gone(t, plain)
-	gone(t, moved)
-	for _, want := range []string{
-		"node/" + nodes[0] + " cordoned", "node/" + nodes[0] + " drained", "node/" + nodes[1] + " drained",
-		"pod " + namespace + "/moved waits for " + worker + " 1/2", "pod " + namespace + "/plain evicted",
-	} {
-		if !strings.Contains(printed, want+"\n") && !strings.Contains(printed, want+":") {
-			t.Errorf("want %q in:\n%s", want, printed)
-		}
-	}
-	// The same again follows the same drain, which is over.
-	plugin(t, "drain", "-l", testLabel+"="+namespace)
-	list := &v1alpha1.NodeMaintenanceList{}
-	if err := admin.List(t.Context(), list); err != nil {
-		t.Fatal(err)
-	}
-	count := 0
-	for _, m := range list.Items {
-		if strings.Contains(fmt.Sprint(m.Spec.NodeSelector), namespace) {
-			count++
-		}
-	}
-	if count != 1 {
-		t.Errorf("want one maintenance, have %d", count)
-	}
-
-	p := &pluginCall{user: "olga", group: operators}
-	if code, said := p.run(t.Context(), t, "uncordon", nodes[0]); code != 1 || !strings.Contains(said, "selects node "+nodes[0]+" by labels, with others") {
-		t.Errorf("exit code %d, %q", code, said)
-	}
-	plugin(t, "uncordon", nodes[0], "--whole")
-	for _, name := range nodes {
-		eventually(t, "node "+name+" to be schedulable", func(ctx context.Context) error {
-			node := &corev1.Node{}
-			if err := admin.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
-				return err
-			}
-			if node.Spec.Unschedulable {
-				return textError("it is cordoned")
-			}
-			return nil
-		})
-	}
-}
-
-// ^C leaves the drain running or stops it, and a maintenance that is deleted meanwhile
-// is told of.
-func TestADrainThatIsLeft(t *testing.T) {
-	shareManager(t)
-	namespace := kube.Namespace(t)
-	node := addNodes(t, namespace, 1)[0]
-	silent := nameIn(namespace, "silent")
-	pod := createPod(t, builder.Pod(namespace, "db-0").NodeSelector(testLabel, namespace).Interceptors(silent).Obj())
-	// leave drains until the interceptor has its turn, and then does something.
-	leave := func(then func(interrupt func()), args ...string) (int, string) {
-		ctx, interrupt := context.WithCancel(t.Context())
-		defer interrupt()
-		p := &pluginCall{user: "olga", group: operators}
-		type end struct {
-			code int
-			said string
-		}
-		ended := make(chan end, 1)
-		go func() {
-			code, said := p.run(ctx, t, append([]string{"drain", node, "--force"}, args...)...)
-			ended <- end{code, said}
-		}()
-		eventually(t, "the plugin to tell of "+silent, func(context.Context) error {
-			if !strings.Contains(p.printed(), silent) {
-				return textError(p.printed())
-			}
-			return nil
-		})
-		then(interrupt)
-		select {
-		case e := <-ended:
-			return e.code, e.said
-		case <-time.After(patience):
-			t.Fatal("the plugin has not ended")
-			return 0, ""
-		}
-	}
-	wantSaid := func(what string, wantCode, code int, want, said string) {
-		t.Helper()
-		if code != wantCode || !strings.Contains(said, want) {
-			t.Errorf("%s: want exit code %d and %q, have %d: %s", what, wantCode, want, code, said)
-		}
-	}
-
-	code, said := leave(func(interrupt func()) { interrupt() })
-	wantSaid("^C", 130, code, "to call it off: kubectl drawbridge cancel "+node, said)
-	waitRequest(t, pod, "intercepted still", activeIs(silent))
-
-	if text := plugin(t, "status", node); !strings.Contains(text, silent+" 1/2") || !strings.Contains(text, "is cordoned") {
-		t.Errorf("status:\n%s", text)
-	}
-	plugin(t, "cancel", node)
-	waitRequest(t, pod, "canceled", isTrue(v1alpha1.ConditionCanceled))
-
-	code, said = leave(func(interrupt func()) { interrupt() }, "--cancel-on-interrupt")
-	wantSaid("^C that stops it", 130, code, "The drain is stopped", said)
-	waitRequest(t, pod, "canceled again", isTrue(v1alpha1.ConditionCanceled))
-
-	code, said = leave(func(func()) { plugin(t, "uncordon", node) })
-	wantSaid("deleted", 1, code, "was deleted while it was followed", said)
-	lives(t, pod)
-}
 
 func TestBadInputOfThePlugin(t *testing.T) {
 	shareManager(t)

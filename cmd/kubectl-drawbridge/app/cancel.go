@@ -14,10 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/drain"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 )
 
-func newCancel(o *Options) *cobra.Command {
+func newCancel(o commands) *cobra.Command {
 	whole := false
 	cmd := &cobra.Command{
 		Use:   "cancel (NODE | POD)",
@@ -35,29 +37,29 @@ namespace; node/NAME and pod/NAME say which is meant.`,
 		Args: cobra.ExactArgs(1),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if strings.HasPrefix(prefix, "pod/") {
-				pods, directive := o.completePod(cmd, args, prefix)
+				pods, directive := o.CompletePod(cmd, args, prefix)
 				for i := range pods {
 					pods[i] = "pod/" + pods[i]
 				}
 				return pods, directive
 			}
-			return o.completeNodes(1)(cmd, args, prefix)
+			return o.CompleteNodes(1)(cmd, args, prefix)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.connect()
+			c, err := o.Connect()
 			if err != nil {
 				return err
 			}
-			defer func() { o.tell(c.warnings) }()
-			return onLatest(func() error { return o.cancel(cmd.Context(), c, args[0], whole) })
+			defer func() { o.PrintWarnings(c) }()
+			return cli.OnLatest(func() error { return o.cancel(cmd.Context(), c, args[0], whole) })
 		},
 	}
 	cmd.Flags().BoolVar(&whole, "whole", false, "also stop maintenances that drain other nodes, too")
-	o.addOutput(cmd, formatName)
+	o.AddOutput(cmd, cli.FormatName)
 	return cmd
 }
 
-func (o *Options) cancel(ctx context.Context, c *connection, what string, whole bool) error {
+func (o commands) cancel(ctx context.Context, c *cli.Connection, what string, whole bool) error {
 	if name, ok := strings.CutPrefix(what, "pod/"); ok {
 		return o.cancelPod(ctx, c, name)
 	}
@@ -75,16 +77,16 @@ func (o *Options) cancel(ctx context.Context, c *connection, what string, whole 
 	if err := o.cancelPod(ctx, c, name); !errors.Is(err, errNoPod) {
 		return err
 	}
-	return fmt.Errorf("there is neither a node %q nor a pod of that name in namespace %q", name, c.namespace)
+	return fmt.Errorf("there is neither a node %q nor a pod of that name in namespace %q", name, c.Namespace)
 }
 
 var errNoPod = errors.New("there is no such pod")
 
-func (o *Options) cancelPod(ctx context.Context, c *connection, name string) error {
+func (o commands) cancelPod(ctx context.Context, c *cli.Connection, name string) error {
 	pod := &corev1.Pod{}
-	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, pod); {
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, pod); {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("pod %q in namespace %q: %w", name, c.namespace, errNoPod)
+		return fmt.Errorf("pod %q in namespace %q: %w", name, c.Namespace, errNoPod)
 	case err != nil:
 		return fmt.Errorf("get pod %s: %w", name, err)
 	}
@@ -100,11 +102,11 @@ func (o *Options) cancelPod(ctx context.Context, c *connection, name string) err
 	}
 	before := er.DeepCopy()
 	er.Spec.Requesters = nil
-	if err := c.Patch(ctx, er, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner)); err != nil {
+	if err := c.Patch(ctx, er, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cli.FieldOwner)); err != nil {
 		return fmt.Errorf("withdraw the request for pod %s: %w", name, err)
 	}
-	if o.output == formatName {
-		return o.printObject(er)
+	if o.Output == cli.FormatName {
+		return o.PrintObject(er)
 	}
 	switch state, err := o.settled(ctx, c, er); {
 	case err != nil:
@@ -115,7 +117,7 @@ func (o *Options) cancelPod(ctx context.Context, c *connection, name string) err
 		fmt.Fprintf(o.Out, "the eviction of pod %s is called off\n", name)
 	default:
 		fmt.Fprintf(o.Out, "the request for pod %s is withdrawn\n", name)
-		fmt.Fprintf(o.ErrOut, "Nobody has confirmed that within %s, so interceptors may still be at work: %s\n", confirmPatience, o.installed(ctx, c).nobodyWorks(o.System))
+		fmt.Fprintf(o.ErrOut, "Nobody has confirmed that within %s, so interceptors may still be at work: %s\n", confirmPatience, o.Installed(ctx, c).NobodyWorks(o.System))
 	}
 	for _, r := range before.Spec.Requesters {
 		switch maintenance, ok := strings.CutSuffix(r.Name, "."+v1alpha1.MaintenanceRequesterSuffix); {
@@ -136,7 +138,7 @@ const (
 
 // settled waits a moment until a request from which all requesters were taken has its
 // outcome, and returns its state.
-func (o *Options) settled(ctx context.Context, c *connection, er *v1alpha1.EvictionRequest) (v1alpha1.RequestState, error) {
+func (o commands) settled(ctx context.Context, c *cli.Connection, er *v1alpha1.EvictionRequest) (v1alpha1.RequestState, error) {
 	state := v1alpha1.StatePending
 	err := o.confirmed(ctx, func() (bool, error) {
 		now := &v1alpha1.EvictionRequest{}
@@ -155,7 +157,7 @@ func (o *Options) settled(ctx context.Context, c *connection, er *v1alpha1.Evict
 
 // confirmed looks again and again, for confirmPatience at most, until something is so.
 // That it is not is no error.
-func (o *Options) confirmed(ctx context.Context, look func() (bool, error)) error {
+func (o commands) confirmed(ctx context.Context, look func() (bool, error)) error {
 	deadline := o.Clock.Now().Add(confirmPatience)
 	tick := o.Clock.NewTicker(confirmInterval)
 	defer tick.Stop()
@@ -166,12 +168,12 @@ func (o *Options) confirmed(ctx context.Context, look func() (bool, error)) erro
 		select {
 		case <-tick.C():
 		case <-ctx.Done():
-			return errInterrupted
+			return cli.ErrInterrupted
 		}
 	}
 }
 
-func (o *Options) cancelNode(ctx context.Context, c *connection, node *corev1.Node, whole bool) error {
+func (o commands) cancelNode(ctx context.Context, c *cli.Connection, node *corev1.Node, whole bool) error {
 	var maintenances v1alpha1.NodeMaintenanceList
 	if err := c.List(ctx, &maintenances); err != nil {
 		return fmt.Errorf("list nodemaintenances: %w", err)
@@ -186,11 +188,11 @@ func (o *Options) cancelNode(ctx context.Context, c *connection, node *corev1.No
 		}
 	}
 	for i := range draining {
-		if err := stopDraining(ctx, c, draining[i].Name); err != nil {
+		if err := drain.Stop(ctx, c, draining[i].Name); err != nil {
 			return err
 		}
-		if o.output == formatName {
-			if err := o.printObject(&draining[i]); err != nil {
+		if o.Output == cli.FormatName {
+			if err := o.PrintObject(&draining[i]); err != nil {
 				return err
 			}
 			continue
@@ -204,13 +206,13 @@ func (o *Options) cancelNode(ctx context.Context, c *connection, node *corev1.No
 			continue
 		}
 		fmt.Fprintf(o.Out, "nodemaintenance.drawbridge.dev/%s told to stop\n", draining[i].Name)
-		fmt.Fprintf(o.ErrOut, "Nobody has taken notice within %s, so nothing is withdrawn yet: %s\n", confirmPatience, o.installed(ctx, c).nobodyWorks(o.System))
+		fmt.Fprintf(o.ErrOut, "Nobody has taken notice within %s, so nothing is withdrawn yet: %s\n", confirmPatience, o.Installed(ctx, c).NobodyWorks(o.System))
 	}
 	return nil
 }
 
 // heard waits a moment until a manager has looked at the latest spec of a maintenance.
-func (o *Options) heard(ctx context.Context, c *connection, name string) (bool, error) {
+func (o commands) heard(ctx context.Context, c *cli.Connection, name string) (bool, error) {
 	heard := false
 	err := o.confirmed(ctx, func() (bool, error) {
 		m := &v1alpha1.NodeMaintenance{}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
@@ -44,7 +45,7 @@ func namedBy(term corev1.NodeSelectorTerm) string {
 		return ""
 	}
 	field := term.MatchFields[0]
-	if field.Key != nameField || field.Operator != corev1.NodeSelectorOpIn || len(field.Values) != 1 {
+	if field.Key != metav1.ObjectNameField || field.Operator != corev1.NodeSelectorOpIn || len(field.Values) != 1 {
 		return ""
 	}
 	return field.Values[0]

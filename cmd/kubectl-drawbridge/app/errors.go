@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
 // Exit codes.
@@ -17,16 +19,12 @@ const (
 	exitInterrupted = 130 // 128 and SIGINT, as shells count.
 )
 
-// errInterrupted says that a person has pressed ^C. What there is to say has been
-// said.
-var errInterrupted = errors.New("interrupted")
-
 // ExitCode is the program's exit code for what a command returned.
 func ExitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+	case errors.Is(err, cli.ErrInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
 	default:
 		return exitFailed
@@ -43,7 +41,7 @@ func Explain(err error) string {
 	var status apierrors.APIStatus
 	var unreachable *url.Error
 	switch {
-	case err == nil, errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+	case err == nil, errors.Is(err, cli.ErrInterrupted), errors.Is(err, context.Canceled):
 		return ""
 	case isNotInstalled(err):
 		return notInstalled

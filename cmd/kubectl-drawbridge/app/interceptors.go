@@ -12,9 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
-func newInterceptors(o *Options) *cobra.Command {
+func newInterceptors(o commands) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "interceptors",
 		Short: "List the registered interceptors, with how many pods they have",
@@ -24,14 +25,14 @@ the pods name them, come last.`,
 		Example: `  kubectl drawbridge interceptors -o wide`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.connect()
+			c, err := o.Connect()
 			if err != nil {
 				return err
 			}
 			return o.interceptors(cmd.Context(), c)
 		},
 	}
-	o.addOutput(cmd, formatWide, formatJSON, formatYAML, formatName)
+	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	return cmd
 }
 
@@ -55,7 +56,7 @@ type registered struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
-func (o *Options) interceptors(ctx context.Context, c *connection) error {
+func (o commands) interceptors(ctx context.Context, c *cli.Connection) error {
 	var registrations v1alpha1.EvictionInterceptorList
 	if err := c.List(ctx, &registrations); err != nil {
 		return fmt.Errorf("list evictioninterceptors: %w", err)
@@ -65,10 +66,10 @@ func (o *Options) interceptors(ctx context.Context, c *connection) error {
 		return fmt.Errorf("list evictionrequests: %w", err)
 	}
 	all := registeredOf(registrations.Items, requests.Items)
-	switch o.output {
-	case formatJSON, formatYAML:
-		return o.printValue(all)
-	case formatName:
+	switch o.Output {
+	case cli.FormatJSON, cli.FormatYAML:
+		return o.PrintValue(all)
+	case cli.FormatName:
 		for _, r := range all {
 			if r.Registered {
 				fmt.Fprintf(o.Out, "evictioninterceptor.drawbridge.dev/%s\n", r.Name)
@@ -143,18 +144,18 @@ func countTurns(found map[string]*registered, er *v1alpha1.EvictionRequest) {
 	}
 }
 
-func (o *Options) printInterceptors(all []registered) error {
+func (o commands) printInterceptors(all []registered) error {
 	if len(all) == 0 {
 		fmt.Fprintln(o.Out, "No interceptor is registered, and none has a turn.")
 		return nil
 	}
-	wide := o.output == formatWide
-	t := newTable(o.Out)
+	wide := o.Output == cli.FormatWide
+	t := cli.NewTable(o.Out)
 	heading := []string{"NAME", "PRIORITY", "GUARD", "ACCEPTED", "PODS", "ACTIVE", "WAITING"}
 	if wide {
 		heading = append(heading, "ACCOUNTS")
 	}
-	t.row(heading...)
+	t.Row(heading...)
 	for _, r := range all {
 		priority, accepted, pods := "", "not registered", ""
 		if r.Registered {
@@ -167,7 +168,7 @@ func (o *Options) printInterceptors(all []registered) error {
 		if wide {
 			row = append(row, strings.Join(r.Accounts, ","))
 		}
-		t.row(row...)
+		t.Row(row...)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -14,12 +14,13 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
-// skipTries is how often a skip is written anew because the request has changed.
+// skipTries is how often a skip is written again because the request has changed.
 const skipTries = 5
 
-func newSkip(o *Options) *cobra.Command {
+func newSkip(o commands) *cobra.Command {
 	reason := ""
 	cmd := &cobra.Command{
 		Use:   "skip POD INTERCEPTOR --reason=WHY",
@@ -36,31 +37,31 @@ the ClusterRole drawbridge-operator has.`,
 			if len(args) == 1 {
 				return o.completeActive(cmd.Context(), args[0])
 			}
-			return o.completePod(cmd, args, prefix)
+			return o.CompletePod(cmd, args, prefix)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
 				return fmt.Errorf("--reason is required: it is kept for whoever asks why the interceptor did not run")
 			}
-			c, err := o.connect()
+			c, err := o.Connect()
 			if err != nil {
 				return err
 			}
-			defer func() { o.tell(c.warnings) }()
+			defer func() { o.PrintWarnings(c) }()
 			return o.skip(cmd.Context(), c, strings.TrimPrefix(args[0], "pod/"), args[1], strings.TrimSpace(reason))
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for people; required")
-	o.addOutput(cmd, formatJSON, formatYAML, formatName)
+	o.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	return cmd
 }
 
 // requestOf reads the request for the pod of that name.
-func requestOf(ctx context.Context, c *connection, pod string) (*v1alpha1.EvictionRequest, error) {
+func requestOf(ctx context.Context, c *cli.Connection, pod string) (*v1alpha1.EvictionRequest, error) {
 	target := &corev1.Pod{}
-	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: pod}, target); {
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: pod}, target); {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no pod %q in namespace %q: see --namespace", pod, c.namespace)
+		return nil, fmt.Errorf("there is no pod %q in namespace %q: see --namespace", pod, c.Namespace)
 	case err != nil:
 		return nil, fmt.Errorf("get pod %s: %w", pod, err)
 	}
@@ -95,8 +96,8 @@ func skippable(er *v1alpha1.EvictionRequest, name string) error {
 	return nil
 }
 
-func (o *Options) skip(ctx context.Context, c *connection, pod, name, reason string) error {
-	user, err := c.whoAmI(ctx)
+func (o commands) skip(ctx context.Context, c *cli.Connection, pod, name, reason string) error {
+	user, err := c.WhoAmI(ctx)
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func (o *Options) skip(ctx context.Context, c *connection, pod, name, reason str
 		if err := skippable(er, name); err != nil {
 			return err
 		}
-		err := c.SubResource("status").Apply(ctx, skipping(er, name, user, reason, metav1.NewTime(c.server.now())), client.FieldOwner(fieldOwner), client.ForceOwnership)
+		err := c.SubResource("status").Apply(ctx, skipping(er, name, user.Username, reason, metav1.NewTime(c.ServerTime())), client.FieldOwner(cli.FieldOwner), client.ForceOwnership)
 		if err == nil {
 			break
 		}
@@ -124,11 +125,11 @@ func (o *Options) skip(ctx context.Context, c *connection, pod, name, reason str
 			return fmt.Errorf("the request for pod %s was replaced by another one: look again with kubectl drawbridge why %s", pod, pod)
 		}
 	}
-	if o.output != "" {
+	if o.Output != "" {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(er), er); err != nil {
 			return fmt.Errorf("get the request for pod %s: %w", pod, err)
 		}
-		return o.printObject(er)
+		return o.PrintObject(er)
 	}
 	fmt.Fprintf(o.Out, "interceptor %s is skipped for pod %s\n", name, pod)
 	return nil
@@ -144,10 +145,10 @@ func skipping(er *v1alpha1.EvictionRequest, name, user, reason string, now metav
 }
 
 // completeActive completes the interceptor whose turn it is.
-func (o *Options) completeActive(ctx context.Context, pod string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+func (o commands) completeActive(ctx context.Context, pod string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(ctx, cli.CompletionTimeout)
 	defer cancel()
-	c, err := o.connect()
+	c, err := o.Connect()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

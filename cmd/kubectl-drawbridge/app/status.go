@@ -10,17 +10,17 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-func newStatus(o *Options) *cobra.Command {
+func newStatus(o commands) *cobra.Command {
 	watch := false
 	cmd := &cobra.Command{
 		Use:   "status [NODE]",
@@ -32,13 +32,13 @@ concerns it, and whether it is cordoned and why.`,
   kubectl drawbridge status node-1 -o wide
   kubectl drawbridge status --watch`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: o.completeNodes(1),
+		ValidArgsFunction: o.CompleteNodes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.connect()
+			c, err := o.Connect()
 			if err != nil {
 				return err
 			}
-			nodes, err := nodeArguments(args)
+			nodes, err := cli.NodeArguments(args)
 			if err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ concerns it, and whether it is cordoned and why.`,
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print again whenever something has changed, until ^C")
 	cmd.Flags().BoolP("all-namespaces", "A", true, "the evictions of all namespaces, unless --namespace is given")
-	o.addOutput(cmd, formatWide, formatJSON, formatYAML, formatName)
+	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	return cmd
 }
 
@@ -112,15 +112,15 @@ type EvictionState struct {
 	Created     time.Time  `json:"created"`
 }
 
-func (o *Options) status(ctx context.Context, c *connection, node string) error {
+func (o commands) status(ctx context.Context, c *cli.Connection, node string) error {
 	s, err := o.readStatus(ctx, c, node)
 	if err != nil {
 		return err
 	}
-	switch o.output {
-	case formatJSON, formatYAML:
-		return o.printValue(s)
-	case formatName:
+	switch o.Output {
+	case cli.FormatJSON, cli.FormatYAML:
+		return o.PrintValue(s)
+	case cli.FormatName:
 		for _, m := range s.Maintenances {
 			fmt.Fprintf(o.Out, "nodemaintenance.drawbridge.dev/%s\n", m.Name)
 		}
@@ -134,15 +134,12 @@ func (o *Options) status(ctx context.Context, c *connection, node string) error 
 }
 
 // readStatus reads what is going on.
-func (o *Options) readStatus(ctx context.Context, c *connection, node string) (Status, error) {
+func (o commands) readStatus(ctx context.Context, c *cli.Connection, node string) (Status, error) {
 	var object *corev1.Node
 	if node != "" {
-		object = &corev1.Node{}
-		switch err := c.Get(ctx, client.ObjectKey{Name: node}, object); {
-		case apierrors.IsNotFound(err):
-			return Status{}, fmt.Errorf("there is no node %q: kubectl get nodes lists them", node)
-		case err != nil:
-			return Status{}, fmt.Errorf("get node %s: %w", node, err)
+		var err error
+		if object, err = c.Node(ctx, node); err != nil {
+			return Status{}, err
 		}
 	}
 	var maintenances v1alpha1.NodeMaintenanceList

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
@@ -13,7 +16,7 @@ import (
 const maxBlockingTold = 10
 
 // printStatus prints what is going on for people.
-func (o *Options) printStatus(s Status, now time.Time) error {
+func (o commands) printStatus(s Status, now time.Time) error {
 	if s.Node != nil {
 		o.printNode(s.Node)
 	}
@@ -22,11 +25,11 @@ func (o *Options) printStatus(s Status, now time.Time) error {
 		return nil
 	}
 	if len(s.Maintenances) > 0 {
-		t := newTable(o.Out)
-		t.row("MAINTENANCE", "STAGE", "NODES", "DRAINED", "PODS", "MOVING", "BLOCKED", "AGE", "REASON")
+		t := cli.NewTable(o.Out)
+		t.Row("MAINTENANCE", "STAGE", "NODES", "DRAINED", "PODS", "MOVING", "BLOCKED", "AGE", "REASON")
 		for _, m := range s.Maintenances {
 			p := m.Progress
-			t.row(m.Name, m.Stage, number(p.Nodes), number(p.NodesDrained), number(p.PodsPendingEvacuation), number(p.PodsEvacuating), number(p.PodsBlocking), age(now, m.Created), text.Clean(m.Reason))
+			t.Row(m.Name, m.Stage, number(p.Nodes), number(p.NodesDrained), number(p.PodsPendingEvacuation), number(p.PodsEvacuating), number(p.PodsBlocking), cli.Age(now, m.Created), text.Clean(m.Reason))
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -44,12 +47,12 @@ func (o *Options) printStatus(s Status, now time.Time) error {
 		}
 	}
 	if s.Finished > 0 {
-		fmt.Fprintf(o.Out, "\n%s finished not long ago.\n", counted(s.Finished, "eviction"))
+		fmt.Fprintf(o.Out, "\n%s finished not long ago.\n", text.Counted(s.Finished, "eviction"))
 	}
 	return nil
 }
 
-func (o *Options) printNode(n *NodeState) {
+func (o commands) printNode(n *NodeState) {
 	state := "is schedulable"
 	if !n.Schedulable {
 		state = "is cordoned"
@@ -66,7 +69,7 @@ func (o *Options) printNode(n *NodeState) {
 	fmt.Fprintf(o.Out, "Node %s %s\n\n", n.Name, state)
 }
 
-func (o *Options) printTrouble(m MaintenanceState) {
+func (o commands) printTrouble(m MaintenanceState) {
 	if m.Trouble != "" {
 		fmt.Fprintf(o.Out, "  %s: %s\n", m.Name, m.Trouble)
 	}
@@ -83,14 +86,14 @@ func (o *Options) printTrouble(m MaintenanceState) {
 	}
 }
 
-func (o *Options) printEvictions(evictions []EvictionState, now time.Time) error {
-	wide := o.output == formatWide
-	t := newTable(o.Out)
+func (o commands) printEvictions(evictions []EvictionState, now time.Time) error {
+	wide := o.Output == cli.FormatWide
+	t := cli.NewTable(o.Out)
 	heading := []string{"NAMESPACE", "POD", "NODE", "STATE", "INTERCEPTOR", "ETA", "AGE"}
 	if wide {
 		heading = append(heading, "REQUESTERS", "MESSAGE")
 	}
-	t.row(heading...)
+	t.Row(heading...)
 	for _, e := range evictions {
 		turn, eta := "", ""
 		if e.Interceptor != "" {
@@ -99,13 +102,25 @@ func (o *Options) printEvictions(evictions []EvictionState, now time.Time) error
 		if e.Expected != nil {
 			eta = left(now, *e.Expected)
 		}
-		row := []string{e.Namespace, e.Pod, e.Node, e.State, turn, eta, age(now, e.Created)}
+		row := []string{e.Namespace, e.Pod, e.Node, e.State, turn, eta, cli.Age(now, e.Created)}
 		if wide {
 			row = append(row, strings.Join(e.Requesters, ","), text.Clean(e.Message))
 		}
-		t.row(row...)
+		t.Row(row...)
 	}
 	return t.Flush()
 }
 
 func number(n int32) string { return strconv.Itoa(int(n)) }
+
+// left is how much time is left until t; empty if there is none to tell.
+func left(now, t time.Time) string {
+	switch {
+	case t.IsZero():
+		return ""
+	case t.After(now):
+		return duration.HumanDuration(t.Sub(now))
+	default:
+		return "late"
+	}
+}

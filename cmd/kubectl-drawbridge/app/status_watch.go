@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
 // watchInterval is how often a status that is watched is read.
@@ -12,9 +14,9 @@ const watchInterval = 2 * time.Second
 
 // watchStatus prints the status whenever it is another, until ^C. Ages alone are no
 // change: they are printed with the next one.
-func (o *Options) watchStatus(ctx context.Context, c *connection, node string) error {
-	if o.output != "" && o.output != formatWide {
-		return fmt.Errorf("--watch is for people: it goes with -o wide only, not with -o %s", o.output)
+func (o commands) watchStatus(ctx context.Context, c *cli.Connection, node string) error {
+	if o.Output != "" && o.Output != cli.FormatWide {
+		return fmt.Errorf("--watch is for people: it goes with -o wide only, not with -o %s", o.Output)
 	}
 	out := o.Out
 	defer func() { o.Out = out }()
@@ -28,7 +30,7 @@ func (o *Options) watchStatus(ctx context.Context, c *connection, node string) e
 		// Compared as of the same moment, so that ages do not count.
 		s, err := o.readStatus(ctx, c, node)
 		if ctx.Err() != nil {
-			return errInterrupted
+			return cli.ErrInterrupted
 		}
 		if err != nil {
 			return err
@@ -49,7 +51,7 @@ func (o *Options) watchStatus(ctx context.Context, c *connection, node string) e
 		select {
 		case <-tick.C():
 		case <-ctx.Done():
-			return errInterrupted
+			return cli.ErrInterrupted
 		}
 	}
 }

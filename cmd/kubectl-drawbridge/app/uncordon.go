@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 	releaseInterval = 250 * time.Millisecond
 )
 
-func newUncordon(o *Options) *cobra.Command {
+func newUncordon(o commands) *cobra.Command {
 	whole := false
 	cmd := &cobra.Command{
 		Use:   "uncordon NODE...",
@@ -30,21 +30,21 @@ too; wait until it is given back, and make it schedulable. What they had asked f
 withdrawn, and so is what callers of pods/eviction had asked for on this node.`,
 		Example:           `  kubectl drawbridge uncordon node-1 node-2`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: o.completeNodes(0),
+		ValidArgsFunction: o.CompleteNodes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			nodes, err := nodeArguments(args)
+			nodes, err := cli.NodeArguments(args)
 			if err != nil {
 				return err
 			}
-			c, err := o.connect()
+			c, err := o.Connect()
 			if err != nil {
 				return err
 			}
-			defer func() { o.tell(c.warnings) }()
+			defer func() { o.PrintWarnings(c) }()
 			// Those that can be given back are, whatever is the matter with others.
 			var failed []error
 			for _, node := range nodes {
-				if err := onLatest(func() error { return o.uncordon(cmd.Context(), c, node, whole) }); err != nil {
+				if err := cli.OnLatest(func() error { return o.uncordon(cmd.Context(), c, node, whole) }); err != nil {
 					failed = append(failed, err)
 				}
 			}
@@ -52,7 +52,7 @@ withdrawn, and so is what callers of pods/eviction had asked for on this node.`,
 		},
 	}
 	cmd.Flags().BoolVar(&whole, "whole", false, "also delete maintenances that select other nodes, too")
-	o.addOutput(cmd, formatName)
+	o.AddOutput(cmd, cli.FormatName)
 	return cmd
 }
 
@@ -80,13 +80,10 @@ func releases(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, whole 
 	return all, nil
 }
 
-func (o *Options) uncordon(ctx context.Context, c *connection, name string, whole bool) error {
-	node := &corev1.Node{}
-	switch err := c.Get(ctx, client.ObjectKey{Name: name}, node); {
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no node %q: kubectl get nodes lists them", name)
-	case err != nil:
-		return fmt.Errorf("get node %s: %w", name, err)
+func (o commands) uncordon(ctx context.Context, c *cli.Connection, name string, whole bool) error {
+	node, err := c.Node(ctx, name)
+	if err != nil {
+		return err
 	}
 	var maintenances v1alpha1.NodeMaintenanceList
 	if err := c.List(ctx, &maintenances); err != nil {
@@ -108,19 +105,19 @@ func (o *Options) uncordon(ctx context.Context, c *connection, name string, whol
 		before := node.DeepCopy()
 		node.Spec.Unschedulable = false
 		// The lock also makes sure that it is the same node.
-		if err := c.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner)); err != nil {
+		if err := c.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cli.FieldOwner)); err != nil {
 			return fmt.Errorf("uncordon node %s: %w", name, err)
 		}
 	}
-	if o.output == formatName {
-		return o.printObject(node)
+	if o.Output == cli.FormatName {
+		return o.PrintObject(node)
 	}
 	fmt.Fprintf(o.Out, "node/%s uncordoned\n", name)
 	return nil
 }
 
 // leave takes the node out of a maintenance.
-func (o *Options) leave(ctx context.Context, c *connection, r release, node string) error {
+func (o commands) leave(ctx context.Context, c *cli.Connection, r release, node string) error {
 	if r.selector == nil {
 		err := c.Delete(ctx, r.maintenance, client.Preconditions{UID: &r.maintenance.UID, ResourceVersion: &r.maintenance.ResourceVersion})
 		if client.IgnoreNotFound(err) != nil {
@@ -131,7 +128,7 @@ func (o *Options) leave(ctx context.Context, c *connection, r release, node stri
 	}
 	before := r.maintenance.DeepCopy()
 	r.maintenance.Spec.NodeSelector = *r.selector
-	if err := c.Patch(ctx, r.maintenance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner)); err != nil {
+	if err := c.Patch(ctx, r.maintenance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cli.FieldOwner)); err != nil {
 		return fmt.Errorf("take node %s out of nodemaintenance %s: %w", node, r.maintenance.Name, err)
 	}
 	o.sayf("nodemaintenance.drawbridge.dev/%s goes on without node %s\n", r.maintenance.Name, node)
@@ -139,14 +136,14 @@ func (o *Options) leave(ctx context.Context, c *connection, r release, node stri
 }
 
 // sayf tells people, not programs.
-func (o *Options) sayf(format string, args ...any) {
-	if o.output == "" {
+func (o commands) sayf(format string, args ...any) {
+	if o.Output == "" {
 		fmt.Fprintf(o.Out, format, args...)
 	}
 }
 
 // givenBack waits until no maintenance holds the node.
-func (o *Options) givenBack(ctx context.Context, c *connection, name string) (*corev1.Node, error) {
+func (o commands) givenBack(ctx context.Context, c *cli.Connection, name string) (*corev1.Node, error) {
 	deadline := o.Clock.Now().Add(releasePatience)
 	tick := o.Clock.NewTicker(releaseInterval)
 	defer tick.Stop()
@@ -165,7 +162,7 @@ func (o *Options) givenBack(ctx context.Context, c *connection, name string) (*c
 		select {
 		case <-tick.C():
 		case <-ctx.Done():
-			return nil, errInterrupted
+			return nil, cli.ErrInterrupted
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
 // version of the program, set by the linker for releases.
@@ -27,7 +28,7 @@ type Versions struct {
 	Kinds []string `json:"kinds,omitempty"`
 }
 
-func newVersion(o *Options) *cobra.Command {
+func newVersion(o commands) *cobra.Command {
 	only := false
 	cmd := &cobra.Command{
 		Use:     "version",
@@ -39,7 +40,7 @@ func newVersion(o *Options) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&only, "client", false, "only the plugin's own version; asks no server")
-	o.addOutput(cmd, formatJSON, formatYAML)
+	o.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
@@ -54,16 +55,16 @@ func clientVersion() string {
 	return "development"
 }
 
-func (o *Options) version(ctx context.Context, only bool) error {
+func (o commands) version(ctx context.Context, only bool) error {
 	v := Versions{Client: clientVersion()}
 	if only {
 		return o.printVersions(v)
 	}
-	c, err := o.connect()
+	c, err := o.Connect()
 	if err != nil {
 		return err
 	}
-	server, err := discovery.NewDiscoveryClientForConfig(c.config)
+	server, err := discovery.NewDiscoveryClientForConfig(c.REST)
 	if err != nil {
 		return fmt.Errorf("make a client of the cluster: %w", err)
 	}
@@ -88,9 +89,9 @@ func (o *Options) version(ctx context.Context, only bool) error {
 
 func isSubresource(resource string) bool { return strings.Contains(resource, "/") }
 
-func (o *Options) printVersions(v Versions) error {
-	if o.output != "" {
-		return o.printValue(v)
+func (o commands) printVersions(v Versions) error {
+	if o.Output != "" {
+		return o.PrintValue(v)
 	}
 	fmt.Fprintln(o.Out, "Client:    ", v.Client)
 	if v.Server == "" {

@@ -262,11 +262,3 @@ func list(names []string) string {
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:told], ", "), len(names)-told)
 }
-
-// counted is the number with the noun, which takes an s.
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

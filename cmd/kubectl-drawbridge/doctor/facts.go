@@ -1,6 +1,3 @@
-// Package doctor looks for what is wrong with an installation of Drawbridge, and with
-// the cluster as far as it keeps drains from ending. Gather reads, once; Examine is
-// pure: facts in, findings out.
 package doctor
 
 import (

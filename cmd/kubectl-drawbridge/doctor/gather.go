@@ -27,11 +27,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 )
-
-// DefaultNamespace is where Drawbridge is looked for when nothing says where it is.
-const DefaultNamespace = "drawbridge-system"
 
 const (
 	nameLabel = "app.kubernetes.io/name"
@@ -251,7 +249,7 @@ func chosen(found []appsv1.Deployment, asked, hint string) string {
 	case asked != "":
 		return asked
 	case len(found) == 0 && hint == "":
-		return DefaultNamespace
+		return cli.DefaultNamespace
 	case len(found) == 0 || slices.ContainsFunc(found, func(d appsv1.Deployment) bool { return d.Namespace == hint }):
 		return hint
 	default:

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
 // oldest is the oldest version of Kubernetes that is supported: the first with stable
@@ -48,7 +49,7 @@ const versionLabel = "app.kubernetes.io/version"
 
 func api(f *Facts) verdict {
 	var v verdict
-	v.summary = fmt.Sprintf("%s, served as %s", counted(len(kinds), "kind"), v1alpha1.SchemeGroupVersion.Version)
+	v.summary = fmt.Sprintf("%s, served as %s", text.Counted(len(kinds), "kind"), v1alpha1.SchemeGroupVersion.Version)
 	wanted := ""
 	if d := f.deployment(); d != nil {
 		wanted = d.Labels[versionLabel]

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
 // condition is the message of a condition, and whether it has that status.
@@ -54,7 +55,7 @@ func registrations(f *Facts) verdict {
 				Do:   "Say which pods it means by podSelector, namespaceSelector or matchConditions: kubectl edit evictioninterceptor " + r.Name})
 		}
 	}
-	v.summary = counted(len(f.Registrations), "registration")
+	v.summary = text.Counted(len(f.Registrations), "registration")
 	v.findings = bounded(findings, "registrations are not in order")
 	return v
 }
@@ -86,7 +87,7 @@ func evacuationPolicies(f *Facts) verdict {
 			}
 		}
 	}
-	v.summary = counted(len(f.EvacuationPolicies), "policy")
+	v.summary = text.Counted(len(f.EvacuationPolicies), "policy")
 	if len(f.EvacuationPolicies) != 1 {
 		v.summary = fmt.Sprintf("%d policies", len(f.EvacuationPolicies))
 	}
@@ -141,7 +142,7 @@ func silentInterceptors(f *Facts) verdict {
 				pod, w.example.Namespace, pod, w.name, w.example.Namespace),
 		})
 	}
-	v.summary = counted(len(f.Requests), "request") + " under way"
+	v.summary = text.Counted(len(f.Requests), "request") + " under way"
 	v.findings = bounded(findings, "interceptors are silent")
 	return v
 }
@@ -194,7 +195,7 @@ func leftoverNodes(f *Facts) verdict {
 				What: "it has the annotation " + v1alpha1.CordonAnnotation + " of a maintenance, and is under none" + stillCordoned(node), Do: release(node)})
 		}
 	}
-	v.summary = fmt.Sprintf("%s under maintenance", counted(len(f.Nodes), "node"))
+	v.summary = fmt.Sprintf("%s under maintenance", text.Counted(len(f.Nodes), "node"))
 	v.findings = bounded(findings, "nodes are left over")
 	return v
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
 // Need is something that the manager must be allowed to do.
@@ -126,7 +127,7 @@ func (n Need) text(namespace string) string {
 
 func permissions(f *Facts) verdict {
 	var v verdict
-	v.summary = counted(len(f.Permissions), "permission")
+	v.summary = text.Counted(len(f.Permissions), "permission")
 	if f.ServiceAccount == "" {
 		v.fail("serviceaccount/"+f.Namespace, "there is no service account of Drawbridge", "Install the chart.")
 		return v

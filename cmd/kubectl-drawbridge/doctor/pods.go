@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
@@ -117,7 +118,7 @@ func severalBudgets(f *Facts) verdict {
 			c.intercepted++
 		}
 	}
-	v.summary = counted(len(f.Budgets), "budget")
+	v.summary = text.Counted(len(f.Budgets), "budget")
 	v.findings = bounded(crowdFindings(crowds), "groups of pods have several budgets")
 	return v
 }
@@ -136,7 +137,7 @@ func crowdFindings(crowds map[string]*crowd) []Finding {
 	for _, c := range sorted {
 		others := ""
 		if c.pods > 1 {
-			others = fmt.Sprintf(", as %s with it", counted(c.pods-1, "other pod"))
+			others = fmt.Sprintf(", as %s with it", text.Counted(c.pods-1, "other pod"))
 		}
 		if c.intercepted > 0 {
 			others += fmt.Sprintf(" (%d with interceptors)", c.intercepted)
@@ -203,12 +204,12 @@ func excludedNamespaces(f *Facts) verdict {
 		if len(held) > 0 {
 			findings = append(findings, Finding{
 				Severity: Warn, Object: "namespace/" + namespace,
-				What: fmt.Sprintf("%s with interceptors, such as %s, in a namespace that the webhook leaves out: evictions pass the interceptors by", counted(len(held), "pod"), held[0].Name),
+				What: fmt.Sprintf("%s with interceptors, such as %s, in a namespace that the webhook leaves out: evictions pass the interceptors by", text.Counted(len(held), "pod"), held[0].Name),
 				Do:   "Take the namespace out of webhook.excludedNamespaces, or drain its nodes by a NodeMaintenance, which asks the interceptors all the same.",
 			})
 		}
 	}
-	v.summary = fmt.Sprintf("%s left out, without such pods", counted(len(excluded), "namespace"))
+	v.summary = fmt.Sprintf("%s left out, without such pods", text.Counted(len(excluded), "namespace"))
 	v.findings = bounded(findings, "namespaces have pods whose interceptors are passed by")
 	return v
 }
@@ -224,7 +225,7 @@ func neverAllows(b *policyv1.PodDisruptionBudget) string {
 	case b.Spec.MaxUnavailable != nil:
 		return fmt.Sprintf("maxUnavailable is %s", b.Spec.MaxUnavailable.String())
 	case b.Spec.MinAvailable != nil:
-		return fmt.Sprintf("minAvailable is %s of %s", b.Spec.MinAvailable.String(), counted(int(s.ExpectedPods), "pod"))
+		return fmt.Sprintf("minAvailable is %s of %s", b.Spec.MinAvailable.String(), text.Counted(int(s.ExpectedPods), "pod"))
 	default:
 		return fmt.Sprintf("it wants %d healthy pods of %d", s.DesiredHealthy, s.ExpectedPods)
 	}
@@ -270,7 +271,7 @@ func blockingBudgets(f *Facts) verdict {
 	}
 	v.summary = "none blocks for ever"
 	if surged > 0 {
-		v.summary = fmt.Sprintf("%s would block, but the pods get replacements first (surge)", counted(surged, "budget"))
+		v.summary = fmt.Sprintf("%s would block, but the pods get replacements first (surge)", text.Counted(surged, "budget"))
 	}
 	v.findings = bounded(findings, "budgets can never allow a disruption")
 	return v
@@ -352,7 +353,7 @@ func annotations(f *Facts) verdict {
 	for _, g := range order {
 		others := ""
 		if g.pods > 1 {
-			others = fmt.Sprintf(" (and %s of the same owner)", counted(g.pods-1, "more pod"))
+			others = fmt.Sprintf(" (and %s of the same owner)", text.Counted(g.pods-1, "more pod"))
 		}
 		findings = append(findings, Finding{
 			Severity: Warn, Object: podObject(g.example),
@@ -361,7 +362,7 @@ func annotations(f *Facts) verdict {
 		})
 	}
 	slices.SortFunc(findings, func(a, b Finding) int { return strings.Compare(a.Object, b.Object) })
-	v.summary = counted(named, "pod") + " with the annotation"
+	v.summary = text.Counted(named, "pod") + " with the annotation"
 	v.findings = bounded(findings, "groups of pods have malformed annotations")
 	return v
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
 // narrowest is the least width that lines are broken at.
@@ -39,7 +41,7 @@ func Print(out io.Writer, r Report, width int) error {
 
 func total(r Report) string {
 	return fmt.Sprintf("%s: %d OK, %d skipped, %d with warnings, %d failed",
-		counted(len(r.Checks), "check"), r.Count(OK), r.Count(Skip), r.Count(Warn), r.Count(Fail))
+		text.Counted(len(r.Checks), "check"), r.Count(OK), r.Count(Skip), r.Count(Warn), r.Count(Fail))
 }
 
 type printer struct {

@@ -12,11 +12,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
 func main() {
 	page := filepath.Join("docs", "reference", "kubectl-drawbridge.md")
-	if err := os.WriteFile(page, []byte(reference(app.NewCommand(app.DefaultOptions()))), 0o644); err != nil { //nolint:gosec // A page is for everybody.
+	if err := os.WriteFile(page, []byte(reference(app.NewCommand(cli.DefaultOptions()))), 0o644); err != nil { //nolint:gosec // A page is for everybody.
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -1,7 +1,9 @@
-// Package text makes what others have written fit to be printed.
+// Package text makes words fit to be printed, those that others have written and ours,
+// and draws lines on a terminal.
 package text
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 )
@@ -18,4 +20,12 @@ func Clean(text string) string {
 		}
 		return r
 	}, text))
+}
+
+// Counted is a number with its noun, which takes an s.
+func Counted[N int | int32](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -22,3 +22,20 @@ func TestClean(t *testing.T) {
 		})
 	}
 }
+
+func TestCounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		n    int
+		want string
+	}{
+		"none takes an s":       {0, "0 pods"},
+		"one takes none":        {1, "1 pod"},
+		"several take one, too": {12, "12 pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Counted(tc.n, "pod")); diff != "" {
+				t.Errorf("words (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

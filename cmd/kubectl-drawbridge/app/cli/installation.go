@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Installation is what the Deployment of the manager says of how it was installed.
+type Installation struct {
+	// Unread is why nothing is known; empty if the Deployment was read.
+	Unread string
+	// Name of the Deployment, and how many of its replicas are ready and wanted.
+	Name          string
+	Ready, Wanted int32
+	// MaintenanceOff: the controllers of NodeMaintenances are switched off.
+	MaintenanceOff bool
+	// Wait is maintenance.evacuationWait; nil if it is not known.
+	Wait *time.Duration
+}
+
+// Installed reads the Deployment. That it cannot be read is no error: it is said where
+// it matters.
+func (o *Options) Installed(ctx context.Context, c *Connection) Installation {
+	var list appsv1.DeploymentList
+	if err := c.List(ctx, &list, client.InNamespace(o.System), client.MatchingLabels{"app.kubernetes.io/name": "drawbridge"}); err != nil {
+		return Installation{Unread: fmt.Sprintf("the Deployment of Drawbridge could not be read (%v)", err)}
+	}
+	for i := range list.Items {
+		for _, container := range list.Items[i].Spec.Template.Spec.Containers {
+			if container.Name == "manager" {
+				return installationOf(&list.Items[i], container.Args)
+			}
+		}
+	}
+	return Installation{Unread: fmt.Sprintf("there is no Deployment of Drawbridge in namespace %s: see --drawbridge-namespace", o.System)}
+}
+
+func installationOf(d *appsv1.Deployment, args []string) Installation {
+	found := Installation{Name: d.Name, Ready: d.Status.ReadyReplicas, Wanted: ptr.Deref(d.Spec.Replicas, 1)}
+	for _, arg := range args {
+		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		switch name {
+		case "maintenance":
+			found.MaintenanceOff = value == "false"
+		case "maintenance-evacuation-wait":
+			if wait, err := time.ParseDuration(value); err == nil {
+				found.Wait = &wait
+			}
+		}
+	}
+	return found
+}
+
+// NobodyWorks is why nobody may look at a NodeMaintenance, and what to do.
+func (i Installation) NobodyWorks(system string) string {
+	switch {
+	case i.Unread != "":
+		return i.Unread + ". See whether a manager runs: kubectl drawbridge doctor"
+	case i.MaintenanceOff:
+		return "the controllers of NodeMaintenances are switched off (maintenance.enabled=false). Drain with kubectl drain, past the same interceptors, or switch them on"
+	case i.Ready == 0:
+		return fmt.Sprintf("no replica of Drawbridge is ready (0 of %d): kubectl -n %s get pods. The drain begins when one is", i.Wanted, system)
+	default:
+		return fmt.Sprintf("%d of %d replicas of Drawbridge are ready; if that does not change, see kubectl drawbridge doctor and the leader's log: kubectl -n %s logs deployment/%s", i.Ready, i.Wanted, system, i.Name)
+	}
+}

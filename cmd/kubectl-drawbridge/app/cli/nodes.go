@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// NodeArguments are the names of nodes, which kubectl also takes as node/NAME.
+func NodeArguments(args []string) ([]string, error) {
+	names := make([]string, 0, len(args))
+	for _, arg := range args {
+		kind, name, typed := strings.Cut(arg, "/")
+		switch {
+		case !typed:
+			name = arg
+		case kind != "node" && kind != "nodes" && kind != "no":
+			return nil, fmt.Errorf("%q is no node: name nodes as NAME or node/NAME", arg)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// Node reads a node that a person has named.
+func (c *Connection) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	switch err := c.Get(ctx, client.ObjectKey{Name: name}, node); {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("there is no node %q: kubectl get nodes lists them", name)
+	case err != nil:
+		return nil, fmt.Errorf("get node %s: %w", name, err)
+	}
+	return node, nil
+}

@@ -1,0 +1,94 @@
+// Package cli is what the commands of the plugin share: their options, the way to the
+// cluster, how things are printed, and completion.
+package cli
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+)
+
+// DefaultNamespace is where Drawbridge is looked for when nothing says where it is.
+const DefaultNamespace = "drawbridge-system"
+
+// Options are what the commands share.
+type Options struct {
+	genericiooptions.IOStreams
+	// Clock tells the time and when to draw again.
+	Clock clock.WithTicker
+	// Config has the flags of every kubectl command: --context, --namespace and so on.
+	Config *genericclioptions.ConfigFlags
+	// System is the namespace that Drawbridge runs in.
+	System string
+	// Size is the size of the terminal that standard output is, in columns and lines; no
+	// ok means that it is none.
+	Size func() (width, height int, ok bool)
+	// Escapes makes that terminal obey escape codes, if it can; false means that it
+	// prints them.
+	Escapes func() bool
+	// Getenv reads the environment.
+	Getenv func(string) string
+
+	// Output is the value of -o.
+	Output string
+}
+
+// DefaultOptions are those of the program.
+func DefaultOptions() *Options {
+	return &Options{
+		IOStreams: genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr},
+		Clock:     clock.RealClock{},
+		Config: genericclioptions.NewConfigFlags(true).WithWrapConfigFn(func(c *rest.Config) *rest.Config {
+			// One person's commands; the server limits them as well.
+			c.QPS, c.Burst = 50, 100
+			return c
+		}),
+		System:  DefaultNamespace,
+		Size:    func() (int, int, bool) { return terminalSize(os.Stdout) },
+		Escapes: sync.OnceValue(func() bool { return obeysEscapes(os.Stdout) }),
+		Getenv:  os.Getenv,
+	}
+}
+
+func terminalSize(out *os.File) (width, height int, ok bool) {
+	fd := int(out.Fd())
+	if !term.IsTerminal(fd) {
+		return 0, 0, false
+	}
+	width, height, err := term.GetSize(fd)
+	return width, height, err == nil && width > 0 && height > 0
+}
+
+// Canvas is the size of a terminal that a view can be drawn on, over and over; no ok
+// means that lines are to be printed.
+func (o *Options) Canvas() (width, height int, ok bool) {
+	width, height, ok = o.Size()
+	return width, height, ok && o.Getenv("TERM") != "dumb" && o.Escapes()
+}
+
+// ASCIIOnly reports whether the terminal's character set lacks block characters.
+func (o *Options) ASCIIOnly() bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if value := strings.ToLower(o.Getenv(name)); value != "" {
+			return !strings.Contains(value, "utf-8") && !strings.Contains(value, "utf8")
+		}
+	}
+	return false
+}
+
+// Must is for mistakes of this program.
+func Must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// ErrInterrupted says that a person has pressed ^C. What there is to say has been said.
+var ErrInterrupted = errors.New("interrupted")

@@ -1,8 +1,0 @@
-//go:build !windows
-
-package app
-
-import "os"
-
-// obeysEscapes is true of every terminal: one that does not says TERM=dumb.
-func obeysEscapes(*os.File) bool { return true }

@@ -1,0 +1,74 @@
+package app
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+)
+
+// state is a cluster in which something is going on.
+func state() ([]v1alpha1.NodeMaintenance, []v1alpha1.EvictionRequest) {
+	const a, b = "a.example.com", "b.example.com"
+	m := builder.NodeMaintenance("drain-node-1").Nodes("node-1").Obj()
+	m.CreationTimestamp.Time = ago(5 * time.Minute)
+	m.Spec.Cordon, m.Spec.Drain, m.Spec.Reason = true, true, "kernel update"
+	m.Status.Stage = v1alpha1.StageDrain
+	m.Status.Progress = v1alpha1.MaintenanceProgress{Nodes: 1, NodesCordoned: 1, NodesDraining: 1, PodsPendingEvacuation: 2, PodsEvacuating: 1, PodsBlocking: 1, PodsEvacuated: 7}
+	m.Status.Nodes = []v1alpha1.MaintenanceNodeStatus{{
+		Name: "node-1", Stage: v1alpha1.StageDrain, PodsPendingEvacuation: 2, PodsBlocking: 1,
+		BlockingPods: []v1alpha1.BlockingPod{{Namespace: "shop", Name: "queue-0", Reason: v1alpha1.BlockEvictionRefused, Message: "budget queue allows none"}},
+	}}
+	lost := builder.NodeMaintenance("lost").Term("pool", corev1.NodeSelectorOpIn, "gone").Obj()
+	lost.CreationTimestamp.Time = ago(time.Hour)
+	lost.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionNodesSelected, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoMatchingNodes, Message: "no node matches the selector"}}
+	request := func(pod, uid string) *builder.EvictionRequestWrapper {
+		return builder.EvictionRequest("shop", pod, types.UID("uid-"+uid)).Created(ago(4 * time.Minute)).NodeName("node-1").Requesters(m.RequesterName())
+	}
+	working := request("db-0", "1").Interceptors(a, b).Active(a, ago(time.Minute)).Report(a, func(s *v1alpha1.InterceptorStatus) {
+		s.Message, s.ExpectedFinishTime = "42 %", &metav1.Time{Time: now.Add(90 * time.Second)}
+	})
+	blocked := request("queue-0", "2").Interceptors().Active(v1alpha1.ImperativeEvictionInterceptor, ago(time.Minute)).Refused(3, "queue")
+	elsewhere := request("web-0", "3").NodeName("node-2").Requesters("alice.users.drawbridge.dev").Interceptors(b).Active(b, ago(time.Minute))
+	over := request("old-0", "4").Interceptors().Evicted(v1alpha1.ReasonPodDeleted, ago(time.Minute))
+	return []v1alpha1.NodeMaintenance{*m, *lost}, []v1alpha1.EvictionRequest{*working.Obj(), *blocked.Obj(), *elsewhere.Obj(), *over.Obj()}
+}
+
+func TestStatusIsPrinted(t *testing.T) {
+	maintenances, requests := state()
+	node := builder.Node("node-1").Cordoned().Annotation(v1alpha1.MaintenancesAnnotation, "drain-node-1=Drain").
+		Annotation(v1alpha1.MaintenancePhaseAnnotation, "Drain").Annotation(v1alpha1.CordonAnnotation, v1alpha1.CordonOther).Obj()
+	cases := map[string]struct {
+		node         *corev1.Node
+		format       string
+		maintenances []v1alpha1.NodeMaintenance
+		requests     []v1alpha1.EvictionRequest
+	}{
+		"all":     {nil, "", maintenances, requests},
+		"wide":    {nil, cli.FormatWide, maintenances, requests},
+		"node":    {node, "", maintenances, requests},
+		"nothing": {builder.Node("node-9").Obj(), "", maintenances, requests},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o, out, _ := testOptions()
+			o.Output = tc.format
+			if err := o.printStatus(statusOf(tc.node, tc.maintenances, tc.requests), now); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "status-"+name+".golden.txt", out.String())
+		})
+	}
+	o, out, _ := testOptions()
+	o.Output = cli.FormatJSON
+	if err := o.PrintValue(statusOf(nil, maintenances, requests)); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status.golden.json", out.String())
+}

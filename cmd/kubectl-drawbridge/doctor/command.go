@@ -1,0 +1,96 @@
+// Package doctor is the command that looks for what is wrong with an installation of
+// Drawbridge, and with the cluster as far as it keeps drains from ending. Gather reads,
+// once; Examine is pure: facts in, findings out.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+)
+
+// plainWidth is how wide the report is when standard output is no terminal.
+const plainWidth = 120
+
+// NewCommand returns the command doctor.
+func NewCommand(o *cli.Options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what is wrong with the installation, and say what to do",
+		Long: `Look at the installation of Drawbridge, and at what in the cluster keeps drains
+from ending: every finding says what is wrong and what to do.
+
+WARN means that Drawbridge works, but an eviction will not go well, or that
+something could not be looked at. FAIL means that Drawbridge does not do its work;
+the exit code is 1 then.
+
+Nothing is changed. Some calls are made as dry runs: the eviction of a pod that does
+not exist, which only the webhook answers, and the mark and the migration of one
+machine for each EvacuationPolicy. What you may not do is said, and the other checks
+go on; the ClusterRole drawbridge-doctor of the chart allows all but the webhook's
+Secret and these dry runs of marks and migrations.
+
+Checks:
+` + checkLines(),
+		Example: `  kubectl drawbridge doctor
+  kubectl drawbridge doctor -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			namespace := "" // It is found.
+			if cmd.Flags().Changed("drawbridge-namespace") {
+				namespace = o.System
+			}
+			return run(cmd.Context(), o, namespace)
+		},
+	}
+	o.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML)
+	return cmd
+}
+
+func checkLines() string {
+	var lines []string
+	for _, c := range Checks() {
+		lines = append(lines, fmt.Sprintf("  %-20s %s", c[0], c[1]))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func run(ctx context.Context, o *cli.Options, namespace string) error {
+	c, err := o.Connect()
+	if err != nil {
+		return err
+	}
+	gatherer, err := NewGatherer(c.REST, o.Clock)
+	if err != nil {
+		return err
+	}
+	facts, err := gatherer.Gather(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	report := Examine(*facts)
+	if o.Output != "" {
+		err = o.PrintValue(report)
+	} else {
+		width, _, ok := o.Size()
+		if !ok {
+			width = plainWidth
+		}
+		err = Print(o.Out, report, width)
+	}
+	if err != nil {
+		return err
+	}
+	if failed := report.Count(Fail); failed > 0 {
+		return fmt.Errorf("%d of %d checks failed", failed, len(report.Checks))
+	}
+	if blind, most := report.Blind(); most {
+		return fmt.Errorf("%d of %d checks could not look, so nothing is known of the installation", blind, len(report.Checks))
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package drain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// fate is what a drain would do to a pod.
+type fate struct {
+	namespace, pod, node string
+	// stays: the drain leaves it where it is, and does not wait for it.
+	stays bool
+	// would is what becomes of it, after "would".
+	would string
+}
+
+// fateInput is all that the fate of a pod follows from.
+type fateInput struct {
+	pod *corev1.Pod
+	// maintenance is the one that would drain the node.
+	maintenance *v1alpha1.NodeMaintenance
+	// interceptors come before the eviction; unsure is why some may be missing.
+	interceptors []string
+	unsure       error
+	// request for the very pod; nil if there is none.
+	request *v1alpha1.EvictionRequest
+	// budgets that select the pod.
+	budgets []why.Budget
+	// dryRun is what the API server answers to its eviction; nil if it was not asked.
+	dryRun *why.DryRun
+	// wait is maintenance.evacuationWait; nil if it is not known.
+	wait *time.Duration
+}
+
+// fateOf is what a drain would do to the pod. It is pure.
+func fateOf(in fateInput) fate {
+	f := fate{namespace: in.pod.Namespace, pod: in.pod.Name, node: in.pod.Spec.NodeName}
+	owner := metav1.GetControllerOf(in.pod)
+	_, mirror := in.pod.Annotations[corev1.MirrorPodAnnotationKey]
+	switch {
+	case mirror:
+		f.stays, f.would = true, "stay: static pod"
+	case owner != nil && owner.Kind == "DaemonSet":
+		f.stays, f.would = true, "stay: DaemonSet "+owner.Name
+	case in.pod.Status.Phase == corev1.PodSucceeded, in.pod.Status.Phase == corev1.PodFailed:
+		f.stays, f.would = true, "stay: has ended"
+	case in.pod.DeletionTimestamp != nil:
+		f.would = "be waited for: it is being deleted"
+	default:
+		f.would = in.going()
+	}
+	return f
+}
+
+// going is what becomes of a pod that is to go.
+func (in *fateInput) going() string {
+	switch in.maintenance.Keeps(in.pod) {
+	case v1alpha1.BlockEmptyDirData:
+		return "be kept, and block the drain: emptyDir data (see --delete-emptydir-data)"
+	case v1alpha1.BlockUnmanagedPod:
+		return "be kept, and block the drain: no controller (see --force)"
+	}
+	if in.pod.Spec.SchedulingGroup != nil {
+		return "block the drain: it belongs to a Workload/PodGroup, which cannot be evicted"
+	}
+	if er := in.request; er != nil {
+		u := requester.Observe(er)
+		canceled := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCanceled)
+		switch {
+		case u.State == v1alpha1.StateCanceled && canceled != nil && canceled.Reason == v1alpha1.ReasonValidationFailed:
+			return "block the drain: its eviction was refused: " + text.Clean(canceled.Message)
+		case u.State == v1alpha1.StateCanceled || u.State == v1alpha1.StateEvicted:
+			// A new one begins.
+		case u.Interceptor == v1alpha1.ImperativeEvictionInterceptor:
+			return "be evicted, as is requested already" + in.refusal()
+		case u.Interceptor != "":
+			return fmt.Sprintf("be evicted, as is requested already: waiting for %s (%d of %d)%s", u.Interceptor, u.Position, u.Total, in.refusal())
+		default:
+			return "be evicted, as is requested already" + in.refusal()
+		}
+	}
+	switch {
+	case in.unsure != nil:
+		return "be evicted after " + strings.Join(append(in.interceptors, "interceptors that are not known: "+in.unsure.Error()), ", then ")
+	case len(in.interceptors) > 0:
+		return "be evicted after " + strings.Join(in.interceptors, ", then ") + in.refusal()
+	default:
+		return in.plain()
+	}
+}
+
+// plain is what becomes of a pod without interceptors.
+func (in *fateInput) plain() string {
+	for _, c := range in.pod.Status.Conditions {
+		if c.Type != v1alpha1.PodEvacuationInitiated || c.Reason == v1alpha1.PodReasonInterceptorStarted {
+			continue
+		}
+		if c.Status == corev1.ConditionTrue {
+			return "be left to its owner, who says that it moves it" + in.refusal()
+		}
+		return "be evicted at once" + in.refusal()
+	}
+	switch {
+	case in.wait == nil:
+		return "be evicted, after maintenance.evacuationWait, which could not be read" + in.refusal()
+	case *in.wait > 0:
+		return fmt.Sprintf("be left to its owner for %s (maintenance.evacuationWait), then be evicted%s", *in.wait, in.refusal())
+	default:
+		return "be evicted at once" + in.refusal()
+	}
+}
+
+// refusal is what stands in the way of the eviction as things are now; interceptors may
+// change that.
+func (in *fateInput) refusal() string {
+	var names, refusing []string
+	for _, b := range in.budgets {
+		if b.Guard {
+			continue // It opens when the interceptors are done.
+		}
+		names = append(names, b.Name)
+		if !b.Allows {
+			refusing = append(refusing, b.Name)
+		}
+	}
+	switch {
+	case len(names) > 1:
+		return fmt.Sprintf("; as things are it is refused: %d budgets select it (%s), and the eviction API supports one", len(names), strings.Join(names, ", "))
+	case len(refusing) > 0:
+		return "; as things are budget " + refusing[0] + " refuses it"
+	case in.foretold() != "":
+		return "; as things are it is refused: " + text.Clean(in.foretold())
+	case in.dryRun == nil || in.dryRun.Result == answer.ResultEvicted || in.guarded():
+		return ""
+	case in.dryRun.Result == answer.ResultForbidden:
+		return ""
+	default:
+		return "; as things are it is refused: " + text.Clean(in.dryRun.Detail)
+	}
+}
+
+// foretold is why the webhook would refuse a call, unless that only says what this drain
+// waits for by itself: the pod's interceptors. In the last stage nothing is left to wait
+// for but what the answer names.
+func (in *fateInput) foretold() string {
+	if in.dryRun == nil {
+		return ""
+	}
+	answer, _ := translate.DryRunAnswer(in.dryRun.Warnings)
+	answer = strings.TrimPrefix(answer, "429: ")
+	rest, ours := strings.CutPrefix(answer, translate.EvacuationTriggered+": ")
+	last := in.request != nil && slices.Contains(in.request.Status.ActiveInterceptors, v1alpha1.ImperativeEvictionInterceptor)
+	switch {
+	case ours && last:
+		return rest
+	case ours, strings.HasPrefix(answer, translate.NotCoordinated), strings.HasPrefix(answer, translate.NotStarted):
+		return "" // The webhook's own, which a maintenance does not ask.
+	default:
+		return answer
+	}
+}
+
+func (in *fateInput) guarded() bool {
+	for _, b := range in.budgets {
+		if b.Guard {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,262 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+)
+
+const (
+	// redraw is how often the view is drawn, and plain lines are looked for.
+	redraw = 250 * time.Millisecond
+	// undoTimeout bounds what is done after ^C.
+	undoTimeout = 15 * time.Second
+	// lookPatience is how long a manager may take to look at a maintenance before a
+	// person is told that none does, and askAgain how often it is asked why.
+	lookPatience = 4 * time.Second
+	askAgain     = 10 * time.Second
+)
+
+// requesterIndex finds the requests of a requester in the cache.
+const requesterIndex = "requester"
+
+// follower follows one maintenance.
+type follower struct {
+	*cli.Options
+	*cli.Connection
+	name string
+	// again and stop are the commands that follow and stop it.
+	again, stop string
+	timeout     time.Duration
+	// onInterrupt is done after ^C; nil leaves the drain running.
+	onInterrupt func(context.Context) error
+
+	// trouble is why nobody has looked at the maintenance, once it has been asked; wait
+	// is maintenance.evacuationWait.
+	trouble, wait string
+	// asked is when that was, and told the one that was told where nothing is shown.
+	asked time.Time
+	told  string
+	// caughtUp: the cache has seen what was written in the beginning.
+	caughtUp bool
+	teller   teller
+	terminal text.Terminal
+}
+
+// follow shows the drain until it has ended, the time is over, or ^C is pressed.
+func (f *follower) follow(ctx context.Context, m *v1alpha1.NodeMaintenance) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	objects, err := f.watch(watching, m)
+	if err != nil {
+		if ctx.Err() != nil {
+			return f.interrupted(ctx)
+		}
+		return err
+	}
+	f.terminal = terminal(f.Options)
+	began := f.Clock.Now()
+	tick := f.Clock.NewTicker(redraw)
+	defer tick.Stop()
+	for {
+		s, err := f.snapshot(ctx, objects, m, began)
+		switch {
+		case ctx.Err() != nil:
+			return f.interrupted(ctx)
+		case err != nil:
+			return err
+		}
+		f.seeWhetherAnybodyWorks(ctx, &s)
+		if err := f.show(s); err != nil {
+			return err
+		}
+		if outcome := outcomeOf(s.Maintenance); outcome != running {
+			return f.ended(outcome)
+		}
+		if f.timeout > 0 && s.Now.Sub(began) >= f.timeout {
+			return fmt.Errorf("not drained after %s; the drain goes on\n%s", f.timeout, f.hints())
+		}
+		select {
+		case <-tick.C():
+		case <-ctx.Done():
+			return f.interrupted(ctx)
+		}
+	}
+}
+
+// terminal draws to standard output, in colours unless they are not wanted.
+func terminal(o *cli.Options) text.Terminal {
+	return text.Terminal{Out: o.Out, Color: o.Getenv("NO_COLOR") == ""}
+}
+
+// watch fills a cache with the maintenance and all requests. The first lists are made
+// here, because a cache keeps its troubles to itself.
+func (f *follower) watch(ctx context.Context, m *v1alpha1.NodeMaintenance) (cache.Cache, error) {
+	if err := f.List(ctx, &v1alpha1.EvictionRequestList{}, client.Limit(1)); err != nil {
+		return nil, fmt.Errorf("list evictionrequests, to follow the drain, which has begun: %w", err)
+	}
+	config := rest.CopyConfig(f.REST)
+	config.Timeout = 0 // It would end watches.
+	objects, err := cache.New(config, cache.Options{
+		Scheme: cli.Scheme,
+		ByObject: map[client.Object]cache.ByObject{
+			&v1alpha1.NodeMaintenance{}: {Field: fields.OneTermEqualSelector("metadata.name", m.Name)},
+			&v1alpha1.EvictionRequest{}: {Transform: cache.TransformStripManagedFields()},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch the drain: %w", err)
+	}
+	err = objects.IndexField(ctx, &v1alpha1.EvictionRequest{}, requesterIndex, func(object client.Object) []string {
+		var names []string
+		if er, ok := object.(*v1alpha1.EvictionRequest); ok {
+			for _, r := range er.Spec.Requesters {
+				names = append(names, r.Name)
+			}
+		}
+		return names
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch the drain: %w", err)
+	}
+	if _, err := objects.GetInformer(ctx, &v1alpha1.NodeMaintenance{}, cache.BlockUntilSynced(false)); err != nil {
+		return nil, fmt.Errorf("watch nodemaintenances: %w", err)
+	}
+	go func() {
+		// It ends with ctx; a watch that fails is tried again.
+		_ = objects.Start(ctx)
+	}()
+	syncing, cancel := context.WithTimeout(ctx, cli.CallTimeout)
+	defer cancel()
+	if !objects.WaitForCacheSync(syncing) {
+		return nil, errors.New("watch the drain, which has begun: there was no answer in time; you need the verbs list and watch on nodemaintenances and evictionrequests")
+	}
+	return objects, nil
+}
+
+// snapshot is how the drain is now.
+func (f *follower) snapshot(ctx context.Context, objects client.Reader, began *v1alpha1.NodeMaintenance, since time.Time) (snapshot, error) {
+	s := snapshot{Now: f.Clock.Now(), Began: since}
+	m, err := f.current(ctx, objects, began)
+	if err != nil {
+		return s, err
+	}
+	s.Maintenance = m
+	var requests v1alpha1.EvictionRequestList
+	if err := objects.List(ctx, &requests, client.MatchingFields{requesterIndex: began.RequesterName()}, client.UnsafeDisableDeepCopy); err != nil {
+		return s, fmt.Errorf("read evictionrequests: %w", err)
+	}
+	for i := range requests.Items {
+		s.Pods = append(s.Pods, podOf(&requests.Items[i]))
+	}
+	return s, nil
+}
+
+// current is the maintenance as it is now; nil if it is gone. A cache may begin with
+// an older state than what was written a moment ago: until it has caught up, the API
+// server is asked.
+func (f *follower) current(ctx context.Context, objects client.Reader, began *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
+	for _, reader := range []client.Reader{objects, f.Client} {
+		m := &v1alpha1.NodeMaintenance{}
+		err := reader.Get(ctx, client.ObjectKey{Name: f.name}, m)
+		switch {
+		case apierrors.IsNotFound(err) && (f.caughtUp || reader != objects):
+			return nil, nil
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("read nodemaintenance %s: %w", f.name, err)
+		case m.UID == began.UID && m.Generation >= began.Generation:
+			f.caughtUp = f.caughtUp || reader == objects
+			return m, nil
+		case f.caughtUp || reader != objects:
+			return nil, nil
+		}
+	}
+	return began, nil
+}
+
+// seeWhetherAnybodyWorks says in the snapshot why nothing happens, if nobody has looked
+// at the maintenance for a while.
+func (f *follower) seeWhetherAnybodyWorks(ctx context.Context, s *snapshot) {
+	s.Wait = f.wait
+	if s.Maintenance == nil || s.Maintenance.Status.ObservedGeneration == s.Maintenance.Generation || s.Now.Sub(s.Began) < lookPatience {
+		f.trouble = ""
+		return
+	}
+	if f.trouble == "" || s.Now.Sub(f.asked) >= askAgain {
+		f.asked = s.Now
+		f.trouble = "nobody has looked at it yet: " + text.Clean(f.Installed(ctx, f.Connection).NobodyWorks(f.System))
+	}
+	s.Trouble = f.trouble
+}
+
+// show shows a snapshot: on a terminal a view, otherwise lines, with -o nothing.
+func (f *follower) show(s snapshot) error {
+	if f.Output != "" {
+		if s.Trouble != "" && s.Trouble != f.told {
+			f.told = s.Trouble
+			fmt.Fprintf(f.ErrOut, "nodemaintenance/%s: %s\n", f.name, s.Trouble)
+		}
+		return nil
+	}
+	if wide, high, ok := f.Canvas(); ok {
+		if s.Maintenance == nil {
+			return nil
+		}
+		return f.terminal.Draw(view(s, screen{Width: wide, Height: high, ASCII: f.ASCIIOnly()}))
+	}
+	for _, line := range f.teller.next(s) {
+		if _, err := fmt.Fprintln(f.Out, line); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+	}
+	return nil
+}
+
+// ended says how it has ended.
+func (f *follower) ended(outcome outcome) error {
+	switch outcome {
+	case drained:
+		if f.Output == "" {
+			fmt.Fprintf(f.ErrOut, "Drained. The nodes stay cordoned; when they may take pods again: %s\n", strings.Replace(f.stop, " cancel ", " uncordon ", 1))
+		}
+		return nil
+	case deleted:
+		return fmt.Errorf("nodemaintenance %s was deleted while it was followed: the nodes are not drained any further, and those that it cordoned become schedulable", f.name)
+	case stopped:
+		return fmt.Errorf("somebody stopped the drain (nodemaintenance %s): what was not done is withdrawn, and the nodes stay cordoned", f.name)
+	default:
+		return fmt.Errorf("nodemaintenance %s selects no node any more: the nodes are gone, or have other labels", f.name)
+	}
+}
+
+// interrupted says what ^C has done.
+func (f *follower) interrupted(ctx context.Context) error {
+	if f.onInterrupt == nil {
+		fmt.Fprintf(f.ErrOut, "\nThe drain goes on without you.\n%s\n", f.hints())
+		return cli.ErrInterrupted
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	if err := f.onInterrupt(ctx); err != nil {
+		return fmt.Errorf("stop the drain: %w\nIt goes on.\n%s", err, f.hints())
+	}
+	fmt.Fprintf(f.ErrOut, "\nThe drain is stopped; the nodes stay cordoned: %s\n", strings.Replace(f.stop, " cancel ", " uncordon ", 1))
+	return cli.ErrInterrupted
+}
+
+func (f *follower) hints() string {
+	return "  to follow it:   " + f.again + "\n  to call it off: " + f.stop
+}

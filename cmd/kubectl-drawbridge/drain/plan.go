@@ -1,0 +1,116 @@
+package drain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+)
+
+// plan says what a drain would do. With --dry-run=server it also asks the API server
+// whether it would accept the maintenance, and what it would answer to each eviction.
+func (d *options) plan(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeMaintenance, nodes []string) error {
+	if d.dryRun == cmdutil.DryRunServer {
+		// A drain of the same nodes may run already; that is no error of a dry run.
+		if err := c.Create(ctx, m, client.DryRunAll, client.FieldOwner(cli.FieldOwner)); client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("create nodemaintenance %s: %w", m.Name, err)
+		}
+		d.PrintWarnings(c)
+	}
+	if d.Output != "" {
+		return d.PrintObject(m)
+	}
+	inputs, err := d.gatherFates(ctx, c, m, nodes)
+	if err != nil {
+		return err
+	}
+	fates := make([]fate, 0, len(inputs))
+	for _, in := range inputs {
+		fates = append(fates, fateOf(in))
+	}
+	return d.printPlan(nodes, fates)
+}
+
+// gatherFates reads what the fates of the nodes' pods follow from.
+func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeMaintenance, nodes []string) ([]fateInput, error) {
+	var registrations v1alpha1.EvictionInterceptorList
+	if err := c.List(ctx, &registrations); err != nil {
+		return nil, fmt.Errorf("list evictioninterceptors: %w", err)
+	}
+	var namespaces corev1.NamespaceList
+	if err := c.List(ctx, &namespaces); err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	var requests v1alpha1.EvictionRequestList
+	if err := c.List(ctx, &requests); err != nil {
+		return nil, fmt.Errorf("list evictionrequests: %w", err)
+	}
+	var budgets policyv1.PodDisruptionBudgetList
+	if err := c.List(ctx, &budgets); err != nil {
+		return nil, fmt.Errorf("list poddisruptionbudgets: %w", err)
+	}
+	installed := d.Installed(ctx, c)
+	if installed.Unread == "" && (installed.MaintenanceOff || installed.Ready == 0) {
+		fmt.Fprintf(d.ErrOut, "Warning: nothing would happen now: %s\n", installed.NobodyWorks(d.System))
+	}
+	byUID := map[string]*v1alpha1.EvictionRequest{}
+	for i := range requests.Items {
+		byUID[requests.Items[i].Namespace+"/"+requests.Items[i].Name] = &requests.Items[i]
+	}
+	registry := registration.Static(registration.Options{
+		Namespace: d.System, AllowedReserved: why.AllowedReserved(registrations.Items),
+	}, registrations.Items, namespaces.Items)
+	var inputs []fateInput
+	for _, node := range nodes {
+		var pods corev1.PodList
+		if err := c.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+			return nil, fmt.Errorf("list pods of node %s: %w", node, err)
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			in := fateInput{
+				pod: pod, maintenance: m, request: byUID[pod.Namespace+"/"+string(pod.UID)],
+				budgets: why.BudgetsOf(pod, budgets.Items), wait: installed.Wait,
+			}
+			in.interceptors, in.unsure = registry.Resolve(pod)
+			if d.dryRun == cmdutil.DryRunServer && !fateOf(in).stays {
+				in.dryRun = why.TryEviction(ctx, c, pod, len(in.budgets))
+			}
+			inputs = append(inputs, in)
+		}
+	}
+	return inputs, nil
+}
+
+// printPlan prints what would happen, by node, namespace and pod.
+func (d *options) printPlan(nodes []string, fates []fate) error {
+	slices.SortFunc(fates, func(a, b fate) int {
+		return cmp.Or(strings.Compare(a.node, b.node), strings.Compare(a.namespace, b.namespace), strings.Compare(a.pod, b.pod))
+	})
+	t := cli.NewTable(d.Out)
+	t.Row("NODE", "NAMESPACE", "POD", "WOULD")
+	going := 0
+	for _, f := range fates {
+		if !f.stays {
+			going++
+		}
+		t.Row(f.node, f.namespace, f.pod, f.would)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.Out, "\n%s would be cordoned, %s would have to go, %d would stay (dry run: nothing was changed)\n", text.Counted(len(nodes), "node"), text.Counted(going, "pod"), len(fates)-going)
+	return nil
+}

@@ -1,0 +1,35 @@
+package drain
+
+import (
+	"errors"
+	"io"
+	"testing"
+)
+
+func TestThePlanIsPrinted(t *testing.T) {
+	o, out := testOptions()
+	d := &options{Options: o}
+	err := d.printPlan([]string{"node-1"}, []fate{
+		{namespace: "shop", pod: "web", node: "node-1", would: "be evicted at once"},
+		{namespace: "shop", pod: "db-0", node: "node-1", would: "be evicted after a.example.com, then b.example.com"},
+		{namespace: "kube-system", pod: "agent", node: "node-1", stays: true, would: "stay: DaemonSet agent"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "plan.golden.txt", out.String())
+}
+
+// closedPipe is what is left of a pipe when its reader has gone.
+type closedPipe struct{}
+
+func (closedPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestThePlanThatNobodyReadsIsAnError(t *testing.T) {
+	o, _ := testOptions()
+	o.Out = closedPipe{}
+	d := &options{Options: o}
+	if err := d.printPlan([]string{"node-1"}, nil); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("want %v, have %v", io.ErrClosedPipe, err)
+	}
+}

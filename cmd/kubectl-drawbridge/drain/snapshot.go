@@ -1,0 +1,142 @@
+package drain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
+)
+
+// snapshot is a drain at one moment.
+type snapshot struct {
+	// Now is the time.
+	Now time.Time
+	// Began is when we began to look.
+	Began time.Time
+	// Maintenance is what is followed; nil when it is gone.
+	Maintenance *v1alpha1.NodeMaintenance
+	// Trouble is why nothing happens, in one line; empty if something does.
+	Trouble string
+	// Wait is maintenance.evacuationWait in words; empty if it is not known.
+	Wait string
+	// Pods are those whose eviction the maintenance has requested, in no order.
+	Pods []movingPod
+}
+
+// movingPod is one pod on its way.
+type movingPod struct {
+	// UID of the pod, which is its request's name.
+	UID string
+	// Name is "namespace/name", and Node where it runs.
+	Name, Node string
+	// Update says how far its request is.
+	requester.Update
+}
+
+// podOf is the pod of a request.
+func podOf(er *v1alpha1.EvictionRequest) movingPod {
+	p := movingPod{UID: er.Name, Node: er.Status.NodeName, Update: requester.Observe(er)}
+	if er.Spec.Target.Pod != nil {
+		p.Name = er.Namespace + "/" + er.Spec.Target.Pod.Name
+	}
+	return p
+}
+
+// ended reports whether there is nothing more to come for the pod.
+func (p movingPod) ended() bool {
+	return p.State == v1alpha1.StateEvicted || p.State == v1alpha1.StateCanceled
+}
+
+// waiting tells of the pods of a node that are left to their owners; empty if there are
+// none.
+func (s snapshot) waiting(node v1alpha1.MaintenanceNodeStatus) string {
+	if node.PodsWaiting == 0 || node.WaitingUntil == nil {
+		return ""
+	}
+	are := "are left to their owners"
+	if node.PodsWaiting == 1 {
+		are = "is left to its owner"
+	}
+	return fmt.Sprintf("%s %s until %s (%s; with 0s it goes at once)",
+		text.Counted(node.PodsWaiting, "pod"), are, node.WaitingUntil.In(s.Now.Location()).Format(time.TimeOnly), strings.TrimRight("maintenance.evacuationWait "+s.Wait, " "))
+}
+
+// outcome is how a drain stands.
+type outcome int
+
+// Outcomes of a drain.
+const (
+	// running: there is more to come.
+	running outcome = iota
+	// drained: all pods that are to go have gone.
+	drained
+	// deleted: the maintenance is gone, or about to go.
+	deleted
+	// stopped: somebody has set drain to false.
+	stopped
+	// noNodes: no node is selected any more.
+	noNodes
+)
+
+// outcomeOf says how a drain stands. Only what the controller says of the present
+// generation counts.
+func outcomeOf(m *v1alpha1.NodeMaintenance) outcome {
+	switch {
+	case m == nil || m.DeletionTimestamp != nil:
+		return deleted
+	case !m.Spec.Drain:
+		return stopped
+	case m.Status.ObservedGeneration != m.Generation:
+		return running
+	case meta.IsStatusConditionFalse(m.Status.Conditions, v1alpha1.ConditionNodesSelected):
+		return noNodes
+	case meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionDrained):
+		return drained
+	default:
+		return running
+	}
+}
+
+// inFlight are the pods that are on their way: those in trouble first, then by the
+// time at which they expect to be gone, then by name.
+func inFlight(pods []movingPod) []movingPod {
+	var found []movingPod
+	for _, p := range pods {
+		if !p.ended() {
+			found = append(found, p)
+		}
+	}
+	rank := func(p movingPod) int {
+		switch p.State {
+		case v1alpha1.StateBlocked:
+			return 0
+		case v1alpha1.StateIntercepting:
+			return 1
+		default:
+			return 2
+		}
+	}
+	slices.SortFunc(found, func(a, b movingPod) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), compareETA(a, b), strings.Compare(a.Name, b.Name))
+	})
+	return found
+}
+
+func compareETA(a, b movingPod) int {
+	switch {
+	case a.ExpectedFinishTime.IsZero() && b.ExpectedFinishTime.IsZero():
+		return 0
+	case a.ExpectedFinishTime.IsZero():
+		return 1
+	case b.ExpectedFinishTime.IsZero():
+		return -1
+	}
+	return a.ExpectedFinishTime.Compare(b.ExpectedFinishTime)
+}

@@ -1,0 +1,113 @@
+package drain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+)
+
+// teller tells what has changed, line by line, where there is no terminal. The zero
+// value has told nothing yet.
+type teller struct {
+	nodes map[string]v1alpha1.MaintenanceStage
+	pods  map[string]string
+	block map[string]string
+	// trouble is the last one that was told.
+	trouble string
+}
+
+// next returns the lines that the snapshot adds to those told before.
+func (t *teller) next(s snapshot) []string {
+	if s.Maintenance == nil {
+		return nil
+	}
+	if t.nodes == nil {
+		t.nodes, t.pods, t.block = map[string]v1alpha1.MaintenanceStage{}, map[string]string{}, map[string]string{}
+	}
+	var lines []string
+	if s.Trouble != t.trouble {
+		t.trouble = s.Trouble
+		lines = append(lines, "nodemaintenance/"+s.Maintenance.Name+": "+cmp.Or(s.Trouble, "it goes on"))
+	}
+	for _, node := range s.Maintenance.Status.Nodes {
+		if node.Stage == t.nodes[node.Name] || node.Stage == v1alpha1.StagePlanning {
+			continue
+		}
+		t.nodes[node.Name] = node.Stage
+		switch node.Stage {
+		case v1alpha1.StageCordon:
+			lines = append(lines, "node/"+node.Name+" cordoned")
+		case v1alpha1.StageDrain:
+			lines = append(lines, fmt.Sprintf("node/%s draining, %s to go", node.Name, text.Counted(node.PodsPendingEvacuation, "pod")))
+		}
+	}
+	for _, node := range s.Maintenance.Status.Nodes {
+		if waiting := s.waiting(node); waiting != "" && t.block["node "+node.Name] != waiting {
+			t.block["node "+node.Name] = waiting
+			lines = append(lines, "node/"+node.Name+": "+waiting)
+		}
+	}
+	lines = append(lines, t.tellPods(s.Pods)...)
+	for _, node := range s.Maintenance.Status.Nodes {
+		for _, pod := range node.BlockingPods {
+			key, reason := pod.Namespace+"/"+pod.Name, string(pod.Reason)
+			if t.block[key] != reason {
+				t.block[key] = reason
+				lines = append(lines, fmt.Sprintf("pod %s is blocked: %s%s", key, reason, colon(pod.Message)))
+			}
+		}
+	}
+	for _, node := range s.Maintenance.Status.Nodes {
+		if node.Stage == v1alpha1.StageDrainComplete && t.pods["node "+node.Name] == "" {
+			t.pods["node "+node.Name] = "drained"
+			lines = append(lines, "node/"+node.Name+" drained")
+		}
+	}
+	return lines
+}
+
+// tellPods tells what is new about the pods, by name.
+func (t *teller) tellPods(pods []movingPod) []string {
+	sorted := slices.SortedFunc(slices.Values(pods), func(a, b movingPod) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
+	})
+	var lines []string
+	for _, p := range sorted {
+		news := podText(p)
+		if news == "" || t.pods[p.UID] == news {
+			continue
+		}
+		t.pods[p.UID] = news
+		lines = append(lines, "pod "+p.Name+" "+news)
+	}
+	return lines
+}
+
+// podText is what is told of a pod; the same again is told once.
+func podText(p movingPod) string {
+	switch {
+	case p.State == v1alpha1.StateEvicted:
+		return "evicted"
+	case p.State == v1alpha1.StateCanceled:
+		return "stays" + colon(p.Message)
+	case p.Interceptor == "":
+		return ""
+	case p.Interceptor == v1alpha1.ImperativeEvictionInterceptor && p.State != v1alpha1.StateBlocked:
+		return "is being evicted" + colon(p.Message)
+	case p.Interceptor == v1alpha1.ImperativeEvictionInterceptor:
+		return "is not let go" + colon(p.Message)
+	default:
+		return "waits for " + turnOf(p) + colon(p.Message)
+	}
+}
+
+func colon(message string) string {
+	if message = text.Clean(message); message == "" {
+		return ""
+	}
+	return ": " + message
+}

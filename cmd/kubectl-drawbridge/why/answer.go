@@ -1,0 +1,109 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// answer is what an eviction call would be answered. The webhook lets a dry run through
+// and says in a warning what the real call would be answered; without the warning the
+// real call gets what the dry run got, whatever interceptors there are.
+func answerOf(c *podCase) Answer {
+	foretold, ok := c.foretold()
+	switch {
+	case c.Pod == nil:
+		return Answer{Text: "404: there is no such pod"}
+	case c.DryRun == nil:
+		return Answer{Text: "not known: it was not asked"}
+	case c.DryRun.Result == answer.ResultForbidden:
+		return Answer{Text: "not known to you: " + text.Clean(c.DryRun.Detail)}
+	case ok:
+		return Answer{Text: foretold}
+	case c.DryRun.Result == answer.ResultEvicted && c.passedOver():
+		return Answer{Evicts: true, Text: "evicted at once, past the interceptors"}
+	case c.DryRun.Result == answer.ResultEvicted:
+		return Answer{Evicts: true, Text: "evicted: the API server would accept the call"}
+	default:
+		return Answer{Text: fmt.Sprintf("refused (%s): %s", c.DryRun.Result, text.Clean(c.DryRun.Detail))}
+	}
+}
+
+// foretold is the answer that the webhook would give to a real call, if it was asked
+// and would not let it through.
+func (c *podCase) foretold() (string, bool) {
+	if c.DryRun == nil {
+		return "", false
+	}
+	return translate.DryRunAnswer(c.DryRun.Warnings)
+}
+
+// needsWebhook reports whether the dry run leaves it open why nobody speaks of
+// interceptors that are to come first.
+func needsWebhook(f Facts) bool { return newCase(&f).passedOver() }
+
+// passedOver reports whether there are interceptors that should come first, or are at
+// work, and a call would pass them by.
+func (c *podCase) passedOver() bool {
+	if c.Pod == nil || c.DryRun == nil || c.DryRun.Result == answer.ResultForbidden {
+		return false
+	}
+	if _, ok := c.foretold(); ok {
+		return false
+	}
+	_, mirror := c.Pod.Annotations[corev1.MirrorPodAnnotationKey]
+	if c.Pod.DeletionTimestamp != nil || finished(c.Pod) || c.Pod.Status.Phase == corev1.PodPending || c.Pod.Spec.NodeName == "" ||
+		c.daemon() || mirror || c.Pod.Spec.SchedulingGroup != nil {
+		return false
+	}
+	return len(c.first) > 0 || c.Request != nil && !ended(c.Request) && !c.lastStage() && c.intercepted()
+}
+
+// whyPassedOver says why a call would pass the interceptors by. Without a known problem
+// it is they who have nothing to do.
+func (c *podCase) whyPassedOver() (why string, problem bool) {
+	switch {
+	case c.Webhook == nil:
+		return "either they all have nothing to do for this pod, or the API server does not ask Drawbridge's webhook", true
+	case c.Webhook.Problem != "":
+		return c.Webhook.Problem, true
+	case c.Webhook.Unknown != "":
+		return "either they all have nothing to do for this pod, or the API server does not ask Drawbridge's webhook, which could not be learned: " + c.Webhook.Unknown, true
+	default:
+		return "asked by Drawbridge's webhook, they all say that they have nothing to do for this pod now", false
+	}
+}
+
+// webhookNotAsked is for pods whose interceptors a call would pass by.
+func webhookNotAsked(c *podCase) (string, []string, bool) {
+	why, problem := c.whyPassedOver()
+	if !problem || !c.passedOver() || len(c.first) == 0 {
+		return "", nil, false
+	}
+	headline := fmt.Sprintf("%s should come first, but an eviction call passes them by: %s.", strings.Join(c.first, ", then "), why)
+	if blocking, _ := c.refusing(); len(blocking) > 0 {
+		headline += " Budget " + strings.Join(blocking, ", ") + " refuses it at present."
+	}
+	return headline, []string{
+		"Repair that before you drain the node: kubectl drawbridge doctor, and the runbook \"The webhook is down\".",
+		"Or drain with kubectl drawbridge drain, which does not depend on the webhook.",
+	}, true
+}
+
+// passedBy notes that a call would pass the interceptors by that are at work, or come
+// first after a cancellation.
+func passedBy(c *podCase) []string {
+	why, problem := c.whyPassedOver()
+	if !c.passedOver() || problem && c.Request == nil { // The headline says it then.
+		return nil
+	}
+	if !problem {
+		return []string{"Its interceptors would not hold an eviction call up: " + why + "."}
+	}
+	return []string{"An eviction call would pass the interceptors by: " + why + "."}
+}

@@ -1,0 +1,290 @@
+package why
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// silence is how long an interceptor may say nothing before that is worth telling.
+// Reports come at most once a minute, and Drawbridge itself waits for 20.
+const silence = 3 * time.Minute
+
+// podCase is the facts and what follows from them.
+type podCase struct {
+	*Facts
+	interceptors []Interceptor
+	budgets      []Budget
+	// unsure says why an interceptor may be missing; nil when none is.
+	unsure error
+	// first are the interceptors that would come first if a call began an evacuation
+	// now; nobody while a request runs, or is refused.
+	first []string
+	state v1alpha1.RequestState
+	// active is the report of the interceptor whose turn it is, if any, and position
+	// its place, from 1.
+	active   *Interceptor
+	position int
+}
+
+func newCase(f *Facts) *podCase {
+	c := &podCase{Facts: f}
+	if f.Pod != nil {
+		c.budgets = BudgetsOf(f.Pod, f.Budgets)
+	}
+	if f.Request != nil {
+		c.state = v1alpha1.Summarize(f.Request).State
+	}
+	c.interceptors, c.unsure = interceptors(f)
+	if condition := c.canceledBecause(); f.Pod != nil && (f.Request == nil || condition != nil && condition.Reason != v1alpha1.ReasonValidationFailed) {
+		c.first, _ = resolve(f)
+	}
+	for i := range c.interceptors {
+		if c.interceptors[i].State == stateActive {
+			c.active, c.position = &c.interceptors[i], i+1
+		}
+	}
+	return c
+}
+
+// States of an interceptor.
+const (
+	stateWould   = "would run"
+	stateNext    = "waits for its turn"
+	stateActive  = "has its turn"
+	stateDone    = "done"
+	statePassed  = "passed over"
+	stateSkipped = "skipped by "
+	stateNever   = "not needed"
+)
+
+// interceptors are those of the request's plan, or, as long as there is none, those
+// who would intercept the pod.
+func interceptors(f *Facts) ([]Interceptor, error) {
+	registrations := map[string]*v1alpha1.EvictionInterceptor{}
+	for i := range f.Registrations {
+		registrations[f.Registrations[i].Name] = &f.Registrations[i]
+	}
+	var annotated []string
+	if f.Pod != nil {
+		annotated, _ = translate.ParseInterceptors(f.Pod.Annotations[v1alpha1.InterceptorsAnnotation], reservedIn(f)...)
+	}
+	line := func(name string) Interceptor {
+		i := Interceptor{Name: name, State: stateWould}
+		registration := registrations[name]
+		switch {
+		case name == v1alpha1.ImperativeEvictionInterceptor:
+			i.Source = "always the last"
+		case slices.Contains(annotated, name):
+			i.Source = "annotation of the pod"
+		case registration != nil:
+			i.Source = fmt.Sprintf("registration, priority %d", priority(registration))
+		default:
+			i.Source = "neither annotated nor registered now"
+		}
+		if registration != nil {
+			for _, account := range registration.Spec.ServiceAccounts {
+				i.ServiceAccounts = append(i.ServiceAccounts, account.Namespace+"/"+account.Name)
+			}
+		}
+		return i
+	}
+	var lines []Interceptor
+	if f.Request != nil && len(f.Request.Status.TargetInterceptors) > 0 {
+		for _, target := range f.Request.Status.TargetInterceptors {
+			i := line(target.Name)
+			report(&i, f.Request)
+			lines = append(lines, i)
+		}
+		return lines, nil
+	}
+	if f.Pod == nil {
+		return nil, nil
+	}
+	names, err := resolve(f)
+	for _, name := range names {
+		lines = append(lines, line(name))
+	}
+	if len(lines) > 0 {
+		lines = append(lines, line(v1alpha1.ImperativeEvictionInterceptor))
+	}
+	return lines, err
+}
+
+// errUnread says that the registrations could not be read.
+var errUnread = errors.New("the registrations of interceptors could not be read")
+
+func resolve(f *Facts) ([]string, error) {
+	var namespaces []corev1.Namespace
+	if f.Namespace != nil {
+		namespaces = append(namespaces, *f.Namespace)
+	}
+	options := registration.Options{Namespace: f.System, AllowedReserved: reservedIn(f)}
+	names, err := registration.Static(options, f.Registrations, namespaces).Resolve(f.Pod)
+	if err == nil && slices.ContainsFunc(f.Unread, func(what string) bool { return strings.HasPrefix(what, "evictioninterceptors") }) {
+		err = errUnread
+	}
+	return names, err
+}
+
+// reservedIn are the names under Kubernetes' domains that the administrator has
+// allowed, as far as it shows: their registrations are accepted.
+func reservedIn(f *Facts) []string { return AllowedReserved(f.Registrations) }
+
+// AllowedReserved are the names of those registrations that are accepted.
+func AllowedReserved(registrations []v1alpha1.EvictionInterceptor) []string {
+	var names []string
+	for _, r := range registrations {
+		if slices.ContainsFunc(r.Status.Conditions, func(c metav1.Condition) bool {
+			return c.Type == v1alpha1.ConditionAccepted && c.Status == metav1.ConditionTrue
+		}) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+func priority(r *v1alpha1.EvictionInterceptor) int32 {
+	if r.Spec.Priority == nil {
+		return v1alpha1.DefaultInterceptorPriority
+	}
+	return *r.Spec.Priority
+}
+
+// report fills in what the request says of an interceptor.
+func report(to *Interceptor, er *v1alpha1.EvictionRequest) {
+	index := slices.IndexFunc(er.Status.Interceptors, func(s v1alpha1.InterceptorStatus) bool { return s.Name == to.Name })
+	var said v1alpha1.InterceptorStatus
+	if index >= 0 {
+		said = er.Status.Interceptors[index]
+	}
+	to.Started, to.Heard, to.Expected, to.Completed = at(said.StartTime), at(said.HeartbeatTime), at(said.ExpectedFinishTime), at(said.CompletionTime)
+	to.Message, to.Retries = text.Clean(said.Message), said.Retries
+	switch {
+	case said.SkippedBy != "":
+		to.State = stateSkipped + said.SkippedBy
+	case said.CompletionTime != nil:
+		to.State = stateDone
+	case slices.Contains(er.Status.ActiveInterceptors, to.Name):
+		to.State, to.Since = stateActive, at(er.Status.ActivationTime)
+	case slices.Contains(er.Status.ProcessedInterceptors, to.Name):
+		to.State = statePassed
+	case ended(er):
+		to.State = stateNever
+	default:
+		to.State = stateNext
+	}
+	if to.State == statePassed && to.Name == v1alpha1.ImperativeEvictionInterceptor {
+		to.State = stateDone
+	}
+}
+
+func ended(er *v1alpha1.EvictionRequest) bool {
+	state := v1alpha1.Summarize(er).State
+	return state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled
+}
+
+func at(t *metav1.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return &t.Time
+}
+
+// BudgetsOf are those that select the pod, by name, and whether the eviction handler
+// would be allowed by each.
+func BudgetsOf(pod *corev1.Pod, all []policyv1.PodDisruptionBudget) []Budget {
+	var found []Budget
+	for i := range all {
+		pdb := &all[i]
+		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+		if pdb.Namespace != pod.Namespace || err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		b := Budget{Name: pdb.Name, Guard: pdb.Labels[v1alpha1.GuardBudgetLabel] == "true"}
+		b.Allows, b.Why = allows(pdb, pod)
+		if b.Guard {
+			b.Why = "Drawbridge's guard: it allows nothing until the interceptors are done"
+		}
+		found = append(found, b)
+	}
+	slices.SortFunc(found, func(a, b Budget) int { return strings.Compare(a.Name, b.Name) })
+	return found
+}
+
+// allows follows the eviction handler (kubernetes:
+// pkg/registry/core/pod/storage/eviction.go).
+func allows(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) (bool, string) {
+	status := pdb.Status
+	counts := fmt.Sprintf("%d of %d pods healthy, %d needed", status.CurrentHealthy, status.ExpectedPods, status.DesiredHealthy)
+	policy := pdb.Spec.UnhealthyPodEvictionPolicy
+	always := policy != nil && *policy == policyv1.AlwaysAllow
+	switch {
+	case pod.DeletionTimestamp != nil, pod.Status.Phase == corev1.PodPending, finished(pod):
+		return true, "does not count for a pod that is " + strings.ToLower(podState(pod))
+	case !ready(pod) && (always || status.DesiredHealthy > 0 && status.CurrentHealthy >= status.DesiredHealthy):
+		return true, "lets pods go that are not ready; " + counts
+	case status.ObservedGeneration < pdb.Generation:
+		return false, "the disruption controller has not processed it yet"
+	case status.DisruptionsAllowed > 0:
+		return true, fmt.Sprintf("allows %d more; %s", status.DisruptionsAllowed, counts)
+	default:
+		return false, "allows none now; " + counts
+	}
+}
+
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func podState(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil {
+		return "terminating"
+	}
+	return string(pod.Status.Phase)
+}
+
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// controller names the pod's owner, "StatefulSet/db".
+func controller(pod *corev1.Pod) string {
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return owner.Kind + "/" + owner.Name
+	}
+	return ""
+}
+
+// refusing are the names of the budgets that refuse, the guard's apart.
+func (c *podCase) refusing() (names []string, guard bool) {
+	for _, b := range c.budgets {
+		switch {
+		case b.Allows:
+		case b.Guard:
+			guard = true
+		default:
+			names = append(names, b.Name)
+		}
+	}
+	return names, guard
+}
+
+// intercepted reports whether anybody but the last one intercepts the pod.
+func (c *podCase) intercepted() bool {
+	return slices.ContainsFunc(c.interceptors, func(i Interceptor) bool { return i.Name != v1alpha1.ImperativeEvictionInterceptor })
+}

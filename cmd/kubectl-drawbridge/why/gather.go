@@ -1,0 +1,211 @@
+package why
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// gatherer reads what a story is told from.
+type gatherer struct {
+	*cli.Options
+	*cli.Connection
+}
+
+// gather reads all that there is to know about a pod. Only the pod and the requests
+// must be readable.
+func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
+	f := &Facts{System: g.System}
+	pod := &corev1.Pod{}
+	err := g.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: name}, pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return g.gatherGone(ctx, name, err)
+	case err != nil:
+		return nil, fmt.Errorf("get pod %s: %w", name, err)
+	}
+	f.Pod = pod
+	er := &v1alpha1.EvictionRequest{}
+	switch err := g.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, er); {
+	case err == nil:
+		f.Request = er
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("get the request for pod %s: %w", name, err)
+	}
+
+	var registrations v1alpha1.EvictionInterceptorList
+	if read(f, "evictioninterceptors", g.List(ctx, &registrations)) {
+		f.Registrations = registrations.Items
+	}
+	namespace := &corev1.Namespace{}
+	if read(f, "the namespace, so registrations that select by its labels are not known", g.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)) {
+		f.Namespace = namespace
+	}
+	var budgets policyv1.PodDisruptionBudgetList
+	if read(f, "poddisruptionbudgets", g.List(ctx, &budgets, client.InNamespace(pod.Namespace))) {
+		f.Budgets = budgets.Items
+	}
+	if pod.Spec.PriorityClassName != "" {
+		class := &schedulingv1.PriorityClass{}
+		// It matters to few pods; nobody is told if it cannot be read.
+		if err := g.Get(ctx, client.ObjectKey{Name: pod.Spec.PriorityClassName}, class); err == nil {
+			f.Class = class
+		}
+	}
+	if pod.Spec.NodeName != "" {
+		node := &corev1.Node{}
+		if read(f, "the node", g.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node)) {
+			f.Node = node
+		}
+	}
+	g.gatherMaintenances(ctx, f)
+	g.gatherHistory(ctx, f)
+	f.DryRun = TryEviction(ctx, g.Connection, pod, len(BudgetsOf(pod, f.Budgets)))
+	f.Now = g.Clock.Now()
+	if needsWebhook(*f) {
+		f.Webhook = g.gatherWebhook(ctx, f)
+	}
+	return f, nil
+}
+
+// gatherMaintenances reads the maintenances that the pod's node is under.
+func (g gatherer) gatherMaintenances(ctx context.Context, f *Facts) {
+	if f.Node == nil || f.Node.Annotations[v1alpha1.MaintenancesAnnotation] == "" {
+		return
+	}
+	for item := range strings.SplitSeq(f.Node.Annotations[v1alpha1.MaintenancesAnnotation], ",") {
+		name, _, _ := strings.Cut(item, "=")
+		m := &v1alpha1.NodeMaintenance{}
+		err := g.Get(ctx, client.ObjectKey{Name: name}, m)
+		if !apierrors.IsNotFound(err) && read(f, "nodemaintenance "+name, err) {
+			f.Maintenances = append(f.Maintenances, *m)
+		}
+	}
+	f.Wait = g.Installed(ctx, g.Connection).Wait
+}
+
+// gatherGone looks for the last request about a pod that does not exist.
+func (g gatherer) gatherGone(ctx context.Context, name string, notFound error) (*Facts, error) {
+	var list v1alpha1.EvictionRequestList
+	if err := g.List(ctx, &list, client.InNamespace(g.Namespace)); err != nil {
+		return nil, fmt.Errorf("list evictionrequests: %w", err)
+	}
+	f := &Facts{System: g.System}
+	for i := range list.Items {
+		er := &list.Items[i]
+		if er.Spec.Target.Pod == nil || er.Spec.Target.Pod.Name != name {
+			continue
+		}
+		if f.Request == nil || f.Request.CreationTimestamp.Before(&er.CreationTimestamp) {
+			f.Request = er
+		}
+	}
+	if f.Request == nil {
+		return nil, errors.Join(fmt.Errorf("there is no pod %q in namespace %q, and nothing is known of its eviction: see --namespace", name, g.Namespace), onlyUnexpected(notFound))
+	}
+	g.gatherHistory(ctx, f)
+	f.Now = g.Clock.Now()
+	return f, nil
+}
+
+// onlyUnexpected drops the error that has been told in better words.
+func onlyUnexpected(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// read notes what could not be read.
+func read(f *Facts, what string, err error) bool {
+	if err != nil {
+		f.Unread = append(f.Unread, what+" ("+err.Error()+")")
+	}
+	return err == nil
+}
+
+// gatherHistory reads the events and the leases of the requesters.
+func (g gatherer) gatherHistory(ctx context.Context, f *Facts) {
+	var about []string
+	if f.Pod != nil {
+		about = append(about, string(f.Pod.UID))
+	}
+	if f.Request != nil {
+		about = append(about, string(f.Request.UID))
+	}
+	for _, uid := range about {
+		var events corev1.EventList
+		if !read(f, "events", g.List(ctx, &events, client.InNamespace(g.Namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.uid", uid)})) {
+			break
+		}
+		for i := range events.Items {
+			if event := &events.Items[i]; strings.HasPrefix(event.ReportingController, "drawbridge") || event.InvolvedObject.Kind == "EvictionRequest" {
+				f.Events = append(f.Events, eventOf(event))
+			}
+		}
+	}
+	if f.Request == nil {
+		return
+	}
+	f.Leases = map[string]translate.LeaseRecord{}
+	for _, r := range f.Request.Spec.Requesters {
+		if r.LeaseName == "" {
+			continue
+		}
+		lease := &coordinationv1.Lease{}
+		// Who drains is worth little; nobody is told if it cannot be read.
+		if err := g.Get(ctx, client.ObjectKey{Namespace: g.System, Name: r.LeaseName}, lease); err != nil {
+			continue
+		}
+		if record, err := translate.DecodeLease(lease); err == nil {
+			f.Leases[r.LeaseName] = record
+		}
+	}
+}
+
+// eventOf is an event of the core group as one of the new group. Only the core group
+// can be asked for those about one object.
+func eventOf(e *corev1.Event) eventsv1.Event {
+	event := eventsv1.Event{
+		ObjectMeta: e.ObjectMeta, EventTime: e.EventTime, Type: e.Type, Reason: e.Reason, Note: e.Message,
+		DeprecatedLastTimestamp: e.LastTimestamp,
+	}
+	if e.Series != nil {
+		event.Series = &eventsv1.EventSeries{Count: e.Series.Count, LastObservedTime: e.Series.LastObservedTime}
+	}
+	return event
+}
+
+// TryEviction asks what an eviction would be answered, with a dry run: a call by name, as
+// drains make it. The pod is selected by so many budgets.
+// Both places that can say so say that it is a dry run: webhooks look at one of them,
+// the handler at the other.
+func TryEviction(ctx context.Context, c *cli.Connection, pod *corev1.Pod, budgets int) *DryRun {
+	c.TakeWarnings()
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
+	}
+	err := c.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction, client.DryRunAll)
+	got := answer.Classify(err, budgets)
+	warned := c.TakeWarnings()
+	slices.Sort(warned)
+	return &DryRun{Result: got.Result, Detail: got.Detail, Warnings: warned}
+}

@@ -1,0 +1,92 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// draining are the maintenances that have begun to drain the pod's node.
+func (c *podCase) draining() []v1alpha1.NodeMaintenance {
+	if c.Node == nil || c.Request != nil && !ended(c.Request) {
+		return nil
+	}
+	var found []v1alpha1.NodeMaintenance
+	for _, m := range c.Maintenances {
+		for item := range strings.SplitSeq(c.Node.Annotations[v1alpha1.MaintenancesAnnotation], ",") {
+			name, stage, _ := strings.Cut(item, "=")
+			drains := stage == string(v1alpha1.StageDrain) || stage == string(v1alpha1.StageDrainComplete)
+			if name == m.Name && drains && m.Spec.Drain && m.DeletionTimestamp == nil {
+				found = append(found, m)
+			}
+		}
+	}
+	return found
+}
+
+// kept is for pods that every maintenance of their node leaves where they are.
+func kept(c *podCase) (string, []string, bool) {
+	all := c.draining()
+	if len(all) == 0 || c.daemon() {
+		return "", nil, false
+	}
+	var why v1alpha1.BlockReason
+	for i := range all {
+		if why = all[i].Keeps(c.Pod); why == "" {
+			return "", nil, false
+		}
+	}
+	field, because := "unmanagedPods", "no controller would make it again"
+	if why == v1alpha1.BlockEmptyDirData {
+		field, because = "emptyDirPods", "it has emptyDir volumes, whose data would be lost"
+	}
+	name := all[len(all)-1].Name
+	return fmt.Sprintf("NodeMaintenance %s keeps the pod, because %s; the node is not drained before it has gone.", name, because), []string{
+		"Move or delete it by hand, when what it has is safe.",
+		fmt.Sprintf("Or let it be evicted: kubectl patch nodemaintenance %s --type=merge -p '{\"spec\":{\"%s\":\"Evict\"}}'", name, field),
+	}, true
+}
+
+// leftToOwner is for pods without interceptors that a maintenance gives their owner the
+// time to move.
+func leftToOwner(c *podCase) (string, []string, bool) {
+	all := c.draining()
+	asked := podCondition(c.Pod, v1alpha1.PodEvacuationRequest)
+	if len(all) == 0 || c.daemon() || asked == nil || asked.Status != corev1.ConditionTrue {
+		return "", nil, false
+	}
+	name := all[0].Name
+	initiated := podCondition(c.Pod, v1alpha1.PodEvacuationInitiated)
+	if initiated != nil && initiated.Reason != v1alpha1.PodReasonInterceptorStarted {
+		if initiated.Status != corev1.ConditionTrue {
+			return "", nil, false
+		}
+		return fmt.Sprintf("NodeMaintenance %s leaves the pod to its owner, who says that it moves it (condition %s, reason %s).", name, v1alpha1.PodEvacuationInitiated, initiated.Reason),
+			[]string{"Nothing: wait. If the owner does not get on, ask it, or evict the pod: an eviction call is not held up by the maintenance."}, true
+	}
+	shorten := "To wait less in the future, set maintenance.evacuationWait in the values of the chart; 0s is right where no owner sets the condition " + v1alpha1.PodEvacuationInitiated + "."
+	if c.Wait == nil {
+		return fmt.Sprintf("NodeMaintenance %s leaves the pod to its owner, since %s, for as long as maintenance.evacuationWait says, which could not be read; then its eviction is requested.", name, c.ago(asked.LastTransitionTime.Time)),
+			[]string{"Nothing: wait.", shorten}, true
+	}
+	left := asked.LastTransitionTime.Add(*c.Wait).Sub(c.Now)
+	if left <= 0 {
+		return fmt.Sprintf("NodeMaintenance %s has left the pod to its owner for %s, and requests its eviction in a moment.", name, *c.Wait), []string{"Nothing: wait."}, true
+	}
+	return fmt.Sprintf("NodeMaintenance %s leaves the pod to its owner for %s (maintenance.evacuationWait), and requests its eviction in %s.", name, *c.Wait, duration.HumanDuration(left.Round(time.Second))),
+		[]string{"Nothing: wait.", shorten}, true
+}
+
+func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}

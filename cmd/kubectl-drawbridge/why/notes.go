@@ -1,0 +1,100 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// note says what else is worth knowing about a pod, if anything. Further ones go
+// into notes.
+type note func(c *podCase) []string
+
+// notes in the order in which they are told.
+var notes = []note{
+	unreadFacts,
+	missingInterceptors,
+	badAnnotation,
+	refusedRegistrations,
+	passedBy,
+	openGuard,
+	maintenances,
+	preemptions,
+	deadNode,
+}
+
+func unreadFacts(c *podCase) []string {
+	var told []string
+	for _, what := range c.Unread {
+		told = append(told, "Not read, so the story may lack something: "+what)
+	}
+	return told
+}
+
+func missingInterceptors(c *podCase) []string {
+	if c.unsure == nil {
+		return nil
+	}
+	return []string{"There may be more interceptors: " + c.unsure.Error() + "."}
+}
+
+func badAnnotation(c *podCase) []string {
+	if c.Pod == nil {
+		return nil
+	}
+	_, problems := translate.ParseInterceptors(c.Pod.Annotations[v1alpha1.InterceptorsAnnotation], reservedIn(c.Facts)...)
+	if len(problems) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("The annotation %s cannot be read in full: %s. What can be read counts.", v1alpha1.InterceptorsAnnotation, strings.Join(problems, "; "))}
+}
+
+func refusedRegistrations(c *podCase) []string {
+	var told []string
+	for _, r := range c.Registrations {
+		if condition := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionAccepted); condition != nil && condition.Status == "False" {
+			told = append(told, fmt.Sprintf("EvictionInterceptor %s is not in force (%s): %s", r.Name, condition.Reason, sentence(condition.Message)))
+		}
+	}
+	return told
+}
+
+// openGuard tells of a guard that is closed while the interceptors work.
+func openGuard(c *podCase) []string {
+	if _, guard := c.refusing(); !guard || c.lastStage() {
+		return nil
+	}
+	return []string{"The guard is closed: budget " + v1alpha1.GuardBudgetName + " protects the pod while Drawbridge is down, and opens when the interceptors are done."}
+}
+
+// maintenances tells of the maintenances that want the pod out. A request outlives its
+// pod for a while; nothing is left to be stopped then.
+func maintenances(c *podCase) []string {
+	if c.Request == nil || c.Pod == nil {
+		return nil
+	}
+	var told []string
+	for _, r := range c.Request.Spec.Requesters {
+		if name, ok := strings.CutSuffix(r.Name, "."+v1alpha1.MaintenanceRequesterSuffix); ok {
+			told = append(told, fmt.Sprintf("Requested by NodeMaintenance %s: as long as that drains, the pod's eviction is requested again. To stop it: kubectl drawbridge cancel node/%s", name, c.Pod.Spec.NodeName))
+		}
+	}
+	return told
+}
+
+func deadNode(c *podCase) []string {
+	if c.Node == nil || nodeReady(c.Node) || c.Pod == nil || c.Pod.DeletionTimestamp != nil {
+		return nil
+	}
+	for _, condition := range c.Node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Message != "" {
+			return []string{fmt.Sprintf("Node %s is not ready: %s", c.Node.Name, sentence(condition.Message))}
+		}
+	}
+	return []string{fmt.Sprintf("Node %s is not ready.", c.Node.Name)}
+}

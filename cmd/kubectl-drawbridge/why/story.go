@@ -1,0 +1,180 @@
+package why
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// Facts are all that a story is told from. Everything but Now and Pod may be
+// missing; what could not be read is told in Unread.
+type Facts struct {
+	// Now is the time; its location is that of all times told.
+	Now time.Time
+	// Pod is the pod, or nil if it is gone; then Request is the last one about it.
+	Pod *corev1.Pod
+	// Namespace of the pod, for registrations that select by it.
+	Namespace *corev1.Namespace
+	// Node is the pod's.
+	Node *corev1.Node
+	// Registrations are all there are.
+	Registrations []v1alpha1.EvictionInterceptor
+	// Budgets are those of the pod's namespace.
+	Budgets []policyv1.PodDisruptionBudget
+	// Class is the pod's PriorityClass.
+	Class *schedulingv1.PriorityClass
+	// Request is the EvictionRequest for the very pod.
+	Request *v1alpha1.EvictionRequest
+	// Leases of the request's requesters, by the lease's name.
+	Leases map[string]translate.LeaseRecord
+	// Events are those about the pod and the request.
+	Events []eventsv1.Event
+	// DryRun is the answer to a dry run of an eviction; nil if none was made.
+	DryRun *DryRun
+	// Webhook says whether the API server asks Drawbridge about the pod; nil if nobody
+	// has looked, because the dry run leaves nothing to ask (see needsWebhook).
+	Webhook *Webhook
+	// Maintenances are those that the node says it is under.
+	Maintenances []v1alpha1.NodeMaintenance
+	// Wait is the manager's maintenance.evacuationWait; nil if it is not known.
+	Wait *time.Duration
+	// System is Drawbridge's own namespace, whose pods no registration selects.
+	System string
+	// Unread says what could not be read, and why.
+	Unread []string
+}
+
+// DryRun is the API server's answer to the dry run of an eviction.
+type DryRun struct {
+	// Result is its class. answer.ResultEvicted means that it was let through.
+	Result answer.Result
+	// Detail is the server's own text.
+	Detail string
+	// Warnings that came along.
+	Warnings []string
+}
+
+// Webhook is whether the API server asks Drawbridge about evictions of a pod.
+type Webhook struct {
+	// Problem is why it does not; empty if it does.
+	Problem string
+	// Unknown is why that could not be learned; empty if it could.
+	Unknown string
+}
+
+// Story is what there is to tell.
+type Story struct {
+	// Namespace, Pod, UID and Node say which pod it is about.
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	UID       string `json:"uid,omitempty"`
+	Node      string `json:"node,omitempty"`
+	// Verdict in one word, of a closed set.
+	Verdict Verdict `json:"verdict"`
+	// Headline is the verdict as a sentence.
+	Headline string `json:"headline"`
+	// Interceptors in the order in which they run.
+	Interceptors []Interceptor `json:"interceptors"`
+	// Budgets that select the pod.
+	Budgets []Budget `json:"budgets"`
+	// Request is the name of the EvictionRequest.
+	Request string `json:"request,omitempty"`
+	// Requesters want the eviction.
+	Requesters []Requester `json:"requesters,omitempty"`
+	// History in the order of time.
+	History []Entry `json:"history,omitempty"`
+	// Answer is what an eviction call would be answered now.
+	Answer Answer `json:"answer"`
+	// Notes say what else is worth knowing.
+	Notes []string `json:"notes,omitempty"`
+	// Advice says what to do, the best first.
+	Advice []string `json:"advice,omitempty"`
+}
+
+// Interceptor is one interceptor of the pod.
+type Interceptor struct {
+	Name string `json:"name"`
+	// Source says why it intercepts the pod.
+	Source string `json:"source"`
+	// State in a few words: would run, next, active, done, passed over, skipped.
+	State string `json:"state"`
+	// ServiceAccounts act under the name, if a registration says so.
+	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
+	// Active since, and the times of its report; zero ones are left out.
+	Since     *time.Time `json:"since,omitempty"`
+	Started   *time.Time `json:"started,omitempty"`
+	Heard     *time.Time `json:"heard,omitempty"`
+	Expected  *time.Time `json:"expected,omitempty"`
+	Completed *time.Time `json:"completed,omitempty"`
+	Message   string     `json:"message,omitempty"`
+	Retries   int32      `json:"retries,omitempty"`
+}
+
+// Budget is a PodDisruptionBudget that selects the pod.
+type Budget struct {
+	Name string `json:"name"`
+	// Guard: it is Drawbridge's own.
+	Guard bool `json:"guard,omitempty"`
+	// Allows: it would allow this eviction now.
+	Allows bool `json:"allows"`
+	// Why in words.
+	Why string `json:"why"`
+}
+
+// Requester wants the eviction.
+type Requester struct {
+	Name string `json:"name"`
+	// Who says it for people; empty if nothing more is known.
+	Who string `json:"who,omitempty"`
+}
+
+// Entry is something that happened.
+type Entry struct {
+	Time time.Time `json:"time"`
+	Text string    `json:"text"`
+}
+
+// Answer is what an eviction call would be answered now.
+type Answer struct {
+	// Evicts: the call would evict the pod.
+	Evicts bool `json:"evicts"`
+	// Text says it in words.
+	Text string `json:"text"`
+}
+
+// Tell tells the story of the facts.
+func Tell(f Facts) Story {
+	s := Story{Interceptors: []Interceptor{}, Budgets: []Budget{}}
+	switch {
+	case f.Pod != nil:
+		s.Namespace, s.Pod, s.UID, s.Node = f.Pod.Namespace, f.Pod.Name, string(f.Pod.UID), f.Pod.Spec.NodeName
+	case f.Request != nil && f.Request.Spec.Target.Pod != nil:
+		s.Namespace, s.Pod, s.UID, s.Node = f.Request.Namespace, f.Request.Spec.Target.Pod.Name, string(f.Request.Spec.Target.Pod.UID), f.Request.Status.NodeName
+	}
+	if f.Request != nil {
+		s.Request = f.Request.Name
+	}
+	c := newCase(&f)
+	s.Interceptors = append(s.Interceptors, c.interceptors...)
+	s.Budgets = append(s.Budgets, c.budgets...)
+	s.Requesters = requesters(&f)
+	s.History = history(&f)
+	for _, v := range verdicts {
+		if headline, advice, ok := v.check(c); ok {
+			s.Verdict, s.Headline, s.Advice = v.name, headline, advice
+			break
+		}
+	}
+	s.Answer = answerOf(c)
+	for _, note := range notes {
+		s.Notes = append(s.Notes, note(c)...)
+	}
+	return s
+}

@@ -1,0 +1,304 @@
+package why
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+const (
+	interA = "a.example.com"
+	interB = "b.example.com"
+	last   = v1alpha1.ImperativeEvictionInterceptor
+)
+
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) time.Time { return now.Add(-d) }
+
+func pod() *builder.PodWrapper {
+	return builder.Pod("shop", "db-0").UID("uid-1").Node("node-1").Label("app", "db").OwnedBy("StatefulSet", "db").Phase(corev1.PodRunning).Ready()
+}
+
+func evictionRequest() *builder.EvictionRequestWrapper {
+	return builder.EvictionRequest("shop", "db-0", "uid-1").Created(ago(10 * time.Minute)).NodeName("node-1").
+		Requesters("alice.users.drawbridge.dev")
+}
+
+// planned is a request whose interceptors are A and B.
+func planned() *builder.EvictionRequestWrapper {
+	return evictionRequest().Interceptors(interA, interB)
+}
+
+func budget(allowed int32) *builder.BudgetWrapper {
+	return builder.Budget("shop", "db").Selects("app", "db").MinAvailable("2").Allows(allowed)
+}
+
+func guard() policyv1.PodDisruptionBudget {
+	w := builder.Budget("shop", v1alpha1.GuardBudgetName).Selects("app", "db").Allows(0)
+	w.Labels = map[string]string{v1alpha1.GuardBudgetLabel: "true"}
+	return *w.Obj()
+}
+
+// accepted is the answer of a dry run that was let through, and refused of one that a
+// budget refused.
+var (
+	accepted = &DryRun{Result: answer.ResultEvicted}
+	warned   = foretold("429: Eviction triggered evacuation: accepted, the pod's interceptors come first")
+	waits    = foretold(`429: Eviction triggered evacuation: waiting for interceptor "a.example.com" (1 of 3)`)
+	refusal  = &DryRun{Result: answer.ResultBudget, Detail: "The disruption budget db needs 2 healthy pods and has 2 currently"}
+)
+
+// foretold is the answer of a dry run whose real call our webhook would answer.
+func foretold(text string) *DryRun {
+	return &DryRun{Result: answer.ResultEvicted, Warnings: []string{translate.DryRunWarning + "shop/db-0" + translate.DryRunAnswered + text}}
+}
+
+// underMaintenance puts the pod's node under the drain of these maintenances.
+func underMaintenance(wait *time.Duration, all ...*builder.NodeMaintenanceWrapper) func(*Facts) {
+	return func(f *Facts) {
+		var stages []string
+		for _, m := range all {
+			f.Maintenances = append(f.Maintenances, *m.Obj())
+			stages = append(stages, m.Name+"=Drain")
+		}
+		f.Wait = wait
+		f.Node = builder.Node("node-1").Annotation(v1alpha1.MaintenancesAnnotation, strings.Join(stages, ",")).Obj()
+	}
+}
+
+// toldToGo is a pod that a maintenance has told a minute ago that it is to go.
+func toldToGo(more ...corev1.PodCondition) *builder.PodWrapper {
+	return pod().Change(func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+			Type: v1alpha1.PodEvacuationRequest, Status: corev1.ConditionTrue, Reason: v1alpha1.PodReasonNodeMaintenance, LastTransitionTime: metav1.NewTime(ago(time.Minute)),
+		})
+		p.Status.Conditions = append(p.Status.Conditions, more...)
+	})
+}
+
+func asked(problem, unknown string) func(*Facts) {
+	return func(f *Facts) { f.Webhook = &Webhook{Problem: problem, Unknown: unknown} }
+}
+
+func facts(p *builder.PodWrapper, change ...func(*Facts)) Facts {
+	f := Facts{Now: now, System: "drawbridge-system", DryRun: accepted, Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, Node: builder.Node("node-1").Obj()}
+	if p != nil {
+		f.Pod = p.Obj()
+	}
+	for _, c := range change {
+		c(&f)
+	}
+	return f
+}
+
+func with(er *builder.EvictionRequestWrapper) func(*Facts) {
+	return func(f *Facts) { f.Request = er.Obj() }
+}
+
+func withBudgets(all ...policyv1.PodDisruptionBudget) func(*Facts) {
+	return func(f *Facts) { f.Budgets = all }
+}
+
+func answering(d *DryRun) func(*Facts) { return func(f *Facts) { f.DryRun = d } }
+
+func TestVerdicts(t *testing.T) {
+	active := func(name string, since time.Duration) *builder.EvictionRequestWrapper {
+		return planned().Active(name, ago(since))
+	}
+	held := func() *builder.EvictionRequestWrapper {
+		er := planned().Processed(interA)
+		er.DeletionTimestamp, er.Finalizers = &metav1.Time{Time: ago(3 * time.Minute)}, []string{"example.com/audit"}
+		return er
+	}
+	imperative := func(retries int32) *builder.EvictionRequestWrapper {
+		er := planned().Processed(interA, interB).Active(last, ago(time.Minute))
+		if retries > 0 {
+			er.Refused(retries, "web")
+		}
+		return er
+	}
+	cases := map[string]struct {
+		facts    Facts
+		want     Verdict
+		headline string
+		answer   string
+		evicts   bool
+	}{
+		"nothing is in the way":              {facts(pod()), VerdictNothingBlocks, "Nothing blocks the pod", "evicted", true},
+		"something unknown is in the way":    {facts(pod(), answering(&DryRun{Result: answer.ResultWebhook, Detail: "no"})), VerdictNothingBlocks, "the eviction is refused: no.", "refused (webhook): no", false},
+		"you may not evict":                  {facts(pod(), answering(&DryRun{Result: answer.ResultForbidden, Detail: "forbidden"})), VerdictNothingBlocks, "As far as you may look, nothing blocks", "not known to you: forbidden", false},
+		"a budget":                           {facts(pod(), withBudgets(*budget(0).Obj()), answering(refusal)), VerdictBudgetBlocks, "budget db refuses", "refused (budget): The disruption budget", false},
+		"a budget that allows":               {facts(pod(), withBudgets(*budget(1).Obj())), VerdictNothingBlocks, "Nothing blocks", "evicted", true},
+		"a budget of other pods":             {facts(pod().Label("app", "web"), withBudgets(*budget(0).Obj())), VerdictNothingBlocks, "Nothing blocks", "evicted", true},
+		"two budgets":                        {facts(pod(), withBudgets(*budget(1).Obj(), *builder.Budget("shop", "all").SelectsAll().Allows(1).Obj())), VerdictSeveralBudgets, "2 budgets select the pod (all, db)", "evicted", true},
+		"interceptors, and nobody has asked": {facts(pod().Interceptors(interA, interB), answering(warned)), VerdictWouldIntercept, "a.example.com, then b.example.com come first", "429: Eviction triggered evacuation: accepted", false},
+		"a pod of a DaemonSet":               {facts(builder.Pod("shop", "db-0").Node("node-1").DaemonSet("agent").Ready()), VerdictDaemonSet, "belongs to DaemonSet/agent", "evicted", true},
+		"a static pod":                       {facts(pod().Mirror()), VerdictMirrorPod, "static pod", "", true},
+		"a pod without a node":               {facts(builder.Pod("shop", "db-0").Phase(corev1.PodPending)), VerdictNotScheduled, "on no node", "evicted", true},
+		"a pod that has ended":               {facts(pod().Phase(corev1.PodFailed)), VerdictFinished, "has ended (Failed)", "evicted", true},
+		"a pod that is being deleted":        {facts(pod().Deleting(now.Add(20 * time.Second))), VerdictTerminating, "ends in 20s", "", true},
+		"a pod that finalizers hold":         {facts(pod().Finalizer("example.com/x").Deleting(ago(time.Hour))), VerdictStuckTerminating, "Finalizers hold it: example.com/x.", "", true},
+		"a pod whose node is away":           {facts(pod().Deleting(ago(time.Hour)), func(f *Facts) { f.Node = builder.Node("node-1").Ready(corev1.ConditionUnknown).Obj() }), VerdictStuckTerminating, "Its node is not ready", "", true},
+		"a pod that does not end":            {facts(pod().Deleting(ago(time.Hour))), VerdictStuckTerminating, "should have ended 60m ago, and has not.", "", true},
+
+		"a request that nobody has looked at yet":   {facts(pod(), with(evictionRequest().Created(ago(time.Second)))), VerdictNotPlanned, "in a moment", "evicted: ", true},
+		"a request that nobody looks at":            {facts(pod().Interceptors(interA), with(evictionRequest()), answering(warned)), VerdictNotPlanned, "nobody has looked at it", "429: ", false},
+		"an interceptor that has just got its turn": {facts(pod(), with(active(interA, time.Minute)), answering(waits)), VerdictInterceptorWorks, "Interceptor a.example.com (1 of 3) has its turn.", `429: Eviction triggered evacuation: waiting for interceptor "a.example.com" (1 of 3)`, false},
+		"an interceptor that was never heard of":    {facts(pod(), with(active(interA, 5*time.Minute)), answering(warned)), VerdictInterceptorSilent, "got its turn 5m ago and has never been heard of", "429: ", false},
+		"an interceptor that fell silent":           {facts(pod(), with(active(interA, 9*time.Minute).Started(interA, ago(8*time.Minute))), answering(warned)), VerdictInterceptorSilent, "was last heard of 8m ago", "429: ", false},
+		"an interceptor that is late": {facts(pod(), with(active(interA, 9*time.Minute).Started(interA, ago(time.Minute)).Report(interA, func(s *v1alpha1.InterceptorStatus) {
+			s.ExpectedFinishTime, s.Message = &metav1.Time{Time: ago(3 * time.Minute)}, "90 %"
+		})), answering(warned)), VerdictInterceptorLate, "wanted to be done 3m ago: 90 %.", "429: ", false},
+		"a request that is held":      {facts(pod(), with(held()), answering(foretold(`429: Eviction triggered evacuation: its request is being deleted, but finalizer "example.com/audit" holds it`))), VerdictRequestHeld, "deleted 3m ago, and finalizers hold it: example.com/audit.", `429: Eviction triggered evacuation: its request is being deleted, but finalizer "example.com/audit" holds it`, false},
+		"the last stage":              {facts(pod(), with(imperative(0))), VerdictEvicting, "evicted in a moment", "evicted", true},
+		"a budget in the last stage":  {facts(pod(), with(imperative(3)), withBudgets(*budget(0).Obj()), answering(refusal)), VerdictEvictionBlocked, "budget db refuses the eviction (3 tries so far)", "refused (budget)", false},
+		"failures in the last stage":  {facts(pod(), with(imperative(2)), answering(&DryRun{Result: answer.ResultWebhook, Detail: "no"})), VerdictEvictionFails, "failed 2 times", "refused (webhook): no", false},
+		"the guard in the last stage": {facts(pod(), with(imperative(0)), withBudgets(guard()), answering(refusal)), VerdictGuardHolds, "guard keeps the pod", "refused", false},
+		"the guard, held by a policy": {facts(pod(), with(imperative(0)), withBudgets(guard()), answering(refusal), func(f *Facts) {
+			f.Events = []eventsv1.Event{{Reason: "GuardHeld", Note: "The pod is not evicted, its guard stays closed: EvacuationPolicy db keeps the pod."}}
+		}), VerdictGuardHolds, "guard keeps the pod. The pod is not evicted, its guard stays closed: EvacuationPolicy db keeps the pod.", "refused", false},
+		"the guard while interceptors work":                            {facts(pod(), with(active(interA, time.Minute)), withBudgets(guard()), answering(refusal)), VerdictInterceptorWorks, "has its turn", "refused (budget): ", false},
+		"a request that was called off":                                {facts(pod(), with(planned().Canceled(v1alpha1.ReasonNoRequesters, ago(time.Minute))), answering(warned)), VerdictCanceled, "called off 60s ago", "429: Eviction triggered evacuation: accepted", false},
+		"one that was called off, of a pod that nobody intercepts now": {facts(pod(), with(planned().Canceled(v1alpha1.ReasonNoRequesters, ago(time.Minute)))), VerdictCanceled, "called off 60s ago", "evicted: ", true},
+		"an interceptor works, and the webhook is not asked":           {facts(pod(), with(active(interA, time.Minute)), asked("it is gone", "")), VerdictInterceptorWorks, "has its turn", "evicted at once, past the interceptors", true},
+		"the webhook is not asked":                                     {facts(pod().Interceptors(interA), asked("namespace shop is excluded", "")), VerdictWebhookNotAsked, "a.example.com should come first, but an eviction call passes them by: namespace shop is excluded.", "evicted at once", true},
+		"it is not known whether it is":                                {facts(pod().Interceptors(interA), asked("", "forbidden")), VerdictWebhookNotAsked, "which could not be learned: forbidden", "evicted at once", true},
+		"the webhook is not asked, and a budget refuses":               {facts(pod().Interceptors(interA), asked("it is gone", ""), withBudgets(*budget(0).Obj()), answering(refusal)), VerdictWebhookNotAsked, "Budget db refuses it at present.", "refused (budget)", false},
+		"interceptors that have nothing to do":                         {facts(pod().Interceptors(interA), asked("", "")), VerdictNothingBlocks, "its interceptors have nothing to do for it now", "evicted at once", true},
+		"interceptors that you cannot see":                             {facts(pod(), answering(warned)), VerdictWouldIntercept, "interceptors that you cannot see", "429: ", false},
+		"a maintenance waits for the owner":                            {facts(toldToGo(), underMaintenance(new(3*time.Minute), builder.NodeMaintenance("kernel").Drain())), VerdictLeftToOwner, "NodeMaintenance kernel leaves the pod to its owner for 3m0s (maintenance.evacuationWait), and requests its eviction in 2m.", "evicted: ", true},
+		"a maintenance waits, nobody knows how long":                   {facts(toldToGo(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain())), VerdictLeftToOwner, "since 60s ago, for as long as maintenance.evacuationWait says, which could not be read", "evicted: ", true},
+		"a maintenance has waited":                                     {facts(toldToGo(), underMaintenance(new(time.Second), builder.NodeMaintenance("kernel").Drain())), VerdictLeftToOwner, "requests its eviction in a moment", "evicted: ", true},
+		"the owner moves it":                                           {facts(toldToGo(corev1.PodCondition{Type: v1alpha1.PodEvacuationInitiated, Status: corev1.ConditionTrue, Reason: "Moving"}), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain())), VerdictLeftToOwner, "who says that it moves it (condition EvacuationInitiated, reason Moving)", "evicted: ", true},
+		"the owner cannot":                                             {facts(toldToGo(corev1.PodCondition{Type: v1alpha1.PodEvacuationInitiated, Status: corev1.ConditionFalse, Reason: "No"}), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain())), VerdictNothingBlocks, "Nothing blocks the pod", "evicted: ", true},
+		"a maintenance keeps it":                                       {facts(builder.Pod("shop", "db-0").Node("node-1").Ready(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Keeps())), VerdictKept, "NodeMaintenance kernel keeps the pod, because no controller would make it again", "evicted: ", true},
+		"one of two keeps it":                                          {facts(builder.Pod("shop", "db-0").Node("node-1").Ready(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Keeps(), builder.NodeMaintenance("disks").Drain())), VerdictNothingBlocks, "Nothing blocks", "evicted: ", true},
+		"a request that was refused":                                   {facts(pod(), with(evictionRequest().Canceled(v1alpha1.ReasonValidationFailed, ago(time.Minute)))), VerdictRefused, "The request was refused", "evicted", true},
+		"a pod that is gone":                                           {facts(nil, with(planned().Evicted(v1alpha1.ReasonPodDeleted, ago(time.Minute)))), VerdictGone, "finished 60s ago", "404", false},
+		"a pod that is gone, and nobody noticed":                       {facts(nil, with(planned())), VerdictGone, "will notice", "404", false},
+	}
+	seen := map[Verdict]bool{}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := Tell(tc.facts)
+			seen[tc.want] = true
+			if s.Verdict != tc.want || !strings.Contains(s.Headline, tc.headline) {
+				t.Errorf("want %s with %q, have %s: %s", tc.want, tc.headline, s.Verdict, s.Headline)
+			}
+			if s.Answer.Evicts != tc.evicts || !strings.Contains(s.Answer.Text, tc.answer) {
+				t.Errorf("answer: want %q (evicts: %t), have %+v", tc.answer, tc.evicts, s.Answer)
+			}
+		})
+	}
+	for _, v := range verdicts {
+		if !seen[v.name] {
+			t.Errorf("no case has the verdict %s", v.name)
+		}
+	}
+}
+
+func TestNotes(t *testing.T) {
+	refused := builder.EvictionInterceptor(interB).When("nonsense(").Obj()
+	refused.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalidExpression, Message: "it does not compile"}}
+	intercepted := func() *builder.PodWrapper { return pod().Interceptors(interA) }
+	cases := map[string]struct {
+		facts Facts
+		want  []string
+	}{
+		"nothing to note":                     {facts: facts(pod())},
+		"something was not read":              {facts(pod(), func(f *Facts) { f.Unread = []string{"events (no)"} }), []string{"Not read, so the story may lack something: events (no)"}},
+		"registrations were not read":         {facts(pod(), func(f *Facts) { f.Unread = []string{"evictioninterceptors (no)"} }), []string{"Not read", "There may be more interceptors"}},
+		"the annotation has a typo":           {facts(pod().Interceptors("A!"), answering(warned)), []string{`cannot be read in full: "A!" is not a fully qualified domain name.`}},
+		"a registration is not in force":      {facts(pod(), func(f *Facts) { f.Registrations = []v1alpha1.EvictionInterceptor{*refused} }), []string{"EvictionInterceptor b.example.com is not in force (InvalidExpression): it does not compile."}},
+		"the webhook is not asked":            {facts(intercepted(), with(planned().Active(interA, ago(time.Minute))), asked("it is gone", "")), []string{"An eviction call would pass the interceptors by: it is gone."}},
+		"the interceptors have nothing to do": {facts(intercepted(), asked("", "")), []string{"Its interceptors would not hold an eviction call up: asked by"}},
+		"the webhook is asked":                {facts: facts(intercepted(), answering(warned))},
+		"the guard is closed":                 {facts(intercepted(), with(planned().Active(interA, ago(time.Minute))), withBudgets(guard()), answering(warned)), []string{"The guard is closed: budget drawbridge-guard"}},
+		"a maintenance wants it":              {facts(intercepted(), with(planned().Requesters("kernel.node-maintenance.drawbridge.dev").Active(interA, ago(time.Minute))), answering(warned)), []string{"Requested by NodeMaintenance kernel"}},
+		"a maintenance has got it out":        {facts: facts(nil, with(planned().Requesters("kernel.node-maintenance.drawbridge.dev").Evicted(v1alpha1.ReasonPodDeleted, ago(time.Minute))))},
+		"the node is away":                    {facts(pod(), func(f *Facts) { f.Node = builder.Node("node-1").Ready(corev1.ConditionUnknown).Obj() }), []string{"Node node-1 is not ready."}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Tell(tc.facts).Notes
+			if len(got) != len(tc.want) || !slices.EqualFunc(got, tc.want, strings.Contains) {
+				t.Errorf("notes: want %q, have %q", tc.want, got)
+			}
+		})
+	}
+}
+
+func TestWhereInterceptorsComeFrom(t *testing.T) {
+	registrations := []v1alpha1.EvictionInterceptor{*builder.EvictionInterceptor(interB).Pods("app", "db").Priority(20000).ActedBy("ops", "b").Obj()}
+	f := facts(pod().Interceptors(interA), func(f *Facts) { f.Registrations = registrations }, answering(warned))
+	want := []Interceptor{
+		{Name: interB, Source: "registration, priority 20000", State: stateWould, ServiceAccounts: []string{"ops/b"}},
+		{Name: interA, Source: "annotation of the pod", State: stateWould},
+		{Name: last, Source: "always the last", State: stateWould},
+	}
+	if diff := cmp.Diff(want, Tell(f).Interceptors); diff != "" {
+		t.Errorf("interceptors (-want +got):\n%s", diff)
+	}
+}
+
+// The whole of it, as a person reads it.
+func TestAStoryInFull(t *testing.T) {
+	er := planned().Leased("carol.users.drawbridge.dev", "carol-node-1").
+		Active(interA, ago(9*time.Minute)).Started(interA, ago(9*time.Minute)).
+		Report(interA, func(s *v1alpha1.InterceptorStatus) {
+			s.CompletionTime, s.SkippedBy, s.Message = &metav1.Time{Time: ago(8 * time.Minute)}, "olga", "Skipped by olga: the bucket is gone"
+		}).
+		Processed(interA).Active(interB, ago(8*time.Minute)).Started(interB, ago(7*time.Minute)).Heartbeat(interB, ago(30*time.Second)).
+		Report(interB, func(s *v1alpha1.InterceptorStatus) {
+			s.ExpectedFinishTime, s.Message = &metav1.Time{Time: now.Add(90 * time.Second)}, "42 % of 8 GiB"
+		})
+	f := facts(pod().Interceptors(interA), with(er), withBudgets(*budget(0).Obj()), answering(&DryRun{Result: answer.ResultBudget, Detail: "no", Warnings: foretold(`429: Eviction triggered evacuation: waiting for interceptor "b.example.com" (2 of 3)`).Warnings}), func(f *Facts) {
+		f.Registrations = []v1alpha1.EvictionInterceptor{*builder.EvictionInterceptor(interB).Pods("app", "db").ActedBy("ops", "b").Obj()}
+		f.Leases = map[string]translate.LeaseRecord{"carol-node-1": {Display: "kubectl (carol)", RenewedAt: ago(5 * time.Second), TTL: 2 * time.Minute}}
+		f.Events = []eventsv1.Event{
+			{Reason: "EvictionRequested", Note: "carol.users.drawbridge.dev requests the eviction.", EventTime: metav1.NewMicroTime(ago(10 * time.Minute))},
+			{Reason: "InterceptorActivated", Note: "told by the request", EventTime: metav1.NewMicroTime(ago(9 * time.Minute))},
+		}
+	})
+	var text strings.Builder
+	if err := Print(&text, Tell(f), now, true); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "why.golden.txt", text.String())
+}
+
+// golden compares with a file, or writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}

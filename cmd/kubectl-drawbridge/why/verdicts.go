@@ -1,0 +1,143 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+)
+
+// Verdict is what is the matter, in one word.
+type Verdict string
+
+// The verdicts, in the order in which they are looked at.
+const (
+	VerdictGone              Verdict = "Gone"
+	VerdictStuckTerminating  Verdict = "StuckTerminating"
+	VerdictTerminating       Verdict = "Terminating"
+	VerdictFinished          Verdict = "Finished"
+	VerdictMirrorPod         Verdict = "MirrorPod"
+	VerdictRequestHeld       Verdict = "RequestHeld"
+	VerdictRefused           Verdict = "Refused"
+	VerdictCanceled          Verdict = "Canceled"
+	VerdictNotPlanned        Verdict = "NotPlanned"
+	VerdictInterceptorSilent Verdict = "InterceptorSilent"
+	VerdictInterceptorLate   Verdict = "InterceptorLate"
+	VerdictInterceptorWorks  Verdict = "InterceptorWorks"
+	VerdictGuardHolds        Verdict = "GuardHolds"
+	VerdictSeveralBudgets    Verdict = "SeveralBudgets"
+	VerdictEvictionBlocked   Verdict = "EvictionBlocked"
+	VerdictEvictionFails     Verdict = "EvictionFails"
+	VerdictEvicting          Verdict = "Evicting"
+	VerdictNotScheduled      Verdict = "NotScheduled"
+	VerdictWebhookNotAsked   Verdict = "WebhookNotAsked"
+	VerdictWouldIntercept    Verdict = "WouldIntercept"
+	VerdictKept              Verdict = "Kept"
+	VerdictLeftToOwner       Verdict = "LeftToOwner"
+	VerdictBudgetBlocks      Verdict = "BudgetBlocks"
+	VerdictDaemonSet         Verdict = "DaemonSet"
+	VerdictNothingBlocks     Verdict = "NothingBlocks"
+)
+
+// check says whether a verdict is the right one, as a sentence, with what to do.
+type check func(c *podCase) (headline string, advice []string, ok bool)
+
+// verdicts are looked at in this order; the first that holds is the verdict.
+var verdicts = []struct {
+	name  Verdict
+	check check
+}{
+	{VerdictGone, gone},                         // There is nothing left to explain but the past.
+	{VerdictStuckTerminating, stuckTerminating}, // It was evicted, and does not end.
+	{VerdictTerminating, terminating},
+	{VerdictFinished, over},
+	{VerdictMirrorPod, mirror},                // The API server cannot evict it.
+	{VerdictRequestHeld, requestHeld},         // Nobody acts on the request, and no other one can begin.
+	{VerdictRefused, refused},                 // The request will never do anything.
+	{VerdictCanceled, canceled},               // Nobody wants it at present.
+	{VerdictNotPlanned, notPlanned},           // The controller has not looked at the request.
+	{VerdictInterceptorSilent, silentOne},     // It is its turn, and it says nothing.
+	{VerdictInterceptorLate, late},            // It speaks, but is not where it wanted to be.
+	{VerdictInterceptorWorks, works},          // All is as it should be: wait.
+	{VerdictGuardHolds, guardHolds},           // Everybody is done, and Drawbridge's own budget is closed.
+	{VerdictSeveralBudgets, severalBudgets},   // No call can succeed, whatever the budgets allow.
+	{VerdictEvictionBlocked, evictionBlocked}, // Everybody is done, and a budget refuses.
+	{VerdictEvictionFails, evictionFails},     // Everybody is done, and something else refuses.
+	{VerdictEvicting, evicting},
+	// From here on there is no request.
+	{VerdictNotScheduled, notScheduled},
+	{VerdictWebhookNotAsked, webhookNotAsked}, // Interceptors, and a call that they never hear of.
+	{VerdictWouldIntercept, wouldIntercept},
+	{VerdictKept, kept},               // A maintenance leaves it where it is,
+	{VerdictLeftToOwner, leftToOwner}, // or to its owner for a while.
+	{VerdictBudgetBlocks, budgetBlocks},
+	{VerdictDaemonSet, daemonSet},
+	{VerdictNothingBlocks, nothingBlocks},
+}
+
+func (c *podCase) ago(t time.Time) string { return duration.HumanDuration(c.Now.Sub(t)) + " ago" }
+
+func wouldIntercept(c *podCase) (string, []string, bool) {
+	_, foretold := c.foretold()
+	if len(c.first) == 0 && !foretold || c.daemon() || c.passedOver() {
+		return "", nil, false
+	}
+	names := c.first
+	if len(names) == 0 {
+		names = []string{"interceptors that you cannot see"}
+	}
+	advice := []string{"Nothing: drain the node. The first call starts the interceptors."}
+	if blocking, _ := c.refusing(); len(blocking) > 0 {
+		advice = append(advice, fmt.Sprintf("Budget %s would refuse at the end, as things are; the interceptors may change that.", strings.Join(blocking, ", ")))
+	}
+	return "Nobody has asked for the pod's eviction. When somebody does, " + strings.Join(names, ", then ") + " come first.", advice, true
+}
+
+func budgetBlocks(c *podCase) (string, []string, bool) {
+	names, _ := c.refusing()
+	if len(names) == 0 {
+		return "", nil, false
+	}
+	return c.nobody() + "; budget " + strings.Join(names, ", ") + " refuses its eviction.",
+		c.relax(names, "Then the drain's next try goes through."), true
+}
+
+func nothingBlocks(c *podCase) (string, []string, bool) {
+	if c.DryRun != nil && c.DryRun.Result != answer.ResultEvicted && c.DryRun.Result.Failed() && c.DryRun.Result != answer.ResultForbidden {
+		return "Neither an interceptor nor a budget blocks the pod, but the eviction is refused: " + sentence(c.DryRun.Detail),
+			[]string{"The text says who refuses. If it passes by itself, so does the drain's next try."}, true
+	}
+	if c.DryRun == nil || c.DryRun.Result == answer.ResultForbidden {
+		return "As far as you may look, nothing blocks the pod.", []string{"Have somebody ask who may evict it (create pods/eviction): what a call would be answered is not known."}, true
+	}
+	return "Nothing blocks the pod, and no budget refuses: " + strings.ToLower(c.nobody()[:1]) + c.nobody()[1:] + ".", []string{"Nothing. An eviction call would go through at once."}, true
+}
+
+// nobody says that nobody holds up an eviction call.
+func (c *podCase) nobody() string {
+	if len(c.first) > 0 {
+		return "Its interceptors have nothing to do for it now"
+	}
+	return "Nobody intercepts the pod"
+}
+
+// sentence ends a text with a full stop.
+func sentence(words string) string {
+	words = text.Clean(words)
+	if words == "" || strings.HasSuffix(words, ".") {
+		return words
+	}
+	return words + "."
+}
+
+// saying ends a sentence with what somebody says.
+func saying(message string) string {
+	if message = strings.TrimSpace(message); message == "" {
+		return "."
+	}
+	return ": " + sentence(message)
+}

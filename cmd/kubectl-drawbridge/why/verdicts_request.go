@@ -1,0 +1,125 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+func requestHeld(c *podCase) (string, []string, bool) {
+	er := c.Request
+	if er == nil || c.state != v1alpha1.StateDeleting {
+		return "", nil, false
+	}
+	if len(er.Finalizers) == 0 {
+		return "The request is being deleted; it is gone in a moment.", []string{"Nothing: wait."}, true
+	}
+	return fmt.Sprintf("The request was deleted %s, and finalizers hold it: %s. Nobody acts on it any more, and no other one can begin until it is gone.",
+			c.ago(er.DeletionTimestamp.Time), strings.Join(er.Finalizers, ", ")),
+		[]string{
+			"Find out why who owns the finalizer does not take it off.",
+			fmt.Sprintf(`If you know what is left undone then, take it off: kubectl -n %s patch evictionrequest %s --type=merge -p '{"metadata":{"finalizers":null}}'`, er.Namespace, er.Name),
+		}, true
+}
+
+func refused(c *podCase) (string, []string, bool) {
+	condition := c.canceledBecause()
+	if condition == nil || condition.Reason != v1alpha1.ReasonValidationFailed {
+		return "", nil, false
+	}
+	return "The request was refused: " + sentence(condition.Message),
+		[]string{"Evict the pod by the means of whoever manages it. A request for this very pod will be refused again."}, true
+}
+
+func canceled(c *podCase) (string, []string, bool) {
+	condition := c.canceledBecause()
+	if condition == nil {
+		return "", nil, false
+	}
+	advice := "Nothing, if the pod is to stay. If not, drain its node again: the next call begins anew."
+	if _, ok := c.foretold(); !ok {
+		advice = "Nothing, if the pod is to stay. Beware: the next eviction call does not begin anew, see below what it would be answered."
+	}
+	return fmt.Sprintf("The eviction was called off %s: nobody wants it any more.", c.ago(condition.LastTransitionTime.Time)), []string{advice}, true
+}
+
+func notPlanned(c *podCase) (string, []string, bool) {
+	if c.Request == nil || c.state != v1alpha1.StatePending {
+		return "", nil, false
+	}
+	age := c.Now.Sub(c.Request.CreationTimestamp.Time)
+	if age < time.Minute {
+		return "The eviction is requested; Drawbridge will look at it in a moment.", []string{"Nothing: wait."}, true
+	}
+	return fmt.Sprintf("The eviction was requested %s, and nobody has looked at it.", c.ago(c.Request.CreationTimestamp.Time)),
+		[]string{fmt.Sprintf("See whether Drawbridge runs and has a leader: kubectl -n %s get pods,leases", c.System)}, true
+}
+
+// intercepting is the interceptor, other than the last one, whose turn it is.
+func (c *podCase) intercepting() *Interceptor {
+	if c.Request == nil || c.active == nil || c.active.Name == v1alpha1.ImperativeEvictionInterceptor {
+		return nil
+	}
+	return c.active
+}
+
+// turn says whose turn it is: "a.example.com (1 of 3)".
+func (c *podCase) turn() string {
+	return fmt.Sprintf("%s (%d of %d)", c.active.Name, c.position, len(c.interceptors))
+}
+
+func (c *podCase) skipCommand() string {
+	return fmt.Sprintf("If you know that it has nothing to do, go on without it: kubectl drawbridge skip %s %s -n %s --reason=WHY", c.Pod.Name, c.active.Name, c.Pod.Namespace)
+}
+
+func silentOne(c *podCase) (string, []string, bool) {
+	i := c.intercepting()
+	if i == nil {
+		return "", nil, false
+	}
+	who := "whoever acts for " + i.Name
+	if len(i.ServiceAccounts) > 0 {
+		who = "the program that runs as " + strings.Join(i.ServiceAccounts, " or ")
+	}
+	advice := []string{
+		fmt.Sprintf("See whether %s runs, and whether it may patch evictionrequests/status.", who),
+		c.skipCommand(),
+		"Or wait: after 20 minutes of silence (--heartbeat-deadline) Drawbridge passes it over.",
+	}
+	switch {
+	case i.Heard == nil && i.Since != nil && c.Now.Sub(*i.Since) >= silence:
+		return fmt.Sprintf("Interceptor %s got its turn %s and has never been heard of.", c.turn(), c.ago(*i.Since)), advice, true
+	case i.Heard != nil && c.Now.Sub(*i.Heard) >= silence:
+		return fmt.Sprintf("Interceptor %s was last heard of %s.", c.turn(), c.ago(*i.Heard)), advice, true
+	}
+	return "", nil, false
+}
+
+func late(c *podCase) (string, []string, bool) {
+	i := c.intercepting()
+	if i == nil || i.Expected == nil || !c.Now.After(i.Expected.Add(time.Minute)) {
+		return "", nil, false
+	}
+	return fmt.Sprintf("Interceptor %s works, but wanted to be done %s%s", c.turn(), c.ago(*i.Expected), saying(i.Message)),
+		[]string{"Wait: it still reports. Look at what it says and at its log if that does not change.", c.skipCommand()}, true
+}
+
+func works(c *podCase) (string, []string, bool) {
+	i := c.intercepting()
+	if i == nil {
+		return "", nil, false
+	}
+	headline := "Interceptor " + c.turn() + " has its turn"
+	if i.Expected != nil {
+		headline += " and expects to be done in " + duration.HumanDuration(max(0, i.Expected.Sub(c.Now)))
+	}
+	return headline + saying(i.Message), []string{"Nothing: wait.", c.cancelCommand()}, true
+}
+
+func (c *podCase) cancelCommand() string {
+	return fmt.Sprintf("To call the eviction off: kubectl drawbridge cancel pod/%s -n %s", c.Pod.Name, c.Pod.Namespace)
+}
