@@ -91,7 +91,7 @@ func (o commands) cancelPod(ctx context.Context, c *cli.Connection, name string)
 		return fmt.Errorf("get pod %s: %w", name, err)
 	}
 	er := &v1alpha1.EvictionRequest{}
-	switch err := c.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, er); {
+	switch err := c.Get(ctx, v1alpha1.RequestKey(pod), er); {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("nobody has requested the eviction of pod %s", name)
 	case err != nil:

@@ -17,6 +17,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // own reads the objects of the installation that have a known name.
@@ -127,7 +128,7 @@ func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 	})
 	read(ctx, g, f, Pods, func() *corev1.PodList { return &corev1.PodList{} }, func(p *corev1.Pod) {
 		_, names := p.Annotations[v1alpha1.InterceptorsAnnotation]
-		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || !names && !withBudget[p.Namespace] {
+		if pods.HasEnded(p) || !names && !withBudget[p.Namespace] {
 			return
 		}
 		if slim, err := podcache.Transform(p); err == nil { // It never fails.

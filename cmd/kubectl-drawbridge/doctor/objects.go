@@ -165,10 +165,8 @@ func unheard(er *v1alpha1.EvictionRequest, now time.Time) string {
 	if name == v1alpha1.ImperativeEvictionInterceptor {
 		return ""
 	}
-	for _, s := range er.Status.Interceptors {
-		if s.Name == name && (s.StartTime != nil || s.HeartbeatTime != nil) {
-			return ""
-		}
+	if report := v1alpha1.ReportOf(er, name); report.StartTime != nil || report.HeartbeatTime != nil {
+		return ""
 	}
 	return name
 }

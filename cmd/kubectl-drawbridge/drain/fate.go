@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -48,14 +49,12 @@ type fateInput struct {
 // fateOf is what a drain would do to the pod. It is pure.
 func fateOf(in fateInput) fate {
 	f := fate{namespace: in.pod.Namespace, pod: in.pod.Name, node: in.pod.Spec.NodeName}
-	owner := metav1.GetControllerOf(in.pod)
-	_, mirror := in.pod.Annotations[corev1.MirrorPodAnnotationKey]
 	switch {
-	case mirror:
+	case pods.IsMirror(in.pod):
 		f.stays, f.would = true, "stay: static pod"
-	case owner != nil && owner.Kind == "DaemonSet":
-		f.stays, f.would = true, "stay: DaemonSet "+owner.Name
-	case in.pod.Status.Phase == corev1.PodSucceeded, in.pod.Status.Phase == corev1.PodFailed:
+	case pods.IsOfDaemonSet(in.pod):
+		f.stays, f.would = true, "stay: DaemonSet "+metav1.GetControllerOf(in.pod).Name
+	case pods.HasEnded(in.pod):
 		f.stays, f.would = true, "stay: has ended"
 	case in.pod.DeletionTimestamp != nil:
 		f.would = "be waited for: it is being deleted"

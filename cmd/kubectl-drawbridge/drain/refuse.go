@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	kubectldrain "k8s.io/kubectl/pkg/drain"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // refusedError is a drain that is not begun, because it would cost what kubectl drain
@@ -67,6 +67,5 @@ func (d *options) refusal(ctx context.Context, c *cli.Connection, nodes []string
 // orphanOfDaemonSet reports whether kubectl would evict the pod only because its
 // DaemonSet is gone: those of a DaemonSet that is there are not among its pods.
 func orphanOfDaemonSet(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.Kind == "DaemonSet" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return pods.IsOfDaemonSet(pod) && !pods.HasEnded(pod)
 }

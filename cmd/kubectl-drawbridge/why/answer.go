@@ -6,8 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -56,12 +58,11 @@ func (c *podCase) passedOver() bool {
 	if _, ok := c.foretold(); ok {
 		return false
 	}
-	_, mirror := c.Pod.Annotations[corev1.MirrorPodAnnotationKey]
-	if c.Pod.DeletionTimestamp != nil || finished(c.Pod) || c.Pod.Status.Phase == corev1.PodPending || c.Pod.Spec.NodeName == "" ||
-		c.daemon() || mirror || c.Pod.Spec.SchedulingGroup != nil {
+	if c.Pod.DeletionTimestamp != nil || pods.HasEnded(c.Pod) || c.Pod.Status.Phase == corev1.PodPending || c.Pod.Spec.NodeName == "" ||
+		pods.StaysOnNode(c.Pod) || c.Pod.Spec.SchedulingGroup != nil {
 		return false
 	}
-	return len(c.first) > 0 || c.Request != nil && !ended(c.Request) && !c.lastStage() && c.intercepted()
+	return len(c.first) > 0 || c.Request != nil && !v1alpha1.IsFinished(c.Request) && !c.lastStage() && c.intercepted()
 }
 
 // whyPassedOver says why a call would pass the interceptors by. Without a known problem

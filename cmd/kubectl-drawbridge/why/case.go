@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -165,11 +166,7 @@ func priority(r *v1alpha1.EvictionInterceptor) int32 {
 
 // report fills in what the request says of an interceptor.
 func report(to *Interceptor, er *v1alpha1.EvictionRequest) {
-	index := slices.IndexFunc(er.Status.Interceptors, func(s v1alpha1.InterceptorStatus) bool { return s.Name == to.Name })
-	var said v1alpha1.InterceptorStatus
-	if index >= 0 {
-		said = er.Status.Interceptors[index]
-	}
+	said := v1alpha1.ReportOf(er, to.Name)
 	to.Started, to.Heard, to.Expected, to.Completed = at(said.StartTime), at(said.HeartbeatTime), at(said.ExpectedFinishTime), at(said.CompletionTime)
 	to.Message, to.Retries = text.Clean(said.Message), said.Retries
 	switch {
@@ -181,7 +178,7 @@ func report(to *Interceptor, er *v1alpha1.EvictionRequest) {
 		to.State, to.Since = stateActive, at(er.Status.ActivationTime)
 	case slices.Contains(er.Status.ProcessedInterceptors, to.Name):
 		to.State = statePassed
-	case ended(er):
+	case v1alpha1.IsFinished(er):
 		to.State = stateNever
 	default:
 		to.State = stateNext
@@ -189,11 +186,6 @@ func report(to *Interceptor, er *v1alpha1.EvictionRequest) {
 	if to.State == statePassed && to.Name == v1alpha1.ImperativeEvictionInterceptor {
 		to.State = stateDone
 	}
-}
-
-func ended(er *v1alpha1.EvictionRequest) bool {
-	state := v1alpha1.Summarize(er).State
-	return state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled
 }
 
 func at(t *metav1.Time) *time.Time {
@@ -232,7 +224,7 @@ func allows(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) (bool, string) {
 	policy := pdb.Spec.UnhealthyPodEvictionPolicy
 	always := policy != nil && *policy == policyv1.AlwaysAllow
 	switch {
-	case pod.DeletionTimestamp != nil, pod.Status.Phase == corev1.PodPending, finished(pod):
+	case pod.DeletionTimestamp != nil, pod.Status.Phase == corev1.PodPending, pods.HasEnded(pod):
 		return true, "does not count for a pod that is " + strings.ToLower(podState(pod))
 	case !ready(pod) && (always || status.DesiredHealthy > 0 && status.CurrentHealthy >= status.DesiredHealthy):
 		return true, "lets pods go that are not ready; " + counts
@@ -243,10 +235,6 @@ func allows(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) (bool, string) {
 	default:
 		return false, "allows none now; " + counts
 	}
-}
-
-func finished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func podState(pod *corev1.Pod) string {

@@ -43,7 +43,7 @@ func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 	}
 	f.Pod = pod
 	er := &v1alpha1.EvictionRequest{}
-	switch err := g.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: string(pod.UID)}, er); {
+	switch err := g.Get(ctx, v1alpha1.RequestKey(pod), er); {
 	case err == nil:
 		f.Request = er
 	case !apierrors.IsNotFound(err):

@@ -9,11 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // draining are the maintenances that have begun to drain the pod's node.
 func (c *podCase) draining() []v1alpha1.NodeMaintenance {
-	if c.Node == nil || c.Request != nil && !ended(c.Request) {
+	if c.Node == nil || c.Request != nil && !v1alpha1.IsFinished(c.Request) {
 		return nil
 	}
 	var found []v1alpha1.NodeMaintenance
@@ -32,7 +33,7 @@ func (c *podCase) draining() []v1alpha1.NodeMaintenance {
 // kept is for pods that every maintenance of their node leaves where they are.
 func kept(c *podCase) (string, []string, bool) {
 	all := c.draining()
-	if len(all) == 0 || c.daemon() {
+	if len(all) == 0 || pods.IsOfDaemonSet(c.Pod) {
 		return "", nil, false
 	}
 	var why v1alpha1.BlockReason
@@ -57,7 +58,7 @@ func kept(c *podCase) (string, []string, bool) {
 func leftToOwner(c *podCase) (string, []string, bool) {
 	all := c.draining()
 	asked := podCondition(c.Pod, v1alpha1.PodEvacuationRequest)
-	if len(all) == 0 || c.daemon() || asked == nil || asked.Status != corev1.ConditionTrue {
+	if len(all) == 0 || pods.IsOfDaemonSet(c.Pod) || asked == nil || asked.Status != corev1.ConditionTrue {
 		return "", nil, false
 	}
 	name := all[0].Name

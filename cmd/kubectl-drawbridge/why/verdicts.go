@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // Verdict is what is the matter, in one word.
@@ -83,7 +84,7 @@ func (c *podCase) ago(t time.Time) string { return duration.HumanDuration(c.Now.
 
 func wouldIntercept(c *podCase) (string, []string, bool) {
 	_, foretold := c.foretold()
-	if len(c.first) == 0 && !foretold || c.daemon() || c.passedOver() {
+	if len(c.first) == 0 && !foretold || pods.IsOfDaemonSet(c.Pod) || c.passedOver() {
 		return "", nil, false
 	}
 	names := c.first

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 func gone(c *podCase) (string, []string, bool) {
@@ -56,23 +57,20 @@ func terminating(c *podCase) (string, []string, bool) {
 }
 
 func over(c *podCase) (string, []string, bool) {
-	return fmt.Sprintf("The pod has ended (%s); there is nothing to evict.", c.Pod.Status.Phase), nil, finished(c.Pod)
+	return fmt.Sprintf("The pod has ended (%s); there is nothing to evict.", c.Pod.Status.Phase), nil, pods.HasEnded(c.Pod)
 }
 
 func mirror(c *podCase) (string, []string, bool) {
-	_, ok := c.Pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return "The pod is a static pod of its node. It cannot be evicted; drains leave it where it is.",
-		[]string{"To stop it, take its manifest off the node."}, ok
+		[]string{"To stop it, take its manifest off the node."}, pods.IsMirror(c.Pod)
 }
 
 func notScheduled(c *podCase) (string, []string, bool) {
 	return "The pod is on no node, so no drain meets it; an eviction would delete it at once.", nil, c.Pod.Spec.NodeName == ""
 }
 
-func (c *podCase) daemon() bool { return strings.HasPrefix(controller(c.Pod), "DaemonSet/") }
-
 func daemonSet(c *podCase) (string, []string, bool) {
-	return "The pod belongs to " + controller(c.Pod) + ", which would make another one on the same node. Drains leave it out.", nil, c.daemon()
+	return "The pod belongs to " + controller(c.Pod) + ", which would make another one on the same node. Drains leave it out.", nil, pods.IsOfDaemonSet(c.Pod)
 }
 
 func nodeReady(node *corev1.Node) bool {
