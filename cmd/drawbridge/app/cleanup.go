@@ -23,10 +23,10 @@ type cleanupOptions struct{ cleanup.Options }
 
 func (o *cleanupOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "The manager's namespace.")
-	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", o.WebhookConfiguration, "ValidatingWebhookConfiguration that is deleted first; empty when there is none.")
-	fs.StringVar(&o.Deployment, "deployment", o.Deployment, "Deployment of the manager, which is scaled to 0; empty when the manager runs elsewhere and has been stopped.")
-	fs.BoolVar(&o.Keep, "keep", o.Keep, "Leave the EvictionRequests and the leases of their requesters as they are.")
-	fs.DurationVar(&o.Wait, "wait", o.Wait, "How long the interceptors have to hear that the requests are withdrawn.")
+	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", o.WebhookConfiguration, "ValidatingWebhookConfiguration to delete first; empty if there is none.")
+	fs.StringVar(&o.Deployment, "deployment", o.Deployment, "Deployment of the manager, to scale to 0; empty if the manager runs elsewhere and has been stopped.")
+	fs.BoolVar(&o.Keep, "keep", o.Keep, "Keep the EvictionRequests and the leases of their requesters.")
+	fs.DurationVar(&o.Wait, "wait", o.Wait, "How long interceptors get to undo their work after the requests are withdrawn.")
 }
 
 func (o *cleanupOptions) validate() error {
