@@ -50,11 +50,11 @@ func newCleanupCommand() *cobra.Command {
 	}}
 	cmd := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Take back what Drawbridge wrote to pods, before it is uninstalled",
-		Long: "Deletes the webhook configuration, withdraws the requests that run, stops the manager, gives\n" +
-			"handed-up pods back to their ReplicaSets, takes the guard's labels and budgets and the\n" +
-			"annotations of ours away, and deletes requests and leases. It can be run again at any time,\n" +
-			"and prints what it did.",
+		Short: "Remove what Drawbridge wrote to pods, before it is uninstalled",
+		Long: "Deletes the webhook configuration, withdraws running requests, stops the manager, gives\n" +
+			"handed-up pods back to their ReplicaSets, removes the guard's labels and budgets and\n" +
+			"Drawbridge's annotations, and deletes requests and leases. You can run it again at any time.\n" +
+			"It prints what it did.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {

@@ -41,7 +41,7 @@ func newSelfTestCommand() *cobra.Command {
 	o := SelfTestOptions{WebhookConfiguration: "drawbridge", Namespace: metav1.NamespaceDefault, Timeout: time.Minute}
 	cmd := &cobra.Command{
 		Use:   "self-test",
-		Short: "Checks an installation from inside the cluster, and changes nothing",
+		Short: "Check an installation from inside the cluster, without changing anything",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := ctrl.GetConfig()
