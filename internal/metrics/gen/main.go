@@ -17,9 +17,10 @@ const intro = `<!-- Written by make generate-docs from internal/metrics. Do not 
 
 # Metrics
 
-The manager serves these metrics at ` + "`--metrics-addr`" + `, path ` + "`/metrics`" + `, to [clients with permission](../operations/high-availability.md),
-together with those of controller-runtime and client-go: ` + "`workqueue_*{name=\"evictionrequests\"}`" + ` is the queue of the
-request controller. [Observability](../operations/observability.md) describes how to collect them, and lists the alerts.
+The manager serves these metrics at ` + "`--metrics-addr`" + `, path ` + "`/metrics`" + `, to
+[clients with permission](../operations/high-availability.md), together with those of controller-runtime and client-go:
+` + "`workqueue_*{name=\"evictionrequests\"}`" + ` is the queue of the request controller.
+[Observability](../operations/observability.md) describes how to collect them, and lists the alerts.
 
 The leader has all metrics. "every replica" means that the other replicas have the metric as well: sum the values, or
 use the maximum of a gauge.
@@ -32,8 +33,8 @@ const perRequest = `
 ## Series per request
 
 The metrics that begin with ` + "`evictionrequest_controller_`" + ` are those of KEP-4563. They have a series per EvictionRequest,
-which disappears with the object. ` + "`metrics.perRequest: false`" + ` (flag ` + "`--metrics-per-request=false`" + `) disables them. Then no
-metric has a label whose values users could multiply.
+which disappears with the object. ` + "`metrics.perRequest: false`" + ` (flag ` + "`--metrics-per-request=false`" + `) disables them. Then
+no metric has a label whose values users could multiply.
 
 ## Labels
 
@@ -45,8 +46,8 @@ const meanings = `
 ` + "`stage`" + ` is ` + "`starting`" + ` (no interceptor is active yet), ` + "`intercepting`" + ` (an interceptor of the pod is active) or
 ` + "`evicting`" + ` (` + "`imperative-eviction.k8s.io`" + ` is active, so budgets decide).
 
-` + "`drawbridge_interceptor_turns_total`" + `: ` + "`completed`" + ` (the interceptor reported it), ` + "`unchecked`" + ` (the interceptor reported it
-while no manager ran, and managedFields do not confirm it), ` + "`skipped`" + ` (a person ended it with
+` + "`drawbridge_interceptor_turns_total`" + `: ` + "`completed`" + ` (the interceptor reported it), ` + "`unchecked`" + ` (the interceptor reported
+it while no manager ran, and managedFields do not confirm it), ` + "`skipped`" + ` (a person ended it with
 ` + "`kubectl drawbridge skip`" + `), ` + "`timed_out`" + ` (the interceptor was silent for longer than the heartbeat deadline),
 ` + "`cut_short`" + ` (the pod ended before) or ` + "`canceled`" + ` (no requester was left).
 
