@@ -176,6 +176,6 @@ func failureMessage(found report) string {
 	if found.example != "" {
 		fmt.Fprintf(&text, "; for example %s", found.example)
 	}
-	text.WriteString(". Guard fields that a pod may lack with has().")
+	text.WriteString(". Check optional fields with has().")
 	return text.String()
 }

@@ -103,7 +103,7 @@ func TestStatusOfARegistration(t *testing.T) {
 		"its name is reserved":  {register("a.k8s.io"), 0, []string{"Accepted=False ReservedName"}, "reserved for Kubernetes"},
 		"its selector is bad":   {register("a.x").PodsWhere("app", "Near"), 0, []string{"Accepted=False InvalidSelector"}, "spec.podSelector cannot be read"},
 		"its expression fails once": {register("a.x").When("object.metadata.labels['app'] == 'db'"), 1, []string{"Accepted=True Accepted", "Evaluated=False EvaluationFailed"},
-			`An expression fails for 1 pod, which is therefore not intercepted; for example pod shop/q: matchConditions[0] "c0": no such key: labels. Guard fields`},
+			`An expression fails for 1 pod, which is therefore not intercepted; for example pod shop/q: matchConditions[0] "c0": no such key: labels. Check optional fields with has().`},
 		"its expression fails twice": {register("a.x").When("object.metadata.annotations['app'] == 'db'"), 0, []string{"Accepted=True Accepted", "Evaluated=False EvaluationFailed"},
 			`An expression fails for 2 pods, which are therefore not intercepted; for example pod shop/p`},
 	}

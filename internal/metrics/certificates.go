@@ -17,7 +17,7 @@ const (
 var (
 	certificatesExpiry = Metric{
 		Name: "drawbridge_webhook_certificate_expiry_timestamp_seconds", Type: Gauge, EveryReplica: true,
-		Help:   "When the certificate ends that this replica serves, and its authority, in seconds since 1970.",
+		Help:   "When the certificate that this replica serves expires, and its authority, in seconds since 1970.",
 		Labels: []Label{{Name: "certificate", Values: []string{CertificateServing, CertificateAuthority}}},
 	}
 	certificatesReady = Metric{
@@ -27,7 +27,7 @@ var (
 	}
 	certificatesToken = Metric{
 		Name: "drawbridge_webhook_token_required", Type: Gauge, EveryReplica: true,
-		Help: "1 when calls of the webhooks without a token are turned away; 0 while API servers still learn it.",
+		Help: "1 if the webhooks reject calls without a token; 0 while API servers still learn the token.",
 	}
 )
 

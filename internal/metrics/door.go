@@ -24,7 +24,7 @@ var (
 	}
 	doorInFlight = Metric{
 		Name: "drawbridge_webhook_large_bodies_bytes", Type: Gauge, EveryReplica: true,
-		Help: "Room taken by bodies of more than 64 KiB that are read or answered now, in bytes.",
+		Help: "Memory used by bodies of more than 64 KiB that are being read or answered, in bytes.",
 	}
 )
 

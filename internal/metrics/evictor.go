@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 var evictorAttempts = Metric{
 	Name: "drawbridge_imperative_eviction_attempts_total", Type: Counter,
-	Help: "Calls of the eviction subresource by imperative-eviction.k8s.io, by their result and by what triggered them.",
+	Help: "Calls of the eviction subresource by imperative-eviction.k8s.io, by result and trigger.",
 	Labels: []Label{
 		{Name: "result", Values: []string{
 			"evicted", "gone", "replaced", "budget", "budget-not-synced", "budget-refuses", "several-budgets", "own-webhook", "webhook",

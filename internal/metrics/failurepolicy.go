@@ -20,12 +20,12 @@ var (
 	}
 	failurePolicyChanges = Metric{
 		Name: "drawbridge_webhook_failure_policy_changes_total", Type: Counter,
-		Help:   "How often the manager set the failure policy of the eviction webhook, by what it set.",
+		Help:   "How often the manager set the failure policy of the eviction webhook, by the policy that it set.",
 		Labels: []Label{{Name: "policy", Values: failurePolicies}},
 	}
 	failurePolicyProofs = Metric{
 		Name: "drawbridge_webhook_proofs_total", Type: Counter,
-		Help:   "Dry-run evictions by which the leader tries whether the API server reaches the webhook.",
+		Help:   "Dry-run evictions by which the leader checks whether the API server reaches the webhook.",
 		Labels: []Label{{Name: "result", Values: []string{ProofReached, ProofUnreached}}},
 	}
 )

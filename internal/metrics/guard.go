@@ -46,12 +46,12 @@ var (
 	}
 	guardBudgets = Metric{
 		Name: "drawbridge_guard_budgets", Type: Gauge,
-		Help:   "Namespaces with a budget of the guard's, or of its name, by state.",
+		Help:   "Namespaces with the guard's budget, or another one of its name, by state.",
 		Labels: []Label{{Name: "state", Values: guardBudgetStates}},
 	}
 	guardLabels = Metric{
 		Name: "drawbridge_guard_label_writes_total", Type: Counter,
-		Help:   "Labels of the guard put on pods (close) and taken off (open).",
+		Help:   "How often the guard's label was set on a pod (close) or removed (open).",
 		Labels: []Label{{Name: "change", Values: []string{"close", "open"}}},
 	}
 )

@@ -60,7 +60,7 @@ var (
 	}
 	lifeSince = Metric{
 		Name: "drawbridge_eviction_requests_oldest_timestamp_seconds", Type: Gauge,
-		Help:   "Since when the one has been in its stage that has been there longest, in seconds since 1970. No series when nobody is in it.",
+		Help:   "When the EvictionRequest that has been in the stage longest entered it, in seconds since 1970. No series if no request is in the stage.",
 		Labels: []Label{{Name: "stage", Values: stages}},
 	}
 	lifeDuration = Metric{

@@ -51,12 +51,12 @@ var (
 	}
 	maintenancePods = Metric{
 		Name: "drawbridge_maintenance_pods", Type: Gauge,
-		Help:   "Pods that NodeMaintenances want to go: all of them (pending), those being moved (evacuating), those that do not get on (blocking). A pod counts once for each maintenance.",
+		Help:   "Pods that NodeMaintenances have to evacuate: all of them (pending), those being moved (evacuating), those without progress (blocking). A pod counts once for each maintenance.",
 		Labels: []Label{{Name: "state", Values: []string{maintenancePending, maintenanceEvacuating, maintenanceBlocking}}},
 	}
 	maintenanceWrites = Metric{
 		Name: "drawbridge_maintenance_writes_total", Type: Counter,
-		Help: "API writes of the controllers of NodeMaintenances, by what they write.",
+		Help: "API writes of the controllers of NodeMaintenances, by object.",
 		Labels: []Label{{Name: "object", Values: []string{
 			MaintenanceWriteNode, MaintenanceWritePod, MaintenanceWriteJoin, MaintenanceWriteWithdraw, MaintenanceWriteStatus,
 		}}},

@@ -25,24 +25,24 @@ const (
 var (
 	preemptionDecisions = Metric{
 		Name: "drawbridge_preemption_decisions_total", Type: Counter, EveryReplica: true,
-		Help: "Questions of the scheduler which nodes it may use for a preemption, by result.",
+		Help: "Calls of the scheduler that ask which nodes it may use for a preemption, by result.",
 		Labels: []Label{{Name: "result", Values: []string{
 			PreemptionUnchanged, PreemptionRestricted, PreemptionSubstituted, PreemptionRefused, PreemptionUnauthorized, PreemptionError,
 		}}},
 	}
 	preemptionDropped = Metric{
 		Name: "drawbridge_preemption_dropped_nodes_total", Type: Counter, EveryReplica: true,
-		Help:   "Candidate nodes that the scheduler was not to use, by reason.",
+		Help:   "Candidate nodes that the scheduler may not use, by reason.",
 		Labels: []Label{{Name: "reason", Values: []string{"budget", "unknown_victim", "spans_nodes"}}},
 	}
 	preemptionDeletions = Metric{
 		Name: "drawbridge_preemption_deletions_total", Type: Counter, EveryReplica: true,
-		Help:   "Deletions of pods by the scheduler that the webhook was asked about, by verdict.",
+		Help:   "Deletions of pods by the scheduler that the webhook reviewed, by verdict.",
 		Labels: []Label{{Name: "verdict", Values: []string{"not_covered", "allowed", "unsure", "refused"}}},
 	}
 	preemptionDuration = Metric{
 		Name: "drawbridge_preemption_duration_seconds", Type: Histogram, EveryReplica: true,
-		Help:    "Time an answer to the scheduler took, in seconds.",
+		Help:    "Time to answer the scheduler, in seconds.",
 		Buckets: []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5},
 	}
 )

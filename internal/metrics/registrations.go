@@ -11,7 +11,7 @@ var (
 	registrationFailures = Metric{
 		Name: "drawbridge_interceptor_evaluation_errors_total", Type: Counter, EveryReplica: true,
 		Help:   "How often an expression of an EvictionInterceptor failed for a pod, which then counts as not selected.",
-		Labels: []Label{{Name: "interceptor", Bound: "the EvictionInterceptors there are; administrators make them"}},
+		Labels: []Label{{Name: "interceptor", Bound: "the existing EvictionInterceptors; administrators create them"}},
 	}
 )
 

@@ -13,7 +13,7 @@ import (
 
 // perRequest are the labels of one request.
 var perRequest = []Label{
-	{Name: "namespace", Bound: "the EvictionRequests there are; the series go with the object"},
+	{Name: "namespace", Bound: "the existing EvictionRequests; the series disappear with the object"},
 	{Name: "evictionrequest", Bound: "as namespace"},
 	{Name: "pod", Bound: "as namespace"},
 }
@@ -21,12 +21,12 @@ var perRequest = []Label{
 var (
 	requestsActiveInterceptor = Metric{
 		Name: "evictionrequest_controller_active_interceptor", Type: Gauge, PerRequest: true,
-		Help:   "1 for the interceptor that is active, per EvictionRequest and pod. The others have no series.",
+		Help:   "1 for the active interceptor, per EvictionRequest and pod. Other interceptors have no series.",
 		Labels: append(perRequest[:3:3], Label{Name: "interceptor", Bound: "one per EvictionRequest"}),
 	}
 	requestsProcessedInterceptor = Metric{
 		Name: "evictionrequest_controller_processed_interceptor", Type: Gauge, PerRequest: true, Labels: perRequest,
-		Help: "Number of interceptors that were active before and are not any more, per EvictionRequest and pod.",
+		Help: "Number of interceptors that are no longer active, per EvictionRequest and pod.",
 	}
 	requestsActiveRequester = Metric{
 		Name: "evictionrequest_controller_active_requester", Type: Gauge, PerRequest: true, Labels: perRequest,
@@ -34,7 +34,7 @@ var (
 	}
 	requestsPodInterceptors = Metric{
 		Name: "evictionrequest_controller_pod_interceptors", Type: Gauge, PerRequest: true, Labels: perRequest,
-		Help: "Number of interceptors available for the pod, the default one included, per EvictionRequest and pod.",
+		Help: "Number of interceptors of the pod, including the default one, per EvictionRequest and pod.",
 	}
 	requestsImperativeEvictions = Metric{
 		Name: "evictionrequest_controller_imperative_evictions", Type: Counter, PerRequest: true, Labels: perRequest,

@@ -3,7 +3,7 @@ package metrics
 import "github.com/prometheus/client_golang/prometheus"
 
 // policyLabel is the name of an EvacuationPolicy.
-var policyLabel = Label{Name: "policy", Bound: "the EvacuationPolicies there are; administrators make them"}
+var policyLabel = Label{Name: "policy", Bound: "the existing EvacuationPolicies; administrators create them"}
 
 var (
 	vmWrites = Metric{
@@ -13,12 +13,12 @@ var (
 	}
 	vmUntaken = Metric{
 		Name: "drawbridge_evacuation_writes_untaken_total", Type: Counter,
-		Help:   "Marks by an EvacuationPolicy that did not last (discarded), or that the API server refused (rejected).",
+		Help:   "Marks by an EvacuationPolicy that were discarded, or that the API server refused (rejected).",
 		Labels: []Label{policyLabel, {Name: "reason", Values: []string{"discarded", "rejected"}}},
 	}
 	vmOutcomes = Metric{
 		Name: "drawbridge_evacuation_outcomes_total", Type: Counter,
-		Help:   "Ends of evacuations by an EvacuationPolicy.",
+		Help:   "Finished evacuations by an EvacuationPolicy, by outcome.",
 		Labels: []Label{policyLabel, {Name: "outcome", Values: []string{"moved", "passed", "refused", "gave_up_hold", "gave_up_evict"}}},
 	}
 )

@@ -26,7 +26,7 @@ var (
 	}
 	webhookDuration = Metric{
 		Name: "drawbridge_eviction_handler_duration_seconds", Type: Histogram, EveryReplica: true,
-		Help: "Time the eviction webhook took to answer, in seconds.",
+		Help: "Time that the eviction webhook took to answer, in seconds.",
 		// Most answers come from memory; the slowest end at the webhook's timeout.
 		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 	}
@@ -39,7 +39,7 @@ var (
 
 var webhookStrays = Metric{
 	Name: "drawbridge_evictions_past_interceptors_total", Type: Counter, EveryReplica: true,
-	Help:   "Intercepted pods evicted without their interceptors by a call that was let through for another pod of the name (successor) or while the pod was Pending (started).",
+	Help:   "Intercepted pods that were evicted without their interceptors, by a call that passed for an earlier pod of the same name (successor) or while the pod was Pending (started).",
 	Labels: []Label{{Name: "hit", Values: []string{"successor", "started"}}},
 }
 

@@ -136,7 +136,7 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 		"DrawbridgeNoLeader": {
 			well: `leader_election_master_status{name="drawbridge-leader",pod="a"} 0x10` + "\n" + `leader_election_master_status{name="drawbridge-leader",pod="b"} 1x10`,
 			bad:  `leader_election_master_status{name="drawbridge-leader",pod="a"} 0x10` + "\n" + `leader_election_master_status{name="drawbridge-leader",pod="b"} 0x10`,
-			at:   10 * time.Minute, want: "no EvictionRequest moves on",
+			at:   10 * time.Minute, want: "no EvictionRequest makes progress",
 		},
 		"DrawbridgeWebhookUnreachable": {
 			well: `apiserver_admission_webhook_fail_open_count{name="other.example.com"} 0+1x20`,
@@ -146,7 +146,7 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 		"DrawbridgeWebhookErrors": {
 			well: verdicts + `reason="waiting"} 0+100x40` + "\n" + verdicts + `reason="not-synced"} 0+1x40`,
 			bad:  verdicts + `reason="waiting"} 0+100x40` + "\n" + verdicts + `reason="write-failed"} 0+100x40`,
-			at:   30 * time.Minute, want: "50% of the evictions were put off",
+			at:   30 * time.Minute, want: "50% of the evictions were deferred",
 		},
 		"DrawbridgeWebhookSlow": {
 			well: `drawbridge_eviction_handler_duration_seconds_bucket{le="0.1"} 0+10x40` + "\n" + `drawbridge_eviction_handler_duration_seconds_bucket{le="+Inf"} 0+10x40`,
@@ -162,29 +162,29 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 		"DrawbridgeCertificateExpires": {
 			well: `drawbridge_webhook_certificate_expiry_timestamp_seconds{pod="a"} 7776000x40`,
 			bad:  `drawbridge_webhook_certificate_expiry_timestamp_seconds{pod="a"} 7776000x40` + "\n" + `drawbridge_webhook_certificate_expiry_timestamp_seconds{pod="b"} 90000x40`,
-			at:   30 * time.Minute, want: "a certificate that ends in 1d 0h 30m 0s",
+			at:   30 * time.Minute, want: "a certificate that expires in 1d 0h 30m 0s",
 		},
 		"DrawbridgeRequestStuck": {
 			well: `drawbridge_eviction_requests_oldest_timestamp_seconds{stage="intercepting"} 0+60x300` + "\n" +
 				`drawbridge_eviction_requests_oldest_timestamp_seconds{stage="evicting"} 0x300`,
 			bad: `drawbridge_eviction_requests_oldest_timestamp_seconds{stage="intercepting"} 0x300`,
-			at:  5 * time.Hour, want: "with the same interceptor for 5h 0m 0s",
+			at:  5 * time.Hour, want: "had the same active interceptor for 5h 0m 0s",
 		},
 		"DrawbridgeCallsTurnedAway": {
 			well: `drawbridge_webhook_turned_away_total{reason="no-token"} 500x40` + "\n" + `drawbridge_webhook_turned_away_total{reason="busy"} 0+1x5 5x40`,
 			bad:  `drawbridge_webhook_turned_away_total{reason="wrong-token"} 0+12x40`,
-			at:   30 * time.Minute, want: "were turned away (wrong-token)",
+			at:   30 * time.Minute, want: "were rejected (wrong-token)",
 		},
 		"DrawbridgeRequestHeld": {
 			well: `drawbridge_eviction_requests_oldest_timestamp_seconds{stage="deleting"} 0x4 _x36` + "\n" +
 				`drawbridge_eviction_requests_oldest_timestamp_seconds{stage="intercepting"} 0x40`,
 			bad: `drawbridge_eviction_requests_oldest_timestamp_seconds{stage="deleting"} 0x40`,
-			at:  30 * time.Minute, want: "on its way out for 30m 0s",
+			at:  30 * time.Minute, want: "been terminating for 30m 0s",
 		},
 		"DrawbridgeBudgetBlocks": {
 			well: `drawbridge_eviction_requests_oldest_timestamp_seconds{stage="intercepting"} 0x120`,
 			bad:  `drawbridge_eviction_requests_oldest_timestamp_seconds{stage="evicting"} 0x120`,
-			at:   2 * time.Hour, want: "tried for 2h 0m 0s without success",
+			at:   2 * time.Hour, want: "tried to evict a pod for 2h 0m 0s without success",
 		},
 		"DrawbridgeInterceptorTimedOut": {
 			well: `drawbridge_interceptor_turns_total{result="completed"} 0+1x20` + "\n" + `drawbridge_interceptor_turns_total{result="timed_out"} 7x20`,

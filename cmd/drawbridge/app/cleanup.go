@@ -23,10 +23,10 @@ type cleanupOptions struct{ cleanup.Options }
 
 func (o *cleanupOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "The manager's namespace.")
-	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", o.WebhookConfiguration, "ValidatingWebhookConfiguration that is deleted first; empty when there is none.")
-	fs.StringVar(&o.Deployment, "deployment", o.Deployment, "Deployment of the manager, which is scaled to 0; empty when the manager runs elsewhere and has been stopped.")
-	fs.BoolVar(&o.Keep, "keep", o.Keep, "Leave the EvictionRequests and the leases of their requesters as they are.")
-	fs.DurationVar(&o.Wait, "wait", o.Wait, "How long the interceptors have to hear that the requests are withdrawn.")
+	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", o.WebhookConfiguration, "ValidatingWebhookConfiguration to delete first; empty if there is none.")
+	fs.StringVar(&o.Deployment, "deployment", o.Deployment, "Deployment of the manager, to scale to 0; empty if the manager runs elsewhere and has been stopped.")
+	fs.BoolVar(&o.Keep, "keep", o.Keep, "Keep the EvictionRequests and the leases of their requesters.")
+	fs.DurationVar(&o.Wait, "wait", o.Wait, "How long interceptors get to undo their work after the requests are withdrawn.")
 }
 
 func (o *cleanupOptions) validate() error {
@@ -50,11 +50,11 @@ func newCleanupCommand() *cobra.Command {
 	}}
 	cmd := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Take back what Drawbridge wrote to pods, before it is uninstalled",
-		Long: "Deletes the webhook configuration, withdraws the requests that run, stops the manager, gives\n" +
-			"handed-up pods back to their ReplicaSets, takes the guard's labels and budgets and the\n" +
-			"annotations of ours away, and deletes requests and leases. It can be run again at any time,\n" +
-			"and prints what it did.",
+		Short: "Remove what Drawbridge wrote to pods, before it is uninstalled",
+		Long: "Deletes the webhook configuration, withdraws running requests, stops the manager, gives\n" +
+			"handed-up pods back to their ReplicaSets, removes the guard's labels and budgets and\n" +
+			"Drawbridge's annotations, and deletes requests and leases. You can run it again at any time.\n" +
+			"It prints what it did.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {

@@ -17,7 +17,7 @@ func NewCommand(changes ...func(*Options)) *cobra.Command {
 	o := DefaultOptions()
 	cmd := &cobra.Command{
 		Use:   "drawbridge",
-		Short: "Lets evictions wait for a pod's interceptors",
+		Short: "Make evictions wait for a pod's interceptors",
 		Long: "Drawbridge turns calls of pods/eviction into EvictionRequests, answers 429 while the pod's\n" +
 			"interceptors work, and evicts the pod when they are done.",
 		Args:          cobra.NoArgs,

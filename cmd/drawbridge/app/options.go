@@ -76,7 +76,7 @@ type Options struct {
 	// of a pod's eviction subresource.
 	EvictionBackoffMin time.Duration
 	EvictionBackoffMax time.Duration
-	// Retention is how long a finished request is kept; 0 keeps it for ever.
+	// Retention is how long a finished request is kept; 0 keeps it forever.
 	Retention time.Duration
 	// MarkerDebounce is how long the drain markers of a node must be gone before
 	// a legacy requester is removed.
@@ -240,25 +240,25 @@ const (
 
 // AddFlags adds the flags to fs. Their defaults are the present values.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "The manager's own namespace: leader election, the leases of legacy requesters and the certificate live there. Default: the environment variable POD_NAMESPACE.")
+	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "The manager's own namespace. Leader election, the leases of legacy requesters and the certificate use it. Default: the environment variable POD_NAMESPACE.")
 
-	fs.StringVar(&o.WebhookHost, "webhook-host", o.WebhookHost, "Address the webhook listens on; all addresses when empty.")
-	fs.IntVar(&o.WebhookPort, "webhook-port", o.WebhookPort, "Port the webhook listens on.")
-	fs.StringSliceVar(&o.WebhookDNSNames, "webhook-dns-name", o.WebhookDNSNames, "Name the webhook is called by, for its certificate; may be repeated. localhost is always added.")
-	fs.StringVar(&o.WebhookCertSecret, "webhook-cert-secret", o.WebhookCertSecret, "Secret of the manager's namespace that holds the webhook's certificate.")
-	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", o.WebhookConfiguration, "ValidatingWebhookConfiguration that gets the CA of the certificate; empty when there is none.")
+	fs.StringVar(&o.WebhookHost, "webhook-host", o.WebhookHost, "Address that the webhook listens on; all addresses when empty.")
+	fs.IntVar(&o.WebhookPort, "webhook-port", o.WebhookPort, "Port that the webhook listens on.")
+	fs.StringSliceVar(&o.WebhookDNSNames, "webhook-dns-name", o.WebhookDNSNames, "DNS name of the webhook, for its certificate; may be repeated. localhost is always added.")
+	fs.StringVar(&o.WebhookCertSecret, "webhook-cert-secret", o.WebhookCertSecret, "Secret in the manager's namespace that holds the webhook's certificate.")
+	fs.StringVar(&o.WebhookConfiguration, "webhook-configuration", o.WebhookConfiguration, "ValidatingWebhookConfiguration to write the CA of the certificate to; empty if there is none.")
 
-	fs.StringVar(&o.HealthAddr, "health-addr", o.HealthAddr, `Address of /healthz and /readyz; "0" switches them off.`)
-	fs.StringVar(&o.MetricsAddr, "metrics-addr", o.MetricsAddr, `Address of the Prometheus metrics; "0" switches them off.`)
-	fs.BoolVar(&o.MetricsPerRequest, "metrics-per-request", o.MetricsPerRequest, "Have the metrics of KEP-4563, which are a few series per EvictionRequest.")
+	fs.StringVar(&o.HealthAddr, "health-addr", o.HealthAddr, `Address of /healthz and /readyz; "0" disables them.`)
+	fs.StringVar(&o.MetricsAddr, "metrics-addr", o.MetricsAddr, `Address of the Prometheus metrics; "0" disables them.`)
+	fs.BoolVar(&o.MetricsPerRequest, "metrics-per-request", o.MetricsPerRequest, "Serve the metrics of KEP-4563, which are a few series per EvictionRequest.")
 
-	fs.StringVar(&o.PprofAddr, "pprof-addr", o.PprofAddr, `Address of net/http/pprof, for whoever may know all about the process; "0" switches it off.`)
+	fs.StringVar(&o.PprofAddr, "pprof-addr", o.PprofAddr, `Address of net/http/pprof, which exposes internals of the process; "0" disables it.`)
 
-	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "Let only one replica run the controllers. The webhook runs on all.")
-	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration, "How long the others wait for a leader that does not renew.")
+	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "Run the controllers on one elected replica only. All replicas serve the webhook.")
+	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration, "How long the other replicas wait for a leader that does not renew.")
 	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", o.RenewDeadline, "How long a leader tries to renew before it gives up.")
-	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod, "How long everybody waits between two tries.")
-	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay, "How long a replica that was told to stop is unready but still answers.")
+	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod, "How long each replica waits between two attempts.")
+	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay, "How long a stopping replica is unready but keeps serving.")
 	fs.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", o.ShutdownTimeout, "How long the shutdown may take after the delay.")
 
 	fs.DurationVar(&o.Policy.HeartbeatDeadline, "heartbeat-deadline", o.Policy.HeartbeatDeadline, "How long an interceptor may be silent before the next one gets its turn; at least 2m, as heartbeats may come once a minute.")
@@ -266,34 +266,34 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	if flag := fs.Lookup(shortHeartbeatDeadlineFlag); flag != nil {
 		flag.Hidden = true
 	}
-	fs.DurationVar(&o.Policy.ClockSkew, "clock-skew", o.Policy.ClockSkew, "How far a time that an interceptor reports may differ from ours.")
+	fs.DurationVar(&o.Policy.ClockSkew, "clock-skew", o.Policy.ClockSkew, "How far a time that an interceptor reports may differ from the manager's clock.")
 	fs.DurationVar(&o.Policy.CompletionGrace, "completion-grace", o.Policy.CompletionGrace, "How long the last interceptor may still report after the pod has ended.")
-	fs.DurationVar(&o.Policy.StartupGrace, "startup-grace", o.Policy.StartupGrace, "How long after the start nobody is passed over or removed for silence.")
+	fs.DurationVar(&o.Policy.StartupGrace, "startup-grace", o.Policy.StartupGrace, "How long after the start no interceptor is skipped, and no requester removed, for silence.")
 	fs.DurationVar(&o.EvictionBackoffMin, "eviction-backoff-min", o.EvictionBackoffMin, "Pause after the first failed call of a pod's eviction subresource.")
 	fs.DurationVar(&o.EvictionBackoffMax, "eviction-backoff-max", o.EvictionBackoffMax, "Longest pause between two such calls.")
-	fs.DurationVar(&o.Retention, "retention", o.Retention, "How long a finished EvictionRequest is kept; 0 keeps it for ever. Not shorter than --replacement-window.")
+	fs.DurationVar(&o.Retention, "retention", o.Retention, "How long a finished EvictionRequest is kept; 0 keeps it forever. Not shorter than --replacement-window.")
 	fs.DurationVar(&o.MarkerDebounce, "marker-debounce", o.MarkerDebounce, "How long the drain markers of a node must be gone before a legacy requester is removed.")
-	fs.DurationVar(&o.MarkerLimit, "marker-limit", o.MarkerLimit, "How long a drain marker keeps the request of a controller that is silent, in case nobody takes the marker away.")
+	fs.DurationVar(&o.MarkerLimit, "marker-limit", o.MarkerLimit, "How long a drain marker keeps the request of a silent controller, in case the marker is never removed.")
 	fs.StringToStringVar(&o.CallerSilence, "caller-silence", o.CallerSilence, "How long legacy callers of a class may be silent before they are removed, as CLASS=DURATION; may be repeated.")
-	fs.StringVar(&o.ReplacementGuard, "replacement-guard", o.ReplacementGuard, "What a caller hears who evicts by name the replacement of a pod that it has already moved: "+strings.Join(replacementGuards, ", ")+".")
+	fs.StringVar(&o.ReplacementGuard, "replacement-guard", o.ReplacementGuard, "Answer to a caller that evicts by name the replacement of a pod that it has already moved: "+strings.Join(replacementGuards, ", ")+".")
 	fs.DurationVar(&o.ReplacementWindow, "replacement-window", o.ReplacementWindow, "How long after the end of the first pod this applies.")
 	fs.IntVar(&o.NewRequestsPerNode, "new-requests-per-node", o.NewRequestsPerNode, "How many requests the callers of a limited class may begin on a node within a minute, per replica; 0 is no limit.")
-	fs.StringSliceVar(&o.LimitedClasses, "limited-caller-class", o.LimitedClasses, "Class of callers that --new-requests-per-node is for; may be repeated. Never kubectl.")
-	fs.StringSliceVar(&o.AllowedReservedNames, "allowed-reserved-name", o.AllowedReservedNames, "Name under k8s.io or kubernetes.io which pods may name as an interceptor; may be repeated.")
+	fs.StringSliceVar(&o.LimitedClasses, "limited-caller-class", o.LimitedClasses, "Class of callers that --new-requests-per-node limits; may be repeated. Never kubectl.")
+	fs.StringSliceVar(&o.AllowedReservedNames, "allowed-reserved-name", o.AllowedReservedNames, "Name under k8s.io or kubernetes.io that pods may use as the name of an interceptor; may be repeated.")
 	o.Guard.addFlags(fs)
 	o.Door.addFlags(fs)
 	o.Preemption.addFlags(fs)
 	o.Maintenance.addFlags(fs)
-	fs.StringSliceVar(&o.EvacuationPresets, "evacuation-preset", o.EvacuationPresets, "ConfigMap of the manager's namespace with EvacuationPolicies and their registrations, which the manager makes; a ClusterRole of that name owns them. May be repeated.")
+	fs.StringSliceVar(&o.EvacuationPresets, "evacuation-preset", o.EvacuationPresets, "ConfigMap in the manager's namespace with EvacuationPolicies and their registrations, which the manager creates; a ClusterRole of that name owns them. May be repeated.")
 
 	fs.BoolVar(&o.DeschedulerMark, "descheduler-mark-in-progress", o.DeschedulerMark, "Put the descheduler's annotation eviction-in-progress on a pod while its eviction is held up.")
-	fs.StringVar(&o.DeschedulerExcept, "descheduler-except", o.DeschedulerExcept, "Label selector of pods whose platform sets eviction-in-progress by itself; it is left to it. Empty for none.")
+	fs.StringVar(&o.DeschedulerExcept, "descheduler-except", o.DeschedulerExcept, "Label selector of pods whose platform sets eviction-in-progress itself; the manager does not set it on them. Empty for none.")
 	fs.BoolVar(&o.DeschedulerEvictOnly, "descheduler-mark-evict-only", o.DeschedulerEvictOnly, "Put the descheduler's annotation request-evict-only on every pod that has interceptors.")
 
-	fs.BoolVar(&o.Surge, "surge", o.Surge, "Run the interceptor surge.drawbridge.dev, which gives pods of Deployments their replacement before they are evicted.")
-	fs.StringVar(&o.SurgeRegistration, "surge-registration", o.SurgeRegistration, "ConfigMap of the manager's namespace with the registration of surge.drawbridge.dev, and ClusterRole that owns it; empty when somebody else registers it.")
-	fs.DurationVar(&o.SurgeProgressDeadline, "surge-progress-deadline", o.SurgeProgressDeadline, "How long a replacement may take to become available; 0 takes each Deployment's progressDeadlineSeconds.")
-	fs.IntVar(&o.SurgeClusterLimit, "surge-cluster-limit", o.SurgeClusterLimit, "How many pods of the cluster may have a replacement beside them at a time; 0 is no limit.")
+	fs.BoolVar(&o.Surge, "surge", o.Surge, "Run the interceptor surge.drawbridge.dev, which starts replacements for pods of Deployments before they are evicted.")
+	fs.StringVar(&o.SurgeRegistration, "surge-registration", o.SurgeRegistration, "ConfigMap in the manager's namespace with the registration of surge.drawbridge.dev, and ClusterRole that owns it; empty if it is registered in another way.")
+	fs.DurationVar(&o.SurgeProgressDeadline, "surge-progress-deadline", o.SurgeProgressDeadline, "How long a replacement may take to become available; 0 uses each Deployment's progressDeadlineSeconds.")
+	fs.IntVar(&o.SurgeClusterLimit, "surge-cluster-limit", o.SurgeClusterLimit, "How many pods of the cluster may have a replacement at the same time; 0 is no limit.")
 
 	o.Operations.addFlags(fs)
 

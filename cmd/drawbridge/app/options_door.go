@@ -19,7 +19,7 @@ type DoorOptions struct {
 
 // addFlags adds the flags to fs. Their defaults are the present values.
 func (d *DoorOptions) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&d.ClientCA, "webhook-client-ca", d.ClientCA, "ConfigMap, namespace/name, whose key client-ca-file has the authorities of the client certificate that API servers call the webhook with, besides the token; empty to ask for none.")
+	fs.StringVar(&d.ClientCA, "webhook-client-ca", d.ClientCA, "ConfigMap, namespace/name, whose key client-ca-file has the authorities of the client certificate that API servers must use in addition to the token; empty to require none.")
 	fs.StringSliceVar(&d.Users, "webhook-client-user", d.Users, "Name that the API servers' client certificate may have; may be repeated.")
 }
 

@@ -35,11 +35,11 @@ func defaultOperationsOptions() OperationsOptions {
 
 // addFlags adds the flags to fs. Their defaults are the present values.
 func (o *OperationsOptions) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.CertManagerCertificate, "cert-manager-certificate", o.CertManagerCertificate, "Certificate of cert-manager in the manager's namespace that fills --webhook-cert-secret; empty when the manager issues its certificate itself.")
-	fs.DurationVar(&o.CertificateSettle, "certificate-settle", o.CertificateSettle, "How long a new authority is announced to the API servers before a certificate of it is served.")
-	fs.BoolVar(&o.MetricsProtected, "metrics-protected", o.MetricsProtected, "Serve the metrics by TLS, and only to those who may get the path /metrics.")
-	fs.StringVar(&o.LogLevelConfig, "log-level-config", o.LogLevelConfig, "ConfigMap of the manager's namespace whose key level replaces --log-level, at any time; empty for none.")
-	fs.Var(cliflag.NewMapStringBool(&o.Gates.Set), "feature-gates", "Feature gates that differ from their default, as Name=true or Name=false, with commas.")
+	fs.StringVar(&o.CertManagerCertificate, "cert-manager-certificate", o.CertManagerCertificate, "cert-manager's Certificate in the manager's namespace that fills --webhook-cert-secret; empty if the manager issues its own certificate.")
+	fs.DurationVar(&o.CertificateSettle, "certificate-settle", o.CertificateSettle, "How long a new authority is announced to the API servers before its certificate is served.")
+	fs.BoolVar(&o.MetricsProtected, "metrics-protected", o.MetricsProtected, "Serve the metrics over TLS, and only to clients that may get the path /metrics.")
+	fs.StringVar(&o.LogLevelConfig, "log-level-config", o.LogLevelConfig, "ConfigMap in the manager's namespace whose key level overrides --log-level, at any time; empty for none.")
+	fs.Var(cliflag.NewMapStringBool(&o.Gates.Set), "feature-gates", "Feature gates that differ from their default, as Name=true or Name=false, separated by commas.")
 }
 
 // validate calls check for everything that must hold.

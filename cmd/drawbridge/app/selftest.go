@@ -41,7 +41,7 @@ func newSelfTestCommand() *cobra.Command {
 	o := SelfTestOptions{WebhookConfiguration: "drawbridge", Namespace: metav1.NamespaceDefault, Timeout: time.Minute}
 	cmd := &cobra.Command{
 		Use:   "self-test",
-		Short: "Checks an installation from inside the cluster, and changes nothing",
+		Short: "Check an installation from inside the cluster, without changing anything",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := ctrl.GetConfig()
@@ -51,9 +51,9 @@ func newSelfTestCommand() *cobra.Command {
 			return SelfTest(cmd.Context(), conf, o, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&o.WebhookConfiguration, "webhook-configuration", o.WebhookConfiguration, "ValidatingWebhookConfiguration to look at; empty when there is none.")
-	cmd.Flags().StringVar(&o.Namespace, "namespace", o.Namespace, "Namespace in which the eviction of a pod that does not exist is tried, as a dry run.")
-	cmd.Flags().DurationVar(&o.Timeout, "timeout", o.Timeout, "How long everything together may take.")
+	cmd.Flags().StringVar(&o.WebhookConfiguration, "webhook-configuration", o.WebhookConfiguration, "ValidatingWebhookConfiguration to check; empty if there is none.")
+	cmd.Flags().StringVar(&o.Namespace, "namespace", o.Namespace, "Namespace in which to evict, as a dry run, a pod that does not exist.")
+	cmd.Flags().DurationVar(&o.Timeout, "timeout", o.Timeout, "How long all checks together may take.")
 	return cmd
 }
 

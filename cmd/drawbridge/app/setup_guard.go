@@ -33,9 +33,9 @@ func defaultGuardOptions() GuardOptions {
 
 // addFlags adds the flags to fs. Their defaults are the present values.
 func (g *GuardOptions) addFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&g.Enabled, "guard", g.Enabled, "Protect intercepted pods by PodDisruptionBudgets, also while Drawbridge is down.")
-	fs.StringVar(&g.Owner, "guard-owner", g.Owner, "ClusterRole that owns these budgets, so that they go when it is deleted; empty when nobody does.")
-	fs.StringSliceVar(&g.ExcludedNamespaces, "guard-excluded-namespace", g.ExcludedNamespaces, "Namespace that the webhook is not asked for, where no pod is protected; may be repeated. Ours is always one.")
+	fs.BoolVar(&g.Enabled, "guard", g.Enabled, "Protect intercepted pods with PodDisruptionBudgets, also while Drawbridge is down.")
+	fs.StringVar(&g.Owner, "guard-owner", g.Owner, "ClusterRole that owns these budgets, so that they are deleted with it; empty for no owner.")
+	fs.StringSliceVar(&g.ExcludedNamespaces, "guard-excluded-namespace", g.ExcludedNamespaces, "Namespace without the webhook, where no pod is protected; may be repeated. The manager's own is always included.")
 }
 
 // validate calls check for everything that must hold.

@@ -30,8 +30,8 @@ func defaultMaintenanceOptions() MaintenanceOptions {
 
 // addFlags adds the flags to fs. Their defaults are the present values.
 func (m *MaintenanceOptions) addFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&m.Enabled, "maintenance", m.Enabled, "Cordon and drain nodes as NodeMaintenances say.")
-	fs.DurationVar(&m.EvacuationWait, "maintenance-evacuation-wait", m.EvacuationWait, "How long a pod without interceptors is left to its owner before a NodeMaintenance asks for its eviction; 0 asks at once. KEP-4212 has 3m, for clusters with owners that set EvacuationInitiated.")
+	fs.BoolVar(&m.Enabled, "maintenance", m.Enabled, "Cordon and drain nodes as NodeMaintenances define.")
+	fs.DurationVar(&m.EvacuationWait, "maintenance-evacuation-wait", m.EvacuationWait, "How long a pod without interceptors is left to its owner before a NodeMaintenance requests its eviction; 0 requests it immediately. KEP-4212 uses 3m, for clusters with owners that set EvacuationInitiated.")
 }
 
 // validate calls check for everything that must hold.

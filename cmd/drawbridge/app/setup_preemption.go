@@ -59,14 +59,14 @@ func defaultPreemptionOptions() PreemptionOptions {
 // addFlags adds the flags to fs. Their defaults are the present values.
 func (p *PreemptionOptions) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&p.Enabled, "preemption", p.Enabled, "Serve a scheduler extender that keeps preemptors of a low priority from violating the budgets of some PriorityClasses.")
-	fs.StringVar(&p.Host, "preemption-host", p.Host, "Address the scheduler extender listens on; all addresses when empty.")
-	fs.IntVar(&p.Port, "preemption-port", p.Port, "Port the scheduler extender listens on.")
+	fs.StringVar(&p.Host, "preemption-host", p.Host, "Address that the scheduler extender listens on; all addresses when empty.")
+	fs.IntVar(&p.Port, "preemption-port", p.Port, "Port that the scheduler extender listens on.")
 	fs.StringVar(&p.ClientCA, "preemption-client-ca", p.ClientCA, "ConfigMap, namespace/name, whose key client-ca-file has the authorities of the scheduler's client certificate; empty to accept none.")
 	fs.StringSliceVar(&p.Users, "preemption-user", p.Users, "Name that the scheduler's client certificate may have; may be repeated.")
 	fs.StringVar(&p.TokenFile, "preemption-token-file", p.TokenFile, "File with a token that the scheduler may send as the password in its urlPrefix; empty for none.")
 	fs.DurationVar(&p.Timeout, "preemption-timeout", p.Timeout, "How long an answer to the scheduler may take; shorter than the scheduler's httpTimeout.")
-	fs.BoolVar(&p.Stamped, "preemption-stamped", p.Stamped, "Go by the annotation that the chart's MutatingAdmissionPolicy wrote on the pod when it was created, not by its PriorityClass as it is now.")
-	fs.BoolVar(&p.GuardDeletes, "preemption-guard-deletes", p.GuardDeletes, "Refuse deletions by the scheduler whose budget has changed since the decision. Needs the chart's webhook for that.")
+	fs.BoolVar(&p.Stamped, "preemption-stamped", p.Stamped, "Use the annotation that the chart's MutatingAdmissionPolicy wrote to the pod at creation, not the pod's current PriorityClass.")
+	fs.BoolVar(&p.GuardDeletes, "preemption-guard-deletes", p.GuardDeletes, "Refuse deletions by the scheduler if a budget has changed since the decision. Needs the chart's webhook for deletions.")
 }
 
 // validate calls check for everything that must hold.

@@ -17,12 +17,13 @@ const intro = `<!-- Written by make generate-docs from internal/metrics. Do not 
 
 # Metrics
 
-Served at ` + "`--metrics-addr`" + `, path ` + "`/metrics`" + `, to [those who may read them](../operations/high-availability.md), beside those of controller-runtime and client-go: ` +
-	"`workqueue_*{name=\"evictionrequests\"}`" + ` is
-the queue of the request controller. [Observability](../operations/observability.md) says how to collect them, and which alerts there are.
+The manager serves these metrics at ` + "`--metrics-addr`" + `, path ` + "`/metrics`" + `, to
+[clients with permission](../operations/high-availability.md), together with those of controller-runtime and client-go:
+` + "`workqueue_*{name=\"evictionrequests\"}`" + ` is the queue of the request controller.
+[Observability](../operations/observability.md) describes how to collect them, and lists the alerts.
 
-The leader has them all; "every replica" says that the others have the metric as well. Add those up, or take the
-greatest value of a gauge.
+The leader has all metrics. "every replica" means that the other replicas have the metric as well: sum the values, or
+use the maximum of a gauge.
 
 | Name | Type | Labels | From | Meaning |
 |---|---|---|---|---|
@@ -31,9 +32,9 @@ greatest value of a gauge.
 const perRequest = `
 ## Series per request
 
-The metrics that begin with ` + "`evictionrequest_controller_`" + ` are those of KEP-4563. They have a series per EvictionRequest, which goes
-when the object goes. ` + "`metrics.perRequest: false`" + ` (flag ` + "`--metrics-per-request=false`" + `) leaves them out, and then no metric has a label
-whose values users could multiply.
+The metrics that begin with ` + "`evictionrequest_controller_`" + ` are those of KEP-4563. They have a series per EvictionRequest,
+which disappears with the object. ` + "`metrics.perRequest: false`" + ` (flag ` + "`--metrics-per-request=false`" + `) disables them. Then
+no metric has a label whose values users could multiply.
 
 ## Labels
 
@@ -42,24 +43,26 @@ whose values users could multiply.
 const meanings = `
 ## What the values mean
 
-` + "`stage`" + ` is ` + "`starting`" + ` (nobody is active yet), ` + "`intercepting`" + ` (an interceptor of the pod is active) or ` + "`evicting`" + `
-(` + "`imperative-eviction.k8s.io`" + ` is active, so budgets decide).
+` + "`stage`" + ` is ` + "`starting`" + ` (no interceptor is active yet), ` + "`intercepting`" + ` (an interceptor of the pod is active) or
+` + "`evicting`" + ` (` + "`imperative-eviction.k8s.io`" + ` is active, so budgets decide).
 
-` + "`drawbridge_interceptor_turns_total`" + `: ` + "`completed`" + ` (the interceptor said so), ` + "`unchecked`" + ` (it said so while no manager ran, and managedFields do not bear it out), ` + "`skipped`" + ` (a person ended it, with
-` + "`kubectl drawbridge skip`" + `), ` + "`timed_out`" + ` (it was silent for longer than the heartbeat deadline), ` + "`cut_short`" + ` (the pod ended
-before) or ` + "`canceled`" + ` (nobody wanted the eviction any more).
+` + "`drawbridge_interceptor_turns_total`" + `: ` + "`completed`" + ` (the interceptor reported it), ` + "`unchecked`" + ` (the interceptor reported
+it while no manager ran, and managedFields do not confirm it), ` + "`skipped`" + ` (a person ended it with
+` + "`kubectl drawbridge skip`" + `), ` + "`timed_out`" + ` (the interceptor was silent for longer than the heartbeat deadline),
+` + "`cut_short`" + ` (the pod ended before) or ` + "`canceled`" + ` (no requester was left).
 
-` + "`trigger`" + ` of an attempt is ` + "`first`" + `, ` + "`backoff`" + ` or ` + "`budget`" + ` (a budget that blocked the pod started to allow disruptions). Its ` + "`result`" + ` is
-` + "`evicted`" + `, ` + "`gone`" + ` or ` + "`replaced`" + ` for a pod that is dealt with; every other value names a kind of failure, which
-[the runbook](../runbooks/blocked-by-a-budget.md) explains.
+` + "`trigger`" + ` of an attempt is ` + "`first`" + `, ` + "`backoff`" + ` or ` + "`budget`" + ` (a budget that blocked the pod started to allow disruptions).
+Its ` + "`result`" + ` is ` + "`evicted`" + `, ` + "`gone`" + ` or ` + "`replaced`" + ` if the pod needs no further attempt. Every other value is a kind of
+failure, which [the runbook](../runbooks/blocked-by-a-budget.md) explains.
 
-` + "`state`" + ` of a guarded pod is ` + "`closed`" + `, ` + "`held`" + ` (closed although the interceptors are done), ` + "`unguarded`" + ` (should be closed, not labeled yet),
-` + "`other_budget`" + ` (should be closed, but a budget of somebody else selects the pod) or ` + "`label_left`" + ` (should be open, but its controller selects it
-by the label). ` + "`state`" + ` of the guard's budgets is ` + "`in_force`" + `, ` + "`changed`" + ` (it refuses evictions, but something else writes it, too), ` + "`not_in_force`" + `
-(it protects nobody, or not yet) or ` + "`name_taken`" + ` (it is somebody else's); see [the guard](../guides/guard.md).
+` + "`state`" + ` of a guarded pod is ` + "`closed`" + `, ` + "`held`" + ` (closed although the interceptors are done), ` + "`unguarded`" + ` (should be closed,
+not labeled yet), ` + "`other_budget`" + ` (should be closed, but another budget selects the pod) or ` + "`label_left`" + ` (should be open,
+but its controller selects it by the label). ` + "`state`" + ` of the guard's budgets is ` + "`in_force`" + `, ` + "`changed`" + ` (it refuses
+evictions, but another client writes it, too), ` + "`not_in_force`" + ` (it protects no pod, or not yet) or ` + "`name_taken`" + ` (another
+owner has a budget of that name); see [the guard](../guides/guard.md).
 
-` + "`caller_class`" + ` is a hint at the tool that called. The reasons of verdicts stand in [answers.md](answers.md), those of the surge in
-[its guide](../guides/surge.md).
+` + "`caller_class`" + ` is a hint about the calling tool. [answers.md](answers.md) explains the reasons of verdicts, and
+[the guide](../guides/surge.md) those of surge.
 `
 
 func main() {
