@@ -47,7 +47,7 @@ verify: verify-modules verify-generate verify-chart ## Check what must not go st
 # is used in them, which is at the end of `make test`.
 .PHONY: verify-modules
 verify-modules: ## Check that the modules of rules and examples need no `go mod tidy`.
-	for module in test/rules examples/interceptor examples/interceptor-client-go; do \
+	for module in test/alerts examples/interceptor examples/interceptor-client-go; do \
 		(cd $$module && go list -deps -test ./... >/dev/null) || { echo "run 'go mod tidy' in $$module" >&2; exit 1; }; \
 	done
 
@@ -78,20 +78,20 @@ demo: ## Show the main job on an embedded control plane (the first time builds i
 	@bin/demo
 
 .PHONY: test
-test: lint verify test-go test-rules test-examples ## Everything CI needs.
+test: lint verify test-go test-alerts test-examples ## Everything CI needs.
 
 # More packages at a time than CPUs: the suites wait more than they work.
 .PHONY: test-go
 test-go: ## Unit, property, conformance and e2e tests, on embedded control planes.
-	go run ./test/cluster/cmd/cluster-up --build-only
+	go run ./test/framework/cluster/cmd/cluster-up --build-only
 	go test -p=3 -timeout=30m ./...
 
 SKEW_ARGS ?=
 
 .PHONY: test-skew
 test-skew: ## e2e and install tests on the oldest supported Kubernetes (the first time builds it).
-	DRAWBRIDGE_KUBERNETES=oldest go run ./test/cluster/cmd/cluster-up --build-only
-	DRAWBRIDGE_KUBERNETES=oldest go test -count=1 -timeout=60m $(SKEW_ARGS) ./test/e2e ./test/install
+	DRAWBRIDGE_KUBERNETES=oldest go run ./test/framework/cluster/cmd/cluster-up --build-only
+	DRAWBRIDGE_KUBERNETES=oldest go test -count=1 -timeout=60m $(SKEW_ARGS) ./test/e2e ./test/e2e/install
 
 KUBEVIRT ?=
 KUBEVIRT_ARGS ?=
@@ -99,14 +99,14 @@ KUBEVIRT_ARGS ?=
 .PHONY: test-kubevirt
 test-kubevirt: ## Drive Drawbridge against KubeVirt's real programs: KUBEVIRT=CHECKOUT (hack/kubevirt/README.md).
 	@test -n '$(KUBEVIRT)' || { echo 'KUBEVIRT names no folder: see hack/kubevirt/README.md' >&2; exit 2; }
-	go run ./test/cluster/cmd/cluster-up --build-only
+	go run ./test/framework/cluster/cmd/cluster-up --build-only
 	folder='$(abspath $(KUBEVIRT))'; \
 	if [[ -d $$folder/cmd/virt-api ]]; then hack/kubevirt/build.sh "$$folder" bin/kubevirt; folder=$$PWD/bin/kubevirt; fi; \
-	DRAWBRIDGE_KUBEVIRT=$$folder go test -count=1 -timeout=60m -v $(KUBEVIRT_ARGS) ./test/kubevirt
+	DRAWBRIDGE_KUBEVIRT=$$folder go test -count=1 -timeout=60m -v $(KUBEVIRT_ARGS) ./test/e2e/kubevirt
 
-.PHONY: test-rules
-test-rules: ## Prove the alerts and the dashboard with Prometheus' own engine.
-	cd test/rules && go vet ./... && go test -count=1 ./...
+.PHONY: test-alerts
+test-alerts: ## Prove the alerts and the dashboard with Prometheus' own engine.
+	cd test/alerts && go vet ./... && go test -count=1 ./...
 
 .PHONY: test-examples
 test-examples: ## Tests of the examples, which are modules of their own.
@@ -129,12 +129,12 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 1m each).
 
 .PHONY: bench
 bench: ## Measure Drawbridge against what it costs not to have it; writes docs/benchmarks.md (most of an hour).
-	go run ./test/cluster/cmd/cluster-up --build-only
+	go run ./test/framework/cluster/cmd/cluster-up --build-only
 	go run ./test/bench/cmd/bench --page=docs/benchmarks.md
 
 .PHONY: bench-quick
 bench-quick: ## The same with smaller numbers, in some minutes; writes nothing.
-	go run ./test/cluster/cmd/cluster-up --build-only
+	go run ./test/framework/cluster/cmd/cluster-up --build-only
 	go run ./test/bench/cmd/bench --quick
 
 .PHONY: bench-go
@@ -150,7 +150,7 @@ chaos: ## Randomized drains under faults, 200 runs; for fewer ARGS='--runs=10 --
 
 .PHONY: cluster-up
 cluster-up: ## Start the embedded Kubernetes and stay until interrupted.
-	go run ./test/cluster/cmd/cluster-up --nodes=3
+	go run ./test/framework/cluster/cmd/cluster-up --nodes=3
 
 .PHONY: image
 image: ## Build the image as an OCI layout in dist/image, without a container engine; always the same bytes.

@@ -31,7 +31,7 @@ func alerts(t *testing.T, more values) []monitoringv1.Rule {
 }
 
 // An alert says what is wrong, how bad it is, and where to read what to do. That its
-// expression does what it should is proved in test/rules.
+// expression does what it should is proved in test/alerts.
 func TestEveryAlertHasARunbook(t *testing.T) {
 	seen := map[string]bool{}
 	for _, rule := range alerts(t, nil) {

@@ -20,7 +20,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
-	"github.com/drawbridge-dev/drawbridge/test/install"
+	"github.com/drawbridge-dev/drawbridge/test/framework/install"
 )
 
 // deploymentOf renders the manager's Deployment, whatever kinds of others the chart has

@@ -17,7 +17,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/test/install"
+	"github.com/drawbridge-dev/drawbridge/test/framework/install"
 	"github.com/drawbridge-dev/drawbridge/webhook"
 )
 

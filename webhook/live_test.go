@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 	"github.com/drawbridge-dev/drawbridge/webhook"
 )
 
@@ -52,11 +52,11 @@ func TestOnARealControlPlane(t *testing.T) {
 		t.Skip("boots a control plane")
 	}
 	c := cluster.ForTest(t, cluster.Options{Nodes: 2, RequestLog: true})
-	installed, err := suite.Install(t.Context(), c, suite.InstallOptions{})
+	installed, err := manager.Install(t.Context(), c, manager.InstallOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	manager, err := installed.Start(t.Context(), suite.ManagerOptions{})
+	manager, err := installed.Start(t.Context(), manager.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

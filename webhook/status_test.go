@@ -15,7 +15,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
 // created is when the requests of these tests were created.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
 var callTarget = target{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-1"}, UID: "uid-1"}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
-	"github.com/drawbridge-dev/drawbridge/test/explore"
+	"github.com/drawbridge-dev/drawbridge/test/framework/modelcheck"
 )
 
 // seededBug is a mistake that somebody could make, in place of one of the parts.
@@ -83,12 +83,12 @@ var seededBugs = map[string]seededBug{
 	"a heartbeat from next year is believed": {
 		scope: scope{custom: 1, lies: 1},
 		seed:  stepAfter(func(_ *process.Snapshot, p *process.Policy) { p.ClockSkew = 365 * 24 * time.Hour }),
-		want:  explore.ErrStuck,
+		want:  modelcheck.ErrStuck,
 	},
 	"nobody wakes the controller at a deadline": {
 		scope: scope{custom: 1},
 		seed:  stepBefore(func(d *process.Decision) { d.WakeAt = time.Time{} }),
-		want:  explore.ErrStuck,
+		want:  modelcheck.ErrStuck,
 	},
 	"the last resort falls silent, too": {
 		scope: scope{refusals: 1},
@@ -97,7 +97,7 @@ var seededBugs = map[string]seededBug{
 				s.Participants[i].LastResort = false
 			}
 		}),
-		want: explore.ErrStuck,
+		want: modelcheck.ErrStuck,
 	},
 	"the last resort is done when somebody says so": {
 		scope: scope{lies: 1},
@@ -106,7 +106,7 @@ var seededBugs = map[string]seededBug{
 				s.Participants[i].LastResort = s.Participants[i].CompletedAt.IsZero()
 			}
 		}),
-		want: explore.ErrStuck,
+		want: modelcheck.ErrStuck,
 	},
 	"the last resort comes first": {
 		scope: scope{custom: 1},
@@ -124,7 +124,7 @@ var seededBugs = map[string]seededBug{
 	},
 	"the controller is deaf to changes of the pod": {
 		seed: func(p *parts) { p.podEvent = func(_, _ *corev1.Pod) bool { return false } },
-		want: explore.ErrStuck,
+		want: modelcheck.ErrStuck,
 	},
 	"the status is written whatever has happened since": {
 		scope: scope{custom: 1, changes: 1},
@@ -148,7 +148,7 @@ func TestEverySeededBugIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := productParts()
 			bug.seed(&p)
-			result, err := explore.Run(model(p, bug.scope))
+			result, err := modelcheck.Run(model(p, bug.scope))
 			if !errors.Is(err, bug.want) {
 				t.Fatalf("want %v after %d states, got %v", bug.want, result.States, err)
 			}

@@ -6,7 +6,7 @@ import (
 	"math/bits"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
-	"github.com/drawbridge-dev/drawbridge/test/explore"
+	"github.com/drawbridge-dev/drawbridge/test/framework/modelcheck"
 )
 
 var (
@@ -54,11 +54,11 @@ func (w *world) restart() {
 type mover struct {
 	*actors
 	from world
-	to   func(explore.Move[world])
+	to   func(modelcheck.Move[world])
 }
 
-func (a *actors) moves(w world, to func(explore.Move[world])) {
-	m := mover{actors: a, from: w, to: func(move explore.Move[world]) {
+func (a *actors) moves(w world, to func(modelcheck.Move[world])) {
+	m := mover{actors: a, from: w, to: func(move modelcheck.Move[world]) {
 		move.To = move.To.normal()
 		to(move)
 	}}
@@ -103,12 +103,12 @@ func (m mover) own(label string, w world, wrong error) {
 	if wrong == nil {
 		wrong = m.stored(w)
 	}
-	m.to(explore.Move[world]{Label: label, To: w, Own: true, Wrong: wrong})
+	m.to(modelcheck.Move[world]{Label: label, To: w, Own: true, Wrong: wrong})
 }
 
 // move is something that may happen or not.
 func (m mover) move(label string, w world) {
-	m.to(explore.Move[world]{Label: label, To: w, Wrong: m.stored(w)})
+	m.to(modelcheck.Move[world]{Label: label, To: w, Wrong: m.stored(w)})
 }
 
 func (m mover) informers() {
@@ -255,7 +255,7 @@ func (m mover) calls() {
 		}
 		e.Last = lastTry{At: 0, Since: ageOf(last.Since), Text: answer.result, Retries: uint8(last.Retries)}
 		m.report(&w, m.try(tryOf(&w, w.Stored)), fresh)
-		m.to(explore.Move[world]{Label: answer.label, To: w, Own: !answer.spends, Wrong: errors.Join(wrong, m.stored(w))})
+		m.to(modelcheck.Move[world]{Label: answer.label, To: w, Own: !answer.spends, Wrong: errors.Join(wrong, m.stored(w))})
 	}
 }
 
@@ -306,7 +306,7 @@ func (m mover) crashes() {
 	if w := m.from; w.GhostCall {
 		w.GhostCall = false
 		wrong := m.evict(&w)
-		m.to(explore.Move[world]{Label: "the eviction of the crashed manager arrives", To: w, Wrong: errors.Join(wrong, m.stored(w))})
+		m.to(modelcheck.Move[world]{Label: "the eviction of the crashed manager arrives", To: w, Wrong: errors.Join(wrong, m.stored(w))})
 	}
 }
 

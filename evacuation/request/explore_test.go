@@ -4,7 +4,7 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/drawbridge-dev/drawbridge/test/explore"
+	"github.com/drawbridge-dev/drawbridge/test/framework/modelcheck"
 )
 
 var exploreWide = flag.Bool("explore.wide", false, "explore more than a test run has time for (`make explore`)")
@@ -47,8 +47,8 @@ var exploreWideScopes = []struct {
 	{"three intercept and lie", scope{custom: 3, lies: 1}},
 }
 
-func model(p parts, s scope) explore.Model[world] {
-	return explore.Model[world]{
+func model(p parts, s scope) modelcheck.Model[world] {
+	return modelcheck.Model[world]{
 		Start: []world{s.start()},
 		Moves: newActors(p, s.custom).moves,
 		Check: checkWorld,
@@ -67,7 +67,7 @@ func TestEveryInterleaving(t *testing.T) {
 	}
 	for _, s := range scopes {
 		t.Run(s.name, func(t *testing.T) {
-			result, err := explore.Run(model(exploredParts(), s.scope))
+			result, err := modelcheck.Run(model(exploredParts(), s.scope))
 			if err != nil {
 				t.Fatal(err)
 			}

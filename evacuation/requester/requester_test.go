@@ -21,7 +21,7 @@ import (
 	clientinterceptor "sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
 // eager is a clock on which no pause takes time. It keeps how long they were.

@@ -24,7 +24,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	sdk "github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/install"
+	"github.com/drawbridge-dev/drawbridge/test/framework/install"
 )
 
 const chart = "../../charts/drawbridge"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // answering listens and answers every line with its name; it returns its port.
@@ -63,7 +63,7 @@ func ask(t *testing.T, port int, line string) string {
 func TestTheProxyFindsWhoAnswers(t *testing.T) {
 	var ports [2]int // Where the proxy listens, and where nobody does.
 	for i := range ports {
-		port, err := suite.FreePort(t.Context())
+		port, err := manager.FreePort(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

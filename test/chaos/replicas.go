@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 )
 
 // Replicas of the manager.

@@ -16,7 +16,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
-	"github.com/drawbridge-dev/drawbridge/test/suite/clock"
+	"github.com/drawbridge-dev/drawbridge/test/framework/clock"
 )
 
 // guest is an interceptor that uses our SDK, as a third party does, with a clock of its

@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // scheme knows Kubernetes' types and ours.
@@ -53,7 +53,7 @@ type World struct {
 	// Cluster is the control plane. It belongs to whoever made it.
 	Cluster *cluster.Cluster
 
-	inst         *suite.Installation
+	inst         *manager.Installation
 	admin        client.WithWatch
 	manager      string
 	kubeconfig   string
@@ -73,8 +73,8 @@ const webhookTimeout = 2 * time.Second
 
 // NewWorld prepares a control plane of ClusterOptions for managers of this file, which
 // Build has made.
-func NewWorld(ctx context.Context, c *cluster.Cluster, manager string) (*World, error) {
-	w := &World{Cluster: c, manager: manager}
+func NewWorld(ctx context.Context, c *cluster.Cluster, program string) (*World, error) {
+	w := &World{Cluster: c, manager: program}
 	var err error
 	if w.admin, err = client.NewWithWatch(c.Config(), client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
@@ -83,7 +83,7 @@ func NewWorld(ctx context.Context, c *cluster.Cluster, manager string) (*World, 
 	if err != nil {
 		return nil, err
 	}
-	if w.inst, err = suite.Install(ctx, c, suite.InstallOptions{WebhookPort: port, Values: map[string]any{
+	if w.inst, err = manager.Install(ctx, c, manager.InstallOptions{WebhookPort: port, Values: map[string]any{
 		"webhook": map[string]any{"timeoutSeconds": int(webhookTimeout / time.Second)},
 		// For the policy of machines, which are pods.
 		"policies": map[string]any{"rules": []any{map[string]any{
@@ -125,7 +125,7 @@ func (p *takenPorts) take(ctx context.Context) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
-		port, err := suite.FreePort(ctx)
+		port, err := manager.FreePort(ctx)
 		if err != nil {
 			return 0, err
 		}
@@ -141,7 +141,7 @@ func (p *takenPorts) take(ctx context.Context) (int, error) {
 }
 
 // Use makes the managers of later runs those of another file, which Build has made.
-func (w *World) Use(manager string) { w.manager = manager }
+func (w *World) Use(program string) { w.manager = program }
 
 // Build builds the manager of test/chaos/cmd/manager into a folder, with build tags,
 // separated by commas, and returns its path.

@@ -21,10 +21,10 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/install"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/install"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // F10: the add-on is installed and runs, and nobody uses it. This needs a control
@@ -45,11 +45,11 @@ func TestConformance_F10_Install(t *testing.T) {
 			t.Fatalf("pods %v, want 3", pods)
 		}
 
-		installation, err := suite.Install(t.Context(), fresh, suite.InstallOptions{})
+		installation, err := manager.Install(t.Context(), fresh, manager.InstallOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		mgr, err := installation.Start(t.Context(), suite.ManagerOptions{})
+		mgr, err := installation.Start(t.Context(), manager.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // The interceptors of the KEP's example of a surge; here the test acts for them.
@@ -31,7 +31,7 @@ const (
 func TestConformance_F10_Surge(t *testing.T) {
 	t.Run("101 the surge is there before the first pod goes, and availability never drops", func(t *testing.T) {
 		const replicas = 2
-		mgr := startManager(t, suite.ManagerOptions{Change: longCompletionGrace})
+		mgr := startManager(t, manager.Options{Change: longCompletionGrace})
 		w := newWorld(t, mgr)
 		drained := w.addNode(t)
 		deployment := builder.Deployment(w.ns, "postgres").Replicas(replicas).Pods(func(p *builder.PodWrapper) {

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // The two requesters of the KEP's examples.
@@ -52,7 +52,7 @@ func (w *world) onOwnNodes(pod *builder.PodWrapper) *builder.PodWrapper {
 
 // F10: the flows of the KEP (000:L647-713), each from its first step to its last.
 func TestConformance_F10(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{Change: longCompletionGrace})
+	mgr := startManager(t, manager.Options{Change: longCompletionGrace})
 
 	t.Run("98 two requesters, one changes its mind, two actors", func(t *testing.T) {
 		t.Parallel()
@@ -168,7 +168,7 @@ func TestConformance_F10(t *testing.T) {
 
 // F10: the interceptors are not there, or the controller is not.
 func TestConformance_F10_Absent(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{Change: noStartupGrace})
+	mgr := startManager(t, manager.Options{Change: noStartupGrace})
 	t.Run("102 when the interceptors stop responding the pod is evicted", func(t *testing.T) {
 		w := newWorld(t, mgr)
 		pod := w.pod(t, "web", interceptorA, interceptorB)
@@ -222,7 +222,7 @@ func TestConformance_F10_Absent(t *testing.T) {
 			t.Errorf("the manager is still there:\n%s", requests)
 		}
 
-		w.mgr = startManager(t, suite.ManagerOptions{Clock: mgr.Clock})
+		w.mgr = startManager(t, manager.Options{Clock: mgr.Clock})
 		for tr, want := range map[*trace][]string{
 			tr:     {"", "[IE]", "IE Evicted"},
 			second: {"", "[a]", "a [IE]", "a IE Evicted"},

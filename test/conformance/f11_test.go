@@ -8,15 +8,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
-	"github.com/drawbridge-dev/drawbridge/test/suite/clock"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/clock"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // F11 Metrics, as the endpoint of the program serves them. One request is followed
 // from its first interceptor to its deletion.
 func TestConformance_F11(t *testing.T) {
-	program, err := drawbridge.StartProcess(t.Context(), suite.ProcessOptions{})
+	program, err := drawbridge.StartProcess(t.Context(), manager.ProcessOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestConformance_F11(t *testing.T) {
 			t.Errorf("kill the manager: %v", err)
 		}
 	})
-	w := newWorld(t, &suite.Manager{Clock: clock.New()}) // A program has the real time.
+	w := newWorld(t, &manager.Manager{Clock: clock.New()}) // A program has the real time.
 	pod := w.deployment(t, builder.Deployment(w.ns, "web").Pods(func(p *builder.PodWrapper) {
 		p.Interceptors(interceptorA, interceptorB)
 	}))[0]

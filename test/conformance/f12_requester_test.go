@@ -20,8 +20,8 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // nativeRequester is who asks in these tests; otherRequester is there before it.
@@ -182,7 +182,7 @@ func mustWithdraw(t *testing.T, r *requester.Requester, pod *corev1.Pod) {
 
 // F12: the contract of requesters, as interceptor.Requester keeps it for anybody.
 func TestConformance_F12_NativeRequester(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{})
+	mgr := startManager(t, manager.Options{})
 	w := newWorld(t, mgr)
 	r := w.asRequester(t, "maintenance", nativeRequester, requesterRules...)
 	other := w.asRequester(t, "other", otherRequester, requesterRules...)

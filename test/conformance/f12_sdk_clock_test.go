@@ -8,14 +8,14 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
-	"github.com/drawbridge-dev/drawbridge/test/suite/clock"
+	"github.com/drawbridge-dev/drawbridge/test/framework/clock"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // F12 An interceptor whose clock is wrong is heard. The manager's clock is that of
 // the API server here: it is never moved.
 func TestConformance_F12_SDKClock(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{Change: noStartupGrace})
+	mgr := startManager(t, manager.Options{Change: noStartupGrace})
 	// The offset is exact to 3 s, and whole seconds are kept.
 	const near = 10 * time.Second
 

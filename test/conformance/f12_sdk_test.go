@@ -16,12 +16,12 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // F12 The contract of interceptors, kept by the SDK.
 func TestConformance_F12_SDK(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{Change: noStartupGrace})
+	mgr := startManager(t, manager.Options{Change: noStartupGrace})
 
 	t.Run("109, 111 it acts in its turn alone and heartbeats while it works", func(t *testing.T) {
 		w := newWorld(t, mgr)

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // exampleInterceptor is what examples/interceptor speaks for in these tests.
@@ -29,7 +29,7 @@ const exampleInterceptor = "example.example.com"
 // service account of its own. It has the real clock, so nobody advances the
 // manager's here.
 func TestConformance_F12(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{})
+	mgr := startManager(t, manager.Options{})
 
 	t.Run("109, 111 the example acts in its turn, and not before or after", func(t *testing.T) {
 		t.Parallel()
@@ -151,7 +151,7 @@ func TestConformance_F12(t *testing.T) {
 
 // F12: the example meets what is not its business.
 func TestConformance_F12_Strangers(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{Change: noStartupGrace})
+	mgr := startManager(t, manager.Options{Change: noStartupGrace})
 	t.Run("109 the example stops when it was passed over", func(t *testing.T) {
 		w := newWorld(t, mgr)
 		program := w.startInterceptor(t, exampleInterceptor, time.Hour)
@@ -173,7 +173,7 @@ func TestConformance_F12_Strangers(t *testing.T) {
 		mgr.Kill() // So that nobody tells that the pod is gone.
 		w.deletePod(t, pod)
 		successor := w.pod(t, "web", exampleInterceptor)
-		program := w.startExample(t, suite.BuildClientGoInterceptor, exampleInterceptor, 0)
+		program := w.startExample(t, manager.BuildClientGoInterceptor, exampleInterceptor, 0)
 		waitLine(t, program, "another pod has the name, nothing to do")
 		if reports := w.reportsBy(t, exampleInterceptor); len(reports) != 0 {
 			t.Errorf("it reports:\n%s", reports)
@@ -190,7 +190,7 @@ func TestConformance_F12_Requester(t *testing.T) {
 		entry  = "carol.users.drawbridge.dev"
 		native = "drain.example.com"
 	)
-	mgr := startManager(t, suite.ManagerOptions{})
+	mgr := startManager(t, manager.Options{})
 	w := newWorld(t, mgr)
 	evictions := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}}
 	if err := grant(t.Context(), w.admin, w.ns, caller, evictions); err != nil {

@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // What belongs to the controller of statements that the schema cannot know.
 func TestConformance_F2_Controller(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{})
+	mgr := startManager(t, manager.Options{})
 	t.Run("23 an old request never touches the new pod of that name", func(t *testing.T) {
 		for name, stage := range map[string]struct {
 			reach func(*testing.T, *world, *trace)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // patientEngine keeps the engine from passing over anybody for silence, so that
@@ -46,7 +46,7 @@ func (c reportCase) run(t *testing.T, w *world, name string) {
 
 // F4 time rules, those that need a clock.
 func TestConformance_F4_Webhook(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{Change: patientEngine})
+	mgr := startManager(t, manager.Options{Change: patientEngine})
 	// A manager that is ahead of the API server shows whose clock counts.
 	mgr.Clock.Advance(72 * time.Hour)
 
@@ -160,7 +160,7 @@ func TestConformance_F4_Webhook(t *testing.T) {
 // A heartbeat that no webhook has seen.
 func TestConformance_F4_FutureHeartbeat(t *testing.T) {
 	t.Run("50 a heartbeat from next year holds the turn for 20 minutes and 10 s", func(t *testing.T) {
-		mgr := startManager(t, suite.ManagerOptions{Change: noStartupGrace})
+		mgr := startManager(t, manager.Options{Change: noStartupGrace})
 		w := newWorld(t, mgr)
 		tr := w.request(t, w.pod(t, "web", interceptorA, interceptorB))
 		w.untilActive(t, tr.ObjectKey, interceptorA)
@@ -168,7 +168,7 @@ func TestConformance_F4_FutureHeartbeat(t *testing.T) {
 		w.report(t, tr.ObjectKey, beats(interceptorA, *w.in(365 * 24 * time.Hour)))
 
 		before := mgr.Clock.Now()
-		w.mgr = startManager(t, suite.ManagerOptions{Change: noStartupGrace, Clock: mgr.Clock})
+		w.mgr = startManager(t, manager.Options{Change: noStartupGrace, Clock: mgr.Clock})
 		w.sync(t, tr.ObjectKey)
 		seen := w.mgr.Clock.Now() // At the latest.
 		w.advanceTo(before.Add(deadline))

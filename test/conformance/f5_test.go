@@ -20,14 +20,14 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // F5 Controller validation.
 func TestConformance_F5(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{})
+	mgr := startManager(t, manager.Options{})
 
 	cases := map[string]struct {
 		// prepare returns the pod that the request is for, as the requester sees it.
@@ -119,7 +119,7 @@ func withoutTimes(er *v1alpha1.EvictionRequest) *v1alpha1.EvictionRequestStatus 
 // F5: a refused request stays refused, whatever happens.
 func TestConformance_F5_Final(t *testing.T) {
 	t.Run("54 nothing more happens after the validation has failed", func(t *testing.T) {
-		mgr := startManager(t, suite.ManagerOptions{})
+		mgr := startManager(t, manager.Options{})
 		w := newWorld(t, mgr)
 		missing := w.request(t, builder.Pod(w.ns, "missing").UID(uuid.NewUUID()).Obj())
 		running := w.pod(t, "running", interceptorA)
@@ -152,7 +152,7 @@ func TestConformance_F5_Final(t *testing.T) {
 		check("after 20 minutes")
 
 		mgr.Kill()
-		w.mgr = startManager(t, suite.ManagerOptions{Clock: mgr.Clock, Change: noStartupGrace})
+		w.mgr = startManager(t, manager.Options{Clock: mgr.Clock, Change: noStartupGrace})
 		check("after a restart")
 
 		w.deletePod(t, running)
@@ -176,7 +176,7 @@ func TestConformance_F5_Final(t *testing.T) {
 // away while the manager runs; its cache goes on being filled by a watch that has
 // begun already.
 func TestConformance_F5_Errors(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{Change: func(o *app.Options) { o.Policy.CompletionGrace = 0 }})
+	mgr := startManager(t, manager.Options{Change: func(o *app.Options) { o.Policy.CompletionGrace = 0 }})
 	w := newWorld(t, mgr)
 	failedGets := func(pod string, atLeast int) {
 		t.Helper()
@@ -275,7 +275,7 @@ func denyReadingPods(t *testing.T) (restore func()) {
 // F5: the events of a pod and of its request come in any order.
 func TestConformance_F5_Order(t *testing.T) {
 	lag := &podLag{}
-	mgr := startManager(t, suite.ManagerOptions{Wrap: lag.wrap})
+	mgr := startManager(t, manager.Options{Wrap: lag.wrap})
 
 	t.Run("56 requests that were created right after their pods are not cancelled", func(t *testing.T) {
 		const pods = 40

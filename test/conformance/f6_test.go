@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // labels are those of a request or a pod; no label at all is an empty map.
@@ -19,7 +19,7 @@ type labels = map[string]string
 
 // F6 Labels.
 func TestConformance_F6(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{})
+	mgr := startManager(t, manager.Options{})
 
 	cases := map[string]struct {
 		// pod and request are the labels they are created with.

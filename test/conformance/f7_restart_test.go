@@ -20,8 +20,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
-	"github.com/drawbridge-dev/drawbridge/test/suite/clock"
+	"github.com/drawbridge-dev/drawbridge/test/framework/clock"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // F7: the state is in the API.
@@ -44,7 +44,7 @@ func TestConformance_F7_Restart(t *testing.T) {
 						t.Fatalf("after %d lives: %q", lives, tr.turns(t))
 					}
 					crash := &crash{mode: mode, armed: make(chan struct{}), crashed: make(chan struct{})}
-					w.mgr = startManager(t, suite.ManagerOptions{Clock: shared, Wrap: crash.wrap})
+					w.mgr = startManager(t, manager.Options{Clock: shared, Wrap: crash.wrap})
 					close(crash.armed)
 					await(t, "the crash, or the end", func(context.Context) error {
 						select {
@@ -73,7 +73,7 @@ func TestConformance_F7_Restart(t *testing.T) {
 		}
 	})
 	t.Run("75 a restart changes nothing at any stage", func(t *testing.T) {
-		w := newWorld(t, startManager(t, suite.ManagerOptions{}))
+		w := newWorld(t, startManager(t, manager.Options{}))
 		w.hold(t)
 		restarts := 0
 		// restart stops and kills the manager in turn, and does something while nobody
@@ -86,7 +86,7 @@ func TestConformance_F7_Restart(t *testing.T) {
 				stopManager(t, w.mgr)
 			}
 			meanwhile()
-			w.mgr = startManager(t, suite.ManagerOptions{Clock: w.mgr.Clock})
+			w.mgr = startManager(t, manager.Options{Clock: w.mgr.Clock})
 		}
 		var tr *trace
 		restart(func() { tr = w.request(t, w.pod(t, "web", interceptorA, interceptorB)) })
@@ -112,22 +112,22 @@ func TestConformance_F7_Restart(t *testing.T) {
 		}
 	})
 	t.Run("75 a restart does not give a silent interceptor its 20 minutes anew", func(t *testing.T) {
-		w := newWorld(t, startManager(t, suite.ManagerOptions{}))
+		w := newWorld(t, startManager(t, manager.Options{}))
 		tr := w.request(t, w.pod(t, "web", interceptorA, interceptorB))
 		since := w.untilActive(t, tr.ObjectKey, interceptorA).Status.ActivationTime.Time
 		w.advanceTo(since.Add(10 * time.Minute))
 		w.mgr.Kill()
-		w.mgr = startManager(t, suite.ManagerOptions{Clock: w.mgr.Clock})
+		w.mgr = startManager(t, manager.Options{Clock: w.mgr.Clock})
 		w.handsOver(t, tr, since.Add(deadline), interceptorB)
 	})
 	t.Run("75 an outage of the manager is no silence of the interceptor", func(t *testing.T) {
-		w := newWorld(t, startManager(t, suite.ManagerOptions{}))
+		w := newWorld(t, startManager(t, manager.Options{}))
 		tr := w.request(t, w.pod(t, "web", interceptorA, interceptorB))
 		w.untilActive(t, tr.ObjectKey, interceptorA)
 		w.mgr.Kill()
 		w.mgr.Clock.Advance(3 * time.Hour)
 		before := w.mgr.Clock.Now()
-		w.mgr = startManager(t, suite.ManagerOptions{Clock: w.mgr.Clock})
+		w.mgr = startManager(t, manager.Options{Clock: w.mgr.Clock})
 		after := w.mgr.Clock.Now()
 
 		w.advanceTo(before.Add(startupGrace - 15*time.Second))
@@ -234,7 +234,7 @@ func TestConformance_F7_AnyOrder(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		t.Logf("seed %d", seed)
 		forEver := func(o *app.Options) { o.Policy.StartupGrace, o.Retention = 0, 0 }
-		w := newWorld(t, startManager(t, suite.ManagerOptions{Change: forEver}))
+		w := newWorld(t, startManager(t, manager.Options{Change: forEver}))
 		w.hold(t)
 		var pods []*corev1.Pod
 		var traces []*trace
@@ -248,7 +248,7 @@ func TestConformance_F7_AnyOrder(t *testing.T) {
 			w.randomStep(t, random, pods[i], traces[i].ObjectKey)
 			if step%40 == 39 {
 				w.mgr.Kill()
-				w.mgr = startManager(t, suite.ManagerOptions{Clock: w.mgr.Clock, Change: forEver})
+				w.mgr = startManager(t, manager.Options{Clock: w.mgr.Clock, Change: forEver})
 			}
 		}
 

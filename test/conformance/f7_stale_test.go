@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -22,7 +22,7 @@ import (
 func TestConformance_F7_CachesThatLag(t *testing.T) {
 	lag := &podLag{path: "/apis/" + v1alpha1.GroupName + "/v1alpha1/evictioninterceptors"}
 	pods := &podLag{}
-	mgr := startManager(t, suite.ManagerOptions{Wrap: func(next http.RoundTripper) http.RoundTripper { return lag.wrap(pods.wrap(next)) }})
+	mgr := startManager(t, manager.Options{Wrap: func(next http.RoundTripper) http.RoundTripper { return lag.wrap(pods.wrap(next)) }})
 
 	// target is a pod whose label nobody looks at yet.
 	target := func(t *testing.T, w *world, interceptors ...string) *corev1.Pod {

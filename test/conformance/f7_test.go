@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
-	"github.com/drawbridge-dev/drawbridge/test/suite/clock"
+	"github.com/drawbridge-dev/drawbridge/test/framework/clock"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // F7 Selection.
 func TestConformance_F7_Selection(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{})
+	mgr := startManager(t, manager.Options{})
 
 	cases := map[string]struct{ pod []string }{
 		"62, 64, 65 two interceptors keep their order":                              {pod: []string{interceptorB, interceptorA}},
@@ -64,7 +64,7 @@ func TestConformance_F7_Selection(t *testing.T) {
 // F7: the pod's annotation is immutable; a cluster whose administrator has taken
 // the policy away shows that nothing depends on it.
 func TestConformance_F7_Frozen(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{})
+	mgr := startManager(t, manager.Options{})
 	t.Run("73 a list that changes after the first sync has no effect", func(t *testing.T) {
 		for name, value := range map[string]string{
 			"another list": "x.example.com," + interceptorB + "," + interceptorC,
@@ -133,7 +133,7 @@ func withoutPodPolicy(t *testing.T, admin client.Client, do func() error) {
 
 // F7 Progression: completion.
 func TestConformance_F7_Completion(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{})
+	mgr := startManager(t, manager.Options{})
 
 	t.Run("67 completion hands over in one write", func(t *testing.T) {
 		w := newWorld(t, mgr)
@@ -205,7 +205,7 @@ func TestConformance_F7_Completion(t *testing.T) {
 // F7: both reasons to hand over at once.
 func TestConformance_F7_CompletionAfterSilence(t *testing.T) {
 	t.Run("74 completion together with an expired heartbeat counts as completion, once", func(t *testing.T) {
-		mgr := startManager(t, suite.ManagerOptions{Change: noStartupGrace})
+		mgr := startManager(t, manager.Options{Change: noStartupGrace})
 		w := newWorld(t, mgr)
 		tr := w.request(t, w.pod(t, "web", interceptorA, interceptorB))
 		w.untilActive(t, tr.ObjectKey, interceptorA)
@@ -214,7 +214,7 @@ func TestConformance_F7_CompletionAfterSilence(t *testing.T) {
 		mgr.Clock.Advance(2 * deadline)
 		w.report(t, tr.ObjectKey, completes(interceptorA, w.now()))
 
-		w.mgr = startManager(t, suite.ManagerOptions{Clock: mgr.Clock, Change: noStartupGrace})
+		w.mgr = startManager(t, manager.Options{Clock: mgr.Clock, Change: noStartupGrace})
 		er := w.untilActive(t, tr.ObjectKey, interceptorB)
 		w.sync(t, tr.ObjectKey)
 		if diff := cmp.Diff([]string{"", "[a]", "a [b]"}, tr.turns(t)); diff != "" {
@@ -238,7 +238,7 @@ func TestConformance_F7_Silence(t *testing.T) {
 	// A clock that is behind the API server's shows that creationTimestamp counts.
 	behind := clock.New()
 	behind.Advance(-10 * time.Minute)
-	mgr := startManager(t, suite.ManagerOptions{Clock: behind})
+	mgr := startManager(t, manager.Options{Clock: behind})
 
 	t.Run("69 who never sends a heartbeat has 20 minutes from the creation", func(t *testing.T) {
 		w := newWorld(t, mgr)

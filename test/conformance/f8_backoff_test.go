@@ -16,16 +16,16 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // F8: a PodDisruptionBudget says no. One pod is followed through its failed
 // evictions until the budget lets it go.
 func TestConformance_F8_Backoff(t *testing.T) {
 	const failures = 12 // With 5 s to begin with, the ninth pause is the first of 15 min.
-	mgr := startManager(t, suite.ManagerOptions{})
+	mgr := startManager(t, manager.Options{})
 	w := &timeline{world: newWorld(t, mgr)}
 	pod := w.deployment(t, builder.Deployment(w.ns, "web"))[0]
 	budget := w.blockWeb(t)
@@ -167,7 +167,7 @@ func (w *world) allow(t *testing.T, budget *policyv1.PodDisruptionBudget) {
 
 // F8: a cancellation during the backoff.
 func TestConformance_F8_Cancel(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{})
+	mgr := startManager(t, manager.Options{})
 	cases := map[string]struct {
 		// free takes the budget out of the way.
 		free func(*testing.T, *world, *policyv1.PodDisruptionBudget)
@@ -228,7 +228,7 @@ func TestConformance_F8_Gone(t *testing.T) {
 			lag := &podLag{}
 			// Without the guard, whose label the evictor would wait for as long as the watch lags.
 			unguarded := func(o *app.Options) { o.Guard.Enabled = false }
-			mgr := startManager(t, suite.ManagerOptions{Wrap: lag.wrap, Change: unguarded})
+			mgr := startManager(t, manager.Options{Wrap: lag.wrap, Change: unguarded})
 			w := newWorld(t, mgr)
 			pod := w.pod(t, "web", interceptorA)
 			tr := w.request(t, pod)

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // Messages of imperative-eviction.k8s.io. Those of the KEP and of ruling R13 are
@@ -31,7 +31,7 @@ const (
 
 // F8 imperative-eviction.k8s.io: whom it evicts, when and how.
 func TestConformance_F8(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{})
+	mgr := startManager(t, manager.Options{})
 	t.Run("at once", func(t *testing.T) {
 		t.Run("76 the eviction comes after all other interceptors have had their turn", func(t *testing.T) {
 			t.Parallel()

@@ -14,13 +14,13 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // F9 Completion and cancellation.
 func TestConformance_F9(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{Change: noCompletionGrace})
+	mgr := startManager(t, manager.Options{Change: noCompletionGrace})
 
 	for name, tc := range map[string]struct {
 		// before and after the request is created and its first interceptor active.
@@ -145,7 +145,7 @@ func (w *world) withdrawAll(t *testing.T, pod *corev1.Pod) {
 
 // F9: what the manager finds when it comes back.
 func TestConformance_F9_Absent(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{Change: noCompletionGrace})
+	mgr := startManager(t, manager.Options{Change: noCompletionGrace})
 	w := newWorld(t, mgr)
 	both := w.pod(t, "both", interceptorA)
 	replaced := w.pod(t, "replaced", interceptorA)
@@ -168,7 +168,7 @@ func TestConformance_F9_Absent(t *testing.T) {
 	successor := w.pod(t, "replaced", interceptorA)
 	w.deletePod(t, canceled)
 	w.withdrawAll(t, evicted)
-	w.mgr = startManager(t, suite.ManagerOptions{Change: noCompletionGrace, Clock: mgr.Clock})
+	w.mgr = startManager(t, manager.Options{Change: noCompletionGrace, Clock: mgr.Clock})
 
 	for name, tc := range map[string]struct {
 		pod   *corev1.Pod
@@ -206,7 +206,7 @@ func TestConformance_F9_Absent(t *testing.T) {
 
 // F9: the interceptor that ends the pod still has the time to say so.
 func TestConformance_F9_Grace(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{Change: longCompletionGrace})
+	mgr := startManager(t, manager.Options{Change: longCompletionGrace})
 	for name, end := range map[string]func(*testing.T, *world, *corev1.Pod){
 		"90 the active interceptor can report after the pod has ended": succeed,
 		"91 the active interceptor can report after the pod is gone":   func(t *testing.T, w *world, pod *corev1.Pod) { t.Helper(); w.deletePod(t, pod) },
@@ -233,7 +233,7 @@ func TestConformance_F9_Grace(t *testing.T) {
 
 // F9: the request is deleted half-way.
 func TestConformance_F9_Deleted(t *testing.T) {
-	mgr := startManager(t, suite.ManagerOptions{})
+	mgr := startManager(t, manager.Options{})
 	alive := func(t *testing.T) {
 		t.Helper()
 		select {
@@ -323,7 +323,7 @@ func TestConformance_F9_Retention(t *testing.T) {
 		return keys, last
 	}
 	t.Run("96 a finished request is deleted after an hour, and not before", func(t *testing.T) {
-		mgr := startManager(t, suite.ManagerOptions{})
+		mgr := startManager(t, manager.Options{})
 		w := newWorld(t, mgr)
 		running := w.request(t, w.pod(t, "running", interceptorA))
 		keys, last := finished(t, w)
@@ -339,7 +339,7 @@ func TestConformance_F9_Retention(t *testing.T) {
 		w.get(t, running.ObjectKey)
 	})
 	t.Run("96 with no retention it is kept for ever", func(t *testing.T) {
-		mgr := startManager(t, suite.ManagerOptions{Change: func(o *app.Options) { o.Retention = 0 }})
+		mgr := startManager(t, manager.Options{Change: func(o *app.Options) { o.Retention = 0 }})
 		w := newWorld(t, mgr)
 		keys, last := finished(t, w)
 		w.advanceTo(last.Add(1000 * time.Hour))

@@ -24,9 +24,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // noCompletionGrace ends a request at once when its pod has ended, although the
@@ -177,7 +177,7 @@ func (l *timeline) when(r cluster.Request) time.Time {
 }
 
 // ownMetrics are the metrics of a manager in this process, by series.
-func ownMetrics(t *testing.T, mgr *suite.Manager) map[string]float64 {
+func ownMetrics(t *testing.T, mgr *manager.Manager) map[string]float64 {
 	t.Helper()
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(mgr.Metrics, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
@@ -306,7 +306,7 @@ func requestersOf(er *v1alpha1.EvictionRequest) []string {
 // the real clock.
 func (w *world) startInterceptor(t *testing.T, name string, work time.Duration) *cluster.Program {
 	t.Helper()
-	return w.startExample(t, suite.BuildInterceptor, name, work)
+	return w.startExample(t, manager.BuildInterceptor, name, work)
 }
 
 // startExample is startInterceptor for any variant of the example.

@@ -24,10 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/audit"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/install"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/audit"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/install"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // setupTimeout for the installation of the chart, the time to build helm included.
@@ -37,7 +37,7 @@ var (
 	// kube is the control plane all tests of this package share.
 	kube *cluster.Cluster
 	// drawbridge is the chart in it, without a manager: see startManager.
-	drawbridge *suite.Installation
+	drawbridge *manager.Installation
 	// scheme knows Kubernetes' types and ours.
 	scheme = runtime.NewScheme()
 )
@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 		FeatureGates:  map[string]bool{"GenericWorkload": true},
 		RuntimeConfig: map[string]string{"scheduling.k8s.io/v1beta1": "true"},
 	}, setup, func(c *cluster.Cluster) error {
-		return audit.After(c, drawbridge.Namespace, suite.Advances())
+		return audit.After(c, drawbridge.Namespace, manager.Advances())
 	}))
 }
 
@@ -67,7 +67,7 @@ func setup(c *cluster.Cluster) (err error) {
 	kube = c
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
-	if drawbridge, err = suite.Install(ctx, c, suite.InstallOptions{}); err != nil {
+	if drawbridge, err = manager.Install(ctx, c, manager.InstallOptions{}); err != nil {
 		return err
 	}
 	if err := letUpdate(ctx); err != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // awaitTimeout bounds every wait for something the manager does.
@@ -44,7 +44,7 @@ func await(t *testing.T, what string, check func(context.Context) error) {
 // startManager runs a manager in this process until the end of the test. It has
 // the webhook of the whole control plane, so tests that start one do not run
 // beside each other.
-func startManager(t *testing.T, o suite.ManagerOptions) *suite.Manager {
+func startManager(t *testing.T, o manager.Options) *manager.Manager {
 	t.Helper()
 	m, err := drawbridge.Start(t.Context(), o)
 	if err != nil {
@@ -55,7 +55,7 @@ func startManager(t *testing.T, o suite.ManagerOptions) *suite.Manager {
 }
 
 // stopManager shuts it down as SIGTERM does.
-func stopManager(t *testing.T, m *suite.Manager) {
+func stopManager(t *testing.T, m *manager.Manager) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), awaitTimeout)
 	defer cancel()
@@ -74,7 +74,7 @@ func managerUser() string {
 
 // world is a namespace with what a test needs around the manager.
 type world struct {
-	mgr *suite.Manager
+	mgr *manager.Manager
 	ns  string
 	// admin may do everything. reporter is a user who may only write the status of
 	// requests, as an interceptor may; its writes pass the manager's webhook.
@@ -84,7 +84,7 @@ type world struct {
 
 // newWorld makes a namespace for the test. The manager may be nil as long as
 // nobody asks for the time.
-func newWorld(t *testing.T, mgr *suite.Manager) *world {
+func newWorld(t *testing.T, mgr *manager.Manager) *world {
 	t.Helper()
 	w := &world{mgr: mgr, ns: kube.Namespace(t), admin: asAdmin(t), reporter: as(t, "reporter"), mark: kube.RequestLog().Mark()}
 	err := grant(t.Context(), w.admin, w.ns, "reporter", rbacv1.PolicyRule{

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/install"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/install"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 var (
@@ -131,15 +131,15 @@ func build(ctx context.Context, p *printer) (interceptor, plugin string, err err
 			return err
 		}},
 		{"the manager", func(ctx context.Context) error {
-			_, err := suite.Build(ctx)
+			_, err := manager.Build(ctx)
 			return err
 		}},
 		{"the example interceptor", func(ctx context.Context) (err error) {
-			interceptor, err = suite.BuildInterceptor(ctx)
+			interceptor, err = manager.BuildInterceptor(ctx)
 			return err
 		}},
 		{"the plugin", func(ctx context.Context) (err error) {
-			plugin, err = suite.BuildPlugin(ctx)
+			plugin, err = manager.BuildPlugin(ctx)
 			return err
 		}},
 	} {
@@ -155,13 +155,13 @@ func build(ctx context.Context, p *printer) (interceptor, plugin string, err err
 func (d *demo) install(ctx context.Context) (stop func() error, err error) {
 	d.out.linef("  $ helm upgrade --install drawbridge charts/drawbridge -n drawbridge-system --create-namespace \\")
 	d.out.linef("      --set deployment.enabled=false --set webhook.url=https://localhost:PORT --set webhook.failurePolicy=Fail")
-	installation, err := suite.Install(ctx, d.cluster, suite.InstallOptions{})
+	installation, err := manager.Install(ctx, d.cluster, manager.InstallOptions{})
 	if err != nil {
 		return nil, err
 	}
 	args := []string{"--marker-debounce=3s", "--maintenance-evacuation-wait=1s"}
 	d.out.linef("  $ drawbridge %s     (as system:serviceaccount:%s:%s)", strings.Join(args, " "), installation.Namespace, installation.ServiceAccount)
-	manager, err := installation.StartProcess(ctx, suite.ProcessOptions{Args: args})
+	manager, err := installation.StartProcess(ctx, manager.ProcessOptions{Args: args})
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drawbridge-dev/drawbridge/test/audit"
+	"github.com/drawbridge-dev/drawbridge/test/framework/audit"
 )
 
 // The audit after all tests finds a fight that is made on purpose, by somebody whom it

@@ -21,9 +21,9 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // noTimer makes the pause between two attempts so long that no attempt of a test
@@ -70,7 +70,7 @@ func blocked(er *v1alpha1.EvictionRequest) bool {
 
 // attempts is how often the evictor of a manager called the eviction subresource,
 // by result and trigger.
-func attempts(t *testing.T, m *suite.Manager) map[string]int {
+func attempts(t *testing.T, m *manager.Manager) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
 	for _, family := range must(m.Metrics.Gather())(t) {

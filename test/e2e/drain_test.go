@@ -24,9 +24,9 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -179,7 +179,7 @@ func background(r cluster.Request) bool {
 }
 
 // verdicts is how often the webhook gave this answer.
-func verdicts(t *testing.T, m *suite.Manager, verdict, reason string) int {
+func verdicts(t *testing.T, m *manager.Manager, verdict, reason string) int {
 	t.Helper()
 	total := 0.0
 	for _, family := range must(m.Metrics.Gather())(t) {

@@ -23,8 +23,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 	"github.com/drawbridge-dev/drawbridge/webhook"
 )
 
@@ -102,7 +102,7 @@ func TestStalledConnectionsDoNotFillTheManagersMemory(t *testing.T) {
 	const strangers, mebibyte, limit = 400, 1 << 20, 256 << 10 // kB; the chart's limit is 512 Mi.
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	manager, err := inst.StartProcess(ctx, suite.ProcessOptions{})
+	manager, err := inst.StartProcess(ctx, manager.ProcessOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // waitGuard waits until the guard of a pod is closed, or open.
@@ -52,7 +52,7 @@ func guardBudgets(t *testing.T, namespaces ...string) []policyv1.PodDisruptionBu
 }
 
 // guardMetric is a series of drawbridge_guard_pods.
-func guardMetric(t *testing.T, m *suite.Manager, state string) int {
+func guardMetric(t *testing.T, m *manager.Manager, state string) int {
 	t.Helper()
 	for _, family := range must(m.Metrics.Gather())(t) {
 		if family.GetName() != "drawbridge_guard_pods" {
@@ -84,7 +84,7 @@ func probe(t *testing.T, what string, want func(error) bool) {
 
 // startGuarded starts a manager as startManager does, with the failure policy that
 // the chart has with the guard, until the test ends. Its labeling can be stopped.
-func startGuarded(t *testing.T, change func(*app.Options)) (*suite.Manager, *labelStop) {
+func startGuarded(t *testing.T, change func(*app.Options)) (*manager.Manager, *labelStop) {
 	t.Helper()
 	// At the end, when no manager runs: with Ignore the next one could not tell when the
 	// API server begins to call it.
@@ -115,7 +115,7 @@ func setFailurePolicy(ctx context.Context, t *testing.T, policy admissionregistr
 
 // outage stops the manager of startGuarded and waits until evictions pass by the
 // webhook.
-func outage(t *testing.T, m *suite.Manager) {
+func outage(t *testing.T, m *manager.Manager) {
 	t.Helper()
 	stopManager(t, m)
 	probe(t, "the API server to ignore the webhook", apierrors.IsNotFound)
@@ -123,7 +123,7 @@ func outage(t *testing.T, m *suite.Manager) {
 
 // back starts the manager again, and waits until it is asked about the evictions of
 // a pod that is intercepted: a dry run is answered with a warning then.
-func back(t *testing.T, change func(*app.Options), pod *corev1.Pod, labels *labelStop) *suite.Manager {
+func back(t *testing.T, change func(*app.Options), pod *corev1.Pod, labels *labelStop) *manager.Manager {
 	t.Helper()
 	m := startStoppable(t, change, labels)
 	eventually(t, "the API server to ask us again", func(context.Context) error {
@@ -138,11 +138,11 @@ func back(t *testing.T, change func(*app.Options), pod *corev1.Pod, labels *labe
 }
 
 // startStoppable starts a manager whose labeling can be stopped.
-func startStoppable(t *testing.T, change func(*app.Options), labels *labelStop) *suite.Manager {
+func startStoppable(t *testing.T, change func(*app.Options), labels *labelStop) *manager.Manager {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	m := must(inst.Start(ctx, suite.ManagerOptions{Change: withPresets(change), Wrap: labels.wrap}))(t)
+	m := must(inst.Start(ctx, manager.Options{Change: withPresets(change), Wrap: labels.wrap}))(t)
 	t.Cleanup(func() { stopManager(t, m) })
 	return m
 }

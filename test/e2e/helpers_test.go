@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // testLabel is on the nodes of a test; its value is the test's namespace.
@@ -270,7 +270,7 @@ func startDrain(t *testing.T, user, node string, more ...string) *cluster.Progra
 // README says and nothing else.
 func startInterceptor(t *testing.T, namespace, name string, work time.Duration) *cluster.Program {
 	t.Helper()
-	binary := must(suite.BuildInterceptor(t.Context()))(t)
+	binary := must(manager.BuildInterceptor(t.Context()))(t)
 	where := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	create(t, &rbacv1.Role{ObjectMeta: where, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"evictionrequests"}, Verbs: []string{"get", "list", "watch"}},

@@ -18,9 +18,9 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // The interceptors of the pods whose manager is killed.
@@ -233,11 +233,11 @@ func TestAKilledManagerIsMadeUpFor(t *testing.T) {
 }
 
 // startProcess starts the built program.
-func startProcess(t *testing.T, args ...string) *suite.Process {
+func startProcess(t *testing.T, args ...string) *manager.Process {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	manager := must(inst.StartProcess(ctx, suite.ProcessOptions{Args: args}))(t)
+	manager := must(inst.StartProcess(ctx, manager.ProcessOptions{Args: args}))(t)
 	t.Cleanup(func() {
 		if err := manager.Kill(); err != nil {
 			t.Error(err)
@@ -247,7 +247,7 @@ func startProcess(t *testing.T, args ...string) *suite.Process {
 }
 
 // kill ends the manager and the drains of some victims as a power cut would.
-func kill(t *testing.T, manager *suite.Process, victims map[string]*victim, of func(string) bool) {
+func kill(t *testing.T, manager *manager.Process, victims map[string]*victim, of func(string) bool) {
 	t.Helper()
 	if err := manager.Kill(); err != nil {
 		t.Fatal(err)

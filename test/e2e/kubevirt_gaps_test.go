@@ -16,17 +16,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
-	"github.com/drawbridge-dev/drawbridge/test/vmcrds"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
+	"github.com/drawbridge-dev/drawbridge/test/framework/vmcrds"
 )
 
 // startIntercepted starts a manager whose requests pass by a test.
-func startIntercepted(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper) *suite.Manager {
+func startIntercepted(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper) *manager.Manager {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	m := must(inst.Start(ctx, suite.ManagerOptions{Change: withPresets(nil), Wrap: wrap}))(t)
+	m := must(inst.Start(ctx, manager.Options{Change: withPresets(nil), Wrap: wrap}))(t)
 	t.Cleanup(func() { stopManager(t, m) })
 	waitPolicy(t, "kubevirt", v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	return m

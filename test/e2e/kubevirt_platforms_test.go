@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/install"
-	"github.com/drawbridge-dev/drawbridge/test/vmcrds"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/install"
+	"github.com/drawbridge-dev/drawbridge/test/framework/vmcrds"
 )
 
 // presetPolicy reads a policy of the chart.

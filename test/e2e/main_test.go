@@ -30,9 +30,9 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/test/audit"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/audit"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 const (
@@ -48,7 +48,7 @@ var (
 	// kube is the control plane of this package.
 	kube *cluster.Cluster
 	// inst is the chart in it.
-	inst *suite.Installation
+	inst *manager.Installation
 	// admin may do everything.
 	admin client.Client
 	// scheme knows Kubernetes' types and ours.
@@ -69,7 +69,7 @@ func TestMain(m *testing.M) {
 		utilruntime.Must(flag.Set("test.parallel", parallel))
 	}
 	os.Exit(cluster.MainThen(m, cluster.Options{Nodes: 1, RequestLog: true}, setup, func(c *cluster.Cluster) error {
-		return errors.Join(auditPermissions(c), audit.After(c, inst.Namespace, suite.Advances()))
+		return errors.Join(auditPermissions(c), audit.After(c, inst.Namespace, manager.Advances()))
 	}))
 }
 
@@ -87,7 +87,7 @@ func setup(c *cluster.Cluster) (err error) {
 	if err := installPlatforms(ctx); err != nil {
 		return err
 	}
-	if inst, err = suite.Install(ctx, c, suite.InstallOptions{Values: withPlatforms}); err != nil {
+	if inst, err = manager.Install(ctx, c, manager.InstallOptions{Values: withPlatforms}); err != nil {
 		return err
 	}
 	return createDrainers(ctx)
@@ -125,11 +125,11 @@ func drawbridge() string {
 
 // startManager starts a manager of the test's own, which is stopped at its end. The
 // test must not be parallel: nothing but its own calls reach the webhook then.
-func startManager(t *testing.T, change func(*app.Options)) *suite.Manager {
+func startManager(t *testing.T, change func(*app.Options)) *manager.Manager {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	m, err := inst.Start(ctx, suite.ManagerOptions{Change: withPresets(change)})
+	m, err := inst.Start(ctx, manager.Options{Change: withPresets(change)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func startManager(t *testing.T, change func(*app.Options)) *suite.Manager {
 }
 
 // stopManager shuts a manager down, if the test has not done so.
-func stopManager(t *testing.T, m *suite.Manager) {
+func stopManager(t *testing.T, m *manager.Manager) {
 	t.Helper()
 	select {
 	case <-m.Done():
@@ -159,14 +159,14 @@ const sharedDebounce = 2 * time.Second
 
 var shared struct {
 	sync.Mutex
-	manager *suite.Manager
+	manager *manager.Manager
 	users   int
 }
 
 // shareManager makes the test parallel and returns the manager that all parallel
 // tests use, with the real clock and the constants of production but for the
 // debounce of markers and the wait of maintenances. It runs until the last of them has ended.
-func shareManager(t *testing.T) *suite.Manager {
+func shareManager(t *testing.T) *manager.Manager {
 	t.Helper()
 	t.Parallel()
 	shared.Lock()
@@ -174,7 +174,7 @@ func shareManager(t *testing.T) *suite.Manager {
 	if shared.users == 0 {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		m, err := inst.Start(ctx, suite.ManagerOptions{Change: withPresets(func(o *app.Options) {
+		m, err := inst.Start(ctx, manager.Options{Change: withPresets(func(o *app.Options) {
 			o.MarkerDebounce, o.Maintenance.EvacuationWait = sharedDebounce, sharedEvacuationWait
 		})})
 		if err != nil {

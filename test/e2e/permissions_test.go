@@ -11,14 +11,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/permissions"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/permissions"
 )
 
 // rare are the permissions that these tests do not need, and why the manager has
 // them all the same. The keys are parts of what permissions.Permission prints.
 var rare = map[string]string{
-	": create tokenreviews.authentication.k8s.io":        "Nobody reads the metrics of these tests' managers; in test/ha somebody does.",
+	": create tokenreviews.authentication.k8s.io":        "Nobody reads the metrics of these tests' managers; in test/e2e/ha somebody does.",
 	": create subjectaccessreviews.authorization.k8s.io": "As above.",
 	": list ": "Before 1.35 an API server may not stream a first list, and client-go lists then.",
 	": create evictionrequests.drawbridge.dev":                    "An apply is a patch in the log, but needs this for a new object.",
@@ -26,7 +26,7 @@ var rare = map[string]string{
 	": create evacuationpolicies.drawbridge.dev":                  "As above.",
 	": get persistentvolumeclaims":                                "The surge asks for the claims of a pod; the conformance tests have pods with some.",
 	": get jobs.batch":                                            "The guard asks for the controller of a pod; a Job has none of the pods that these tests guard.",
-	"-log: watch configmaps":                                      "The managers of these tests take their log level from a flag; in test/ha one follows it.",
+	"-log: watch configmaps":                                      "The managers of these tests take their log level from a flag; in test/e2e/ha one follows it.",
 	": patch events in":                                           "Leader election repeats an event only when the leadership moves to and fro.",
 	"-kubevirt: get virtualmachineinstancemigrations.kubevirt.io": "A policy says that it lacks something unless all of get, list and watch are granted.",
 	"-kubevirt: get kubevirts.kubevirt.io":                        "As above.",

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/test/vmcrds"
+	"github.com/drawbridge-dev/drawbridge/test/framework/vmcrds"
 )
 
 // withPlatforms are the chart's values for the platforms of installPlatforms:

@@ -5,7 +5,7 @@ package e2e
 import (
 	"testing"
 
-	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
 // With the guards that the chart switches on, what `why` foretells is true before the

@@ -18,7 +18,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
 // operators are those who have the role that the chart makes for people on call.

@@ -15,7 +15,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
 // storyOf is the story of a pod as an operator hears it, some time ahead.

@@ -13,16 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // restartInterceptor starts a program of startInterceptor again, after its end.
 func restartInterceptor(t *testing.T, namespace, name string, work time.Duration) *cluster.Program {
 	t.Helper()
 	kubeconfig := must(kube.KubeconfigFileForServiceAccount(t.Context(), namespace, name))(t)
-	program := must(kube.StartProgram(t.Context(), cluster.ProgramOptions{}, must(suite.BuildInterceptor(t.Context()))(t),
+	program := must(kube.StartProgram(t.Context(), cluster.ProgramOptions{}, must(manager.BuildInterceptor(t.Context()))(t),
 		"--kubeconfig="+kubeconfig, "--name="+name, "--namespace="+namespace, "--work="+work.String()))(t)
 	tellWhenFailed(t, "interceptor "+name+", started again,", program)
 	waitLine(t, program, "is waiting for its turn")

@@ -11,7 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/drawbridge-dev/drawbridge/test/install"
+	"github.com/drawbridge-dev/drawbridge/test/framework/install"
 )
 
 func TestValidate(t *testing.T) {

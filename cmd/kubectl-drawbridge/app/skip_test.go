@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
 func TestWhatCanBeSkipped(t *testing.T) {

@@ -29,8 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
-	"github.com/drawbridge-dev/drawbridge/test/suite"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // Namespaces of the sides. Which webhook is asked goes by the namespace, so nothing
@@ -55,7 +55,7 @@ func init() {
 type env struct {
 	settings
 	cluster *cluster.Cluster
-	inst    *suite.Installation
+	inst    *manager.Installation
 	table   *table
 	// kube and crs are without a limit of their own.
 	kube kubernetes.Interface
@@ -63,7 +63,7 @@ type env struct {
 	// trivialURL is the address of the trivial webhook.
 	trivialURL string
 
-	manager *suite.Process
+	manager *manager.Process
 	// pprofAddr is where the running manager tells about itself.
 	pprofAddr string
 	// row is what is measured now, for the names of profiles.
@@ -113,7 +113,7 @@ func newEnv(ctx context.Context, s settings, t *table, requestLog bool) (_ *env,
 		}
 	}
 	excluded := []string{metav1.NamespaceSystem, plainNamespace, trivialNamespace}
-	e.inst, err = suite.Install(ctx, c, suite.InstallOptions{Values: map[string]any{"webhook": map[string]any{"excludedNamespaces": excluded}}})
+	e.inst, err = manager.Install(ctx, c, manager.InstallOptions{Values: map[string]any{"webhook": map[string]any{"excludedNamespaces": excluded}}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,7 +126,7 @@ func newEnv(ctx context.Context, s settings, t *table, requestLog bool) (_ *env,
 // startTrivial runs the trivial webhook and makes the API server call it for its
 // namespace.
 func (e *env) startTrivial(ctx context.Context) (*exec.Cmd, error) {
-	port, err := suite.FreePort(ctx)
+	port, err := manager.FreePort(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -203,12 +203,12 @@ func (e *env) startManagerAs(ctx context.Context, program string) (err error) {
 			return err
 		}
 	}
-	port, err := suite.FreePort(ctx)
+	port, err := manager.FreePort(ctx)
 	if err != nil {
 		return err
 	}
 	e.pprofAddr = "127.0.0.1:" + strconv.Itoa(port)
-	e.manager, err = e.inst.StartProcess(ctx, suite.ProcessOptions{Binary: program, Args: []string{
+	e.manager, err = e.inst.StartProcess(ctx, manager.ProcessOptions{Binary: program, Args: []string{
 		// As the chart runs it, but for the grace after the start, which would be over in
 		// a cluster, for the minutes in which a pod's owner may act before a
 		// NodeMaintenance does, which are no cost of ours, and for what the profiles need.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-dev/drawbridge/test/chaos"
-	"github.com/drawbridge-dev/drawbridge/test/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 )
 
 const (

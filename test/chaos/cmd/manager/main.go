@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/test/suite/clock"
+	"github.com/drawbridge-dev/drawbridge/test/framework/clock"
 )
 
 func main() {

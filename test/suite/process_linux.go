@@ -1,8 +1,0 @@
-package suite
-
-import "syscall"
-
-// childAttributes let the program die with the test.
-func childAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
