@@ -3,8 +3,8 @@
 // service account, and the API server calls its webhook over TLS with the CA that
 // the manager injected.
 //
-//	inst, err := suite.Install(ctx, c, suite.InstallOptions{})
-//	mgr, err := inst.Start(ctx, suite.Options{})    // in this process
+//	inst, err := manager.Install(ctx, c, manager.InstallOptions{})
+//	mgr, err := inst.Start(ctx, manager.Options{})    // in this process
 //	mgr.Clock.Advance(20 * time.Minute)
 //	err = mgr.Stop(ctx)
 //
