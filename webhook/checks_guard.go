@@ -28,11 +28,8 @@ type GuardView struct {
 	Held bool
 }
 
-// viewGuard asks the gate, which may be nil, about a pod, which may be nil, too.
+// viewGuard asks the gate about a pod, which is nil if there is none.
 func viewGuard(gate Gate, pod *corev1.Pod) GuardView {
-	if gate == nil {
-		return GuardView{}
-	}
 	if pod == nil {
 		return GuardView{On: gate.Labels()}
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/drawbridge-dev/drawbridge/internal/certs"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -33,13 +34,14 @@ const (
 
 // Door is what stands before all webhooks. It lets only API servers in, before anything
 // of a body is read, and bounds how much of bodies is in memory. All fields but
-// Certificate are required.
+// Certificate and Log are required, see Register.
 type Door struct {
 	// Token returns nil if a call of a path with this token, empty if it has none, is one
 	// of an API server, and otherwise certs.ErrNoToken or certs.ErrWrongToken.
 	Token func(path, token string) error
 	// Certificate returns nil if the client certificate of a request is that of an API
-	// server. It is asked in addition to Token; nil asks nobody.
+	// server. It is asked in addition to Token. It is nil without --webhook-client-ca, and
+	// then the token alone counts.
 	Certificate func(*http.Request) error
 	Metrics     *metrics.Door
 	Clock       clock.PassiveClock
@@ -51,12 +53,24 @@ type Door struct {
 	silenced int
 }
 
+// validate fails if something is missing, naming all of it.
+func (d *Door) validate() error {
+	return controllers.Require("door of the webhooks", map[string]bool{"Token": d.Token != nil, "Metrics": d.Metrics != nil, "Clock": d.Clock != nil})
+}
+
 // hook is a webhook behind the door.
 type hook interface {
 	http.Handler
 	unread(uid types.UID, reason translate.Reason) *admissionv1.AdmissionResponse
 	limit() int64
 }
+
+var (
+	_ hook = &EvictionHandler{}
+	_ hook = &StatusHandler{}
+	_ hook = &ProbeHandler{}
+	_ hook = &PodDeleteHandler{}
+)
 
 // lead returns a handler that lets API servers in to a webhook.
 func (d *Door) lead(path string, to hook) http.Handler {

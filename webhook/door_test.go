@@ -37,6 +37,7 @@ type doorway struct {
 func (d *doorway) Register(path string, handler http.Handler) { d.mux.Handle(path, handler) }
 
 func newDoorway(w *world) *doorway {
+	w.t.Helper()
 	d := &doorway{mux: http.NewServeMux(), clock: testingclock.NewFakeClock(t0), registry: prometheus.NewRegistry()}
 	log := funcr.New(func(_, line string) { d.lines = append(d.lines, line) }, funcr.Options{})
 	d.Door = &Door{
@@ -52,8 +53,14 @@ func newDoorway(w *world) *doorway {
 		},
 		Metrics: metrics.NewDoor(d.registry), Clock: d.clock, Log: log,
 	}
-	Register(d, d.Door, w.handler, statusHandler(t0), &ProbeHandler{Log: log})
-	RegisterPodDeletes(d, d.Door, &PodDeleteHandler{Log: log})
+	deletes := &PodDeleteHandler{Deletions: &verdicts{}, Metrics: metrics.NewPreemption(d.registry), Log: log}
+	err := errors.Join(
+		Register(d, d.Door, w.handler, statusHandler(t0), &ProbeHandler{Log: log}),
+		RegisterPodDeletes(d, d.Door, deletes),
+	)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	return d
 }
 

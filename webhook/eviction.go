@@ -19,38 +19,35 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// Config is what the webhooks need. All fields but Log, Leases, Synced, Registrations,
-// Preflights, AllowedReserved, NewRequestsPerNode, LimitedClasses, Guard,
-// GuardWindow, Silence and MarkerLimit are required.
+// Config is what the webhook of evictions needs. Interfaces, functions, pointers and names
+// are required; numbers, lists and Log have a default or may be empty.
 type Config struct {
-	// Cached reads from the informers: pods, nodes, evictionrequests (with the
-	// indexes of internal/index) and our leases.
+	// Cached reads from the informers: pods, nodes and evictionrequests (with the
+	// indexes of internal/index).
 	Cached client.Reader
-	// Leases has our leases by name; nil means that Cached is asked for them.
+	// Leases has our leases by name.
 	Leases *LeaseIndex
 	// Live reads from the API server.
 	Live client.Reader
 	// Writer writes requests and leases.
 	Writer client.Client
-	// Synced reports whether the informers have their first list; nil means that
-	// Cached waits for them by itself.
+	// Synced reports whether the informers have their first list.
 	Synced func() bool
 	// Resolver says who intercepts a pod.
 	Resolver registration.Resolver
-	// Registrations say who acts under an interceptor's name; nobody in particular
-	// if nil.
+	// Registrations say who acts under an interceptor's name.
 	Registrations registration.Lookup
 	// Preflights returns the interceptor of that name if it has a say before a request
 	// exists, nil otherwise; they come and go. They may share the pod they are given
 	// with the informers and must not change it.
 	Preflights func(name string) preflight.Interceptor
 	// Stalled tells in a few constant words why the interceptor whose turn it is in a
-	// request cannot go on, or has given up; empty if it goes on. It answers from memory
-	// and may be nil.
+	// request cannot go on, or has given up; empty if it goes on. It answers from memory.
 	Stalled func(ctx context.Context, pod *corev1.Pod, er *v1alpha1.EvictionRequest) string
 	// NewRequestsPerNode is how many requests the callers of one class may begin on
 	// a node within a minute, for each of LimitedClasses; 0 is no limit.
@@ -86,7 +83,7 @@ type Config struct {
 	// GroupsHidden: the API server is of the one version (1.35) whose pods name their
 	// group in a field that our types do not have.
 	GroupsHidden bool
-	// Gate answers for the guard of pods; nil means that there is none.
+	// Gate answers for the guard of pods, also where it is switched off.
 	Gate Gate
 }
 
@@ -110,9 +107,22 @@ type EvictionHandler struct {
 	asking  flights[[]Asked]
 }
 
+// validate fails if something is missing, naming all of it.
+func (c *Config) validate() error {
+	return controllers.Require("webhook of evictions", map[string]bool{
+		"Cached": c.Cached != nil, "Leases": c.Leases != nil, "Live": c.Live != nil, "Writer": c.Writer != nil, "Synced": c.Synced != nil,
+		"Resolver": c.Resolver != nil, "Registrations": c.Registrations != nil, "Preflights": c.Preflights != nil, "Stalled": c.Stalled != nil,
+		"Recorder": c.Recorder != nil, "Metrics": c.Metrics != nil, "Clock": c.Clock != nil, "Gate": c.Gate != nil,
+		"Namespace": c.Namespace != "", "OwnUsername": c.OwnUsername != "",
+	})
+}
+
 // NewEvictionHandler returns the handler and the runnable that renews leases for
-// it. Both run on every replica.
-func NewEvictionHandler(c Config) (*EvictionHandler, *Renewer) {
+// it. Both run on every replica. It fails if a required field of the config is missing.
+func NewEvictionHandler(c Config) (*EvictionHandler, *Renewer, error) {
+	if err := c.validate(); err != nil {
+		return nil, nil, err
+	}
 	if c.Guard == "" {
 		c.Guard = GuardNotFound
 	}
@@ -122,7 +132,7 @@ func NewEvictionHandler(c Config) (*EvictionHandler, *Renewer) {
 	if c.MarkerLimit == 0 {
 		c.MarkerLimit = translate.DefaultMarkerLimit
 	}
-	l := newLeases(c.Leases, c.Cached, c.Live, c.Writer, c.Namespace, c.Clock, c.MarkerLimit)
+	l := newLeases(c)
 	h := &EvictionHandler{
 		Config: c, leases: l, renewer: newRenewer(l, c.Metrics),
 		written: cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
@@ -131,7 +141,7 @@ func NewEvictionHandler(c Config) (*EvictionHandler, *Renewer) {
 		passed:  cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
 		starts:  newStarts(c.NewRequestsPerNode, c.LimitedClasses, c.Clock),
 	}
-	return h, h.renewer
+	return h, h.renewer, nil
 }
 
 // ServeHTTP answers one review.
@@ -186,7 +196,7 @@ func (h *EvictionHandler) unread(uid types.UID, reason translate.Reason) *admiss
 // judge gathers, decides and applies. Whatever goes wrong on the way is a
 // verdict, too: 429, which closes the door for a moment and never for good.
 func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict translate.Verdict, wrote bool) {
-	if h.Synced != nil && !h.Synced() {
+	if !h.Synced() {
 		return h.trouble(ctx, call, translate.ReasonNotSynced, nil), false
 	}
 	in, decision, err := h.decide(ctx, call)
@@ -245,7 +255,7 @@ func (h *EvictionHandler) trouble(ctx context.Context, call Call, reason transla
 // stalled tells why the interceptor whose turn it is cannot go on, as far as somebody
 // knows.
 func (h *EvictionHandler) stalled(ctx context.Context, pod *corev1.Pod, er *v1alpha1.EvictionRequest) string {
-	if h.Stalled == nil || pod == nil || er == nil || len(er.Status.ActiveInterceptors) == 0 {
+	if pod == nil || er == nil || len(er.Status.ActiveInterceptors) == 0 {
 		return ""
 	}
 	return h.Stalled(ctx, pod, er)

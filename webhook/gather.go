@@ -80,8 +80,8 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 		in.Written = written.(Written)
 	}
 	in.LeaseName = translate.LeaseName(in.Call.Caller.Requester, in.Pod.Spec.NodeName)
-	in.LeaseAlive, in.leaseDue, err = h.leases.alive(ctx, in.LeaseName, in.Call.Caller)
-	return err
+	in.LeaseAlive, in.leaseDue = h.leases.alive(ctx, in.LeaseName, in.Call.Caller)
+	return nil
 }
 
 // resolve finds out who intercepts the pod. While somebody may be missing, the door is
@@ -107,7 +107,7 @@ func whoIntercepts(resolver registration.Resolver, pod *corev1.Pod) ([]string, e
 // acts returns the interceptors of the request's plan whose registrations name
 // the caller. A plan that is not made yet is the resolver's answer.
 func (h *EvictionHandler) acts(call Call, pod *corev1.Pod, request *v1alpha1.EvictionRequest) (names []string, err error) {
-	if request == nil || h.Registrations == nil {
+	if request == nil {
 		return nil, nil
 	}
 	check := func(name string) {
@@ -146,9 +146,7 @@ func (h *EvictionHandler) gatherPredecessors(ctx context.Context, in *gathered) 
 	if ended == nil {
 		return nil
 	}
-	if in.LeftLease, err = h.leases.left(ctx, in.entryIn(ended)); err != nil {
-		return err
-	}
+	in.LeftLease = h.leases.left(ctx, in.entryIn(ended))
 	if in.Guard == GuardTooManyRequests && in.Pod != nil {
 		// This answer comes again and again, and is taken back as soon as the
 		// informer knows better.

@@ -44,28 +44,11 @@ type leases struct {
 	flights flights[struct{}]
 }
 
-func newLeases(index *LeaseIndex, cached, live client.Reader, writer client.Client, namespace string, clk clock.PassiveClock, markerLimit time.Duration) *leases {
+func newLeases(c Config) *leases {
 	return &leases{
-		index: index, cached: cached, live: live, writer: writer, namespace: namespace, clock: clk, markerLimit: markerLimit,
-		written: cache.NewLRUExpireCacheWithClock(maxRemembered, clk),
+		index: c.Leases, cached: c.Cached, live: c.Live, writer: c.Writer, namespace: c.Namespace, clock: c.Clock, markerLimit: c.MarkerLimit,
+		written: cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
 	}
-}
-
-// lookup returns the cached Lease, nil if there is none. The object is shared
-// with the informer and must not be changed.
-func (l *leases) lookup(ctx context.Context, name string) (*knownLease, error) {
-	if l.index != nil {
-		return l.index.known(name), nil
-	}
-	var lease coordinationv1.Lease
-	err := l.cached.Get(ctx, types.NamespacedName{Namespace: l.namespace, Name: name}, &lease, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get lease %s from cache: %w", name, err)
-	}
-	return newKnownLease(&lease), nil
 }
 
 // writtenKey is the key of what we wrote of a kind of tool to a lease.
@@ -74,16 +57,13 @@ func writtenKey(name string, class translate.CallerClass) string { return name +
 // alive reports whether the lease exists and speaks for this caller's kind of tool, from
 // memory alone, and whether it is due for a renewal. What other tools under the same name
 // want does not matter: each has its own patience.
-func (l *leases) alive(ctx context.Context, name string, caller translate.Caller) (alive, due bool, err error) {
+func (l *leases) alive(ctx context.Context, name string, caller translate.Caller) (alive, due bool) {
 	// Memory first: the informer's view is then the younger of the two.
 	at, remembered := l.written.Get(writtenKey(name, caller.Class))
-	known, err := l.lookup(ctx, name)
-	if err != nil {
-		return false, false, err
-	}
+	known := l.index.known(name)
 	if known.damaged() {
 		// Only its renewal counts; the controller tells of it.
-		return l.clock.Now().Before(plainExpiry(known.lease)), false, nil
+		return l.clock.Now().Before(plainExpiry(known.lease)), false
 	}
 	var voice translate.Voice
 	heard := false
@@ -92,21 +72,21 @@ func (l *leases) alive(ctx context.Context, name string, caller translate.Caller
 	}
 	if remembered {
 		if !heard || voice.HeardAt.Before(at.(time.Time)) {
-			return true, false, nil
+			return true, false
 		}
 		// The informer has caught up. From now on it also tells of the lease's end,
 		// which memory would not notice.
 		l.written.Remove(writtenKey(name, caller.Class))
 	}
 	if !heard {
-		return false, false, nil
+		return false, false
 	}
 	now, node := l.clock.Now(), l.cachedNode(ctx, known.rec.Node)
 	state, _ := translate.JudgeVoice(known.rec, voice, node, now, l.markerLimit)
 	if state == translate.LeaseExpired {
-		return false, false, nil
+		return false, false
 	}
-	return true, l.due(known.rec, voice, caller, node, state, now), nil
+	return true, l.due(known.rec, voice, caller, node, state, now)
 }
 
 // markersGonePause is how often calls renew a lease whose markers are all gone: the
@@ -129,17 +109,17 @@ func (l *leases) due(rec translate.LeaseRecord, voice translate.Voice, caller tr
 }
 
 // left is what is known of the lease of a requester's entry, from memory alone.
-func (l *leases) left(ctx context.Context, entry v1alpha1.Requester) (LeftLease, error) {
+func (l *leases) left(ctx context.Context, entry v1alpha1.Requester) LeftLease {
 	if entry.LeaseName == "" {
-		return LeftLease{}, nil
+		return LeftLease{}
 	}
-	known, err := l.lookup(ctx, entry.LeaseName)
-	if err != nil || known == nil || known.err != nil {
-		return LeftLease{}, err // One that is damaged says nothing; the controller tells of it.
+	known := l.index.known(entry.LeaseName)
+	if known == nil || known.err != nil {
+		return LeftLease{} // One that is damaged says nothing; the controller tells of it.
 	}
 	rec := known.rec
 	state, _ := translate.JudgeLease(rec, l.cachedNode(ctx, rec.Node), l.clock.Now(), l.markerLimit)
-	return LeftLease{Stands: state != translate.LeaseExpired, HeardAt: rec.LastHeard(), RenewEvery: translate.RenewEvery(rec.TTL)}, nil
+	return LeftLease{Stands: state != translate.LeaseExpired, HeardAt: rec.LastHeard(), RenewEvery: translate.RenewEvery(rec.TTL)}
 }
 
 // plainExpiry is when a damaged lease runs out; the zero time if it does not say.
@@ -178,12 +158,12 @@ func (l *leases) liveNode(ctx context.Context, name string) (translate.NodeView,
 // one attempt: a drain begins with all pods of a node at once.
 func (l *leases) ensure(ctx context.Context, node string, caller translate.Caller) error {
 	name := translate.LeaseName(caller.Requester, node)
-	if alive, _, err := l.alive(ctx, name, caller); err != nil || alive {
-		return err
+	if alive, _ := l.alive(ctx, name, caller); alive {
+		return nil
 	}
 	_, err := l.flights.do(ctx, writtenKey(name, caller.Class), func(ctx context.Context) (struct{}, error) {
-		if alive, _, err := l.alive(ctx, name, caller); err != nil || alive {
-			return struct{}{}, err
+		if alive, _ := l.alive(ctx, name, caller); alive {
+			return struct{}{}, nil
 		}
 		return struct{}{}, l.create(ctx, name, node, caller)
 	})

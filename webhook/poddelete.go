@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/pdb/preemption"
 )
@@ -27,14 +28,22 @@ type PodDeletions interface {
 	Check(ctx context.Context, uid types.UID) (preemption.Verdict, preemption.Refusal, error)
 }
 
+var _ PodDeletions = &preemption.Deletes{}
+
 // PodDeleteHandler answers the reviews of the deletion of pods. The webhook's
 // matchConditions leave everybody but the scheduler out. Whatever goes wrong, the
-// deletion is allowed: it is what the scheduler would do without us.
+// deletion is allowed: it is what the scheduler would do without us. All fields but Log
+// are required, see RegisterPodDeletes.
 type PodDeleteHandler struct {
 	Deletions PodDeletions
 	Metrics   *metrics.Preemption
 	// Log is where refusals go.
 	Log logr.Logger
+}
+
+// validate fails if something is missing, naming all of it.
+func (h *PodDeleteHandler) validate() error {
+	return controllers.Require("webhook of deletions", map[string]bool{"Deletions": h.Deletions != nil, "Metrics": h.Metrics != nil})
 }
 
 // ServeHTTP answers one review.

@@ -13,9 +13,6 @@ import (
 
 // asksFirst reports whether an interceptor has a Preflight.
 func (h *EvictionHandler) asksFirst(names []string) bool {
-	if h.Preflights == nil {
-		return false
-	}
 	for _, name := range names {
 		if h.Preflights(name) != nil {
 			return true

@@ -1,6 +1,9 @@
 package webhook
 
-import "net/http"
+import (
+	"errors"
+	"net/http"
+)
 
 // Paths under which the webhooks are served; the chart's webhook configuration
 // names the same.
@@ -16,17 +19,29 @@ type Registry interface {
 	Register(path string, handler http.Handler)
 }
 
+var _ Registry = &Server{}
+
 // Register puts the handlers at their paths, behind the door. A token follows the path;
-// without one there is the path of releases that had none.
-func Register(server Registry, door *Door, eviction *EvictionHandler, status *StatusHandler, probe *ProbeHandler) {
+// without one there is the path of releases that had none. It fails if something of them
+// is missing.
+func Register(server Registry, door *Door, eviction *EvictionHandler, status *StatusHandler, probe *ProbeHandler) error {
+	if err := errors.Join(door.validate(), status.validate()); err != nil {
+		return err
+	}
 	door.register(server, EvictionPath, eviction)
 	door.register(server, StatusPath, status)
 	door.register(server, ProbePath, probe)
+	return nil
 }
 
-// RegisterPodDeletes puts the handler of deletions at its path, behind the door.
-func RegisterPodDeletes(server Registry, door *Door, deletes *PodDeleteHandler) {
+// RegisterPodDeletes puts the handler of deletions at its path, behind the door. It fails
+// if something of them is missing.
+func RegisterPodDeletes(server Registry, door *Door, deletes *PodDeleteHandler) error {
+	if err := errors.Join(door.validate(), deletes.validate()); err != nil {
+		return err
+	}
 	door.register(server, PodDeletePath, deletes)
+	return nil
 }
 
 func (d *Door) register(server Registry, path string, to hook) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -70,6 +71,8 @@ func newRenewer(l *leases, m *metrics.Webhook) *Renewer {
 		heard: map[renewal]lastCall{}, paused: map[string]time.Time{},
 	}
 }
+
+var _ manager.LeaderElectionRunnable = &Renewer{}
 
 // NeedLeaderElection is false: every replica answers calls.
 func (r *Renewer) NeedLeaderElection() bool { return false }
@@ -146,18 +149,15 @@ func (r *Renewer) pause(name string) {
 // renew writes the time its requester was heard, and the markers the node has
 // got since. It returns an empty result if there was nothing to do.
 func (r *Renewer) renew(ctx context.Context, name string, last lastCall) (result string, err error) {
-	alive, due, err := r.leases.alive(ctx, name, last.caller)
-	if err != nil {
-		return renewalFailed, err
-	}
+	alive, due := r.leases.alive(ctx, name, last.caller)
 	if !alive || !due {
 		// Renewed by another replica meanwhile, or run out: then the next call makes a
 		// new one (see leases.create).
 		return "", nil
 	}
-	known, err := r.leases.lookup(ctx, name)
-	if err != nil || known == nil {
-		return "", err
+	known := r.leases.index.known(name)
+	if known == nil {
+		return "", nil
 	}
 	if known.err != nil {
 		return renewalFailed, known.err

@@ -16,6 +16,8 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
 const (
@@ -45,7 +47,7 @@ type Server struct {
 	// ShutdownTimeout is how long calls may take to be answered at the end.
 	ShutdownTimeout time.Duration
 	// Leaving reports whether this replica is about to end. It asks API servers then to
-	// call on another connection from now on; nil never does.
+	// call on another connection from now on.
 	Leaving func() bool
 	// Dropped is told of each connection that was closed to make room for another one.
 	Dropped func()
@@ -53,6 +55,8 @@ type Server struct {
 
 	listening atomic.Bool
 }
+
+var _ ctrlwebhook.Server = &Server{}
 
 // NewServer returns a server for an address of this machine; all fields but Server and
 // Address are still to be set.
@@ -76,6 +80,9 @@ func (s *Server) StartedChecker() healthz.Checker {
 // Start serves until the context ends, and then until the calls that have begun are
 // answered. The certificate is asked for with each handshake.
 func (s *Server) Start(ctx context.Context) error {
+	if err := controllers.Require("server of the webhooks", map[string]bool{"TLS": s.TLS != nil, "Leaving": s.Leaving != nil, "Dropped": s.Dropped != nil}); err != nil {
+		return err
+	}
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", s.Address)
 	if err != nil {
@@ -129,9 +136,6 @@ func (s *Server) Start(ctx context.Context) error {
 // connections that are idle, and a call that is on its way on one of them just then is
 // lost: client-go does not send a POST twice. So each is closed with the last answer on it.
 func (s *Server) farewell(to http.Handler) http.Handler {
-	if s.Leaving == nil {
-		return to
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.Leaving() {
 			w.Header().Set("Connection", "close")

@@ -69,7 +69,9 @@ func startServer(t *testing.T, w *world) *served {
 	server.ShutdownTimeout, server.Log = time.Second, logr.Discard()
 	server.Dropped, server.Leaving = func() { s.dropped.Add(1) }, s.leaving.Load
 	d := newDoorway(w)
-	Register(server, d.Door, w.handler, statusHandler(t0), &ProbeHandler{Log: logr.Discard()})
+	if err := Register(server, d.Door, w.handler, statusHandler(t0), &ProbeHandler{Log: logr.Discard()}); err != nil {
+		t.Fatal(err)
+	}
 	s.address = server.Address
 
 	ctx, stop := context.WithCancel(context.Background())

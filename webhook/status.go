@@ -16,6 +16,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -24,21 +25,28 @@ import (
 // matter of the chart's ValidatingAdmissionPolicies, which hold while no manager runs;
 // it is looked at here once more, for clusters whose policies somebody has taken away.
 // Everything else stands in the schema. Our own controller is left out by the webhook's
-// matchConditions.
+// matchConditions. All fields but ClockSkew and Log are required, see Register.
 type StatusHandler struct {
-	// Registrations say who acts under an interceptor's name. When nil, anybody with
-	// the permission may report.
+	// Registrations say who acts under an interceptor's name.
 	Registrations registration.Lookup
-	// Skippers says who may end an interceptor's turn in its place; nobody when nil.
+	// Skippers says who may end an interceptor's turn in its place.
 	Skippers Skippers
 	// OwnUsername is the account the controller writes under.
 	OwnUsername string
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// ClockSkew is how far a reported time may be from ours (ruling R8), 10 s.
+	// ClockSkew is how far a reported time may be from ours (ruling R8); 0 is not at all.
 	ClockSkew time.Duration
 	// Log is where denials go.
 	Log logr.Logger
+}
+
+// validate fails if something is missing, naming all of it: without registrations or an own
+// name the rules on who writes what would be others.
+func (h *StatusHandler) validate() error {
+	return controllers.Require("webhook of evictionrequests/status", map[string]bool{
+		"Registrations": h.Registrations != nil, "Skippers": h.Skippers != nil, "OwnUsername": h.OwnUsername != "", "Clock": h.Clock != nil,
+	})
 }
 
 // ServeHTTP answers one review.

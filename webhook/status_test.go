@@ -49,8 +49,10 @@ func statusReview(before, after *builder.EvictionRequestWrapper) []byte {
 	})
 }
 
+// statusHandler knows of no registrations, and nobody may skip.
 func statusHandler(now time.Time) *StatusHandler {
 	return &StatusHandler{
+		Registrations: registered{}, Skippers: &skippers{}, OwnUsername: ownAdmin,
 		Clock: testingclock.NewFakeClock(now), ClockSkew: 10 * time.Second, Log: logr.Discard(),
 	}
 }

@@ -48,9 +48,6 @@ func (h *StatusHandler) checkWriter(path *field.Path, user string, before, after
 // protected are the registrations of the request's interceptors that name service
 // accounts. A request without a plan has no reports.
 func (h *StatusHandler) protected(er *v1alpha1.EvictionRequest) (found []registration.Info) {
-	if h.Registrations == nil {
-		return nil
-	}
 	for _, target := range er.Status.TargetInterceptors {
 		if r, ok := h.Registrations.Registration(target.Name); ok && len(r.Usernames) > 0 {
 			found = append(found, r)

@@ -90,7 +90,6 @@ func TestStatusWriters(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			handler := statusHandler(t0)
-			handler.OwnUsername = ownAdmin
 			handler.Registrations = registered{interA: {actorA}, interB: nil}
 			response := answerIn(t, post(handler, writer(tc.user, tc.before, tc.after)))
 			if response.Allowed != (len(tc.want) == 0) {
@@ -126,15 +125,13 @@ func TestADenialNamesAFewAccounts(t *testing.T) {
 	}
 }
 
-func TestWithoutRegistrationsAnybodyMayWrite(t *testing.T) {
-	for name, change := range map[string]func(*StatusHandler){
-		"no registrations": func(*StatusHandler) {},
-		"one that names no accounts": func(h *StatusHandler) {
-			h.Registrations = registered{interA: nil}
-		},
+func TestWithoutAccountsAnybodyMayWrite(t *testing.T) {
+	for name, registrations := range map[string]registered{
+		"no registration of that name": {interB: {actorA}},
+		"one that names no accounts":   {interA: nil},
 	} {
 		handler := statusHandler(t0)
-		change(handler)
+		handler.Registrations = registrations
 		if response := answerIn(t, post(handler, writer(stranger, running(), running().Completed(interA, t0)))); !response.Allowed {
 			t.Errorf("%s: %s", name, response.Result.Message)
 		}

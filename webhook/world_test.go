@@ -40,6 +40,7 @@ type world struct {
 	scheme   *runtime.Scheme
 	api      client.WithWatch
 	cache    *switchable
+	leases   *LeaseIndex
 	handler  *EvictionHandler
 	renewer  *Renewer
 	clock    *testingclock.FakeClock
@@ -62,15 +63,32 @@ func newWorld(tb testing.TB, objects ...client.Object) *world {
 		}
 	}
 	w.api = w.build(objects...)
-	w.cache = &switchable{}
+	w.cache, w.leases = &switchable{}, &LeaseIndex{}
 	w.sync()
 	counted := interceptor.NewClient(w.api, w.counting())
-	w.handler, w.renewer = NewEvictionHandler(Config{
-		Cached: w.cache, Live: counted, Writer: counted, Resolver: annotation{}, Recorder: w.recorder,
+	config := Config{
+		Cached: w.cache, Leases: w.leases, Live: counted, Writer: counted, Synced: func() bool { return true },
+		Resolver: annotation{}, Registrations: registered{}, Preflights: asks(nil), Stalled: nobodyStalls, Gate: noGuards{}, Recorder: w.recorder,
 		Metrics: metrics.NewWebhook(w.registry), Clock: w.clock, Log: logr.Discard(), Namespace: ownNamespace, OwnUsername: ownAdmin,
-	})
+	}
+	var err error
+	if w.handler, w.renewer, err = NewEvictionHandler(config); err != nil {
+		tb.Fatal(err)
+	}
 	return w
 }
+
+// nobodyStalls knows of no interceptor that cannot go on.
+func nobodyStalls(context.Context, *corev1.Pod, *v1alpha1.EvictionRequest) string { return "" }
+
+// noGuards is the gate of an installation without guards.
+type noGuards struct{}
+
+func (noGuards) Labels() bool { return false }
+
+func (noGuards) Closed(*corev1.Pod) bool { return false }
+
+func (noGuards) Held(*corev1.Pod) bool { return false }
 
 func (w *world) build(objects ...client.Object) client.WithWatch {
 	builder := fake.NewClientBuilder().WithScheme(w.scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.EvictionRequest{}).
@@ -97,7 +115,10 @@ func (w *world) sync() {
 		case *v1alpha1.EvictionRequestList:
 			objects = appendAll(objects, list.Items)
 		case *coordinationv1.LeaseList:
-			objects = appendAll(objects, list.Items)
+			w.leases.byName.Clear()
+			for i := range list.Items {
+				w.leases.put(&list.Items[i])
+			}
 		}
 	}
 	w.cache.set(w.build(objects...))
@@ -246,7 +267,10 @@ func leaseOfN1() *coordinationv1.Lease {
 // replica is another handler on the same API server, with the same cache.
 func (w *world) replica() *EvictionHandler {
 	c := w.handler.Config
-	handler, _ := NewEvictionHandler(c)
+	handler, _, err := NewEvictionHandler(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	return handler
 }
 

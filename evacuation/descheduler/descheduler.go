@@ -48,21 +48,23 @@ type Reconciler struct {
 	// MarkInProgress marks pods whose eviction goes on.
 	MarkInProgress bool
 	// Except selects pods whose platform marks them by itself, and stumbles over marks
-	// of others; nil for none.
+	// of others. It is nil without --descheduler-except: then there are none.
 	Except labels.Selector
 	// MarkEvictOnly marks pods whose eviction would be intercepted. Resolver, OnChange
-	// and Synced are needed only for this.
+	// and Synced are asked only for this.
 	MarkEvictOnly bool
 	// Resolver says who intercepts the eviction of a pod.
 	Resolver registration.Resolver
 	// OnChange takes a function that is to be called, from any goroutine, when the
-	// resolver may answer differently for a pod that has not changed. It may be nil.
+	// resolver may answer differently for a pod that has not changed.
 	OnChange func(func())
 	// Synced reports whether the resolver knows all it answers from.
 	Synced func() bool
 
 	told marked
 }
+
+var _ reconcile.Reconciler = &Reconciler{}
 
 // told are the pods whose eviction we have marked as going on, and their UIDs.
 type marked struct {

@@ -3,6 +3,7 @@ package descheduler
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	t.Cleanup(b.queue.ShutDown)
 	b.Reconciler = &Reconciler{
 		Client: b.cache(objects...), Clock: b.clock, MarkInProgress: true, MarkEvictOnly: true,
-		Resolver: builder.FromAnnotation{}, Synced: func() bool { return true },
+		Resolver: builder.FromAnnotation{}, OnChange: func(func()) {}, Synced: func() bool { return true },
 		APIReader: interceptor.NewClient(b.server, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 				b.calls = append(b.calls, "get "+key.Name)
@@ -369,3 +370,14 @@ var stepTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // at is a time of the tests, in seconds after their start.
 func at(seconds int) time.Time { return stepTime.Add(time.Duration(seconds) * time.Second) }
+
+func TestSetupNamesWhatIsMissing(t *testing.T) {
+	err := (&Reconciler{}).SetupWithManager(nil)
+	if err == nil {
+		t.Fatal("got no error")
+	}
+	want := "controller descheduler-hints: " + strings.Join([]string{"APIReader is not set", "Client is not set", "Clock is not set", "OnChange is not set", "Resolver is not set", "Synced is not set"}, "\n")
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
+	}
+}

@@ -38,7 +38,7 @@ type workQueue = controllers.Queue
 func (d *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := controllers.Require("controller "+controllerName, map[string]bool{
 		"Client": d.Client != nil, "APIReader": d.APIReader != nil, "Clock": d.Clock != nil,
-		"Resolver": d.Resolver != nil || !d.MarkEvictOnly, "Synced": d.Synced != nil || !d.MarkEvictOnly,
+		"Resolver": d.Resolver != nil, "OnChange": d.OnChange != nil, "Synced": d.Synced != nil,
 	})
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (d *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			RateLimiter:             controllers.FastBackoff(),
 			NewQueue:                controllers.NewQueue(d.Clock),
 		})
-	if d.MarkEvictOnly && d.OnChange != nil {
+	if d.MarkEvictOnly {
 		c = c.WatchesRawSource(d.changes())
 	}
 	if err := c.Complete(d); err != nil {

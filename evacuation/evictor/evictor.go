@@ -45,6 +45,8 @@ type FailureCounter interface {
 	Forget(namespace, name string)
 }
 
+var _ FailureCounter = &metrics.Requests{}
+
 // Reconciler is imperative-eviction.k8s.io, the interceptor of last resort. It is a
 // client of the API like any other interceptor: it acts when its name is active
 // and reports in its own item. See Step for what it does, and budgetQueue for
@@ -65,10 +67,10 @@ type Reconciler struct {
 	Timeout time.Duration
 	// MaxConcurrentReconciles is how many pods are evicted at a time. Default 50.
 	MaxConcurrentReconciles int
-	// Synced reports whether Guarded knows all it answers from; nil means always.
+	// Synced reports whether Guarded knows all it answers from.
 	Synced func() bool
 	// Guarded reports whether a guard keeps evictions away from the pod, which the API
-	// server or our webhook would refuse; nil means that there are no guards.
+	// server or our webhook would refuse.
 	Guarded func(pod *corev1.Pod) bool
 
 	call    callFunc
@@ -95,6 +97,8 @@ func IsTurn(er *v1alpha1.EvictionRequest) bool {
 	})
 }
 
+var _ reconcile.Reconciler = &Reconciler{}
+
 // Reconcile gathers, decides and applies for one request.
 func (e *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := req.NamespacedName
@@ -116,8 +120,8 @@ func (e *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	state := PodStateOf(pod, er.Spec.Target.Pod.UID)
-	if state == PodRunning && e.Guarded != nil {
-		if e.Synced != nil && !e.Synced() {
+	if state == PodRunning {
+		if !e.Synced() {
 			return reconcile.Result{RequeueAfter: syncRetry}, nil
 		}
 		if e.Guarded(pod) {

@@ -69,6 +69,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 		Client:    interceptor.NewClient(b.server, interceptor.Funcs{SubResourceApply: b.apply}),
 		APIReader: b.server, Clock: b.clock, Policy: DefaultPolicy(), Recorder: b.log,
 		Metrics: metrics.NewEvictor(b.registry), Failures: b.failures,
+		Synced: func() bool { return true }, Guarded: func(*corev1.Pod) bool { return false },
 	}
 	b.init(func(_ context.Context, target target, grace *int64) error {
 		if len(b.answers) == 0 {

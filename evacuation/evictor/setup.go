@@ -47,6 +47,7 @@ func (e *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := controllers.Require("controller "+controllerName, map[string]bool{
 		"Client": e.Client != nil, "APIReader": e.APIReader != nil, "Clock": e.Clock != nil,
 		"Recorder": e.Recorder != nil, "Metrics": e.Metrics != nil, "Failures": e.Failures != nil,
+		"Synced": e.Synced != nil, "Guarded": e.Guarded != nil,
 		"Policy.BackoffMin": e.Policy.BackoffMin > 0, "Policy.BackoffMax": e.Policy.BackoffMax >= e.Policy.BackoffMin,
 	})
 	if err != nil {

@@ -1,8 +1,10 @@
 package evictor
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
@@ -35,5 +37,17 @@ func TestEvictPodEvents(t *testing.T) {
 				t.Errorf("the evictor hears of it: %t, want %t", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestSetupNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	err := (&Reconciler{Policy: DefaultPolicy()}).SetupWithManager(nil)
+	if err == nil {
+		t.Fatal("got no error")
+	}
+	want := "controller imperative-eviction: " + strings.Join([]string{"APIReader is not set", "Client is not set", "Clock is not set", "Failures is not set", "Guarded is not set", "Metrics is not set", "Recorder is not set", "Synced is not set"}, "\n")
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
 	}
 }

@@ -33,6 +33,8 @@ type reconciler struct {
 	running  running
 }
 
+var _ reconcile.Reconciler = &reconciler{}
+
 // newReconciler expects complete Options, Recorder included.
 func newReconciler(c client.Client, live client.Reader, impl Interceptor, o Options) *reconciler {
 	canceler, _ := impl.(Canceler)

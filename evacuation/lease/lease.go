@@ -139,6 +139,8 @@ func step(rec translate.LeaseRecord, node translate.NodeView, markersGoneSince, 
 	}
 }
 
+var _ reconcile.Reconciler = &Reconciler{}
+
 // Reconcile gathers, decides and applies for one lease.
 func (l *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	lease, err := l.find(ctx, req.NamespacedName)

@@ -15,8 +15,10 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
 // Errors of Registry.Resolve. Both end by themselves, soon.
@@ -38,7 +40,8 @@ type Metrics interface {
 	Forget(name string)
 }
 
-// Options of a Registry. Namespace is required.
+// Options of a Registry. Namespace is required; without it our own pods would not be
+// left out.
 type Options struct {
 	// Namespace is our own one; like kube-system it is never looked at by a
 	// registration.
@@ -46,9 +49,20 @@ type Options struct {
 	// AllowedReserved are the names under k8s.io and kubernetes.io which pods may
 	// name and registrations may have (ruling R14).
 	AllowedReserved []string
-	// Metrics may be nil.
+	// Metrics follow the registrations. A command, which looks once, has none.
 	Metrics Metrics
 }
+
+// unmeasured is for a Registry without metrics.
+type unmeasured struct{}
+
+var _ Metrics = unmeasured{}
+
+func (unmeasured) Registrations(_, _ int) {}
+
+func (unmeasured) EvaluationFailed(string) {}
+
+func (unmeasured) Forget(string) {}
 
 // Registry knows who intercepts which pod, from the pods' annotations and from
 // all EvictionInterceptors. It is a Resolver and a Lookup, for every
@@ -75,6 +89,9 @@ type change struct{ registration, namespace string }
 
 // NewRegistry returns a registry that knows nobody: see SetupWithCache.
 func NewRegistry(o Options) *Registry {
+	if o.Metrics == nil {
+		o.Metrics = unmeasured{}
+	}
 	r := &Registry{options: o, annotated: annotation{allowReserved: o.AllowedReserved}, next: newSnapshot()}
 	r.current.Store(newSnapshot())
 	return r
@@ -97,11 +114,16 @@ func Static(o Options, registrations []v1alpha1.EvictionInterceptor, namespaces 
 var (
 	_ Resolver = &Registry{}
 	_ Lookup   = &Registry{}
+
+	_ manager.LeaderElectionRunnable = &Registry{}
 )
 
 // SetupWithCache feeds the registry from the informers of EvictionInterceptors and
 // Namespaces.
 func (r *Registry) SetupWithCache(ctx context.Context, informers cache.Informers) error {
+	if err := controllers.Require("registry of interceptors", map[string]bool{"Namespace": r.options.Namespace != ""}); err != nil {
+		return err
+	}
 	for _, feed := range []struct {
 		object  client.Object
 		handler toolscache.ResourceEventHandlerDetailedFuncs
@@ -199,7 +221,7 @@ func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
 	}
 	var selected []*entry
 	err := r.each(r.snapshot(), pod, func(_ int, e *entry, match bool, failure error) {
-		if failure != nil && r.options.Metrics != nil {
+		if failure != nil {
 			r.options.Metrics.EvaluationFailed(e.Name)
 		}
 		if match {
@@ -292,7 +314,7 @@ func (r *Registry) update(apply func(next *snapshot) change) {
 	}
 	accepted, refused := r.next.count()
 	r.mu.Unlock()
-	if r.options.Metrics != nil && made.namespace == "" {
+	if made.namespace == "" {
 		r.options.Metrics.Registrations(accepted, refused)
 	}
 	for _, f := range tell {
@@ -327,9 +349,7 @@ func (r *Registry) remove(name string) {
 		next.remove(name)
 		return change{registration: name}
 	})
-	if r.options.Metrics != nil {
-		r.options.Metrics.Forget(name)
-	}
+	r.options.Metrics.Forget(name)
 }
 
 func (r *Registry) putNamespace(namespace *corev1.Namespace) {

@@ -33,6 +33,8 @@ func FromAnnotation(allowReserved ...string) Resolver {
 	return annotation{allowReserved: allowReserved}
 }
 
+var _ Resolver = annotation{}
+
 type annotation struct {
 	allowReserved []string
 }

@@ -56,6 +56,8 @@ type StatusReconciler struct {
 	written map[string]time.Time
 }
 
+var _ reconcile.Reconciler = &StatusReconciler{}
+
 // SetupWithManager adds the controller to the manager.
 func (r *StatusReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := controllers.Require("controller "+registrationsController, map[string]bool{

@@ -76,8 +76,11 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 		Clock:     b.clock,
 		Policy:    process.DefaultPolicy(),
 		Resolver:  builder.FromAnnotation{},
-		Recorder:  b.events,
-		Metrics:   b.metrics,
+		ResolveLive: func(_ context.Context, pod *corev1.Pod) ([]string, error) {
+			return builder.FromAnnotation{}.Resolve(pod)
+		},
+		Recorder: b.events,
+		Metrics:  b.metrics,
 	}
 	return b
 }

@@ -27,7 +27,7 @@ func (r *Reconciler) makePlan(ctx context.Context, er *v1alpha1.EvictionRequest,
 	if err != nil {
 		return nil, target, err
 	}
-	if r.ResolveLive == nil || !contradicts(er, names) {
+	if !contradicts(er, names) {
 		return plan(names), target, nil
 	}
 	if target, err = r.liveTarget(ctx, target.pod); err != nil || target.pod == nil {

@@ -15,10 +15,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
 const (
@@ -47,10 +49,12 @@ type Metrics interface {
 	Finished(outcome string, took time.Duration)
 }
 
+var _ Metrics = &metrics.Requests{}
+
 // Reconciler moves every EvictionRequest on: it gathers what is known of the
 // request and its pod, lets process.Step decide and writes the decision, with at
-// most one write of the status per call. All fields but WorkloadRef, ResolveLive
-// and Retention are required.
+// most one write of the status per call. All fields but WorkloadRef and Retention
+// are required.
 type Reconciler struct {
 	// Client reads from the informer cache, which must hold EvictionRequests (with
 	// their managedFields) and pods, and writes.
@@ -67,21 +71,23 @@ type Reconciler struct {
 	// Resolver is asked for the interceptors of a new request's pod.
 	Resolver Resolver
 	// ResolveLive asks the API server who intercepts a pod, when the Resolver's answer
-	// cannot be right (see makePlan). Nil means that it is always right.
+	// cannot be right (see makePlan).
 	ResolveLive func(ctx context.Context, pod *corev1.Pod) ([]string, error)
 	// Recorder records events on the request and on its pod.
 	Recorder k8sevents.EventRecorder
 	// Metrics follow the requests.
 	Metrics Metrics
 	// WorkloadRef reports whether a pod belongs to a Workload in a way that its
-	// type does not show. Only servers of version 1.35 need it, see
-	// LiveWorkloadRef; nil means that spec.schedulingGroup says it all.
+	// type does not show. It is nil unless the API server is of version 1.35, see
+	// LiveWorkloadRef: then spec.schedulingGroup says it all.
 	WorkloadRef func(ctx context.Context, pod types.NamespacedName, uid types.UID) (bool, error)
 
 	// startedAt is when this controller began to work, see SetupWithManager.
 	startedAt time.Time
 	seen      memory
 }
+
+var _ reconcile.Reconciler = &Reconciler{}
 
 // Reconcile moves one request on. A conflict is no error: the newer version
 // brings the request back. Every other failure is returned, and none becomes a

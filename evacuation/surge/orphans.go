@@ -74,6 +74,8 @@ func wants(er *v1alpha1.EvictionRequest) bool {
 	return er.DeletionTimestamp == nil && !meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled)
 }
 
+var _ reconcile.Reconciler = &orphans{}
+
 // Reconcile gives one pod back, if it was handed up and nobody wants it evicted.
 func (o *orphans) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}

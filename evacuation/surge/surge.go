@@ -15,6 +15,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
@@ -34,6 +35,8 @@ var (
 type Joiner interface {
 	Join(ctx context.Context, pod client.Object) (*v1alpha1.EvictionRequest, error)
 }
+
+var _ Joiner = &requester.Requester{}
 
 // Surge is the interceptor. All fields are required.
 type Surge struct {

@@ -76,6 +76,8 @@ func (d *dispatcher) lookAtAll(ctx context.Context) error {
 	return nil
 }
 
+var _ reconcile.Reconciler = &dispatcher{}
+
 // Reconcile hands one request to the interceptors whose names it has.
 func (d *dispatcher) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	er := &v1alpha1.EvictionRequest{}

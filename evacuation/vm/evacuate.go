@@ -359,13 +359,9 @@ func (e *evacuation) send(ctx context.Context, sub *subject, by *patch, data []b
 }
 
 func (e *evacuation) requestVars(ctx context.Context) map[string]any {
-	callers := []string{}
-	if e.callers != nil {
-		callers = append(callers, e.callers(ctx, e.target.Request)...)
-	}
 	return map[string]any{
 		"name": e.target.Request.Name, "namespace": e.target.Request.Namespace,
-		"requesters": append([]string{}, e.target.Requesters...), "callers": callers,
+		"requesters": append([]string{}, e.target.Requesters...), "callers": append([]string{}, e.callers(ctx, e.target.Request)...),
 	}
 }
 

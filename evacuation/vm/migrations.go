@@ -78,6 +78,8 @@ type evacuee struct {
 	attempt int
 }
 
+var _ reconcile.Reconciler = &migrator{}
+
 // Reconcile creates what migrations there is room for.
 func (m *migrator) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	p := m.store.find(func(p *policy) bool { return p.name == req.Name })
@@ -294,10 +296,7 @@ func (m *migrator) render(ctx context.Context, p *policy, e *evacuee) (*unstruct
 	for _, r := range e.er.Spec.Requesters {
 		names = append(names, r.Name)
 	}
-	callers := []string{}
-	if m.callers != nil {
-		callers = append(callers, m.callers(ctx, client.ObjectKeyFromObject(e.er))...)
-	}
+	callers := append([]string{}, m.callers(ctx, client.ObjectKeyFromObject(e.er))...)
 	vars[varRequest] = map[string]any{"name": e.er.Name, "namespace": e.er.Namespace, "requesters": names, "callers": callers}
 	return p.migration.render(ctx, p, vars, e.er.Namespace, e.er.Name, e.attempt+1)
 }

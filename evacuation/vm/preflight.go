@@ -39,6 +39,8 @@ type asked struct {
 	confirm bool
 }
 
+var _ preflight.Interceptor = asked{}
+
 // Preflight answers by the strategy: None, and LiveMigrateIfPossible without a way
 // to migrate, are let through; LiveMigrate without one is refused; for all others
 // a request is made.

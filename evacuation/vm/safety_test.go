@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
 // Between an old policy and a new one, or under a registration that selects more
@@ -137,7 +139,7 @@ func TestTheEndOfAnEvacuationIsForgotten(t *testing.T) {
 	if _, err := w.actor().Evacuate(t.Context(), target()); err != nil {
 		t.Fatal(err)
 	}
-	d := &dispatcher{store: w.store, client: w.store.Client, live: w.store.Client, clock: w.clock, recorder: func(string) eventsclient.EventRecorder { return w.events }}
+	d := &dispatcher{store: w.store, client: w.store.Client, live: w.store.Client, clock: w.clock, recorder: func(string) eventsclient.EventRecorder { return w.events }, metrics: metrics.NewVM(prometheus.NewRegistry()), callers: noCallers}
 	if len(w.store.ends.of) != 1 {
 		t.Fatalf("ends: %v", w.store.ends.of)
 	}

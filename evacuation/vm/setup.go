@@ -43,24 +43,34 @@ const (
 	timeout         = time.Minute
 )
 
-// Options say how the interceptors run.
+// Options say how the interceptors run. Clock, Metrics and Callers are required.
 type Options struct {
 	Clock clock.WithTicker
 	// Recorder makes the recorder of an interceptor's events. Default: the manager's.
 	Recorder func(name string) eventsclient.EventRecorder
-	// Metrics may be nil.
-	Metrics *metrics.VM
-	// Callers may be nil.
-	Callers Callers
+	Metrics  *metrics.VM
+	Callers  Callers
 	// HeartbeatInterval is the SDK's default if zero.
 	HeartbeatInterval time.Duration
 	// MaxConcurrent is how many pods are looked at together. Default 10.
 	MaxConcurrent int
 }
 
+// validate fails if something is missing, naming all of it.
+func (s *Store) validate(o Options) error {
+	return controllers.Require("interceptors of EvacuationPolicies", map[string]bool{
+		"StoreOptions.Client": s.Client != nil, "StoreOptions.Live": s.Live != nil, "StoreOptions.Dynamic": s.Dynamic != nil,
+		"StoreOptions.Mapper": s.Mapper != nil, "StoreOptions.Resolver": s.Resolver != nil, "StoreOptions.Put": s.Put != nil,
+		"StoreOptions.Clock": s.Clock != nil, "Options.Clock": o.Clock != nil, "Options.Metrics": o.Metrics != nil, "Options.Callers": o.Callers != nil,
+	})
+}
+
 // Setup adds the store to a manager, on every replica, and the controllers, on the
-// leader.
+// leader. It fails if something of the store's options or of these is missing.
 func (s *Store) Setup(mgr ctrl.Manager, o Options) error {
+	if err := s.validate(o); err != nil {
+		return err
+	}
 	if o.Recorder == nil {
 		o.Recorder = func(name string) eventsclient.EventRecorder { return mgr.GetEventRecorder(reporterOf(name)) }
 	}
@@ -169,6 +179,8 @@ func (s *Store) setupLoader(mgr ctrl.Manager, o Options) error {
 
 // everywhere runs on every replica.
 type everywhere manager.RunnableFunc
+
+var _ manager.LeaderElectionRunnable = everywhere(nil)
 
 func (f everywhere) Start(ctx context.Context) error { return f(ctx) }
 

@@ -77,6 +77,8 @@ func (r *reporter) wakeAll() {
 	}
 }
 
+var _ reconcile.Reconciler = &reporter{}
+
 // Reconcile writes the conditions of one policy, if they have changed.
 func (r *reporter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	object := &v1alpha1.EvacuationPolicy{}

@@ -43,7 +43,7 @@ type StoreOptions struct {
 	// interceptors only.
 	Resolver registration.Resolver
 	// Put sends a PUT to a path of the API server, for marks that only the platform
-	// itself takes back. It may be nil if no policy has spec.cancel.
+	// itself takes back.
 	Put   func(ctx context.Context, path string, body []byte) error
 	Clock clock.PassiveClock
 	Log   logr.Logger

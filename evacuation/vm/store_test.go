@@ -424,3 +424,14 @@ func TestPoliciesOfTwoInterceptorsForOnePod(t *testing.T) {
 func machineResource() schema.GroupResource {
 	return schema.GroupResource{Group: "kubevirt.io", Resource: "virtualmachineinstances"}
 }
+
+func TestSetupNamesWhatIsMissing(t *testing.T) {
+	err := (&Store{}).Setup(nil, Options{})
+	if err == nil {
+		t.Fatal("got no error")
+	}
+	want := "interceptors of EvacuationPolicies: " + strings.Join([]string{"Options.Callers is not set", "Options.Clock is not set", "Options.Metrics is not set", "StoreOptions.Client is not set", "StoreOptions.Clock is not set", "StoreOptions.Dynamic is not set", "StoreOptions.Live is not set", "StoreOptions.Mapper is not set", "StoreOptions.Put is not set", "StoreOptions.Resolver is not set"}, "\n")
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
+	}
+}

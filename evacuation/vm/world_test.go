@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
 var (
@@ -145,8 +147,11 @@ func (w *world) load(policies ...*v1alpha1.EvacuationPolicy) time.Duration {
 
 // actor is the interceptor of KubeVirt's preset.
 func (w *world) actor() *actor {
-	return &actor{Store: w.store, name: "kubevirt.drawbridge.dev", recorder: w.events}
+	return &actor{Store: w.store, name: "kubevirt.drawbridge.dev", recorder: w.events, metrics: metrics.NewVM(prometheus.NewRegistry()), callers: noCallers}
 }
+
+// noCallers knows of no requester what it is.
+func noCallers(context.Context, types.NamespacedName) []string { return nil }
 
 // writes are the patches and deletions of one resource.
 func (w *world) writes() []string {

@@ -69,6 +69,14 @@ func (w *worker) Evacuate(_ context.Context, t interceptor.Target) (interceptor.
 	return interceptor.Progress{Done: true, Message: "done"}, nil
 }
 
+// The SDK finds out by itself whether somebody has a Gone and a Cancel. Here the compiler
+// says so if one of them is misspelt.
+var (
+	_ interceptor.Interceptor = &worker{}
+	_ interceptor.Goner       = &worker{}
+	_ interceptor.Canceler    = &worker{}
+)
+
 // Gone is called when the pod ended before we were done, until it returns nil. Here a
 // real interceptor takes away what does not end with the pod: a mark on a load
 // balancer, a lock.

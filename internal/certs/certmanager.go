@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
@@ -39,6 +40,8 @@ type CertManager struct {
 	told bool
 	said string
 }
+
+var _ manager.LeaderElectionRunnable = &CertManager{}
 
 // NeedLeaderElection is true: one replica tells.
 func (c *CertManager) NeedLeaderElection() bool { return true }

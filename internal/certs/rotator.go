@@ -94,7 +94,8 @@ type Rotator struct {
 	// against their own.
 	Clock clock.PassiveClock
 	// Replicas returns an error as long as a replica runs that does not know of tokens,
-	// and would answer that there is no such path. Nil: there is none.
+	// and would answer that there is no such path. It is nil for a manager that is run by
+	// hand: then there are no others.
 	Replicas func(ctx context.Context) error
 
 	// injectedAt is when we last found the bundle missing. There is one worker.
@@ -103,6 +104,8 @@ type Rotator struct {
 	tokenSince time.Time
 	tokenSeen  string
 }
+
+var _ reconcile.Reconciler = &Rotator{}
 
 // SetupWithManager adds the rotator to the manager.
 func (r *Rotator) SetupWithManager(mgr ctrl.Manager) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
 var config = Config{
@@ -92,7 +95,7 @@ func (c cached) List(ctx context.Context, list client.ObjectList, opts ...client
 }
 
 func (r *rig) server() *Server {
-	return &Server{Config: config, Cache: cached{Reader: r.Client}, Clock: r.clock}
+	return &Server{Config: config, Cache: cached{Reader: r.Client}, Clock: r.clock, Metrics: metrics.NewCertificates(prometheus.NewRegistry())}
 }
 
 func (r *rig) secret(t *testing.T) *corev1.Secret {

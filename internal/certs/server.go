@@ -18,18 +18,20 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
-// Server serves the certificate of the Secret on every replica.
+// Server serves the certificate of the Secret on every replica. Cache, Clock and Metrics
+// are required.
 type Server struct {
 	Config
 	// Cache has nothing but the Secret and the webhook configuration of Config.
 	Cache cache.Cache
 	// Clock is the one API servers go by.
-	Clock clock.WithTicker
-	// Metrics may be nil.
+	Clock   clock.WithTicker
 	Metrics *metrics.Certificates
 
 	current atomic.Pointer[tls.Certificate]
@@ -49,6 +51,8 @@ func (s *Server) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return nil, errors.New("there is no webhook certificate yet")
 }
 
+var _ manager.LeaderElectionRunnable = &Server{}
+
 // NeedLeaderElection is false: every replica serves.
 func (s *Server) NeedLeaderElection() bool { return false }
 
@@ -56,6 +60,10 @@ func (s *Server) NeedLeaderElection() bool { return false }
 // Secret that is deleted or damaged changes nothing here: what was served last is
 // served on.
 func (s *Server) Start(ctx context.Context) (err error) {
+	err = controllers.Require("server of the certificate", map[string]bool{"Cache": s.Cache != nil, "Clock": s.Clock != nil, "Metrics": s.Metrics != nil})
+	if err != nil {
+		return err
+	}
 	log := ctrl.LoggerFrom(ctx).WithName("certificate")
 	changed := make(chan struct{}, 1)
 	changed <- struct{}{}
@@ -151,7 +159,7 @@ func (s *Server) look(ctx context.Context) (switched bool, again time.Duration, 
 	if served := s.current.Load(); served != nil {
 		in.Served = served.Leaf
 	}
-	if ca, err := readCertificate(secret.Data[keyCA]); err == nil && s.Metrics != nil {
+	if ca, err := readCertificate(secret.Data[keyCA]); err == nil {
 		s.Metrics.Expires(metrics.CertificateAuthority, ca.NotAfter)
 	}
 	swap, again := decideSwap(in)
@@ -159,9 +167,7 @@ func (s *Server) look(ctx context.Context) (switched bool, again time.Duration, 
 		return false, again, nil
 	}
 	s.current.Store(&pair)
-	if s.Metrics != nil {
-		s.Metrics.Expires(metrics.CertificateServing, pair.Leaf.NotAfter)
-	}
+	s.Metrics.Expires(metrics.CertificateServing, pair.Leaf.NotAfter)
 	return true, 0, nil
 }
 
@@ -193,9 +199,7 @@ func (s *Server) lookAtTokens(data map[string][]byte) {
 	if read := readTokens(data); read.current != "" {
 		s.tokens.Store(&read)
 	}
-	if s.Metrics != nil {
-		s.Metrics.TokenRequired(s.Token("", "") != nil)
-	}
+	s.Metrics.TokenRequired(s.Token("", "") != nil)
 }
 
 // lookAtBundle notes what the webhook for evictions is to trust. The webhooks of the

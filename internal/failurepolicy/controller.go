@@ -52,9 +52,18 @@ type Controller struct {
 	wroteAt time.Time
 }
 
+var _ reconcile.Reconciler = &Controller{}
+
 // SetupWithManager adds the controller to the manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	err := controllers.Require("controller "+controllerName, map[string]bool{
+		"Client": c.Client != nil, "Clock": c.Clock != nil, "Name": c.Name != "",
+		"Trusted": c.Trusted != nil, "Prove": c.Prove != nil, "Metrics": c.Metrics != nil,
+	})
+	if err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&admissionregistrationv1.ValidatingWebhookConfiguration{}).
 		WithOptions(controller.Options{

@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // checkTimeout bounds a check; a kubelet's probe gives up after a second by
@@ -23,6 +24,8 @@ type Caches struct {
 	Cache  cache.Cache
 	synced atomic.Bool
 }
+
+var _ manager.LeaderElectionRunnable = &Caches{}
 
 // NeedLeaderElection is false: every replica answers admission from its cache.
 func (c *Caches) NeedLeaderElection() bool { return false }

@@ -40,30 +40,22 @@ func NewVM(registerer prometheus.Registerer) *VM {
 
 // Wrote counts one write.
 func (m *VM) Wrote(policy, write string) {
-	if m != nil {
-		m.writes.WithLabelValues(policy, write).Inc()
-	}
+	m.writes.WithLabelValues(policy, write).Inc()
 }
 
 // Untaken counts one mark that did not last, or was refused.
 func (m *VM) Untaken(policy, reason string) {
-	if m != nil {
-		m.untaken.WithLabelValues(policy, reason).Inc()
-	}
+	m.untaken.WithLabelValues(policy, reason).Inc()
 }
 
 // Ended counts one evacuation that ended.
 func (m *VM) Ended(policy, outcome string) {
-	if m != nil {
-		m.verdicts.WithLabelValues(policy, outcome).Inc()
-	}
+	m.verdicts.WithLabelValues(policy, outcome).Inc()
 }
 
 // Forget removes the series of a policy that is gone.
 func (m *VM) Forget(policy string) {
-	if m != nil {
-		m.writes.DeletePartialMatch(prometheus.Labels{"policy": policy})
-		m.untaken.DeletePartialMatch(prometheus.Labels{"policy": policy})
-		m.verdicts.DeletePartialMatch(prometheus.Labels{"policy": policy})
-	}
+	m.writes.DeletePartialMatch(prometheus.Labels{"policy": policy})
+	m.untaken.DeletePartialMatch(prometheus.Labels{"policy": policy})
+	m.verdicts.DeletePartialMatch(prometheus.Labels{"policy": policy})
 }

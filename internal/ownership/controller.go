@@ -33,6 +33,8 @@ type Controller struct {
 	Name string
 }
 
+var _ reconcile.Reconciler = &Controller{}
+
 // SetupWithManager adds the controller to the manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).

@@ -63,6 +63,8 @@ type Controller struct {
 	Names     []string
 }
 
+var _ reconcile.Reconciler = &Controller{}
+
 // SetupWithManager adds the controller to the manager, on the leader only. It
 // looks once at its start, and whenever one of the objects changes or goes.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {

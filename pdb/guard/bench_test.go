@@ -76,8 +76,8 @@ func BenchmarkPodEvent(b *testing.B) {
 				}
 				c := &Controller{
 					Client: cached, Clock: testingclock.NewFakeClock(t0), Resolver: registration.FromAnnotation(), Synced: func() bool { return true },
-					Registrations: registrations{},
-					Metrics:       metrics.NewGuard(prometheus.NewRegistry()), memory: newMemory(),
+					Registrations: registrations{}, Preflights: asks(nil), Holds: holds{},
+					Metrics: metrics.NewGuard(prometheus.NewRegistry()), memory: newMemory(),
 				}
 				queue := controllers.NewQueue(c.Clock)("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 				defer queue.ShutDown()

@@ -40,6 +40,8 @@ const (
 //
 // Its keys are pods, and namespaces: those without a name. A pod that nobody
 // intercepts costs no API call, and an event of any pod a look into memory.
+//
+// All fields but ExcludedNamespaces, Owner and IdleDelay are required.
 type Controller struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -55,9 +57,9 @@ type Controller struct {
 	Registrations registration.Lookup
 	// Preflights returns the interceptor of that name if it has a say before a request
 	// exists, nil otherwise: the guard must not keep what the webhook lets through. They
-	// may be given the pods of the cache. It may be nil.
+	// may be given the pods of the cache.
 	Preflights func(name string) preflight.Interceptor
-	// Holds may be nil.
+	// Holds says whose guard stays closed.
 	Holds Holds
 	// OnChange takes a function that is to be called, from any goroutine, when
 	// Resolver or Registrations may answer differently for pods that have not changed.
@@ -82,6 +84,8 @@ type Controller struct {
 	owners *owners
 	queue  guardQueue
 }
+
+var _ reconcile.Reconciler = &Controller{}
 
 // fieldOwner is the field manager of what the guard writes.
 const fieldOwner = "guard." + v1alpha1.GroupName

@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -296,7 +297,14 @@ func TestRequestEvents(t *testing.T) {
 }
 
 func TestGate(t *testing.T) {
-	g := &Gate{Holds: holds{"held": "so"}}
+	gate := func(h holds) *Gate {
+		g, err := NewGate(true, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	g := gate(holds{"held": "so"})
 	for name, tc := range map[string]struct {
 		pod          *builder.PodWrapper
 		gate         *Gate
@@ -305,7 +313,7 @@ func TestGate(t *testing.T) {
 		"a pod without a guard": {webPod("web-1"), g, false, false},
 		"a closed guard":        {webPod("web-1").Label(v1alpha1.GuardLabel, v1alpha1.GuardClosed), g, true, false},
 		"a held pod":            {webPod("held"), g, false, true},
-		"nobody holds":          {webPod("held"), &Gate{}, false, false},
+		"nobody holds":          {webPod("held"), gate(holds{}), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := tc.pod.Obj()
@@ -313,6 +321,13 @@ func TestGate(t *testing.T) {
 				t.Errorf("closed, held, blocks (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAGateNeedsSomebodyWhoSaysWhatIsHeld(t *testing.T) {
+	_, err := NewGate(true, nil)
+	if want := "gate of the guards: Holds is not set"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %q", err, want)
 	}
 }
 
@@ -350,5 +365,16 @@ func TestTheGuardLooksAgainAtWhatMayChangeWithoutAnEvent(t *testing.T) {
 			}
 			b.want("writes when it is looked at again", []string{"patch Pod shop/web-1"}, b.work())
 		})
+	}
+}
+
+func TestSetupNamesWhatIsMissing(t *testing.T) {
+	err := (&Controller{}).SetupWithManager(nil)
+	if err == nil {
+		t.Fatal("got no error")
+	}
+	want := "controller guard: " + strings.Join([]string{"APIReader is not set", "Client is not set", "Clock is not set", "Holds is not set", "Metrics is not set", "OnChange is not set", "Preflights is not set", "Recorder is not set", "Registrations is not set", "Resolver is not set", "Synced is not set"}, "\n")
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
 // Holds knows pods whose guard stays closed.
@@ -24,26 +25,30 @@ type Holds interface {
 // Gate answers those who would let an eviction through, or make one. It is for
 // every replica.
 type Gate struct {
-	// Off: guards are switched off. Labels do not count then, because no budget selects
-	// them; what is held is held all the same.
-	Off bool
-	// Holds may be nil.
-	Holds Holds
+	labels bool
+	holds  Holds
+}
+
+// NewGate returns a gate. Without labels the guards are switched off: labels of pods do not
+// count, because no budget selects them; what is held is held all the same. It fails if
+// nobody says what is held.
+func NewGate(labels bool, holds Holds) (*Gate, error) {
+	if err := controllers.Require("gate of the guards", map[string]bool{"Holds": holds != nil}); err != nil {
+		return nil, err
+	}
+	return &Gate{labels: labels, holds: holds}, nil
 }
 
 // Labels reports whether there are guards that open and close.
-func (g *Gate) Labels() bool { return !g.Off }
+func (g *Gate) Labels() bool { return g.labels }
 
 // Closed reports whether the guard of the pod is closed, as far as the pod shows.
-func (g *Gate) Closed(pod *corev1.Pod) bool { return !g.Off && labeled(pod) }
+func (g *Gate) Closed(pod *corev1.Pod) bool { return g.labels && labeled(pod) }
 
 // Held reports whether it is to be closed in the imperative stage. Where a budget
 // of somebody else keeps the guard away, this is all that holds the pod.
 func (g *Gate) Held(pod *corev1.Pod) bool {
-	if g.Holds == nil {
-		return false
-	}
-	_, held := g.Holds.Held(pod)
+	_, held := g.holds.Held(pod)
 	return held
 }
 

@@ -57,9 +57,7 @@ func (c *Controller) gather(ctx context.Context, pod *corev1.Pod) (Input, error)
 	for _, name := range names {
 		in.Interceptors = append(in.Interceptors, c.interceptor(name, name == turn))
 	}
-	if c.Holds != nil {
-		in.Hold, in.Held = c.Holds.Held(pod)
-	}
+	in.Hold, in.Held = c.Holds.Held(pod)
 	if in.Stage == StageNone && in.state().Closes() {
 		in.Spared, in.Unsure = c.spared(ctx, pod, names)
 	}
@@ -100,9 +98,6 @@ func whoseTurn(er *v1alpha1.EvictionRequest, stage Stage, names []string) string
 // spared reports whether all interceptors let a first call through, and whether one
 // of them could not say, which is no reason to open.
 func (c *Controller) spared(ctx context.Context, pod *corev1.Pod, names []string) (spared, unsure bool) {
-	if c.Preflights == nil {
-		return false, false
-	}
 	for _, name := range names {
 		ask := c.Preflights(name)
 		if ask == nil {

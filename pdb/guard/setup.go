@@ -43,12 +43,13 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	c.memory, c.owners = newMemory(), newOwners()
 	newQueue := controllers.NewQueue(c.Clock)
-	b := ctrl.NewControllerManagedBy(mgr).
+	err := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		Watches(&corev1.Pod{}, c.podEvents()).
 		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(c.podOfRequest), builder.WithPredicates(requestEvents())).
 		Watches(&policyv1.PodDisruptionBudget{}, c.budgetEvents()).
 		WatchesRawSource(c.changes()).
+		WatchesRawSource(c.holds()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			NeedLeaderElection:      new(true),
@@ -59,11 +60,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 				c.queue = newQueue(name, limiter)
 				return c.queue
 			},
-		})
-	if c.Holds != nil {
-		b = b.WatchesRawSource(c.holds())
-	}
-	if err := b.Complete(c); err != nil {
+		}).
+		Complete(c)
+	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", controllerName, err)
 	}
 	return nil
@@ -72,7 +71,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 func (c *Controller) validate() error {
 	return controllers.Require("controller "+controllerName, map[string]bool{
 		"Client": c.Client != nil, "APIReader": c.APIReader != nil, "Clock": c.Clock != nil, "Resolver": c.Resolver != nil,
-		"Registrations": c.Registrations != nil, "OnChange": c.OnChange != nil,
+		"Registrations": c.Registrations != nil, "OnChange": c.OnChange != nil, "Preflights": c.Preflights != nil, "Holds": c.Holds != nil,
 		"Synced": c.Synced != nil, "Recorder": c.Recorder != nil, "Metrics": c.Metrics != nil,
 	})
 }

@@ -65,7 +65,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	counted := clientinterceptor.NewClient(b.api, b.counting())
 	b.Controller = &Controller{
 		Client: counted, APIReader: counted, Clock: b.clock, Resolver: registration.FromAnnotation(), Synced: func() bool { return true },
-		Registrations: registrations{}, OnChange: func(func()) {},
+		Registrations: registrations{}, OnChange: func(func()) {}, Preflights: asks(nil), Holds: holds{},
 		ExcludedNamespaces: []string{"kube-system"}, Owner: role.Name, Recorder: b.recorder, Metrics: metrics.NewGuard(b.registry),
 		memory: newMemory(), owners: newOwners(),
 	}

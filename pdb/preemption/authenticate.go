@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // ClientCAKey is the key of the ConfigMap that has the authorities of clients, as in
@@ -52,6 +53,8 @@ type Authenticator struct {
 
 	authorities atomic.Pointer[x509.CertPool]
 }
+
+var _ manager.LeaderElectionRunnable = &Authenticator{}
 
 // NeedLeaderElection is false: every replica answers.
 func (a *Authenticator) NeedLeaderElection() bool { return false }

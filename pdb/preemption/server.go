@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 const (
@@ -38,6 +39,8 @@ type Server struct {
 	// ShutdownTimeout is how long questions may take to be answered at the end.
 	ShutdownTimeout time.Duration
 }
+
+var _ manager.LeaderElectionRunnable = &Server{}
 
 // NeedLeaderElection is false: every replica answers.
 func (s *Server) NeedLeaderElection() bool { return false }

@@ -12,6 +12,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // levelKey is where the ConfigMap has the level.
@@ -35,6 +36,8 @@ func setupLogLevel(mgr ctrl.Manager, o Options) error {
 	}
 	return mgr.Add(&logLevel{Cache: mgr.GetCache(), Config: o.key(o.Operations.LogLevelConfig), Level: *o.Level, Default: o.LogLevel})
 }
+
+var _ manager.LeaderElectionRunnable = &logLevel{}
 
 // NeedLeaderElection is false: every replica logs.
 func (l *logLevel) NeedLeaderElection() bool { return false }

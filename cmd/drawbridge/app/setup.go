@@ -46,7 +46,10 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known learnt) error
 	if err != nil {
 		return err
 	}
-	o.Guard.Holds = policies
+	gate, err := o.Guard.gate(policies)
+	if err != nil {
+		return err
+	}
 	leaseIndex, err := webhook.NewLeaseIndex(context.Background(), mgr.GetCache())
 	if err != nil {
 		return err
@@ -86,7 +89,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known learnt) error
 		Metrics:   metrics.NewEvictor(o.Registerer),
 		Failures:  requestMetrics,
 		Synced:    known.synced,
-		Guarded:   o.Guard.gate().Blocks,
+		Guarded:   gate.Blocks,
 	}
 
 	leases := &lease.Reconciler{
@@ -106,9 +109,12 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known learnt) error
 	answers.Cached, answers.Live, answers.Writer = mgr.GetCache(), mgr.GetAPIReader(), mgr.GetClient()
 	answers.Leases = leaseIndex
 	answers.Resolver, answers.Registrations = resolver, resolver
-	answers.Gate = o.Guard.gate()
+	answers.Gate = gate
 	answers.Recorder, answers.Metrics, answers.Log = recorder, metrics.NewWebhook(o.Registerer), log
-	evictions, renewer := webhook.NewEvictionHandler(answers)
+	evictions, renewer, err := webhook.NewEvictionHandler(answers)
+	if err != nil {
+		return err
+	}
 	if err := followPods(ctx, mgr, evictions); err != nil {
 		return err
 	}
@@ -116,16 +122,17 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known learnt) error
 	if err != nil {
 		return err
 	}
-	webhook.Register(mgr.GetWebhookServer(), door, evictions, &webhook.StatusHandler{
+	status := &webhook.StatusHandler{
 		Registrations: resolver,
 		Skippers:      webhook.ReviewedSkippers{Writer: mgr.GetClient()},
 		OwnUsername:   known.self,
 		Clock:         o.Clock,
 		ClockSkew:     o.Policy.ClockSkew,
 		Log:           log,
-	}, &webhook.ProbeHandler{Log: log})
+	}
 
 	return errors.Join(
+		webhook.Register(mgr.GetWebhookServer(), door, evictions, status, &webhook.ProbeHandler{Log: log}),
 		engine.SetupWithManager(mgr),
 		evictor.SetupWithManager(mgr),
 		leases.SetupWithManager(mgr),

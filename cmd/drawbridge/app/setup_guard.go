@@ -22,8 +22,6 @@ type GuardOptions struct {
 	// ExcludedNamespaces are those the webhook is not asked for. Our own is always
 	// among them.
 	ExcludedNamespaces []string
-	// Holds keeps guards closed; nil for nobody. It has no flag.
-	Holds guard.Holds
 }
 
 // defaultGuardOptions are the flags' defaults.
@@ -48,7 +46,9 @@ func (g *GuardOptions) validate(check func(ok bool, format string, args ...any))
 
 // gate answers the webhook and the evictor about guards. What is held stays so with
 // the guard switched off.
-func (g *GuardOptions) gate() *guard.Gate { return &guard.Gate{Off: !g.Enabled, Holds: g.Holds} }
+func (g *GuardOptions) gate(holds guard.Holds) (*guard.Gate, error) {
+	return guard.NewGate(g.Enabled, holds)
+}
 
 // setupGuard adds the controller of the guard, if it is switched on: without, the
 // manager has no permission to label pods, and the budgets are gone.
@@ -64,7 +64,7 @@ func setupGuard(mgr ctrl.Manager, o Options, known learnt, registry *registratio
 		Registrations:      registry,
 		OnChange:           registry.OnChange,
 		Preflights:         o.preflights(policies.Glance),
-		Holds:              o.Guard.Holds,
+		Holds:              policies,
 		Synced:             known.synced,
 		ExcludedNamespaces: append(slices.Clone(o.Guard.ExcludedNamespaces), o.Namespace),
 		Owner:              o.Guard.Owner,

@@ -49,10 +49,14 @@ func TestWhatASwitchedOffGuardMeans(t *testing.T) {
 	labeled := builder.Pod("shop", "db-0").Label(v1alpha1.GuardLabel, v1alpha1.GuardClosed).Obj()
 	held := builder.Pod("shop", "db-1").Obj()
 	got := map[string]bool{}
-	for name, g := range map[string]GuardOptions{"on": {Enabled: true, Holds: onHold("db-1")}, "off": {Holds: onHold("db-1")}} {
-		got[name+": labels"] = g.gate().Labels()
-		got[name+": a labeled pod"] = g.gate().Blocks(labeled)
-		got[name+": a held pod"] = g.gate().Blocks(held)
+	for name, g := range map[string]GuardOptions{"on": {Enabled: true}, "off": {}} {
+		gate, err := g.gate(onHold("db-1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[name+": labels"] = gate.Labels()
+		got[name+": a labeled pod"] = gate.Blocks(labeled)
+		got[name+": a held pod"] = gate.Blocks(held)
 	}
 	want := map[string]bool{
 		"on: labels": true, "on: a labeled pod": true, "on: a held pod": true,

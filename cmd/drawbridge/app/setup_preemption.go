@@ -132,10 +132,13 @@ func setupPreemption(ctx context.Context, mgr ctrl.Manager, o Options, door *web
 	}
 	if p.GuardDeletes {
 		handler.Ledger = preemption.NewLedger(o.Clock)
-		webhook.RegisterPodDeletes(mgr.GetWebhookServer(), door, &webhook.PodDeleteHandler{
+		deletes := &webhook.PodDeleteHandler{
 			Deletions: &preemption.Deletes{View: view, Ledger: handler.Ledger, Live: mgr.GetAPIReader()},
 			Metrics:   measure, Log: log,
-		})
+		}
+		if err := webhook.RegisterPodDeletes(mgr.GetWebhookServer(), door, deletes); err != nil {
+			return fmt.Errorf("set up the scheduler extender: %w", err)
+		}
 	}
 	server := &preemption.Server{
 		Address: net.JoinHostPort(p.Host, strconv.Itoa(p.Port)), Handler: handler,

@@ -1,0 +1,19 @@
+package app
+
+import (
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/evacuation/request"
+	"github.com/drawbridge-dev/drawbridge/evacuation/vm"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/pdb/guard"
+	"github.com/drawbridge-dev/drawbridge/webhook"
+)
+
+// Who implements what, for interfaces whose package does not know who does. All others
+// are asserted beside the type.
+var (
+	_ guard.Holds          = &vm.Store{}
+	_ registration.Metrics = &metrics.Registrations{}
+	_ request.Resolver     = &registration.Registry{}
+	_ webhook.Gate         = &guard.Gate{}
+)
