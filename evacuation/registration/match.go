@@ -2,7 +2,6 @@ package registration
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/text"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -137,13 +137,7 @@ func (e *entry) compileConditions(from *v1alpha1.EvictionInterceptor) *refusal {
 const maxProblem = 1000
 
 // oneLine makes a text of one line that is not too long.
-func oneLine(err error) string {
-	text := []rune(strings.Join(strings.Fields(err.Error()), " "))
-	if len(text) > maxProblem {
-		text = append(text[:maxProblem-1], '…')
-	}
-	return string(text)
-}
+func oneLine(err error) string { return text.OneLine(err.Error(), maxProblem) }
 
 // matchConditions evaluates the conditions for a pod whose labels and namespace
 // match. An expression that fails counts as false; err says which. As in a

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/types"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/cel"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
 
@@ -21,15 +19,15 @@ import (
 type call struct {
 	version               schema.GroupVersion
 	resource, subresource string
-	body                  *template
-	when                  expression
+	body                  *cel.Template
+	when                  cel.Expression
 }
 
-func (c *call) expressions() []expression {
+func (c *call) expressions() []cel.Expression {
 	if c == nil {
 		return nil
 	}
-	return append(c.body.expressions(), c.when)
+	return append(c.body.Expressions(), c.when)
 }
 
 // path of the subresource of an object.
@@ -64,19 +62,16 @@ func (c *compiling) call(field string, from *v1alpha1.SubresourceCall) *call {
 
 // constantStrategy refuses a strategy that is a constant and none of the four: it
 // would fail for every pod.
-func constantStrategy(e expression) error {
-	if !e.given() || e.checked.NativeRep().Expr().Kind() != ast.LiteralKind {
+func constantStrategy(e cel.Expression) error {
+	value, ok := e.Constant()
+	if !ok {
 		return nil
 	}
-	value, ok := e.checked.NativeRep().Expr().AsLiteral().(types.String)
-	switch {
-	case !ok:
-		return nil
-	case value == v1alpha1.StrategyNone, value == v1alpha1.StrategyLiveMigrate,
-		value == v1alpha1.StrategyLiveMigrateIfPossible, value == v1alpha1.StrategyExternal:
+	switch value {
+	case v1alpha1.StrategyNone, v1alpha1.StrategyLiveMigrate, v1alpha1.StrategyLiveMigrateIfPossible, v1alpha1.StrategyExternal:
 		return nil
 	}
-	return fmt.Errorf("%s: %q is none of None, LiveMigrate, LiveMigrateIfPossible and External, and it would be the same for every pod: write one of them", e.field, string(value))
+	return fmt.Errorf("%s: %q is none of None, LiveMigrate, LiveMigrateIfPossible and External, and it would be the same for every pod: write one of them", e.Field, value)
 }
 
 // errKept says that the platform keeps its mark, because it has no way to take it
@@ -94,13 +89,13 @@ func (e *evacuation) askToUnmark(ctx context.Context, sub *subject) (asked bool,
 	if err != nil {
 		return false, err
 	}
-	wanted, err := c.when.boolean(ctx, vars, true)
+	wanted, err := c.when.Bool(ctx, vars, true)
 	if err == nil && !wanted {
 		return false, nil
 	}
 	var body any
 	if err == nil {
-		body, err = c.body.render(ctx, vars)
+		body, err = c.body.Render(ctx, vars)
 	}
 	if err != nil {
 		e.note(e.policy, e.pod, err)

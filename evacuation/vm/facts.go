@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/cel"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 )
 
@@ -31,13 +30,9 @@ func (p *podView) asObject() (map[string]any, error) {
 	if p.object != nil {
 		return p.object, nil
 	}
-	slim, err := podcache.Transform(p.Pod)
+	object, err := podcache.Object(p.Pod)
 	if err != nil {
-		return nil, fmt.Errorf("reduce the pod: %w", err)
-	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(slim)
-	if err != nil {
-		return nil, fmt.Errorf("convert the pod: %w", err)
+		return nil, err
 	}
 	p.object = object
 	return object, nil
@@ -69,7 +64,7 @@ type subject struct {
 	pod    *podView
 	// name of the workload, and the UID it must have; empty if any will do.
 	name string
-	uid  apitypes.UID
+	uid  types.UID
 	// workload is nil if there is none.
 	workload *unstructured.Unstructured
 	// config is nil if there is none.
@@ -116,12 +111,12 @@ func (s *subject) identify(ctx context.Context) error {
 	if ref != nil {
 		s.name, s.uid = ref.Name, ref.UID
 	}
-	if s.policy.workloadName.given() {
+	if s.policy.workloadName.Given() {
 		vars, err := s.pod.vars()
 		if err != nil {
 			return err
 		}
-		name, err := s.policy.workloadName.text(ctx, vars)
+		name, err := s.policy.workloadName.Text(ctx, vars)
 		if err != nil {
 			return err
 		}
@@ -145,25 +140,25 @@ func (s *subject) facts(ctx context.Context, since time.Time) (f facts, soft err
 		return facts{}, nil, err
 	}
 	f.Exists = true
-	if f.Strategy, err = p.strategy.text(ctx, vars); err != nil {
+	if f.Strategy, err = p.strategy.Text(ctx, vars); err != nil {
 		return f, nil, err
 	}
 	switch f.Strategy {
 	case v1alpha1.StrategyNone:
 		// The strategy may have changed under the evacuation: then the mark is taken back.
 		var err error
-		f.Evacuating, err = p.evacuating.boolean(ctx, vars, false)
+		f.Evacuating, err = p.evacuating.Bool(ctx, vars, false)
 		return f, err, nil
 	case v1alpha1.StrategyLiveMigrate, v1alpha1.StrategyLiveMigrateIfPossible, v1alpha1.StrategyExternal:
 	default:
-		return f, nil, &EvaluationError{Field: p.strategy.field, Err: fmt.Errorf("%q is none of None, LiveMigrate, LiveMigrateIfPossible and External", f.Strategy)}
+		return f, nil, &cel.EvaluationError{Field: p.strategy.Field, Err: fmt.Errorf("%q is none of None, LiveMigrate, LiveMigrateIfPossible and External", f.Strategy)}
 	}
 	var errs [5]error
 	f.Migratable, errs[0] = p.isMigratable(ctx, vars)
-	f.Evacuating, errs[1] = p.evacuating.boolean(ctx, vars, false)
-	f.Done, errs[2] = p.done.boolean(ctx, vars, false)
-	f.Failed, errs[3] = p.failed.boolean(ctx, vars, false)
-	f.Wait, errs[4] = p.wait.text(ctx, vars)
+	f.Evacuating, errs[1] = p.evacuating.Bool(ctx, vars, false)
+	f.Done, errs[2] = p.done.Bool(ctx, vars, false)
+	f.Failed, errs[3] = p.failed.Bool(ctx, vars, false)
+	f.Wait, errs[4] = p.wait.Text(ctx, vars)
 	if err := errors.Join(errs[:]...); err != nil {
 		return f, nil, err
 	}
@@ -178,38 +173,32 @@ func (s *subject) facts(ctx context.Context, since time.Time) (f facts, soft err
 			f.Failures++
 		}
 	}
-	eta, etaErr := p.eta.moment(ctx, vars)
-	message, messageErr := p.message.text(ctx, vars)
+	eta, etaErr := p.eta.Time(ctx, vars)
+	message, messageErr := p.message.Text(ctx, vars)
 	f.ETA, f.Message = eta, oneLine(message)
 	return f, errors.Join(etaErr, messageErr), nil
 }
 
 // isMigratable: null is unknown, and so is nothing at all.
 func (p *policy) isMigratable(ctx context.Context, vars map[string]any) (ternary, error) {
-	if !p.migratable.given() {
+	if !p.migratable.Given() {
 		return yes, nil
 	}
-	result, err := p.migratable.eval(ctx, vars)
-	if err != nil {
+	migratable, err := p.migratable.BoolOrNull(ctx, vars)
+	switch {
+	case err != nil || migratable == nil:
 		return unknown, err
-	}
-	switch result := result.(type) {
-	case types.Null:
-		return unknown, nil
-	case types.Bool:
-		if result {
-			return yes, nil
-		}
-		return no, nil
+	case *migratable:
+		return yes, nil
 	default:
-		return unknown, p.migratable.wrongType(result, "bool or null")
+		return no, nil
 	}
 }
 
 // migrationFacts are what the expressions say of one migration.
 type migrationFacts struct {
 	Namespace, Name  string
-	UID              apitypes.UID
+	UID              types.UID
 	Workload         string
 	Ours             bool
 	Finished, Failed bool
@@ -231,11 +220,11 @@ func (m *migration) factsOf(ctx context.Context, object *unstructured.Unstructur
 		Request: labels[v1alpha1.MigrationRequestLabel], Attempt: labels[v1alpha1.MigrationAttemptLabel],
 	}
 	var errs [5]error
-	f.Workload, errs[0] = m.workloadName.text(ctx, vars)
-	f.Finished, errs[1] = m.finished.boolean(ctx, vars, false)
-	f.Failed, errs[2] = m.failed.boolean(ctx, vars, false)
-	f.FinishedAt, errs[3] = m.finishedAt.moment(ctx, vars)
-	f.Ours, errs[4] = m.ours.boolean(ctx, vars, f.Request != "")
+	f.Workload, errs[0] = m.workloadName.Text(ctx, vars)
+	f.Finished, errs[1] = m.finished.Bool(ctx, vars, false)
+	f.Failed, errs[2] = m.failed.Bool(ctx, vars, false)
+	f.FinishedAt, errs[3] = m.finishedAt.Time(ctx, vars)
+	f.Ours, errs[4] = m.ours.Bool(ctx, vars, f.Request != "")
 	if f.FinishedAt.IsZero() {
 		f.FinishedAt = f.Created
 	}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/cel-go/cel"
+	"github.com/drawbridge-dev/drawbridge/internal/cel"
 )
 
 // Expressions of a policy read objects of platforms, which may have any shape.
@@ -27,15 +27,15 @@ func FuzzPolicyExpression(f *testing.F) {
 		}
 		for _, want := range [][]*cel.Type{nil, {cel.BoolType}, {cel.StringType}} {
 			e, err := compile("spec.test", source, scope{"owner"}, want...)
-			if err != nil || !e.given() {
+			if err != nil || !e.Given() {
 				continue
 			}
 			vars := map[string]any{"owner": owner}
 			// Any result will do, but not a panic.
-			_, _ = e.boolean(context.Background(), vars, false)
-			_, _ = e.text(context.Background(), vars)
-			_, _ = e.moment(context.Background(), vars)
-			if value, err := e.value(context.Background(), vars); err == nil {
+			_, _ = e.Bool(context.Background(), vars, false)
+			_, _ = e.Text(context.Background(), vars)
+			_, _ = e.Time(context.Background(), vars)
+			if value, err := e.Value(context.Background(), vars); err == nil {
 				if _, err := json.Marshal(value); err != nil {
 					t.Errorf("%q of %s gives %v, which no object can hold: %v", source, object, value, err)
 				}

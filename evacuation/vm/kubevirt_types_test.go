@@ -184,7 +184,7 @@ func TestMigrationsAreKubeVirts(t *testing.T) {
 		}
 	}
 	template := compilePolicy(preset(t, "kubevirt")).migration.template
-	rendered, err := template.render(t.Context(), map[string]any{varWorkload: untyped(t, typedMachine("")).Object})
+	rendered, err := template.Render(t.Context(), map[string]any{varWorkload: untyped(t, typedMachine("")).Object})
 	if err != nil {
 		t.Fatal(err)
 	}

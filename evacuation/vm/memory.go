@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"github.com/drawbridge-dev/drawbridge/internal/cel"
 )
 
 // failures remember for which pods an expression fails.
@@ -32,7 +34,7 @@ func (f *failures) init(c clock.PassiveClock) {
 }
 
 // add reports whether that is news.
-func (f *failures) add(p *policy, pod *corev1.Pod, err *EvaluationError) bool {
+func (f *failures) add(p *policy, pod *corev1.Pod, err *cel.EvaluationError) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.of[p.uid] == nil {

@@ -170,11 +170,11 @@ func (m *migrator) evacuee(ctx context.Context, p *policy, er *v1alpha1.Eviction
 	if err != nil {
 		return nil, err
 	}
-	if wanted, err := p.migration.createWhen.boolean(ctx, vars, true); err != nil || !wanted {
+	if wanted, err := p.migration.createWhen.Bool(ctx, vars, true); err != nil || !wanted {
 		m.store.note(p, view, err)
 		return nil, err
 	}
-	node, err := p.migration.sourceNode.text(ctx, map[string]any{varWorkload: sub.workload.Object})
+	node, err := p.migration.sourceNode.Text(ctx, map[string]any{varWorkload: sub.workload.Object})
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func (m *migrator) nodeOf(ctx context.Context, p *policy, facts migrationFacts) 
 	if err != nil || workload == nil {
 		return ""
 	}
-	node, err := p.migration.sourceNode.text(ctx, map[string]any{varWorkload: workload.Object})
+	node, err := p.migration.sourceNode.Text(ctx, map[string]any{varWorkload: workload.Object})
 	if err != nil {
 		return ""
 	}
@@ -303,7 +303,7 @@ func (m *migrator) render(ctx context.Context, p *policy, e *evacuee) (*unstruct
 
 // render makes the object of an attempt for a request.
 func (m *migration) render(ctx context.Context, p *policy, vars map[string]any, namespace, request string, attempt int) (*unstructured.Unstructured, error) {
-	rendered, err := m.template.render(ctx, vars)
+	rendered, err := m.template.Render(ctx, vars)
 	if err != nil {
 		return nil, err
 	}

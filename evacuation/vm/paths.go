@@ -4,10 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
-	"github.com/google/cel-go/common/types"
 )
 
 // tree is a set of paths into an object. A leaf stands for all that is below it.
@@ -38,66 +34,6 @@ func (t tree) add(path []string) {
 			t[name] = below
 		}
 		t = below
-	}
-}
-
-// paths are those of a variable that an expression reads: what follows the
-// variable as field names, up to the first thing that is something else, such as
-// a loop over a list. The second result tells that the variable is used as a
-// whole.
-func (e expression) paths(variable string) (found [][]string, whole bool) {
-	if !e.given() {
-		return nil, false
-	}
-	root := ast.NavigateAST(e.checked.NativeRep())
-	for _, identifier := range ast.MatchDescendants(root, ast.KindMatcher(ast.IdentKind)) {
-		if identifier.AsIdent() != variable {
-			continue
-		}
-		path := pathFrom(identifier)
-		if len(path) == 0 {
-			return nil, true
-		}
-		found = append(found, path)
-	}
-	return found, false
-}
-
-func pathFrom(node ast.NavigableExpr) []string {
-	var path []string
-	for {
-		parent, ok := node.Parent()
-		if !ok {
-			return path
-		}
-		name, ok := fieldOf(parent, node)
-		if !ok {
-			return path
-		}
-		path = append(path, name)
-		node = parent
-	}
-}
-
-// fieldOf is the field that parent takes out of node: a.b, has(a.b), a.?b, a["b"]
-// or a[?"b"].
-func fieldOf(parent, node ast.NavigableExpr) (string, bool) {
-	switch parent.Kind() {
-	case ast.SelectKind:
-		return parent.AsSelect().FieldName(), true
-	case ast.CallKind:
-		call := parent.AsCall()
-		takes := []string{operators.Index, operators.OptIndex, operators.OptSelect}
-		if !slices.Contains(takes, call.FunctionName()) || len(call.Args()) != 2 || call.Args()[0].ID() != node.ID() {
-			return "", false
-		}
-		if call.Args()[1].Kind() != ast.LiteralKind {
-			return "", false
-		}
-		name, ok := call.Args()[1].AsLiteral().(types.String)
-		return string(name), ok
-	default:
-		return "", false
 	}
 }
 

@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
-	"github.com/google/cel-go/cel"
-	"google.golang.org/protobuf/types/known/structpb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,9 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/cel"
 )
-
-var jsonValue = reflect.TypeFor[*structpb.Value]()
 
 // policy is one generation of an EvacuationPolicy, compiled. It never changes.
 type policy struct {
@@ -36,16 +32,16 @@ type policy struct {
 	broken bool
 
 	selector   labels.Selector
-	conditions []expression
+	conditions []cel.Expression
 
 	// workload is the kind of the workload; empty means the pod itself.
 	workload     schema.GroupVersionKind
-	workloadName expression
+	workloadName cel.Expression
 	config       *v1alpha1.ConfigReference
 	configKind   schema.GroupVersionKind
 
-	strategy, migratable, wait                  expression
-	evacuating, done, failed, eta, message      expression
+	strategy, migratable, wait                  cel.Expression
+	evacuating, done, failed, eta, message      cel.Expression
 	mark, unmark                                *patch
 	cancel                                      *call
 	notMigratable                               string
@@ -60,9 +56,9 @@ type policy struct {
 // migration is spec.migration, compiled.
 type migration struct {
 	kind                                             schema.GroupVersionKind
-	workloadName, finished, failed, finishedAt, ours expression
-	sourceNode, createWhen                           expression
-	template                                         *template
+	workloadName, finished, failed, finishedAt, ours cel.Expression
+	sourceNode, createWhen                           cel.Expression
+	template                                         *cel.Template
 	perCluster, perNode, retryLimit                  int
 	deleteOnCancel                                   bool
 }
@@ -106,7 +102,7 @@ func compilePolicy(from *v1alpha1.EvacuationPolicy) *policy {
 	p.unmark = c.patch("spec.unmark", spec.Unmark)
 	p.cancel = c.call("spec.cancel", spec.Cancel)
 	c.add(constantStrategy(p.strategy))
-	c.add(noTemplate("spec.notMigratableText", spec.NotMigratableText, "the text is told as it is"))
+	c.add(cel.NoTemplate("spec.notMigratableText", spec.NotMigratableText, "the text is told as it is"))
 	if spec.Migration != nil {
 		p.migration = c.migration(spec.Migration)
 	}
@@ -166,15 +162,15 @@ func (p *policy) compileKinds(spec *v1alpha1.EvacuationPolicySpec) error {
 // findFields finds out what is read of the objects, so that the informers keep
 // nothing else.
 func (p *policy) findFields() {
-	expressions := []expression{p.strategy, p.migratable, p.wait, p.evacuating, p.done, p.failed, p.eta, p.message}
+	expressions := []cel.Expression{p.strategy, p.migratable, p.wait, p.evacuating, p.done, p.failed, p.eta, p.message}
 	expressions = append(expressions, p.mark.expressions()...)
 	expressions = append(expressions, p.unmark.expressions()...)
 	expressions = append(expressions, p.cancel.expressions()...)
-	var migrations []expression
+	var migrations []cel.Expression
 	if m := p.migration; m != nil {
-		migrations = []expression{m.workloadName, m.finished, m.failed, m.finishedAt, m.ours}
+		migrations = []cel.Expression{m.workloadName, m.finished, m.failed, m.finishedAt, m.ours}
 		expressions = append(expressions, m.sourceNode, m.createWhen)
-		expressions = append(expressions, m.template.expressions()...)
+		expressions = append(expressions, m.template.Expressions()...)
 	}
 	p.workloadFields = fieldsRead(varWorkload, expressions)
 	p.configFields = fieldsRead(varConfig, expressions)
@@ -182,10 +178,10 @@ func (p *policy) findFields() {
 	p.findNeeds()
 }
 
-func fieldsRead(variable string, by []expression) tree {
+func fieldsRead(variable string, by []cel.Expression) tree {
 	kept := alwaysKept()
 	for _, e := range by {
-		paths, whole := e.paths(variable)
+		paths, whole := e.Reads(variable)
 		if whole {
 			return nil
 		}
@@ -206,7 +202,7 @@ func (p *policy) covers(ctx context.Context, pod *podView) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		match, err := c.boolean(ctx, vars, true)
+		match, err := c.Bool(ctx, vars, true)
 		if err != nil || !match {
 			return false, err
 		}
@@ -258,10 +254,22 @@ func (c *compiling) add(err error) {
 	}
 }
 
-func (c *compiling) expression(field, source string, s scope, want ...*cel.Type) expression {
+func (c *compiling) expression(field, source string, s scope, want ...*cel.Type) cel.Expression {
 	compiled, err := compile(field, source, s, want...)
 	c.add(err)
 	return compiled
+}
+
+// template compiles an object that is written.
+func (c *compiling) template(field string, object map[string]any) *cel.Template {
+	e, err := env(writeScope)
+	if err != nil {
+		c.add(err)
+		return nil
+	}
+	made, err := e.Template(field, object)
+	c.add(err)
+	return made
 }
 
 func (c *compiling) patch(field string, from *v1alpha1.WorkloadPatch) *patch {
@@ -276,7 +284,7 @@ func (c *compiling) patch(field string, from *v1alpha1.WorkloadPatch) *patch {
 			value: c.expression(at+".value", op.Value, writeScope),
 			when:  c.expression(at+".when", op.When, writeScope, cel.BoolType),
 		})
-		c.add(noTemplate(at+".path", op.Path, "a path is fixed, so write one operation for each with its own when"))
+		c.add(cel.NoTemplate(at+".path", op.Path, "a path is fixed, so write one operation for each with its own when"))
 		if strings.HasPrefix(op.Path, "/metadata/uid") || op.Path == "/metadata" {
 			c.add(fmt.Errorf("%s.path: %s cannot be patched", at, op.Path))
 		}

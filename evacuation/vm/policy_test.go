@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/cel"
 	"github.com/drawbridge-dev/drawbridge/test/framework/install"
 )
 
@@ -195,8 +196,8 @@ func TestWhatFailsAtRunTime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = compiled.text(t.Context(), vars)
-			var failure *EvaluationError
+			_, err = compiled.Text(t.Context(), vars)
+			var failure *cel.EvaluationError
 			if !errors.As(err, &failure) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("want %q, got %v", tc.want, err)
 			}
@@ -229,7 +230,7 @@ func TestOnlyWhatIsReadIsKept(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var compiled []expression
+			var compiled []cel.Expression
 			for _, source := range tc.expressions {
 				e, err := compile("spec.test", source, scope{varWorkload, varConfig})
 				if err != nil && name == "everything" {
@@ -366,7 +367,7 @@ func TestTemplate(t *testing.T) {
 	if err := errors.Join(c.errs...); err != nil {
 		t.Fatal(err)
 	}
-	got, err := made.render(t.Context(), map[string]any{
+	got, err := made.Render(t.Context(), map[string]any{
 		varPod: map[string]any{"spec": map[string]any{"nodeName": "n1"}}, varWorkload: map[string]any{"metadata": map[string]any{"name": "vm"}},
 		varConfig: map[string]any{}, varRequest: map[string]any{},
 	})

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/cel"
 	"github.com/drawbridge-dev/drawbridge/internal/jsonpatch"
 )
 
@@ -161,7 +162,7 @@ func (r *rehearsal) find(ctx context.Context, pods []corev1.Pod) (*subject, erro
 		}
 		sub := &subject{policy: r.policy, pod: pod, config: config}
 		fits, err := r.fits(ctx, sub)
-		var failure *EvaluationError
+		var failure *cel.EvaluationError
 		switch {
 		case errors.As(err, &failure), apierrors.IsNotFound(err):
 		case err != nil:
@@ -238,7 +239,7 @@ func (r *rehearsal) try(ctx context.Context, sub *subject, creates bool) error {
 		r.tried(writeMark, r.tryMark(ctx, sub, vars))
 	}
 	if creates {
-		wanted, err := r.policy.migration.createWhen.boolean(ctx, vars, true)
+		wanted, err := r.policy.migration.createWhen.Bool(ctx, vars, true)
 		if err != nil || wanted {
 			r.tried(rehearsedMigration, errors.Join(err, r.tryMigration(ctx, sub, vars)))
 		}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/internal/cel"
 )
 
 // ErrNotLoaded says that the policies are not known yet; that ends by itself, soon.
@@ -372,7 +373,7 @@ type turn struct {
 
 // note remembers that an expression failed for a pod, or that none does any more.
 func (s *Store) note(p *policy, pod *podView, err error) {
-	var failure *EvaluationError
+	var failure *cel.EvaluationError
 	if errors.As(err, &failure) {
 		if s.failures.add(p, pod.Pod, failure) {
 			s.policyChanged(p.name)

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
@@ -100,4 +101,18 @@ func text(size int64) *apiservercel.DeclType {
 	t := *apiservercel.StringType
 	t.MaxElements = size
 	return &t
+}
+
+// Object is a pod as expressions see it, with what Transform keeps: one that was read
+// live gives the same answers as one from the cache.
+func Object(pod *corev1.Pod) (map[string]any, error) {
+	slim, err := Transform(pod)
+	if err != nil {
+		return nil, fmt.Errorf("reduce the pod: %w", err)
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(slim)
+	if err != nil {
+		return nil, fmt.Errorf("convert the pod: %w", err)
+	}
+	return object, nil
 }

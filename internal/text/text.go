@@ -1,7 +1,10 @@
 // Package text fits text into the room there is for it.
 package text
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Cut shortens s to at most n characters, n being at least 3. Dots stand for what is
 // left out.
@@ -10,4 +13,14 @@ func Cut(s string, n int) string {
 		return string(slices.Concat(runes[:n-3], []rune("...")))
 	}
 	return s
+}
+
+// OneLine makes of s one line of at most n characters, n being at least 1. White space
+// becomes one space, and a … stands for what is left out.
+func OneLine(s string, n int) string {
+	line := []rune(strings.Join(strings.Fields(s), " "))
+	if len(line) > n {
+		line = append(line[:n-1], '…')
+	}
+	return string(line)
 }
