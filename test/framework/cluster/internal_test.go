@@ -71,7 +71,7 @@ func TestVersionIsThatOfTheModule(t *testing.T) {
 }
 
 func TestOldestIsWhatTheChartAllows(t *testing.T) {
-	chart, err := os.ReadFile(filepath.Join("..", "..", "charts", "drawbridge", "Chart.yaml"))
+	chart, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "drawbridge", "Chart.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
