@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -14,6 +15,8 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
 // What the apiserver lets the rules of a CRD cost, estimated when it is
@@ -125,6 +128,44 @@ func structuralSchema(t *testing.T, file string) *schema.Structural {
 		t.Fatalf("structural schema of %s: %v", file, err)
 	}
 	return structural
+}
+
+// What the CRD allows for a stage, of the maintenance and of its nodes, is the set of
+// the stages in its order.
+func TestTheCRDHasAllStagesOfMaintenances(t *testing.T) {
+	var want []any
+	for _, stage := range v1alpha1.MaintenanceStages() {
+		want = append(want, string(stage))
+	}
+	found := enumsOf(structuralSchema(t, "drawbridge/files/crds/drawbridge.dev_nodemaintenances.yaml"), "stage")
+	if len(found) != 2 {
+		t.Errorf("found %d fields called stage that have an enum, want that of the maintenance and that of its nodes", len(found))
+	}
+	for _, got := range found {
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("stages (-set +CRD):\n%s", diff)
+		}
+	}
+}
+
+// enumsOf are the enums of all fields with that name.
+func enumsOf(s *schema.Structural, field string) [][]any {
+	if s == nil {
+		return nil
+	}
+	found := enumsOf(s.Items, field)
+	for name, property := range s.Properties {
+		found = append(found, enumsOf(&property, field)...)
+		if name != field || property.ValueValidation == nil || len(property.ValueValidation.Enum) == 0 {
+			continue
+		}
+		var values []any
+		for _, value := range property.ValueValidation.Enum {
+			values = append(values, value.Object)
+		}
+		found = append(found, values)
+	}
+	return found
 }
 
 func TestCRDsAreKeptOnUninstall(t *testing.T) {

@@ -150,9 +150,10 @@ func TestTheCatalogKnowsAllValuesOfLabels(t *testing.T) {
 	cases := map[string]struct{ label, folder, prefix string }{
 		"reasons of answers":        {"drawbridge_eviction_verdicts_total reason", "../translate", "Reason"},
 		"classes of callers":        {"drawbridge_eviction_verdicts_total caller_class", "../translate", "Class"},
-		"results of attempts":       {"drawbridge_imperative_eviction_attempts_total result", "../evacuation/evictor/answer", "Result"},
-		"triggers of attempts":      {"drawbridge_imperative_eviction_attempts_total trigger", "../evacuation/evictor", "Trigger"},
+		"results of attempts":       {"drawbridge_imperative_eviction_attempts_total result", "../translate", "Result"},
+		"triggers of attempts":      {"drawbridge_imperative_eviction_attempts_total trigger", "../translate", "Trigger"},
 		"reasons not to surge":      {"drawbridge_surge_declined_total reason", "../evacuation/surge", "declined"},
+		"stages of maintenances":    {"drawbridge_maintenances stage", "../api/v1alpha1", "Stage"},
 		"reasons to give pods back": {"drawbridge_surge_given_back_total reason", "../internal/metrics", "GivenBack"},
 	}
 	for name, tc := range cases {
@@ -239,8 +240,9 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 		"events":                 {"reference/events.md", "../internal/events", "Reason"},
 		"answers":                {"reference/answers.md", "../translate", "Reason"},
 		"caller classes":         {"reference/metrics.md", "../translate", "Class"},
-		"results of attempts":    {"runbooks/blocked-by-a-budget.md", "../evacuation/evictor/answer", "Result"},
+		"results of attempts":    {"runbooks/blocked-by-a-budget.md", "../translate", "Result"},
 		"reasons of conditions":  {"concepts.md", "../api/v1alpha1", "Reason"},
+		"stages of maintenances": {"reference/nodemaintenance.md", "../api/v1alpha1", "Stage"},
 		"verdicts of the plugin": {"guides/plugin.md", "../cmd/kubectl-drawbridge/why", "Verdict"},
 	}
 	for name, tc := range cases {

@@ -9,63 +9,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// Reason of a verdict: a closed set, fit for metric labels and audit logs.
-type Reason string
-
-// Reasons to allow.
-const (
-	ReasonNoInterceptors     Reason = "no-interceptors"
-	ReasonPodNotFound        Reason = "pod-not-found"
-	ReasonPreconditionFailed Reason = "precondition-failed"
-	ReasonPodTerminating     Reason = "pod-terminating"
-	ReasonPodTerminal        Reason = "pod-terminal"
-	ReasonPodPending         Reason = "pod-pending"
-	ReasonDaemonSetPod       Reason = "daemonset-pod"
-	ReasonMirrorPod          Reason = "mirror-pod"
-	ReasonGroupPod           Reason = "group-pod"
-	ReasonImperativeStage    Reason = "imperative-stage"
-	ReasonActiveInterceptor  Reason = "active-interceptor"
-	ReasonPreflightAllowed   Reason = "preflight-allowed"
-	ReasonRequestRefused     Reason = "request-refused"
-	ReasonDryRun             Reason = "dry-run"
-)
-
-// Reasons to deny while a request stands behind the answer.
-const (
-	ReasonAccepted          Reason = "accepted"
-	ReasonWaiting           Reason = "waiting"
-	ReasonStalled           Reason = "stalled"
-	ReasonRestarting        Reason = "restarting"
-	ReasonTooManyRequesters Reason = "too-many-requesters"
-	ReasonRequestHeld       Reason = "request-held"
-)
-
-// ReasonReplacement says that the call is about a pod that already left, and
-// another one has its name now.
-const ReasonReplacement Reason = "replacement"
-
-// ReasonLeft says that the call is about a pod that already left.
-const ReasonLeft Reason = "left"
-
-// Reasons to deny before anything is started.
-const (
-	ReasonPreflightDenied Reason = "preflight-denied"
-	ReasonTooManyNew      Reason = "too-many-new"
-)
-
-// Reasons to deny because of our own trouble.
-const (
-	ReasonNotSynced       Reason = "not-synced"
-	ReasonLookupFailed    Reason = "lookup-failed"
-	ReasonPreflightFailed Reason = "preflight-failed"
-	ReasonWriteFailed     Reason = "write-failed"
-	ReasonChanged         Reason = "changed"
-	ReasonDeadline        Reason = "deadline"
-	ReasonInternalError   Reason = "internal-error"
-	ReasonOwnCall         Reason = "own-call"
-	ReasonNotItsTurn      Reason = "not-its-turn"
-)
-
 // The texts that callers see. They depend on the state alone (rule W3): Cluster
 // API groups by them, kubectl repeats them every 5 s, and descheduler looks for
 // EvacuationTriggered.

@@ -1,8 +1,6 @@
 package translate
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -71,8 +69,13 @@ func (c CallerClass) rule() classRule {
 // zero if callers of the class ask once.
 func (c CallerClass) LoopGap() time.Duration { return c.rule().loopGap }
 
-// CallerClasses are all classes, sorted.
-func CallerClasses() []CallerClass { return slices.Sorted(maps.Keys(classRules)) }
+// CallerClasses are all classes. Metrics and their reference have them in this order.
+func CallerClasses() []CallerClass {
+	return []CallerClass{
+		ClassKubectl, ClassDrainHelper, ClassKarpenter, ClassClusterAPI, ClassClusterAutoscaler, ClassMCO, ClassGardener,
+		ClassManagedUpgrade, ClassDescheduler, ClassUnknown,
+	}
+}
 
 // known returns c, or ClassUnknown if it is not of the closed set.
 func (c CallerClass) known() CallerClass {

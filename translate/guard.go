@@ -1,9 +1,5 @@
 package translate
 
-// ReasonGuardClosed says that the call would be let through, but the guard of the
-// pod is closed: it is about to open, or held.
-const ReasonGuardClosed Reason = "guard-closed"
-
 const (
 	textGuardClosed   = EvacuationTriggered + ": the guard of the pod is closed"
 	textGuardTroubled = NotCoordinated + ": the guard of the pod is closed, retry"

@@ -1,13 +1,5 @@
 package translate
 
-// Reasons to deny a call that was not read, or not by whom we listen to.
-const (
-	ReasonTooLarge         Reason = "too-large"
-	ReasonUnreadable       Reason = "unreadable"
-	ReasonBusy             Reason = "busy"
-	ReasonNotAuthenticated Reason = "not-authenticated"
-)
-
 // transportTexts says in a few constant words what is wrong with the call as it came.
 var transportTexts = map[Reason]string{
 	ReasonTooLarge:         "the call is larger than the webhook reads",

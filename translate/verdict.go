@@ -22,6 +22,9 @@ const (
 	Conflict
 )
 
+// Outcomes are all outcomes of verdicts.
+func Outcomes() []Outcome { return []Outcome{Allow, Deny, NotFound, Conflict} }
+
 // String is the value of the metric label verdict.
 func (o Outcome) String() string {
 	switch o {

@@ -148,6 +148,12 @@ const (
 	StageMaintenanceComplete MaintenanceStage = "MaintenanceComplete"
 )
 
+// MaintenanceStages are all stages, in the order in which a maintenance goes through
+// them. A node is in none of them once it has been given back.
+func MaintenanceStages() []MaintenanceStage {
+	return []MaintenanceStage{StagePlanning, StageCordon, StageDrain, StageDrainComplete, StageMaintenanceComplete}
+}
+
 // NodeMaintenanceStatus is how far a maintenance is. Only the controller writes it.
 type NodeMaintenanceStatus struct {
 	// observedGeneration is the metadata.generation that the status is about.

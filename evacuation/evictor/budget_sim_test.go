@@ -13,6 +13,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // simulation plays many pods behind one budget against a server that admits a few
@@ -52,7 +53,7 @@ type simPod struct {
 	item     Report
 	last     Attempt
 	busy     bool
-	triggers []Trigger
+	triggers []translate.Trigger
 }
 
 func newSimulation(t *testing.T, seed uint64, pods int, allowed int32, recovery time.Duration) *simulation {
@@ -246,7 +247,7 @@ func TestBudgetStampede(t *testing.T) {
 					s.after(time.Hour, func() { s.allowed = 1; s.publish() })
 				}
 				s.run(200 * time.Hour)
-				last := map[Trigger]int{}
+				last := map[translate.Trigger]int{}
 				for key, pod := range s.pods {
 					if !pod.evicted {
 						t.Fatalf("%s is still there", key)
@@ -262,8 +263,8 @@ func TestBudgetStampede(t *testing.T) {
 				if s.calls > limit {
 					t.Errorf("%d calls for %d pods, want at most %d", s.calls, tc.pods, limit)
 				}
-				if waited := tc.pods - last[TriggerFirst]; last[TriggerBudget] < waited*9/10 {
-					t.Errorf("%d of %d that waited were woken by the budget, want nine in ten", last[TriggerBudget], waited)
+				if waited := tc.pods - last[translate.TriggerFirst]; last[translate.TriggerBudget] < waited*9/10 {
+					t.Errorf("%d of %d that waited were woken by the budget, want nine in ten", last[translate.TriggerBudget], waited)
 				}
 			})
 		}

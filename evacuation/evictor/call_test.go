@@ -21,6 +21,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 var callTarget = target{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-1"}, UID: "uid-1"}
@@ -118,8 +119,8 @@ func TestEvictCallIsNotRepeated(t *testing.T) {
 func TestEvictCallSeveralBudgets(t *testing.T) {
 	t.Parallel()
 	call, _ := callServer(t, metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: "more than one"}, nil)
-	if got := answer.Classify(call(context.Background(), callTarget, nil), 2).Result; got != answer.ResultSeveralBudgets {
-		t.Errorf("class %q, want %q", got, answer.ResultSeveralBudgets)
+	if got := answer.Classify(call(context.Background(), callTarget, nil), 2).Result; got != translate.ResultSeveralBudgets {
+		t.Errorf("class %q, want %q", got, translate.ResultSeveralBudgets)
 	}
 }
 
@@ -136,8 +137,8 @@ func TestEvictCallOverloadedServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := answer.Classify(newCall(client, time.Minute)(context.Background(), callTarget, nil), 1)
-	if got.Result != answer.ResultOverloaded || got.RetryAfter != time.Second {
-		t.Errorf("got %q after %s, want %q after 1s", got.Result, got.RetryAfter, answer.ResultOverloaded)
+	if got.Result != translate.ResultOverloaded || got.RetryAfter != time.Second {
+		t.Errorf("got %q after %s, want %q after 1s", got.Result, got.RetryAfter, translate.ResultOverloaded)
 	}
 }
 
@@ -152,8 +153,8 @@ func TestEvictCallHasADeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = newCall(client, 20*time.Millisecond)(context.Background(), callTarget, nil)
-	if got := answer.Classify(err, 0).Result; got != answer.ResultDeadline {
-		t.Errorf("class %q (%v), want %q", got, err, answer.ResultDeadline)
+	if got := answer.Classify(err, 0).Result; got != translate.ResultDeadline {
+		t.Errorf("class %q (%v), want %q", got, err, translate.ResultDeadline)
 	}
 }
 

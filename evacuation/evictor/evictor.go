@@ -26,6 +26,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // ConflictRetry is when to look again after a conflict, in case the event of
@@ -181,7 +182,7 @@ func (e *Reconciler) wakeAt(at time.Time) reconcile.Result {
 
 // attempt calls the eviction subresource once and remembers the answer. It
 // returns an error only if nothing can be said about the attempt.
-func (e *Reconciler) attempt(ctx context.Context, er *v1alpha1.EvictionRequest, pod *corev1.Pod, trigger Trigger) error {
+func (e *Reconciler) attempt(ctx context.Context, er *v1alpha1.EvictionRequest, pod *corev1.Pod, trigger translate.Trigger) error {
 	key := client.ObjectKeyFromObject(er)
 	target := target{NamespacedName: client.ObjectKeyFromObject(pod), UID: pod.UID}
 	before := e.recall(key)
@@ -200,7 +201,7 @@ func (e *Reconciler) attempt(ctx context.Context, er *v1alpha1.EvictionRequest, 
 	last.At = e.Clock.Now()
 	last.Answer = answer.Classify(err, len(last.Budgets))
 	logger := log.FromContext(ctx).WithValues("pod", pod.Name, "trigger", trigger)
-	if last.Result == answer.ResultConflict {
+	if last.Result == translate.ResultConflict {
 		if found, err := getPod(ctx, e.APIReader, target.NamespacedName); err != nil {
 			logger.Error(err, "Could not tell a replaced pod from a conflict, will try again")
 		} else {
@@ -219,7 +220,7 @@ func (e *Reconciler) attempt(ctx context.Context, er *v1alpha1.EvictionRequest, 
 		events.EmitSeriesOnBoth(e.Recorder, er, events.EvictionRefused(
 			reasons[last.Result], pod.Name, string(trigger), last.Explain(last.Budgets), last.Retries))
 		logger.V(1).Info("The eviction failed", "retries", last.Retries, "budgets", last.Budgets, "detail", last.Detail)
-	case last.Result == answer.ResultEvicted:
+	case last.Result == translate.ResultEvicted:
 		outcome = budgetAccepted
 		events.Emit(e.Recorder, er, events.PodReference(er), events.EvictionAccepted(pod.Name, string(trigger)))
 		logger.Info("The eviction was accepted")

@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/text"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // PodState is what the evictor knows of the pod it is to evict.
@@ -61,20 +62,6 @@ type Attempt struct {
 	// Since is the first failed attempt of this process.
 	Since time.Time
 }
-
-// Trigger is what makes an attempt happen: a closed set, used as a metric
-// label.
-type Trigger string
-
-const (
-	// TriggerFirst is the first attempt of this process.
-	TriggerFirst Trigger = "first"
-	// TriggerBackoff says that the time to wait is over.
-	TriggerBackoff Trigger = "backoff"
-	// TriggerBudget says that a budget that selects the pod started to allow
-	// disruptions, or stopped to select it.
-	TriggerBudget Trigger = "budget"
-)
 
 // Action is what to do with the pod now.
 type Action int
@@ -150,7 +137,7 @@ type Input struct {
 type Decision struct {
 	Action Action
 	// Trigger belongs to Call.
-	Trigger Trigger
+	Trigger translate.Trigger
 	// Report is the item to write, nil if the stored one is right.
 	Report *Report
 	// WakeAt is when to decide again even if nothing happens; zero means never.
@@ -206,9 +193,9 @@ func (in Input) turnBegan(now time.Time) time.Time {
 func tryStep(in Input, now time.Time, p Policy) Decision {
 	switch {
 	case in.Woken:
-		return Decision{Action: Call, Trigger: TriggerBudget}
+		return Decision{Action: Call, Trigger: translate.TriggerBudget}
 	case in.Last.At.IsZero():
-		return Decision{Action: Call, Trigger: TriggerFirst}
+		return Decision{Action: Call, Trigger: translate.TriggerFirst}
 	}
 	pause := in.Last.pause(p)
 	due := in.Last.At.Add(pause)
@@ -225,7 +212,7 @@ func tryStep(in Input, now time.Time, p Policy) Decision {
 		d.Report = in.failureReport(now, p)
 		return d
 	default:
-		return Decision{Action: Call, Trigger: TriggerBackoff}
+		return Decision{Action: Call, Trigger: translate.TriggerBackoff}
 	}
 }
 
@@ -301,7 +288,7 @@ func (l *Attempt) Refusal() *v1alpha1.EvictionRefusal {
 	refusal := &v1alpha1.EvictionRefusal{Reason: reasons[l.Result], Message: l.Explain(l.Budgets)}
 	if l.Result.BlockedByBudget() {
 		refusal.Budgets = slices.Clone(l.Budgets[:min(len(l.Budgets), answer.MaxBudgets)])
-		if l.Detail != "" && l.Result != answer.ResultSeveralBudgets {
+		if l.Detail != "" && l.Result != translate.ResultSeveralBudgets {
 			refusal.Message = strings.TrimRight(l.Detail, ".") + "." // It says how many pods are missing, and the rest stands beside it.
 		}
 	}
@@ -317,9 +304,9 @@ func (l *Attempt) pause(p Policy) time.Duration {
 	switch {
 	case !l.Result.Failed():
 		wait = p.SettleTime
-	case l.Result == answer.ResultOwnWebhook:
+	case l.Result == translate.ResultOwnWebhook:
 		wait = p.BackoffMin // A replica's cache is behind by a moment, however often it happens.
-	case l.Result == answer.ResultOverloaded:
+	case l.Result == translate.ResultOverloaded:
 		wait = max(wait, min(l.RetryAfter, p.BackoffMax))
 	}
 	return max(wait, time.Millisecond)

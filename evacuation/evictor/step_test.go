@@ -10,6 +10,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 var stepTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -19,7 +20,7 @@ func at(seconds int) time.Time { return stepTime.Add(time.Duration(seconds) * ti
 
 // failed is an attempt that was refused by the budget "web".
 func failed(when time.Time, retries int32) Attempt {
-	return Attempt{At: when, Since: when, Retries: retries, Budgets: []string{"web"}, Answer: answer.Answer{Result: answer.ResultBudget}}
+	return Attempt{At: when, Since: when, Retries: retries, Budgets: []string{"web"}, Answer: answer.Answer{Result: translate.ResultBudget}}
 }
 
 // blocked is why it was refused.
@@ -33,7 +34,7 @@ func retriesText(n string) string {
 
 func TestEvictStep(t *testing.T) {
 	t.Parallel()
-	answered := func(r answer.Result, retries int32) Attempt {
+	answered := func(r translate.Result, retries int32) Attempt {
 		return Attempt{At: at(0), Since: at(0), Retries: retries, Answer: answer.Answer{Result: r}}
 	}
 	cases := map[string]struct {
@@ -43,12 +44,12 @@ func TestEvictStep(t *testing.T) {
 	}{
 		"a running pod is tried at once": {
 			in: Input{Pod: PodRunning}, now: at(0),
-			want: Decision{Action: Call, Trigger: TriggerFirst},
+			want: Decision{Action: Call, Trigger: translate.TriggerFirst},
 		},
 		"after a restart a blocked pod is tried at once": {
 			in:   Input{Pod: PodRunning, Item: Report{StartedAt: at(-900), HeartbeatAt: at(-10), Retries: 7, Message: retriesText("7"), Refusal: blocked()}},
 			now:  at(0),
-			want: Decision{Action: Call, Trigger: TriggerFirst},
+			want: Decision{Action: Call, Trigger: translate.TriggerFirst},
 		},
 		"the first failure sets start and heartbeat together": {
 			in: Input{Pod: PodRunning, Last: failed(at(0), 1)}, now: at(0),
@@ -111,7 +112,7 @@ func TestEvictStep(t *testing.T) {
 		},
 		"the backoff is over": {
 			in: Input{Pod: PodRunning, Last: failed(at(0), 3)}, now: at(20),
-			want: Decision{Action: Call, Trigger: TriggerBackoff},
+			want: Decision{Action: Call, Trigger: translate.TriggerBackoff},
 		},
 		"the backoff is not over": {
 			in: Input{Pod: PodRunning, Last: failed(at(0), 3), Item: Report{StartedAt: at(0), HeartbeatAt: at(0), Retries: 3, Message: retriesText("3"), Refusal: blocked()}}, now: at(19),
@@ -119,7 +120,7 @@ func TestEvictStep(t *testing.T) {
 		},
 		"a budget's event ignores the rest of the backoff": {
 			in: Input{Pod: PodRunning, Last: failed(at(0), 9), Woken: true, Behind: 10}, now: at(1),
-			want: Decision{Action: Call, Trigger: TriggerBudget},
+			want: Decision{Action: Call, Trigger: translate.TriggerBudget},
 		},
 		"ten older ones make the timer wait": {
 			in:  Input{Pod: PodRunning, Last: failed(at(0), 1), Behind: 10, Item: Report{Retries: 1, Message: retriesText("1"), Refusal: blocked()}},
@@ -131,41 +132,41 @@ func TestEvictStep(t *testing.T) {
 		},
 		"nine older ones do not": {
 			in: Input{Pod: PodRunning, Last: failed(at(0), 1), Behind: 9}, now: at(40),
-			want: Decision{Action: Call, Trigger: TriggerBackoff},
+			want: Decision{Action: Call, Trigger: translate.TriggerBackoff},
 		},
 		"who waited in line for long pauses as long": {
 			in: Input{Pod: PodRunning, Last: Attempt{
-				At: at(400), Since: at(0), Retries: 2, Budgets: []string{"web"}, Answer: answer.Answer{Result: answer.ResultBudget},
+				At: at(400), Since: at(0), Retries: 2, Budgets: []string{"web"}, Answer: answer.Answer{Result: translate.ResultBudget},
 			}, Item: Report{Retries: 2, Message: retriesText("2"), Refusal: blocked()}},
 			now: at(401), want: Decision{Action: Wait, WakeAt: at(800)},
 		},
 		"older ones do not matter to a failure that is not the budget's": {
-			in: Input{Pod: PodRunning, Last: answered(answer.ResultForbidden, 1), Behind: 10}, now: at(40),
-			want: Decision{Action: Call, Trigger: TriggerBackoff},
+			in: Input{Pod: PodRunning, Last: answered(translate.ResultForbidden, 1), Behind: 10}, now: at(40),
+			want: Decision{Action: Call, Trigger: translate.TriggerBackoff},
 		},
 		"a clock set back does not prolong the wait": {
 			in:  Input{Pod: PodRunning, Last: failed(at(100000), 1), Item: Report{Retries: 1, Message: retriesText("1"), Refusal: blocked()}},
 			now: at(0), want: Decision{Action: Wait, WakeAt: at(5)},
 		},
 		"success writes nothing and awaits the end of the pod": {
-			in: Input{Pod: PodRunning, Last: answered(answer.ResultEvicted, 0)}, now: at(0),
+			in: Input{Pod: PodRunning, Last: answered(translate.ResultEvicted, 0)}, now: at(0),
 			want: Decision{Action: Wait, WakeAt: at(30)},
 		},
 		"a pod that survives its eviction is tried again": {
-			in: Input{Pod: PodRunning, Last: answered(answer.ResultEvicted, 0)}, now: at(30),
-			want: Decision{Action: Call, Trigger: TriggerBackoff},
+			in: Input{Pod: PodRunning, Last: answered(translate.ResultEvicted, 0)}, now: at(30),
+			want: Decision{Action: Call, Trigger: translate.TriggerBackoff},
 		},
 		"404 is not a failure": {
-			in: Input{Pod: PodRunning, Last: answered(answer.ResultGone, 0)}, now: at(0),
+			in: Input{Pod: PodRunning, Last: answered(translate.ResultGone, 0)}, now: at(0),
 			want: Decision{Action: Wait, WakeAt: at(30)},
 		},
 		"409 for another UID is not a failure": {
-			in: Input{Pod: PodRunning, Last: answered(answer.ResultReplaced, 0)}, now: at(0),
+			in: Input{Pod: PodRunning, Last: answered(translate.ResultReplaced, 0)}, now: at(0),
 			want: Decision{Action: Wait, WakeAt: at(30)},
 		},
 		"a stale replica of our webhook is asked again soon": {
-			in: Input{Pod: PodRunning, Last: answered(answer.ResultOwnWebhook, 9)}, now: at(5),
-			want: Decision{Action: Call, Trigger: TriggerBackoff},
+			in: Input{Pod: PodRunning, Last: answered(translate.ResultOwnWebhook, 9)}, now: at(5),
+			want: Decision{Action: Call, Trigger: translate.TriggerBackoff},
 		},
 		"an unseen pod is the request controller's": {
 			in: Input{Last: failed(at(0), 1)}, now: at(60), want: Decision{},
@@ -358,7 +359,7 @@ func TestEvictBackoffBounds(t *testing.T) {
 
 func TestEvictRefusalIsCut(t *testing.T) {
 	t.Parallel()
-	last := Attempt{Retries: 1, Budgets: []string{"a", "b", "c", "d", "e", "f"}, Answer: answer.Answer{Result: answer.ResultBudget, Detail: strings.Repeat("ä", 9000)}}
+	last := Attempt{Retries: 1, Budgets: []string{"a", "b", "c", "d", "e", "f"}, Answer: answer.Answer{Result: translate.ResultBudget, Detail: strings.Repeat("ä", 9000)}}
 	refusal := last.Refusal()
 	if n := utf8.RuneCountInString(refusal.Message); n > v1alpha1.MaxMessageLength || !utf8.ValidString(refusal.Message) {
 		t.Errorf("the message has %d characters (valid: %t), want at most %d", n, utf8.ValidString(refusal.Message), v1alpha1.MaxMessageLength)
@@ -373,7 +374,7 @@ func TestEvictRefusalIsCut(t *testing.T) {
 
 func TestAnOverloadedServerIsAskedWhenItWantsToBe(t *testing.T) {
 	t.Parallel()
-	last := Attempt{At: at(0), Since: at(0), Retries: 1, Answer: answer.Answer{Result: answer.ResultOverloaded, RetryAfter: 7 * time.Second}}
+	last := Attempt{At: at(0), Since: at(0), Retries: 1, Answer: answer.Answer{Result: translate.ResultOverloaded, RetryAfter: 7 * time.Second}}
 	if pause := last.pause(DefaultPolicy()); pause != 7*time.Second {
 		t.Errorf("it is asked again after %s, want 7s", pause)
 	}

@@ -63,7 +63,8 @@ func (s Stages) drains() []string {
 
 // rank orders the stages that a node can be in; 0 is none of them.
 func rank(s v1alpha1.MaintenanceStage) int {
-	return 1 + slices.Index([]v1alpha1.MaintenanceStage{
-		v1alpha1.StagePlanning, v1alpha1.StageCordon, v1alpha1.StageDrain, v1alpha1.StageDrainComplete,
-	}, s)
+	if s == v1alpha1.StageMaintenanceComplete {
+		return 0 // The node has been given back.
+	}
+	return 1 + slices.Index(v1alpha1.MaintenanceStages(), s)
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
-	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 const (
@@ -60,11 +60,11 @@ func (l lastTry) memory() evictor.Attempt {
 	last := evictor.Attempt{At: l.At.time(), Since: l.Since.time(), Retries: int32(l.Retries), Budgets: exploredBudget}
 	switch l.Text {
 	case textBudget:
-		last.Result = answer.ResultBudget
+		last.Result = translate.ResultBudget
 	case textDeadline:
-		last.Result = answer.ResultDeadline
+		last.Result = translate.ResultDeadline
 	case textNone, textTerminating:
-		last.Result = answer.ResultEvicted
+		last.Result = translate.ResultEvicted
 	}
 	if l.At == never {
 		return evictor.Attempt{}

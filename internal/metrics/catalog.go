@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,6 +51,16 @@ func All() []Metric {
 		preemptionMetrics, registrationMetrics, surgeMetrics, maintenanceMetrics, vmMetrics)
 	slices.SortFunc(all, func(a, b Metric) int { return cmp.Compare(a.Name, b.Name) })
 	return all
+}
+
+// valuesOf are the values of a label whose closed set is declared elsewhere, in its
+// order.
+func valuesOf[T any](set []T) []string {
+	values := make([]string, len(set))
+	for i, value := range set {
+		values[i] = fmt.Sprint(value)
+	}
+	return values
 }
 
 func (m Metric) labelNames() []string {

@@ -1,16 +1,17 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
 
 var evictorAttempts = Metric{
 	Name: "drawbridge_imperative_eviction_attempts_total", Type: Counter,
 	Help: "Calls of the eviction subresource by imperative-eviction.k8s.io, by result and trigger.",
 	Labels: []Label{
-		{Name: "result", Values: []string{
-			"evicted", "gone", "replaced", "budget", "budget-not-synced", "budget-refuses", "several-budgets", "own-webhook", "webhook",
-			"overloaded", "forbidden", "namespace-terminating", "conflict", "server-timeout", "deadline", "server-error", "other",
-		}},
-		{Name: "trigger", Values: []string{"first", "backoff", "budget"}},
+		{Name: "result", Values: valuesOf(translate.Results())},
+		{Name: "trigger", Values: valuesOf(translate.Triggers())},
 	},
 }
 

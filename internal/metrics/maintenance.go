@@ -29,25 +29,11 @@ const (
 	maintenanceBlocking   = "blocking"
 )
 
-// maintenanceStages are the values of the label stage.
-var maintenanceStages = []v1alpha1.MaintenanceStage{
-	v1alpha1.StagePlanning, v1alpha1.StageCordon, v1alpha1.StageDrain, v1alpha1.StageDrainComplete, v1alpha1.StageMaintenanceComplete,
-}
-
-// stageNames are the stages as the label has them.
-func stageNames() []string {
-	names := make([]string, len(maintenanceStages))
-	for i, stage := range maintenanceStages {
-		names[i] = string(stage)
-	}
-	return names
-}
-
 var (
 	maintenanceCount = Metric{
 		Name: "drawbridge_maintenances", Type: Gauge,
 		Help:   "NodeMaintenances, by stage.",
-		Labels: []Label{{Name: "stage", Values: stageNames()}},
+		Labels: []Label{{Name: "stage", Values: valuesOf(v1alpha1.MaintenanceStages())}},
 	}
 	maintenancePods = Metric{
 		Name: "drawbridge_maintenance_pods", Type: Gauge,

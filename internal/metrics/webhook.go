@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 var (
@@ -11,17 +13,9 @@ var (
 		Name: "drawbridge_eviction_verdicts_total", Type: Counter, EveryReplica: true,
 		Help: "Answers to calls of the eviction subresource, by verdict, reason and class of the caller.",
 		Labels: []Label{
-			{Name: "verdict", Values: []string{"allowed", "denied", "not_found", "conflict"}},
-			{Name: "reason", Values: []string{
-				"no-interceptors", "pod-not-found", "precondition-failed", "pod-terminating", "pod-terminal", "pod-pending", "daemonset-pod",
-				"mirror-pod", "group-pod", "imperative-stage", "active-interceptor", "preflight-allowed", "request-refused", "dry-run",
-				"accepted", "waiting", "stalled", "restarting", "request-held", "too-many-requesters", "replacement", "left", "preflight-denied", "too-many-new", "guard-closed",
-				"not-synced", "lookup-failed", "preflight-failed", "write-failed", "changed", "deadline", "internal-error", "own-call", "not-its-turn",
-				"too-large", "unreadable", "busy", "not-authenticated",
-			}},
-			{Name: "caller_class", Values: []string{
-				"kubectl", "drain-helper", "karpenter", "cluster-api", "cluster-autoscaler", "mco", "gardener", "managed-upgrade", "descheduler", "unknown",
-			}},
+			{Name: "verdict", Values: valuesOf(translate.Outcomes())},
+			{Name: "reason", Values: valuesOf(translate.Reasons())},
+			{Name: "caller_class", Values: valuesOf(translate.CallerClasses())},
 		},
 	}
 	webhookDuration = Metric{

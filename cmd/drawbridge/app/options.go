@@ -174,6 +174,7 @@ func limitable() []string {
 			classes = append(classes, string(class))
 		}
 	}
+	slices.Sort(classes)
 	return classes
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
-	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -142,9 +141,9 @@ func (in *fateInput) refusal() string {
 		return "; as things are budget " + refusing[0] + " refuses it"
 	case in.foretold() != "":
 		return "; as things are it is refused: " + text.Clean(in.foretold())
-	case in.dryRun == nil || in.dryRun.Result == answer.ResultEvicted || in.guarded():
+	case in.dryRun == nil || in.dryRun.Result == translate.ResultEvicted || in.guarded():
 		return ""
-	case in.dryRun.Result == answer.ResultForbidden:
+	case in.dryRun.Result == translate.ResultForbidden:
 		return ""
 	default:
 		return "; as things are it is refused: " + text.Clean(in.dryRun.Detail)

@@ -7,15 +7,15 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
-	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 func TestFates(t *testing.T) {
 	owned := builder.Pod("shop", "web").Node("node-1").OwnedBy("ReplicaSet", "web").Ready().Obj()
 	three, none := 3*time.Minute, time.Duration(0)
 	warned := func(by string) *why.DryRun {
-		return &why.DryRun{Result: answer.ResultEvicted, Warnings: []string{"drawbridge: a real eviction of pod shop/web would be answered " + by}}
+		return &why.DryRun{Result: translate.ResultEvicted, Warnings: []string{"drawbridge: a real eviction of pod shop/web would be answered " + by}}
 	}
 	last := builder.EvictionRequest("shop", "web", "uid").Requesters("r.example.com").Interceptors("a.example.com").Processed("a.example.com").
 		Active(v1alpha1.ImperativeEvictionInterceptor, now).Obj()
@@ -35,7 +35,7 @@ func TestFates(t *testing.T) {
 		"interceptors come first":       {fateInput{pod: owned, interceptors: []string{"a.example.com"}, dryRun: warned("429: Eviction triggered evacuation: accepted, the pod's interceptors come first")}, "be evicted after a.example.com"},
 		"too many begin":                {fateInput{pod: owned, interceptors: []string{"a.example.com"}, dryRun: warned("429: Eviction could not be started yet: too many")}, "be evicted after a.example.com"},
 		"it is held in the last stage":  {fateInput{pod: owned, request: last, dryRun: warned("429: Eviction triggered evacuation: the guard of the pod is closed")}, "be evicted, as is requested already; as things are it is refused: the guard of the pod is closed"},
-		"something else refuses":        {fateInput{pod: owned, wait: &none, dryRun: &why.DryRun{Result: answer.ResultWebhook, Detail: "no"}}, "be evicted at once; as things are it is refused: no"},
+		"something else refuses":        {fateInput{pod: owned, wait: &none, dryRun: &why.DryRun{Result: translate.ResultWebhook, Detail: "no"}}, "be evicted at once; as things are it is refused: no"},
 		"its request was refused":       {fateInput{pod: owned, request: refused}, "block the drain: its eviction was refused: "},
 		"a pod of a DaemonSet":          {fateInput{pod: builder.Pod("shop", "web").DaemonSet("agent").Obj()}, "stay: DaemonSet agent"},
 		"nobody would make it again":    {fateInput{pod: builder.Pod("shop", "web").Obj(), maintenance: builder.NodeMaintenance("m").Keeps().Obj()}, "be kept, and block the drain: no controller (see --force)"},

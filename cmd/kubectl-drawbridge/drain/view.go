@@ -107,12 +107,22 @@ func title(s snapshot) text.Line {
 // unfinishedFirst sorts nodes: those that are drained now, those that wait, those
 // that are done; each by name.
 func unfinishedFirst(nodes []v1alpha1.MaintenanceNodeStatus) []v1alpha1.MaintenanceNodeStatus {
-	rank := map[v1alpha1.MaintenanceStage]int{
-		v1alpha1.StageDrain: 1, v1alpha1.StageCordon: 2, v1alpha1.StagePlanning: 3, v1alpha1.StageDrainComplete: 4, v1alpha1.StageMaintenanceComplete: 4,
+	stages := v1alpha1.MaintenanceStages()
+	drained := slices.Index(stages, v1alpha1.StageDrainComplete)
+	rank := func(n v1alpha1.MaintenanceNodeStatus) int {
+		at := slices.Index(stages, n.Stage)
+		switch {
+		case at < 0:
+			return at
+		case at < drained:
+			return drained - at // The further on, the earlier.
+		default:
+			return drained + 1
+		}
 	}
 	sorted := slices.Clone(nodes)
 	slices.SortStableFunc(sorted, func(a, b v1alpha1.MaintenanceNodeStatus) int {
-		return cmp.Or(cmp.Compare(rank[a.Stage], rank[b.Stage]), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Name, b.Name))
 	})
 	return sorted
 }

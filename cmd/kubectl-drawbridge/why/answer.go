@@ -8,7 +8,6 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
-	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -23,13 +22,13 @@ func answerOf(c *podCase) Answer {
 		return Answer{Text: "404: there is no such pod"}
 	case c.DryRun == nil:
 		return Answer{Text: "not known: it was not asked"}
-	case c.DryRun.Result == answer.ResultForbidden:
+	case c.DryRun.Result == translate.ResultForbidden:
 		return Answer{Text: "not known to you: " + text.Clean(c.DryRun.Detail)}
 	case ok:
 		return Answer{Text: foretold}
-	case c.DryRun.Result == answer.ResultEvicted && c.passedOver():
+	case c.DryRun.Result == translate.ResultEvicted && c.passedOver():
 		return Answer{Evicts: true, Text: "evicted at once, past the interceptors"}
-	case c.DryRun.Result == answer.ResultEvicted:
+	case c.DryRun.Result == translate.ResultEvicted:
 		return Answer{Evicts: true, Text: "evicted: the API server would accept the call"}
 	default:
 		return Answer{Text: fmt.Sprintf("refused (%s): %s", c.DryRun.Result, text.Clean(c.DryRun.Detail))}
@@ -52,7 +51,7 @@ func needsWebhook(f Facts) bool { return newCase(&f).passedOver() }
 // passedOver reports whether there are interceptors that should come first, or are at
 // work, and a call would pass them by.
 func (c *podCase) passedOver() bool {
-	if c.Pod == nil || c.DryRun == nil || c.DryRun.Result == answer.ResultForbidden {
+	if c.Pod == nil || c.DryRun == nil || c.DryRun.Result == translate.ResultForbidden {
 		return false
 	}
 	if _, ok := c.foretold(); ok {

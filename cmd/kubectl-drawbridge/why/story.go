@@ -9,7 +9,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -53,8 +52,8 @@ type Facts struct {
 
 // DryRun is the API server's answer to the dry run of an eviction.
 type DryRun struct {
-	// Result is its class. answer.ResultEvicted means that it was let through.
-	Result answer.Result
+	// Result is its class. translate.ResultEvicted means that it was let through.
+	Result translate.Result
 	// Detail is the server's own text.
 	Detail string
 	// Warnings that came along.

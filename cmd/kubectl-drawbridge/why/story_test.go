@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -60,15 +59,15 @@ func guard() policyv1.PodDisruptionBudget {
 // accepted is the answer of a dry run that was let through, and refused of one that a
 // budget refused.
 var (
-	accepted = &DryRun{Result: answer.ResultEvicted}
+	accepted = &DryRun{Result: translate.ResultEvicted}
 	warned   = foretold("429: Eviction triggered evacuation: accepted, the pod's interceptors come first")
 	waits    = foretold(`429: Eviction triggered evacuation: waiting for interceptor "a.example.com" (1 of 3)`)
-	refusal  = &DryRun{Result: answer.ResultBudget, Detail: "The disruption budget db needs 2 healthy pods and has 2 currently"}
+	refusal  = &DryRun{Result: translate.ResultBudget, Detail: "The disruption budget db needs 2 healthy pods and has 2 currently"}
 )
 
 // foretold is the answer of a dry run whose real call our webhook would answer.
 func foretold(text string) *DryRun {
-	return &DryRun{Result: answer.ResultEvicted, Warnings: []string{translate.DryRunWarning + "shop/db-0" + translate.DryRunAnswered + text}}
+	return &DryRun{Result: translate.ResultEvicted, Warnings: []string{translate.DryRunWarning + "shop/db-0" + translate.DryRunAnswered + text}}
 }
 
 // underMaintenance puts the pod's node under the drain of these maintenances.
@@ -143,8 +142,8 @@ func TestVerdicts(t *testing.T) {
 		evicts   bool
 	}{
 		"nothing is in the way":              {facts(pod()), VerdictNothingBlocks, "Nothing blocks the pod", "evicted", true},
-		"something unknown is in the way":    {facts(pod(), answering(&DryRun{Result: answer.ResultWebhook, Detail: "no"})), VerdictNothingBlocks, "the eviction is refused: no.", "refused (webhook): no", false},
-		"you may not evict":                  {facts(pod(), answering(&DryRun{Result: answer.ResultForbidden, Detail: "forbidden"})), VerdictNothingBlocks, "As far as you may look, nothing blocks", "not known to you: forbidden", false},
+		"something unknown is in the way":    {facts(pod(), answering(&DryRun{Result: translate.ResultWebhook, Detail: "no"})), VerdictNothingBlocks, "the eviction is refused: no.", "refused (webhook): no", false},
+		"you may not evict":                  {facts(pod(), answering(&DryRun{Result: translate.ResultForbidden, Detail: "forbidden"})), VerdictNothingBlocks, "As far as you may look, nothing blocks", "not known to you: forbidden", false},
 		"a budget":                           {facts(pod(), withBudgets(*budget(0).Obj()), answering(refusal)), VerdictBudgetBlocks, "budget db refuses", "refused (budget): The disruption budget", false},
 		"a budget that allows":               {facts(pod(), withBudgets(*budget(1).Obj())), VerdictNothingBlocks, "Nothing blocks", "evicted", true},
 		"a budget of other pods":             {facts(pod().Label("app", "web"), withBudgets(*budget(0).Obj())), VerdictNothingBlocks, "Nothing blocks", "evicted", true},
@@ -170,7 +169,7 @@ func TestVerdicts(t *testing.T) {
 		"a request that is held":      {facts(pod(), with(held()), answering(foretold(`429: Eviction triggered evacuation: its request is being deleted, but finalizer "example.com/audit" holds it`))), VerdictRequestHeld, "deleted 3m ago, and finalizers hold it: example.com/audit.", `429: Eviction triggered evacuation: its request is being deleted, but finalizer "example.com/audit" holds it`, false},
 		"the last stage":              {facts(pod(), with(imperative(0))), VerdictEvicting, "evicted in a moment", "evicted", true},
 		"a budget in the last stage":  {facts(pod(), with(imperative(3)), withBudgets(*budget(0).Obj()), answering(refusal)), VerdictEvictionBlocked, "budget db refuses the eviction (3 tries so far)", "refused (budget)", false},
-		"failures in the last stage":  {facts(pod(), with(imperative(2)), answering(&DryRun{Result: answer.ResultWebhook, Detail: "no"})), VerdictEvictionFails, "failed 2 times", "refused (webhook): no", false},
+		"failures in the last stage":  {facts(pod(), with(imperative(2)), answering(&DryRun{Result: translate.ResultWebhook, Detail: "no"})), VerdictEvictionFails, "failed 2 times", "refused (webhook): no", false},
 		"the guard in the last stage": {facts(pod(), with(imperative(0)), withBudgets(guard()), answering(refusal)), VerdictGuardHolds, "guard keeps the pod", "refused", false},
 		"the guard, held by a policy": {facts(pod(), with(imperative(0)), withBudgets(guard()), answering(refusal), func(f *Facts) {
 			f.Events = []eventsv1.Event{{Reason: "GuardHeld", Note: "The pod is not evicted, its guard stays closed: EvacuationPolicy db keeps the pod."}}
@@ -270,7 +269,7 @@ func TestAStoryInFull(t *testing.T) {
 		Report(interB, func(s *v1alpha1.InterceptorStatus) {
 			s.ExpectedFinishTime, s.Message = &metav1.Time{Time: now.Add(90 * time.Second)}, "42 % of 8 GiB"
 		})
-	f := facts(pod().Interceptors(interA), with(er), withBudgets(*budget(0).Obj()), answering(&DryRun{Result: answer.ResultBudget, Detail: "no", Warnings: foretold(`429: Eviction triggered evacuation: waiting for interceptor "b.example.com" (2 of 3)`).Warnings}), func(f *Facts) {
+	f := facts(pod().Interceptors(interA), with(er), withBudgets(*budget(0).Obj()), answering(&DryRun{Result: translate.ResultBudget, Detail: "no", Warnings: foretold(`429: Eviction triggered evacuation: waiting for interceptor "b.example.com" (2 of 3)`).Warnings}), func(f *Facts) {
 		f.Registrations = []v1alpha1.EvictionInterceptor{*builder.EvictionInterceptor(interB).Pods("app", "db").ActedBy("ops", "b").Obj()}
 		f.Leases = map[string]translate.LeaseRecord{"carol-node-1": {Display: "kubectl (carol)", RenewedAt: ago(5 * time.Second), TTL: 2 * time.Minute}}
 		f.Events = []eventsv1.Event{

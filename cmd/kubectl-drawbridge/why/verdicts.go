@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
-	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // Verdict is what is the matter, in one word.
@@ -108,11 +108,11 @@ func budgetBlocks(c *podCase) (string, []string, bool) {
 }
 
 func nothingBlocks(c *podCase) (string, []string, bool) {
-	if c.DryRun != nil && c.DryRun.Result != answer.ResultEvicted && c.DryRun.Result.Failed() && c.DryRun.Result != answer.ResultForbidden {
+	if c.DryRun != nil && c.DryRun.Result != translate.ResultEvicted && c.DryRun.Result.Failed() && c.DryRun.Result != translate.ResultForbidden {
 		return "Neither an interceptor nor a budget blocks the pod, but the eviction is refused: " + sentence(c.DryRun.Detail),
 			[]string{"The text says who refuses. If it passes by itself, so does the drain's next try."}, true
 	}
-	if c.DryRun == nil || c.DryRun.Result == answer.ResultForbidden {
+	if c.DryRun == nil || c.DryRun.Result == translate.ResultForbidden {
 		return "As far as you may look, nothing blocks the pod.", []string{"Have somebody ask who may evict it (create pods/eviction): what a call would be answered is not known."}, true
 	}
 	return "Nothing blocks the pod, and no budget refuses: " + strings.ToLower(c.nobody()[:1]) + c.nobody()[1:] + ".", []string{"Nothing. An eviction call would go through at once."}, true

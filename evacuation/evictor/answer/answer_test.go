@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 var (
@@ -44,98 +45,98 @@ func TestClassifyEviction(t *testing.T) {
 	cases := map[string]struct {
 		err     error
 		budgets []string
-		want    Result
+		want    translate.Result
 		failed  bool
 		explain string
 	}{
-		"success": {err: nil, want: ResultEvicted},
+		"success": {err: nil, want: translate.ResultEvicted},
 		"the pod is not found": {
-			err: apierrors.NewNotFound(podsResource, "web-1"), want: ResultGone,
+			err: apierrors.NewNotFound(podsResource, "web-1"), want: translate.ResultGone,
 		},
 		"a conflict": {
-			err: apierrors.NewConflict(podsResource, "web-1", errors.New("object was modified")), want: ResultConflict, failed: true,
+			err: apierrors.NewConflict(podsResource, "web-1", errors.New("object was modified")), want: translate.ResultConflict, failed: true,
 			explain: "The pod changed during the eviction. Operation cannot be fulfilled on pods \"web-1\": object was modified.",
 		},
 		"the budget allows nothing": {
-			err: builder.BlockedAnswer(), budgets: []string{"web"}, want: ResultBudget, failed: true,
+			err: builder.BlockedAnswer(), budgets: []string{"web"}, want: translate.ResultBudget, failed: true,
 			explain: "PodDisruptionBudget web allows no disruption now. The disruption budget web needs 3 healthy pods and has 3 currently.",
 		},
 		"the budget allows nothing and our cache does not have it yet": {
-			err: builder.BlockedAnswer(), want: ResultBudget, failed: true,
+			err: builder.BlockedAnswer(), want: translate.ResultBudget, failed: true,
 			explain: "The pod's PodDisruptionBudget allows no disruption now. The disruption budget web needs 3 healthy pods and has 3 currently.",
 		},
 		"the budget is still being processed": {
 			err: builder.WithCause(apierrors.NewTooManyRequests(builder.BudgetText, 10), policyv1.DisruptionBudgetCause,
 				"The disruption budget web is still being processed by the server."),
-			budgets: []string{"web"}, want: ResultBudgetNotSynced, failed: true,
+			budgets: []string{"web"}, want: translate.ResultBudgetNotSynced, failed: true,
 			explain: "PodDisruptionBudget web has not been processed by the disruption controller yet. The disruption budget web is still being processed by the server.",
 		},
 		"too many disrupted pods, 1.37": {
 			err: builder.WithCause(apierrors.NewForbidden(budgetsResource, "web", errors.New("DisruptedPods map too big")), policyv1.DisruptionBudgetCause,
 				"The disruption budget web does not allow evicting pods currently: too many pending evictions not confirmed by PDB controller"),
-			budgets: []string{"web"}, want: ResultBudgetRefuses, failed: true,
+			budgets: []string{"web"}, want: translate.ResultBudgetRefuses, failed: true,
 			explain: "PodDisruptionBudget web cannot take any more evictions now. " +
 				"The disruption budget web does not allow evicting pods currently: too many pending evictions not confirmed by PDB controller.",
 		},
 		"too many disrupted pods, 1.36 without a cause": {
-			err: apierrors.NewForbidden(budgetsResource, "web", errors.New("x")), want: ResultBudgetRefuses, failed: true,
+			err: apierrors.NewForbidden(budgetsResource, "web", errors.New("x")), want: translate.ResultBudgetRefuses, failed: true,
 		},
 		"more than one budget": {
-			err: severalBudgets, budgets: []string{"a", "b"}, want: ResultSeveralBudgets, failed: true,
+			err: severalBudgets, budgets: []string{"a", "b"}, want: translate.ResultSeveralBudgets, failed: true,
 			explain: "More than one PodDisruptionBudget selects the pod, which the eviction API does not support: a, b.",
 		},
 		"more budgets than a message names": {
-			err: severalBudgets, budgets: []string{"a", "b", "c", "d", "e", "f"}, want: ResultSeveralBudgets, failed: true,
+			err: severalBudgets, budgets: []string{"a", "b", "c", "d", "e", "f"}, want: translate.ResultSeveralBudgets, failed: true,
 			explain: "More than one PodDisruptionBudget selects the pod, which the eviction API does not support: a, b, c, d, e and 1 more.",
 		},
 		"a bare 500 with one budget is not about budgets": {
-			err: severalBudgets, budgets: []string{"a"}, want: ResultServerError, failed: true,
+			err: severalBudgets, budgets: []string{"a"}, want: translate.ResultServerError, failed: true,
 		},
 		"a webhook that could not be called": {
-			err: apierrors.NewInternalError(errors.New("failed calling webhook")), budgets: []string{"a", "b"}, want: ResultServerError, failed: true,
+			err: apierrors.NewInternalError(errors.New("failed calling webhook")), budgets: []string{"a", "b"}, want: translate.ResultServerError, failed: true,
 			explain: "The API server or an admission webhook failed. Internal error occurred: failed calling webhook.",
 		},
 		"our own webhook on a stale replica": {
 			err:  builder.WithCause(webhookAnswer(429, metav1.StatusReasonTooManyRequests, "Eviction triggered evacuation"), "EvictionRequestInProgress", ""),
-			want: ResultOwnWebhook, failed: true,
+			want: translate.ResultOwnWebhook, failed: true,
 		},
 		"somebody else's webhook": {
-			err: webhookAnswer(429, metav1.StatusReasonTooManyRequests, "not now"), want: ResultWebhook, failed: true,
+			err: webhookAnswer(429, metav1.StatusReasonTooManyRequests, "not now"), want: translate.ResultWebhook, failed: true,
 			explain: `An admission webhook refuses the eviction for now. admission webhook "w.example.com" denied the request: not now.`,
 		},
 		"the server sheds load": {
 			err:  apierrors.NewGenericServerResponse(429, "post", podsResource, "web-1", "Too many requests, please try again later.", 1, true),
-			want: ResultOverloaded, failed: true,
+			want: translate.ResultOverloaded, failed: true,
 		},
 		"RBAC": {
-			err: apierrors.NewForbidden(podsResource, "web-1", errors.New("no")), want: ResultForbidden, failed: true,
+			err: apierrors.NewForbidden(podsResource, "web-1", errors.New("no")), want: translate.ResultForbidden, failed: true,
 		},
 		"a webhook that forbids": {
-			err: webhookAnswer(403, metav1.StatusReasonForbidden, "no"), want: ResultForbidden, failed: true,
+			err: webhookAnswer(403, metav1.StatusReasonForbidden, "no"), want: translate.ResultForbidden, failed: true,
 		},
 		"the namespace is terminating": {
 			err:  builder.WithCause(apierrors.NewForbidden(podsResource, "web-1", errors.New("being terminated")), corev1.NamespaceTerminatingCause, "x"),
-			want: ResultNamespaceTerminating, failed: true,
+			want: translate.ResultNamespaceTerminating, failed: true,
 		},
 		"the budget could not be updated": {
-			err: apierrors.NewTimeoutError("couldn't update PodDisruptionBudget", 10), want: ResultServerTimeout, failed: true,
+			err: apierrors.NewTimeoutError("couldn't update PodDisruptionBudget", 10), want: translate.ResultServerTimeout, failed: true,
 		},
 		"the server timed out": {
-			err: apierrors.NewServerTimeout(podsResource, "create", 1), want: ResultServerTimeout, failed: true,
+			err: apierrors.NewServerTimeout(podsResource, "create", 1), want: translate.ResultServerTimeout, failed: true,
 		},
 		"our own deadline": {
 			err:  fmt.Errorf("post: %w", &url.Error{Op: "Post", URL: "u", Err: context.DeadlineExceeded}),
-			want: ResultDeadline, failed: true,
+			want: translate.ResultDeadline, failed: true,
 		},
 		"no connection": {
-			err: errors.New("connection refused"), want: ResultOther, failed: true,
+			err: errors.New("connection refused"), want: translate.ResultOther, failed: true,
 			explain: "The eviction call failed. connection refused.",
 		},
 		"a bad request": {
-			err: apierrors.NewBadRequest("x"), want: ResultOther, failed: true,
+			err: apierrors.NewBadRequest("x"), want: translate.ResultOther, failed: true,
 		},
 		"a wrapped answer": {
-			err: fmt.Errorf("evict: %w", builder.BlockedAnswer()), want: ResultBudget, failed: true,
+			err: fmt.Errorf("evict: %w", builder.BlockedAnswer()), want: translate.ResultBudget, failed: true,
 		},
 	}
 	for name, tc := range cases {
@@ -166,7 +167,7 @@ func TestClassifyEvictionKeepsRetryAfter(t *testing.T) {
 // TestEveryFailureHasWords makes sure that no class is without a sentence.
 func TestEveryFailureHasWords(t *testing.T) {
 	t.Parallel()
-	for _, r := range Results {
+	for _, r := range translate.Results() {
 		if (sentences[r] != "") != r.Failed() {
 			t.Errorf("class %q: sentence %q, failed %t", r, sentences[r], r.Failed())
 		}
