@@ -13,9 +13,9 @@ import (
 // API groups by them, kubectl repeats them every 5 s, and descheduler looks for
 // EvacuationTriggered.
 const (
-	// EvacuationTriggered begins every denial behind which a request stands (W2).
+	// EvacuationTriggered begins every denial because of a request (W2).
 	EvacuationTriggered = "Eviction triggered evacuation"
-	// NotCoordinated begins every denial that is our own trouble (W6).
+	// NotCoordinated begins every denial because of our own failure (W6).
 	NotCoordinated = "Eviction could not be coordinated yet"
 	// NotStarted begins the denial of a call that would have started one evacuation
 	// too many.
@@ -23,7 +23,7 @@ const (
 	// DryRunWarning begins the one warning that we ever send (W5), to a dry run only. The
 	// pod, DryRunAnswered, and the code and the text of the real call's answer follow.
 	DryRunWarning = "drawbridge: a real eviction of pod "
-	// DryRunAnswered stands between the pod and the answer.
+	// DryRunAnswered is between the pod and the answer.
 	DryRunAnswered = " would be answered "
 
 	textAccepted   = EvacuationTriggered + ": accepted, the pod's interceptors come first"
@@ -42,7 +42,7 @@ const (
 	textMoved      = NotCoordinated + ": the pod already left its node and a replacement has its name, retry later"
 )
 
-// troubleTexts says in a few constant words what is wrong with us.
+// troubleTexts says in a few constant words what failed.
 var troubleTexts = map[Reason]string{
 	ReasonNotSynced:       "the controller is still starting",
 	ReasonLookupFailed:    "the state of the pod could not be read",
@@ -66,7 +66,7 @@ const (
 )
 
 // refusedByOurs is the reason of a refusal by a replica of our own webhook that has not
-// seen yet that the last stage is reached: events.ReasonWebhookNotReady.
+// yet seen that the last stage is reached: events.ReasonWebhookNotReady.
 const refusedByOurs = "WebhookNotReady"
 
 // maxShown is how much of an interceptor's or node's name a text repeats, so
@@ -85,7 +85,7 @@ type Subject struct {
 	Requester string
 }
 
-// Allowed lets the call through to the API server's own checks.
+// Allowed passes the call on to the API server's own checks.
 func Allowed(about Subject, reason Reason) Verdict {
 	return Verdict{Outcome: Allow, Reason: reason, Subject: about}
 }
@@ -103,21 +103,20 @@ func Waiting(about Subject, interceptor string, position, total int) Verdict {
 		"interceptor "+name+" is active")
 }
 
-// LastStage denies: all interceptors are done, and the call must not be let through.
-// imperative-eviction.k8s.io is no third party to people: what is left is the pod's
-// budget, which refusal names if the evictor has met it, and the pod's end. Position is
-// the last one.
+// LastStage denies: all interceptors are done, and the call must not pass. To people,
+// imperative-eviction.k8s.io is no third party: what is left is the pod's budget, which
+// refusal names if the evictor was refused, and the pod's end. Position is the last one.
 func LastStage(about Subject, refusal *v1alpha1.EvictionRefusal, position int) Verdict {
 	text := fmt.Sprintf(textEvicting, position, position)
 	switch {
 	case refusal == nil, refusal.Reason == refusedByOurs:
-		// The second is our own and passes.
+		// The second is our own and temporary.
 	case len(refusal.Budgets) == 1:
 		text = fmt.Sprintf(textBudget, shorten(refusal.Budgets[0], maxShown), position, position)
 	case len(refusal.Budgets) > 1:
 		text = fmt.Sprintf(textBudgets, shorten(strings.Join(refusal.Budgets, ", "), maxShown), position, position)
 	default:
-		// The word only: what the API server said may be another thing every time.
+		// Only the word: the API server's text may differ every time.
 		text = fmt.Sprintf(textRefused, shorten(refusal.Reason, maxShown), position, position)
 	}
 	return inProgress(about, ReasonWaiting, text, causeLastStage)
@@ -132,8 +131,8 @@ func Ending(about Subject, finalizers []string) Verdict {
 	return inProgress(about, ReasonWaiting, text, "the pod is terminating")
 }
 
-// Stalled denies: the interceptor has its turn and cannot go on, or has given up
-// without letting the pod go. Why is constant as long as it is true.
+// Stalled denies: the active interceptor makes no progress, or has given up and keeps the
+// pod. Why is constant while it is true.
 func Stalled(about Subject, interceptor, why string) Verdict {
 	name := shorten(interceptor, maxShown)
 	return inProgress(about, ReasonStalled, fmt.Sprintf(textStalled, name, shorten(why, maxShown)), "interceptor "+name+" cannot go on")
@@ -146,7 +145,7 @@ func Restarting(about Subject) Verdict {
 }
 
 // Held denies: the request is being deleted, and a finalizer holds it. No other one can
-// begin until it is gone, and the pod's interceptors have no other way to be asked.
+// begin until it is gone, and the pod's interceptors cannot be asked otherwise.
 func Held(about Subject, finalizer string) Verdict {
 	return inProgress(about, ReasonRequestHeld, fmt.Sprintf(textHeld, shorten(finalizer, maxShown)), "the request is held by a finalizer")
 }
@@ -156,14 +155,14 @@ func TooManyRequesters(about Subject) Verdict {
 	return inProgress(about, ReasonTooManyRequesters, textTooMany, "the request has the largest number of requesters")
 }
 
-// Trouble denies because of us, in a way that every caller retries. The reason
-// is one of those for our own trouble.
+// Trouble denies because of our own failure, in a way that every caller retries. The
+// reason is one of those for our own failures.
 func Trouble(about Subject, reason Reason) Verdict {
 	text, ok := troubleTexts[reason]
 	if !ok {
 		reason, text = ReasonInternalError, troubleTexts[ReasonInternalError]
 	}
-	about.Request = "" // None stands behind this answer.
+	about.Request = "" // This answer has no request.
 	return Verdict{
 		Outcome: Deny, Reason: reason, Subject: about,
 		Message: NotCoordinated + ": " + text + ", retry", CauseType: causeTrouble, CauseMessage: text,
@@ -205,8 +204,7 @@ func ReplacementDenied(about Subject) Verdict {
 }
 
 // InDryRun is the verdict on a dry run of a call that would get v: allowed, with a
-// warning that says which answer the real call would get, if that is none of the API
-// server's own.
+// warning that says which answer the real call would get from our webhook, if any.
 func (v Verdict) InDryRun() Verdict {
 	dry := Verdict{Outcome: Allow, Reason: ReasonDryRun, Subject: v.Subject}
 	if v.Outcome != Allow {
@@ -215,9 +213,9 @@ func (v Verdict) InDryRun() Verdict {
 	return dry
 }
 
-// DryRunAnswer is the answer that a real call would get from our webhook, "429: ...",
-// as the warnings of its dry run say; not ok if they say nothing of it. Then either the
-// webhook would let the real call through, or it was not asked.
+// DryRunAnswer is the answer that a real call would get from our webhook, "429: ...", as
+// the warnings of its dry run say; not ok if they have none. Then either the webhook
+// would allow the real call, or it was not called.
 func DryRunAnswer(warnings []string) (answer string, ok bool) {
 	for _, warning := range warnings {
 		about, ours := strings.CutPrefix(warning, DryRunWarning)

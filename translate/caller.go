@@ -7,7 +7,7 @@ import (
 )
 
 // CallerClass is the kind of tool that calls. It is a closed set, fit for metric
-// labels, and only a hint: whoever calls can claim to be another tool.
+// labels, and only a hint: callers can claim to be another tool.
 type CallerClass string
 
 // The classes of callers (callers.md, section 12).
@@ -26,16 +26,15 @@ const (
 
 // classRule is what the class of a caller decides.
 type classRule struct {
-	// ttl is how long the caller may be silent: several times the longest gap it
-	// leaves while all is well.
+	// ttl is how long the caller may be silent: several times its longest normal pause.
 	ttl time.Duration
 	// ignoresMarkers: markers that go away do not withdraw the request.
 	ignoresMarkers bool
 	// heldByDeletion: silence means nothing while the node is being deleted.
 	heldByDeletion bool
 	// loopGap is the longest normal pause between two calls of one loop over the same
-	// pods: several times the usual one. Longer pauses are between loops, and each
-	// looks for the pods of its node anew. Zero: it asks once.
+	// pods: several times the usual one. Longer pauses are between loops, and each loop
+	// lists the pods of its node again. Zero: it calls once.
 	loopGap time.Duration
 }
 
@@ -43,21 +42,21 @@ type classRule struct {
 var classRules = map[CallerClass]classRule{
 	ClassKubectl:     {ttl: 2 * time.Minute, loopGap: 30 * time.Second},
 	ClassDrainHelper: {ttl: 2 * time.Minute, loopGap: 30 * time.Second},
-	// Once its node is being deleted, Karpenter never takes that back.
+	// Karpenter never cancels the deletion of a node.
 	ClassKarpenter:  {ttl: 2 * time.Minute, heldByDeletion: true, loopGap: time.Minute},
 	ClassClusterAPI: {ttl: 3 * time.Minute, loopGap: time.Minute},
-	// It drops its taint after two minutes and comes back later; to cancel on that
-	// would start a long migration over and over.
+	// It drops its taint after two minutes and comes back later; canceling then would
+	// restart a long migration over and over.
 	ClassClusterAutoscaler: {ttl: 15 * time.Minute, ignoresMarkers: true, loopGap: 30 * time.Second},
 	ClassMCO:               {ttl: 10 * time.Minute, loopGap: 30 * time.Second},
 	ClassGardener:          {ttl: 15 * time.Minute, loopGap: time.Minute},
 	ClassManagedUpgrade:    {ttl: 5 * time.Minute, loopGap: 30 * time.Second},
-	// It asks once and assumes the rest, and it marks no node.
+	// It calls once and assumes the rest, and it marks no node.
 	ClassDescheduler: {ttl: time.Hour, ignoresMarkers: true},
 	ClassUnknown:     {ttl: 10 * time.Minute, loopGap: time.Minute},
 }
 
-// rule returns the class's rule; a word we do not know counts as ClassUnknown.
+// rule returns the class's rule; unknown classes count as ClassUnknown.
 func (c CallerClass) rule() classRule {
 	if r, ok := classRules[c]; ok {
 		return r
@@ -85,7 +84,7 @@ func (c CallerClass) known() CallerClass {
 	return ClassUnknown
 }
 
-// CallerInput is what an eviction call tells about its caller.
+// CallerInput is what an eviction call says about its caller.
 type CallerInput struct {
 	// Username and Extra are the authenticated user.
 	Username string
@@ -97,7 +96,7 @@ type CallerInput struct {
 	Annotations map[string]string
 }
 
-// Caller is one who calls pods/eviction, as the rest of Drawbridge sees it.
+// Caller is a caller of pods/eviction, as the rest of Drawbridge sees it.
 type Caller struct {
 	// Requester is the name in spec.requesters, always a valid FQDN.
 	Requester string
@@ -108,7 +107,7 @@ type Caller struct {
 	Class CallerClass
 	// TTL is how long after its last call the caller still counts as interested.
 	TTL time.Duration
-	// MarkersCancel: the node's drain markers going away withdraws the request.
+	// MarkersCancel: the removal of the node's drain markers withdraws the request.
 	MarkersCancel bool
 }
 
@@ -120,7 +119,7 @@ const (
 	maxTool               = 40
 )
 
-// Recognize says who calls and how long its silence may last. Everything but the
+// Recognize identifies the caller and how long it may be silent. Everything but the
 // username is a hint that the caller could forge; it decides only the class.
 func Recognize(in CallerInput) Caller {
 	class := classify(in)
@@ -140,7 +139,7 @@ type recognition struct {
 	matches func(in CallerInput, account string) bool
 }
 
-// recognitions in the order of how sure they are.
+// recognitions in the order of their certainty.
 var recognitions = []recognition{
 	// The descheduler signs the Eviction itself.
 	{ClassDescheduler, func(in CallerInput, account string) bool {
@@ -165,19 +164,19 @@ var recognitions = []recognition{
 		return names(in.Manager, account, "node-maintenance-operator", "kured", "aws-node-termination-handler",
 			"node-termination-handler", "sriov-network", "draino", "system-upgrade")
 	}},
-	// Upgrades by the provider run under names that only the provider has.
+	// Upgrades by the provider use names that only the provider has.
 	{ClassManagedUpgrade, func(in CallerInput, _ string) bool {
 		user := in.Username
 		return strings.HasPrefix(user, "eks:") || strings.HasPrefix(user, "system:gke-") || user == "aksService"
 	}},
-	// kubectl in a pod is somebody's automation, not a person at a keyboard.
+	// kubectl in a pod is automation, not an interactive user.
 	{ClassDrainHelper, func(in CallerInput, account string) bool {
 		return strings.HasPrefix(in.Manager, "kubectl") && (account != "" || first(in.Extra[podNameExtra]) != "")
 	}},
 	{ClassKubectl, func(in CallerInput, _ string) bool {
 		return strings.HasPrefix(in.Manager, "kubectl")
 	}},
-	// What any other service account does is not known, not even its rhythm.
+	// Nothing is known about other service accounts, not even how often they call.
 }
 
 func classify(in CallerInput) CallerClass {
@@ -207,7 +206,7 @@ func names(manager, account string, words ...string) bool {
 	return false
 }
 
-// display is "tool (user)". The tool is what the caller calls itself.
+// display is "tool (user)". The tool is the caller's name for itself.
 func display(in CallerInput, class CallerClass) string {
 	tool := in.Manager
 	if tool == "" && class != ClassUnknown {

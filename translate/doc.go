@@ -1,7 +1,7 @@
-// Package translate turns the words of others into ours and back: who calls
-// pods/eviction becomes a requester with a lease, a node becomes its drain
-// markers, a pod's annotation becomes a list of interceptors, and a verdict
-// becomes the answer a caller of today understands.
+// Package translate converts between the vocabulary of others and ours: who calls
+// pods/eviction becomes a requester with a lease, a node becomes its drain markers, a
+// pod's annotation becomes a list of interceptors, and a verdict becomes an answer that
+// existing callers understand.
 //
-// It is pure. Nothing in here reads a clock, an API or a file.
+// It is pure. Nothing here reads a clock, an API or a file.
 package translate

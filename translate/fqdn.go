@@ -29,9 +29,8 @@ func IsFQDN(name string) bool {
 	return true
 }
 
-// isLabel reports whether s is a DNS label. It is written out because the
-// library's version compiles its complaints on every call, and this one runs for
-// each eviction.
+// isLabel reports whether s is a DNS label. It does not use the library because that
+// builds its messages on every call, and this runs for each eviction.
 func isLabel(s string) bool {
 	if len(s) == 0 || len(s) > maxLabel {
 		return false

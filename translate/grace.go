@@ -10,9 +10,8 @@ func OwnGrace(pod *corev1.Pod) int64 {
 	return corev1.DefaultTerminationGracePeriodSeconds
 }
 
-// LongestGrace joins what several wishes say about a pod's termination grace period: the
-// largest wins, in seconds, and a wish without one means the pod's own. The result is
-// nil if that is the pod's own.
+// LongestGrace combines several requested termination grace periods: the largest wins,
+// in seconds, and nil means the pod's own. The result is nil if that is the pod's own.
 func LongestGrace(own int64, wishes ...*int64) *int64 {
 	var longest *int64
 	unset := len(wishes) == 0

@@ -6,8 +6,8 @@ const (
 	causeGuardClosed  = "the guard of the pod is closed"
 )
 
-// GuardClosed denies what would otherwise meet the guard's budget, and perhaps a
-// second one, for which the API server answers 500.
+// GuardClosed denies a call that would otherwise reach the guard's budget, and perhaps
+// a second one, for which the API server answers 500.
 func GuardClosed(about Subject) Verdict {
 	if about.Request != "" {
 		return inProgress(about, ReasonGuardClosed, textGuardClosed, causeGuardClosed)

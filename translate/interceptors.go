@@ -11,14 +11,13 @@ import (
 // maxQuoted is how much of a bad name a problem repeats.
 const maxQuoted = 60
 
-// ParseInterceptors reads the annotation drawbridge.dev/interceptors. The names
-// that can be read are returned in their order, at most 15 (ruling R1); each
-// entry that cannot is told in problems and ignored, because a typo must not
-// block an eviction for ever. Reserved names (ruling R14) are refused unless they
-// stand in allowReserved; imperative-eviction.k8s.io is refused always, as it is
-// appended by itself.
+// ParseInterceptors reads the annotation drawbridge.dev/interceptors. The names that
+// can be read are returned in their order, at most 15 (ruling R1); each invalid entry
+// is reported in problems and ignored, because a typo must not block an eviction
+// forever. Reserved names (ruling R14) are refused unless they are in allowReserved;
+// imperative-eviction.k8s.io is always refused, because it is appended automatically.
 //
-// An annotation that is there but names nobody is no problem.
+// An empty annotation is no problem.
 func ParseInterceptors(annotation string, allowReserved ...string) (names []string, problems []string) {
 	if strings.TrimSpace(annotation) == "" {
 		return nil, nil

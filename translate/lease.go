@@ -23,7 +23,7 @@ const (
 
 // Annotations of a requester's Lease.
 const (
-	// leaseOthersAnnotation has the other kinds of tools that were heard under the same
+	// leaseOthersAnnotation has the other kinds of tools that called under the same
 	// name: CLASS/SECONDS@TIME, separated by commas.
 	leaseOthersAnnotation    = v1alpha1.GroupName + "/other-callers"
 	leaseRequesterAnnotation = v1alpha1.GroupName + "/requester"
@@ -34,9 +34,9 @@ const (
 	LeaseMarkersAnnotation = v1alpha1.GroupName + "/node-markers"
 )
 
-// LeaseRecord is what a Lease says: this requester drains this node and was last
-// heard of at that time. Several tools may run under one name; each has its own
-// patience, and the requester is interested as long as one of them is.
+// LeaseRecord is the content of a Lease: this requester drains this node and last
+// called at that time. Several tools may use one name; each has its own TTL, and the
+// requester is interested as long as one of them is.
 type LeaseRecord struct {
 	// Requester is the name in spec.requesters.
 	Requester string
@@ -44,13 +44,13 @@ type LeaseRecord struct {
 	Node string
 	// Display names the caller for people.
 	Display string
-	// Class is the kind of tool that was heard last.
+	// Class is the kind of tool that called last.
 	Class CallerClass
 	// TTL is how long it may be silent, in whole seconds, at least 1. See Granted.
 	TTL time.Duration
-	// RenewedAt is when it was heard, in microseconds.
+	// RenewedAt is when it last called, in microseconds.
 	RenewedAt time.Time
-	// Others are the other kinds of tools that were heard, sorted by class.
+	// Others are the other kinds of tools that called, sorted by class.
 	Others []Voice
 	// Markers are the drain markers seen on the node so far, sorted.
 	Markers []string
@@ -61,16 +61,16 @@ type Voice struct {
 	Class CallerClass
 	// TTL is how long it may be silent, in whole seconds, at least 1.
 	TTL time.Duration
-	// HeardAt is when it was heard, in microseconds.
+	// HeardAt is when it last called, in microseconds.
 	HeardAt time.Time
 }
 
-// Voices are all kinds of tools that were heard, the one that was heard last first.
+// Voices are all kinds of tools that called, the latest first.
 func (r LeaseRecord) Voices() []Voice {
 	return append([]Voice{{Class: r.Class, TTL: r.TTL, HeardAt: r.RenewedAt}}, r.Others...)
 }
 
-// Voice returns what was heard of a kind of tool.
+// Voice returns the entry of a kind of tool.
 func (r LeaseRecord) Voice(class CallerClass) (Voice, bool) {
 	for _, v := range r.Voices() {
 		if v.Class == class {
@@ -80,7 +80,7 @@ func (r LeaseRecord) Voice(class CallerClass) (Voice, bool) {
 	return Voice{}, false
 }
 
-// Hear returns the record after a tool was heard. The display names it for people.
+// Hear returns the record after a call of a tool. The display names it for people.
 func (r LeaseRecord) Hear(v Voice, display string) LeaseRecord {
 	others := []Voice{}
 	for _, other := range r.Voices() {
@@ -96,7 +96,7 @@ func (r LeaseRecord) Hear(v Voice, display string) LeaseRecord {
 	return r
 }
 
-// With returns the record with other times of hearing.
+// With returns the record with other HeardAt times.
 func (r LeaseRecord) With(heardAt func(Voice) time.Time) LeaseRecord {
 	main, others := r.Voices()[0], make([]Voice, len(r.Others))
 	for i, v := range r.Others {
@@ -110,7 +110,7 @@ func (r LeaseRecord) With(heardAt func(Voice) time.Time) LeaseRecord {
 	return r
 }
 
-// LastHeard is when any of the tools was heard last.
+// LastHeard is when any of the tools last called.
 func (r LeaseRecord) LastHeard() time.Time {
 	last := r.RenewedAt
 	for _, v := range r.Others {
@@ -125,13 +125,13 @@ func (r LeaseRecord) LastHeard() time.Time {
 // calls, its lease is written three times per TTL.
 func RenewEvery(ttl time.Duration) time.Duration { return ttl / 3 }
 
-// Granted is how long after the last renewal a lease counts: since the tool may have
+// Granted is how long after the last renewal a lease is valid: since the tool may have
 // called until the next renewal was due, it is never withdrawn before it was silent for
-// its TTL, and never later than a third after that.
+// its TTL, and at most a third of the TTL later.
 func Granted(ttl time.Duration) time.Duration { return ttl + RenewEvery(ttl) }
 
-// LeaseName is the name of the one Lease of a requester and a node: readable at
-// the front, unique by a hash, at most 63 characters.
+// LeaseName is the name of the Lease of a requester and a node: it starts readable, is
+// unique by a hash, and has at most 63 characters.
 func LeaseName(requester, node string) string {
 	const readable, digits = 22, 16
 	user, _, _ := strings.Cut(requester, ".")
@@ -182,7 +182,7 @@ func encodeVoices(voices []Voice) string {
 	return strings.Join(words, ",")
 }
 
-// decodeVoices leaves out what it cannot read, and classes it does not know.
+// decodeVoices ignores invalid entries and unknown classes.
 func decodeVoices(value string) (voices []Voice) {
 	for word := range strings.SplitSeq(value, ",") {
 		class, rest, _ := strings.Cut(word, "/")
@@ -206,8 +206,8 @@ func seconds(d time.Duration) int32 {
 // EncodeMarkers is the value of LeaseMarkersAnnotation for these markers.
 func EncodeMarkers(markers []string) string { return strings.Join(markers, ",") }
 
-// DecodeLease reads a record back. It fails on a Lease that does not say who
-// holds it, since when and for how long; a class we do not know is ClassUnknown.
+// DecodeLease reads a record back. It fails on a Lease without holder, renew time or
+// duration; an unknown class becomes ClassUnknown.
 func DecodeLease(lease *coordinationv1.Lease) (LeaseRecord, error) {
 	rec := LeaseRecord{
 		Requester: lease.Annotations[leaseRequesterAnnotation],

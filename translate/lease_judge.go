@@ -11,9 +11,8 @@ type LeaseState int
 const (
 	// LeaseAlive says that the requester still wants the eviction.
 	LeaseAlive LeaseState = iota
-	// LeaseMarkersGone says that every drain marker recorded is gone from the node.
-	// If that lasts for the debounce, and the requester is silent, the drain was
-	// called off.
+	// LeaseMarkersGone says that every drain marker recorded is gone from the node. If
+	// that lasts for the debounce, and the requester is silent, the drain was canceled.
 	LeaseMarkersGone
 	// LeaseExpired says that the requester has been silent for too long.
 	LeaseExpired
@@ -26,16 +25,16 @@ func (s LeaseState) String() string {
 // DefaultMarkerLimit is how long a marker keeps a silent controller's request.
 const DefaultMarkerLimit = 24 * time.Hour
 
-// JudgeLease says what a lease means now. The requester is interested as long as one of
-// its tools is. RecheckAt is when the answer changes if nothing is written and the node
-// stays as it is; zero means never.
+// JudgeLease returns the state of a lease now. The requester is interested as long as
+// one of its tools is. RecheckAt is when the answer changes if nothing is written and
+// the node stays as it is; zero means never.
 //
-// A person's kubectl is interested until it was silent for its TTL. A controller may
+// kubectl of a person is interested until it was silent for its TTL. A controller may
 // leave a node for any time, because it has others to drain: while a marker of its own
-// drain stands on the node its silence means nothing, for limit at most.
+// drain is on the node its silence does not count, for at most limit.
 //
-// An unknown node proves nothing, and a node that is gone needs nothing: its
-// pods go with it, and the requests complete by that.
+// An unknown node proves nothing, and a deleted node needs nothing: its pods are
+// deleted with it, which completes the requests.
 func JudgeLease(rec LeaseRecord, node NodeView, now time.Time, limit time.Duration) (state LeaseState, recheckAt time.Time) {
 	for i, v := range rec.Voices() {
 		s, at := JudgeVoice(rec, v, node, now, limit)
@@ -71,7 +70,7 @@ func JudgeVoice(rec LeaseRecord, v Voice, node NodeView, now time.Time, limit ti
 		case !silent:
 			return LeaseMarkersGone, expires
 		case len(own) > 0:
-			return LeaseMarkersGone, time.Time{} // Its markers kept it until now.
+			return LeaseMarkersGone, time.Time{} // Its markers kept it alive until now.
 		}
 	}
 	if silent {

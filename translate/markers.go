@@ -15,9 +15,8 @@ const (
 	MarkerDeleting = "deleting"
 )
 
-// markerTaints are the keys of taints that a drainer sets for the time of its
-// drain (callers.md, section 13). Taints that only announce a drain are not among
-// them.
+// markerTaints are the keys of taints that a drainer sets during its drain (callers.md,
+// section 13), without those that only announce a drain.
 var markerTaints = []string{
 	"medik8s.io/drain",
 	"ToBeDeletedByClusterAutoscaler",
@@ -47,13 +46,12 @@ const (
 // drainoCondition is True between draino's plan and the end of its drain.
 const drainoCondition corev1.NodeConditionType = "DrainScheduled"
 
-// NodeMarkers are the signs of a drain on a node, sorted, without repetition.
-// Empty means that nobody drains it, as far as one can see.
+// NodeMarkers are the signs of a drain on a node, sorted, without repetition. Empty
+// means that no drain is visible.
 //
-// Signs that a drainer leaves behind when it gives up (labels of the node
-// termination handler, exclusion from remediation or from load balancers) are
-// left out: each of those drainers also sets one that it takes away, and a sign
-// that stays would hide an uncordon.
+// Signs that a drainer leaves behind when it gives up (labels of the node termination
+// handler, exclusion from remediation or from load balancers) are ignored: each of those
+// drainers also sets one that it removes, and a remaining sign would hide an uncordon.
 func NodeMarkers(node *corev1.Node) []string {
 	var markers []string
 	if node.Spec.Unschedulable {
@@ -87,19 +85,20 @@ func NodeMarkers(node *corev1.Node) []string {
 	return slices.Compact(markers)
 }
 
-// markersOnlyOf are the classes that set certain markers and no others; what is left
-// may be of anybody else.
+// markersOnlyOf are the classes that set only certain markers; other markers may be from
+// anyone.
 var markersOnlyOf = map[CallerClass][]string{
 	ClassKarpenter:         {"karpenter.sh/disrupted", "karpenter.sh/disruption", "karpenter.sh/rebooting", MarkerDeleting},
 	ClassClusterAutoscaler: {"ToBeDeletedByClusterAutoscaler"},
 	ClassMCO:               {mcoDesiredDrain},
-	// A person may be gone although the cordon is there, and the descheduler sets none.
+	// A person may have left although the cordon is there, and the descheduler sets
+	// none.
 	ClassKubectl:     {},
 	ClassDescheduler: {},
 }
 
-// sets reports whether a drain by a tool of the class sets the marker, as far as one can
-// tell: a cordon may be of anybody.
+// sets reports whether a drain by a tool of the class may set the marker: a cordon may
+// be from anyone.
 func (c CallerClass) sets(marker string) bool {
 	if only, ok := markersOnlyOf[c]; ok {
 		return slices.Contains(only, marker)
@@ -116,7 +115,7 @@ func (c CallerClass) sets(marker string) bool {
 }
 
 // ToleratesMarkers reports whether a pod with these tolerations can be bound to a node
-// with these markers. Those that are no taint keep no pod away.
+// with these markers. Markers that are not taints keep no pod away.
 func ToleratesMarkers(tolerations []corev1.Toleration, markers []string) bool {
 	return !slices.ContainsFunc(markers, func(marker string) bool {
 		key := marker
@@ -140,19 +139,19 @@ func MergeMarkers(a, b []string) []string {
 	return slices.Compact(merged)
 }
 
-// NodeView is what is known of a node. The zero value means that nobody looked.
+// NodeView is what is known about a node. The zero value means unknown.
 type NodeView struct {
-	// Known: somebody looked, successfully.
+	// Known: the node was read successfully.
 	Known bool
 	// Gone: there is no such node.
 	Gone bool
-	// Deleting: its deletion has been asked for.
+	// Deleting: it is being deleted.
 	Deleting bool
 	// Markers are its drain markers, as NodeMarkers returns them.
 	Markers []string
 }
 
-// ViewNode is the view of a node that was looked up; nil means that there is none.
+// ViewNode is the view of a node that was read; nil means that it does not exist.
 func ViewNode(node *corev1.Node) NodeView {
 	if node == nil {
 		return NodeView{Known: true, Gone: true}

@@ -14,7 +14,7 @@ func OtherPod(about Subject) Verdict { return preconditionFailed(about, textOthe
 func PodChanged(about Subject) Verdict { return preconditionFailed(about, textPodChanged) }
 
 func preconditionFailed(about Subject, text string) Verdict {
-	about.Request = "" // None stands behind this answer.
+	about.Request = "" // This answer has no request.
 	return Verdict{
 		Outcome: Conflict, Reason: ReasonPreconditionFailed, Subject: about,
 		Message: text, CauseType: causePrecondition, CauseMessage: "a precondition of the call does not hold",

@@ -8,12 +8,11 @@ import (
 )
 
 // AllowDisruption reads the annotation
-// drawbridge.dev/allow-disruption-by-priority-greater-than-or-equal, of a
-// PriorityClass or of a pod: the lowest priority of preemptors that may violate the
-// pod's budgets. Nil: there is none, any preemptor may. Error: the annotation is
-// there and no decimal int32 up to 2000000000, written as Kubernetes writes
-// numbers; it is to be treated as if it were not there, because a typo must not
-// keep pods pending for ever.
+// drawbridge.dev/allow-disruption-by-priority-greater-than-or-equal, of a PriorityClass
+// or of a pod: the lowest priority of preemptors that may violate the pod's budgets.
+// Nil: there is none, any preemptor may. Error: the annotation is there and no decimal
+// int32 up to 2000000000, written as Kubernetes writes numbers; it counts as missing,
+// because a typo must not keep pods pending forever.
 func AllowDisruption(annotations map[string]string) (*int32, error) {
 	text, ok := annotations[v1alpha1.AllowDisruptionAnnotation]
 	if !ok {

@@ -5,14 +5,14 @@ import "strings"
 // maxText is the longest text of a denial in characters (rule W3).
 const maxText = 199
 
-// budgetWords must not be in a text of ours: Cluster API takes it for that of a
-// budget then (rule W2).
+// budgetWords must not be in our texts: Cluster API would count them as a budget's
+// (rule W2).
 const budgetWords = "disruption budget"
 
-// Refused denies on behalf of an interceptor: the pod must not be evicted now,
-// and a request could not help. The text is the interceptor's, made fit.
+// Refused denies on behalf of an interceptor: the pod must not be evicted now, and a
+// request could not help. The text is the interceptor's, sanitized.
 func Refused(about Subject, interceptor, text string) Verdict {
-	about.Request = "" // None stands behind this answer.
+	about.Request = "" // This answer has no request.
 	name := shorten(interceptor, maxShown)
 	return Verdict{
 		Outcome: Deny, Reason: ReasonPreflightDenied, Subject: about, Message: refusal(name, text),
@@ -20,9 +20,9 @@ func Refused(about Subject, interceptor, text string) Verdict {
 	}
 }
 
-// refusal is an interceptor's text in one line of printable characters. One that
-// would pass for the text of a running request (descheduler would assume that
-// the pod moves) or of a budget is not repeated.
+// refusal is an interceptor's text in one line of printable characters. One that looks
+// like the text of a running request (descheduler would assume that the pod moves) or
+// of a budget is not repeated.
 func refusal(interceptor, text string) string {
 	text = shorten(printable(strings.Join(strings.Fields(text), " ")), maxText)
 	if text == "" || strings.Contains(text, EvacuationTriggered) || strings.Contains(text, budgetWords) {
@@ -31,9 +31,9 @@ func refusal(interceptor, text string) string {
 	return text
 }
 
-// TooManyNew denies a call that would have started a request where too many have
-// begun in the last minute. Nothing was started, so the text does not begin with
-// EvacuationTriggered (rule W2).
+// TooManyNew denies a call that would start a request where too many have begun in the
+// last minute. Nothing was started, so the text does not begin with EvacuationTriggered
+// (rule W2).
 func TooManyNew(about Subject) Verdict {
 	about.Request = ""
 	return Verdict{

@@ -2,7 +2,7 @@ package translate
 
 import "strings"
 
-// Suffixes of the names we give to those who cannot name themselves.
+// Suffixes of the names that we give to callers.
 const (
 	userSuffix           = ".users.drawbridge.dev"
 	serviceAccountSuffix = ".serviceaccounts.drawbridge.dev"
@@ -12,12 +12,11 @@ const (
 // hashDigits is the length of the hash that keeps sanitised names apart.
 const hashDigits = 8
 
-// RequesterName is the requester a user stands for in spec.requesters. It
-// depends on the username alone, so that the same user keeps its entry whatever
-// tool it uses: "alice" is alice.users.drawbridge.dev and
-// "system:serviceaccount:ns:name" is name.ns.serviceaccounts.drawbridge.dev. Parts
-// that are no DNS label are sanitised and get a hash of the whole username. The
-// result always satisfies IsFQDN.
+// RequesterName is the requester name of a user in spec.requesters. It depends only on
+// the username, so that the same user keeps its entry with any tool: "alice" is
+// alice.users.drawbridge.dev and "system:serviceaccount:ns:name" is
+// name.ns.serviceaccounts.drawbridge.dev. Parts that are not DNS labels are sanitised
+// and get a hash of the whole username. The result always satisfies IsFQDN.
 func RequesterName(username string) string {
 	if namespace, name, ok := serviceAccount(username); ok {
 		return labelFor(name, username) + "." + labelFor(namespace, username) + serviceAccountSuffix
@@ -38,9 +37,9 @@ func labelFor(part, username string) string {
 	return label + "-" + shortHash(hashDigits, username)
 }
 
-// looksHashed reports whether a clean label ends like one with a hash. Such a
-// label gets a hash as well; otherwise a user could be named like the result of
-// another one's sanitised name, and share its entry.
+// looksHashed reports whether a clean label ends like one with a hash. Such a label
+// gets a hash as well; otherwise a user could have the sanitised name of another one,
+// and share its entry.
 func looksHashed(label string) bool {
 	if len(label) < hashDigits+2 || label[len(label)-hashDigits-1] != '-' {
 		return false
@@ -53,7 +52,7 @@ func looksHashed(label string) bool {
 	return true
 }
 
-// serviceAccount takes the username of a service account apart.
+// serviceAccount splits the username of a service account.
 func serviceAccount(username string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(username, serviceAccountPrefix)
 	if !ok {

@@ -19,9 +19,9 @@ func TransportText(reason Reason) string {
 	return transportTexts[ReasonInternalError]
 }
 
-// Unread denies a call of which no more is known than which review it is: in a way
-// that every caller retries, because an HTTP error would let it pass where the
-// webhook's failure policy is Ignore.
+// Unread denies a call of which only the review's UID is known, in a way that every
+// caller retries: an HTTP error would let it pass if the webhook's failure policy is
+// Ignore.
 func Unread(reason Reason) Verdict {
 	if _, ok := transportTexts[reason]; !ok {
 		reason = ReasonInternalError

@@ -12,13 +12,13 @@ import (
 type Outcome int
 
 const (
-	// Allow lets the call through.
+	// Allow allows the call.
 	Allow Outcome = iota + 1
 	// Deny answers 429 TooManyRequests, the one status every caller retries.
 	Deny
 	// NotFound answers 404 NotFound, which ends a caller's loop cleanly.
 	NotFound
-	// Conflict answers 409 Conflict: what the call was meant for is not there.
+	// Conflict answers 409 Conflict: the pod that the call meant is gone.
 	Conflict
 )
 
@@ -41,9 +41,9 @@ func (o Outcome) String() string {
 	}
 }
 
-// Verdict is what we say to one eviction call. Response, audit annotations, log
-// line, metric and event are derived from it. It has no retry-after, and never
-// gets one: client-go would sleep on it inside the call, silently (rule W4).
+// Verdict is the answer to one eviction call. Response, audit annotations, log line,
+// metric and event are derived from it. It never has a retry-after: client-go would
+// sleep silently inside the call (rule W4).
 type Verdict struct {
 	Outcome Outcome
 	Reason  Reason
@@ -106,8 +106,8 @@ func (v Verdict) code() int32 {
 	}
 }
 
-// audit leaves traces of calls that had to do with us. A pod nobody intercepts
-// costs nothing, not even there.
+// audit returns annotations for calls that concern us. Pods without interceptors cost
+// nothing, even there.
 func (v Verdict) audit() map[string]string {
 	if v.Outcome == Allow && v.Subject.Request == "" && v.Reason != ReasonDryRun {
 		return nil

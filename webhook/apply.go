@@ -32,11 +32,11 @@ func FieldManager(requester string) string {
 	return fieldManagerPrefix + hex.EncodeToString(sum[:])[:10]
 }
 
-// apply writes what a decision wants, in an order that survives a crash at any
+// apply writes what a decision requires, in an order that survives a crash at any
 // point: first the lease, then the request that refers to it.
 func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decision) (translate.Verdict, error) {
 	if w, ok := h.written.Get(flightKey(in)); ok && w.(Written) != in.Written {
-		// The attempt we would have shared landed just before this one began.
+		// The attempt that we would have shared ended just before this one began.
 		return decision.Verdict, nil
 	}
 	caller := in.Call.Caller
@@ -58,7 +58,7 @@ func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decis
 		return translate.Held(about, request.Finalizers[0]), nil
 	}
 	if request.DeletionTimestamp != nil || meta.IsStatusConditionTrue(request.Status.Conditions, v1alpha1.ConditionCanceled) {
-		// We joined what is over; its name is free once it is gone.
+		// We joined a finished request; its name is free once it is gone.
 		return translate.Restarting(about), nil
 	}
 	h.written.Add(flightKey(in), Written{Request: request.UID, GracePeriodSeconds: in.wantedGrace()}, bridge)
@@ -69,9 +69,9 @@ func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decis
 	return stateVerdict(about, in.Pod, request), nil
 }
 
-// tellEnd records that the caller is told of the end of a pod, and only then tells it.
-// Of two calls at the same moment one writes first; the other is told to try again and
-// counts as a new wish then.
+// tellEnd records that the caller is told about the end of a pod, and only then
+// answers. Of two simultaneous calls one writes first; the other is told to retry, and
+// then counts as a new request.
 func (h *EvictionHandler) tellEnd(ctx context.Context, in gathered, decision Decision) (translate.Verdict, error) {
 	ended := decision.Ended
 	names := append(slices.Clone(toldList(ended)), in.Call.Caller.Requester)
@@ -93,8 +93,8 @@ func (h *EvictionHandler) tellEnd(ctx context.Context, in gathered, decision Dec
 	return decision.Verdict, nil
 }
 
-// discard deletes a canceled request, and no other one that may have taken its
-// name meanwhile.
+// discard deletes a canceled request, and not another one that may have its name
+// meanwhile.
 func (h *EvictionHandler) discard(ctx context.Context, request *v1alpha1.EvictionRequest) error {
 	err := h.Writer.Delete(ctx, request.DeepCopy(), client.Preconditions{UID: &request.UID, ResourceVersion: &request.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
@@ -103,8 +103,8 @@ func (h *EvictionHandler) discard(ctx context.Context, request *v1alpha1.Evictio
 	return nil
 }
 
-// afterRefusal sorts out refusals that are a matter of a moment: the request was
-// canceled or changed between our look and our write.
+// afterRefusal handles temporary refusals: the request was canceled or changed between
+// our read and our write.
 func (h *EvictionHandler) afterRefusal(in gathered, err error) (translate.Verdict, error) {
 	switch {
 	case apierrors.IsInvalid(err) && in.Request != nil:
@@ -116,7 +116,7 @@ func (h *EvictionHandler) afterRefusal(in gathered, err error) (translate.Verdic
 	}
 }
 
-// applyEntry creates the request or joins it, whichever it takes, in one call.
+// applyEntry creates or joins the request, in one call.
 func (h *EvictionHandler) applyEntry(ctx context.Context, in gathered) (*v1alpha1.EvictionRequest, error) {
 	pod, caller := in.Pod, in.Call.Caller
 	entry := applyv1alpha1.Requester().WithName(caller.Requester).WithLeaseName(in.LeaseName)
@@ -131,7 +131,7 @@ func (h *EvictionHandler) applyEntry(ctx context.Context, in gathered) (*v1alpha
 	if len(in.Interceptors) > 0 { // Else its plan is made.
 		desired.WithAnnotations(map[string]string{v1alpha1.SeenInterceptorsAnnotation: strings.Join(in.Interceptors, ",")})
 	}
-	// Forced: the entry is ours to say, whoever wrote to it last.
+	// Forced: the entry is ours, no matter who wrote it last.
 	if err := h.Writer.Apply(ctx, desired, client.FieldOwner(FieldManager(caller.Requester)), client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("apply evictionrequest %s/%s: %w", pod.Namespace, pod.UID, err)
 	}

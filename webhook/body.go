@@ -26,11 +26,11 @@ const (
 	maxReview       = maxObject + maxEnvelope
 	maxUpdateReview = 2*maxObject + maxEnvelope
 
-	// maxFront is how much of a body that we do not read is looked at for the uid of the
-	// review. The API server writes it first.
+	// maxFront is how much of a refused body is searched for the uid of the review. The API
+	// server writes it first.
 	maxFront = 2 << 10
-	// maxDrained is how much of a body is taken off the connection unread, so that whoever
-	// sends it hears our answer, and not that the connection broke.
+	// maxDrained is how much of a body is discarded, so that the sender gets our answer
+	// instead of a broken connection.
 	maxDrained = 64 << 20
 )
 
@@ -75,7 +75,7 @@ func readFront(r *http.Request) ([]byte, error) {
 	return front[:n], nil
 }
 
-// whyUnread is what to say of a body that could not be read.
+// whyUnread is the reason why a body could not be read.
 func whyUnread(err error) translate.Reason {
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -87,9 +87,9 @@ func whyUnread(err error) translate.Reason {
 	}
 }
 
-// uidIn finds the uid of the review that begins with these bytes; empty if there is
-// none. An API server takes an answer with another uid for no answer at all, and goes
-// by the failure policy.
+// uidIn finds the uid of the review that begins with these bytes; empty if there is none.
+// An API server counts an answer with another uid as a failure, and applies the failure
+// policy.
 func uidIn(front []byte) types.UID {
 	tokens := jsontext.NewDecoder(bytes.NewReader(front), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if !enter(tokens, "request") || !enter(tokens, "uid") {

@@ -28,7 +28,7 @@ type Call struct {
 	Username string
 }
 
-// byName reports whether nothing but its name says which pod is meant.
+// byName reports whether the call identifies the pod only by name.
 func (c Call) byName() bool { return c.UID == "" && c.ResourceVersion == "" }
 
 // evictionBody is what we read of a policy Eviction. Versions v1 and v1beta1
@@ -47,7 +47,7 @@ type evictionBody struct {
 }
 
 // evictionReview is what we read of the review of an eviction, in one pass over the
-// body: the calls of a drain come by the hundred, again and again.
+// body: a drain makes hundreds of calls, again and again.
 type evictionReview struct {
 	UID       types.UID               `json:"uid"`
 	Kind      metav1.GroupVersionKind `json:"kind"`

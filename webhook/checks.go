@@ -25,7 +25,7 @@ func podIsMissing(in *Input) (Decision, bool) {
 
 // preconditionFails answers as the registry would, if it came to that: it looks at the
 // budgets first, and the guard's refuses for as long as the pod is there. A cached pod
-// proves nothing here: the one that is meant may just not have reached us.
+// proves nothing here: the right one may not have reached us yet.
 func preconditionFails(in *Input) (Decision, bool) {
 	switch {
 	case in.Call.meets(in.Pod):
@@ -39,13 +39,13 @@ func preconditionFails(in *Input) (Decision, bool) {
 	}
 }
 
-// podIsEnding lets calls through for a pod that is going or gone already, even
-// in the middle of a request: kubectl drain evicts terminating pods, too, and
-// waits only for what it could evict (callers.md, section 3).
+// podIsEnding allows calls for a pod that is terminating or gone, even during a request:
+// kubectl drain evicts terminating pods, too, and waits only for what it could evict
+// (callers.md, section 3).
 //
-// One whose successor gets its name is not let go while its request runs, as before in
-// the imperative stage: the successor may be there, and run, before the registry looks
-// the name up. What calls by name hears 404, or of the successor, the next time.
+// A pod whose successor gets its name is not allowed while its request runs, as in the
+// imperative stage: the successor may already run before the registry looks the name up. A
+// call by name gets a 404, or an answer about the successor, the next time.
 func podIsEnding(in *Input) (Decision, bool) {
 	switch {
 	case in.Pod.DeletionTimestamp != nil && in.Request != nil && len(in.Request.Status.ActiveInterceptors) > 0 && in.mayStray():
@@ -89,9 +89,9 @@ func requestDecides(in *Input) (Decision, bool) {
 	}
 }
 
-// whileHeld is about a request that is being deleted. Nothing new can have its name
-// until whoever holds it lets go, so its interceptors cannot be asked; a pod without any
-// is treated as one without a request.
+// whileHeld is about a request that is being deleted. No new request can have its name
+// until the finalizers are gone, so the interceptors cannot be asked; a pod without any is
+// treated as one without a request.
 func whileHeld(in *Input) (Decision, bool) {
 	er := in.Request
 	switch {
@@ -104,9 +104,9 @@ func whileHeld(in *Input) (Decision, bool) {
 	}
 }
 
-// allowStage lets a call through because of the request's state. A call by name
-// needs a live look: the pod may have left since, and its replacement may have
-// the name. One with a UID cannot hit the wrong pod.
+// allowStage allows a call because of the request's state. A call by name needs a live
+// read: the pod may have left since, and its replacement may have the name. One with a UID
+// cannot hit the wrong pod.
 func (in *Input) allowStage(reason translate.Reason) (Decision, bool) {
 	if in.Call.UID == "" {
 		return in.allowSeen(reason)
@@ -114,13 +114,13 @@ func (in *Input) allowStage(reason translate.Reason) (Decision, bool) {
 	return in.allow(reason)
 }
 
-// imperativeStage lets calls through to the budgets. A budget may say no for a
-// long time, and the request must not be canceled under the hands of a caller
-// who goes on asking, to begin again with the first interceptor. So the caller
-// becomes and stays a requester here, too, if there is room.
+// imperativeStage passes calls on to the budgets. A budget may refuse for a long time, and
+// the request must not be canceled while a caller still calls, only to begin again with the
+// first interceptor. So the caller becomes and stays a requester here, too, if there is
+// room.
 func imperativeStage(in *Input) (Decision, bool) {
 	if in.mayStray() {
-		return whileRunning(in) // The evictor goes, who names the UID.
+		return whileRunning(in) // The evictor evicts it, with the UID.
 	}
 	decision, ok := in.allowStage(translate.ReasonImperativeStage)
 	if !in.Own && !in.onlyActs() && decision.Need == NeedNothing && !in.joined() && in.roomForEntry() {
@@ -129,11 +129,11 @@ func imperativeStage(in *Input) (Decision, bool) {
 	return decision, ok
 }
 
-// mayStray reports whether a call that is let through could end an intercepted pod
-// it was not meant for. The registry looks the name up again after we have
-// answered, half a second later if the budget was written meanwhile, and by then
-// the evictor may have moved the pod and its successor may have the name, with its
-// interceptors before it. A live look cannot see that far.
+// mayStray reports whether an allowed call could evict an intercepted pod that it was not
+// meant for. The registry looks the name up again after we have answered, half a second
+// later if the budget was written meanwhile, and by then the evictor may have moved the pod
+// and its successor may have the name, with its interceptors before it. A live read cannot
+// rule that out.
 func (in *Input) mayStray() bool {
 	return in.Call.byName() && keepsName(in.Pod) && len(in.Request.Status.TargetInterceptors) > 1
 }
@@ -145,12 +145,12 @@ func keepsName(pod *corev1.Pod) bool {
 }
 
 // newNames are the kinds of controllers whose pods never get the name of one before.
-// Of others, such as StatefulSets, it is taken for granted that they do.
+// Others, such as StatefulSets, are assumed to reuse names.
 var newNames = []string{"ReplicaSet", "ReplicationController", "Job", "DaemonSet"}
 
 // afterEvicted believes that a pod was evicted if it is gone, or ends, which the checks
-// before see. Of a pod that is seen running with that UID it is not true, whoever wrote it:
-// then the request is as good as none, and another one takes its place.
+// before see. If a pod with that UID is seen running, it is untrue, no matter who wrote it:
+// then the request counts as none, and is replaced.
 func afterEvicted(in *Input) (Decision, bool) {
 	switch {
 	case in.PodSource != Live:
@@ -175,17 +175,17 @@ func afterCancel(in *Input) (Decision, bool) {
 	target := er.Spec.Target.Pod
 	grouped := in.Pod.Spec.SchedulingGroup != nil || in.GroupsHidden
 	if canceled.Reason == v1alpha1.ReasonValidationFailed && target != nil && target.Name == in.Pod.Name && grouped {
-		// The controller looked at this very pod and refused it, because it belongs
-		// to a group. It would refuse a second request as well, so interceptors will
-		// never run, and a drain must not wait for ever. Of a pod that exists and is in no
-		// group, that is not true, whoever wrote it.
+		// The controller looked at this very pod and refused it, because it belongs to a
+		// group. It would refuse a second request as well, so interceptors will never run,
+		// and a drain must not wait forever. If the pod exists and is in no group, that is
+		// untrue, no matter who wrote it.
 		return in.allowSeen(translate.ReasonRequestRefused)
 	}
 	return nothing()
 }
 
-// whileRunning denies, and makes sure that the caller is among the requesters,
-// unless it is one of the pod's interceptors, whose turn it is not.
+// whileRunning denies, and ensures that the caller is a requester, unless it is an
+// interceptor of the pod outside of its turn.
 func whileRunning(in *Input) (Decision, bool) {
 	verdict := stateVerdict(in.subject(), in.Pod, in.Request)
 	if in.Stalled != "" {
@@ -261,9 +261,9 @@ func nobodyIntercepts(in *Input) (Decision, bool) {
 	return in.allow(translate.ReasonNoInterceptors)
 }
 
-// podIsNotSupported lets calls through for pods no request may evict: DaemonSet
-// and mirror pods (ruling R13), and members of a group (statement 53). None of
-// this changes during a pod's life, so no live look is needed.
+// podIsNotSupported allows calls for pods that no request may evict: DaemonSet and mirror
+// pods (ruling R13), and members of a group (statement 53). None of this changes during a
+// pod's life, so no live read is needed.
 func podIsNotSupported(in *Input) (Decision, bool) {
 	if pods.IsOfDaemonSet(in.Pod) {
 		return in.allow(translate.ReasonDaemonSetPod)
@@ -282,8 +282,8 @@ func podIsPending(in *Input) (Decision, bool) {
 		return nothing()
 	}
 	if in.GuardView.Held && in.intercepted() {
-		// No budget counts for a pending pod, so nothing but this answer keeps it: the
-		// target of a migration, which another drain waits for.
+		// Budgets do not apply to a pending pod, so only this answer protects it: the
+		// target of a migration that another drain waits for.
 		return say(translate.GuardClosed(in.subject()))
 	}
 	return in.allowSeen(translate.ReasonPodPending)

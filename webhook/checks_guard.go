@@ -9,22 +9,22 @@ import (
 
 // Gate answers for the guard of pods, from memory. *guard.Gate is one.
 type Gate interface {
-	// Labels reports whether there are guards that open and close. Without, none is
-	// ever closed, but pods may be held all the same.
+	// Labels reports whether there are guards that open and close. If not, none is ever
+	// closed, but pods may still be held.
 	Labels() bool
 	// Closed reports whether the guard of the pod is closed, as far as the pod shows.
 	Closed(pod *corev1.Pod) bool
-	// Held reports whether it is to be closed even when all interceptors are done.
+	// Held reports whether it must stay closed after all interceptors are done.
 	Held(pod *corev1.Pod) bool
 }
 
-// GuardView is what is known of the guard of an Input's pod.
+// GuardView is what is known about the guard of an Input's pod.
 type GuardView struct {
 	// On: there are guards that open and close.
 	On bool
 	// Closed: the pod has the label that the guard's budget selects.
 	Closed bool
-	// Held: it is to be closed even when all interceptors are done.
+	// Held: it must stay closed after all interceptors are done.
 	Held bool
 }
 
@@ -36,14 +36,13 @@ func viewGuard(gate Gate, pod *corev1.Pod) GuardView {
 	return GuardView{On: gate.Labels(), Closed: gate.Closed(pod), Held: gate.Held(pod)}
 }
 
-// behindGuard holds back a call that would be let through to the pod's budgets
-// while its guard is closed. The guard's own budget would refuse it anyway, in words
-// that are not ours; together with a second budget the API server would answer
-// 500, which ends a drain; and a held pod may have only somebody else's budget.
+// behindGuard denies a call that would reach the pod's budgets while its guard is
+// closed. The guard's own budget would refuse it anyway, with another text; together
+// with a second budget the API server would answer 500, which ends a drain; and a held
+// pod may have only another budget.
 //
-// Whether the guard is open is looked at live where a label may have come or gone a
-// moment ago: for our own calls, whose refusal costs a pause, and before a call
-// about an intercepted pod is let through.
+// The guard is read live if its label may have just changed: for our own calls, whose
+// refusal costs a pause, and before a call about an intercepted pod is allowed.
 func behindGuard(in *Input, d Decision) Decision {
 	g := in.GuardView
 	if d.Need != NeedNothing || d.Verdict.Outcome != translate.Allow || !meetsBudgets(d.Verdict.Reason) {
@@ -54,14 +53,14 @@ func behindGuard(in *Input, d Decision) Decision {
 		return Decision{Need: NeedLivePod}
 	}
 	if blocked {
-		// The action stays: who goes on asking is, or becomes, a requester.
+		// The action stays: a caller that still calls is, or becomes, a requester.
 		d.Verdict = translate.GuardClosed(in.subject())
 	}
 	return d
 }
 
-// meetsBudgets reports whether the API server looks at budgets after we have let a
-// call through for this reason (kubernetes: pkg/registry/core/pod/storage/eviction.go,
+// meetsBudgets reports whether the API server checks budgets after we have allowed a
+// call for this reason (kubernetes: pkg/registry/core/pod/storage/eviction.go,
 // canIgnorePDB).
 func meetsBudgets(reason translate.Reason) bool {
 	switch reason {

@@ -81,7 +81,7 @@ func TestNoCallPassesAClosedGuard(t *testing.T) {
 		for _, request := range requests {
 			for bits := range 1 << 8 {
 				bit := func(i int) bool { return bits&(1<<i) != 0 }
-				in := Input{Call: call(), Now: t0, LeaseName: leaseN1, Guard: GuardNotFound, GuardWindow: DefaultGuardWindow}
+				in := Input{Call: call(), Now: t0, LeaseName: leaseN1, Replacement: ReplacementNotFound, ReplacementWindow: DefaultReplacementWindow}
 				if pod != nil {
 					in.Pod = pod.Obj()
 				}

@@ -11,11 +11,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// Whoever evicts by name and is held with 429 asks again, and does not notice that its
-// pod has left and another one has the name (callers.md, section 9). Such a loop is
-// ended with 404, once: that the caller was told of the end is written to the request
-// of the pod that has left, so that every replica knows it, and what the caller asks
-// after that is a new wish.
+// A caller that evicts by name and gets 429 retries, and does not notice that its pod
+// has left and another one has the name (callers.md, section 9). A 404 ends such a loop,
+// once: it is recorded in the request of the pod that has left, so that every replica
+// knows it, and later calls count as new requests.
 
 // podIsReplacement ends the loop of a caller that asked for the pod that had this
 // name before.
@@ -27,7 +26,7 @@ func podIsReplacement(in *Input) (Decision, bool) {
 	if ended == nil || !in.asksOn(ended) {
 		return nothing()
 	}
-	if in.Guard == GuardNotFound && in.PodSource != Live {
+	if in.Replacement == ReplacementNotFound && in.PodSource != Live {
 		// A 404 is final: the caller counts the pod as gone. The replacement may have
 		// been bound to the next node of its drain a moment ago.
 		return need(NeedLivePod)
@@ -42,7 +41,7 @@ func podIsReplacement(in *Input) (Decision, bool) {
 		}
 	}
 	left := ended.Status.NodeName
-	if in.Guard == GuardTooManyRequests {
+	if in.Replacement == ReplacementTooManyRequests {
 		return Decision{Verdict: translate.ReplacementDenied(in.subject()), LeftNode: left}, true
 	}
 	if !in.LivePredecessor {
@@ -51,13 +50,13 @@ func podIsReplacement(in *Input) (Decision, bool) {
 	return Decision{Action: ActTell, Ended: ended, Verdict: translate.ReplacementNotFound(in.subject(), left, to), LeftNode: left}, true
 }
 
-// podHasLeft answers a call for a pod that is not there. The registry would say the
-// same, but who asked for the pod is told by us: the successor may be there by the time
-// the registry looks the name up, and the end must be recorded.
+// podHasLeft answers a call for a missing pod. The registry would give the same answer,
+// but callers that requested the pod get it from us: the successor may exist by the time
+// the registry looks the name up, and the answer must be recorded.
 func podHasLeft(in *Input) (Decision, bool) {
 	ended := in.untold()
 	switch {
-	case ended == nil, in.Guard != GuardNotFound, !mayKeepName(ended):
+	case ended == nil, in.Replacement != ReplacementNotFound, !mayKeepName(ended):
 		return in.allow(translate.ReasonPodNotFound)
 	case !in.LivePredecessor:
 		return need(NeedPredecessor)
@@ -66,12 +65,12 @@ func podHasLeft(in *Input) (Decision, bool) {
 	}
 }
 
-// allowLast lets a call through that ends the caller's loop whatever the budgets say:
-// the pod is ending. That is recorded if a successor may meet the same caller.
+// allowLast allows a call that ends the caller's loop, whatever the budgets say: the pod
+// is ending. That is recorded if the same caller may meet a successor.
 func (in *Input) allowLast(reason translate.Reason) (Decision, bool) {
 	decision, ok := in.allowSeen(reason)
 	er := in.Request
-	if decision.Need == NeedNothing && er != nil && in.Guard == GuardNotFound && in.Call.byName() && keepsName(in.Pod) &&
+	if decision.Need == NeedNothing && er != nil && in.Replacement == ReplacementNotFound && in.Call.byName() && keepsName(in.Pod) &&
 		slices.ContainsFunc(er.Spec.Requesters, in.isEntry) && !toldOfEnd(er, in.Call.Caller.Requester) &&
 		!meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled) {
 		decision.Action, decision.Ended = ActTell, er
@@ -83,7 +82,7 @@ func (in *Input) allowLast(reason translate.Reason) (Decision, bool) {
 // caller asked for and has not been told of; nil if there is none.
 func (in *Input) untold() *v1alpha1.EvictionRequest {
 	ended := in.predecessor()
-	if in.Own || !in.Call.byName() || in.Guard == GuardEvict || ended == nil || toldOfEnd(ended, in.Call.Caller.Requester) {
+	if in.Own || !in.Call.byName() || in.Replacement == ReplacementEvict || ended == nil || toldOfEnd(ended, in.Call.Caller.Requester) {
 		return nil
 	}
 	return ended
@@ -111,8 +110,7 @@ func (in *Input) entryIn(er *v1alpha1.EvictionRequest) v1alpha1.Requester {
 	return er.Spec.Requesters[slices.IndexFunc(er.Spec.Requesters, in.isEntry)]
 }
 
-// endOf is when the request's pod ended. What the controller has not noticed yet was
-// just now.
+// endOf is when the request's pod ended: now, if the controller has not noticed it yet.
 func (in *Input) endOf(er *v1alpha1.EvictionRequest) time.Time {
 	if c := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionEvicted); c != nil && c.Status == "True" {
 		return c.LastTransitionTime.Time
@@ -120,21 +118,21 @@ func (in *Input) endOf(er *v1alpha1.EvictionRequest) time.Time {
 	return in.Now
 }
 
-// asksOn reports whether the call may come from the loop that asked for the pod that
-// has left, as far as the times say: the lease of that drain stands. A caller that
-// never loops begins anew with each call.
+// asksOn reports whether, by its time, the call may come from the loop that requested
+// the pod that has left: the lease of that drain is valid. A caller that never loops
+// starts again with each call.
 //
-// On another node there is the window, too. On the same node the drain goes on as
-// long as its lease stands, and a controller comes back to it after any time.
+// On another node the window applies, too. On the same node the drain continues while
+// its lease is valid, and a controller may come back to it after any time.
 func (in *Input) asksOn(ended *v1alpha1.EvictionRequest) bool {
 	if in.Call.Caller.Class.LoopGap() == 0 || (in.entryIn(ended).LeaseName != "" && !in.LeftLease.Stands) {
 		return false
 	}
-	if in.Pod.Spec.NodeName == ended.Status.NodeName && in.Guard == GuardNotFound {
-		// Calls for other pods are let through in the end, which ends their loops.
+	if in.Pod.Spec.NodeName == ended.Status.NodeName && in.Replacement == ReplacementNotFound {
+		// Calls for other pods pass eventually, which ends their loops.
 		return keepsName(in.Pod)
 	}
-	return in.Pod.Spec.NodeName != ended.Status.NodeName && in.Now.Sub(in.endOf(ended)) <= in.GuardWindow
+	return in.Pod.Spec.NodeName != ended.Status.NodeName && in.Now.Sub(in.endOf(ended)) <= in.ReplacementWindow
 }
 
 // drainsItsNode reports whether the call belongs to a new drain: of the node that the

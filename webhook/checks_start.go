@@ -12,8 +12,8 @@ import (
 )
 
 // lateWindow is how long after the end of its request a call of an interceptor's
-// account counts as one that was under way. After it, it is a caller like any
-// other: an account may both drain and intercept.
+// account counts as late. After that, it is a normal caller: an account may both drain
+// and intercept.
 const lateWindow = time.Minute
 
 // hasTurn reports whether the caller may act for the active interceptor.
@@ -22,15 +22,15 @@ func (in *Input) hasTurn() bool {
 	return len(active) > 0 && slices.Contains(in.Acts, active[0])
 }
 
-// onlyActs reports whether the caller acts for an interceptor of the plan and is
-// no requester besides. To make it one would let it ask for what it intercepts:
-// its own calls would hold up a request that everybody else has given up.
+// onlyActs reports whether the caller acts for an interceptor of the plan and is not
+// also a requester. As a requester it would request what it intercepts: its own calls
+// would keep a request alive that all others have given up.
 func (in *Input) onlyActs() bool {
 	return len(in.Acts) > 0 && !slices.ContainsFunc(in.Request.Spec.Requesters, in.isEntry)
 }
 
-// interceptorsTurn lets the active interceptor evict the pod itself; the budgets
-// count for it. Its turn may have ended since the cache saw it.
+// interceptorsTurn lets the active interceptor evict the pod itself; budgets still
+// apply. Its turn may have ended since the cache saw it.
 func interceptorsTurn(in *Input) (Decision, bool) {
 	if in.RequestSource != Live {
 		return need(NeedLiveRequest)
@@ -38,8 +38,8 @@ func interceptorsTurn(in *Input) (Decision, bool) {
 	return in.allowStage(translate.ReasonActiveInterceptor)
 }
 
-// callIsLate refuses the call of an interceptor whose request was canceled or
-// deleted a moment ago. As a caller like any other it would start it again.
+// callIsLate refuses the call of an interceptor whose request was canceled or deleted a
+// moment ago. As a normal caller it would start it again.
 func callIsLate(in *Input) (Decision, bool) {
 	if len(in.Acts) == 0 {
 		return nothing()
@@ -55,8 +55,8 @@ func callIsLate(in *Input) (Decision, bool) {
 	return say(translate.Trouble(in.subject(), translate.ReasonNotItsTurn))
 }
 
-// preflightsDecide joins what the interceptors say before there is a request: one
-// denial denies, and all of them together may allow.
+// preflightsDecide combines the preflights: one denial denies, and all of them together
+// may allow.
 func preflightsDecide(in *Input) (Decision, bool) {
 	if !in.AskFirst {
 		return nothing()

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// maxStrangers is how many connections may be open on which nobody has proven to be
-	// an API server yet. An API server has proven it some milliseconds after the
-	// handshake. The one that is open for longest makes room for the next.
+	// maxStrangers is how many unauthenticated connections may be open. An API server
+	// authenticates some milliseconds after the handshake. The oldest one is closed to
+	// make room for the next.
 	maxStrangers = 128
 	// maxKnown is how many connections of API servers are kept open between calls. Each
 	// has one call at a time, and a control plane has some hundreds of them.
 	maxKnown = 1024
 )
 
-// connections are those of the webhooks' server. Whoever reaches the port may open as
-// many as he likes, and say nothing on them: they must neither fill our memory nor
-// keep API servers out.
+// connections are those of the webhooks' server. Anyone who reaches the port may open
+// any number and send nothing: they must neither fill our memory nor keep API servers
+// out.
 type connections struct {
-	// dropped is told of each connection that made room for another.
+	// dropped is called for each connection that was closed to make room.
 	dropped func()
 
 	mu        sync.Mutex
@@ -67,14 +67,15 @@ func (a *connections) add(conn net.Conn) (net.Conn, error) {
 	a.mu.Unlock()
 	if oldest != nil {
 		a.dropped()
-		// Its own server notices, and closes it once more. There is nobody to tell.
+		// The server notices, and closes it again. There is no one to report an error
+		// to.
 		_ = oldest.Conn.Close()
 	}
 	return c, nil
 }
 
-// trust takes a connection for that of an API server from now on. It reports whether
-// there is room to keep it open after its call.
+// trust marks a connection as an API server's. It reports whether there is room to keep
+// it open after its call.
 func (c *connection) trust() (keep bool) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
@@ -115,8 +116,8 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// trusted takes the connection of a request for that of an API server. Without a
-// connection of ours, as in tests, there is nothing to bound.
+// trusted marks the connection of a request as an API server's. Without our connection,
+// as in tests, there is nothing to limit.
 func trusted(ctx context.Context) (keep bool) {
 	c, ok := ctx.Value(connectionKey{}).(*connection)
 	return !ok || c.trust()

@@ -11,31 +11,31 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// GuardMode says what a caller gets that asks by name for a pod which has left
-// already and has a replacement elsewhere (callers.md, section 9).
-type GuardMode string
+// ReplacementMode is the answer to a call by name for a pod that has already left and has
+// a replacement elsewhere (callers.md, section 9).
+type ReplacementMode string
 
 // Modes of the replacement guard.
 const (
-	// GuardNotFound answers 404, which ends the caller's loop cleanly.
-	GuardNotFound GuardMode = "NotFound"
-	// GuardEvict treats it as a new eviction: no guard.
-	GuardEvict GuardMode = "Evict"
-	// GuardTooManyRequests answers 429 until the window is over.
-	GuardTooManyRequests GuardMode = "TooManyRequests"
+	// ReplacementNotFound answers 404, which ends the caller's loop cleanly.
+	ReplacementNotFound ReplacementMode = "NotFound"
+	// ReplacementEvict treats it as a new eviction: no guard.
+	ReplacementEvict ReplacementMode = "Evict"
+	// ReplacementTooManyRequests answers 429 until the window is over.
+	ReplacementTooManyRequests ReplacementMode = "TooManyRequests"
 )
 
-// Source is where a look at an object came from.
+// Source is where an object was read from.
 type Source int
 
 const (
-	// Cached looks come from the informer and may lag behind.
+	// Cached: from the informer, which may lag behind.
 	Cached Source = iota
-	// Live looks come from the API server.
+	// Live: from the API server.
 	Live
 )
 
-// Input is everything a decision may look at.
+// Input is everything that a decision depends on.
 type Input struct {
 	Call Call
 	// Own: the caller is our own account.
@@ -45,15 +45,15 @@ type Input struct {
 	// Pod of that name, nil if there is none, and where that is known from.
 	Pod       *corev1.Pod
 	PodSource Source
-	// Stale: a live look has shown before that the preconditions of this call do not hold.
-	// They never will again: no UID comes back, and no resource version.
+	// Stale: a live read has already shown that the preconditions of this call do not
+	// hold. They never will again: UIDs and resource versions do not come back.
 	Stale bool
 
-	// Request for that very pod, nil if there is none.
+	// Request for this pod, nil if there is none.
 	Request       *v1alpha1.EvictionRequest
 	RequestSource Source
 
-	// Interceptors of the pod; only looked up when there is no request that runs.
+	// Interceptors of the pod; only resolved if no request runs.
 	Interceptors []string
 
 	// GroupsHidden: the pod does not show whether it belongs to a group, because the API
@@ -82,33 +82,32 @@ type Input struct {
 	// Predecessors are the requests for pods that had this name before, for calls
 	// by name.
 	Predecessors []v1alpha1.EvictionRequest
-	// LivePredecessor says that the predecessor in question was looked at itself.
+	// LivePredecessor says that the predecessor in question was read live.
 	LivePredecessor bool
 	// LeftLease is the lease under which the caller asked for that predecessor.
 	LeftLease LeftLease
-	// Node of the pod. Only known after it was needed, from a live look; if the
-	// guard only denies, from the informer.
+	// Node of the pod. Only known after it was needed, from a live read; if the guard only
+	// denies, from the informer.
 	Node translate.NodeView
 
-	Guard GuardMode
-	// GuardWindow is how long after its eviction a pod's replacement on another node
+	Replacement ReplacementMode
+	// ReplacementWindow is how long after its eviction a pod's replacement on another node
 	// is guarded.
-	GuardWindow time.Duration
+	ReplacementWindow time.Duration
 
-	// GuardView is the guard by a budget; not to be confused with the one above.
+	// GuardView is the guard by a budget.
 	GuardView GuardView
-	// Stalled says why the interceptor whose turn it is cannot go on; empty if it goes on,
-	// or nobody knows.
+	// Stalled says why the active interceptor makes no progress; empty if it does or that
+	// is unknown.
 	Stalled string
 }
 
-// LeftLease is what is known of a lease under which a caller asked for a pod that
-// has left. The zero value is that there is none.
+// LeftLease is what is known about the lease of a caller that requested a pod that has
+// left. The zero value means that there is none.
 type LeftLease struct {
-	// Stands: it has not run out.
+	// Stands: it has not expired.
 	Stands bool
-	// HeardAt is when the caller was last heard of under it. It may have been heard
-	// for RenewEvery longer.
+	// HeardAt is the last recorded call. There may have been calls for RenewEvery longer.
 	HeardAt time.Time
 	// RenewEvery is how often calls renew it at most.
 	RenewEvery time.Duration
@@ -146,19 +145,19 @@ type Written struct {
 	GracePeriodSeconds *int64
 }
 
-// Need is a look that has to be taken before an Input can be decided.
+// Need is what must be read before an Input can be decided.
 type Need int
 
 const (
 	// NeedNothing says that the decision stands.
 	NeedNothing Need = iota
-	// NeedLivePod wants a look at the pod itself.
+	// NeedLivePod wants the live pod.
 	NeedLivePod
-	// NeedLiveRequest wants a look at the request itself.
+	// NeedLiveRequest wants the live request.
 	NeedLiveRequest
-	// NeedLiveNode wants a look at the pod's node itself.
+	// NeedLiveNode wants the pod's live node.
 	NeedLiveNode
-	// NeedPredecessor wants a look at the predecessor's request itself.
+	// NeedPredecessor wants the predecessor's live request.
 	NeedPredecessor
 	// NeedPreflights wants the answers of the pod's interceptors.
 	NeedPreflights
@@ -171,32 +170,32 @@ func (n Need) String() string {
 	return [...]string{"Nothing", "LivePod", "LiveRequest", "LiveNode", "Predecessor", "Preflights", "Start"}[n]
 }
 
-// Action is what has to be written before the verdict can be given.
+// Action is what must be written before the verdict is given.
 type Action int
 
 const (
 	// ActNothing writes nothing.
 	ActNothing Action = iota
-	// ActApply makes sure of the lease and applies the requester's entry, which
-	// creates the request or joins it.
+	// ActApply ensures the lease and applies the requester's entry, which creates or joins
+	// the request.
 	ActApply
 	// ActRestart deletes the canceled request first.
 	ActRestart
-	// ActTell records that the caller is told of the end of a pod it has asked for.
+	// ActTell records that the caller is told about the end of a pod that it requested.
 	ActTell
 )
 
 func (a Action) String() string { return [...]string{"Nothing", "Apply", "Restart", "Tell"}[a] }
 
-// Decision is what becomes of a call: a need, or else a verdict and perhaps an
-// action before it.
+// Decision is the decision about a call: a need, or a verdict, perhaps with an action
+// before it.
 type Decision struct {
 	Need    Need
 	Action  Action
 	Verdict translate.Verdict
 	// LeftNode is the node the pod that was meant has left (ReasonReplacement).
 	LeftNode string
-	// Ended is the request for the pod whose end the caller is told of (ActTell).
+	// Ended is the request for the pod whose end the caller is told about (ActTell).
 	Ended *v1alpha1.EvictionRequest
 }
 
@@ -220,8 +219,8 @@ var checks = []check{
 	interceptorsAreAsked, // somebody intercepts: start
 }
 
-// Decide says what becomes of a call. It is pure and total: every input gets a
-// need or a verdict. A dry run is decided like the real call and then allowed.
+// Decide decides about a call. It is pure and total: every input gets a need or a verdict.
+// A dry run is decided like the real call and then allowed.
 func Decide(in Input) Decision {
 	for _, c := range checks {
 		decision, ok := c(&in)
@@ -253,15 +252,14 @@ func need(n Need) (Decision, bool) { return Decision{Need: n}, true }
 
 func say(v translate.Verdict) (Decision, bool) { return Decision{Verdict: v}, true }
 
-// allow lets the call through.
+// allow allows the call.
 func (in *Input) allow(reason translate.Reason) (Decision, bool) {
 	return say(translate.Allowed(in.subject(), reason))
 }
 
-// allowSeen lets the call through if the pod was seen live. What the informer
-// shows may be the pod that had the name before, or a phase of a moment ago, and
-// letting a call through on that would evict an intercepted pod. A pod that has
-// nothing to do with us is not looked at.
+// allowSeen allows the call if the pod was read live. The informer may show an earlier pod
+// of that name, or an old phase, and allowing a call on that basis could evict an
+// intercepted pod. Pods that do not concern us are not read.
 func (in *Input) allowSeen(reason translate.Reason) (Decision, bool) {
 	if in.PodSource != Live && in.intercepted() {
 		return need(NeedLivePod)
@@ -269,7 +267,7 @@ func (in *Input) allowSeen(reason translate.Reason) (Decision, bool) {
 	return in.allow(reason)
 }
 
-// intercepted reports whether the pod has to do with us.
+// intercepted reports whether the pod concerns us.
 func (in *Input) intercepted() bool {
 	return in.Request != nil || in.Written != Written{} || len(in.Interceptors) > 0
 }

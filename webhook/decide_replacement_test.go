@@ -70,7 +70,7 @@ func TestDecideAboutReplacements(t *testing.T) {
 		"somebody else's request":                  {with(after(gone()), func(in *Input) { in.Call.Caller.Requester = "bob.users.drawbridge.dev" }), wish},
 		"the first pod was never evicted":          {after(er().Canceled(v1alpha1.ReasonNoRequesters, t0)), wish},
 		"the node it left is not known":            {after(gone().NodeName("")), wish},
-		"the guard is off":                         {with(after(gone()), func(in *Input) { in.Guard = GuardEvict }), wish},
+		"the guard is off":                         {with(after(gone()), func(in *Input) { in.Replacement = ReplacementEvict }), wish},
 		"at the end of the window":                 {after(ended(15 * time.Minute)), needs(NeedLiveNode)},
 		"after the window":                         {after(ended(15*time.Minute + 1)), wish},
 		"the lease of the first drain has run out": {with(after(gone()), expired), wish},
@@ -107,10 +107,10 @@ func TestDecideAboutReplacements(t *testing.T) {
 		"the latest end was told, not the one before": {after(toldTo(alice), second0(ended(time.Minute))), wish},
 
 		// The guard denies.
-		"the guard denies, which needs no live look": {with(after(gone()), known(), cached, func(in *Input) { in.Guard = GuardTooManyRequests }), got{
+		"the guard denies, which needs no live look": {with(after(gone()), known(), cached, func(in *Input) { in.Replacement = ReplacementTooManyRequests }), got{
 			outcome: "denied", reason: "replacement", left: "n1",
 			message: "Eviction could not be coordinated yet: the pod already left its node and a replacement has its name, retry later"}},
-		"the guard does not deny on the same node": {with(after(gone()), as(tolerant("n1")), func(in *Input) { in.Guard = GuardTooManyRequests }), wish},
+		"the guard does not deny on the same node": {with(after(gone()), as(tolerant("n1")), func(in *Input) { in.Replacement = ReplacementTooManyRequests }), wish},
 
 		// Nothing has the name.
 		"nothing has the name, the first request is looked at": {with(after(gone()), func(in *Input) { in.Pod = nil }), needs(NeedPredecessor)},
@@ -118,7 +118,7 @@ func TestDecideAboutReplacements(t *testing.T) {
 		"nothing has the name, in a dry run":                   {with(after(gone()), seen, dryRun, func(in *Input) { in.Pod = nil }), warned("404: " + left.message)},
 		"nothing has the name, which was told":                 {with(after(toldTo(alice)), func(in *Input) { in.Pod = nil }), allowed("pod-not-found")},
 		"nothing has the name, nor will":                       {with(after(gone().Label("pod-template-hash", "5d")), func(in *Input) { in.Pod = nil }), allowed("pod-not-found")},
-		"nothing has the name, the guard is off":               {with(after(gone()), func(in *Input) { in.Pod, in.Guard = nil, GuardTooManyRequests }), allowed("pod-not-found")},
+		"nothing has the name, the guard is off":               {with(after(gone()), func(in *Input) { in.Pod, in.Replacement = nil, ReplacementTooManyRequests }), allowed("pod-not-found")},
 
 		// The pod itself ends.
 		"a failed pod that keeps its name": {during(er().Evicted(v1alpha1.ReasonPodTerminal, t0), live, as(db0().OwnedBy("StatefulSet", "db").Phase(corev1.PodFailed))),

@@ -48,7 +48,7 @@ func call() Call {
 func input(changes ...func(*Input)) Input {
 	in := Input{
 		Call: call(), Now: t0, Pod: db0().Obj(), Interceptors: []string{interA, interB},
-		LeaseName: leaseN1, LeaseAlive: true, Guard: GuardNotFound, GuardWindow: 15 * time.Minute,
+		LeaseName: leaseN1, LeaseAlive: true, Replacement: ReplacementNotFound, ReplacementWindow: 15 * time.Minute,
 	}
 	for _, change := range changes {
 		change(&in)

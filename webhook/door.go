@@ -28,8 +28,8 @@ const (
 	roomForBodies = 16 << 20
 	// frontTimeout is how long we wait for the front of a body that we do not read.
 	frontTimeout = 2 * time.Second
-	// tellEvery is how often the log tells of calls that were turned away.
-	tellEvery = time.Minute
+	// logEvery is how often turned-away calls are logged.
+	logEvery = time.Minute
 )
 
 // Door is what stands before all webhooks. It lets only API servers in, before anything
@@ -49,7 +49,7 @@ type Door struct {
 
 	mu       sync.Mutex
 	taken    int64
-	toldAt   time.Time
+	loggedAt time.Time
 	silenced int
 }
 
@@ -79,7 +79,7 @@ func (d *Door) lead(path string, to hook) http.Handler {
 
 func (d *Door) serve(w http.ResponseWriter, r *http.Request, path string, to hook) {
 	if reason, err := d.authenticate(r, path); err != nil {
-		d.tell(r, err)
+		d.logTurnedAway(r, err)
 		d.turnAway(w, r, to, reason, translate.ReasonNotAuthenticated)
 		return
 	}
@@ -119,8 +119,8 @@ func (d *Door) authenticate(r *http.Request, path string) (reason string, err er
 }
 
 // turnAway answers without reading more than the front of the body, where the uid is. It
-// is an answer all the same: if it is an API server after all, one that has not learnt a
-// new token yet, the eviction must not go past us.
+// still answers: an API server may not have the new token yet, and its eviction must not
+// bypass us.
 func (d *Door) turnAway(w http.ResponseWriter, r *http.Request, to hook, counted string, reason translate.Reason) {
 	d.Metrics.TurnedAway(counted)
 	w.Header().Set("Connection", "close")
@@ -142,18 +142,18 @@ func (d *Door) turnAway(w http.ResponseWriter, r *http.Request, to hook, counted
 	respond(w, d.Log, to.unread(uid, reason))
 }
 
-// tell logs, once a minute, that calls were turned away.
-func (d *Door) tell(r *http.Request, err error) {
+// logTurnedAway logs, once a minute, that calls were turned away.
+func (d *Door) logTurnedAway(r *http.Request, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.Clock.Now()
-	if !d.toldAt.IsZero() && now.Sub(d.toldAt) < tellEvery {
+	if !d.loggedAt.IsZero() && now.Sub(d.loggedAt) < logEvery {
 		d.silenced++
 		return
 	}
 	d.Log.Info("Turned a call away that is not one of our API servers'", "reason", err.Error(), "from", r.RemoteAddr,
 		"user-agent", r.UserAgent(), "notTold", d.silenced)
-	d.toldAt, d.silenced = now, 0
+	d.loggedAt, d.silenced = now, 0
 }
 
 // take takes room for a body, if there is any.

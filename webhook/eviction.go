@@ -42,9 +42,9 @@ type Config struct {
 	Resolver registration.Resolver
 	// Registrations say who acts under an interceptor's name.
 	Registrations registration.Lookup
-	// Preflights returns the interceptor of that name if it has a say before a request
-	// exists, nil otherwise; they come and go. They may share the pod they are given
-	// with the informers and must not change it.
+	// Preflights returns the interceptor of that name if it may allow or deny before a
+	// request exists, nil otherwise. It may change over time. The pod may be shared with the
+	// informers and must not be changed.
 	Preflights func(name string) preflight.Interceptor
 	// Stalled tells in a few constant words why the interceptor whose turn it is in a
 	// request cannot go on, or has given up; empty if it goes on. It answers from memory.
@@ -53,8 +53,8 @@ type Config struct {
 	// a node within a minute, for each of LimitedClasses; 0 is no limit.
 	NewRequestsPerNode int
 	LimitedClasses     []translate.CallerClass
-	// AllowedReserved are the reserved names that a pod may name all the same
-	// (ruling R14), as the Resolver knows them: no event complains about them.
+	// AllowedReserved are the reserved names that a pod may use (ruling R14), as in the
+	// Resolver: no event warns about them.
 	AllowedReserved []string
 	// Recorder writes events.
 	Recorder events.EventRecorder
@@ -66,16 +66,16 @@ type Config struct {
 	Log logr.Logger
 	// Namespace is our own, where the leases live.
 	Namespace string
-	// OwnUsername is the account we run under. It gets no blanket pass; only its
-	// denials are confirmed by a live look, and it never becomes a requester.
+	// OwnUsername is our own account. It gets no blanket permission; only its denials are
+	// confirmed by a live read, and it never becomes a requester.
 	OwnUsername string
-	// Guard is the mode of the replacement guard, GuardNotFound if empty.
-	Guard GuardMode
-	// GuardWindow is how long after a pod's eviction its replacement is guarded,
+	// Replacement is the mode of the replacement guard, ReplacementNotFound if empty.
+	Replacement ReplacementMode
+	// ReplacementWindow is how long after a pod's eviction its replacement is guarded,
 	// 15 minutes if zero. Finished requests must be kept at least that long.
-	GuardWindow time.Duration
-	// Silence says how long callers of a class may be silent, for those that differ from
-	// the class's own time.
+	ReplacementWindow time.Duration
+	// Silence says how long callers of a class may be silent, if it differs from the
+	// default.
 	Silence map[translate.CallerClass]time.Duration
 	// MarkerLimit is how long a drain marker keeps the lease of a silent controller,
 	// 24 hours if zero.
@@ -87,8 +87,8 @@ type Config struct {
 	Gate Gate
 }
 
-// DefaultGuardWindow is how long a replacement is guarded (callers.md, section 9).
-const DefaultGuardWindow = 15 * time.Minute
+// DefaultReplacementWindow is how long a replacement is guarded (callers.md, section 9).
+const DefaultReplacementWindow = 15 * time.Minute
 
 // EvictionHandler answers the reviews of pods/eviction.
 type EvictionHandler struct {
@@ -97,11 +97,11 @@ type EvictionHandler struct {
 	renewer *Renewer
 	// written bridges the informer's lag: flight key -> Written.
 	written *cache.LRUExpireCache
-	// told has the UIDs of the pods whose annotation has been read (for events).
-	told   *cache.LRUExpireCache
-	starts *starts
-	stale  staleCalls
-	// passed has the calls that were let through a moment ago: namespace/name -> letThrough.
+	// emitted has the emissions about pods, see firstTime.
+	emitted *cache.LRUExpireCache
+	starts  *starts
+	stale   staleCalls
+	// passed has the recently allowed calls: namespace/name -> letThrough.
 	passed  *cache.LRUExpireCache
 	flights flights[translate.Verdict]
 	asking  flights[[]Asked]
@@ -123,11 +123,11 @@ func NewEvictionHandler(c Config) (*EvictionHandler, *Renewer, error) {
 	if err := c.validate(); err != nil {
 		return nil, nil, err
 	}
-	if c.Guard == "" {
-		c.Guard = GuardNotFound
+	if c.Replacement == "" {
+		c.Replacement = ReplacementNotFound
 	}
-	if c.GuardWindow == 0 {
-		c.GuardWindow = DefaultGuardWindow
+	if c.ReplacementWindow == 0 {
+		c.ReplacementWindow = DefaultReplacementWindow
 	}
 	if c.MarkerLimit == 0 {
 		c.MarkerLimit = translate.DefaultMarkerLimit
@@ -136,7 +136,7 @@ func NewEvictionHandler(c Config) (*EvictionHandler, *Renewer, error) {
 	h := &EvictionHandler{
 		Config: c, leases: l, renewer: newRenewer(l, c.Metrics),
 		written: cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
-		told:    cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
+		emitted: cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
 		stale:   staleCalls{cache.NewLRUExpireCacheWithClock(maxStale, c.Clock)},
 		passed:  cache.NewLRUExpireCacheWithClock(maxRemembered, c.Clock),
 		starts:  newStarts(c.NewRequestsPerNode, c.LimitedClasses, c.Clock),
@@ -193,8 +193,7 @@ func (h *EvictionHandler) unread(uid types.UID, reason translate.Reason) *admiss
 	return verdict.Response(uid)
 }
 
-// judge gathers, decides and applies. Whatever goes wrong on the way is a
-// verdict, too: 429, which closes the door for a moment and never for good.
+// judge gathers, decides and applies. Failures become a verdict, too: 429, to be retried.
 func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict translate.Verdict, wrote bool) {
 	if !h.Synced() {
 		return h.trouble(ctx, call, translate.ReasonNotSynced, nil), false
@@ -204,22 +203,22 @@ func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict transla
 		return h.trouble(ctx, call, translate.ReasonLookupFailed, err), false
 	}
 	if !call.DryRun && decision.Action != ActTell {
-		h.tell(in, decision)
+		h.emit(in, decision)
 	}
 	if !call.DryRun {
 		h.noteLetThrough(in, decision.Verdict)
 	}
 	if decision.Action == ActNothing {
-		// Allowed calls count, too: a budget may refuse what we allow for a long
-		// time, and whoever goes on asking is still interested.
+		// Allowed calls count, too: a budget may refuse for a long time what we allow, and a
+		// caller that still calls is still interested.
 		if in.leaseDue && !call.DryRun {
 			h.renewer.enqueue(in.LeaseName, call.Caller)
 		}
 		return decision.Verdict, false
 	}
 	if decision.Action == ActTell {
-		// Never shared with another call: each loop is told of the end by a record of
-		// its own.
+		// Never shared with another call: each loop is told about the end with its own
+		// record.
 		verdict, err = h.tellEnd(ctx, in, decision)
 	} else {
 		verdict, err = h.flights.do(ctx, flightKey(in), func(ctx context.Context) (translate.Verdict, error) {
@@ -230,7 +229,7 @@ func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict transla
 		return h.trouble(ctx, call, translate.ReasonWriteFailed, err), true
 	}
 	if decision.Action == ActTell && verdict.Outcome == decision.Verdict.Outcome {
-		h.tell(in, decision)
+		h.emit(in, decision)
 	}
 	return verdict, true
 }
@@ -252,8 +251,7 @@ func (h *EvictionHandler) trouble(ctx context.Context, call Call, reason transla
 	return verdict
 }
 
-// stalled tells why the interceptor whose turn it is cannot go on, as far as somebody
-// knows.
+// stalled says why the active interceptor makes no progress, if known.
 func (h *EvictionHandler) stalled(ctx context.Context, pod *corev1.Pod, er *v1alpha1.EvictionRequest) string {
 	if pod == nil || er == nil || len(er.Status.ActiveInterceptors) == 0 {
 		return ""
@@ -261,11 +259,11 @@ func (h *EvictionHandler) stalled(ctx context.Context, pod *corev1.Pod, er *v1al
 	return h.Stalled(ctx, pod, er)
 }
 
-// maxLooks bounds the rounds of one decision: each need is met once, and a live
-// look at the pod may show another pod, which starts over.
+// maxLooks limits the rounds of one decision: each need is met once, and a live read may
+// show another pod, which starts over.
 const maxLooks = 10
 
-// decide looks where the decision wants to look, until it stands.
+// decide meets the needs of the decision until it is final.
 func (h *EvictionHandler) decide(ctx context.Context, call Call) (gathered, Decision, error) {
 	in, err := h.gather(ctx, call)
 	if err != nil {
@@ -278,7 +276,7 @@ func (h *EvictionHandler) decide(ctx context.Context, call Call) (gathered, Deci
 		if decision.Need == NeedNothing {
 			return in, decision, nil
 		}
-		if err := h.look(ctx, &in, decision.Need); err != nil {
+		if err := h.observe(ctx, &in, decision.Need); err != nil {
 			return in, Decision{}, err
 		}
 	}

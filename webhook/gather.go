@@ -33,7 +33,7 @@ type gathered struct {
 func (h *EvictionHandler) gather(ctx context.Context, call Call) (gathered, error) {
 	in := gathered{Input: Input{
 		Call: call, Own: h.OwnUsername != "" && call.Username == h.OwnUsername, Now: h.Clock.Now(),
-		Guard: h.Guard, GuardWindow: h.GuardWindow, GroupsHidden: h.GroupsHidden,
+		Replacement: h.Replacement, ReplacementWindow: h.ReplacementWindow, GroupsHidden: h.GroupsHidden,
 		Start: h.starts.applies(call.Caller.Class), Stale: h.stale.has(call),
 	}}
 	var pod corev1.Pod
@@ -84,8 +84,8 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 	return nil
 }
 
-// resolve finds out who intercepts the pod. While somebody may be missing, the door is
-// closed for a moment.
+// resolve finds the pod's interceptors. While one may be missing, calls are denied for
+// a moment.
 func (h *EvictionHandler) resolve(in *gathered) (err error) {
 	if in.Interceptors, err = whoIntercepts(h.Resolver, in.Pod); err != nil {
 		return err
@@ -94,8 +94,7 @@ func (h *EvictionHandler) resolve(in *gathered) (err error) {
 	return nil
 }
 
-// whoIntercepts asks the resolver. An error means that somebody may be missing
-// among the names.
+// whoIntercepts asks the resolver. An error means that a name may be missing.
 func whoIntercepts(resolver registration.Resolver, pod *corev1.Pod) ([]string, error) {
 	names, err := resolver.Resolve(pod)
 	if err != nil {
@@ -132,7 +131,7 @@ func (h *EvictionHandler) acts(call Call, pod *corev1.Pod, request *v1alpha1.Evi
 
 // gatherPredecessors finds the requests for other pods of that name.
 func (h *EvictionHandler) gatherPredecessors(ctx context.Context, in *gathered) error {
-	if !in.Call.byName() || in.Guard == GuardEvict {
+	if !in.Call.byName() || in.Replacement == ReplacementEvict {
 		return nil
 	}
 	var list v1alpha1.EvictionRequestList
@@ -147,7 +146,7 @@ func (h *EvictionHandler) gatherPredecessors(ctx context.Context, in *gathered) 
 		return nil
 	}
 	in.LeftLease = h.leases.left(ctx, in.entryIn(ended))
-	if in.Guard == GuardTooManyRequests && in.Pod != nil {
+	if in.Replacement == ReplacementTooManyRequests && in.Pod != nil {
 		// This answer comes again and again, and is taken back as soon as the
 		// informer knows better.
 		in.Node = h.leases.cachedNode(ctx, in.Pod.Spec.NodeName)
@@ -155,8 +154,8 @@ func (h *EvictionHandler) gatherPredecessors(ctx context.Context, in *gathered) 
 	return nil
 }
 
-// lookAtPredecessor replaces the predecessor in question by what the API server has.
-func (h *EvictionHandler) lookAtPredecessor(ctx context.Context, in *gathered) error {
+// observePredecessor replaces the predecessor in question by what the API server has.
+func (h *EvictionHandler) observePredecessor(ctx context.Context, in *gathered) error {
 	in.LivePredecessor = true
 	cached := in.predecessor()
 	if cached == nil {
@@ -164,7 +163,7 @@ func (h *EvictionHandler) lookAtPredecessor(ctx context.Context, in *gathered) e
 	}
 	var request v1alpha1.EvictionRequest
 	err := h.Live.Get(ctx, client.ObjectKeyFromObject(cached), &request)
-	in.Predecessors = nil // What is not there any more, nobody asks for.
+	in.Predecessors = nil // It no longer exists.
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -189,11 +188,11 @@ func (h *EvictionHandler) request(ctx context.Context, from client.Reader, pod *
 	return &request, nil
 }
 
-// look takes the one live look a decision asked for.
-func (h *EvictionHandler) look(ctx context.Context, in *gathered, n Need) (err error) {
+// observe makes the one live read that a decision needs.
+func (h *EvictionHandler) observe(ctx context.Context, in *gathered, n Need) (err error) {
 	switch n {
 	case NeedLivePod:
-		return h.lookAtPod(ctx, in)
+		return h.observePod(ctx, in)
 	case NeedLiveRequest:
 		in.Request, err = h.request(ctx, h.Live, in.Pod)
 		in.RequestSource = Live
@@ -206,7 +205,7 @@ func (h *EvictionHandler) look(ctx context.Context, in *gathered, n Need) (err e
 		in.Node, err = h.leases.liveNode(ctx, in.Pod.Spec.NodeName)
 		return err
 	case NeedPredecessor:
-		return h.lookAtPredecessor(ctx, in)
+		return h.observePredecessor(ctx, in)
 	case NeedPreflights:
 		return h.ask(ctx, in)
 	case NeedStart:
@@ -216,7 +215,7 @@ func (h *EvictionHandler) look(ctx context.Context, in *gathered, n Need) (err e
 	return nil
 }
 
-func (h *EvictionHandler) lookAtPod(ctx context.Context, in *gathered) error {
+func (h *EvictionHandler) observePod(ctx context.Context, in *gathered) error {
 	before := in.Pod
 	in.Pod, in.PodSource = nil, Live
 	var pod corev1.Pod
@@ -228,18 +227,18 @@ func (h *EvictionHandler) lookAtPod(ctx context.Context, in *gathered) error {
 	if err != nil {
 		return fmt.Errorf("get pod %s/%s: %w", in.Call.Namespace, in.Call.Pod, err)
 	}
-	in.Pod, in.Preflights = &pod, nil // What they said was about the pod as it was.
+	in.Pod, in.Preflights = &pod, nil // The answers were about the earlier pod.
 	if !in.Call.meets(&pod) {
 		h.stale.note(in.Call)
 	}
 	if before != nil && before.UID == pod.UID && before.Spec.NodeName == pod.Spec.NodeName {
 		return nil
 	}
-	// Another pod, or one that was bound since: the lease goes by the node.
+	// Another pod, or one that was bound since: the lease depends on the node.
 	return h.gatherAround(ctx, in)
 }
 
-// flightKey is one requester's wish about one incarnation of a pod.
+// flightKey identifies a requester and one incarnation of a pod.
 func flightKey(in gathered) string {
 	return string(in.Pod.UID) + "/" + in.Call.Caller.Requester
 }

@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// bridge is how long our own memory stands in for an informer that does not
-	// show our write yet. Informers lag by milliseconds; the bound is for what is
-	// deleted in between, which memory does not notice.
+	// bridge is how long our own memory replaces an informer that does not show our write
+	// yet. Informers lag by milliseconds; the bound is for what is deleted in between,
+	// which memory does not notice.
 	bridge = 10 * time.Second
 	// maxRemembered bounds every memory of the handler, in entries.
 	maxRemembered = 10_000
 )
 
-// leases knows the Leases of legacy requesters: whether they live, how they come
-// to be, and when they are due for a renewal.
+// leases manages the Leases of legacy requesters: whether they are valid, how they are
+// created, and when they are due for renewal.
 type leases struct {
 	index     *LeaseIndex
 	cached    client.Reader
@@ -90,7 +90,7 @@ func (l *leases) alive(ctx context.Context, name string, caller translate.Caller
 }
 
 // markersGonePause is how often calls renew a lease whose markers are all gone: the
-// controller must see within its debounce that the caller goes on asking.
+// controller must see within its debounce that the caller still calls.
 const markersGonePause = 20 * time.Second
 
 // due reports whether a third of the lease's duration has passed, or the node
@@ -140,7 +140,7 @@ func (l *leases) cachedNode(ctx context.Context, name string) translate.NodeView
 	return translate.ViewNode(&node)
 }
 
-// liveNode looks at the node itself.
+// liveNode reads the node live.
 func (l *leases) liveNode(ctx context.Context, name string) (translate.NodeView, error) {
 	var node corev1.Node
 	err := l.live.Get(ctx, types.NamespacedName{Name: name}, &node)
@@ -170,10 +170,10 @@ func (l *leases) ensure(ctx context.Context, node string, caller translate.Calle
 	return err
 }
 
-// create writes a new Lease, or makes one that is there speak for the caller. The
-// latter is never deleted: the lease controller withdraws whoever names a Lease that is
-// not there. It deletes expired ones itself, in the version it saw, so either our
-// update or its deletion fails.
+// create writes a new Lease, or makes one that is there speak for the caller. The latter
+// is never deleted: the lease controller withdraws requesters that name a missing Lease.
+// It deletes expired ones itself, in the version it saw, so either our update or its
+// deletion fails.
 func (l *leases) create(ctx context.Context, name, node string, caller translate.Caller) error {
 	rec := translate.LeaseRecord{
 		Requester: caller.Requester, Node: node, Display: caller.Display, Class: caller.Class, TTL: caller.TTL,
@@ -206,8 +206,8 @@ func (l *leases) create(ctx context.Context, name, node string, caller translate
 	return nil
 }
 
-// revive makes a lease that is there speak for the caller. If nobody else is heard
-// through it, all of an earlier drain is forgotten: its markers and its tools.
+// revive makes an existing lease speak for the caller. If no other tool uses it, the
+// earlier drain's markers and tools are forgotten.
 func (l *leases) revive(ctx context.Context, name string, rec translate.LeaseRecord, node translate.NodeView, other *coordinationv1.Lease) error {
 	if there, err := translate.DecodeLease(other); err == nil {
 		voice, heard := there.Voice(rec.Class)

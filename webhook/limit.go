@@ -15,8 +15,8 @@ import (
 const (
 	// startWindow is the time the limit on new requests counts over.
 	startWindow = time.Minute
-	// maxWindows bounds the memory of the limit, in pairs of node and class. What
-	// falls out has not been asked for longest.
+	// maxWindows bounds the memory of the limit, in pairs of node and class. The least
+	// recently used ones are dropped.
 	maxWindows = 4096
 )
 

@@ -87,7 +87,7 @@ func refused(request *admissionv1.AdmissionRequest, refusal preemption.Refusal) 
 	}
 }
 
-// afterPanic lets the deletion through.
+// afterPanic allows the deletion.
 func (h *PodDeleteHandler) afterPanic(object reviewedObject) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{UID: object.uid, Allowed: true}
 }

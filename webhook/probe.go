@@ -11,10 +11,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 )
 
-// ProbeHandler answers evictions of a pod that does not exist, by which the manager
-// and its users learn whether the API server reaches the webhook. It always denies:
-// an allowed call would look the same as one that went past us. It is a conflict, and
-// not forbidden, as nobody lacks a permission.
+// ProbeHandler answers evictions of a pod that does not exist, with which the manager
+// and its users check that the API server reaches the webhook. It always denies: an
+// allowed call would look like one that bypassed us. It is a conflict, and not
+// forbidden, because no permission is missing.
 type ProbeHandler struct {
 	Log logr.Logger
 }

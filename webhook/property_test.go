@@ -47,7 +47,7 @@ func TestDecideOnEverything(t *testing.T) {
 				}
 				for bits := range 1 << 9 {
 					bit := func(i int) bool { return bits&(1<<i) != 0 }
-					in := Input{Call: call(), Now: t0, LeaseName: leaseN1, Guard: GuardNotFound, GuardWindow: DefaultGuardWindow, Node: node}
+					in := Input{Call: call(), Now: t0, LeaseName: leaseN1, Replacement: ReplacementNotFound, ReplacementWindow: DefaultReplacementWindow, Node: node}
 					if pod != nil {
 						in.Pod = pod.Obj()
 					}

@@ -38,9 +38,9 @@ const (
 	renewalFailed    = "error"
 )
 
-// Renewer renews the leases of legacy requesters off the path of their calls, on
-// every replica. However often a requester calls, its lease is written once per
-// third of its duration.
+// Renewer renews the leases of legacy requesters outside of their calls, on every
+// replica. However often a requester calls, its lease is written once per third of its
+// duration.
 type Renewer struct {
 	leases  *leases
 	metrics *metrics.Webhook
@@ -59,7 +59,7 @@ type renewal struct {
 	class translate.CallerClass
 }
 
-// lastCall is when a caller was heard last.
+// lastCall is when a caller last called.
 type lastCall struct {
 	at     time.Time
 	caller translate.Caller

@@ -60,10 +60,10 @@ type reviewedObject struct {
 	namespace, name string
 }
 
-// serve answers one HTTP request. What is a review gets HTTP 200 whatever the
-// verdict, also if it is too large, too slow or broken: an HTTP error would be a 500 for
-// whoever called, or let the call pass, by the webhook's failure policy (rule W1). Only
-// what has no uid, and so is no review at all, gets 400.
+// serve answers one HTTP request. What is a review gets HTTP 200 whatever the verdict,
+// also if it is too large, too slow or broken: an HTTP error would be a 500 for the
+// caller, or let the call pass, depending on the webhook's failure policy (rule W1).
+// Only what has no uid, and so is no review at all, gets 400.
 func serve[R reviewed](w http.ResponseWriter, r *http.Request, log logr.Logger, a answerer[R]) {
 	ctx, cancel := context.WithTimeout(r.Context(), handlerTimeout(r))
 	defer cancel()

@@ -49,7 +49,7 @@ type Server struct {
 	// Leaving reports whether this replica is about to end. It asks API servers then to
 	// call on another connection from now on.
 	Leaving func() bool
-	// Dropped is told of each connection that was closed to make room for another one.
+	// Dropped is called for each connection that was closed to make room for another one.
 	Dropped func()
 	Log     logr.Logger
 
@@ -120,7 +120,7 @@ func (s *Server) Start(ctx context.Context) error {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.ShutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(ending); err != nil {
-		// Somebody stalls a call. Whoever does must not keep us from ending well.
+		// A stalled call must not keep us from a clean shutdown.
 		s.Log.Info("Calls of the webhooks were not answered before the end", "reason", err.Error())
 		if err := server.Close(); err != nil {
 			return fmt.Errorf("stop serving the webhooks: %w", err)
@@ -132,9 +132,9 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// farewell has API servers leave a replica that is about to end. The end closes the
-// connections that are idle, and a call that is on its way on one of them just then is
-// lost: client-go does not send a POST twice. So each is closed with the last answer on it.
+// farewell makes API servers leave a replica that is about to stop. Stopping closes idle
+// connections, and a call that is just being sent on one of them is lost: client-go does not
+// repeat a POST. So each connection is closed with its last answer.
 func (s *Server) farewell(to http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.Leaving() {
@@ -144,8 +144,7 @@ func (s *Server) farewell(to http.Handler) http.Handler {
 	})
 }
 
-// lines writes what net/http complains about, failed handshakes above all, to our
-// log.
+// lines writes net/http's errors, mainly failed handshakes, to our log.
 type lines struct{ log logr.Logger }
 
 func (l lines) Write(line []byte) (int, error) {

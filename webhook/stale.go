@@ -10,7 +10,7 @@ import (
 
 const (
 	// maxStale and staleFor bound the memory of calls whose preconditions do not hold. A
-	// caller that loops costs one live look in that time.
+	// caller that loops costs one live read in that time.
 	maxStale = 4096
 	staleFor = 15 * time.Minute
 )
@@ -22,7 +22,7 @@ type staleCall struct {
 	resourceVersion string
 }
 
-// staleCalls remembers those that a live look has shown to come too late.
+// staleCalls remembers calls that a live read has shown to be too late.
 type staleCalls struct{ seen *cache.LRUExpireCache }
 
 func (s staleCalls) note(c Call) { s.seen.Add(c.stale(), true, staleFor) }

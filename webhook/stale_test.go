@@ -101,7 +101,7 @@ func TestARepeatedDenialOfAReplacementMakesNoAPICall(t *testing.T) {
 	left := builder.EvictionRequest("shop", "db-0", "uid-0").UID("er-0").NodeName("n1").Leased(alice, leaseN1).
 		Evicted(v1alpha1.ReasonPodDeleted, t0)
 	w := newWorld(t, left.Obj(), db0().Node("n2").Obj(), builder.Node("n2").Obj(), leaseOfN1())
-	w.handler.Guard = GuardTooManyRequests
+	w.handler.Replacement = ReplacementTooManyRequests
 	for range 3 {
 		w.wantAnswer(textMovedAway)
 	}

@@ -101,7 +101,7 @@ func (h *StatusHandler) checkSkip(ctx context.Context, path *field.Path, user *a
 	allowed, why, err := h.Skippers.MaySkip(ctx, user, before.Namespace, before.Name)
 	switch {
 	case err != nil:
-		// Closed: it is a person at a keyboard, who can try again.
+		// Denied: it is an interactive user, who can retry.
 		logr.FromContextOrDiscard(ctx).Error(err, "Find out who may skip an interceptor", "user", user.Username)
 		return forbidden("it cannot be found out now whether user %q may skip interceptors: try again", user.Username)
 	case !allowed:

@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// What an eviction call that was let through may hit, although nobody asked the pod's
-// interceptors: the eviction API looks at the pod after we have answered.
+// What an allowed eviction call may hit without its interceptors: the eviction API reads
+// the pod after we have answered.
 const (
 	// hitSuccessor: another pod had the name by then.
 	hitSuccessor = "successor"
@@ -30,7 +30,7 @@ const strayWindow = time.Minute
 // sets on what it deletes.
 const evictionReason = "EvictionByEvictionAPI"
 
-// letThrough is what a call by name was let through for.
+// letThrough is the pod that a call by name was allowed for.
 type letThrough struct {
 	uid    types.UID
 	reason translate.Reason
@@ -57,7 +57,7 @@ func (h *EvictionHandler) noteLetThrough(in gathered, verdict translate.Verdict)
 }
 
 // Strays counts, from the events of the pod informer, the pods that were evicted without
-// their interceptors by a call that this replica let through for something else.
+// their interceptors by a call that this replica allowed for another pod or phase.
 func (h *EvictionHandler) Strays() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {

@@ -30,7 +30,7 @@ func (h *StatusHandler) unread(uid types.UID, reason translate.Reason) *admissio
 // limit is that of a deletion, whose object is the old one.
 func (h *PodDeleteHandler) limit() int64 { return maxReview }
 
-// unread lets the deletion through, as for all other trouble of ours.
+// unread allows the deletion, as for all our other failures.
 func (h *PodDeleteHandler) unread(uid types.UID, _ translate.Reason) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{UID: uid, Allowed: true}
 }

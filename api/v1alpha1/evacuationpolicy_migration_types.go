@@ -4,8 +4,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// MigrationSpec describes the objects that stand for one migration each. They are
-// in the namespace of their workload.
+// MigrationSpec describes the platform's migration objects, one object per migration.
+// They live in the namespace of their workload.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || has(self.sourceNode)",message="sourceNode is required with a template, for the limit per node"
 // +kubebuilder:validation:XValidation:rule="has(self.template) || has(self.ours)",message="ours is required without a template, to tell evacuations from other migrations"
@@ -23,7 +23,7 @@ type MigrationSpec struct {
 	Kind string `json:"kind"`
 
 	// workloadName is an expression over the variable migration, of type string: the
-	// name of the workload it moves.
+	// name of the workload that the migration moves.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -38,8 +38,8 @@ type MigrationSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
 	Finished string `json:"finished"`
 
-	// failed is an expression over the variable migration, of type bool: it has
-	// finished without having moved the workload.
+	// failed is an expression over the variable migration, of type bool: the migration
+	// has finished without moving the workload.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -48,15 +48,15 @@ type MigrationSpec struct {
 	Failed string `json:"failed"`
 
 	// finishedAt is an expression over the variable migration, of type timestamp, or
-	// string in RFC 3339, or null. Without it, the backoff counts from the creation.
+	// string in RFC 3339, or null. If unset, the backoff starts at the creation time.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	FinishedAt string `json:"finishedAt,omitempty"`
 
-	// ours is an expression over the variable migration, of type bool: it was made to
-	// evacuate a node. Without it, those that Drawbridge created.
+	// ours is an expression over the variable migration, of type bool: the migration was
+	// made to evacuate a node. If unset, only migrations that Drawbridge created count.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -72,9 +72,9 @@ type MigrationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	SourceNode string `json:"sourceNode,omitempty"`
 
-	// createWhen is an expression of type bool over pod, workload and config: a
-	// migration is created from the template. It is false where the platform creates one
-	// by itself. Without it, always.
+	// createWhen is an expression of type bool over pod, workload and config: whether to
+	// create a migration from the template. It is false if the platform creates one
+	// itself. If unset, one is always created.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -82,18 +82,18 @@ type MigrationSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
 	CreateWhen string `json:"createWhen,omitempty"`
 
-	// template is the object to create. A string in it that is "${EXPRESSION}" as a
-	// whole stands for the expression's value. Its apiVersion, kind and namespace are
-	// filled in; its name is metadata.generateName, or evacuation- without one, with the
-	// pod's UID and the number of the attempt.
+	// template is the object to create. A string that consists of "${EXPRESSION}" is
+	// replaced by the expression's value. apiVersion, kind and namespace are filled in.
+	// The name is metadata.generateName (default: evacuation-), followed by the pod's
+	// UID and the number of the attempt.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	Template *runtime.RawExtension `json:"template,omitempty"`
 
-	// parallelPerCluster is how many migrations of this kind may be unfinished at a
-	// time, whoever created them.
+	// parallelPerCluster is how many migrations of this kind may be unfinished at the
+	// same time, no matter who created them.
 	// +optional
 	// +default=5
 	// +kubebuilder:validation:Minimum=1
@@ -107,23 +107,23 @@ type MigrationSpec struct {
 	// +kubebuilder:validation:Maximum=10000
 	ParallelOutboundPerNode int32 `json:"parallelOutboundPerNode,omitempty"`
 
-	// retryLimit is how many migrations of one evacuation may fail before it is given
-	// up. They are counted on the objects, so the platform must keep that many.
+	// retryLimit is how many migrations of one evacuation may fail before Drawbridge
+	// gives it up. Drawbridge counts the objects, so the platform must keep that many.
 	// +optional
 	// +default=5
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	RetryLimit int32 `json:"retryLimit,omitempty"`
 
-	// onCancel says what happens to the unfinished migrations of an evacuation that
-	// nobody wants any more: Delete or Keep.
+	// onCancel says what happens to the unfinished migrations of an evacuation that is
+	// no longer wanted: Delete or Keep.
 	// +optional
 	// +default="Delete"
 	OnCancel OnCancel `json:"onCancel,omitempty"`
 }
 
-// OnCancel says what happens to the unfinished migrations of an evacuation that
-// nobody wants any more.
+// OnCancel says what happens to the unfinished migrations of an evacuation that is no
+// longer wanted.
 //
 // +kubebuilder:validation:Enum=Delete;Keep
 type OnCancel string

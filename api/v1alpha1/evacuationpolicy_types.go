@@ -5,19 +5,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// EvacuationPolicy says in CEL how a platform moves what runs in a pod, so that no
-// platform needs an eviction webhook of its own: which object is behind the pod,
-// whether it is to be moved, how it is told so and how its progress is read.
+// EvacuationPolicy describes in CEL how a platform moves the workload of a pod, so that
+// the platform does not need its own eviction webhook: which object is behind the pod,
+// whether to move it, how to request the move and how to read its progress.
 //
-// Drawbridge is the interceptor under the policy's name; which pods are
-// intercepted at all says an EvictionInterceptor of that name.
+// Drawbridge acts as the interceptor named in spec.interceptor. An EvictionInterceptor
+// of the same name selects the pods to intercept.
 //
-// Expressions see these variables: pod (what Drawbridge keeps of it: metadata,
-// some of spec and of status), workload (the object behind the pod; the pod itself
-// if the policy names no workload), config (the object of spec.config, an empty map
-// while there is none), request (requesters, the names of those who want the
-// eviction; callers, the kinds of tools among them; name and namespace of the
-// EvictionRequest) and, in spec.migration, migration.
+// Expressions can use these variables: pod (the fields that Drawbridge keeps: metadata,
+// some of spec and of status), workload (the object behind the pod, or the pod itself if
+// the policy names no workload), config (the object of spec.config, or an empty map if
+// there is none), request (requesters: the names of the requesters; callers: the kinds
+// of tools among them; name and namespace of the EvictionRequest) and, in
+// spec.migration, migration.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -38,7 +38,7 @@ type EvacuationPolicy struct {
 	// +required
 	Spec EvacuationPolicySpec `json:"spec"`
 
-	// status is what the controller found.
+	// status is what the controller observed.
 	// +optional
 	Status EvacuationPolicyStatus `json:"status,omitempty"`
 }
@@ -54,8 +54,8 @@ type EvacuationPolicyList struct {
 
 // EvacuationPolicySpec says how pods are evacuated.
 //
-// Drawbridge writes with its own permissions, so of a pod only labels and annotations
-// may be written, and nothing of the kinds it works with itself.
+// Drawbridge writes with its own permissions. Therefore a policy may write only labels
+// and annotations of a pod, and no object of the kinds that Drawbridge itself uses.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.mark) == has(self.unmark)",message="mark and unmark belong together: what is marked must be unmarked when nobody wants the eviction any more"
 // +kubebuilder:validation:XValidation:rule="!has(self.mark) || (has(self.workload) && !(self.workload.apiVersion == 'v1' && self.workload.kind == 'Pod')) || ((!has(self.mark.subresource) || size(self.mark.subresource) == 0) && self.mark.operations.all(o, o.op == 'test' || o.path.matches('^/metadata/(labels|annotations)(/.*)?$')))",fieldPath=".mark",message="of a pod only labels and annotations can be marked: paths must be in /metadata/labels or /metadata/annotations, and there must be no subresource"
@@ -73,9 +73,9 @@ type EvacuationPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in ['surge.drawbridge.dev', 'hook.drawbridge.dev', 'budget.drawbridge.dev'])",message="this name is Drawbridge's own: choose another one, under a domain of yours"
 	Interceptor string `json:"interceptor"`
 
-	// priority decides which policy counts for a pod that several cover: the highest,
-	// then the first by name. The others leave the pod alone, and the condition
-	// Exclusive of both says so.
+	// priority decides which policy applies if several cover a pod: the one with the
+	// highest priority, then the first by name. The others leave the pod alone. The
+	// condition Exclusive of each of them reports it.
 	// +optional
 	// +default=0
 	// +kubebuilder:validation:Minimum=-100000
@@ -86,22 +86,21 @@ type EvacuationPolicySpec struct {
 	// +optional
 	Pods CoveredPods `json:"pods,omitempty"`
 
-	// workload says how to find the object that is evacuated. Without it, that is
-	// the pod itself.
+	// workload says how to find the object to evacuate. If unset, it is the pod itself.
 	// +optional
 	Workload *WorkloadReference `json:"workload,omitempty"`
 
-	// config names an object that the expressions see as the variable config, for
-	// defaults of the whole cluster.
+	// config names the object that expressions see as the variable config, for
+	// cluster-wide defaults.
 	// +optional
 	Config *ConfigReference `json:"config,omitempty"`
 
-	// strategy is an expression of type string: None (evict at once),
-	// LiveMigrate (evacuate; refuse the eviction while it cannot migrate),
-	// LiveMigrateIfPossible (evacuate if it can migrate, else evict at once) or
-	// External (mark it; somebody else does the rest). It must not depend on what the
-	// evacuation itself changes, such as the mark or a condition that is different while
-	// a migration runs: if it becomes None meanwhile, the mark is taken back.
+	// strategy is an expression of type string: None (evict at once), LiveMigrate
+	// (evacuate; refuse the eviction while it cannot migrate), LiveMigrateIfPossible
+	// (evacuate if it can migrate, else evict at once) or External (mark it; another
+	// controller does the rest). It must not depend on anything that the evacuation
+	// itself changes, such as the mark or a condition that differs while a migration
+	// runs: if the value becomes None meanwhile, the mark is removed.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -109,8 +108,8 @@ type EvacuationPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	Strategy string `json:"strategy"`
 
-	// migratable is an expression of type bool, or null while that is not known yet:
-	// then the evacuation waits. Without it, everything can migrate.
+	// migratable is an expression of type bool, or null while it is not known yet: then
+	// the evacuation waits. If unset, every workload can migrate.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -118,9 +117,9 @@ type EvacuationPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|[0-9.]+)\\s*$")`,message="the expression must be of type bool or null, and it is a constant of another type"
 	Migratable string `json:"migratable,omitempty"`
 
-	// wait is an expression of type string that tells why the evacuation of this pod
-	// must not begin yet, for example because it is the target of a migration. Empty
-	// means that it may.
+	// wait is an expression of type string: why the evacuation of this pod must not
+	// begin yet, for example because the pod is the target of a migration. Empty means
+	// that it may begin.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -132,13 +131,13 @@ type EvacuationPolicySpec struct {
 	// +optional
 	Mark *WorkloadPatch `json:"mark,omitempty"`
 
-	// unmark takes the mark back, when nobody wants the eviction any more or the
-	// evacuation was given up.
+	// unmark removes the mark when the eviction is no longer wanted or Drawbridge gave
+	// up the evacuation.
 	// +optional
 	Unmark *WorkloadPatch `json:"unmark,omitempty"`
 
-	// cancel asks the platform itself to take back a mark that nobody else may write. It
-	// is called before unmark, when a mark is to be taken back.
+	// cancel asks the platform to remove a mark that only the platform may write. It is
+	// called before unmark.
 	// +optional
 	Cancel *SubresourceCall `json:"cancel,omitempty"`
 
@@ -151,8 +150,8 @@ type EvacuationPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
 	Evacuating string `json:"evacuating"`
 
-	// done is an expression of type bool: the workload has left this pod, which may
-	// go. Without it, the platform ends or deletes the pod by itself.
+	// done is an expression of type bool: the workload has left this pod, which may be
+	// evicted. If unset, the platform itself ends or deletes the pod.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -176,15 +175,16 @@ type EvacuationPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	ETA string `json:"eta,omitempty"`
 
-	// message is an expression of type string: how far the evacuation is, for people.
+	// message is an expression of type string: the progress of the evacuation, for
+	// people.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	Message string `json:"message,omitempty"`
 
-	// notMigratableText is what a caller is told when the strategy is LiveMigrate and
-	// the workload cannot migrate. It is constant, because callers compare texts.
+	// notMigratableText is the answer to a caller if the strategy is LiveMigrate and the
+	// workload cannot migrate. It is constant, because callers compare texts.
 	// +optional
 	// +default="the workload is to be migrated, but it is not migratable"
 	// +kubebuilder:validation:MinLength=1
@@ -193,38 +193,38 @@ type EvacuationPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; this text is told as it is"
 	NotMigratableText string `json:"notMigratableText,omitempty"`
 
-	// deadline is how long an evacuation may take until it counts as failed. Without
-	// it, it may take for ever.
+	// deadline is how long an evacuation may take before it counts as failed. If unset,
+	// it may take forever.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="deadline must be at least 1m"
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 
-	// onFailure says what happens when an evacuation has failed for good: Hold (the
-	// pod stays, protected by the guard) or Evict (the next interceptor gets its
-	// turn, and in the end the pod is evicted). Without it, Hold for the strategies
-	// LiveMigrate and External, and Evict for LiveMigrateIfPossible.
+	// onFailure says what happens when an evacuation has finally failed: Hold (the pod
+	// stays, protected by the guard) or Evict (the next interceptor gets its turn, and
+	// in the end the pod is evicted). The default is Hold for the strategies LiveMigrate
+	// and External, and Evict for LiveMigrateIfPossible.
 	// +optional
 	OnFailure OnFailure `json:"onFailure,omitempty"`
 
-	// migration describes the objects that stand for one migration each. With a
-	// template Drawbridge creates them, for platforms without a controller that does;
-	// without one it only follows those of the platform.
+	// migration describes the platform's migration objects. With a template, Drawbridge
+	// creates them, for platforms without a controller that does. Without a template,
+	// Drawbridge only follows those of the platform.
 	// +optional
 	Migration *MigrationSpec `json:"migration,omitempty"`
 }
 
-// OnFailure says what happens when an evacuation has failed for good.
+// OnFailure says what happens when an evacuation has finally failed.
 //
 // +kubebuilder:validation:Enum=Hold;Evict
 type OnFailure string
 
-// What happens when an evacuation has failed for good.
+// What happens when an evacuation has finally failed.
 const (
 	OnFailureHold  OnFailure = "Hold"
 	OnFailureEvict OnFailure = "Evict"
 )
 
-// Strategies that the expression strategy may give.
+// Values of the expression strategy.
 const (
 	StrategyNone                  = "None"
 	StrategyLiveMigrate           = "LiveMigrate"
@@ -234,11 +234,11 @@ const (
 
 // CoveredPods says which pods a policy covers.
 type CoveredPods struct {
-	// selector selects pods by their labels. An empty or missing one selects all.
+	// selector selects pods by their labels. If empty or unset, it selects all.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// matchConditions are expressions of type bool over the variable pod; all must be
+	// matchConditions are expressions of type bool over the variable pod. All must be
 	// true.
 	// +optional
 	// +listType=map
@@ -262,16 +262,16 @@ type WorkloadReference struct {
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 
-	// name is an expression over the variable pod, of type string. Without it, the
-	// name of the pod's owner of that kind counts. If the pod has an owner of that
-	// kind, the object must have its UID.
+	// name is an expression over the variable pod, of type string. If unset, it is the
+	// name of the pod's owner of that kind. If the pod has an owner of that kind, the
+	// object must have that owner's UID.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Name string `json:"name,omitempty"`
 }
 
-// ConfigReference names an object with defaults of the whole cluster.
+// ConfigReference names an object with cluster-wide defaults.
 type ConfigReference struct {
 	// apiVersion of the object.
 	// +required
@@ -290,15 +290,15 @@ type ConfigReference struct {
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// name of the object. If it is empty there must be only one; with several, config is
-	// an empty map, as with none.
+	// name of the object. If empty, there must be exactly one object. With none or
+	// several, config is an empty map.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 }
 
-// WorkloadPatch is a JSON patch (RFC 6902) of the workload. A test of
-// /metadata/uid precedes its operations.
+// WorkloadPatch is a JSON patch (RFC 6902) of the workload. Drawbridge adds a test of
+// /metadata/uid before its operations.
 type WorkloadPatch struct {
 	// subresource is patched instead of the object itself.
 	// +optional
@@ -339,7 +339,7 @@ type PatchOperation struct {
 	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
 	Value string `json:"value,omitempty"`
 
-	// when is an expression of type bool; the operation is left out if it is false.
+	// when is an expression of type bool. If false, the operation is omitted.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -372,15 +372,15 @@ type SubresourceCall struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]+(/[a-z0-9]+)*$')",message="subresource must be lower case words, separated by /"
 	Subresource string `json:"subresource"`
 
-	// body is the object to send. A string in it that is "${EXPRESSION}" as a whole
-	// stands for the expression's value.
+	// body is the object to send. A string that consists of "${EXPRESSION}" is replaced
+	// by the expression's value.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	Body *runtime.RawExtension `json:"body,omitempty"`
 
-	// when is an expression of type bool; nothing is called if it is false.
+	// when is an expression of type bool. If false, the call is omitted.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -389,17 +389,17 @@ type SubresourceCall struct {
 	When string `json:"when,omitempty"`
 }
 
-// EvacuationPolicyStatus is what the controller found.
+// EvacuationPolicyStatus is what the controller observed.
 type EvacuationPolicyStatus struct {
-	// observedGeneration is the generation the rest of the status is about.
+	// observedGeneration is the metadata.generation that the status is based on.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are Accepted (the expressions are well formed), Ready (the kinds are
 	// installed and may be read and written), Evaluated (False while an expression
-	// fails), Exclusive (False while another policy covers one of its pods),
-	// Progressing (False while an evacuation has been given up) and Marking (False while
-	// marks are refused, or do not last).
+	// fails), Exclusive (False while another policy covers one of its pods), Progressing
+	// (False while an evacuation is given up) and Marking (False while marks are refused
+	// or do not last).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -416,21 +416,22 @@ const (
 	ConditionReady = "Ready"
 	// ConditionExclusive is False while another policy covers one of its pods.
 	ConditionExclusive = "Exclusive"
-	// ConditionProgressing is False while an evacuation has been given up.
+	// ConditionProgressing is False while an evacuation is given up.
 	ConditionProgressing = "Progressing"
 
-	// ConditionMarking is False while marks, or their removal, come to nothing.
+	// ConditionMarking is False while marks, or their removal, have no effect.
 	ConditionMarking = "Marking"
 
 	// ReasonMarking: no mark is refused or discarded.
 	ReasonMarking = "Marking"
-	// ReasonDiscarded: the API server answers with success, and the mark is not there.
+	// ReasonDiscarded: the API server reported success, but the mark is missing.
 	ReasonDiscarded = "Discarded"
 	// ReasonRejected: the API server refuses a mark.
 	ReasonRejected = "Rejected"
 	// ReasonReady: everything is there.
 	ReasonReady = "Ready"
-	// ReasonKindNotInstalled: a kind is not installed. It is looked for again.
+	// ReasonKindNotInstalled: a kind is not installed. The controller checks again
+	// later.
 	ReasonKindNotInstalled = "KindNotInstalled"
 	// ReasonForbidden: Drawbridge lacks a permission.
 	ReasonForbidden = "Forbidden"
@@ -442,6 +443,6 @@ const (
 	ReasonOverlapping = "Overlapping"
 	// ReasonProgressing: no evacuation has been given up.
 	ReasonProgressing = "Progressing"
-	// ReasonGaveUp: an evacuation has failed for good.
+	// ReasonGaveUp: an evacuation has finally failed.
 	ReasonGaveUp = "GaveUp"
 )

@@ -5,14 +5,13 @@ import (
 )
 
 // EvictionInterceptor registers an interceptor for the pods it selects, without
-// touching the pods. It is the selector registration that KEP-4563 puts off to a
-// later version; the other way is the pod annotation drawbridge.dev/interceptors.
+// changing the pods. KEP-4563 defers such registration by selector to a later version.
+// The alternative is the pod annotation drawbridge.dev/interceptors.
 //
-// metadata.name is the interceptor's name, a fully qualified domain name. Names
-// under k8s.io and kubernetes.io are reserved; they are not accepted unless the
-// administrator allows them. A pod is intercepted if podSelector,
-// namespaceSelector and all matchConditions match.
-// A registration that is changed or removed counts for evictions that begin
+// metadata.name is the interceptor's name, a fully qualified domain name. Names under
+// k8s.io and kubernetes.io are reserved and only accepted if the administrator allows
+// them. A pod is intercepted if podSelector, namespaceSelector and all matchConditions
+// match. Changing or removing a registration affects only evictions that begin
 // afterwards: the plan of an EvictionRequest is made once.
 //
 // +kubebuilder:object:root=true
@@ -36,7 +35,7 @@ type EvictionInterceptor struct {
 	// +optional
 	Spec EvictionInterceptorSpec `json:"spec,omitempty"`
 
-	// status is what the controller found.
+	// status is what the controller observed.
 	// +optional
 	Status EvictionInterceptorStatus `json:"status,omitempty"`
 }
@@ -52,50 +51,48 @@ type EvictionInterceptorList struct {
 
 // EvictionInterceptorSpec says which pods are intercepted, when, and by whom.
 type EvictionInterceptorSpec struct {
-	// podSelector selects pods by their labels. An empty or missing one selects
-	// all.
+	// podSelector selects pods by their labels. If empty or unset, it selects all.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="operator of a matchExpression must be In, NotIn, Exists or DoesNotExist"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="values of a matchExpression must be given for the operators In and NotIn, and for no others"
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 
-	// namespaceSelector selects the namespaces by their labels. An empty or missing
-	// one selects all. kube-system and Drawbridge's own namespace are never
-	// intercepted by a registration.
+	// namespaceSelector selects namespaces by their labels. If empty or unset, it
+	// selects all. kube-system and Drawbridge's own namespace are never intercepted by
+	// a registration.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="operator of a matchExpression must be In, NotIn, Exists or DoesNotExist"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="values of a matchExpression must be given for the operators In and NotIn, and for no others"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// matchConditions are CEL expressions over the pod; all must be true. They see
-	// the pod as the variable object with metadata, some of spec (nodeName,
-	// priority, priorityClassName, serviceAccountName, schedulerName,
-	// restartPolicy, terminationGracePeriodSeconds, schedulingGroup and the kinds of
-	// volumes) and of status (phase and conditions), and the variable namespaceObject
-	// with the name, labels and annotations of its namespace. An expression that fails
-	// counts as false and is reported in the condition Evaluated.
+	// matchConditions are CEL expressions over the pod. All must be true. The pod is
+	// the variable object, with metadata, some of spec (nodeName, priority,
+	// priorityClassName, serviceAccountName, schedulerName, restartPolicy,
+	// terminationGracePeriodSeconds, schedulingGroup and the kinds of volumes) and of
+	// status (phase and conditions), and its namespace is the variable namespaceObject,
+	// with name, labels and annotations. An expression that fails counts as false and
+	// is reported in the condition Evaluated.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	MatchConditions []MatchCondition `json:"matchConditions,omitempty"`
 
-	// priority orders the interceptors of a pod: higher ones run first, equal ones
-	// by name. The names of a pod's annotation count as 10000 and keep their order
-	// among themselves; a registration of priority 10000 comes before the first of
-	// them whose name is greater. An interceptor that is in both has its place in the
-	// annotation. Of more than 15 the last ones are left out.
+	// priority orders the interceptors of a pod: the highest runs first, equal ones are
+	// ordered by name. Names in the pod's annotation have priority 10000 and keep their
+	// order; a registration of priority 10000 comes before the first of them whose name
+	// is greater. An interceptor that is registered and in the annotation keeps its
+	// place in the annotation. If there are more than 15, the last ones are dropped.
 	// +optional
 	// +default=10000
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	Priority *int32 `json:"priority,omitempty"`
 
-	// serviceAccounts are those who act under this name. If there is at least one,
-	// nobody else (but Drawbridge) may write the interceptor's part of an
-	// EvictionRequest's status, and their calls of pods/eviction for a pod are
-	// admitted while the interceptor is active for it; the pod's budgets still
-	// count.
+	// serviceAccounts act under this name. If there is at least one, only they (and
+	// Drawbridge) may write the interceptor's part of an EvictionRequest's status.
+	// Their calls of pods/eviction are admitted while the interceptor is active for the
+	// pod; the pod's budgets still apply.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
@@ -107,9 +104,9 @@ type EvictionInterceptorSpec struct {
 	// +optional
 	Evicts bool `json:"evicts,omitempty"`
 
-	// guard says when a PodDisruptionBudget of Drawbridge's protects the pods:
-	// WhileEvacuating (from the first eviction until the last interceptor),
-	// Always (from the pod's start) or Never.
+	// guard says when a PodDisruptionBudget of Drawbridge protects the pods:
+	// WhileEvacuating (from the first eviction until the last interceptor), Always
+	// (from the pod's start) or Never.
 	// +optional
 	// +default="WhileEvacuating"
 	Guard GuardPolicy `json:"guard,omitempty"`
@@ -165,14 +162,14 @@ type ServiceAccountReference struct {
 	Name string `json:"name"`
 }
 
-// EvictionInterceptorStatus is what the controller found.
+// EvictionInterceptorStatus is what the controller observed.
 type EvictionInterceptorStatus struct {
-	// observedGeneration is the generation the rest of the status is about.
+	// observedGeneration is the metadata.generation that the status is based on.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// matchingPods is how many pods the registration selects. It follows with a
-	// delay of some seconds.
+	// matchingPods is how many pods the registration selects. It lags behind by a few
+	// seconds.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MatchingPods *int32 `json:"matchingPods,omitempty"`

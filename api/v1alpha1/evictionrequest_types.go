@@ -7,13 +7,12 @@ import (
 
 // EvictionRequest asks for the graceful eviction of a target.
 //
-// spec.requesters says who wants it; the request is canceled when the list
-// becomes empty. The interceptors of status.targetInterceptors get their turn
-// one after the other, in order; the one whose name stands in
-// status.activeInterceptors reports in its item of status.interceptors. An
-// interceptor that is silent for longer than the heartbeat deadline (20 minutes
-// unless configured otherwise) is passed over. The last one,
-// imperative-eviction.k8s.io, evicts the pod through its eviction subresource.
+// spec.requesters lists the requesters. The request is canceled when the list becomes
+// empty. The interceptors of status.targetInterceptors get their turn in order. The one
+// named in status.activeInterceptors reports in its item of status.interceptors. An
+// interceptor that does not report within the heartbeat deadline (20 minutes by default)
+// is passed over. The last one, imperative-eviction.k8s.io, evicts the pod through its
+// eviction subresource.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -32,13 +31,13 @@ import (
 type EvictionRequest struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// metadata.name must equal spec.target.pod.uid, metadata.generateName is not
-	// supported. The target's labels are copied here; where both have a label the
-	// target's value wins.
+	// metadata.name must equal spec.target.pod.uid. metadata.generateName is not
+	// supported. The target's labels are copied here. If both have a label, the target's
+	// value wins.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what to evict and who wants it.
+	// spec says what to evict and who requests it.
 	// +required
 	Spec EvictionRequestSpec `json:"spec"`
 
@@ -56,7 +55,7 @@ type EvictionRequestList struct {
 	Items           []EvictionRequest `json:"items"`
 }
 
-// EvictionRequestSpec is what to evict and who wants it.
+// EvictionRequestSpec says what to evict and who requests it.
 //
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || (has(self.requesters) && size(self.requesters) > 0)",optionalOldSelf=true,fieldPath=".requesters",reason=FieldValueRequired,message="requesters must have at least one item when a request is created: add your own name"
 // +kubebuilder:validation:XValidation:rule="!has(self.requesters) || size(self.requesters) == 0 || (has(oldSelf.requesters) && size(oldSelf.requesters) > 0)",fieldPath=".requesters",message="requesters was empty, so this request is canceled for good: delete it and create a new one"
@@ -66,13 +65,12 @@ type EvictionRequestSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="target is immutable: create another request, named by the UID of the other pod"
 	Target EvictionTarget `json:"target"`
 
-	// requesters are those who want the eviction. At least one is needed to
-	// create a request; an empty list cancels it, for good. Every requester owns
-	// its own entry and writes it by server-side apply.
+	// requesters want the eviction. A request needs at least one when it is created. An
+	// empty list cancels the request permanently. Each requester owns its own entry and
+	// writes it with server-side apply.
 	//
-	// The default is for server-side apply, too: when the last item of a list goes
-	// that somebody else has written as a whole, it leaves null, which the default
-	// replaces.
+	// The default is for server-side apply, too: if a list was written as a whole by
+	// another owner, removing its last item leaves null, which the default replaces.
 	// +optional
 	// +default=[]
 	// +listType=map
@@ -107,7 +105,7 @@ type LocalPodReference struct {
 	UID types.UID `json:"uid"`
 }
 
-// Requester is one who wants the eviction.
+// Requester wants the eviction.
 //
 // +structType=atomic
 type Requester struct {
@@ -119,19 +117,19 @@ type Requester struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$')",message="name must be a fully qualified domain name: at least two labels of lower-case letters, digits and hyphens, each at most 63 characters, separated by periods, without one at the end (for example foo.example.com)"
 	Name string `json:"name"`
 
-	// leaseName names a coordination.k8s.io Lease in Drawbridge's own namespace.
-	// When the Lease has run out, the controller removes this requester. A
-	// requester without one never expires. Drawbridge sets it for callers of
-	// pods/eviction, who cannot withdraw by themselves.
+	// leaseName names a coordination.k8s.io Lease in Drawbridge's own namespace. When the
+	// Lease expires, the controller removes this requester. A requester without a Lease
+	// never expires. Drawbridge sets it for callers of pods/eviction, which cannot
+	// withdraw themselves.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="leaseName must be the name of a Lease: lower-case letters, digits, hyphens and periods"
 	LeaseName string `json:"leaseName,omitempty"`
 
-	// gracePeriodSeconds is the termination grace period this requester asked
-	// for, in seconds; without it, the pod's own. imperative-eviction.k8s.io passes on
-	// the largest of all requesters.
+	// gracePeriodSeconds is the termination grace period this requester asked for, in
+	// seconds. If unset, it is the pod's own. imperative-eviction.k8s.io uses the largest
+	// value of all requesters.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
@@ -150,11 +148,11 @@ type Interceptor struct {
 	Name string `json:"name"`
 }
 
-// EvictionRequestStatus is what the controller and the interceptors last
-// reported. All of it but the items of interceptors is written by the controller.
+// EvictionRequestStatus is what the controller and the interceptors last reported. The
+// controller writes all of it except the items of interceptors.
 //
-// The rules below hold the sequence together whoever writes. Lists are compared
-// through map(), because == ignores the order of a listType map or set.
+// The rules below protect the sequence, no matter who writes. Lists are compared through
+// map(), because == ignores the order of a listType map or set.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.conditions) || oldSelf.conditions.all(c, !(c.type in ['Evicted', 'Canceled']) || c.status != 'True' || (has(self.conditions) && self.conditions.exists(d, d.type == c.type && d.status == 'True')))",fieldPath=".conditions",message="conditions Evicted and Canceled are final once True: they cannot be reverted or removed"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.targetInterceptors) || (has(self.targetInterceptors) && self.targetInterceptors.map(t, t.name) == oldSelf.targetInterceptors.map(t, t.name))",fieldPath=".targetInterceptors",message="targetInterceptors is immutable once set: send the stored list"
@@ -166,16 +164,16 @@ type Interceptor struct {
 // +kubebuilder:validation:XValidation:rule="has(self.targetInterceptors) == has(self.interceptors) && (!has(self.interceptors) || (size(self.interceptors) == size(self.targetInterceptors) && self.targetInterceptors.all(t, self.interceptors.exists(i, i.name == t.name))))",fieldPath=".interceptors",message="interceptors must have exactly one item for each name of targetInterceptors, from the same write on"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.interceptors) || !has(self.interceptors) || self.interceptors.all(i, (has(oldSelf.activeInterceptors) && i.name in oldSelf.activeInterceptors) || i in oldSelf.interceptors)",fieldPath=".interceptors",message="interceptors: only the item of the active interceptor may change"
 type EvictionRequestStatus struct {
-	// observedGeneration is the metadata.generation the controller last acted on.
+	// observedGeneration is the metadata.generation that the controller last acted on.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="observedGeneration cannot decrease: read the request again before you write"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions of the request. Evicted: the target has ended. Canceled: the
-	// request is not processed any more. At most one of them is True, and it
-	// stays so. Only the controller writes these two, and those whose type begins with
-	// drawbridge.dev/. Others may add conditions of their own, 24 together.
+	// conditions of the request. Evicted: the target has ended. Canceled: the request is
+	// no longer processed. At most one of them is True, and it stays True. Only the
+	// controller writes these two and those whose type begins with drawbridge.dev/. Others
+	// may add up to 24 conditions in total.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -207,23 +205,23 @@ type EvictionRequestStatus struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	ActiveInterceptors []string `json:"activeInterceptors,omitempty"`
 
-	// activationTime is when the active interceptor got its turn: the baseline of
-	// its heartbeat deadline.
+	// activationTime is when the active interceptor got its turn. Its heartbeat deadline
+	// starts then.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	ActivationTime *metav1.Time `json:"activationTime,omitempty"`
 
-	// processedInterceptors are those that were active before and are not any
-	// more, because they completed, fell silent or the request ended.
+	// processedInterceptors are no longer active, because they completed, missed the
+	// heartbeat deadline, or the request ended.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=253
 	ProcessedInterceptors []string `json:"processedInterceptors,omitempty"`
 
-	// interceptors is the report of each interceptor, under the same names as
-	// targetInterceptors. Only the active one changes, and each interceptor writes
-	// only its own item.
+	// interceptors has the report of each interceptor, with the same names as
+	// targetInterceptors. Only the active one changes. Each interceptor writes only its
+	// own item.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -231,42 +229,41 @@ type EvictionRequestStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Interceptors []InterceptorStatus `json:"interceptors,omitempty"`
 
-	// summary is what tables show. The controller keeps it in step in the writes
-	// it makes anyway.
+	// summary is what tables show. The controller updates it together with the rest of the
+	// status.
 	// +optional
 	Summary *EvictionRequestSummary `json:"summary,omitempty"`
 }
 
-// RequestState says in one word how far a request is.
+// RequestState is the progress of a request in one word.
 //
 // +kubebuilder:validation:Enum=Pending;Intercepting;Evicting;Blocked;Deleting;Evicted;Canceled
 type RequestState string
 
-// EvictionRequestSummary is what tables show: the rest of the status (and the
-// number of requesters) in a form that needs no computing. Nothing decides by it.
+// EvictionRequestSummary is what tables show: the rest of the status (and the number of
+// requesters) in a ready-made form. No decision depends on it.
 type EvictionRequestSummary struct {
-	// state in one word. Pending: no interceptor is active. Intercepting: one of
-	// the target's own interceptors is. Evicting: imperative-eviction.k8s.io is.
-	// Blocked: it is, and the eviction has been refused so far; budget says by what, if it
-	// is a budget. Deleting: the request
-	// is being deleted, and a finalizer holds it. Evicted, Canceled: the condition of
-	// that name is True.
+	// state in one word. Pending: no interceptor is active. Intercepting: one of the
+	// target's own interceptors is active. Evicting: imperative-eviction.k8s.io is active.
+	// Blocked: it is active, and the eviction has been refused so far; budget names the
+	// budgets, if they are the reason. Deleting: the request is being deleted, and a
+	// finalizer holds it. Evicted, Canceled: the condition of that name is True.
 	// +required
 	State RequestState `json:"state"`
 
-	// interceptor is the active interceptor and its place in the sequence, for
-	// example "surge.drawbridge.dev 1/2". Empty when none is active.
+	// interceptor is the active interceptor and its position in the sequence, for example
+	// "surge.drawbridge.dev 1/2". Empty if none is active.
 	// +optional
 	// +kubebuilder:validation:MaxLength=260
 	Interceptor string `json:"interceptor,omitempty"`
 
-	// budget names the PodDisruptionBudgets that refuse the eviction, if it is them who
-	// do, separated by commas.
+	// budget names the PodDisruptionBudgets that refuse the eviction, if any, separated by
+	// commas.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1300
 	Budget string `json:"budget,omitempty"`
 
-	// expectedFinishTime is the one the active interceptor reported, if any.
+	// expectedFinishTime is the one that the active interceptor reported, if any.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	ExpectedFinishTime *metav1.Time `json:"expectedFinishTime,omitempty"`
@@ -286,8 +283,8 @@ type EvictionRefusal struct {
 	// +kubebuilder:validation:MaxLength=63
 	Reason string `json:"reason"`
 
-	// budgets are the names of the PodDisruptionBudgets that select the pod, when it is
-	// them who refuse: sorted, and only the first five.
+	// budgets names the PodDisruptionBudgets that select the pod, if they refuse the
+	// eviction: sorted, and only the first five.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
@@ -319,56 +316,54 @@ type InterceptorStatus struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$')",message="name must be a fully qualified domain name: at least two labels of lower-case letters, digits and hyphens, each at most 63 characters, separated by periods, without one at the end (for example foo.example.com)"
 	Name string `json:"name"`
 
-	// startTime is when the interceptor began, within the clock skew (10 s) of
-	// now. Set once, together with the first heartbeatTime.
+	// startTime is when the interceptor started, within the clock skew (10 s) of now. Set
+	// once, together with the first heartbeatTime.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// heartbeatTime is when the interceptor last reported. Not in the future
-	// (beyond the clock skew), never earlier than before, and at least 60 s after
-	// the one before.
+	// heartbeatTime is when the interceptor last reported. It is not in the future (beyond
+	// the clock skew), never decreases, and is at least 60 s after the previous one.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	HeartbeatTime *metav1.Time `json:"heartbeatTime,omitempty"`
 
-	// expectedFinishTime is when the interceptor expects to be done. Not in the
-	// past when set; may change.
+	// expectedFinishTime is when the interceptor expects to finish. It is not in the past
+	// when set, and may change.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	ExpectedFinishTime *metav1.Time `json:"expectedFinishTime,omitempty"`
 
-	// completionTime is when the interceptor was done, in full or in part, or
-	// declined; within the clock skew of now. Set once. It ends the
-	// interceptor's turn.
+	// completionTime is when the interceptor finished, fully or partially, or declined,
+	// within the clock skew of now. Set once. It ends the interceptor's turn.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
-	// retries is the number of failed calls of the pod's eviction subresource.
-	// Only imperative-eviction.k8s.io sets it; the KEP has this number only inside
-	// the message, which nobody should have to parse.
+	// retries is the number of failed calls of the pod's eviction subresource. Only
+	// imperative-eviction.k8s.io sets it. In the KEP, this number is only in the message,
+	// which nobody should have to parse.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Retries int32 `json:"retries,omitempty"`
 
 	// refusal is why the last call of the pod's eviction subresource failed. Only
-	// imperative-eviction.k8s.io sets it, whose message is the KEP's sentence, which
-	// does not say. It goes when the eviction was accepted.
+	// imperative-eviction.k8s.io sets it: its message is the KEP's sentence, which does
+	// not include the cause. It is removed when the eviction is accepted.
 	// +optional
 	Refusal *EvictionRefusal `json:"refusal,omitempty"`
 
-	// skippedBy is the user name of the person who ended the interceptor's turn in its
-	// place: the message then says why. Set together with completionTime, by somebody
-	// with the verb skip on evictionrequests, who can only give his or her own name;
-	// the interceptor may still be at work.
+	// skippedBy is the user name of the person who ended the interceptor's turn. The
+	// message says why. Set together with completionTime. It requires the verb skip on
+	// evictionrequests, and users can only set their own name. The interceptor may still
+	// be working.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	SkippedBy string `json:"skippedBy,omitempty"`
 
-	// message says in words how far the interceptor is. It may be empty; writers
-	// cut it at 4000 characters.
+	// message describes the interceptor's progress. It may be empty. Writers cut it at
+	// 4000 characters.
 	// +required
 	// +kubebuilder:validation:MaxLength=32768
 	Message string `json:"message"`

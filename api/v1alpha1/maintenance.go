@@ -13,75 +13,76 @@ const (
 	ConditionNodesSelected = "NodesSelected"
 	// ConditionCordoned is True when all selected nodes are unschedulable.
 	ConditionCordoned = "Cordoned"
-	// ConditionDrained is True when drain is wanted and all pods that are to go have
-	// gone from all selected nodes (KEP-4212, DrainedCondition).
+	// ConditionDrained is True when drain is true and all pods to evacuate have left all
+	// selected nodes (KEP-4212, DrainedCondition).
 	ConditionDrained = "Drained"
 )
 
-// Reasons of the conditions of a NodeMaintenance. ReasonInvalidSelector is another one.
+// Reasons of the conditions of a NodeMaintenance, besides ReasonInvalidSelector.
 const (
 	// ReasonNodesFound says that nodes are selected.
 	ReasonNodesFound = "NodesFound"
 	// ReasonNoMatchingNodes says that no node is selected.
 	ReasonNoMatchingNodes = "NoMatchingNodes"
-	// ReasonNotRequested says that spec does not ask for it.
+	// ReasonNotRequested says that spec does not request it.
 	ReasonNotRequested = "NotRequested"
 	// ReasonCordoning says that nodes are still to be cordoned.
 	ReasonCordoning = "Cordoning"
 	// ReasonCordoned says that all are.
 	ReasonCordoned = "Cordoned"
-	// ReasonDraining says that pods are still to go.
+	// ReasonDraining says that there are pods left to evacuate.
 	ReasonDraining = "Draining"
-	// ReasonDrained says that all have gone.
+	// ReasonDrained says that all have left.
 	ReasonDrained = "Drained"
 )
 
 // Conditions of pods under maintenance (KEP-4212, "Pod API").
 const (
-	// PodEvacuationRequest is True on a pod that is to leave its node.
+	// PodEvacuationRequest is True on a pod that should leave its node.
 	PodEvacuationRequest = "EvacuationRequest"
 	// PodEvacuationInitiated is True on such a pod when somebody is moving or removing
 	// it.
 	PodEvacuationInitiated = "EvacuationInitiated"
-	// PodReasonNodeMaintenance is the reason of PodEvacuationRequest if the wish comes
-	// from a NodeMaintenance. Conditions of other reasons are left alone.
+	// PodReasonNodeMaintenance is the reason of PodEvacuationRequest if a
+	// NodeMaintenance requests it. Conditions with other reasons are left alone.
 	PodReasonNodeMaintenance = "NodeMaintenance"
-	// PodReasonInterceptorStarted is the reason of PodEvacuationInitiated if it tells of
-	// an interceptor of an EvictionRequest. Conditions of other reasons are left alone.
+	// PodReasonInterceptorStarted is the reason of PodEvacuationInitiated if an
+	// interceptor of an EvictionRequest has started. Conditions with other reasons are
+	// left alone.
 	PodReasonInterceptorStarted = "InterceptorStarted"
 )
 
-// Words of a NodeMaintenance on other objects.
+// Names that a NodeMaintenance uses on other objects.
 const (
 	// MaintenanceFinalizer keeps a NodeMaintenance until its nodes are released and its
-	// wishes withdrawn.
+	// requests withdrawn.
 	MaintenanceFinalizer = GroupName + "/node-maintenance"
-	// MaintenancesAnnotation of a node names the maintenances it is under and how far
-	// each of them is: NAME=STAGE, sorted and separated by commas, for example
+	// MaintenancesAnnotation of a node names the maintenances it is under and the stage
+	// of each: NAME=STAGE, sorted and separated by commas, for example
 	// "kernel=Drain,rack-7=Planning".
 	MaintenancesAnnotation = GroupName + "/node-maintenances"
 	// CordonAnnotation of a node says who has made it unschedulable: CordonOurs or
 	// CordonOther.
 	CordonAnnotation = GroupName + "/node-cordon"
-	// CordonOurs says that a maintenance cordoned the node: it becomes schedulable with
-	// the end of the last one.
+	// CordonOurs says that a maintenance cordoned the node: it becomes schedulable when
+	// the last one ends.
 	CordonOurs = "maintenance"
 	// CordonOther says that the node was unschedulable before: it stays so.
 	CordonOther = "other"
 	// MaintenancePhaseAnnotation of a node is the stage of the most advanced maintenance
 	// that it is under: Planning, Cordon, Drain or DrainComplete.
 	MaintenancePhaseAnnotation = GroupName + "/node-maintenance-phase"
-	// MaintenanceRequesterSuffix follows a maintenance's name and a period in the name
-	// of its requester.
+	// MaintenanceRequesterSuffix follows the maintenance's name and a period in the
+	// requester's name.
 	MaintenanceRequesterSuffix = "node-maintenance." + GroupName
 )
 
 // RequesterName is the name in spec.requesters of the maintenance's EvictionRequests.
 func (m *NodeMaintenance) RequesterName() string { return m.Name + "." + MaintenanceRequesterSuffix }
 
-// Keeps says why the maintenance leaves the pod where it is, empty if it does not:
-// BlockEmptyDirData or BlockUnmanagedPod. The rules are those by which kubectl drain
-// refuses a node.
+// Keeps returns why the maintenance does not evict the pod: BlockEmptyDirData or
+// BlockUnmanagedPod, or empty if it does. kubectl drain refuses a node by the same
+// rules.
 func (m *NodeMaintenance) Keeps(pod *corev1.Pod) BlockReason {
 	switch {
 	case m.Spec.EmptyDirPods == PodsKeep && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil }):

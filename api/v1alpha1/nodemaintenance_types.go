@@ -5,14 +5,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeMaintenance is the wish to take some nodes out of service: to make them
-// unschedulable, and to have their pods evacuated (KEP-4212).
+// NodeMaintenance takes nodes out of service: it makes them unschedulable and evacuates
+// their pods (KEP-4212).
 //
-// Its stages: Planning (cordon and drain are false), Cordon (cordon is true), Drain
-// (both are true), DrainComplete (no pod is left that is to go), and
-// MaintenanceComplete (both are false again, and the nodes are schedulable).
-// Deleting it in any of them makes the nodes schedulable that it cordoned, and
-// withdraws the evictions that nobody else wants.
+// Its stages: Planning (cordon and drain are false), Cordon (cordon is true), Drain (both
+// are true), DrainComplete (no pods are left to evacuate), and MaintenanceComplete (both
+// are false again, and the nodes are schedulable). Deleting the object in any stage makes
+// the nodes that it cordoned schedulable, and withdraws the evictions that no other
+// requester wants.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -32,11 +32,11 @@ type NodeMaintenance struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which nodes, and what is to be done with them.
+	// spec says which nodes to maintain, and how.
 	// +required
 	Spec NodeMaintenanceSpec `json:"spec"`
 
-	// status is how far that is.
+	// status is the progress of the maintenance.
 	// +optional
 	Status NodeMaintenanceStatus `json:"status,omitempty"`
 }
@@ -50,76 +50,75 @@ type NodeMaintenanceList struct {
 	Items           []NodeMaintenance `json:"items"`
 }
 
-// NodeMaintenanceSpec says which nodes, and what is to be done with them.
+// NodeMaintenanceSpec says which nodes to maintain, and how.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.drain) || !self.drain || (has(self.cordon) && self.cordon)",fieldPath=".drain",message="drain requires cordon: set cordon to true, too, or new pods would come to the nodes that are drained"
 type NodeMaintenanceSpec struct {
-	// nodeSelector selects the nodes by labels (matchExpressions) or by name
-	// (matchFields with the key metadata.name, one name per term). A node is selected
-	// if any of the terms matches. Nodes that match later take part from then on;
-	// those that cease to match are released.
+	// nodeSelector selects the nodes by labels (matchExpressions) or by name (matchFields
+	// with the key metadata.name, one name per term). A node is selected if any of the
+	// terms matches. Nodes that match later are included from then on. Nodes that no
+	// longer match are released.
 	// +required
 	NodeSelector NodeSelector `json:"nodeSelector"`
 
-	// cordon makes the selected nodes unschedulable. When it is false again, or the
-	// object is deleted, those are made schedulable that were so before and that no
-	// other maintenance cordons.
+	// cordon makes the selected nodes unschedulable. When it becomes false, or the object
+	// is deleted, the nodes that were schedulable before become schedulable again, unless
+	// another maintenance cordons them.
 	// +optional
 	Cordon bool `json:"cordon,omitempty"`
 
-	// drain has the pods of the selected nodes evacuated, except those of DaemonSets
-	// and mirror pods, by one EvictionRequest each. It begins when all selected nodes
-	// are cordoned, and requires cordon. When it is false again, what is not done is
+	// drain evacuates the pods of the selected nodes, except those of DaemonSets and
+	// mirror pods, with one EvictionRequest each. It requires cordon, and begins when all
+	// selected nodes are cordoned. When it becomes false, the remaining requests are
 	// withdrawn.
 	// +optional
 	Drain bool `json:"drain,omitempty"`
 
-	// reason says for people why; it becomes the message of the pods' condition
-	// EvacuationRequest.
+	// reason explains the maintenance to people. It becomes the message of the pods'
+	// condition EvacuationRequest.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
 
 	// maxParallelNodes limits how many nodes are drained at the same time. All are
-	// cordoned from the start. Without it, all are drained at once.
+	// cordoned from the start. If unset, all are drained at once.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MaxParallelNodes *int32 `json:"maxParallelNodes,omitempty"`
 
-	// unmanagedPods says what becomes of pods that no controller would make again:
-	// Evict (the default, as KEP-4212 has it) evicts them like all others, Keep leaves
-	// them where they are. A pod that is kept is not evacuated in any way, and the node
-	// is not drained before it has gone: it counts as blocking, with the reason
-	// UnmanagedPod. kubectl drawbridge drain sets Keep, unless it is called with --force.
+	// unmanagedPods says what happens to pods that no controller would recreate. Evict
+	// (the default, as in KEP-4212) evicts them like all others. Keep does not evacuate
+	// them, and the node is not drained until they are gone: they count as blocking, with
+	// the reason UnmanagedPod. kubectl drawbridge drain sets Keep unless called with
+	// --force.
 	// +optional
 	UnmanagedPods PodTreatment `json:"unmanagedPods,omitempty"`
 
-	// emptyDirPods says what becomes of pods with emptyDir volumes, whose data is lost
-	// with them: Evict (the default, as KEP-4212 has it) evicts them like all others,
-	// Keep leaves them where they are. They count as blocking then, with the reason
-	// EmptyDirData. kubectl drawbridge drain sets Keep, unless it is called with
-	// --delete-emptydir-data.
+	// emptyDirPods says what happens to pods with emptyDir volumes, whose data is lost
+	// with the pod. Evict (the default, as in KEP-4212) evicts them like all others. Keep
+	// does not evacuate them: they count as blocking, with the reason EmptyDirData.
+	// kubectl drawbridge drain sets Keep unless called with --delete-emptydir-data.
 	// +optional
 	EmptyDirPods PodTreatment `json:"emptyDirPods,omitempty"`
 }
 
-// PodTreatment says what becomes of pods of some kind.
+// PodTreatment says what happens to pods of some kind.
 //
 // +kubebuilder:validation:Enum=Evict;Keep
 type PodTreatment string
 
-// What becomes of pods.
+// What happens to pods.
 const (
 	// PodsEvict evicts them like all others; so does the empty value.
 	PodsEvict PodTreatment = "Evict"
-	// PodsKeep leaves them where they are; the drain waits until they have gone.
+	// PodsKeep leaves them on the node. The drain waits until they are gone.
 	PodsKeep PodTreatment = "Keep"
 )
 
 // NodeSelector selects nodes. It is the core NodeSelector, with limits.
 type NodeSelector struct {
-	// nodeSelectorTerms are alternatives: a node is selected if any of them matches.
-	// Within a term all requirements must hold.
+	// nodeSelectorTerms are alternatives: a node is selected if any of them matches. All
+	// requirements of a term must match.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -128,7 +127,7 @@ type NodeSelector struct {
 	NodeSelectorTerms []corev1.NodeSelectorTerm `json:"nodeSelectorTerms"`
 }
 
-// MaintenanceStage says how far a maintenance is, or one of its nodes.
+// MaintenanceStage is the progress of a maintenance or of one of its nodes.
 //
 // +kubebuilder:validation:Enum=Planning;Cordon;Drain;DrainComplete;MaintenanceComplete
 type MaintenanceStage string
@@ -137,14 +136,14 @@ type MaintenanceStage string
 const (
 	// StagePlanning says that nothing has been done yet.
 	StagePlanning MaintenanceStage = "Planning"
-	// StageCordon says that nodes are made unschedulable, or are so. A node that is
-	// to be drained stays here until it is its turn.
+	// StageCordon says that nodes are, or are being made, unschedulable. A node to drain
+	// stays in this stage until its turn.
 	StageCordon MaintenanceStage = "Cordon"
 	// StageDrain says that pods are evacuated.
 	StageDrain MaintenanceStage = "Drain"
-	// StageDrainComplete says that no pod is left that is to go.
+	// StageDrainComplete says that no pods are left to evacuate.
 	StageDrainComplete MaintenanceStage = "DrainComplete"
-	// StageMaintenanceComplete says that the nodes have been given back.
+	// StageMaintenanceComplete says that the nodes have been released.
 	StageMaintenanceComplete MaintenanceStage = "MaintenanceComplete"
 )
 
@@ -156,7 +155,7 @@ func MaintenanceStages() []MaintenanceStage {
 
 // NodeMaintenanceStatus is how far a maintenance is. Only the controller writes it.
 type NodeMaintenanceStatus struct {
-	// observedGeneration is the metadata.generation that the status is about.
+	// observedGeneration is the metadata.generation that the status is based on.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -166,14 +165,14 @@ type NodeMaintenanceStatus struct {
 	// +optional
 	Stage MaintenanceStage `json:"stage,omitempty"`
 
-	// startTime is when the nodes began to be cordoned, the last time that cordon
+	// startTime is when the controller began to cordon the nodes, after cordon last
 	// became true.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// completionTime is when the maintenance was complete. When the drain was, says
-	// the condition Drained.
+	// completionTime is when the maintenance was complete. For the drain, see the
+	// condition Drained.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
@@ -182,16 +181,16 @@ type NodeMaintenanceStatus struct {
 	// +optional
 	Progress MaintenanceProgress `json:"progress,omitempty"`
 
-	// nodes are the selected nodes, sorted by name. Of more than 500 the first ones
-	// that are not done stand here, then the first of the others; progress counts all.
+	// nodes are the selected nodes, sorted by name. If there are more than 500, it lists
+	// unfinished nodes first, then others; progress counts all.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
 	Nodes []MaintenanceNodeStatus `json:"nodes,omitempty"`
 
-	// conditions of the maintenance. NodesSelected: the selector is valid and matches
-	// at least one node. Cordoned: all selected nodes are unschedulable. Drained: all
-	// pods that are to go have gone from all selected nodes, and drain is true.
+	// conditions of the maintenance. NodesSelected: the selector is valid and matches at
+	// least one node. Cordoned: all selected nodes are unschedulable. Drained: drain is
+	// true, and all pods to evacuate have left all selected nodes.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -223,7 +222,7 @@ type MaintenanceProgress struct {
 	// +kubebuilder:validation:Minimum=0
 	NodesDrained int32 `json:"nodesDrained"`
 
-	// podsPendingEvacuation is how many pods are still to go.
+	// podsPendingEvacuation is how many pods are left to evacuate.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	PodsPendingEvacuation int32 `json:"podsPendingEvacuation"`
@@ -233,24 +232,24 @@ type MaintenanceProgress struct {
 	// +kubebuilder:validation:Minimum=0
 	PodsEvacuating int32 `json:"podsEvacuating"`
 
-	// podsBlocking is how many of those do not get on.
+	// podsBlocking is how many of those are stuck.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	PodsBlocking int32 `json:"podsBlocking"`
 
-	// podsWaiting is how many of those are left to their owners for a while, because
-	// nobody intercepts them.
+	// podsWaiting is how many of those are left to their owners for a while, because they
+	// have no interceptor.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	PodsWaiting int32 `json:"podsWaiting,omitempty"`
 
-	// podsEvacuated is how many pods have gone since the drain began.
+	// podsEvacuated is how many pods have left since the drain began.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	PodsEvacuated int32 `json:"podsEvacuated"`
 }
 
-// MaintenanceNodeStatus is how far a maintenance is on one node.
+// MaintenanceNodeStatus is the progress of a maintenance on one node.
 type MaintenanceNodeStatus struct {
 	// name of the node.
 	// +required
@@ -258,46 +257,46 @@ type MaintenanceNodeStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// stage of the node. Cordon, while drain is true, says that it waits for its turn.
+	// stage of the node. Cordon while drain is true means that the node waits for its
+	// turn.
 	// +required
 	Stage MaintenanceStage `json:"stage"`
 
-	// podsPendingEvacuation is how many pods the maintenance wants to go and are still
-	// there.
+	// podsPendingEvacuation is how many pods are left to evacuate.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	PodsPendingEvacuation int32 `json:"podsPendingEvacuation"`
 
 	// podsEvacuating is how many of those have the condition EvacuationInitiated: an
-	// interceptor is at work.
+	// interceptor is working.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	PodsEvacuating int32 `json:"podsEvacuating"`
 
-	// podsBlocking is how many of those do not get on.
+	// podsBlocking is how many of those are stuck.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	PodsBlocking int32 `json:"podsBlocking,omitempty"`
 
-	// podsWaiting is how many of those are left to their owners for a while, because
-	// nobody intercepts them: for maintenance.evacuationWait after they were told by the
-	// condition EvacuationRequest.
+	// podsWaiting is how many of those are left to their owners for a while, because they
+	// have no interceptor: for maintenance.evacuationWait after the condition
+	// EvacuationRequest was set.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	PodsWaiting int32 `json:"podsWaiting,omitempty"`
 
-	// waitingUntil is when the last of those is asked to go.
+	// waitingUntil is when the eviction of the last of those is requested.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	WaitingUntil *metav1.Time `json:"waitingUntil,omitempty"`
 
-	// podsEvacuated is how many pods have gone from the node since its drain began.
+	// podsEvacuated is how many pods have left the node since its drain began.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	PodsEvacuated int32 `json:"podsEvacuated,omitempty"`
 
-	// blockingPods are some of the pods that do not get on, sorted by namespace and
-	// name: at most 3 of a node, and 100 in all. podsBlocking counts all.
+	// blockingPods are some of the stuck pods, sorted by namespace and name: at most 3
+	// per node and 100 in total. podsBlocking counts all.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3
@@ -314,37 +313,37 @@ type MaintenanceNodeStatus struct {
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 
-// BlockReason says in one word why a pod does not get on.
+// BlockReason says in one word why a pod is stuck.
 //
 // +kubebuilder:validation:Enum=EvictionRefused;InterceptorSilent;OwnerSilent;RequestRefused;RequestFailed;Terminating;UnmanagedPod;EmptyDirData
 type BlockReason string
 
-// Why pods do not get on.
+// Why pods are stuck.
 const (
 	// BlockEvictionRefused says that the eviction is refused, most often by a budget.
 	BlockEvictionRefused BlockReason = "EvictionRefused"
-	// BlockInterceptorSilent says that the interceptor whose turn it is has not been
-	// heard of for a while.
+	// BlockInterceptorSilent says that the active interceptor has not reported for a
+	// while.
 	BlockInterceptorSilent BlockReason = "InterceptorSilent"
 	// BlockOwnerSilent says that the pod's owner has set EvacuationInitiated and has not
-	// been heard of for a while.
+	// reported for a while.
 	BlockOwnerSilent BlockReason = "OwnerSilent"
 	// BlockRequestRefused says that the EvictionRequest was refused: the pod cannot be
-	// evicted in this way.
+	// evicted this way.
 	BlockRequestRefused BlockReason = "RequestRefused"
 	// BlockRequestFailed says that the EvictionRequest could not be written.
 	BlockRequestFailed BlockReason = "RequestFailed"
-	// BlockTerminating says that the pod does not end although its grace period is over.
+	// BlockTerminating says that the pod has not ended after its grace period.
 	BlockTerminating BlockReason = "Terminating"
-	// BlockUnmanagedPod says that no controller would make the pod again, and that the
+	// BlockUnmanagedPod says that no controller would recreate the pod, and the
 	// maintenance keeps such pods.
 	BlockUnmanagedPod BlockReason = "UnmanagedPod"
-	// BlockEmptyDirData says that the pod has emptyDir volumes, and that the maintenance
-	// keeps such pods.
+	// BlockEmptyDirData says that the pod has emptyDir volumes, and the maintenance keeps
+	// such pods.
 	BlockEmptyDirData BlockReason = "EmptyDirData"
 )
 
-// BlockingPod is a pod that does not get on.
+// BlockingPod is a pod that is stuck.
 type BlockingPod struct {
 	// namespace of the pod.
 	// +required
@@ -361,7 +360,7 @@ type BlockingPod struct {
 	// +required
 	Reason BlockReason `json:"reason"`
 
-	// message says it for people.
+	// message explains the reason to people.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`

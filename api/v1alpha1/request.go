@@ -6,14 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// RequestKey is the name of the EvictionRequest of a pod, if it has one: the pod's
-// UID, in its namespace.
+// RequestKey is the key of a pod's EvictionRequest: the pod's UID, in its namespace.
 func RequestKey(pod metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.GetNamespace(), Name: string(pod.GetUID())}
 }
 
-// ReportOf returns the interceptor's item of status.interceptors. If there is none it
-// is empty, without a name, so that it differs from every item.
+// ReportOf returns the interceptor's item of status.interceptors. If there is none, it
+// is empty: without a name, it differs from every item.
 func ReportOf(er *EvictionRequest, interceptor string) InterceptorStatus {
 	for _, report := range er.Status.Interceptors {
 		if report.Name == interceptor {
@@ -23,8 +22,8 @@ func ReportOf(er *EvictionRequest, interceptor string) InterceptorStatus {
 	return InterceptorStatus{}
 }
 
-// IsFinished reports whether the request has its outcome: condition Evicted or
-// Canceled is True.
+// IsFinished reports whether the request has an outcome: condition Evicted or Canceled
+// is True.
 func IsFinished(er *EvictionRequest) bool { return FinishedAt(er) != nil }
 
 // FinishedAt is when the request got its outcome, nil while it runs.

@@ -10,18 +10,18 @@ import (
 
 // States of a request, for people (status.summary.state).
 const (
-	// StatePending says that no interceptor is active: the controller has not
-	// looked at the request yet, or there is none left to activate.
+	// StatePending says that no interceptor is active: the controller has not observed
+	// the request yet, or none is left to activate.
 	StatePending RequestState = "Pending"
 	// StateIntercepting says that one of the target's own interceptors is active.
 	StateIntercepting RequestState = "Intercepting"
 	// StateEvicting says that imperative-eviction.k8s.io is active.
 	StateEvicting RequestState = "Evicting"
 	// StateBlocked says that imperative-eviction.k8s.io is active and its last call
-	// has failed, most often because of a PodDisruptionBudget.
+	// failed, usually because of a PodDisruptionBudget.
 	StateBlocked RequestState = "Blocked"
-	// StateDeleting says that the request is being deleted and somebody's finalizer
-	// holds it. Nobody acts on it any more, and no other one can take its place.
+	// StateDeleting says that the request is being deleted and a finalizer holds it.
+	// Nothing acts on it any more, and no other request can replace it.
 	StateDeleting RequestState = "Deleting"
 	// StateEvicted says that condition Evicted is True.
 	StateEvicted RequestState = "Evicted"
@@ -29,8 +29,8 @@ const (
 	StateCanceled RequestState = "Canceled"
 )
 
-// Summarize derives status.summary from the rest of the request. It is a pure
-// function: whoever writes the status sets the result in the same write.
+// Summarize derives status.summary from the rest of the request. It is a pure function.
+// Every write of the status must include its result.
 func Summarize(er *EvictionRequest) *EvictionRequestSummary {
 	s := &EvictionRequestSummary{
 		State: StatePending,

@@ -13,8 +13,8 @@ import (
 )
 
 func main() {
-	// A second signal ends the program at once, as after the first one the default
-	// behaviour is back.
+	// A second signal ends the program immediately: after the first one, the default
+	// behaviour is restored.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	if err := app.NewCommand().ExecuteContext(ctx); err != nil {

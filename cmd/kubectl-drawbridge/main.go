@@ -1,5 +1,5 @@
-// Command kubectl-drawbridge is a plugin of kubectl for people who drain nodes: it
-// drains, says what is going on and why it is not finished, and stops it.
+// Command kubectl-drawbridge is a kubectl plugin for people who drain nodes: it drains
+// nodes, shows the progress and what blocks it, and stops drains.
 package main
 
 import (
@@ -14,8 +14,8 @@ import (
 )
 
 func main() {
-	// A second signal ends the program at once, as after the first one the default
-	// behaviour is back.
+	// A second signal ends the program immediately: after the first one, the default
+	// behaviour is restored.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	if err := app.NewCommand(cli.DefaultOptions()).ExecuteContext(ctx); err != nil {

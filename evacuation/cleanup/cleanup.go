@@ -1,6 +1,6 @@
-// Package cleanup takes back what Drawbridge wrote to objects of others, so that it
-// can be uninstalled: pods go on as if it had never been there. It is one list of
-// steps, each of which can be done again: what is done already is not done twice.
+// Package cleanup removes what Drawbridge wrote to objects of others, so that it can be
+// uninstalled and pods run as if it had never been there. It is a list of idempotent
+// steps.
 package cleanup
 
 import (
@@ -20,20 +20,20 @@ import (
 const (
 	// pageSize is how many objects are read at a time.
 	pageSize = 500
-	// pollInterval is how often a state that is waited for is looked at.
+	// pollInterval is how often an awaited state is checked.
 	pollInterval = time.Second
-	// undoPause is how long interceptors have after the last request was canceled: what
-	// they undo, such as the mark on a virtual machine, is not ours to watch.
+	// undoPause is how long interceptors have after the last request was canceled: we
+	// cannot watch what they undo, such as the mark on a virtual machine.
 	undoPause = 3 * time.Second
-	// stopTimeout is how long the managers may take to end.
+	// stopTimeout is how long the managers may take to stop.
 	stopTimeout = 90 * time.Second
 	// settle is the pause between two passes. A replica that waits to lead takes a Lease
 	// that became free within its retry period, 2 seconds.
 	settle = 3 * time.Second
-	// maxPasses is how often everything is taken back before we say that it comes back.
+	// maxPasses is how often everything is removed before we report that it comes back.
 	maxPasses = 5
-	// giveBackTimeout is how long a Deployment's controller may take to see its latest
-	// spec, without which nobody can tell what becomes of a pod.
+	// giveBackTimeout is how long a Deployment's controller may take to observe the latest
+	// spec. Before that, the future of a pod is unknown.
 	giveBackTimeout = 15 * time.Second
 	// callTimeout bounds each call.
 	callTimeout = 30 * time.Second
@@ -45,14 +45,14 @@ type Options struct {
 	Namespace string
 	// WebhookConfiguration is deleted first; empty for none.
 	WebhookConfiguration string
-	// Deployment of the manager is scaled to 0; empty when it runs elsewhere and has been
-	// stopped already.
+	// Deployment of the manager, which is scaled to 0; empty if the manager runs elsewhere
+	// and is already stopped.
 	Deployment string
 	// LeaderLease is the name of the leader's Lease.
 	LeaderLease string
 	// Keep leaves the EvictionRequests and the leases of their requesters as they are.
 	Keep bool
-	// Wait is how long interceptors have to hear that the requests are withdrawn.
+	// Wait is how long interceptors have to react to the withdrawal of the requests.
 	Wait time.Duration
 }
 
@@ -62,7 +62,7 @@ type Cleaner struct {
 	// Client reads from the API server.
 	Client client.Client
 	Clock  clock.WithTicker
-	// Out is told what is done, a line for each change.
+	// Out gets a line for each change.
 	Out io.Writer
 
 	// changes counts what was changed.
@@ -75,30 +75,29 @@ type step struct {
 	do   func(context.Context) error
 }
 
-// prepare lists what is done once, while there is a manager.
+// prepare lists the steps that run once, while a manager runs.
 func (c *Cleaner) prepare() []step {
 	return []step{
 		{"send no more evictions to Drawbridge", c.removeWebhook},
-		{"end the maintenances", c.endMaintenances}, // While there is a manager that knows which nodes are to be uncordoned.
+		{"end the maintenances", c.endMaintenances}, // While a manager runs that knows which nodes to uncordon.
 		{"withdraw the requests", c.withdraw},       // The manager and the interceptors undo most of it themselves.
 	}
 }
 
-// takeBack lists what is done until there is nothing left to do.
+// takeBack lists the steps that are repeated until nothing is left to do.
 func (c *Cleaner) takeBack() []step {
 	return []step{
-		{"stop the manager", c.stop},                    // Or it would do again what is undone next.
+		{"stop the manager", c.stop},                    // Otherwise it would restore what is removed next.
 		{"clean the pods", c.cleanPods},                 // Before the budgets go: a pod is evicted only as budgets allow.
-		{"remove the guard's budgets", c.removeBudgets}, // A label without a budget harms nobody.
-		{"delete the requests", c.deleteRequests},       // Whoever still follows them sees them go.
+		{"remove the guard's budgets", c.removeBudgets}, // A label without a budget is harmless.
+		{"delete the requests", c.deleteRequests},       // Clients that still follow them see them go.
 		{"delete the leases", c.deleteLeases},
 	}
 }
 
-// Run does all steps. One that fails does not keep the others from being done: the
-// more is taken back, the better. Its error says everything that has failed. It says
-// that nothing is left after a pass that found nothing to change, and not before: a
-// manager that was about to end may have written behind our back.
+// Run does all steps, even if some fail: the more is removed, the better. Its error lists
+// all failures. It is done only after a pass that changed nothing: a stopping manager may
+// have written meanwhile.
 func (c *Cleaner) Run(ctx context.Context) error {
 	failed := c.all(ctx, c.prepare())
 	for pass := 1; ; pass++ {
@@ -139,13 +138,13 @@ func (c *Cleaner) changedf(format string, args ...any) {
 	c.sayf(format, args...)
 }
 
-// sayf prints a line. That it cannot be printed is no reason to stop.
+// sayf prints a line. A failed write does not stop the cleanup.
 func (c *Cleaner) sayf(format string, args ...any) {
 	_, _ = fmt.Fprintf(c.Out, format+"\n", args...)
 }
 
-// removeWebhook deletes the configuration: from here on no request is made, and no
-// eviction held up.
+// removeWebhook deletes the configuration: from then on no request is created and no
+// eviction is delayed.
 func (c *Cleaner) removeWebhook(ctx context.Context) error {
 	if c.WebhookConfiguration == "" {
 		return nil
@@ -164,11 +163,11 @@ func (c *Cleaner) removeWebhook(ctx context.Context) error {
 }
 
 // each calls do for all objects of a kind, page by page. An error of one page does not
-// keep the others.
+// stop the others.
 func each[L client.ObjectList](ctx context.Context, c *Cleaner, empty func() L, do func(context.Context, L) error, opts ...client.ListOption) error {
 	var errs []error
 	for next := ""; ; {
-		// Decoding leaves alone what a page does not have, so each gets a list of its own.
+		// Decoding does not clear missing fields, so each page gets its own list.
 		list := empty()
 		if err := c.call(ctx, func(ctx context.Context) error {
 			return c.Client.List(ctx, list, append([]client.ListOption{client.Limit(pageSize), client.Continue(next)}, opts...)...)
@@ -191,7 +190,7 @@ func (c *Cleaner) call(ctx context.Context, do func(context.Context) error) erro
 	return do(ctx)
 }
 
-// until waits for a state, at most so long. It reports whether it came.
+// until waits for a state, at most that long, and reports whether it was reached.
 func (c *Cleaner) until(ctx context.Context, most time.Duration, there func(context.Context) (bool, error)) (bool, error) {
 	deadline := c.Clock.Now().Add(most)
 	for {
@@ -219,5 +218,5 @@ func (c *Cleaner) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// gone is no error: somebody else was faster.
+// gone reports a missing object, which is no error: someone else was faster.
 func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }

@@ -13,8 +13,8 @@ import (
 func maintenances() *v1alpha1.NodeMaintenanceList { return &v1alpha1.NodeMaintenanceList{} }
 
 // endMaintenances deletes all NodeMaintenances and waits until the manager has given
-// their nodes back, which is what their finalizer is for. Only it knows which nodes it
-// has cordoned itself, so without a manager they stay, and that is an error.
+// their nodes back, which is what their finalizer is for. Only the manager knows which
+// nodes it cordoned, so without a manager the maintenances stay, and that is an error.
 func (c *Cleaner) endMaintenances(ctx context.Context) error {
 	deleted := 0
 	err := each(ctx, c, maintenances, func(ctx context.Context, list *v1alpha1.NodeMaintenanceList) error {
@@ -45,7 +45,7 @@ func (c *Cleaner) endMaintenances(ctx context.Context) error {
 	}
 	most := c.Wait
 	if leader == "" {
-		most = 0 // Nobody would give them back, however long we wait.
+		most = 0 // No manager would release the nodes, however long we wait.
 	}
 	var left []string
 	all, err := c.until(ctx, most, func(ctx context.Context) (bool, error) {

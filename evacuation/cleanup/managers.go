@@ -18,13 +18,13 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
-// managers is who may still write as Drawbridge.
+// managers are the processes that may still write as Drawbridge.
 type managers struct {
 	// unscaled is the Deployment while its controller may still make pods.
 	unscaled string
 	// pods of the Deployment that have not ended, those that terminate included.
 	pods []string
-	// leader holds the leader's Lease; empty when nobody does.
+	// leader holds the leader's Lease; empty if it is free.
 	leader string
 }
 
@@ -45,8 +45,9 @@ func (m managers) describe(lease types.NamespacedName) string {
 	return strings.Join(parts, ", and ")
 }
 
-// stop scales the manager to 0, and waits until no pod of it is left and nobody leads.
-// A pod that terminates still writes, so the Deployment's own count of 0 is not enough.
+// stop scales the manager to 0, and waits until no pod of it is left and there is no
+// leader. A pod that terminates still writes, so the Deployment's own count of 0 is not
+// enough.
 func (c *Cleaner) stop(ctx context.Context) error {
 	if err := c.scaleDown(ctx); err != nil {
 		return err
@@ -104,7 +105,7 @@ func (c *Cleaner) scaleDown(ctx context.Context) error {
 	return nil
 }
 
-// managers gathers who is left.
+// managers gathers which managers are left.
 func (c *Cleaner) managers(ctx context.Context) (managers, error) {
 	leader, err := c.leader(ctx)
 	if err != nil || c.Deployment == "" {
@@ -167,7 +168,7 @@ func (c *Cleaner) leader(ctx context.Context) (string, error) {
 	return holder(lease, c.Clock.Now()), nil
 }
 
-// holder is who holds the Lease at that time; empty when it is free or has run out.
+// holder is the holder of the Lease at that time; empty if it is free or has expired.
 func holder(lease *coordinationv1.Lease, now time.Time) string {
 	spec := lease.Spec
 	lasts := time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second
@@ -177,8 +178,8 @@ func holder(lease *coordinationv1.Lease, now time.Time) string {
 	return ptr.Deref(spec.HolderIdentity, "")
 }
 
-// deleteLeaderLease deletes the leader's Lease. While somebody holds it, it stays, or
-// two might lead.
+// deleteLeaderLease deletes the leader's Lease. While it is held, it stays: otherwise
+// there might be two leaders.
 func (c *Cleaner) deleteLeaderLease(ctx context.Context) error {
 	if c.LeaderLease == "" {
 		return nil

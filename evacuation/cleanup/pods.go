@@ -17,13 +17,14 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/jsonpatch"
 )
 
-// The annotations of the descheduler that are taken off pods; see evacuation/request.
+// The annotations of the descheduler that are removed from pods; see
+// evacuation/descheduler.
 const (
 	inProgressAnnotation = "descheduler.alpha.kubernetes.io/eviction-in-progress"
 	evictOnlyAnnotation  = "descheduler.alpha.kubernetes.io/request-evict-only"
 )
 
-// cleanPods takes off pods what Drawbridge wrote.
+// cleanPods removes what Drawbridge wrote to pods.
 func (c *Cleaner) cleanPods(ctx context.Context) error {
 	pods := func() *metav1.PartialObjectMetadataList {
 		list := &metav1.PartialObjectMetadataList{}
@@ -92,8 +93,8 @@ func (c *Cleaner) giveBack(ctx context.Context, pod types.NamespacedName) error 
 	return err
 }
 
-// marks are the operations that take our label and annotations off a pod. An
-// annotation of the descheduler with another value is somebody else's.
+// marks returns the operations that remove our label and annotations from a pod. An
+// annotation of the descheduler with another value is not ours.
 func marks(pod *metav1.PartialObjectMetadata) (ops []jsonpatch.Op, what []string) {
 	remove := func(path, key, value string) {
 		ops = append(ops, jsonpatch.Test(path, value), jsonpatch.Remove(path))

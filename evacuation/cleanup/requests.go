@@ -84,8 +84,8 @@ func (c *Cleaner) withdrawOne(ctx context.Context, er *v1alpha1.EvictionRequest)
 	return true, nil
 }
 
-// ended reports whether nobody acts on the request any more. One that is being deleted
-// and held by a finalizer is as good as that.
+// ended reports whether nothing acts on the request any more. One that is being deleted
+// and held by a finalizer counts as ended.
 func ended(er *v1alpha1.EvictionRequest) bool {
 	return er.DeletionTimestamp != nil || v1alpha1.IsFinished(er)
 }
@@ -102,7 +102,7 @@ func (c *Cleaner) allEnded(ctx context.Context) (bool, error) {
 	return all, err
 }
 
-// deleteRequests deletes all requests: nobody will ever look at them again.
+// deleteRequests deletes all requests: nothing will process them any more.
 func (c *Cleaner) deleteRequests(ctx context.Context) error {
 	if c.Keep {
 		return nil
@@ -138,8 +138,8 @@ func (c *Cleaner) deleteRequests(ctx context.Context) error {
 	return err
 }
 
-// deleteLeases deletes the leader's Lease, unless somebody leads, and those of legacy
-// requesters.
+// deleteLeases deletes the leader's Lease, unless there is a leader, and those of
+// legacy requesters.
 func (c *Cleaner) deleteLeases(ctx context.Context) error {
 	errs := []error{c.deleteLeaderLease(ctx)}
 	if c.Keep {

@@ -1,5 +1,5 @@
-// Package descheduler sets the annotations by which the descheduler tells an eviction
-// that goes on from one that failed.
+// Package descheduler sets the annotations by which the descheduler tells running
+// evictions from failed ones.
 package descheduler
 
 import (
@@ -24,20 +24,19 @@ import (
 )
 
 const (
-	// pause is when to look again while the caches are not in sync.
+	// pause is when to retry while the caches are not in sync.
 	pause = time.Second
 	// cacheDelay lets the cache catch up with what we have just written: a pod changes
 	// several times while it starts, and an event may be older than our patch.
 	cacheDelay = 200 * time.Millisecond
 )
 
-// Reconciler is the controller of the descheduler's hand-shake: it puts the
-// annotations on pods by which a descheduler that evicts in the background tells an
-// eviction that goes on from one that failed, and takes them away. See step
-// for when.
+// Reconciler is the controller of the handshake with the descheduler: it sets and
+// removes the annotations by which a descheduler that evicts in the background tells
+// running evictions from failed ones. See step for when.
 //
 // Its keys are pods. A pod without interceptors and without a request costs no API
-// call, and an event of any pod a look into the cache.
+// call. An event of any pod costs a cache lookup.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -45,7 +44,7 @@ type Reconciler struct {
 	APIReader client.Reader
 	// Clock also drives the queue, which SetupWithManager makes.
 	Clock clock.WithTicker
-	// MarkInProgress marks pods whose eviction goes on.
+	// MarkInProgress marks pods whose eviction is in progress.
 	MarkInProgress bool
 	// Except selects pods whose platform marks them by itself, and stumbles over marks
 	// of others. It is nil without --descheduler-except: then there are none.
@@ -58,55 +57,55 @@ type Reconciler struct {
 	// OnChange takes a function that is to be called, from any goroutine, when the
 	// resolver may answer differently for a pod that has not changed.
 	OnChange func(func())
-	// Synced reports whether the resolver knows all it answers from.
+	// Synced reports whether the resolver is in sync.
 	Synced func() bool
 
-	told marked
+	marked marks
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
 
-// told are the pods whose eviction we have marked as going on, and their UIDs.
-type marked struct {
+// marks are the pods whose eviction we have marked as in progress, and their UIDs.
+type marks struct {
 	mu   sync.Mutex
 	pods map[types.NamespacedName]types.UID
 }
 
 // add remembers that the pod was marked.
-func (t *marked) add(pod *corev1.Pod) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.pods == nil {
-		t.pods = map[types.NamespacedName]types.UID{}
+func (m *marks) add(pod *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pods == nil {
+		m.pods = map[types.NamespacedName]types.UID{}
 	}
-	t.pods[client.ObjectKeyFromObject(pod)] = pod.UID
+	m.pods[client.ObjectKeyFromObject(pod)] = pod.UID
 }
 
-// has reports whether this very pod was marked.
-func (t *marked) has(pod *corev1.Pod) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.pods[client.ObjectKeyFromObject(pod)] == pod.UID
+// has reports whether this pod was marked.
+func (m *marks) has(pod *corev1.Pod) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pods[client.ObjectKeyFromObject(pod)] == pod.UID
 }
 
-// forget is for pods whose eviction is over.
-func (t *marked) forget(pod types.NamespacedName) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.pods, pod)
+// forget drops a pod whose eviction is over.
+func (m *marks) forget(pod types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pods, pod)
 }
 
 // Reconcile gathers, decides and applies for one pod.
 func (d *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if d.MarkEvictOnly && !d.Synced() {
-		// A resolver that has not heard of all registrations would say "nobody".
+		// A resolver that does not know all registrations would return none.
 		return reconcile.Result{RequeueAfter: pause}, nil
 	}
-	// When the patch does not fit, the pod is newer than what the cache shows.
+	// If the patch does not apply, the pod is newer than the cache.
 	for _, reader := range []client.Reader{d.Client, d.APIReader} {
 		pod := &corev1.Pod{}
 		if err := reader.Get(ctx, req.NamespacedName, pod); apierrors.IsNotFound(err) {
-			d.told.forget(req.NamespacedName)
+			d.marked.forget(req.NamespacedName)
 			return reconcile.Result{}, nil
 		} else if err != nil {
 			return reconcile.Result{}, fmt.Errorf("get pod: %w", err)
@@ -124,7 +123,7 @@ func (d *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		case err == nil:
 			log.FromContext(ctx).V(1).Info("Told the descheduler", "hints", hints)
 			if slices.Contains(hints, hint{evictionInProgress, true}) {
-				d.told.add(pod)
+				d.marked.add(pod)
 			}
 			return reconcile.Result{}, nil
 		case apierrors.IsNotFound(err):
@@ -139,8 +138,9 @@ func (d *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // decide gathers what is known of the pod from memory, and decides.
 func (d *Reconciler) decide(ctx context.Context, pod *corev1.Pod) ([]hint, error) {
 	var intercepted bool
-	if d.MarkEvictOnly && !pods.StaysOnNode(pod) { // Evictions of those are not held up, whoever names them.
-		// Who is missing for now changes the registry, and that brings the pod back.
+	if d.MarkEvictOnly && !pods.StaysOnNode(pod) { // Their evictions are not delayed, no matter who names them.
+		// A missing registration changes the registry later, which enqueues the pod
+		// again.
 		names, _ := d.Resolver.Resolve(pod)
 		intercepted = len(names) > 0
 	}
@@ -158,9 +158,9 @@ func (d *Reconciler) decide(ctx context.Context, pod *corev1.Pod) ([]hint, error
 		return nil, fmt.Errorf("get EvictionRequest: %w", err)
 	}
 	if err == nil && runsFor(er, pod) {
-		in.Running, in.Lasting, in.Told = true, lasting(er), d.told.has(pod)
+		in.Running, in.Lasting, in.Marked = true, lasting(er), d.marked.has(pod)
 	} else {
-		d.told.forget(client.ObjectKeyFromObject(pod))
+		d.marked.forget(client.ObjectKeyFromObject(pod))
 	}
 	return step(in), nil
 }

@@ -63,9 +63,9 @@ func (d *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// podEvents enqueues a pod only if there is something to do about it, which is a
-// matter of memory. So a restart finds what its predecessor left on pods, and a
-// pod's everyday changes cost nothing.
+// podEvents enqueues a pod only if there is something to do, which is decided from
+// memory. So a restart finds what its predecessor left on pods, and ordinary changes of
+// a pod cost nothing.
 func (d *Reconciler) podEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) { d.enqueue(ctx, ev.Object, queue) },
@@ -80,7 +80,7 @@ func (d *Reconciler) enqueue(ctx context.Context, obj client.Object, queue workQ
 	}
 	hints, err := d.decide(ctx, pod)
 	if err != nil {
-		// Not knowing is no reason to miss the event.
+		// If unknown, do not miss the event.
 		log.FromContext(ctx).Error(err, "Looking for the request of a pod", "pod", client.ObjectKeyFromObject(pod))
 	}
 	if err != nil || len(hints) > 0 {
@@ -97,8 +97,8 @@ func podOfRequest(_ context.Context, obj client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: er.Namespace, Name: er.Spec.Target.Pod.Name}}}
 }
 
-// requestEvents lets those changes of a request pass in which an eviction
-// begins, begins to last, or ends.
+// requestEvents passes the changes of a request in which an eviction begins, becomes
+// lasting, or ends.
 func requestEvents() predicate.Predicate {
 	state := func(obj client.Object) (running, lasts bool) {
 		er, ok := obj.(*v1alpha1.EvictionRequest)
@@ -114,8 +114,7 @@ func requestEvents() predicate.Predicate {
 	}
 }
 
-// changes is the source of those pods about which the resolver has changed its
-// mind.
+// changes is the source of the pods for which the resolver's answer has changed.
 func (d *Reconciler) changes() source.Source {
 	return controllers.Rescan{
 		Pods: d.Client, Clock: d.Clock, OnChange: d.OnChange, Synced: d.Synced,

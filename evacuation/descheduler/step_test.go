@@ -25,7 +25,7 @@ func TestHintStep(t *testing.T) {
 		},
 		"it is marked already":             {in: input{MarkInProgress: true, Running: true, Lasting: true, Annotations: marked(ours)}},
 		"it is marked by another":          {in: input{MarkInProgress: true, Running: true, Lasting: true, Annotations: marked(foreign)}},
-		"somebody has taken our mark away": {in: input{MarkInProgress: true, Running: true, Lasting: true, Told: true}},
+		"somebody has taken our mark away": {in: input{MarkInProgress: true, Running: true, Lasting: true, Marked: true}},
 		"another's mark may be empty":      {in: input{MarkInProgress: true, Running: true, Lasting: true, Annotations: marked("")}},
 		"an eviction over in a moment":     {in: input{MarkInProgress: true, Running: true}},
 		"a mark stays until the end":       {in: input{MarkInProgress: true, Running: true, Annotations: marked(ours)}},

@@ -14,18 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// budgetQueue knows who waits for which PodDisruptionBudget. When a budget starts
-// to allow disruptions it says who is to try again: as many as the budget allows,
-// the oldest request first. So n pods behind one budget cost about two calls
-// each, and not one each for every disruption that is allowed.
+// budgetQueue tracks which requests wait for which PodDisruptionBudget. When a budget
+// starts to allow disruptions, it returns the requests to retry: as many as the budget
+// allows, the oldest first. So n pods behind one budget cost about two calls each,
+// instead of one each for every allowed disruption.
 //
 // It is memory only and a hint: an empty one costs every waiting pod one more
 // attempt. It has no clock and no client, and is safe for concurrent use.
 //
-// What counts against a budget's allowance are the attempts in flight: those
-// woken, those calling, and those that were admitted but do not stand in a status
-// of the budget that we have seen. Without the last ones, every status that is
-// still on its way would wake somebody for a place that is taken.
+// The attempts in flight count against a budget's allowance: those woken, those
+// calling, and those that were admitted but are not in a status of the budget that we
+// have seen. Without the last ones, every status still on its way would wake a request
+// for a taken place.
 type budgetQueue struct {
 	mu sync.Mutex
 	// budgets by namespace and name.
@@ -39,17 +39,17 @@ type budget struct {
 	selector labels.Selector
 	// source is what selector was made from.
 	source *metav1.LabelSelector
-	// allowed is status.disruptionsAllowed, 0 while the status is behind the spec.
+	// allowed is status.disruptionsAllowed, or 0 while the status is behind the spec.
 	allowed int
 	// seen counts the statuses observed.
 	seen uint64
-	// waiting has those who wait for this budget, the oldest first.
+	// waiting has the places that wait for this budget, the oldest first.
 	waiting budgetHeap
-	// inFlight has those whose attempt counts against allowed.
+	// inFlight has the places whose attempt counts against allowed.
 	inFlight map[*budgetPlace]struct{}
 }
 
-// budgetPhase is where a place stands between two attempts.
+// budgetPhase is the state of a place between two attempts.
 type budgetPhase int
 
 const (
@@ -68,10 +68,10 @@ type budgetPlace struct {
 	phase  budgetPhase
 	// names are the budgets that select the pod, sorted.
 	names []string
-	// home is the only budget that selects the pod. With several the eviction API
-	// refuses whatever they allow, so the place waits for the selectors alone.
+	// home is the only budget that selects the pod. With several, the eviction API
+	// always refuses, so the place waits only for a change of the selectors.
 	home *budget
-	// index in home.waiting, -1 if it is not there.
+	// index in home.waiting, -1 if absent.
 	index int
 	// seen is home.seen when the call began.
 	seen uint64
@@ -83,7 +83,7 @@ type budgetPlace struct {
 type budgetOutcome int
 
 const (
-	// budgetOther: failed for a reason that no budget's change can cure.
+	// budgetOther: failed for a reason that no change of a budget can fix.
 	budgetOther budgetOutcome = iota
 	// budgetRefused: failed because of budgets.
 	budgetRefused
@@ -118,8 +118,8 @@ func (q *budgetQueue) Begin(key types.NamespacedName, pod string, podLabels map[
 	return slices.Clone(p.names)
 }
 
-// End says how the attempt ended, and returns who is to try now, which may be the
-// same request.
+// End says how the attempt ended, and returns the requests to try now, possibly the
+// same one.
 func (q *budgetQueue) End(key types.NamespacedName, outcome budgetOutcome) []types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -142,8 +142,8 @@ func (q *budgetQueue) End(key types.NamespacedName, outcome budgetOutcome) []typ
 		if p.home == nil {
 			return nil
 		}
-		// The server knows better, unless the budget has moved in the meantime: then
-		// its event found nobody waiting and must not be lost.
+		// The server knows better, unless the budget has changed meanwhile: then its
+		// event found no one waiting and must not be lost.
 		if p.home == began && began.seen == seen {
 			began.allowed = 0
 		}
@@ -153,8 +153,8 @@ func (q *budgetQueue) End(key types.NamespacedName, outcome budgetOutcome) []typ
 	}
 }
 
-// Forget takes the request out: its pod ends, or it is not our turn any more. It
-// returns who is to try now.
+// Forget removes the request: its pod ends, or it is no longer our turn. It returns the
+// requests to try now.
 func (q *budgetQueue) Forget(key types.NamespacedName) []types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -163,13 +163,13 @@ func (q *budgetQueue) Forget(key types.NamespacedName) []types.NamespacedName {
 		return nil
 	}
 	if p.phase == budgetAdmitted && p.home != nil && p.home.allowed > 0 {
-		// It took a place which the last status seen does not know of.
+		// It took a place that the last seen status does not include.
 		p.home.allowed--
 	}
 	return q.drop(p)
 }
 
-// Relabel says that the pod has these labels now, and returns who is to try now.
+// Relabel updates the pod's labels, and returns the requests to try now.
 func (q *budgetQueue) Relabel(key types.NamespacedName, podLabels map[string]string) []types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -181,7 +181,7 @@ func (q *budgetQueue) Relabel(key types.NamespacedName, podLabels map[string]str
 	return q.reassess(p)
 }
 
-// Woken reports whether a budget's change wants this request's next attempt now.
+// Woken reports whether a change of a budget calls for the request's next attempt now.
 func (q *budgetQueue) Woken(key types.NamespacedName) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -189,7 +189,7 @@ func (q *budgetQueue) Woken(key types.NamespacedName) bool {
 	return p != nil && p.phase == budgetWoken
 }
 
-// Behind counts who waits longer for the same budget, up to limit.
+// Behind counts the requests that have waited longer for the same budget, up to limit.
 func (q *budgetQueue) Behind(key types.NamespacedName, limit int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -209,8 +209,7 @@ func (q *budgetQueue) Behind(key types.NamespacedName, limit int) int {
 	return n
 }
 
-// Observe takes note of a budget that was created or changed, and returns who is
-// to try now.
+// Observe notes a created or changed budget, and returns the requests to try now.
 func (q *budgetQueue) Observe(pdb *policyv1.PodDisruptionBudget) []types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -240,7 +239,7 @@ func (q *budgetQueue) Observe(pdb *policyv1.PodDisruptionBudget) []types.Namespa
 	if b.selector == nil || !reflect.DeepEqual(b.source, pdb.Spec.Selector) {
 		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 		if err != nil {
-			// The eviction API passes over a budget whose selector it cannot read
+			// The eviction API skips a budget whose selector it cannot read
 			// (eviction.go, getPodDisruptionBudgets).
 			selector = labels.Nothing()
 		}
@@ -250,7 +249,7 @@ func (q *budgetQueue) Observe(pdb *policyv1.PodDisruptionBudget) []types.Namespa
 	return append(wake, b.wake()...)
 }
 
-// Remove takes note of a budget that was deleted, and returns who is to try now.
+// Remove notes a deleted budget, and returns the requests to try now.
 func (q *budgetQueue) Remove(name types.NamespacedName) []types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -261,8 +260,8 @@ func (q *budgetQueue) Remove(name types.NamespacedName) []types.NamespacedName {
 	return q.reassessAll(name.Namespace)
 }
 
-// reassessAll looks again at everybody in a namespace whose budgets changed, the
-// oldest first.
+// reassessAll reassesses all places of a namespace whose budgets changed, the oldest
+// first.
 func (q *budgetQueue) reassessAll(namespace string) []types.NamespacedName {
 	places := slices.SortedFunc(maps.Values(q.places[namespace]), func(a, b *budgetPlace) int {
 		if a.before(b) {
@@ -277,11 +276,11 @@ func (q *budgetQueue) reassessAll(namespace string) []types.NamespacedName {
 	return wake
 }
 
-// reassess finds out which budgets select a pod that waits. If one of those that
-// blocked it does not any more, and what remains can be met, it is to try.
+// reassess finds the budgets that select a waiting pod. If one that blocked it no
+// longer does, and the others allow it, the pod is tried.
 func (q *budgetQueue) reassess(p *budgetPlace) []types.NamespacedName {
 	if p.phase == budgetCalling || p.phase == budgetAdmitted {
-		return nil // The end of the attempt looks again.
+		return nil // The end of the attempt reassesses.
 	}
 	names := q.selecting(p)
 	if slices.Equal(names, p.names) {
@@ -307,7 +306,7 @@ func (q *budgetQueue) reassess(p *budgetPlace) []types.NamespacedName {
 	return wake
 }
 
-// settle gives a place that stands nowhere its home.
+// settle assigns a home to a place without one.
 func (q *budgetQueue) settle(p *budgetPlace) {
 	p.names = q.selecting(p)
 	if len(p.names) != 1 {
@@ -333,7 +332,7 @@ func (q *budgetQueue) selecting(p *budgetPlace) []string {
 	return names
 }
 
-// drop takes a place out and gives its room to others.
+// drop removes a place and wakes others for its room.
 func (q *budgetQueue) drop(p *budgetPlace) []types.NamespacedName {
 	home := p.home
 	p.leave()
@@ -347,7 +346,7 @@ func (q *budgetQueue) drop(p *budgetPlace) []types.NamespacedName {
 	return home.wake()
 }
 
-// leave takes a place out of its home.
+// leave removes a place from its home.
 func (p *budgetPlace) leave() {
 	if p.home == nil {
 		return
@@ -367,7 +366,7 @@ func (p *budgetPlace) before(other *budgetPlace) bool {
 	return p.key.Name < other.key.Name
 }
 
-// wake moves as many of those who wait into flight as the budget has room for.
+// wake moves as many waiting places into flight as the budget has room for.
 func (b *budget) wake() []types.NamespacedName {
 	var keys []types.NamespacedName
 	for len(b.waiting) > 0 && len(b.inFlight) < b.allowed {

@@ -1,6 +1,6 @@
 package evictor
 
-// budgetHeap has those who wait, the oldest on top.
+// budgetHeap has the waiting places, the oldest on top.
 type budgetHeap []*budgetPlace
 
 // Len implements heap.Interface.

@@ -31,9 +31,8 @@ type callFunc func(ctx context.Context, target target, gracePeriodSeconds *int64
 // version v1. Every call carries the UID precondition (statement 77) and returns
 // within the deadline, which must be positive.
 //
-// client-go would obey a Retry-After of the answer inside the call, ten times:
-// one budget that is not processed yet could hold a worker for 100 s (callers.md,
-// section 5). So it is told not to.
+// client-go would obey a Retry-After within the call, up to ten times: one unprocessed
+// budget could hold a worker for 100 s (callers.md, section 5). So retries are disabled.
 func newCall(client rest.Interface, deadline time.Duration) callFunc {
 	return func(ctx context.Context, target target, gracePeriodSeconds *int64) error {
 		ctx, cancel := context.WithTimeout(ctx, deadline)
@@ -54,8 +53,8 @@ func newCall(client rest.Interface, deadline time.Duration) callFunc {
 	}
 }
 
-// newClient returns the client for newCall. It has no rate limit of its
-// own: the number of workers limits us, and the server's priority and fairness.
+// newClient returns the client for newCall. It has no rate limit: the number of workers
+// and the server's priority and fairness limit us.
 func newClient(config *rest.Config) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.RateLimiter = -1, 0, nil
@@ -67,7 +66,7 @@ func newClient(config *rest.Config) (rest.Interface, error) {
 }
 
 // largestGracePeriod is the largest termination grace period that a requester asked for,
-// nil if it is the pod's own, which a requester without one wants.
+// nil for the pod's own, which is what a requester without one wants.
 func largestGracePeriod(pod *corev1.Pod, requesters []v1alpha1.Requester) *int64 {
 	wishes := make([]*int64, 0, len(requesters))
 	for _, r := range requesters {
@@ -76,8 +75,8 @@ func largestGracePeriod(pod *corev1.Pod, requesters []v1alpha1.Requester) *int64
 	return translate.LongestGrace(translate.OwnGrace(pod), wishes...)
 }
 
-// PodStateOf says what the evictor may do with what the cache has under the
-// target's name; nil means nothing.
+// PodStateOf returns the state of the pod that the cache has under the target's name,
+// nil if none.
 func PodStateOf(pod *corev1.Pod, uid types.UID) PodState {
 	switch {
 	case pod == nil:

@@ -1,5 +1,5 @@
-// Package evictor is imperative-eviction.k8s.io, the last interceptor of every pod: it
-// calls the eviction subresource, in the order of a queue for each budget.
+// Package evictor is imperative-eviction.k8s.io, the last interceptor of every pod. It
+// calls the eviction subresource, in the order of a queue per budget.
 package evictor
 
 import (
@@ -29,11 +29,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// ConflictRetry is when to look again after a conflict, in case the event of
-// the newer version is lost.
+// ConflictRetry is a fallback: after a conflict the watch event normally comes first.
 const ConflictRetry = 5 * time.Second
 
-// syncRetry is when to look again while it is not known who is guarded.
+// syncRetry is when to retry while the guarded pods are unknown.
 const syncRetry = time.Second
 
 // DefaultTimeout is how long a call of the eviction subresource may take.
@@ -78,9 +77,9 @@ type Reconciler struct {
 	budgets *budgetQueue
 
 	mu sync.Mutex
-	// last remembers the last attempt of each request whose turn is ours.
+	// last has the last attempt of each request for which it is our turn.
 	last map[types.NamespacedName]Attempt
-	// queue takes those whom a budget wakes.
+	// queue gets the requests that a budget wakes.
 	queue workQueue
 }
 
@@ -108,8 +107,8 @@ func (e *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if er == nil {
-		// A call that outlasted the request has counted after the request controller
-		// forgot it (statement 108).
+		// A call that outlasts the request counts after the request controller has
+		// forgotten it (statement 108).
 		e.Failures.Forget(key.Namespace, key.Name)
 	}
 	if er == nil || !IsTurn(er) {
@@ -136,8 +135,8 @@ func (e *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	decision := Step(e.input(er, pod, state), e.Clock.Now(), e.Policy)
 	if decision.Action == Call {
-		// The cache may be behind by a cancellation, and the event of a budget can
-		// overtake it. What is done to a pod cannot be undone: look for real.
+		// The cache may miss a cancellation, and the event of a budget can overtake it.
+		// An eviction cannot be undone, so read live.
 		live, err := getRequest(ctx, e.APIReader, key)
 		if err != nil {
 			return reconcile.Result{}, err
@@ -151,16 +150,16 @@ func (e *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, err
 		}
 		in := e.input(er, pod, state)
-		// If a budget moved while we asked, its wake-up is in the queue already; this
-		// attempt is told of first.
+		// If a budget changed during the call, its wake-up is already queued; report
+		// this attempt first.
 		in.Woken = false
 		decision = Step(in, e.Clock.Now(), e.Policy)
 	}
 	if decision.Report != nil {
 		switch err := e.report(ctx, er, *decision.Report); {
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-			// Somebody else was faster. The report is derived again from what is then
-			// stored; nothing is lost.
+			// Another writer was faster. The report is derived again from the stored
+			// request; nothing is lost.
 			return e.wakeAt(controllers.Earlier(decision.WakeAt, e.Clock.Now().Add(ConflictRetry))), nil
 		case err != nil:
 			return reconcile.Result{}, fmt.Errorf("report on eviction request: %w", err)
@@ -172,7 +171,7 @@ func (e *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return e.wakeAt(decision.WakeAt), nil
 }
 
-// wakeAt comes back at that time, which zero leaves to events.
+// wakeAt requeues for that time; zero leaves it to events.
 func (e *Reconciler) wakeAt(at time.Time) reconcile.Result {
 	if at.IsZero() {
 		return reconcile.Result{}
@@ -196,7 +195,7 @@ func (e *Reconciler) attempt(ctx context.Context, er *v1alpha1.EvictionRequest, 
 
 	err := e.call(ctx, target, largestGracePeriod(pod, er.Spec.Requesters))
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return fmt.Errorf("evict pod %s: %w", target, ctx.Err()) // We are being stopped.
+		return fmt.Errorf("evict pod %s: %w", target, ctx.Err()) // The process is stopping.
 	}
 	last.At = e.Clock.Now()
 	last.Answer = answer.Classify(err, len(last.Budgets))
@@ -251,7 +250,7 @@ func (e *Reconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest, i
 		client.FieldOwner(v1alpha1.ImperativeEvictionInterceptor), client.ForceOwnership)
 }
 
-// input is what Step is to look at.
+// input gathers the input of Step.
 func (e *Reconciler) input(er *v1alpha1.EvictionRequest, pod *corev1.Pod, state PodState) Input {
 	key := client.ObjectKeyFromObject(er)
 	in := Input{
@@ -319,7 +318,7 @@ func (e *Reconciler) remember(key types.NamespacedName, last Attempt) {
 	e.last[key] = last
 }
 
-// forget drops what is remembered of a request whose turn is not ours any more.
+// forget drops what is remembered of a request for which it is no longer our turn.
 func (e *Reconciler) forget(key types.NamespacedName) {
 	e.mu.Lock()
 	delete(e.last, key)
@@ -327,7 +326,7 @@ func (e *Reconciler) forget(key types.NamespacedName) {
 	e.enqueue(e.budgets.Forget(key))
 }
 
-// enqueue lets those whom a budget wakes try at once.
+// enqueue lets the requests that a budget wakes try immediately.
 func (e *Reconciler) enqueue(keys []types.NamespacedName) {
 	for _, key := range keys {
 		e.queue.Add(reconcile.Request{NamespacedName: key})

@@ -30,13 +30,13 @@ import (
 // controllerName is the name of the controller and of its queue.
 const controllerName = "imperative-eviction"
 
-// workers is the default number of pods evicted at a time. A call takes long
-// without being much work: for each one the API server lists the budgets of the
-// namespace first (kubernetes: pkg/registry/core/pod/storage/eviction.go,
-// getPodDisruptionBudgets), up to 100 ms by the request log.
+// workers is the default number of pods evicted at a time. A call takes long but is
+// little work: for each one the API server first lists the budgets of the namespace
+// (kubernetes: pkg/registry/core/pod/storage/eviction.go, getPodDisruptionBudgets), up
+// to 100 ms by the request log.
 const workers = 50
 
-// overhead bounds what one Reconcile asks for besides the eviction itself.
+// overhead limits the other calls of one Reconcile, besides the eviction.
 const overhead = 20 * time.Second
 
 // workQueue is the queue of this controller.
@@ -88,15 +88,15 @@ func (e *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// init makes what a started evictor needs; the queue comes later.
+// init prepares a started evictor; the queue is created later.
 func (e *Reconciler) init(call callFunc) {
 	e.call = call
 	e.budgets = newBudgetQueue()
 	e.last = map[types.NamespacedName]Attempt{}
 }
 
-// requestEvents lets those events pass that concern the evictor: requests
-// whose turn is or was ours.
+// requestEvents passes the events that concern the evictor: requests for which it is or
+// was our turn.
 func requestEvents() predicate.Predicate {
 	turn := func(obj client.Object) bool {
 		er, ok := obj.(*v1alpha1.EvictionRequest)
@@ -110,9 +110,8 @@ func requestEvents() predicate.Predicate {
 	}
 }
 
-// podEvents lets those changes of a pod pass that change what the evictor
-// does: it appears, begins to end, is held by other finalizers, ends, or other budgets
-// select it.
+// podEvents passes the changes of a pod that matter to the evictor: it appears, starts
+// to terminate, is held by other finalizers, ends, or is selected by other budgets.
 func podEvents() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(ev event.UpdateEvent) bool {
@@ -126,8 +125,8 @@ func podEvents() predicate.Predicate {
 	}
 }
 
-// requestOfPod finds the request of a pod by its name, which is the pod's UID. For
-// the many pods without one it costs a look into the cache.
+// requestOfPod finds the request of a pod by its name, which is the pod's UID. For the
+// many pods without one it costs a cache lookup.
 func (e *Reconciler) requestOfPod(ctx context.Context, pod client.Object) []reconcile.Request {
 	key := v1alpha1.RequestKey(pod)
 	er := &v1alpha1.EvictionRequest{}
@@ -143,7 +142,8 @@ func (e *Reconciler) requestOfPod(ctx context.Context, pod client.Object) []reco
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// budgetEvents feeds the queue of those who wait for budgets, and wakes them.
+// budgetEvents feeds budget changes to the budget queue and enqueues the woken
+// requests.
 func (e *Reconciler) budgetEvents() handler.EventHandler {
 	wake := func(queue workQueue, keys []types.NamespacedName) {
 		for _, key := range keys {

@@ -16,30 +16,30 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// PodState is what the evictor knows of the pod it is to evict.
+// PodState is what the evictor knows about the pod to evict.
 type PodState int
 
 const (
-	// PodUnseen is the zero value: our cache has no such pod. It is gone or
-	// has not arrived yet; to find out is the request controller's task.
+	// PodUnseen is the zero value: our cache has no such pod. It is gone or not yet
+	// seen; the request controller finds out which.
 	PodUnseen PodState = iota
 	// PodReplaced says that another pod has the name.
 	PodReplaced
-	// PodRunning is to be evicted.
+	// PodRunning says that the pod is to be evicted.
 	PodRunning
-	// PodTerminating says that its deletion has been asked for (statement 81).
+	// PodTerminating says that the pod is being deleted (statement 81).
 	PodTerminating
-	// PodTerminal has ended by itself.
+	// PodTerminal says that the pod has ended by itself.
 	PodTerminal
-	// PodUnsupported is a DaemonSet's pod or a mirror pod (ruling R13).
+	// PodUnsupported says that it is a DaemonSet's pod or a mirror pod (ruling R13).
 	PodUnsupported
-	// PodGuarded says that a guard of ours keeps evictions away. It opens in a
-	// moment, which is an event of the pod, or it is held.
+	// PodGuarded says that our guard blocks evictions. It opens soon, which is an event
+	// of the pod, or it is held.
 	PodGuarded
 )
 
-// Report is the evictor's own item of status.interceptors. Times have a grain
-// of one second; zero means not set.
+// Report is the evictor's own item of status.interceptors. Times have a precision of
+// one second; zero means not set.
 type Report struct {
 	StartedAt   time.Time
 	HeartbeatAt time.Time
@@ -49,15 +49,14 @@ type Report struct {
 	Refusal *v1alpha1.EvictionRefusal
 }
 
-// Attempt is the last attempt of this process. The zero value means that it has
-// made none, so the pod is tried at once.
+// Attempt is the last attempt of this process. The zero value means none, so the pod is
+// tried immediately.
 type Attempt struct {
 	At time.Time
 	answer.Answer
 	// Budgets are the names of the budgets that selected the pod, sorted.
 	Budgets []string
-	// Retries is the number of failed attempts so far, those of earlier processes
-	// included.
+	// Retries is the number of failed attempts, including those of earlier processes.
 	Retries int32
 	// Since is the first failed attempt of this process.
 	Since time.Time
@@ -67,8 +66,7 @@ type Attempt struct {
 type Action int
 
 const (
-	// Nothing is the zero value: there is nothing to do until something
-	// changes, or until WakeAt.
+	// Nothing is the zero value: do nothing until something changes, or until WakeAt.
 	Nothing Action = iota
 	// Wait says that an attempt was made and the next one is due at WakeAt.
 	Wait
@@ -78,26 +76,26 @@ const (
 
 // Policy is the constants of the evictor.
 type Policy struct {
-	// BackoffMin is the wait after the first failed attempt; it doubles with every
+	// BackoffMin is the wait after the first failed attempt. It doubles with each
 	// further one. Default 5 s (upstream.md A.11).
 	BackoffMin time.Duration
 	// BackoffMax is the longest wait. Default 15 min (000:L325).
 	BackoffMax time.Duration
-	// HeartbeatMin is the least distance between two heartbeats that the API
-	// accepts. 60 s (statement 43).
+	// HeartbeatMin is the minimum interval between two heartbeats that the API accepts.
+	// 60 s (statement 43).
 	HeartbeatMin time.Duration
-	// HeartbeatInterval is the distance of heartbeats while there is nothing to do
-	// but wait. Default 3 min (statement 111, ruling R13).
+	// HeartbeatInterval is the interval between heartbeats while waiting. Default 3 min
+	// (statement 111, ruling R13).
 	HeartbeatInterval time.Duration
-	// EndSlack is how long after its grace period a pod is said to hang. Default 10 s.
+	// EndSlack is how long after its grace period a pod counts as stuck. Default 10 s.
 	EndSlack time.Duration
-	// SettleTime is how long after an attempt that was not refused the pod's end is
-	// awaited before the next attempt. Default 30 s.
+	// SettleTime is how long to wait for the pod's end after an attempt that was not
+	// refused, before the next attempt. Default 30 s.
 	SettleTime time.Duration
-	// TimerPlaces is how many of those who wait for the same budget are tried again
-	// when their backoff is over; those behind them wait for the budget's event.
-	// Their attempts would be refused like those of the first, and a thousand
-	// pods behind one budget would cost a call each every 15 min. Default 10.
+	// TimerPlaces is how many of the pods that wait for the same budget are retried
+	// when their backoff is over. Those behind them wait for the budget's event: their
+	// attempts would be refused like those of the first, and a thousand pods behind one
+	// budget would cost a call each every 15 min. Default 10.
 	TimerPlaces int
 }
 
@@ -114,8 +112,8 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Input is everything the evictor's decision may look at. It is only valid
-// for a request whose turn is the evictor's, see IsTurn.
+// Input is everything that the evictor's decision depends on. It is only valid during
+// the evictor's turn, see IsTurn.
 type Input struct {
 	Pod  PodState
 	Item Report
@@ -126,14 +124,14 @@ type Input struct {
 	EndsBy time.Time
 	// Finalizers of a terminating pod.
 	Finalizers []string
-	// Woken: a budget's change wants this attempt now.
+	// Woken: a change of a budget calls for this attempt now.
 	Woken bool
-	// Behind is how many older ones wait for the same budget, counted up to
+	// Behind is how many older requests wait for the same budget, counted up to
 	// TimerPlaces.
 	Behind int
 }
 
-// Decision is what to do, to report, and when to look again.
+// Decision is what to do, what to report, and when to decide again.
 type Decision struct {
 	Action Action
 	// Trigger belongs to Call.
@@ -156,13 +154,13 @@ const (
 	guardedMessage     = "The guard of the pod is closed."
 )
 
-// guardRetry is when to look again at a guarded pod: one that is held without a
-// label is released without an event. It is a look into memory.
+// guardRetry is when to check a guarded pod again: one that is held without a label is
+// released without an event. It is a check in memory.
 const guardRetry = 10 * time.Second
 
-// Step decides what the imperative evictor does with one pod. It is total
-// and deterministic. The report is level-triggered: what was not stored, because
-// of a conflict or a crash of the write, is asked for again without an attempt.
+// Step decides what the imperative evictor does with one pod. It is total and
+// deterministic. The report is level-triggered: if it was not stored, because of a
+// conflict or a crash, it is requested again without an attempt.
 func Step(in Input, now time.Time, p Policy) Decision {
 	switch in.Pod {
 	case PodRunning:
@@ -180,8 +178,8 @@ func Step(in Input, now time.Time, p Policy) Decision {
 	}
 }
 
-// turnBegan is the baseline of reports on what usually takes no time at all: most
-// pods end, and most guards open, soon and cost no write.
+// turnBegan is the baseline of reports on things that usually take no time: most pods
+// end, and most guards open, soon, without costing a write.
 func (in Input) turnBegan(now time.Time) time.Time {
 	if in.ActivatedAt.IsZero() {
 		return now
@@ -201,13 +199,13 @@ func tryStep(in Input, now time.Time, p Policy) Decision {
 	due := in.Last.At.Add(pause)
 	switch {
 	case now.Before(due):
-		// After a jump of the clock no wait is longer than it was meant to be.
+		// After a clock jump, no wait is longer than intended.
 		d := Decision{Action: Wait, WakeAt: controllers.Earlier(due, now.Add(pause))}
 		d.Report = in.failureReport(now, p)
 		return d
 	case in.Last.Result.BlockedByBudget() && in.Behind >= p.TimerPlaces:
-		// The longer it has waited already, the less often it looks again whether
-		// its place has become one of the first.
+		// The longer it has waited, the less often it checks whether it is now one of
+		// the first.
 		d := Decision{Action: Wait, WakeAt: now.Add(min(max(now.Sub(in.Last.Since), p.BackoffMin), p.BackoffMax))}
 		d.Report = in.failureReport(now, p)
 		return d
@@ -216,8 +214,8 @@ func tryStep(in Input, now time.Time, p Policy) Decision {
 	}
 }
 
-// waitStep handles a pod that nobody can hurry: it reports when the last report
-// is older than the heartbeat interval, counted from since if there was none.
+// waitStep handles a pod that must be waited for: it reports when the last report is
+// older than the heartbeat interval, counted from since if there was none.
 func waitStep(in Input, message string, since, now time.Time, p Policy) Decision {
 	last := in.Item.HeartbeatAt
 	if last.Before(since) {
@@ -236,9 +234,9 @@ func waitStep(in Input, message string, since, now time.Time, p Policy) Decision
 	return Decision{Report: &item, WakeAt: controllers.Later(item.HeartbeatAt, now).Add(p.HeartbeatInterval)}
 }
 
-// endStep handles a pod that terminates. Most end within their grace period and
-// cost no write. One that does not is reported with what holds it, a minute after the
-// report before at the earliest.
+// endStep handles a pod that terminates. Most end within their grace period and cost no
+// write. One that does not is reported with what holds it, at least a minute after the
+// previous report.
 func endStep(in Input, now time.Time, p Policy) Decision {
 	message := terminatingText(in.Finalizers)
 	d := waitStep(in, message, in.turnBegan(now), now, p)
@@ -267,8 +265,8 @@ func terminatingText(finalizers []string) string {
 	return text.Cut(fmt.Sprintf(finalizersMessage, strings.Join(finalizers, ", ")), v1alpha1.MaxMessageLength)
 }
 
-// failureReport is the item that tells of the last attempt, nil if that one is
-// stored already or needs no telling.
+// failureReport is the item that reports the last attempt, nil if it is already stored
+// or not worth a report.
 func (in Input) failureReport(now time.Time, p Policy) *Report {
 	if !in.Last.Result.Failed() || in.Last.Retries < in.Item.Retries {
 		return nil
@@ -296,9 +294,9 @@ func (l *Attempt) Refusal() *v1alpha1.EvictionRefusal {
 	return refusal
 }
 
-// pause is how long to wait after an attempt, never zero. Who has waited for
-// long, in a budget's queue with few attempts of its own, does not start over with
-// short pauses; for all others the exponent is ahead of the time waited.
+// pause is how long to wait after an attempt, never zero. A request that has waited
+// long in a budget's queue, with few attempts, does not start over with short pauses;
+// for all others the exponent is ahead of the time waited.
 func (l *Attempt) pause(p Policy) time.Duration {
 	wait := max(backoff(l.Retries, p), min(l.At.Sub(l.Since), p.BackoffMax))
 	switch {
@@ -322,8 +320,8 @@ func backoff(n int32, p Policy) time.Duration {
 	return min(wait, p.BackoffMax)
 }
 
-// Fail counts a failed attempt. The count goes on from the larger of the stored
-// one, which may be behind, and ours, which is empty after a restart.
+// Fail counts a failed attempt. The count continues from the larger of the stored one,
+// which may be behind, and ours, which is empty after a restart.
 func (l *Attempt) Fail(stored int32) {
 	l.Retries = max(stored, l.Retries)
 	if l.Retries < math.MaxInt32 {

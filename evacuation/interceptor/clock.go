@@ -11,22 +11,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// minSkew is what counts as a clock that is off. It is far from the 10 s that are
+// minSkew is the smallest offset that counts. It is well below the 10 s that are
 // accepted, and the Date of an answer has whole seconds.
 const minSkew = 3 * time.Second
 
-// ServerClock learns from the answers of the API server how far this machine's
-// clock is off. An interceptor whose clock is off by more than 10 s has every
-// report refused, and is passed over while it works; so its reports go by the API
-// server's clock. The zero value is ready. It is safe for concurrent use.
+// ServerClock measures, from the API server's answers, how far this machine's clock is
+// off. If an interceptor's clock is off by more than 10 s, all its reports are refused,
+// and it is passed over while it works. So reports use the API server's time. The zero
+// value is ready. It is safe for concurrent use.
 type ServerClock struct {
 	mu     sync.Mutex
 	offset time.Duration
 }
 
-// Offset is what has to be added to this machine's time, in whole seconds, right
-// within about 3 of them: 0 if that is near enough, or if no answer has come yet. A
-// nil ServerClock knows of none.
+// Offset is what to add to this machine's time, in whole seconds, accurate to about 3
+// s: 0 if the clock is close enough, if no answer has come yet, or for a nil
+// ServerClock.
 func (s *ServerClock) Offset() time.Duration {
 	if s == nil {
 		return 0
@@ -36,8 +36,8 @@ func (s *ServerClock) Offset() time.Duration {
 	return s.offset
 }
 
-// Wrap looks at the answers that come through a transport. Local is the clock that
-// is judged: that of Options.
+// Wrap measures the answers that come through a transport. local is the clock to
+// compare: that of Options.
 func (s *ServerClock) Wrap(next http.RoundTripper, local clock.PassiveClock) http.RoundTripper {
 	return transport(func(req *http.Request) (*http.Response, error) {
 		sent := local.Now()
@@ -49,13 +49,13 @@ func (s *ServerClock) Wrap(next http.RoundTripper, local clock.PassiveClock) htt
 	})
 }
 
-// learn takes the Date of an answer, which was written at some time between the
-// two and is cut to a second. What is known stays as long as that is possible, give
-// or take minSkew, so that the offset does not tremble.
+// learn takes the Date of an answer, which was written between the two times and is
+// truncated to a second. The known offset stays while it is possible, within minSkew,
+// so that it does not jitter.
 func (s *ServerClock) learn(date string, sent, received time.Time) {
 	at, err := http.ParseTime(date)
 	if err != nil {
-		return // A proxy may leave it out.
+		return // A proxy may remove it.
 	}
 	least, most := at.Sub(received), at.Add(time.Second).Sub(sent)
 	s.mu.Lock()
@@ -70,8 +70,8 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) { return t(req) }
 
-// clockedClient is a client without a cache, by whose answers the ServerClock of
-// the Options learns.
+// clockedClient is a client without a cache whose answers feed the ServerClock of the
+// Options.
 func clockedClient(mgr ctrl.Manager, o Options) (client.Client, error) {
 	wrapped := *mgr.GetHTTPClient() // The manager's own stays as it is.
 	next := wrapped.Transport
@@ -94,7 +94,7 @@ func shift(at time.Time, by time.Duration) time.Time {
 	return at.Add(by)
 }
 
-// shifted is the same answer by another clock.
+// shifted returns the same answer by another clock.
 func (p Progress) shifted(by time.Duration) *Progress {
 	p.ExpectedFinishTime = shift(p.ExpectedFinishTime, by)
 	return &p

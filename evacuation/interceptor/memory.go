@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// memory is what this process knows of a request and the object does not say,
-// or not yet, or not any more. A restart may lose it: see Canceler.
+// memory is what this process knows about a request and the object does not say, or not
+// yet, or no longer. A restart may lose it: see Canceler.
 type memory struct {
 	// Target is the one Evacuate or Cancel was last called with.
 	Target Target
@@ -17,15 +17,14 @@ type memory struct {
 	Item item
 	// NoReturn: the interceptor is past the point of no return.
 	NoReturn bool
-	// PodGone: the pod has ended, which nobody has looked at yet.
+	// PodGone: the pod has ended, which is not handled yet.
 	PodGone bool
 	// Settled: nothing is left to do for this request.
 	Settled bool
 }
 
-// memories keeps memories by request. The names of requests are those of pods,
-// in effect: a request that is made anew for a pod has the same name and another
-// UID.
+// memories keeps memories by request. A request's name identifies its pod: a new
+// request for the same pod has the same name and another UID.
 type memories struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]memory
@@ -63,11 +62,10 @@ func (m *memories) forget(key types.NamespacedName) {
 	delete(m.of, key)
 }
 
-// errTurnOver is why the context of an Evacuate ends before its time.
+// errTurnOver is the cause if the context of an Evacuate ends early.
 var errTurnOver = errors.New("the turn is over")
 
-// running knows which requests are being worked on, so that the end of a turn
-// can stop a call.
+// running has the requests in work, so that the end of a turn can stop a call.
 type running struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]*oneRun
@@ -79,9 +77,9 @@ type oneRun struct {
 	stop    context.CancelCauseFunc
 }
 
-// begin announces that a request is worked on and returns the context for what
-// must end with the turn. It is called before the request is read: an end that is
-// seen from now on stops the context, one that was seen before is what is read.
+// begin notes that work on a request begins and returns the context for work that must
+// end with the turn. It is called before the request is read: an end that is seen later
+// stops the context, one that was seen before is in what is read.
 func (r *running) begin(ctx context.Context, key types.NamespacedName) (turn context.Context, end func()) {
 	turn, stop := context.WithCancelCause(ctx)
 	r.mu.Lock()
@@ -93,12 +91,12 @@ func (r *running) begin(ctx context.Context, key types.NamespacedName) (turn con
 	return turn, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.of, key) // A key is worked on by one at a time.
+		delete(r.of, key) // Only one worker has a key at a time.
 		stop(nil)
 	}
 }
 
-// isFor says whose turn the context is about, once that is known.
+// isFor says which request's turn the context is for, once known.
 func (r *running) isFor(key types.NamespacedName, request types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +105,7 @@ func (r *running) isFor(key types.NamespacedName, request types.UID) {
 	}
 }
 
-// over stops what runs for this very request.
+// over stops the work for this request.
 func (r *running) over(key types.NamespacedName, request types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,13 +20,13 @@ import (
 
 // Bounds and defaults of Options.
 const (
-	// MinHeartbeatInterval is the least time between two heartbeats that the API
+	// MinHeartbeatInterval is the minimum time between two heartbeats that the API
 	// accepts (statement 43).
 	MinHeartbeatInterval = time.Minute
 	// DefaultHeartbeatInterval is what the KEP recommends (000:L257).
 	DefaultHeartbeatInterval = 3 * time.Minute
-	// maxHeartbeatInterval is the heartbeat deadline: who reports no more often is
-	// passed over.
+	// maxHeartbeatInterval is the heartbeat deadline: interceptors that report less
+	// often are passed over.
 	maxHeartbeatInterval = 20 * time.Minute
 
 	defaultMaxConcurrent = 10
@@ -42,15 +42,15 @@ const (
 
 // Options say how an interceptor runs. Only Name is required.
 type Options struct {
-	// Name of the interceptor: the fully qualified domain name by which pods or an
-	// EvictionInterceptor name it.
+	// Name of the interceptor: the fully qualified domain name that pods or an
+	// EvictionInterceptor use.
 	Name string
 	// Clock tells the time and drives the timers. Default: the real one.
 	Clock clock.WithTicker
-	// ServerClock learns how far Clock is off, so that reports go by the API server's
-	// time. What the interceptor is told and tells is by its own clock all the same.
-	// Default: a new one, unless Clock is set: then that is believed. Add lets it
-	// learn; who uses NewReconciler hands over clients with its Wrap.
+	// ServerClock measures how far Clock is off, so that reports use the API server's
+	// time. The interceptor itself always uses its own clock. Default: a new one,
+	// unless Clock is set, which is then trusted. Add connects it; callers of
+	// NewReconciler pass clients that use its Wrap.
 	ServerClock *ServerClock
 	// Recorder records the events. Default: one of the manager.
 	Recorder eventsclient.EventRecorder
@@ -65,35 +65,35 @@ type Options struct {
 	Timeout time.Duration
 	// Watches are objects whose changes are a reason to call Evacuate again.
 	Watches []Watch
-	// Selector leaves out requests by their labels, which are those of the pod. It is
-	// for several processes that share the pods of one interceptor: a request that
-	// none of them takes waits for the heartbeat deadline. A process keeps what it
-	// has begun as long as it runs; let the labels be ones that do not change, as
-	// after a restart they count again. Default: all requests.
+	// Selector selects requests by their labels, which are those of the pod. It lets
+	// several processes share the pods of one interceptor: a request that none of them
+	// takes waits for the heartbeat deadline. A process keeps what it has begun as long
+	// as it runs. Use labels that do not change, because they are evaluated again after
+	// a restart. Default: all requests.
 	Selector labels.Selector
 	// FieldOwner is the field manager of the reports. Default: Name.
 	FieldOwner string
 }
 
-// Watch makes changes of objects of a kind a reason to look again.
+// Watch makes Evacuate run again when objects of a kind change.
 type Watch struct {
 	// Object is an empty object of the kind, which must be in the manager's scheme;
 	// a metav1.PartialObjectMetadata will do.
 	Object client.Object
-	// Requests maps an object to the EvictionRequests to look at. The request of a
-	// pod is named by the pod's UID, in its namespace (see RequestOf). Those that are
-	// not this interceptor's turn cost nothing.
+	// Requests maps an object to the EvictionRequests to reconcile. The request of a
+	// pod is named by the pod's UID, in its namespace (see RequestOf). Requests without
+	// this interceptor's turn cost nothing.
 	Requests func(ctx context.Context, obj client.Object) []types.NamespacedName
 	// Predicates, if any, must all let an event pass.
 	Predicates []predicate.Predicate
 }
 
-// RequestOf is the name of the EvictionRequest of a pod, if it has one.
+// RequestOf is the key of a pod's EvictionRequest.
 func RequestOf(pod client.Object) types.NamespacedName {
 	return v1alpha1.RequestKey(pod)
 }
 
-// complete fills in what is not set, but the Recorder, and checks the rest.
+// complete sets the defaults, except for the Recorder, and validates the rest.
 func (o *Options) complete() error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -143,7 +143,7 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// cutName shortens a domain name to a length, to something that still ends well.
+// cutName shortens a domain name to a length, keeping a valid end.
 func cutName(name string, length int) string {
 	if len(name) <= length {
 		return name

@@ -18,16 +18,16 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
 
-// reconciler runs one interceptor: it gathers what a request says, lets step
-// decide, calls the interceptor and reports.
+// reconciler runs one interceptor: it gathers the request's state, lets step decide,
+// calls the interceptor and reports.
 type reconciler struct {
 	Options
 	client   client.Client
 	live     client.Reader
-	reports  client.Client // What reports are written with.
+	reports  client.Client // Writes reports.
 	impl     Interceptor
 	canceler Canceler // nil if it cannot cancel
-	goner    Goner    // nil if it leaves nothing behind
+	goner    Goner    // nil if it has nothing to clean up
 
 	memories memories
 	running  running
@@ -42,7 +42,7 @@ func newReconciler(c client.Client, live client.Reader, impl Interceptor, o Opti
 	return &reconciler{Options: o, client: c, live: live, reports: c, impl: impl, canceler: canceler, goner: goner}
 }
 
-// Reconcile looks at one request.
+// Reconcile handles one request.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := req.NamespacedName
 	turn, end := r.running.begin(ctx, key)
@@ -52,7 +52,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if before := r.memories.get(key); before.Target.RequestUID != "" && (er == nil || er.UID != before.Target.RequestUID) {
-		// What was begun for a request that is no more ends before anything else does.
+		// First, end what was begun for a request that no longer exists.
 		result, settled, err := r.settle(ctx, key, before, er)
 		if err != nil || !settled {
 			return result, err
@@ -62,11 +62,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	r.running.isFor(key, er.UID)
-	return r.look(ctx, turn, er)
+	return r.observe(ctx, turn, er)
 }
 
-// look does what is to be done about a request that exists.
-func (r *reconciler) look(ctx, turn context.Context, er *v1alpha1.EvictionRequest) (reconcile.Result, error) {
+// observe handles an existing request.
+func (r *reconciler) observe(ctx, turn context.Context, er *v1alpha1.EvictionRequest) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(er)
 	memory := r.recall(er)
 	in := r.input(er, memory)
@@ -92,27 +92,27 @@ func (r *reconciler) look(ctx, turn context.Context, er *v1alpha1.EvictionReques
 	case callEvacuate, callNothing:
 	}
 	if step(in, r.Clock.Now()).Call != callEvacuate {
-		if in.NoReturn { // Passed over: others go on, and we stop for good.
+		if in.NoReturn { // Passed over: others continue, and we stop for good.
 			memory.Settled = true
 			r.memories.set(key, memory)
 		}
 		return reconcile.Result{}, nil
 	}
 	if in.Turn != active {
-		turn = ctx // It is over already, and this goes on all the same.
+		turn = ctx // The turn is already over, but the work continues.
 	}
 	answer, err := r.advance(ctx, turn, key, &memory)
 	if answer == nil || err != nil {
 		return reconcile.Result{}, err
 	}
 	if errors.Is(context.Cause(turn), errTurnOver) {
-		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // Nobody is to hear of it.
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // Do not report it.
 	}
 	return r.report(ctx, er, *answer)
 }
 
-// settle ends what was begun for a request that is gone or was made anew. It is
-// settled when the way is free for the new one.
+// settle ends what was begun for a request that is gone or was recreated. It reports
+// whether the new one may begin.
 func (r *reconciler) settle(ctx context.Context, key types.NamespacedName, known memory, er *v1alpha1.EvictionRequest) (_ reconcile.Result, settled bool, _ error) {
 	in := input{
 		Turn: calledOff, Deleted: true, Settled: known.Settled, NoReturn: known.NoReturn,
@@ -139,7 +139,7 @@ func (r *reconciler) settle(ctx context.Context, key types.NamespacedName, known
 		return reconcile.Result{}, true, nil
 	}
 	if er != nil && turnOf(er, r.Name) == active {
-		// The new request asks for what cannot be stopped anyway.
+		// The new request wants what cannot be stopped anyway.
 		r.memories.set(key, memory{Target: r.target(er, memory{}), NoReturn: true})
 		return reconcile.Result{}, true, nil
 	}
@@ -155,9 +155,9 @@ func (r *reconciler) settle(ctx context.Context, key types.NamespacedName, known
 	return r.wakeAt(d.WakeAt), d.Settled, nil
 }
 
-// advance calls Evacuate. There is no answer if the process is being stopped.
+// advance calls Evacuate. There is no answer if the process is stopping.
 func (r *reconciler) advance(ctx, turn context.Context, key types.NamespacedName, memory *memory) (*Progress, error) {
-	r.memories.set(key, *memory) // Begun, whatever comes of it.
+	r.memories.set(key, *memory) // It has begun, whatever the result.
 	answer, err := r.evacuate(turn, memory.Target)
 	if answer.PointOfNoReturn && !memory.NoReturn {
 		memory.NoReturn = true
@@ -173,9 +173,9 @@ func (r *reconciler) advance(ctx, turn context.Context, key types.NamespacedName
 	return nil, fmt.Errorf("evacuate pod %s: %w", memory.Target.Pod, err)
 }
 
-// undo calls Cancel and reports whether that was the end of it; if it was not,
-// there is an error, or no way back. What this process knows nothing of is undone
-// without a word: there may have been nothing.
+// undo calls Cancel and reports whether all is undone; if not, there is an error, or no
+// way back. Work that this process does not know about is undone silently: there may
+// have been nothing.
 func (r *reconciler) undo(ctx context.Context, key types.NamespacedName, memory *memory, known bool) (settled bool, _ error) {
 	err := r.cancel(ctx, memory.Target)
 	switch {
@@ -187,7 +187,7 @@ func (r *reconciler) undo(ctx context.Context, key types.NamespacedName, memory 
 		r.emit(memory.Target, events.PointOfNoReturn(r.Name, memory.Target.Pod.Name))
 		return false, nil
 	case err != nil:
-		r.memories.set(key, *memory) // So that nothing begins before it is undone.
+		r.memories.set(key, *memory) // So that nothing new begins before it is undone.
 		r.emit(memory.Target, events.CancelFailed(r.Name, memory.Target.Pod.Name, err))
 		return false, fmt.Errorf("cancel evacuation of pod %s: %w", memory.Target.Pod, err)
 	}
@@ -217,11 +217,11 @@ func (r *reconciler) cleanUp(ctx context.Context, key types.NamespacedName, memo
 	return nil
 }
 
-// stopping reports whether the process is being stopped, in which case whatever a
-// call returned means nothing.
+// stopping reports whether the process is stopping: then the result of a call means
+// nothing.
 func stopping(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// input is what step is to look at.
+// input gathers the input of step.
 func (r *reconciler) input(er *v1alpha1.EvictionRequest, memory memory) input {
 	in := input{
 		Turn:      turnOf(er, r.Name),
@@ -238,7 +238,7 @@ func (r *reconciler) input(er *v1alpha1.EvictionRequest, memory memory) input {
 	return in
 }
 
-// recall returns the memory of this very request.
+// recall returns the memory of this request.
 func (r *reconciler) recall(er *v1alpha1.EvictionRequest) memory {
 	known := r.memories.get(client.ObjectKeyFromObject(er))
 	if known.Target.RequestUID != er.UID {
@@ -247,7 +247,7 @@ func (r *reconciler) recall(er *v1alpha1.EvictionRequest) memory {
 	return known
 }
 
-// target is what the interceptor gets to know.
+// target returns what the interceptor is told.
 func (r *reconciler) target(er *v1alpha1.EvictionRequest, memory memory) Target {
 	t := Target{
 		Request:     client.ObjectKeyFromObject(er),
@@ -281,7 +281,7 @@ func (r *reconciler) get(ctx context.Context, reader client.Reader, key types.Na
 	}
 }
 
-// wakeAt comes back at that time, which zero leaves to events.
+// wakeAt requeues for that time; zero leaves it to events.
 func (r *reconciler) wakeAt(at time.Time) reconcile.Result {
 	if at.IsZero() {
 		return reconcile.Result{}
@@ -289,8 +289,8 @@ func (r *reconciler) wakeAt(at time.Time) reconcile.Result {
 	return reconcile.Result{RequeueAfter: max(at.Sub(r.Clock.Now()), time.Millisecond)}
 }
 
-// emit records an event about the request. It names it by reference, without the
-// version, so that what happens again and again stays one Event (statement 112).
+// emit records an event about the request. It uses a reference without the version, so
+// that repetitions stay one Event (statement 112).
 func (r *reconciler) emit(t Target, e events.Event) {
 	request := &corev1.ObjectReference{
 		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "EvictionRequest",

@@ -21,27 +21,27 @@ import (
 )
 
 const (
-	// reportTimeout bounds the writing of one report.
+	// reportTimeout limits the writing of one report.
 	reportTimeout = 20 * time.Second
-	// reportTries is how often a report is written anew after conflicts.
+	// reportTries is how often a report is written again after conflicts.
 	reportTries = 5
-	// conflictRetry is when to look again if all of them failed or the turn is
-	// over, in case the event of the newer version is lost.
+	// conflictRetry is a fallback if all of them failed or the turn is over: after a
+	// conflict the watch event normally comes first.
 	conflictRetry = 5 * time.Second
 )
 
 // errPanic is wrapped by the error of an interceptor that panicked.
 var errPanic = errors.New("panic")
 
-// report tells the API server what Evacuate said, if it is time to. After a
-// conflict it decides again on the request as it is by then.
+// report writes the result of Evacuate to the API server, if it is time. After a
+// conflict it decides again with the newer request.
 func (r *reconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest, answer Progress) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	key := client.ObjectKeyFromObject(er)
 	if beat := r.input(er, r.recall(er)).Item.HeartbeatAt; r.ServerClock != nil && beat.After(r.Clock.Now().Add(r.ServerClock.Offset()+minSkew)) {
-		// Its own heartbeat lies ahead: this clock was set back, and would be silent
-		// until it has caught up. Any answer tells the time.
+		// Its own heartbeat is in the future: this clock was set back, and there would
+		// be no report until it has caught up. Any answer shows the time.
 		if _, err := r.get(ctx, r.live, key); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -69,14 +69,14 @@ func (r *reconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest, a
 			log.FromContext(ctx).Info("This machine's clock is off, reporting by that of the API server", "offset", r.ServerClock.Offset())
 			continue
 		case apierrors.IsInvalid(err) && !answer.ExpectedFinishTime.IsZero():
-			// A moment ahead may be past by the clock that checks it. The rest must not
-			// fall with it.
+			// A time just ahead may be past by the server's clock. The rest of the
+			// report must not fail with it.
 			log.FromContext(ctx).V(1).Info("Reporting without the expected finish time", "reason", err.Error())
 			answer.ExpectedFinishTime = time.Time{}
 			continue
 		case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
 			r.emit(memory.Target, events.ReportRefused(r.Name, err))
-			r.tellRefusal(ctx, er, in.Item, err)
+			r.reportRefusal(ctx, er, in.Item, err)
 			return reconcile.Result{}, fmt.Errorf("report on eviction request %s: %w", key, err)
 		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
 			return reconcile.Result{}, fmt.Errorf("report on eviction request %s: %w", key, err)
@@ -96,10 +96,10 @@ func (r *reconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest, a
 // refusedReport begins the message of an interceptor whose reports are refused.
 const refusedReport = "Reports of this interceptor are refused: "
 
-// tellRefusal says once in the request itself that a report was refused: by the
-// message alone, with the times that are stored, as it may be the times that are
-// wrong. If not even that is accepted, the event must do.
-func (r *reconciler) tellRefusal(ctx context.Context, er *v1alpha1.EvictionRequest, stored item, refusal error) {
+// reportRefusal reports once in the request itself that a report was refused: with the
+// message only and the stored times, because the times may be wrong. If even that is
+// refused, there is only the event.
+func (r *reconciler) reportRefusal(ctx context.Context, er *v1alpha1.EvictionRequest, stored item, refusal error) {
 	if !apierrors.IsInvalid(refusal) || strings.HasPrefix(stored.Message, refusedReport) {
 		return
 	}
@@ -109,7 +109,7 @@ func (r *reconciler) tellRefusal(ctx context.Context, er *v1alpha1.EvictionReque
 	}
 }
 
-// announce says in events what a report changed.
+// announce records the changes of a report as events.
 func (r *reconciler) announce(t Target, before, after item) {
 	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
 		r.emit(t, events.EvacuationStarted(r.Name, t.Pod.Name, after.Message))
@@ -119,8 +119,7 @@ func (r *reconciler) announce(t Target, before, after item) {
 	}
 }
 
-// write applies the interceptor's own item and nothing else, to this very version
-// of the request.
+// write applies only the interceptor's own item, to this version of the request.
 func (r *reconciler) write(ctx context.Context, er *v1alpha1.EvictionRequest, item item) error {
 	report := apply.InterceptorStatus().WithName(r.Name).WithMessage(item.Message)
 	if !item.StartedAt.IsZero() {
@@ -143,7 +142,7 @@ func (r *reconciler) write(ctx context.Context, er *v1alpha1.EvictionRequest, it
 		client.FieldOwner(r.FieldOwner), client.ForceOwnership)
 }
 
-// evacuate calls the interceptor, with a deadline and a net.
+// evacuate calls Evacuate, with a deadline, and recovers from panics.
 func (r *reconciler) evacuate(ctx context.Context, t Target) (answer Progress, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -151,7 +150,7 @@ func (r *reconciler) evacuate(ctx context.Context, t Target) (answer Progress, e
 	return r.impl.Evacuate(ctx, t)
 }
 
-// cancel calls the interceptor, with a deadline and a net.
+// cancel calls Cancel, with a deadline, and recovers from panics.
 func (r *reconciler) cancel(ctx context.Context, t Target) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -159,7 +158,7 @@ func (r *reconciler) cancel(ctx context.Context, t Target) (err error) {
 	return r.canceler.Cancel(ctx, t)
 }
 
-// gone calls the interceptor, with a deadline and a net.
+// gone calls Gone, with a deadline, and recovers from panics.
 func (r *reconciler) gone(ctx context.Context, t Target) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -167,7 +166,7 @@ func (r *reconciler) gone(ctx context.Context, t Target) (err error) {
 	return r.goner.Gone(ctx, t)
 }
 
-// catch makes a panic an error.
+// catch turns a panic into an error.
 func catch(ctx context.Context, err *error) {
 	if what := recover(); what != nil {
 		log.FromContext(ctx).Info("The interceptor panicked", "panic", fmt.Sprint(what), "stack", string(debug.Stack()))

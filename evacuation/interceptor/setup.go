@@ -20,11 +20,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
-// Add adds an interceptor to a manager: ours or anybody's, as long as its scheme
-// has api/v1alpha1 and its account is bound to the chart's ClusterRole
-// NAME-interceptor. It runs where the manager's controllers run: on the leader
-// only, if there is leader election. controller-runtime's own metrics
-// (controller_runtime_reconcile_*, workqueue_*) have it under its name.
+// Add adds an interceptor to a manager. The manager's scheme must have api/v1alpha1,
+// and its account must be bound to the chart's ClusterRole NAME-interceptor. With
+// leader election, it runs on the leader only. controller-runtime's own metrics
+// (controller_runtime_reconcile_*, workqueue_*) include it under its name.
 func Add(mgr ctrl.Manager, impl Interceptor, o Options) error {
 	if err := o.complete(); err != nil {
 		return err
@@ -49,7 +48,7 @@ func Add(mgr ctrl.Manager, impl Interceptor, o Options) error {
 	err := b.WithOptions(controller.Options{
 		MaxConcurrentReconciles: o.MaxConcurrent,
 		RateLimiter:             controllers.SlowBackoff(),
-		// What was begun before and what is asked for now, and a report.
+		// For earlier work, the current call, and a report.
 		ReconciliationTimeout: 4*o.Timeout + 2*reportTimeout,
 		NewQueue:              controllers.NewQueue(o.Clock),
 	}).Complete(r)
@@ -59,11 +58,10 @@ func Add(mgr ctrl.Manager, impl Interceptor, o Options) error {
 	return nil
 }
 
-// NewReconciler is the inside of Add, for those who drive it by themselves: it
-// reads requests from the client, and from the live reader after a conflict. It
-// has to be told when a request changes, is deleted, or the time it asked for has
-// come. A call that is under way does not end with the turn. Options need a
-// Recorder.
+// NewReconciler is the reconciler that Add registers, for callers that run their own
+// controller. It reads requests from the client, and from the live reader after a
+// conflict. Call it when a request changes or is deleted, and when its RequeueAfter is
+// over. A running call does not end with the turn. Options need a Recorder.
 func NewReconciler(c client.Client, live client.Reader, impl Interceptor, o Options) (reconcile.Reconciler, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -74,7 +72,7 @@ func NewReconciler(c client.Client, live client.Reader, impl Interceptor, o Opti
 	return newReconciler(c, live, impl, o), nil
 }
 
-// enqueue asks for a look at the requests that an object is about.
+// enqueue enqueues the requests that an object maps to.
 func (w Watch) enqueue(ctx context.Context, obj client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, key := range w.Requests(ctx, obj) {
@@ -83,8 +81,8 @@ func (w Watch) enqueue(ctx context.Context, obj client.Object) []reconcile.Reque
 	return requests
 }
 
-// requestEvents lets those events pass that concern the interceptor, and stops a
-// call of Evacuate whose turn is over.
+// requestEvents passes the events that concern the interceptor, and stops a call of
+// Evacuate when its turn is over.
 func (r *reconciler) requestEvents() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	mine := func(obj client.Object) (er *v1alpha1.EvictionRequest, turn turn) {
@@ -94,13 +92,13 @@ func (r *reconciler) requestEvents() handler.EventHandler {
 		}
 		return er, turnOf(er, r.Name)
 	}
-	look := func(obj client.Object, q queue) {
+	enqueue := func(obj client.Object, q queue) {
 		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, ev event.CreateEvent, q queue) {
 			if _, turn := mine(ev.Object); turn != noTurn {
-				look(ev.Object, q)
+				enqueue(ev.Object, q)
 			}
 		},
 		UpdateFunc: func(_ context.Context, ev event.UpdateEvent, q queue) {
@@ -117,7 +115,7 @@ func (r *reconciler) requestEvents() handler.EventHandler {
 				r.running.over(key, before.UID)
 			}
 			if was != is || before.UID != after.UID || (is != noTurn && !sameTarget(before, after)) {
-				look(after, q)
+				enqueue(after, q)
 			}
 		},
 		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, q queue) {
@@ -125,17 +123,17 @@ func (r *reconciler) requestEvents() handler.EventHandler {
 			r.running.over(key, ev.Object.GetUID())
 			er, turn := mine(ev.Object)
 			if er != nil && meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted) {
-				r.memories.podGone(key, er.UID) // The end may not have been looked at yet.
+				r.memories.podGone(key, er.UID) // The end may not have been handled yet.
 			}
 			if turn != noTurn || r.memories.get(key).Target.RequestUID != "" {
-				look(ev.Object, q)
+				enqueue(ev.Object, q)
 			}
 		},
 	}
 }
 
-// sameTarget reports whether an interceptor would get to know the same. Reports,
-// its own among them, are no reason to look again.
+// sameTarget reports whether an interceptor would be told the same. Reports, including
+// its own, are no reason to reconcile.
 func sameTarget(a, b *v1alpha1.EvictionRequest) bool {
 	return a.Status.NodeName == b.Status.NodeName && maps.Equal(a.Labels, b.Labels) &&
 		slices.EqualFunc(a.Spec.Requesters, b.Spec.Requesters, func(a, b v1alpha1.Requester) bool { return a.Name == b.Name })

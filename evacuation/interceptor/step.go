@@ -10,26 +10,25 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// turn is what a request says about an interceptor's turn.
+// turn is the state of an interceptor's turn.
 type turn int
 
 const (
-	// noTurn: it has not come, or nothing is left to do: the interceptor
-	// completed, or the pod has ended in the turn of another one.
+	// noTurn: it has not come yet, or nothing is left to do: the interceptor completed,
+	// or the pod ended in another's turn.
 	noTurn turn = iota
 	// active: it is this interceptor's turn.
 	active
-	// calledOff: the request was canceled or deleted in or after its turn.
+	// calledOff: the request was canceled or deleted during or after its turn.
 	calledOff
-	// podGone: the pod has ended in its turn, before it completed.
+	// podGone: the pod ended during its turn, before it completed.
 	podGone
-	// passedOver: the interceptor was silent for too long, others follow.
+	// passedOver: the interceptor missed the heartbeat deadline, and others follow.
 	passedOver
 )
 
-// turnOf reads an interceptor's turn from a request (statement 109). An empty
-// list of requesters is final (ruling R3), so nobody waits for the controller to
-// say so.
+// turnOf reads an interceptor's turn from a request (statement 109). An empty list of
+// requesters is final (ruling R3), so there is no need to wait for the controller.
 func turnOf(er *v1alpha1.EvictionRequest, name string) turn {
 	pod := er.Spec.Target.Pod
 	isActive := slices.Contains(er.Status.ActiveInterceptors, name)
@@ -78,13 +77,13 @@ func itemOf(er *v1alpha1.EvictionRequest, name string) item {
 	return item
 }
 
-// input is all that a step may look at.
+// input is everything that step depends on.
 type input struct {
 	Turn turn
 	Item item
-	// Deleted: the request is no more.
+	// Deleted: the request is gone.
 	Deleted bool
-	// Settled: nothing is left to do for this request, though it may not show it.
+	// Settled: nothing is left to do for this request, even if it does not show it.
 	Settled bool
 	// NoReturn: the interceptor is past the point of no return.
 	NoReturn bool
@@ -94,11 +93,11 @@ type input struct {
 	CanGone bool
 	// Interval is the time between two heartbeats.
 	Interval time.Duration
-	// Answer is what Evacuate has just said; nil before it was asked.
+	// Answer is the result of Evacuate; nil before the call.
 	Answer *Progress
 }
 
-// call is what is to be called.
+// call is the method to call.
 type call int
 
 const (
@@ -108,9 +107,9 @@ const (
 	callGone
 )
 
-// decision is what a step wants.
+// decision is the result of step.
 type decision struct {
-	// Call is what to call; after it, the step is taken again with its answer.
+	// Call is the method to call; then step runs again with its answer.
 	Call call
 	// Report is what to write, nil for nothing.
 	Report *item
@@ -120,7 +119,7 @@ type decision struct {
 	WakeAt time.Time
 }
 
-// step decides whom to call, and what to make of the answer.
+// step decides what to call, and what to do with the answer.
 func step(in input, now time.Time) decision {
 	switch {
 	case in.Answer == nil:
@@ -128,11 +127,11 @@ func step(in input, now time.Time) decision {
 	case in.Turn != active && in.Answer.Done:
 		return decision{Settled: true}
 	case in.Turn != active:
-		// Past the point of no return, with nobody left to report to.
+		// Past the point of no return, with no turn to report in.
 		return decision{WakeAt: earliest(checkAt(in.Answer, now), now.Add(in.Interval))}
 	case in.Answer.Done:
-		// The heartbeat stays as it is: a completion is no heartbeat, so the 60 s do
-		// not hold it up. Who never began has declined (statement 110).
+		// The heartbeat does not change: a completion is no heartbeat, so the 60 s do
+		// not delay it. An interceptor that never began has declined (statement 110).
 		return decision{Settled: true, Report: &item{
 			StartedAt: in.Item.StartedAt, HeartbeatAt: in.Item.HeartbeatAt,
 			CompletedAt: now.Truncate(time.Second), Message: cutMessage(in.Answer.Message),
@@ -154,7 +153,7 @@ func whatToCall(in input) call {
 	case in.Turn == active:
 		return callEvacuate
 	case in.NoReturn && in.Turn == calledOff:
-		return callEvacuate // There is only one way, and nobody else goes it.
+		return callEvacuate // There is no way back, and no other interceptor is active.
 	case in.Turn == calledOff && in.Deleted && !in.CanCancel && in.CanGone:
 		return callGone
 	case in.NoReturn || !in.CanCancel:
@@ -164,9 +163,9 @@ func whatToCall(in input) call {
 	}
 }
 
-// beat reports that work goes on: when the interval is over, and when there is
-// news, but never within a minute of the last time (statements 42 and 43). Between
-// two heartbeats nothing is written.
+// beat reports that work continues: when the interval is over, and when there is news,
+// but never within a minute of the last heartbeat (statements 42 and 43). Nothing is
+// written between two heartbeats.
 func beat(in input, now time.Time) decision {
 	item := item{
 		StartedAt:        in.Item.StartedAt,
@@ -194,7 +193,7 @@ func beat(in input, now time.Time) decision {
 	return d
 }
 
-// checkAt is when the interceptor wants to look again, zero for any time.
+// checkAt is when the interceptor wants to be called again, zero for any time.
 func checkAt(answer *Progress, now time.Time) time.Time {
 	if answer.CheckAfter <= 0 {
 		return time.Time{}
@@ -210,8 +209,8 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// finishAt is an expected finish time as it may be reported: in whole seconds,
-// rounded up, and not in the past (statement 48).
+// finishAt is an expected finish time in the form that may be reported: in whole
+// seconds, rounded up, and not in the past (statement 48).
 func finishAt(expected, now time.Time) time.Time {
 	if !expected.After(now) {
 		return time.Time{}
@@ -219,8 +218,8 @@ func finishAt(expected, now time.Time) time.Time {
 	return expected.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }
 
-// finishMoved reports whether an expected finish time is news. Estimates
-// tremble; one that moves by less than a minute waits for the next heartbeat.
+// finishMoved reports whether an expected finish time is news. Estimates jitter; one
+// that moves by less than a minute waits for the next heartbeat.
 func finishMoved(before, after, now time.Time) bool {
 	switch {
 	case after.IsZero():
@@ -232,8 +231,8 @@ func finishMoved(before, after, now time.Time) bool {
 	}
 }
 
-// cutMessage makes a message one that the API accepts: UTF-8, cut between two
-// characters (ruling R6).
+// cutMessage makes a message acceptable to the API: UTF-8, cut between two characters
+// (ruling R6).
 func cutMessage(message string) string {
 	message = strings.ToValidUTF8(message, "\uFFFD")
 	count := 0

@@ -1,6 +1,5 @@
 // Package lease withdraws the requests of callers that have gone away. Callers of the
-// eviction API never say that they have changed their mind; each has a Lease, which its
-// calls renew.
+// eviction API cannot withdraw. Each has a Lease, which its calls renew.
 package lease
 
 import (
@@ -25,25 +24,24 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// retryDelay is when to look again after a conflict, in case the event of the
-// newer version is lost.
+// retryDelay is a fallback: after a conflict the watch event normally comes first.
 const retryDelay = 5 * time.Second
 
-// defaultTTL is for a lease that does not say how long it holds: that of an
-// unknown caller (callers.md, section 12).
+// defaultTTL is for a lease without a duration: that of an unknown caller (callers.md,
+// section 12).
 const defaultTTL = 10 * time.Minute
 
 // Policy is the constants of the requester leases.
 type Policy struct {
-	// Debounce is how long all recorded markers must have been gone from the node
-	// before the drain counts as called off. Default 60 s (callers.md, section 13).
+	// Debounce is how long all recorded markers must be gone from the node before the
+	// drain counts as canceled. Default 60 s (callers.md, section 13).
 	Debounce time.Duration
-	// StartupGrace is how long after the controller's start no lease counts as
-	// expired: renewals are missing only because our webhook was down too, and our
-	// own outage never counts as silence. Default 5 min.
+	// StartupGrace is how long after the controller's start no lease counts as expired:
+	// our webhook was down too, so renewals are missing, and our own outage never counts
+	// as silence. Default 5 min.
 	StartupGrace time.Duration
-	// MarkerLimit is how long a drain marker keeps the request of a silent controller,
-	// in case nobody takes the marker away. Default 24 h.
+	// MarkerLimit is how long a drain marker keeps the request of a silent controller, in
+	// case the marker is never removed. Default 24 h.
 	MarkerLimit time.Duration
 }
 
@@ -52,15 +50,14 @@ func DefaultPolicy() Policy {
 	return Policy{Debounce: time.Minute, StartupGrace: 5 * time.Minute, MarkerLimit: translate.DefaultMarkerLimit}
 }
 
-// Reconciler is the controller that withdraws legacy requesters. They cannot say
-// "never mind", so their lease speaks for them: when it runs out, or when the
-// drain markers it recorded are gone from the node, the requester is removed from
-// the requests that name the lease.
+// Reconciler is the controller that withdraws legacy requesters. They cannot withdraw
+// themselves, so their lease decides: when it expires, or when the drain markers it
+// recorded are gone from the node, the requester is removed from the requests that name
+// the lease.
 //
-// Its keys are leases. A renewal enqueues nothing: a key comes back when its
-// lease would run out and sees then whether it was renewed. How long a requester has been
-// silent counts from when this process saw the renewal, as in leader election: the
-// clocks of those who wrote it are not ours.
+// Its keys are leases. A renewal enqueues nothing: a key is requeued for when its lease
+// would expire, and only then the renewal is checked. Silence counts from when this
+// process saw the renewal, as in leader election, because the writers' clocks differ.
 type Reconciler struct {
 	// Client reads from the cache and writes. The cache has only our Leases.
 	Client client.Client
@@ -78,7 +75,7 @@ type Reconciler struct {
 	mu sync.Mutex
 	// startedAt is when the controller was started.
 	startedAt time.Time
-	// memory is what the objects do not say, by lease name.
+	// memory has what the objects do not say, by lease name.
 	memory map[string]*memory
 }
 
@@ -95,8 +92,8 @@ const (
 	withdrawMarkersGone
 )
 
-// decision is what to do about a lease, and when to look again; a zero
-// wakeAt leaves that to events.
+// decision is what to do about a lease, and when to decide again; a zero wakeAt leaves
+// that to events.
 type decision struct {
 	verdict          verdict
 	markersGoneSince time.Time
@@ -109,7 +106,7 @@ func step(rec translate.LeaseRecord, node translate.NodeView, markersGoneSince, 
 	graceEnd := startedAt.Add(p.StartupGrace)
 	excused := rec.With(func(v translate.Voice) time.Time {
 		if v.HeardAt.Add(translate.Granted(v.TTL)).Before(graceEnd) {
-			// Silence means nothing until then; an uncordon does.
+			// Until then silence does not count, but an uncordon does.
 			return graceEnd.Add(-translate.Granted(v.TTL))
 		}
 		return v.HeardAt
@@ -124,7 +121,7 @@ func step(rec translate.LeaseRecord, node translate.NodeView, markersGoneSince, 
 		}
 		due := markersGoneSince.Add(p.Debounce)
 		if heard := rec.LastHeard().Add(p.Debounce); heard.After(due) {
-			// It goes on asking, so the markers were those of another drain.
+			// It still calls, so the markers were those of another drain.
 			due = heard
 		}
 		if now.Before(due) {
@@ -152,8 +149,8 @@ func (l *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	rec, err := translate.DecodeLease(lease)
 	if err != nil {
-		// Keeping the requester for ever would be worse than judging by what every
-		// Lease says.
+		// Keeping the requester forever would be worse than deciding by the fields of
+		// every Lease.
 		log.FromContext(ctx).Error(err, "A lease is damaged, only its renewal counts")
 		rec = plainLease(lease)
 	}
@@ -165,7 +162,7 @@ func (l *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	now, since := l.Clock.Now(), l.recall(lease)
 	decision := step(rec, node, since, l.started(), now, l.Policy)
 	if decision.verdict != keep && len(rec.Markers) > 0 {
-		// A cache that lags behind the drainer's cordon looks like an uncordon.
+		// A cache that is behind the cordon looks like an uncordon.
 		if node, err = viewNode(ctx, l.APIReader, rec.Node); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -189,8 +186,8 @@ func (l *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 }
 
-// find returns the lease, nil if there is none. What is not in the cache may be
-// on its way, or may be somebody else's Lease that a requester named.
+// find returns the lease, nil if there is none. A lease that is not in the cache may
+// still be on its way, or may be another Lease that a requester named.
 func (l *Reconciler) find(ctx context.Context, key types.NamespacedName) (*coordinationv1.Lease, error) {
 	for _, reader := range []client.Reader{l.Client, l.APIReader} {
 		lease := &coordinationv1.Lease{}
@@ -203,12 +200,12 @@ func (l *Reconciler) find(ctx context.Context, key types.NamespacedName) (*coord
 	return nil, nil
 }
 
-// withdraw deletes the lease and removes whoever names it from the requests. The
-// lease goes first: a caller that comes back makes a new one of the same name,
-// and release sees that.
+// withdraw deletes the lease and removes the requesters that name it. The lease goes
+// first: a caller that comes back creates a new one of the same name, and release sees
+// that.
 func (l *Reconciler) withdraw(ctx context.Context, lease *coordinationv1.Lease, why withdrawal) (reconcile.Result, error) {
 	if lease.Labels[translate.LeaseLabel] == translate.LeaseLabelValue {
-		// With the version a renewal that we have not seen wins.
+		// With the version, an unseen renewal wins.
 		err := l.Client.Delete(ctx, lease, client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion})
 		if apierrors.IsConflict(err) {
 			return l.wakeAt(l.Clock.Now().Add(retryDelay)), nil
@@ -225,7 +222,7 @@ func (l *Reconciler) withdraw(ctx context.Context, lease *coordinationv1.Lease, 
 	return reconcile.Result{}, nil
 }
 
-// leaseIsGone removes those who name a lease that does not exist.
+// leaseIsGone removes requesters that name a missing lease.
 func (l *Reconciler) leaseIsGone(ctx context.Context, name string) (reconcile.Result, error) {
 	uid, why := l.recallWithdrawal(name)
 	if why == nil {
@@ -238,7 +235,7 @@ func (l *Reconciler) leaseIsGone(ctx context.Context, name string) (reconcile.Re
 	return reconcile.Result{}, nil
 }
 
-// viewNode looks at a node; no name gives the view of a node nobody looked at.
+// viewNode reads a node; without a name it returns an unknown view.
 func viewNode(ctx context.Context, reader client.Reader, name string) (translate.NodeView, error) {
 	if name == "" {
 		return translate.NodeView{}, nil
@@ -254,7 +251,8 @@ func viewNode(ctx context.Context, reader client.Reader, name string) (translate
 	}
 }
 
-// plainLease is the record of a lease that lost ours: what every Lease says.
+// plainLease is the record of a lease without our annotations, from the fields of every
+// Lease.
 func plainLease(lease *coordinationv1.Lease) translate.LeaseRecord {
 	rec := translate.LeaseRecord{
 		Display:   ptr.Deref(lease.Spec.HolderIdentity, ""),
@@ -277,7 +275,7 @@ func (l *Reconciler) started() time.Time {
 	return l.startedAt
 }
 
-// wakeAt comes back at that time, which zero leaves to events.
+// wakeAt requeues for that time; zero leaves it to events.
 func (l *Reconciler) wakeAt(at time.Time) reconcile.Result {
 	if at.IsZero() {
 		return reconcile.Result{}

@@ -11,29 +11,29 @@ import (
 
 // memory is what is remembered of one lease.
 type memory struct {
-	// uid of the lease this is about; another one starts afresh.
+	// uid of the lease; another lease starts from scratch.
 	uid types.UID
 	// markersGoneSince is when this process first saw that all markers are gone,
 	// zero if they are not.
 	markersGoneSince time.Time
-	// withdrawal is the event for those requests that still name the lease after
-	// it was deleted, by requester; zero if it was not deleted by us.
+	// withdrawal is the event for requests that still name the lease after its deletion,
+	// by requester; zero if we did not delete it.
 	withdrawal withdrawal
-	// seen is when this process saw what the lease says of each kind of tool.
+	// seen is when this process saw the lease's times for each kind of tool.
 	seen map[translate.CallerClass]sighting
 }
 
-// sighting is when a time in a lease was seen first, by our clock.
+// sighting is when a time in a lease was first seen, by our clock.
 type sighting struct {
 	written, at time.Time
 }
 
-// noSkew is more than clocks differ: what was written longer ago was not written now.
+// noSkew is more than clocks differ: older times were not written just now.
 const noSkew = time.Hour
 
-// see notes which times in the lease are new to this process, and returns the record
-// with the times at which it saw them. What is there when we first look at a lease counts
-// as seen now, unless it is too old for that.
+// see notes which times in the lease are new to this process, and returns the record with
+// the times at which it saw them. Times found when we first see a lease count as seen
+// now, unless they are too old.
 func (l *Reconciler) see(lease *coordinationv1.Lease, rec translate.LeaseRecord) translate.LeaseRecord {
 	now := l.Clock.Now()
 	l.mu.Lock()
@@ -49,7 +49,8 @@ func (l *Reconciler) see(lease *coordinationv1.Lease, rec translate.LeaseRecord)
 		case known && s.written.Equal(v.HeardAt):
 			return s.at
 		case known && s.written.Sub(v.HeardAt) > noSkew:
-			// Set back by hand, by more than clocks differ: it is older than we saw.
+			// Set back manually, by more than clocks differ: it is older than what we
+			// saw.
 			s = sighting{written: v.HeardAt, at: s.at.Add(v.HeardAt.Sub(s.written))}
 		case first && now.Sub(v.HeardAt) > noSkew:
 			s = sighting{written: v.HeardAt, at: v.HeardAt}
@@ -68,7 +69,7 @@ func (l *Reconciler) seeRenewal(lease *coordinationv1.Lease) {
 	}
 }
 
-// memoryOf returns what is remembered of this very lease. The lock must be held.
+// memoryOf returns the memory of this lease. The lock must be held.
 func (l *Reconciler) memoryOf(lease *coordinationv1.Lease) *memory {
 	m := l.memory[lease.Name]
 	if m == nil || m.uid != lease.UID {

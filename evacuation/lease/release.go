@@ -21,10 +21,10 @@ import (
 // before the queue's own backoff takes over.
 const patchTries = 4
 
-// release removes from every live request those who name the lease, whose last
-// known UID is gone. It stops as soon as there is a newer lease of that name: its
-// caller has come back, and wants what is left. One request that cannot be
-// written does not keep the others.
+// release removes, from every live request, the requesters that name the lease, whose
+// last known UID is gone. It stops when there is a newer lease of that name: the caller
+// has come back and wants the rest. A failed write of one request does not stop the
+// others.
 func (l *Reconciler) release(ctx context.Context, lease string, gone types.UID, why withdrawal) error {
 	list := &v1alpha1.EvictionRequestList{}
 	if err := l.Client.List(ctx, list, client.MatchingFields{index.RequestsByLease: lease}); err != nil {
@@ -32,7 +32,7 @@ func (l *Reconciler) release(ctx context.Context, lease string, gone types.UID, 
 	}
 	var errs []error
 	for i := range list.Items {
-		// The look costs nothing, the patch before it took a while.
+		// This check costs nothing, and the patch before it took a while.
 		if back, err := l.cameBack(ctx, lease, gone); err != nil {
 			return errors.Join(append(errs, err)...)
 		} else if back {
@@ -46,8 +46,8 @@ func (l *Reconciler) release(ctx context.Context, lease string, gone types.UID, 
 	return errors.Join(errs...)
 }
 
-// cameBack reports whether the cache shows a newer lease of that name than the one
-// that is gone. Its event brings us back to it.
+// cameBack reports whether the cache shows a newer lease of that name than the one that
+// is gone. Its event enqueues the lease.
 func (l *Reconciler) cameBack(ctx context.Context, name string, gone types.UID) (bool, error) {
 	lease := &coordinationv1.Lease{}
 	err := l.Client.Get(ctx, types.NamespacedName{Namespace: l.Namespace, Name: name}, lease)
@@ -57,7 +57,7 @@ func (l *Reconciler) cameBack(ctx context.Context, name string, gone types.UID) 
 	return lease.UID != gone, nil
 }
 
-// releaseOne removes from one request those who name the lease.
+// releaseOne removes the requesters that name the lease from one request.
 func (l *Reconciler) releaseOne(ctx context.Context, er *v1alpha1.EvictionRequest, lease string, why withdrawal) error {
 	key := client.ObjectKeyFromObject(er)
 	for range patchTries {
@@ -93,8 +93,8 @@ func (l *Reconciler) releaseOne(ctx context.Context, er *v1alpha1.EvictionReques
 	return fmt.Errorf("remove the requesters of lease %s from %s: it kept changing", lease, key)
 }
 
-// requestersOfLease are the names of those who name the lease in a request that
-// still can be canceled. A finished one keeps its requesters: they tell who
+// requestersOfLease returns the names of the requesters that name the lease, in a
+// request that can still be canceled. A finished one keeps its requesters: they say who
 // wanted the eviction, which matters for the replacement of the pod.
 func requestersOfLease(er *v1alpha1.EvictionRequest, lease string) []string {
 	if er.DeletionTimestamp != nil ||
@@ -110,8 +110,8 @@ func requestersOfLease(er *v1alpha1.EvictionRequest, lease string) []string {
 	return names
 }
 
-// removeRequestersPatch removes those who name the lease, the last one first so
-// that no index moves. The tests make sure that they stand where we saw them, in
+// removeRequestersPatch removes the requesters that name the lease, from last to first
+// so that no index shifts. Test operations ensure that they are where we saw them, in
 // the version we saw.
 func removeRequestersPatch(er *v1alpha1.EvictionRequest, lease string) ([]byte, error) {
 	ops := []jsonpatch.Op{jsonpatch.Test("/metadata/resourceVersion", er.ResourceVersion)}

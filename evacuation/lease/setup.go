@@ -63,7 +63,7 @@ func (l *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			NeedLeaderElection:      new(true),
 			ReconciliationTimeout:   reconcileTimeout,
 			RateLimiter:             controllers.FastBackoff(),
-			// Called once the controller may start: our outage ends here.
+			// Called when the controller may start: our outage ends here.
 			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 				l.mu.Lock()
 				l.startedAt = l.Clock.Now()
@@ -81,7 +81,7 @@ func (l *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // init makes what a started controller needs.
 func (l *Reconciler) init() { l.memory = map[string]*memory{} }
 
-// leaseEvents lets our own leases pass, but not their renewals, which are only noted.
+// leaseEvents passes our own leases, except renewals, which are only noted.
 func (l *Reconciler) leaseEvents() predicate.Predicate {
 	ours := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		return obj.GetNamespace() == l.Namespace && obj.GetLabels()[translate.LeaseLabel] == translate.LeaseLabelValue
@@ -99,8 +99,8 @@ func (l *Reconciler) leaseEvents() predicate.Predicate {
 	})
 }
 
-// renewal reports whether the lease did nothing but move its renewal on: the key
-// comes back anyway when the old one would have run out.
+// renewal reports whether only the renewal changed: the key is requeued anyway for when
+// the old one would have expired.
 func renewal(before, after *coordinationv1.Lease) bool {
 	if before.UID != after.UID || before.Spec.RenewTime == nil || after.Spec.RenewTime == nil ||
 		after.Spec.RenewTime.Time.Before(before.Spec.RenewTime.Time) {
@@ -111,8 +111,8 @@ func renewal(before, after *coordinationv1.Lease) bool {
 	return equality.Semantic.DeepEqual(before.Spec, *spec) && equality.Semantic.DeepEqual(before.Annotations, after.Annotations)
 }
 
-// requestEvents lets those events of requests pass in which a lease may be
-// named for the first time.
+// requestEvents passes the events of requests in which a lease may be named for the
+// first time.
 func requestEvents() predicate.Predicate {
 	return predicate.And(predicate.GenerationChangedPredicate{}, predicate.Funcs{
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
@@ -135,8 +135,8 @@ func (l *Reconciler) leasesOfRequest(_ context.Context, obj client.Object) []rec
 	return keys
 }
 
-// nodeEvents lets those changes of a node pass that can change a lease's
-// meaning; the kubelet's heartbeats do not.
+// nodeEvents passes the changes of a node that can matter to a lease, unlike the
+// kubelet's heartbeats.
 func nodeEvents() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(ev event.UpdateEvent) bool {
@@ -149,7 +149,7 @@ func nodeEvents() predicate.Predicate {
 	}
 }
 
-// leasesOfNode are the leases of those who drain the node.
+// leasesOfNode are the leases of the node's drainers.
 func (l *Reconciler) leasesOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	list := &coordinationv1.LeaseList{}
 	if err := l.Client.List(ctx, list, client.InNamespace(l.Namespace), client.MatchingFields{index.LeasesByNode: node.GetName()}); err != nil {

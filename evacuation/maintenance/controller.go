@@ -23,27 +23,26 @@ import (
 )
 
 const (
-	// pause is when to look again at what ends by itself: caches that are not in sync.
+	// pause is when to retry while the caches are not in sync.
 	pause = time.Second
-	// staleDelay is when to look again at a pod that has changed meanwhile.
+	// staleDelay is when to retry a pod that has changed meanwhile.
 	staleDelay = 100 * time.Millisecond
-	// planDelay gathers what happens at about the same time to the pods and nodes of a
-	// maintenance.
+	// planDelay batches changes of the pods and nodes of a maintenance.
 	planDelay = time.Second
-	// countDelay is how often a status is written in which only numbers and names have
-	// changed. With 500 nodes it has some 100 KB.
+	// countDelay is how often a status is written if only numbers and names have changed.
+	// With 500 nodes it has some 100 KB.
 	countDelay = 5 * time.Second
-	// confirmations is how many nodes are listed live in one go.
+	// confirmations is how many nodes are confirmed live in one pass.
 	confirmations = 50
 )
 
 // Defaults of PodPolicy.
 const (
-	// DefaultWait leaves nothing to owners. KEP-4212 ("Pod API") has 3 minutes, for
-	// controllers that set EvacuationInitiated; none of Kubernetes' own does, and where
-	// nobody does each drain would take 3 minutes longer for nothing.
+	// DefaultWait does not wait for owners. KEP-4212 ("Pod API") has 3 minutes, for
+	// controllers that set EvacuationInitiated. None of Kubernetes' own do, and without
+	// one each drain would take 3 minutes longer for nothing.
 	DefaultWait = 0 * time.Minute
-	// DefaultTerminatingAfter is a guess of what is late for a kubelet.
+	// DefaultTerminatingAfter is an estimate of what is late for a kubelet.
 	DefaultTerminatingAfter = time.Minute
 )
 
@@ -57,15 +56,15 @@ type Controller struct {
 	Requests client.WithWatch
 	// Clock also drives the queues, which SetupWithManager makes.
 	Clock clock.WithTicker
-	// Resolver says who intercepts a pod. Nothing is asked of a pod while somebody may be
-	// missing.
+	// Resolver returns the interceptors of a pod. While one may be missing, no eviction
+	// is requested.
 	Resolver registration.Resolver
-	// Synced reports whether the caches and the resolver know all they answer from.
+	// Synced reports whether the caches and the resolver are in sync.
 	Synced func() bool
 	// Recorder records events on maintenances and nodes.
 	Recorder eventsclient.EventRecorder
 	Metrics  *metrics.Maintenance
-	// Policy is the constants about pods.
+	// Policy has the constants about pods.
 	Policy PodPolicy
 
 	tally     *tally
@@ -89,7 +88,7 @@ func (c *Controller) validate() error {
 	})
 }
 
-// init makes what the controllers share.
+// init prepares what the controllers share.
 func (c *Controller) init() {
 	c.tally, c.selectors, c.memory = newTally(), newSelectors(), newMemory()
 }
@@ -115,7 +114,7 @@ func (c *Controller) podsOn(ctx context.Context, node string) ([]corev1.Pod, err
 	return list.Items, nil
 }
 
-// toGo reports whether a pod of a node that is drained counts.
+// toGo reports whether a pod must leave a drained node.
 func toGo(pod *corev1.Pod) bool { return !pods.StaysOnNode(pod) && !pods.HasEnded(pod) }
 
 // stagesOf are the stages that the node's maintenances have on it.

@@ -1,16 +1,13 @@
-// Package maintenance is the controller of NodeMaintenances (KEP-4212): it cordons
-// the nodes that are selected, has their pods evacuated by EvictionRequests, and
-// gives the nodes back.
+// Package maintenance is the controller of NodeMaintenances (KEP-4212): it cordons the
+// selected nodes, evacuates their pods with EvictionRequests, and releases the nodes.
 //
-// Three controllers share the work, each with a pure function that decides:
-// PlanStep says for one maintenance which node is to be in which stage and what
-// the status is; NodeStep says what becomes of one node, on behalf of all its
-// maintenances; PodStep says what becomes of one pod.
+// Three controllers share the work, each with a pure function that decides: PlanStep
+// decides, for one maintenance, the stage of each node and the status; NodeStep decides
+// about one node, for all its maintenances; PodStep decides about one pod.
 //
-// What must outlive this process stands in the API: the stage of a maintenance on
-// a node, and who has cordoned the node, are annotations of the node; what has been
-// asked of a pod is in its EvictionRequest and its conditions. Everything is
-// level-triggered: a wish that nobody has any more is withdrawn wherever it is
-// seen, whatever happened to its maintenance. The tally, which counts pods, is a
-// hint; before a node counts as drained, its pods are listed live.
+// What must outlive this process is in the API: annotations of the node have the stage
+// of each maintenance and who cordoned the node; the EvictionRequest and the conditions
+// of a pod say what was requested. Everything is level-triggered: a request that is no
+// longer wanted is withdrawn, whatever happened to its maintenance. The tally, which
+// counts pods, is a hint; before a node counts as drained, its pods are listed live.
 package maintenance

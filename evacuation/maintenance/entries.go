@@ -11,8 +11,8 @@ import (
 // Stages are the stages that the maintenances of a node have on it, by name.
 type Stages map[string]v1alpha1.MaintenanceStage
 
-// parseStages reads v1alpha1.MaintenancesAnnotation. What cannot be read is left
-// out, and so is written anew or released.
+// parseStages reads v1alpha1.MaintenancesAnnotation. What cannot be read is ignored, so
+// it is written again or released.
 func parseStages(annotation string) Stages {
 	if annotation == "" {
 		return nil
@@ -36,7 +36,7 @@ func (s Stages) String() string {
 	return strings.Join(items, ",")
 }
 
-// furthest is the stage of the most advanced one, empty if there is none.
+// furthest is the most advanced stage, empty if there is none.
 func (s Stages) furthest() v1alpha1.MaintenanceStage {
 	var furthest v1alpha1.MaintenanceStage
 	for _, stage := range s {
@@ -61,7 +61,7 @@ func (s Stages) drains() []string {
 	return names
 }
 
-// rank orders the stages that a node can be in; 0 is none of them.
+// rank orders the stages that a node can be in; 0 for other stages.
 func rank(s v1alpha1.MaintenanceStage) int {
 	if s == v1alpha1.StageMaintenanceComplete {
 		return 0 // The node has been given back.

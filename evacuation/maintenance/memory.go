@@ -10,13 +10,13 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// memory is what the controllers tell each other, and what they remember of their
-// failures: hints, all of them. It is safe for concurrent use.
+// memory is what the controllers share, and their failures. All of it is a hint. It is
+// safe for concurrent use.
 type memory struct {
 	mu sync.Mutex
 	// decided are the stages that maintenances have decided on for their nodes.
 	decided map[string]map[string]v1alpha1.MaintenanceStage
-	// failures are why pods could not be asked to go, by UID.
+	// failures are why evictions could not be requested, by the pod's UID.
 	failures map[types.UID]string
 	// written is when the status of a maintenance was written.
 	written map[string]time.Time
@@ -30,7 +30,7 @@ func newMemory() *memory {
 	}
 }
 
-// decide notes the stages that a maintenance wants its nodes to be in.
+// decide notes the stages that a maintenance wants for its nodes.
 func (m *memory) decide(maintenance string, stages map[string]v1alpha1.MaintenanceStage) {
 	stages = maps.Clone(stages)
 	m.mu.Lock()
@@ -45,7 +45,7 @@ func (m *memory) decision(maintenance, node string) v1alpha1.MaintenanceStage {
 	return m.decided[maintenance][node]
 }
 
-// fail notes why a pod could not be asked to go; empty if it could.
+// fail notes why a pod's eviction could not be requested; empty if it could.
 func (m *memory) fail(pod types.UID, why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,10 +20,10 @@ import (
 // reconcileNode gathers, decides and applies for one node.
 func (c *Controller) reconcileNode(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if !c.Synced() {
-		// Who has not heard of all maintenances would release nodes.
+		// Without knowing all maintenances, nodes would be released.
 		return reconcile.Result{RequeueAfter: pause}, nil
 	}
-	// When the patch does not fit, the node is newer than what the cache shows.
+	// If the patch does not apply, the node is newer than the cache.
 	for _, reader := range []client.Reader{c.Client, c.APIReader} {
 		node := &corev1.Node{}
 		if err := reader.Get(ctx, req.NamespacedName, node); apierrors.IsNotFound(err) {
@@ -44,14 +44,14 @@ func (c *Controller) reconcileNode(ctx context.Context, req reconcile.Request) (
 			return reconcile.Result{}, err
 		}
 		if done {
-			c.tellNode(node, in, d)
+			c.emitNode(node, in, d)
 			return reconcile.Result{}, nil
 		}
 	}
 	return reconcile.Result{}, fmt.Errorf("patch node %s: it kept changing", req.Name)
 }
 
-// gatherNode collects what is known of a node, from memory alone.
+// gatherNode collects what is known about a node, from memory only.
 func (c *Controller) gatherNode(ctx context.Context, node *corev1.Node) (NodeInput, error) {
 	in := NodeInput{
 		Unschedulable: node.Spec.Unschedulable,
@@ -75,8 +75,8 @@ func (c *Controller) gatherNode(ctx context.Context, node *corev1.Node) (NodeInp
 	return in, nil
 }
 
-// wantedStage is the stage that a node is to be in for a maintenance, which may have
-// changed since it decided; empty if it is to be released.
+// wantedStage is the stage that a maintenance, which may have changed since it decided,
+// wants for a node; empty to release the node.
 func (c *Controller) wantedStage(m *v1alpha1.NodeMaintenance, node *corev1.Node, has v1alpha1.MaintenanceStage) v1alpha1.MaintenanceStage {
 	if m.DeletionTimestamp != nil || node.DeletionTimestamp != nil || !c.selectors.of(m).selects(node) {
 		return ""
@@ -96,7 +96,7 @@ func (c *Controller) wantedStage(m *v1alpha1.NodeMaintenance, node *corev1.Node,
 	}
 }
 
-// nodePatch is a merge patch of the very node as it was seen.
+// nodePatch is a merge patch of the node in the version that was seen.
 type nodePatch struct {
 	Metadata nodePatchMeta  `json:"metadata"`
 	Spec     *nodePatchSpec `json:"spec,omitempty"`
@@ -149,8 +149,8 @@ func orNull(value string) *string {
 	return &value
 }
 
-// tellNode records what has happened to the cordon.
-func (c *Controller) tellNode(node *corev1.Node, in NodeInput, d NodeDecision) {
+// emitNode records an event about a change of the cordon.
+func (c *Controller) emitNode(node *corev1.Node, in NodeInput, d NodeDecision) {
 	stages := d.Stages
 	if len(stages) == 0 {
 		stages = in.Stages

@@ -6,7 +6,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// NodeInput is everything that a decision about a node may look at.
+// NodeInput is everything that a decision about a node depends on.
 type NodeInput struct {
 	// Unschedulable is spec.unschedulable.
 	Unschedulable bool
@@ -16,8 +16,8 @@ type NodeInput struct {
 	// v1alpha1.MaintenancePhaseAnnotation says.
 	Stages Stages
 	Phase  v1alpha1.MaintenanceStage
-	// Wanted are the stages that the node is to be in: one for each maintenance that
-	// selects it.
+	// Wanted are the wanted stages of the node: one for each maintenance that selects
+	// it.
 	Wanted Stages
 }
 
@@ -25,18 +25,18 @@ type NodeInput struct {
 type Cordoning int
 
 const (
-	// CordonKept leaves it as it is.
+	// CordonKept changes nothing.
 	CordonKept Cordoning = iota
 	// CordonMade makes the node unschedulable.
 	CordonMade
-	// CordonFound leaves the cordon that somebody else has made before.
+	// CordonFound keeps a cordon that was there before.
 	CordonFound
-	// CordonMadeAgain makes the node unschedulable again, because somebody has taken
-	// that back in the middle.
+	// CordonMadeAgain makes the node unschedulable again, because it was uncordoned
+	// during the maintenance.
 	CordonMadeAgain
 	// CordonEnded makes the node schedulable.
 	CordonEnded
-	// CordonLeft leaves the node unschedulable, because it was so before.
+	// CordonLeft leaves the node unschedulable, as it was before.
 	CordonLeft
 )
 
@@ -44,23 +44,22 @@ func (c Cordoning) String() string {
 	return [...]string{"Kept", "Made", "Found", "MadeAgain", "Ended", "Left"}[c]
 }
 
-// NodeDecision is what becomes of a node: the values of NodeInput as they are to be.
+// NodeDecision has the wanted values of the fields of NodeInput.
 type NodeDecision struct {
 	Unschedulable bool
 	CordonedBy    string
 	Stages        Stages
 	Phase         v1alpha1.MaintenanceStage
-	// Cordoning tells what happens to the cordon.
+	// Cordoning says what happens to the cordon.
 	Cordoning Cordoning
-	// Write: something differs from what is there.
+	// Write: something differs from the node.
 	Write bool
 }
 
 // NodeStep decides about one node. It is pure and total.
 //
-// A cordon that was there before ours is somebody else's: it stays when the last
-// maintenance ends. One that is taken back in the middle is made again, and is ours
-// from then on.
+// A cordon that was there before ours stays when the last maintenance ends. One that is
+// removed during a maintenance is made again, and is ours from then on.
 func NodeStep(in NodeInput) NodeDecision {
 	d := NodeDecision{
 		Unschedulable: in.Unschedulable, CordonedBy: in.CordonedBy,

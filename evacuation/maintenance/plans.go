@@ -66,8 +66,8 @@ func (c *Controller) forget(name string) {
 	c.Metrics.Forget(name)
 }
 
-// gatherPlan collects what is known of the nodes of a maintenance: from memory, and
-// live where a node seems to be drained.
+// gatherPlan collects what is known about the nodes of a maintenance: from memory, and live
+// for nodes that seem to be drained.
 func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance) (PlanInput, error) {
 	in := PlanInput{Spec: m.Spec, Generation: m.Generation, Status: m.Status, Now: c.Clock.Now()}
 	selects := c.selectors.of(m)
@@ -110,8 +110,8 @@ func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance
 	return in, nil
 }
 
-// confirm lists the pods of a node live: the cache may not show one yet that was
-// bound to it a moment ago.
+// confirm lists the pods of a node live: the cache may not yet show one that was just bound
+// to it.
 func (c *Controller) confirm(ctx context.Context, facts *NodeFacts) error {
 	list := &corev1.PodList{}
 	if err := c.APIReader.List(ctx, list, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", facts.Name)}); err != nil {
@@ -127,8 +127,8 @@ func (c *Controller) confirm(ctx context.Context, facts *NodeFacts) error {
 	return nil
 }
 
-// writeStatus writes a status that differs from the last one. If only numbers and
-// names do, it waits for more of them.
+// writeStatus writes a status that differs from the last one. If only numbers and names
+// differ, it waits for more changes.
 func (c *Controller) writeStatus(ctx context.Context, m *v1alpha1.NodeMaintenance, status v1alpha1.NodeMaintenanceStatus) (reconcile.Result, error) {
 	if equality.Semantic.DeepEqual(m.Status, status) {
 		return reconcile.Result{}, nil
@@ -147,7 +147,7 @@ func (c *Controller) writeStatus(ctx context.Context, m *v1alpha1.NodeMaintenanc
 	}
 	c.memory.wrote(m.Name, now)
 	c.Metrics.Wrote(metrics.MaintenanceWriteStatus)
-	c.tellPlan(before.Status, m)
+	c.emitPlan(before.Status, m)
 	return reconcile.Result{}, nil
 }
 
@@ -165,8 +165,8 @@ func urgent(before, after v1alpha1.NodeMaintenanceStatus) bool {
 	return false
 }
 
-// tellPlan records what has happened to a maintenance, once it is written.
-func (c *Controller) tellPlan(before v1alpha1.NodeMaintenanceStatus, m *v1alpha1.NodeMaintenance) {
+// emitPlan records events about changes of a maintenance, after they are written.
+func (c *Controller) emitPlan(before v1alpha1.NodeMaintenanceStatus, m *v1alpha1.NodeMaintenance) {
 	if before.Stage != m.Status.Stage {
 		events.Emit(c.Recorder, m, nil, events.MaintenanceStage(before.Stage, m.Status.Stage, m.Status.Progress))
 	}
@@ -177,10 +177,10 @@ func (c *Controller) tellPlan(before v1alpha1.NodeMaintenanceStatus, m *v1alpha1
 	}
 }
 
-// end releases what a maintenance that is deleted holds, and lets it go then.
+// end releases what a deleted maintenance holds, and then removes the finalizer.
 func (c *Controller) end(ctx context.Context, m *v1alpha1.NodeMaintenance) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(m, v1alpha1.MaintenanceFinalizer) {
-		return reconcile.Result{}, nil // Somebody else has a finalizer, too.
+		return reconcile.Result{}, nil // Another finalizer remains.
 	}
 	held, err := c.release(ctx, m.Name)
 	if err != nil {
@@ -193,8 +193,8 @@ func (c *Controller) end(ctx context.Context, m *v1alpha1.NodeMaintenance) (reco
 	return reconcile.Result{}, c.patchFinalizer(ctx, m, controllerutil.RemoveFinalizer)
 }
 
-// release has the nodes and pods looked at that a maintenance holds which is deleted
-// or gone. It returns how many there are.
+// release enqueues the nodes and pods that a deleted or missing maintenance holds, and
+// returns how many there are.
 func (c *Controller) release(ctx context.Context, name string) (int, error) {
 	held := 0
 	nodes := &corev1.NodeList{}
@@ -214,8 +214,8 @@ func (c *Controller) release(ctx context.Context, name string) (int, error) {
 	}
 	for i := range requests.Items {
 		er := &requests.Items[i]
-		// One that was refused keeps its requesters for ever, and one that is being deleted
-		// perhaps, too: neither needs anybody to leave it.
+		// A refused request keeps its requesters forever, and one that is being deleted
+		// may, too: no requester needs to leave either.
 		if pod := er.Spec.Target.Pod; pod != nil && !v1alpha1.IsFinished(er) && er.DeletionTimestamp == nil {
 			if c.gone(ctx, er) {
 				continue // Nothing can be withdrawn; the engine will notice.
@@ -227,7 +227,7 @@ func (c *Controller) release(ctx context.Context, name string) (int, error) {
 	return held, nil
 }
 
-// gone reports whether the request's very pod is not there any more.
+// gone reports whether the request's pod no longer exists.
 func (c *Controller) gone(ctx context.Context, er *v1alpha1.EvictionRequest) bool {
 	pod := &corev1.Pod{}
 	target := er.Spec.Target.Pod

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// maxNodes and maxNamed keep the object far below the 1.5 MiB that etcd takes: so
-	// many nodes, and so many names of blocking pods in all, maxNamedPerNode of a node.
+	// maxNodes and maxNamed keep the object far below etcd's limit of 1.5 MiB. maxNamed
+	// is how many blocking pods are named in total, maxNamedPerNode per node.
 	maxNodes        = 500
 	maxNamed        = 100
 	maxNamedPerNode = 3
 )
 
-// status is the next one. It depends on the stages that the nodes are in, and on
-// those they are to be in only for the stage of the whole.
+// status returns the next status. It depends on the current stages of the nodes; the
+// wanted ones matter only for the overall stage.
 func (in *PlanInput) status(next map[string]v1alpha1.MaintenanceStage) v1alpha1.NodeMaintenanceStatus {
 	now := metav1.NewTime(in.Now)
 	s := v1alpha1.NodeMaintenanceStatus{
@@ -127,7 +127,7 @@ func (in *PlanInput) nodes(whole v1alpha1.MaintenanceStage, next map[string]v1al
 		}
 		switch {
 		case next[n.Name] == v1alpha1.StageDrain || n.Stage == v1alpha1.StageDrain:
-			// The time at which it was decided, not at which it was seen.
+			// The time of the decision, not of the observation.
 			node.CompletionTime = nil
 			if node.StartTime == nil {
 				node.StartTime = &now

@@ -8,7 +8,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// NodeFacts is what a maintenance knows of one of the nodes it selects.
+// NodeFacts is what a maintenance knows about one of its nodes.
 type NodeFacts struct {
 	Name string
 	// Stage is the one that the maintenance has on the node; empty if none.
@@ -16,22 +16,23 @@ type NodeFacts struct {
 	// Unschedulable is spec.unschedulable.
 	Unschedulable bool
 	Pods          Count
-	// Gone is how many pods have gone since the node's drain began.
+	// Gone is how many pods have left since the node's drain began.
 	Gone int32
-	// Empty: a live list has shown no pod that is to go.
+	// Empty: a live list has shown no pod to evacuate.
 	Empty bool
 }
 
-// Count is how many pods of a node are to go, and how they get on.
+// Count counts the pods of a node to evacuate, by their progress.
 type Count struct {
 	Pending, Evacuating, Blocking, Waiting int32
-	// WaitingUntil is when the last of those is asked to go that wait for their owners.
+	// WaitingUntil is when the eviction of the last pod that waits for its owner is
+	// requested.
 	WaitingUntil time.Time
 	// Blocked are some of those that block, sorted by namespace and name.
 	Blocked []v1alpha1.BlockingPod
 }
 
-// PlanInput is everything that a decision about a maintenance may look at.
+// PlanInput is everything that a decision about a maintenance depends on.
 type PlanInput struct {
 	Spec       v1alpha1.NodeMaintenanceSpec
 	Generation int64
@@ -39,33 +40,33 @@ type PlanInput struct {
 	SelectorError string
 	// Nodes are those it selects, sorted by name.
 	Nodes []NodeFacts
-	// Releasing is how many nodes it does not select have a stage of it still.
+	// Releasing is how many nodes that it does not select still have a stage of it.
 	Releasing int
 	// Status is the last one.
 	Status v1alpha1.NodeMaintenanceStatus
 	Now    time.Time
 }
 
-// PlanDecision is what becomes of a maintenance.
+// PlanDecision is the decision about a maintenance.
 type PlanDecision struct {
-	// Stages are those that its nodes are to be in, by name. A node that is not there
-	// is to be released.
+	// Stages are the wanted stages of its nodes, by name. A missing node is to be
+	// released.
 	Stages map[string]v1alpha1.MaintenanceStage
 	Status v1alpha1.NodeMaintenanceStatus
 }
 
 // PlanStep decides about one maintenance. It is pure and total.
 //
-// A drain begins when all selected nodes are cordoned, on Spec.MaxParallelNodes of
-// them at a time, by name. What has begun on a node goes on.
+// A drain begins when all selected nodes are cordoned, on Spec.MaxParallelNodes of them
+// at a time, by name. Drains that have begun continue.
 func PlanStep(in PlanInput) PlanDecision {
 	d := PlanDecision{Stages: in.stages()}
 	d.Status = in.status(d.Stages)
 	return d
 }
 
-// begun reports whether the nodes were cordoned before, so that a maintenance that
-// does not cordon is at its end, not at its beginning.
+// begun reports whether the nodes were cordoned before, so that a maintenance that does
+// not cordon is at its end and not at its beginning.
 func (in *PlanInput) begun() bool { return in.Status.StartTime != nil }
 
 // stages are those that the nodes are to be in.
@@ -108,7 +109,7 @@ func (in *PlanInput) drain(stages map[string]v1alpha1.MaintenanceStage) {
 	}
 }
 
-// drainStage is the stage of a node that is to be drained, but for its turn.
+// drainStage is the stage of a node to drain, regardless of its turn.
 func (in *PlanInput) drainStage(n *NodeFacts) v1alpha1.MaintenanceStage {
 	begun := rank(n.Stage) >= rank(v1alpha1.StageDrain)
 	switch {
@@ -131,5 +132,5 @@ func (n *NodeFacts) cordoned() bool {
 // compareNodes sorts by name.
 func compareNodes(a, b NodeFacts) int { return strings.Compare(a.Name, b.Name) }
 
-// sortNodes puts facts into the order that PlanInput demands.
+// sortNodes sorts facts as PlanInput requires.
 func sortNodes(nodes []NodeFacts) { slices.SortFunc(nodes, compareNodes) }

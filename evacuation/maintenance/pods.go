@@ -50,7 +50,7 @@ func (c *Controller) reconcilePod(ctx context.Context, req reconcile.Request) (r
 	return result, err
 }
 
-// gatherPod collects what is known of a pod, from memory alone.
+// gatherPod collects what is known about a pod, from memory only.
 //
 //	pod -- its node -- the maintenances that drain it
 //	   \-- its request (by the pod's UID) -- if none runs, who would intercept it
@@ -79,7 +79,7 @@ func (c *Controller) gatherPod(ctx context.Context, pod *corev1.Pod) (PodInput, 
 		return in, err
 	}
 	if in.Eviction != nil && in.Eviction.State != v1alpha1.StateCanceled {
-		return in, nil // It says itself how the pod is evicted; one that was canceled says nothing.
+		return in, nil // The request says how the pod is evicted; a canceled one says nothing.
 	}
 	names, err := c.Resolver.Resolve(pod)
 	if err != nil {
@@ -89,8 +89,8 @@ func (c *Controller) gatherPod(ctx context.Context, pod *corev1.Pod) (PodInput, 
 	return in, nil
 }
 
-// wantsOf are the wishes of the maintenances that drain the pod's node, and why some of
-// them want it to be kept.
+// wantsOf returns what the maintenances that drain the pod's node want, and why some of
+// them keep the pod.
 func (c *Controller) wantsOf(ctx context.Context, pod *corev1.Pod) ([]Want, *Block, error) {
 	if pod.Spec.NodeName == "" {
 		return nil, nil, nil
@@ -144,7 +144,7 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType, ours string) *Cond
 	return nil
 }
 
-// evictionOf is what a decision needs to know of a request.
+// evictionOf returns what a decision needs to know about a request.
 func evictionOf(er *v1alpha1.EvictionRequest) *Eviction {
 	u := requester.Observe(er)
 	e := &Eviction{State: u.State, Interceptor: u.Interceptor, Message: u.Message}
@@ -189,7 +189,7 @@ func (c *Controller) countPod(pod *corev1.Pod, d PodDecision) {
 		changed = len(drains) > 0
 		if pods.HasEnded(pod) {
 			for _, name := range drains {
-				c.tally.left(name, pod.Spec.NodeName) // Its object is all that is there still.
+				c.tally.left(name, pod.Spec.NodeName) // Only its object remains.
 			}
 		}
 	} else {
@@ -200,15 +200,15 @@ func (c *Controller) countPod(pod *corev1.Pod, d PodDecision) {
 	}
 }
 
-// planLater has those maintenances look again that drain the node.
+// planLater enqueues the maintenances that drain the node.
 func (c *Controller) planLater(node string) {
 	for _, name := range c.tally.drains(node) {
 		c.plans.AddAfter(named(name), planDelay)
 	}
 }
 
-// applyPod applies a decision: first what the pod's owner is to see, then what is to
-// happen to it.
+// applyPod applies a decision: first the conditions for the pod's owner, then the
+// request.
 func (c *Controller) applyPod(ctx context.Context, pod *corev1.Pod, d PodDecision) error {
 	if err := c.patchConditions(ctx, pod, d); err != nil {
 		return err
@@ -234,7 +234,8 @@ func (c *Controller) applyPod(ctx context.Context, pod *corev1.Pod, d PodDecisio
 	return nil
 }
 
-// failure says why a pod cannot be asked to go, if that is not over in a moment.
+// failure says why a pod's eviction cannot be requested, unless the reason is
+// temporary.
 func failure(err error) string {
 	if apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err) {
 		return ""
@@ -246,8 +247,8 @@ func (c *Controller) requester(name string) *requester.Requester {
 	return &requester.Requester{Name: name, Client: c.Requests, Clock: c.Clock}
 }
 
-// podPatch is a strategic merge patch of the very pod as it was seen, so that no
-// condition of somebody else is overwritten. Conditions are merged by their type.
+// podPatch is a strategic merge patch of the pod in the version that was seen, so that
+// no other condition is overwritten. Conditions are merged by their type.
 type podPatch struct {
 	Metadata podPatchMeta   `json:"metadata"`
 	Status   podPatchStatus `json:"status"`
@@ -271,8 +272,8 @@ type podPatchCondition struct {
 	LastTransitionTime *metav1.Time           `json:"lastTransitionTime,omitempty"`
 }
 
-// patchConditions writes the conditions in one patch. A pod that has changed meanwhile
-// is an error, after which it is looked at again.
+// patchConditions writes the conditions in one patch. If the pod has changed meanwhile,
+// that is an error, and the pod is reconciled again.
 func (c *Controller) patchConditions(ctx context.Context, pod *corev1.Pod, d PodDecision) error {
 	var changes []podPatchCondition
 	add := func(kind, reason, message string, change Change) {
@@ -294,7 +295,7 @@ func (c *Controller) patchConditions(ctx context.Context, pod *corev1.Pod, d Pod
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	// A copy: the answer must not become what the rest of this decision sees.
+	// A copy: the rest of this decision must not see the answer.
 	err = c.Client.Status().Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, data))
 	switch {
 	case err == nil:
@@ -307,8 +308,7 @@ func (c *Controller) patchConditions(ctx context.Context, pod *corev1.Pod, d Pod
 	}
 }
 
-// conditionPatch is the change of one condition. Only another status is another
-// transition.
+// conditionPatch is the change of one condition. Only a changed status is a transition.
 func (c *Controller) conditionPatch(pod *corev1.Pod, kind, reason, message string, change Change) podPatchCondition {
 	if change == ChangeRemove {
 		return podPatchCondition{Directive: "delete", Type: kind}

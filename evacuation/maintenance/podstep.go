@@ -7,61 +7,62 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// Condition is what a decision needs to know of a condition of a pod.
+// Condition is what a decision needs to know about a condition of a pod.
 type Condition struct {
 	// True is its status.
 	True bool
 	// Ours: its reason is the one that we write.
 	Ours    bool
 	Message string
-	// Since is its lastTransitionTime, and Probed its lastProbeTime, by which whoever
-	// owns it may say that it still holds; zero if it does not say.
+	// Since is its lastTransitionTime, and Probed its lastProbeTime, with which the owner
+	// may confirm that it still holds; zero if unset.
 	Since, Probed time.Time
 }
 
-// Want is the wish of one maintenance that a pod goes.
+// Want says that one maintenance wants the pod evicted.
 type Want struct {
-	// Requester is the name under which it asks.
+	// Requester is its requester name.
 	Requester string
 	// Message is the maintenance's reason.
 	Message string
 }
 
-// Eviction is what a decision needs to know of the pod's EvictionRequest.
+// Eviction is what a decision needs to know about the pod's EvictionRequest.
 type Eviction struct {
 	State v1alpha1.RequestState
-	// Interceptor is the active one, and Message what it says.
+	// Interceptor is the active one, and Message its message.
 	Interceptor, Message string
 	// Started: it is one of the pod's own interceptors, and has reported.
 	Started bool
 	// LastHeard is when it was activated or last reported, whichever is later; zero if
 	// none is active.
 	LastHeard time.Time
-	// Refused: the request is canceled for good.
+	// Refused: the request was refused, which is final.
 	Refused bool
 }
 
-// PodPolicy is the constants of PodStep.
+// PodPolicy has the constants of PodStep.
 type PodPolicy struct {
-	// Wait is how long a pod without interceptors is left to whoever owns it, after
+	// Wait is how long a pod without interceptors is left to its owner, after
 	// EvacuationRequest has become True. KEP-4212 says 3 min.
 	Wait time.Duration
-	// SilentAfter is when an interceptor that has not reported counts as blocking, and
-	// an owner that has set EvacuationInitiated and not been heard of since.
+	// SilentAfter is after how long without a report an interceptor, or an owner that has
+	// set EvacuationInitiated, counts as blocking.
 	SilentAfter time.Duration
-	// OwnerDeadline is how long such an owner is waited for. Then the pod is asked to go.
+	// OwnerDeadline is how long to wait for such an owner. Then the eviction is
+	// requested.
 	OwnerDeadline time.Duration
 	// TerminatingAfter is how long after its grace period a pod counts as blocking.
 	TerminatingAfter time.Duration
 }
 
-// PodInput is everything that a decision about a pod may look at.
+// PodInput is everything that a decision about a pod depends on.
 type PodInput struct {
 	// Skipped: it is the pod of a DaemonSet or a mirror pod.
 	Skipped bool
 	// Terminal: it has Succeeded or Failed, so there is nothing to evacuate.
 	Terminal bool
-	// Deleting: it is to end at DeletionTime, which includes its grace period.
+	// Deleting: it ends at DeletionTime, which includes its grace period.
 	Deleting     bool
 	DeletionTime time.Time
 	// Request and Initiated are its conditions EvacuationRequest and
@@ -69,16 +70,16 @@ type PodInput struct {
 	Request, Initiated *Condition
 	// Wants are sorted by Requester.
 	Wants []Want
-	// Kept is why the maintenances that drain the pod's node, but are not among Wants,
-	// keep the pod where it is; nil if there is none.
+	// Kept is why the maintenances that drain the pod's node but are not among Wants keep
+	// the pod; nil if there are none.
 	Kept *Block
 	// Joined are the requesters of maintenances in its EvictionRequest, sorted.
 	Joined []string
 	// Eviction is its EvictionRequest; nil if there is none.
 	Eviction *Eviction
-	// Intercepted: somebody would intercept its eviction.
+	// Intercepted: its eviction would be intercepted.
 	Intercepted bool
-	// Failure is why joining has failed the last time; empty if it has not.
+	// Failure is why the last join failed; empty if it did not.
 	Failure string
 	Policy  PodPolicy
 	Now     time.Time
@@ -88,27 +89,27 @@ type PodInput struct {
 type Class int
 
 const (
-	// ClassNone says that it is not to go.
+	// ClassNone says that it need not leave.
 	ClassNone Class = iota
-	// ClassPending says that it is to go.
+	// ClassPending says that it must leave.
 	ClassPending
-	// ClassEvacuating says that somebody is moving or removing it.
+	// ClassEvacuating says that it is being moved or removed.
 	ClassEvacuating
 )
 
 func (c Class) String() string { return [...]string{"None", "Pending", "Evacuating"}[c] }
 
-// Block is why a pod does not get on.
+// Block is why a pod is stuck.
 type Block struct {
 	Reason  v1alpha1.BlockReason
 	Message string
 }
 
-// Change is what is to be done about a condition.
+// Change is what to do about a condition.
 type Change int
 
 const (
-	// ChangeNothing leaves it as it is.
+	// ChangeNothing changes nothing.
 	ChangeNothing Change = iota
 	// ChangeTrue sets it True.
 	ChangeTrue
@@ -120,34 +121,32 @@ const (
 
 func (c Change) String() string { return [...]string{"Nothing", "True", "False", "Remove"}[c] }
 
-// PodDecision is what becomes of a pod.
+// PodDecision is the decision about a pod.
 type PodDecision struct {
 	// Request and Initiated are the changes of its conditions; Message is that of
 	// EvacuationRequest if that becomes True.
 	Request, Initiated Change
 	Message            string
-	// Join and Leave are the requesters that ask for its eviction, and those that do
-	// not any more.
+	// Join and Leave are the requesters that join and leave its request.
 	Join, Leave []string
 	Class       Class
-	// OwnerUntil is when it is asked to go, while it is left to an owner that has said
-	// nothing yet; zero if it is not.
+	// OwnerUntil is when its eviction is requested, while it is left to an owner that has
+	// not answered yet; zero otherwise.
 	OwnerUntil time.Time
-	// Block is nil if it gets on.
+	// Block is nil if it makes progress.
 	Block *Block
-	// WakeAt is when to look again; zero if only an event can change anything.
+	// WakeAt is when to decide again; zero if only an event can change the decision.
 	WakeAt time.Time
 }
 
 // PodStep decides about one pod. It is pure and total.
 //
-// A pod with interceptors is asked to go at once. One without is left to its owner
-// for a while (KEP-4212, "Pod API"): if that sets EvacuationInitiated True, the pod
-// is left to it for Policy.OwnerDeadline after it was last heard of; if it sets it
-// False, or nothing for Policy.Wait, the pod is asked to go.
+// The eviction of a pod with interceptors is requested immediately. A pod without is left
+// to its owner for a while (KEP-4212, "Pod API"): if the owner sets EvacuationInitiated
+// to True, the pod is left to it until Policy.OwnerDeadline after its last report. If it
+// sets False, or nothing for Policy.Wait, the eviction is requested.
 func PodStep(in PodInput) PodDecision {
-	// One that has ended on a node that is drained keeps the conditions under which it
-	// did.
+	// A pod that has ended on a drained node keeps its conditions.
 	ended := in.Terminal && len(in.Wants) > 0
 	if in.Skipped || in.Terminal {
 		in.Wants, in.Kept = nil, nil
@@ -185,7 +184,7 @@ func PodStep(in PodInput) PodDecision {
 	return d
 }
 
-// ending is why a pod that is deleted does not end, or when to look again.
+// ending is why a deleted pod does not end, or when to check again.
 func (in *PodInput) ending() (*Block, time.Time) {
 	late := in.DeletionTime.Add(in.Policy.TerminatingAfter)
 	if in.Now.Before(late) {
@@ -194,7 +193,7 @@ func (in *PodInput) ending() (*Block, time.Time) {
 	return &Block{v1alpha1.BlockTerminating, "its grace period is over, and it has not ended"}, time.Time{}
 }
 
-// kept is why a pod that is kept does not go. Somebody else may have deleted it.
+// kept is why a kept pod stays. It may have been deleted by others.
 func (in *PodInput) kept() (*Block, time.Time) {
 	if in.Deleting {
 		return in.ending()
@@ -202,7 +201,7 @@ func (in *PodInput) kept() (*Block, time.Time) {
 	return in.Kept, time.Time{}
 }
 
-// leave are the maintenances that have asked and do not want it any more.
+// leave returns the maintenances that joined but no longer want the eviction.
 func (in *PodInput) leave() []string {
 	if in.Eviction == nil || in.over() {
 		return nil
@@ -214,14 +213,14 @@ func (in *PodInput) wants(requester string) bool {
 	return slices.ContainsFunc(in.Wants, func(w Want) bool { return w.Requester == requester })
 }
 
-// over reports whether there is nothing to say to the request any more.
+// over reports whether the request needs no further changes.
 func (in *PodInput) over() bool {
 	return in.Eviction.State == v1alpha1.StateEvicted || in.Eviction.State == v1alpha1.StateDeleting || in.Eviction.Refused
 }
 
-// request is what becomes of the condition EvacuationRequest. One of somebody else
-// stays as long as it asks for the same; the message is that of any maintenance that
-// wants the pod.
+// request decides about the condition EvacuationRequest. One of another owner stays as
+// long as it requests the same; the message is that of any maintenance that wants the
+// eviction.
 func (in *PodInput) request() (Change, string) {
 	switch c := in.Request; {
 	case c == nil, !c.True:
@@ -233,8 +232,8 @@ func (in *PodInput) request() (Change, string) {
 	}
 }
 
-// initiated is what becomes of the condition EvacuationInitiated. It tells of our
-// interceptors only, and becomes False when they are done and the eviction is refused.
+// initiated decides about the condition EvacuationInitiated. It is only about our
+// interceptors, and becomes False when they are done and the eviction is refused.
 func (in *PodInput) initiated() Change {
 	if in.Eviction == nil || in.Initiated != nil && !in.Initiated.Ours {
 		return ChangeNothing
@@ -250,7 +249,7 @@ func (in *PodInput) initiated() Change {
 	}
 }
 
-// join are those who have to ask now, or when to look again.
+// join returns the requesters that must join now, or when to check again.
 func (in *PodInput) join() ([]string, time.Time) {
 	if in.Eviction != nil && in.over() {
 		return nil, time.Time{}
@@ -271,7 +270,7 @@ func (in *PodInput) join() ([]string, time.Time) {
 	return join, time.Time{}
 }
 
-// begins is when a pod without interceptors is asked to go.
+// begins is when the eviction of a pod without interceptors is requested.
 func (in *PodInput) begins() time.Time {
 	switch asked := in.asked(); {
 	case in.Initiated == nil || in.Initiated.Ours:
@@ -291,8 +290,8 @@ func (in *PodInput) asked() time.Time {
 	return in.Now
 }
 
-// ownerHeard is when the owner that has set EvacuationInitiated was last heard of. What
-// it said before it was asked counts as its answer.
+// ownerHeard is when the owner that has set EvacuationInitiated last reported. A report
+// from before it was asked counts as its answer.
 func (in *PodInput) ownerHeard() time.Time {
 	heard := in.asked()
 	for _, t := range []time.Time{in.Initiated.Since, in.Initiated.Probed} {
@@ -303,8 +302,8 @@ func (in *PodInput) ownerHeard() time.Time {
 	return heard
 }
 
-// block is why the pod does not get on, and when to look again, at wake at the
-// latest if that is set.
+// block is why the pod is stuck, and when to check again, at wake at the latest if that
+// is set.
 func (in *PodInput) block(wake time.Time) (*Block, time.Time) {
 	er := in.Eviction
 	switch {
@@ -328,8 +327,8 @@ func (in *PodInput) block(wake time.Time) (*Block, time.Time) {
 	return nil, earlier(silent, wake)
 }
 
-// ownerBlock is block for a pod that nobody has asked to go yet: its owner may have
-// said that it moves it, and does nothing.
+// ownerBlock is block for a pod whose eviction is not requested yet: its owner may have
+// said that it moves the pod, but does nothing.
 func (in *PodInput) ownerBlock(wake time.Time) (*Block, time.Time) {
 	if in.Intercepted || in.Initiated == nil || in.Initiated.Ours || !in.Initiated.True {
 		return nil, wake
@@ -342,7 +341,7 @@ func (in *PodInput) ownerBlock(wake time.Time) (*Block, time.Time) {
 	return &Block{v1alpha1.BlockOwnerSilent, "its owner has set EvacuationInitiated, and is not heard of since " + heard.UTC().Format(time.RFC3339)}, wake
 }
 
-// earlier is the earlier of two times, of which the second may be zero for never.
+// earlier is the earlier of two times; the second may be zero for never.
 func earlier(t, orNever time.Time) time.Time {
 	if orNever.IsZero() || t.Before(orNever) {
 		return t

@@ -16,12 +16,12 @@ const nameField = "metadata.name"
 
 // selector is a compiled node selector.
 type selector struct {
-	// names are those of the terms that consist of one name: most selectors have
-	// nothing else, and up to 1000 of them.
+	// names are from the terms that consist of one name: most selectors have only such
+	// terms, up to 1000.
 	names map[string]struct{}
 	// rest are the other terms; nil if there are none.
 	rest *nodeaffinity.NodeSelector
-	// err is why it cannot be read. It selects nothing then.
+	// err is why it cannot be read. Then it selects nothing.
 	err error
 }
 
@@ -51,7 +51,7 @@ func compile(from v1alpha1.NodeSelector) *selector {
 	return s
 }
 
-// onlyName is the name in a term that demands nothing else.
+// onlyName is the name in a term that requires nothing else.
 func onlyName(term corev1.NodeSelectorTerm) (string, bool) {
 	if len(term.MatchExpressions) > 0 || len(term.MatchFields) != 1 {
 		return "", false

@@ -32,8 +32,8 @@ const (
 
 // SetupWithManager adds the controllers to the manager, on the leader only.
 //
-// Each watches what it is about. All handlers share the three queues, which are made
-// when the first of the controllers may start, before any event is handled.
+// Each watches its own kind. All handlers share the three queues, which are created
+// when the first controller may start, before any event is handled.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -84,8 +84,8 @@ type part struct {
 	limiter   workqueue.TypedRateLimiter[reconcile.Request]
 }
 
-// eventsOf calls see with what was there before and what is there now; one of them is
-// nil when an object comes or goes.
+// eventsOf calls see with the old and the new object; one of them is nil for creations
+// and deletions.
 func eventsOf[T client.Object](see func(ctx context.Context, before, after T)) handler.EventHandler {
 	var none T
 	as := func(obj client.Object) T {
@@ -99,8 +99,8 @@ func eventsOf[T client.Object](see func(ctx context.Context, before, after T)) h
 	}
 }
 
-// planEvents handle maintenances. What concerns their nodes follows from the plan; a
-// new reason concerns the pods.
+// planEvents handle maintenances. The plan takes care of their nodes; a new reason
+// concerns the pods.
 func (c *Controller) planEvents() handler.EventHandler {
 	return eventsOf(func(ctx context.Context, before, after *v1alpha1.NodeMaintenance) {
 		switch {
@@ -114,13 +114,13 @@ func (c *Controller) planEvents() handler.EventHandler {
 		}
 		c.plans.Add(named(after.Name))
 		if before != nil && before.Generation != after.Generation {
-			c.lookAtPodsOf(ctx, after.Name)
+			c.enqueuePodsOf(ctx, after.Name)
 		}
 	})
 }
 
-// lookAtPodsOf looks at the pods of all nodes that a maintenance drains.
-func (c *Controller) lookAtPodsOf(ctx context.Context, maintenance string) {
+// enqueuePodsOf enqueues the pods of all nodes that a maintenance drains.
+func (c *Controller) enqueuePodsOf(ctx context.Context, maintenance string) {
 	nodes := &corev1.NodeList{}
 	if err := c.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Could not list the nodes of a maintenance", "maintenance", maintenance)
@@ -128,7 +128,7 @@ func (c *Controller) lookAtPodsOf(ctx context.Context, maintenance string) {
 	}
 	for i := range nodes.Items {
 		if slices.Contains(stagesOf(&nodes.Items[i]).drains(), maintenance) {
-			c.lookAtPods(ctx, nodes.Items[i].Name)
+			c.enqueuePods(ctx, nodes.Items[i].Name)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (c *Controller) nodeEvents() handler.EventHandler {
 		drains := stagesOf(after).drains()
 		begins := c.tally.drain(after.Name, drains)
 		if begins || !slices.Equal(was, drains) {
-			c.lookAtPods(ctx, after.Name)
+			c.enqueuePods(ctx, after.Name)
 		}
 		c.nodes.Add(named(after.Name))
 		c.planFor(ctx, before)
@@ -159,7 +159,7 @@ func (c *Controller) nodeEvents() handler.EventHandler {
 	})
 }
 
-// changed reports whether what a maintenance looks at is another.
+// changed reports whether fields that matter to a maintenance differ.
 func changed(before, after *corev1.Node) bool {
 	return before.UID != after.UID || before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		!before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
@@ -169,8 +169,7 @@ func changed(before, after *corev1.Node) bool {
 		!apiequality.Semantic.DeepEqual(before.Labels, after.Labels)
 }
 
-// planFor has those maintenances look again that select the node or have a stage on
-// it.
+// planFor enqueues the maintenances that select the node or have a stage on it.
 func (c *Controller) planFor(ctx context.Context, node *corev1.Node) {
 	if node == nil {
 		return
@@ -188,9 +187,9 @@ func (c *Controller) planFor(ctx context.Context, node *corev1.Node) {
 	}
 }
 
-// lookAtPods looks at all pods of a node, and counts those that are to go at once, so
+// enqueuePods enqueues all pods of a node, and immediately counts those to evacuate, so
 // that the node does not seem to be drained meanwhile.
-func (c *Controller) lookAtPods(ctx context.Context, node string) {
+func (c *Controller) enqueuePods(ctx context.Context, node string) {
 	pods, err := c.podsOn(ctx, node)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Could not list the pods of a node", "node", node)
@@ -206,8 +205,7 @@ func (c *Controller) lookAtPods(ctx context.Context, node string) {
 	}
 }
 
-// podEvents handle the pods of nodes that are drained, and those that bear a condition
-// of ours.
+// podEvents handle the pods of drained nodes, and those with our conditions.
 func (c *Controller) podEvents() handler.EventHandler {
 	return eventsOf(func(_ context.Context, before, after *corev1.Pod) {
 		if after == nil {
@@ -235,7 +233,7 @@ func (c *Controller) podEvents() handler.EventHandler {
 	})
 }
 
-// left counts a pod that has ended, for each maintenance that wanted it to.
+// left counts a pod that has ended, for each maintenance that wanted it evicted.
 func (c *Controller) left(pod *corev1.Pod) {
 	drains := c.tally.drop(pod.Spec.NodeName, client.ObjectKeyFromObject(pod), pod.UID)
 	for _, name := range drains {
@@ -244,13 +242,13 @@ func (c *Controller) left(pod *corev1.Pod) {
 	}
 }
 
-// marked reports whether the pod bears a condition of ours.
+// marked reports whether the pod has one of our conditions.
 func marked(pod *corev1.Pod) bool {
 	request := condition(pod, v1alpha1.PodEvacuationRequest, v1alpha1.PodReasonNodeMaintenance)
 	return request != nil && request.Ours
 }
 
-// podChanged reports whether a decision may be another.
+// podChanged reports whether the decision may change.
 func podChanged(before, after *corev1.Pod) bool {
 	same := func(kind corev1.PodConditionType, ours string) bool {
 		was, is := condition(before, kind, ours), condition(after, kind, ours)
@@ -263,8 +261,8 @@ func podChanged(before, after *corev1.Pod) bool {
 		!same(v1alpha1.PodEvacuationInitiated, v1alpha1.PodReasonInterceptorStarted)
 }
 
-// requestEvents handle requests that a maintenance has joined, and those of pods that
-// are to go.
+// requestEvents handle requests that a maintenance has joined, and those of pods to
+// evacuate.
 func (c *Controller) requestEvents() handler.EventHandler {
 	return eventsOf(func(_ context.Context, before, after *v1alpha1.EvictionRequest) {
 		er := after

@@ -12,17 +12,17 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// tally counts the pods that are to go, by node, so that no event needs a list. It
-// holds only nodes that are being drained. It is safe for concurrent use.
+// tally counts the pods to evacuate, by node, so that no event needs a list. It holds
+// only nodes that are being drained. It is safe for concurrent use.
 type tally struct {
 	mu    sync.Mutex
 	nodes map[string]*nodeTally
-	// gone is how many pods have gone, by maintenance and node.
+	// gone is how many pods have left, by maintenance and node.
 	gone map[string]*goneTally
 }
 
-// goneTally is how many pods have gone, by node. Until it is resumed, what was counted
-// before this process began is missing.
+// goneTally is how many pods have left, by node. Until resume, the counts of earlier
+// processes are missing.
 type goneTally struct {
 	resumed bool
 	nodes   map[string]int32
@@ -39,7 +39,7 @@ type podTally struct {
 	uid   types.UID
 	class Class
 	block *Block
-	// until is when it is asked to go; zero if it is not left to its owner.
+	// until is when its eviction is requested; zero if it is not left to its owner.
 	until time.Time
 }
 
@@ -47,8 +47,8 @@ func newTally() *tally {
 	return &tally{nodes: map[string]*nodeTally{}, gone: map[string]*goneTally{}}
 }
 
-// drain notes who drains the node, nobody if the list is empty. It reports whether
-// that was nobody before, so that the node's pods are not known.
+// drain notes which maintenances drain the node. It reports whether there were none
+// before, so that the node's pods are unknown.
 func (t *tally) drain(node string, drains []string) (begins bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,8 +75,8 @@ func (t *tally) drains(node string) []string {
 	return nil
 }
 
-// put counts a pod of a node. It reports whether that has changed anything. A node
-// that nobody drains is left out.
+// put counts a pod of a node. It reports whether anything has changed. Nodes that are
+// not drained are ignored.
 func (t *tally) put(node string, pod types.NamespacedName, uid types.UID, class Class, block *Block, until time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +97,7 @@ func (t *tally) put(node string, pod types.NamespacedName, uid types.UID, class 
 	return true
 }
 
-// knows reports whether the very pod is counted.
+// knows reports whether this pod is counted.
 func (t *tally) knows(node string, pod types.NamespacedName, uid types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,8 +105,8 @@ func (t *tally) knows(node string, pod types.NamespacedName, uid types.UID) bool
 	return n != nil && n.pods[pod].uid == uid && uid != ""
 }
 
-// drop notes that a pod is not counted any more. It returns those who drained it,
-// nobody if the very pod was not counted.
+// drop stops counting a pod. It returns the maintenances that drained it, none if this
+// pod was not counted.
 func (t *tally) drop(node string, pod types.NamespacedName, uid types.UID) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +123,7 @@ func (t *tally) drop(node string, pod types.NamespacedName, uid types.UID) []str
 	return n.drains
 }
 
-// left counts a pod that has gone from the node, for a maintenance.
+// left counts a pod that has left the node, for a maintenance.
 func (t *tally) left(maintenance, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,7 @@ func (t *tally) goneOf(maintenance string) *goneTally {
 	return t.gone[maintenance]
 }
 
-// resume takes over what was counted for a maintenance before this process began, once.
+// resume takes over, once, what earlier processes counted for a maintenance.
 func (t *tally) resume(maintenance string, from v1alpha1.NodeMaintenanceStatus) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +151,7 @@ func (t *tally) resume(maintenance string, from v1alpha1.NodeMaintenanceStatus) 
 	}
 }
 
-// goneFrom is how many pods have gone from the node, for a maintenance.
+// goneFrom is how many pods have left the node, for a maintenance.
 func (t *tally) goneFrom(maintenance, node string) int32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,7 +161,7 @@ func (t *tally) goneFrom(maintenance, node string) int32 {
 	return 0
 }
 
-// restart begins to count anew for a maintenance.
+// restart resets the count of a maintenance.
 func (t *tally) restart(maintenance string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,7 +175,7 @@ func (t *tally) forget(maintenance string) {
 	delete(t.gone, maintenance)
 }
 
-// count is how many pods of a node are to go, with names of those that block.
+// count returns the count of a node, with names of blocking pods.
 func (t *tally) count(node string) Count {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,7 +204,7 @@ func (t *tally) count(node string) Count {
 	return count
 }
 
-// add counts a pod once more, or once less.
+// add adds a pod to the count, or removes it.
 func (c *Count) add(pod podTally, by int32) {
 	c.Pending += by
 	if pod.class == ClassEvacuating {

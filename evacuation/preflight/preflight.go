@@ -8,24 +8,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Interceptor allows or denies evictions before an EvictionRequest exists: the
-// webhook asks it on a legacy call for a pod that it intercepts, in the middle of
-// admission. So it must answer from memory, within milliseconds, and write
-// nothing; the same call may be asked about any number of times.
+// Interceptor allows or denies evictions before an EvictionRequest exists: the webhook
+// asks it during admission of a legacy call for a pod that it intercepts. So it must
+// answer from memory, within milliseconds, and write nothing. It may be asked about the
+// same call any number of times.
 //
-// The answers of a pod's interceptors are joined: one denial denies; the call is
-// let through at once if every interceptor of the pod allows it; otherwise a
-// request is created as usual. An interceptor that is none proceeds. An
-// error counts as our own trouble: 429, to be retried.
+// The answers of a pod's interceptors are combined: one denial denies; if all
+// interceptors of the pod allow the call, it passes immediately; otherwise a request is
+// created as usual. Interceptors without this interface count as Proceed. An error
+// counts as our own failure: 429, to be retried.
 type Interceptor interface {
 	Preflight(ctx context.Context, pod *corev1.Pod) (Verdict, error)
 }
 
-// Outcome is what an interceptor says before a request exists.
+// Outcome is an interceptor's answer before a request exists.
 type Outcome int
 
 const (
-	// Proceed says: make a request, there is something to do.
+	// Proceed says: create a request, there is something to do.
 	Proceed Outcome = iota
 	// Allow says: there is nothing to do for this pod.
 	Allow
@@ -40,8 +40,8 @@ func (o Outcome) String() string {
 // Verdict is what an interceptor decides before a request exists.
 type Verdict struct {
 	Outcome Outcome
-	// Text tells the caller why, one line of at most 200 characters. It must be the
-	// same as long as the reason is: callers group and compare texts (rule W3).
+	// Text tells the caller why, in one line of at most 200 characters. It must not
+	// change while the reason is the same: callers group and compare texts (rule W3).
 	// Required for Deny.
 	Text string
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Step decides what becomes of a request. It is total and deterministic: the
-// same snapshot, time and policy give the same decision, and a step on its own
-// result at the same time changes nothing, as long as nobody reports before its
-// turn (the API refuses that).
+// Step decides about a request. It is total and deterministic: the same snapshot, time
+// and policy give the same decision, and a step on its own result at the same time
+// changes nothing, as long as no participant reports before its turn (the API refuses
+// that).
 func Step(s Snapshot, now time.Time, p Policy) Decision {
 	d := Decision{
 		Participants:       slices.Clone(s.Participants),
@@ -18,7 +18,7 @@ func Step(s Snapshot, now time.Time, p Policy) Decision {
 	}
 	switch {
 	case s.Outcome != OutcomeRunning:
-		// Final. Only the generation follows.
+		// Final. Only the generation is updated.
 	case s.Target.Presence == Unknown:
 		d.ObservedGeneration = s.ObservedGeneration // Nothing has been acted on.
 	case s.Withdrawn:
@@ -33,8 +33,8 @@ func Step(s Snapshot, now time.Time, p Policy) Decision {
 	return d
 }
 
-// withdrawn handles a request that is on its way out: who has a turn loses it, and
-// nobody gets one.
+// withdrawn handles a request that is being deleted: the active participant loses its
+// turn, and no other gets one.
 func withdrawn(d *Decision, s Snapshot, now time.Time, p Policy) {
 	active := activeIndex(d.Participants)
 	switch {
@@ -49,8 +49,8 @@ func withdrawn(d *Decision, s Snapshot, now time.Time, p Policy) {
 	}
 }
 
-// first handles a request that was never acted on. Only here the target can be
-// refused: once a plan stands, absence means that the target has ended.
+// first handles a request that was never acted on. Only here the target can be refused:
+// once there is a plan, absence means that the target has ended.
 func first(d *Decision, s Snapshot, now time.Time, p Policy) {
 	switch {
 	case s.Target.Presence == Gone:
@@ -69,8 +69,8 @@ func first(d *Decision, s Snapshot, now time.Time, p Policy) {
 	next(d, s, now, p)
 }
 
-// next handles a request with a plan. The end of the target comes before the
-// wish to cancel (statement 93), completion before silence (statement 74).
+// next handles a request with a plan. The end of the target takes precedence over
+// cancellation (statement 93), completion over silence (statement 74).
 func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 	active := activeIndex(d.Participants)
 	switch {
@@ -86,8 +86,8 @@ func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 	case active < 0:
 		d.activateNext(now)
 	case d.Participants[active].LastResort:
-		// Nobody stands behind it. Whoever reports its completion while the target
-		// lives must not leave the request with nobody to act.
+		// No participant follows. A reported completion while the target lives must not
+		// leave the request without an active participant.
 	case !d.Participants[active].CompletedAt.IsZero():
 		d.move(active, Completed)
 		d.activateNext(now)
@@ -106,7 +106,7 @@ func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 }
 
 // finish handles the end of the target: the active participant gets the grace to
-// report, nobody gets a turn any more.
+// report, no other gets a turn.
 func finish(d *Decision, t Target, active int, now time.Time, p Policy) {
 	if active >= 0 {
 		a := d.Participants[active]
@@ -114,7 +114,7 @@ func finish(d *Decision, t Target, active int, now time.Time, p Policy) {
 		if seen.IsZero() || seen.After(now) {
 			seen = now
 		}
-		// The last resort has nothing to add: for it the end is the report.
+		// The last resort has nothing to report beyond the end.
 		if over := seen.Add(p.CompletionGrace); a.CompletedAt.IsZero() && !a.LastResort && now.Before(over) {
 			d.WakeAt = over
 			return
@@ -156,9 +156,9 @@ func deadline(a Participant, index int, s Snapshot, now time.Time, p Policy) (ti
 	return due, true
 }
 
-// activateNext gives the turn to the first participant that had none yet. If
-// there is none the request stays as it is: nobody can be interrupted into that
-// state, because the last resort never falls silent.
+// activateNext gives the turn to the first participant that had none yet. If there is
+// none, the request stays unchanged: no interruption leads to that state, because the
+// last resort never counts as silent.
 func (d *Decision) activateNext(now time.Time) {
 	i := slices.IndexFunc(d.Participants, func(a Participant) bool { return a.State == Inactive })
 	if i < 0 {

@@ -12,7 +12,7 @@ const (
 	Active
 	// Completed said that it is done, or declined.
 	Completed
-	// Interrupted was silent for longer than the deadline, or still busy when the
+	// Interrupted was silent for longer than the deadline, or still working when the
 	// target ended.
 	Interrupted
 	// Canceled had its turn when the request was canceled.
@@ -26,14 +26,14 @@ func (s State) String() string {
 	return [...]string{"Inactive", "Active", "Completed", "Interrupted", "Canceled"}[s]
 }
 
-// Presence says what is known of the target under its name.
+// Presence says what is known about the target.
 type Presence int
 
 const (
-	// Unknown is the zero value: nobody has looked with certainty. Step decides
-	// nothing, because every verdict on an unseen target would be a guess.
+	// Unknown is the zero value: the target's state is not certain. Step decides
+	// nothing, because a verdict on an unseen target would be a guess.
 	Unknown Presence = iota
-	// Present is the very incarnation the request names.
+	// Present says that the incarnation that the request names exists.
 	Present
 	// Gone is verified absence.
 	Gone
@@ -41,12 +41,12 @@ const (
 	Replaced
 )
 
-// Target is what is known of the object to evict.
+// Target is what is known about the object to evict.
 type Target struct {
 	Presence Presence
-	// Terminal: it has ended by itself and its object remains.
+	// Terminal: it has ended by itself, but its object remains.
 	Terminal bool
-	// Deleting: its deletion has been asked for; it may take long.
+	// Deleting: it is being deleted, which may take long.
 	Deleting bool
 	// Grouped: it belongs to a group that must not be evicted member by member.
 	Grouped bool
@@ -55,13 +55,12 @@ type Target struct {
 	EndSeenAt time.Time
 }
 
-// ended reports whether the target needs no eviction any more.
+// ended reports whether the target no longer needs an eviction.
 func (t Target) ended() bool {
 	return t.Presence == Gone || t.Presence == Replaced || (t.Presence == Present && t.Terminal)
 }
 
-// Participant is one of those who act on the request, in their order. A zero
-// time means that it is not set.
+// Participant is one of the interceptors of a request. A zero time means not set.
 type Participant struct {
 	Name  string
 	State State
@@ -74,9 +73,10 @@ type Participant struct {
 	// HeartbeatSeenAt is when this process first saw HeartbeatAt. It bounds a
 	// heartbeat from the future (statement 50); zero means just now.
 	HeartbeatSeenAt time.Time
-	// LastResort keeps its turn as long as the target lives: nobody stands behind
-	// it. It never falls silent, so that a long outage of ours ends no request, and
-	// a completion reported in its name does not leave a request with nobody to act.
+	// LastResort keeps its turn as long as the target lives: no participant follows. It
+	// never counts as silent, so that a long outage of ours ends no request, and a
+	// completion reported in its name does not leave a request without an active
+	// participant.
 	LastResort bool
 }
 
@@ -84,11 +84,12 @@ type Participant struct {
 type Outcome int
 
 const (
-	// OutcomeRunning is being processed.
+	// OutcomeRunning says that the request is being processed.
 	OutcomeRunning Outcome = iota
 	// OutcomeEvicted says that the target has ended.
 	OutcomeEvicted
-	// OutcomeCanceled says that nobody wants it, or that it was refused.
+	// OutcomeCanceled says that the eviction is no longer wanted, or that it was
+	// refused.
 	OutcomeCanceled
 )
 
@@ -104,10 +105,10 @@ const (
 	TargetDeleted
 	// TargetTerminal says that the target has ended while its object remains.
 	TargetTerminal
-	// NoIntent says that nobody wants the eviction any more.
+	// NoIntent says that the eviction is no longer wanted.
 	NoIntent
 	// TargetNotFound says that there was no such target when the request was first
-	// looked at.
+	// observed.
 	TargetNotFound
 	// TargetMismatch says that another incarnation had the name at that time.
 	TargetMismatch
@@ -119,15 +120,15 @@ func (c Cause) String() string {
 	return [...]string{"NoCause", "TargetDeleted", "TargetTerminal", "NoIntent", "TargetNotFound", "TargetMismatch", "TargetGrouped"}[c]
 }
 
-// Snapshot is everything a decision may look at.
+// Snapshot is everything that a decision depends on.
 type Snapshot struct {
 	Target Target
-	// Intents are the names of those who want the eviction.
+	// Intents are the names of the requesters.
 	Intents []string
 	// Participants is the frozen plan; empty before the first step.
 	Participants []Participant
-	// Withdrawn: the request is on its way out as a whole. Nobody acts on it any more;
-	// only the end of the target is still recorded.
+	// Withdrawn: the request is being deleted. No participant acts on it any more; only
+	// the end of the target is still recorded.
 	Withdrawn bool
 	// Planned are the participants to freeze in the first step, in order. Only
 	// Name and LastResort are read. Ignored once Participants is not empty.
@@ -145,7 +146,7 @@ type Snapshot struct {
 	EngineStartedAt time.Time
 }
 
-// Policy is the constants of the process.
+// Policy has the constants of the process.
 type Policy struct {
 	// HeartbeatDeadline is how long a participant may be silent. Default 20 min;
 	// must be positive.
@@ -155,9 +156,8 @@ type Policy struct {
 	// CompletionGrace is how long the active participant may still report after
 	// the target has ended. Default 5 s.
 	CompletionGrace time.Duration
-	// StartupGrace is how long after EngineStartedAt nobody is interrupted, so
-	// that an outage of ours never counts as a participant's silence. Default
-	// 5 min.
+	// StartupGrace is how long after EngineStartedAt no participant is interrupted, so
+	// that an outage of ours never counts as a participant's silence. Default 5 min.
 	StartupGrace time.Duration
 }
 
@@ -177,8 +177,8 @@ type Transition struct {
 	From, To State
 }
 
-// Decision is what a step wants to be true afterwards. A decision that equals
-// the snapshot (Changed is false) needs no write.
+// Decision is the state after a step. A decision that equals the snapshot (Changed is
+// false) needs no write.
 type Decision struct {
 	Participants       []Participant
 	Outcome            Outcome

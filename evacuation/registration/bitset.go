@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// bitset is a set of small numbers. Its methods leave the receiver as it is, but
-// for set.
+// bitset is a set of small numbers. Its methods, except set, do not change the
+// receiver.
 type bitset []uint64
 
 const wordBits = 64

@@ -2,15 +2,14 @@ package registration
 
 import "github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 
-// Info is what an accepted EvictionInterceptor says about its
-// interceptor.
+// Info describes the interceptor of an accepted EvictionInterceptor.
 type Info struct {
 	// Name of the interceptor.
 	Name string
 	// Priority orders interceptors, higher first.
 	Priority int32
 	// Usernames of the service accounts that act under the name, as the API server
-	// knows them ("system:serviceaccount:NAMESPACE:NAME"). None means that anybody
+	// knows them ("system:serviceaccount:NAMESPACE:NAME"). Empty means that any account
 	// with the permission may.
 	Usernames []string
 	// Evicts: the interceptor terminates the pod itself.
@@ -19,10 +18,10 @@ type Info struct {
 	Guard v1alpha1.GuardPolicy
 }
 
-// Lookup answers who may act under an interceptor's name.
+// Lookup says who may act under an interceptor's name.
 type Lookup interface {
 	// Registration returns the accepted registration of that name. It answers from
-	// memory and is safe for concurrent use. A name that no accepted
-	// EvictionInterceptor has is not found.
+	// memory and is safe for concurrent use. Names without an accepted
+	// EvictionInterceptor are not found.
 	Registration(name string) (Info, bool)
 }

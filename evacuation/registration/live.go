@@ -12,16 +12,16 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// ResolveLive is Resolve for who has reason to believe that the informers lag behind:
-// the registrations and the pod's namespace are listed through the reader, which must
-// not be a cache. What is compiled already is not compiled again.
+// ResolveLive is Resolve for callers that suspect stale informers: it lists the
+// registrations and the pod's namespace through the reader, which must not be a cache.
+// Compiled registrations are reused.
 func (r *Registry) ResolveLive(ctx context.Context, live client.Reader, pod *corev1.Pod) ([]string, error) {
 	registrations := &v1alpha1.EvictionInterceptorList{}
 	if err := live.List(ctx, registrations); err != nil {
 		return nil, fmt.Errorf("list the registrations of interceptors live: %w", err)
 	}
 	namespaces := &corev1.NamespaceList{}
-	// By a list, because that is what the manager may do with namespaces.
+	// With a list, because the manager may only list namespaces.
 	name := fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Namespace)
 	if err := live.List(ctx, namespaces, client.MatchingFieldsSelector{Selector: name}); err != nil {
 		return nil, fmt.Errorf("list namespace %s live: %w", pod.Namespace, err)

@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// members knows how many pods each registration selects and for how many an
-// expression fails. A pod's event costs the look-up of that pod; a change of a
-// registration one pass over all pods, for that registration only. One goroutine
-// does all of it, so that neither the informers nor admission wait for it.
+// members counts how many pods each registration selects and for how many an expression
+// fails. A pod's event costs one evaluation of that pod; a change of a registration
+// costs one pass over all pods, for that registration only. One goroutine does all of
+// it, so that neither the informers nor admission wait.
 type members struct {
 	registry *Registry
-	// notify is called with the name of a registration whose tally has changed since
-	// it was asked for.
+	// notify is called with the name of a registration whose tally has changed since its
+	// last report.
 	notify func(name string)
 	queue  workqueue.TypedInterface[work]
 
@@ -28,11 +28,10 @@ type members struct {
 	pods map[types.NamespacedName]*member
 	// tallies are by slot.
 	tallies []tally
-	// loading: the pods there were at the start are still coming. They are counted
-	// afterwards, by a pass for each registration: a queue of all pods would keep its
-	// size for ever.
+	// loading: the initial pods are still coming. They are counted afterwards, in one
+	// pass per registration: a queue of all pods would keep its size forever.
 	loading bool
-	// complete: all pods there were at the start have been looked at.
+	// complete: all initial pods have been counted.
 	complete bool
 }
 
@@ -44,13 +43,13 @@ type member struct {
 
 // tally of a registration.
 type tally struct {
-	entry             *entry // What was counted, nil if the slot was free.
+	entry             *entry // The counted entry, nil if the slot was free.
 	matching, failing int
-	told              bool
+	emitted           bool
 }
 
-// work is one thing to look at again: a pod, a registration, a namespace, or, with
-// all of them empty, the end of the initial count.
+// work is one item of the queue: a pod, a registration, a namespace, or, with all of
+// them empty, the end of the initial count.
 type work struct {
 	pod                     types.NamespacedName
 	registration, namespace string
@@ -94,8 +93,7 @@ func (m *members) start(ctx context.Context, informers cache.Informers) error {
 	return nil
 }
 
-// loaded counts the pods there were at the start. What comes from now on is looked at by
-// itself.
+// loaded counts the initial pods. Later pods are handled individually.
 func (m *members) loaded() {
 	m.mu.Lock()
 	m.loading = false
@@ -104,7 +102,7 @@ func (m *members) loaded() {
 	m.queue.Add(work{}) // After all registrations, as the queue is in order.
 }
 
-// see takes note of a pod.
+// see notes a pod.
 func (m *members) see(obj any) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -142,13 +140,13 @@ func (m *members) gone(obj any) {
 	}
 }
 
-// changed takes note of a change of the registry.
+// changed notes a change of the registry.
 func (m *members) changed(c change) {
 	m.mu.Lock()
 	loading := m.loading
 	m.mu.Unlock()
 	if loading {
-		return // All are counted when it ends; a pass now would see some of the pods only.
+		return // All are counted at the end; a pass now would see only some of the pods.
 	}
 	if c != (change{}) {
 		m.queue.Add(work{registration: c.registration, namespace: c.namespace})
@@ -159,7 +157,7 @@ func (m *members) changed(c change) {
 	}
 }
 
-// next does one thing, and reports whether there will be more.
+// next handles one item, and reports whether there will be more.
 func (m *members) next() bool {
 	item, ended := m.queue.Get()
 	if ended {
@@ -169,12 +167,12 @@ func (m *members) next() bool {
 	var changed []string
 	switch s := m.registry.snapshot(); {
 	case item.pod.Name != "":
-		changed = m.look(s, item.pod)
+		changed = m.observe(s, item.pod)
 	case item.registration != "":
 		changed = m.count(s, item.registration)
 	case item.namespace != "":
 		for _, key := range m.keys(item.namespace) {
-			changed = append(changed, m.look(s, key)...)
+			changed = append(changed, m.observe(s, key)...)
 		}
 	default:
 		changed = m.completed()
@@ -185,8 +183,8 @@ func (m *members) next() bool {
 	return true
 }
 
-// look finds out who selects a pod, and returns whose tallies that changes.
-func (m *members) look(s *snapshot, key types.NamespacedName) []string {
+// observe evaluates a pod, and returns the registrations whose tallies change.
+func (m *members) observe(s *snapshot, key types.NamespacedName) []string {
 	m.mu.Lock()
 	known := m.pods[key]
 	if known == nil {
@@ -215,16 +213,15 @@ func (m *members) look(s *snapshot, key types.NamespacedName) []string {
 	for slot := range s.slots {
 		changed = append(changed, m.set(known, slot, matching.has(slot), failing.has(slot))...)
 	}
-	// One that went while it was looked at is looked at once more: it was counted
-	// just now.
+	// A pod that was deleted during the evaluation is evaluated again: it was just
+	// counted.
 	if pod == nil && known.pod == nil && m.pods[key] == known {
 		delete(m.pods, key)
 	}
 	return changed
 }
 
-// count asks one registration about all pods. A slot that was another's before is
-// that other's no more.
+// count evaluates one registration for all pods. It also takes over a reused slot.
 func (m *members) count(s *snapshot, name string) (changed []string) {
 	slots := map[int]bool{}
 	if _, slot, ok := s.known(name); ok {
@@ -248,15 +245,15 @@ func (m *members) count(s *snapshot, name string) (changed []string) {
 		same := m.tallies[slot].entry == s.slots[slot]
 		m.mu.Unlock()
 		if same {
-			continue // Counted; what has changed since has a look of its own.
+			continue // Already counted; later changes are separate items.
 		}
 		for _, known := range pods {
 			m.recount(s, slot, known)
 		}
 		m.mu.Lock()
-		// Another generation is told in any case: it is not held back.
-		m.tallies[slot].entry, m.tallies[slot].told = s.slots[slot], false
-		changed = append(changed, m.tell(slot)...)
+		// Another generation is always emitted.
+		m.tallies[slot].entry, m.tallies[slot].emitted = s.slots[slot], false
+		changed = append(changed, m.emit(slot)...)
 		m.mu.Unlock()
 	}
 	return changed
@@ -277,8 +274,8 @@ func (m *members) recount(s *snapshot, slot int, known *member) {
 	m.set(known, slot, match, failed)
 }
 
-// set notes the answer of one registration about one pod, and returns its name if
-// that is news.
+// set notes the result of one registration for one pod, and returns its name if the
+// tally changed.
 func (m *members) set(known *member, slot int, match, failed bool) []string {
 	matched, hadFailed := known.matching.has(slot), known.failing.has(slot)
 	if match == matched && failed == hadFailed {
@@ -289,7 +286,7 @@ func (m *members) set(known *member, slot int, match, failed bool) []string {
 	known.matching, known.failing = known.matching.set(slot, match), known.failing.set(slot, failed)
 	t.matching += delta(matched, match)
 	t.failing += delta(hadFailed, failed)
-	return m.tell(slot)
+	return m.emit(slot)
 }
 
 func delta(before, after bool) int {
@@ -308,13 +305,13 @@ func (m *members) grow(slot int) {
 	}
 }
 
-// tell returns the name of the slot's registration unless it was told before.
-func (m *members) tell(slot int) []string {
+// emit returns the name of the slot's registration unless it was emitted before.
+func (m *members) emit(slot int) []string {
 	t := &m.tallies[slot]
-	if t.told || t.entry == nil || !m.complete {
+	if t.emitted || t.entry == nil || !m.complete {
 		return nil
 	}
-	t.told = true
+	t.emitted = true
 	return []string{t.entry.Name}
 }
 
@@ -323,7 +320,7 @@ func (m *members) completed() (changed []string) {
 	defer m.mu.Unlock()
 	m.complete = true
 	for slot := range m.tallies {
-		changed = append(changed, m.tell(slot)...)
+		changed = append(changed, m.emit(slot)...)
 	}
 	return changed
 }
@@ -340,7 +337,7 @@ func (m *members) keys(namespace string) (keys []types.NamespacedName) {
 	return keys
 }
 
-// report is what is known of a registration's pods, for one generation of it.
+// report is what is known about a registration's pods, for one generation.
 type report struct {
 	entry             *entry
 	matching, failing int
@@ -348,8 +345,8 @@ type report struct {
 	example string
 }
 
-// report returns what is known of a registration, and whether its pods have been
-// counted. From now on a change is told again.
+// report returns what is known about a registration, and whether its pods have been
+// counted. Later changes are emitted again.
 func (m *members) report(name string) (report, bool) {
 	s := m.registry.snapshot()
 	known, slot, ok := s.known(name)
@@ -362,7 +359,7 @@ func (m *members) report(name string) (report, bool) {
 		return report{entry: known}, false
 	}
 	t := &m.tallies[slot]
-	t.told = false
+	t.emitted = false
 	r := report{entry: known, matching: t.matching, failing: t.failing}
 	if r.failing > 0 {
 		r.example = m.example(s, slot)

@@ -23,7 +23,7 @@ import (
 
 // Errors of Registry.Resolve. Both end by themselves, soon.
 var (
-	// ErrNotSynced: the registry has not seen all registrations and namespaces yet.
+	// ErrNotSynced: the registry has not yet seen all registrations and namespaces.
 	ErrNotSynced = errors.New("the registrations of interceptors are not known yet")
 	// ErrNamespaceUnknown: the pod was seen before its namespace, and a registration
 	// depends on the namespace.
@@ -32,7 +32,7 @@ var (
 
 // Metrics follow the registrations.
 type Metrics interface {
-	// Registrations tells how many there are in force and refused.
+	// Registrations sets how many are accepted and refused.
 	Registrations(accepted, refused int)
 	// EvaluationFailed counts an expression of a registration that failed for a pod.
 	EvaluationFailed(name string)
@@ -43,7 +43,7 @@ type Metrics interface {
 // Options of a Registry. Namespace is required; without it our own pods would not be
 // left out.
 type Options struct {
-	// Namespace is our own one; like kube-system it is never looked at by a
+	// Namespace is our own. Like kube-system, it is never intercepted by a
 	// registration.
 	Namespace string
 	// AllowedReserved are the names under k8s.io and kubernetes.io which pods may
@@ -73,8 +73,8 @@ type Registry struct {
 	current   atomic.Pointer[snapshot]
 
 	mu sync.Mutex // Guards next, dirty and the subscribers.
-	// next is what current will be, and dirty that the two differ: in the initial
-	// lists of the informers every change would otherwise copy everything.
+	// next is the coming value of current, and dirty says that they differ: during the
+	// informers' initial lists every change would otherwise copy everything.
 	next        *snapshot
 	dirty       atomic.Bool
 	subscribers []func(change)
@@ -87,7 +87,7 @@ type Registry struct {
 // has come into sync, everything.
 type change struct{ registration, namespace string }
 
-// NewRegistry returns a registry that knows nobody: see SetupWithCache.
+// NewRegistry returns an empty registry: see SetupWithCache.
 func NewRegistry(o Options) *Registry {
 	if o.Metrics == nil {
 		o.Metrics = unmeasured{}
@@ -97,9 +97,9 @@ func NewRegistry(o Options) *Registry {
 	return r
 }
 
-// Static returns a registry of just these registrations and namespaces, which is
-// in sync and never changes: for those who look once and watch nothing, such as a
-// command. A registration that is not accepted is not found in it.
+// Static returns a registry of just these registrations and namespaces, which is in
+// sync and never changes, for commands that read once and watch nothing. A registration
+// that is not accepted is not found in it.
 func Static(o Options, registrations []v1alpha1.EvictionInterceptor, namespaces []corev1.Namespace) *Registry {
 	r := NewRegistry(o)
 	for i := range registrations {
@@ -165,8 +165,8 @@ func handlers[T client.Object](put func(T), remove func(name string)) toolscache
 	}
 }
 
-// Synced reports whether the registry has seen all registrations and namespaces
-// there were when it began. Before that nobody must rely on its answers.
+// Synced reports whether the registry has seen all initial registrations and
+// namespaces. Before that, do not rely on its answers.
 func (r *Registry) Synced() bool {
 	if r.synced.Load() {
 		return true
@@ -180,15 +180,15 @@ func (r *Registry) Synced() bool {
 	return true
 }
 
-// Start tells the subscribers when the registry has come into sync.
+// Start notifies the subscribers when the registry is in sync.
 func (r *Registry) Start(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), r.Synced) {
 		return nil // We are to stop.
 	}
 	r.mu.Lock()
-	tell := slices.Clone(r.subscribers)
+	subscribers := slices.Clone(r.subscribers)
 	r.mu.Unlock()
-	for _, f := range tell {
+	for _, f := range subscribers {
 		f(change{})
 	}
 	return nil
@@ -197,9 +197,8 @@ func (r *Registry) Start(ctx context.Context) error {
 // NeedLeaderElection is false: every replica answers admission from its registry.
 func (r *Registry) NeedLeaderElection() bool { return false }
 
-// OnChange calls f when the registry has come into sync, and after every later
-// change that may change answers. f must return soon. There is no way to
-// unsubscribe.
+// OnChange calls f when the registry is in sync, and after every later change that may
+// change answers. f must return soon. There is no way to unsubscribe.
 func (r *Registry) OnChange(f func()) { r.subscribe(func(change) { f() }) }
 
 func (r *Registry) subscribe(f func(change)) {
@@ -208,12 +207,12 @@ func (r *Registry) subscribe(f func(change)) {
 	r.subscribers = append(r.subscribers, f)
 }
 
-// Resolve returns who intercepts the pod, in their order (see order). An error
-// means that somebody may be missing, because the informers lag behind; then ask
-// again later, and let nobody pass and plan nothing. It is ErrNotSynced or
-// ErrNamespaceUnknown, and never depends on the expressions of a registration.
+// Resolve returns the pod's interceptors, in order (see order). An error means that one
+// may be missing, because the informers lag behind: retry later, and neither allow an
+// eviction nor make a plan. It is ErrNotSynced or ErrNamespaceUnknown, and never
+// depends on the expressions of a registration.
 //
-// The pod may come from the cache or from the API server; that is the same.
+// The pod may come from the cache or from the API server.
 func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
 	annotated := r.annotated.names(pod)
 	if !r.Synced() {
@@ -268,8 +267,8 @@ func (r *Registry) ask(s *snapshot, slot int, pod *corev1.Pod) (match bool, fail
 	return e.matchConditions(&in)
 }
 
-// excludes reports whether registrations never look at a namespace: the webhook is
-// not asked for its pods.
+// excludes reports whether registrations ignore a namespace: the webhook is not called
+// for its pods.
 func (r *Registry) excludes(namespace string) bool {
 	return namespace == metav1.NamespaceSystem || namespace == r.options.Namespace
 }
@@ -302,22 +301,22 @@ func (r *Registry) publish() {
 	}
 }
 
-// update changes the next snapshot and tells who wants to know.
+// update changes the next snapshot and notifies the subscribers.
 func (r *Registry) update(apply func(next *snapshot) change) {
 	r.mu.Lock()
 	made := apply(r.next)
 	r.dirty.Store(true)
-	var tell []func(change)
+	var subscribers []func(change)
 	if r.Synced() {
 		r.publish()
-		tell = slices.Clone(r.subscribers)
+		subscribers = slices.Clone(r.subscribers)
 	}
 	accepted, refused := r.next.count()
 	r.mu.Unlock()
 	if made.namespace == "" {
 		r.options.Metrics.Registrations(accepted, refused)
 	}
-	for _, f := range tell {
+	for _, f := range subscribers {
 		f(made)
 	}
 }

@@ -1,5 +1,5 @@
-// Package registration answers who intercepts the eviction of a pod, by the pod's
-// annotation and by EvictionInterceptors, and writes the status of those.
+// Package registration resolves the interceptors of a pod, from the pod's annotation
+// and from EvictionInterceptors, and writes the status of EvictionInterceptors.
 package registration
 
 import (
@@ -9,26 +9,25 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// Resolver answers who intercepts the eviction of a pod.
+// Resolver returns the interceptors of a pod.
 //
-// An answer is only asked for until an EvictionRequest of the pod exists; from
-// then on its frozen status.targetInterceptors count (statement 73). A resolver
-// sees the pod as the informer cache keeps it (internal/podcache) and must answer
-// from memory, as it is asked in the middle of admission. It is safe for
-// concurrent use. There are two: FromAnnotation, and the Registry, which merges the
-// annotation with all registrations.
+// It is only used until an EvictionRequest of the pod exists; then its frozen
+// status.targetInterceptors apply (statement 73). A resolver sees the pod as the
+// informer cache keeps it (internal/podcache) and must answer from memory, because it
+// is called during admission. It is safe for concurrent use. There are two:
+// FromAnnotation, and Registry, which merges the annotation with all registrations.
 type Resolver interface {
 	// Resolve returns the names in the order in which they run, at most
-	// v1alpha1.MaxPodInterceptors and each once. None means that nobody intercepts
-	// the pod. The default interceptor imperative-eviction.k8s.io is never in the
-	// answer; the request controller appends it. An error means that somebody may be
-	// missing among the names: ask again later, let nobody pass and plan nothing.
+	// v1alpha1.MaxPodInterceptors and each once. Empty means that the pod has no
+	// interceptors. The default interceptor imperative-eviction.k8s.io is never in the
+	// answer; the request controller appends it. An error means that a name may be
+	// missing: retry later, and neither allow an eviction nor make a plan.
 	Resolve(pod *corev1.Pod) ([]string, error)
 }
 
 // FromAnnotation returns the resolver over the pod's annotation
-// drawbridge.dev/interceptors. Entries that cannot be read are left out. Names
-// reserved for Kubernetes count only if they stand in allowReserved (ruling R14).
+// drawbridge.dev/interceptors. Invalid entries are ignored. Names reserved for
+// Kubernetes count only if they are in allowReserved (ruling R14).
 func FromAnnotation(allowReserved ...string) Resolver {
 	return annotation{allowReserved: allowReserved}
 }
@@ -39,7 +38,7 @@ type annotation struct {
 	allowReserved []string
 }
 
-// Resolve never fails: the pod has the whole answer.
+// Resolve never fails: the pod is the only input.
 func (a annotation) Resolve(pod *corev1.Pod) ([]string, error) {
 	return a.names(pod), nil
 }

@@ -12,12 +12,11 @@ import (
 // snapshot is the registry at one moment. It never changes, so look-ups need no
 // lock.
 //
-// Every registration has a slot, a small number that stays the same as long as it
-// exists, so that sets of registrations are bitsets. To find those that select a
-// pod, one looks under each of its labels, and at the few registrations that
-// cannot be found by a label; of those the ones remain whose namespaceSelector
-// selects the pod's namespace, which was found out when the namespace or the
-// registration changed.
+// Every registration has a slot, a small number that does not change while it exists,
+// so that sets of registrations are bitsets. The candidates for a pod are the
+// registrations indexed under each of its labels, and the few that cannot be indexed by
+// label. Of those, the ones remain whose namespaceSelector selects the pod's namespace,
+// which is computed when the namespace or the registration changes.
 type snapshot struct {
 	slots  []*entry // Nil where a slot is free.
 	byName map[string]int
@@ -32,7 +31,7 @@ type snapshot struct {
 
 type label struct{ key, value string }
 
-// namespaceView is a namespace and the registrations that look at it.
+// namespaceView is a namespace and the registrations that select it.
 type namespaceView struct {
 	object *corev1.Namespace
 	by     bitset
@@ -46,7 +45,7 @@ func (v *namespaceView) input(pod *corev1.Pod) celInput {
 	return celInput{pod: pod, namespace: v.object}
 }
 
-// clone is a copy that can be changed with its methods.
+// clone returns a copy that may be changed.
 func (s *snapshot) clone() *snapshot {
 	return &snapshot{
 		slots:      slices.Clone(s.slots),
@@ -140,8 +139,8 @@ func (s *snapshot) unindex(slot int) {
 	}
 }
 
-// without removes a slot from a list of an index, into a new list: the old one may
-// be part of an older snapshot.
+// without returns a list of an index without a slot. It copies the list, because an
+// older snapshot may share it.
 func without[K comparable](index map[K][]int, at K, slot int) {
 	var rest []int
 	for _, s := range index[at] {
@@ -156,11 +155,11 @@ func without[K comparable](index map[K][]int, at K, slot int) {
 	index[at] = rest
 }
 
-// maxIndexedValues is up to how many values of one key a selector is found by.
+// maxIndexedValues is the largest number of values of one key for indexing a selector.
 const maxIndexedValues = 32
 
-// indexUnder says what to find a selector by: the labels of which a pod must have
-// one, else a key that it must have, else nothing.
+// indexUnder returns how to index a selector: by labels of which a pod must have one,
+// else by a key that it must have, else not at all.
 func indexUnder(selector labels.Selector) (values []label, key string) {
 	requirements, selectable := selector.Requirements()
 	if !selectable {
@@ -188,9 +187,9 @@ func indexUnder(selector labels.Selector) (values []label, key string) {
 	return nil, key
 }
 
-// candidates calls yield for each registration that the indexes name for a pod: it
-// looks at the namespace, if that is known, and requires no label that the pod
-// lacks. The rest of its selector and its conditions are still open.
+// candidates calls yield for each registration that the indexes return for a pod: it
+// selects the namespace, if known, and requires no label that the pod lacks. The rest
+// of its selector and its conditions are not checked yet.
 func (s *snapshot) candidates(pod *corev1.Pod, namespace *namespaceView, yield func(slot int, e *entry)) {
 	check := func(slot int) {
 		if namespace == nil || namespace.by.has(slot) {

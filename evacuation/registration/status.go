@@ -28,11 +28,10 @@ import (
 const (
 	registrationsController = "evictioninterceptors"
 	statusManager           = "drawbridge-registrations"
-	// statusInterval is the least time between two writes of one status because of
-	// its pods, which come and go all the time.
+	// statusInterval is the minimum time between two writes of one status because of
+	// its pods, which change all the time.
 	statusInterval = 10 * time.Second
-	// statusRetry is a net: a write that met a newer version is repeated by that
-	// version's event, which normally comes long before.
+	// statusRetry is a fallback: after a conflict the watch event normally comes first.
 	statusRetry   = time.Second
 	statusTimeout = 30 * time.Second
 )
@@ -42,7 +41,7 @@ const (
 type StatusReconciler struct {
 	// Client reads EvictionInterceptors from the cache and writes.
 	Client client.Client
-	// Cache has the informer of pods, who are counted.
+	// Cache has the informer of the pods to count.
 	Cache cache.Informers
 	// Registry is this replica's.
 	Registry *Registry
@@ -51,8 +50,7 @@ type StatusReconciler struct {
 
 	members *members
 	mu      sync.Mutex
-	// written is when a status was written last. It is only a hint, so it may be
-	// forgotten.
+	// written is when a status was last written. It is only a hint.
 	written map[string]time.Time
 }
 
@@ -80,8 +78,7 @@ func (r *StatusReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// count begins to count pods, and brings back every registration whose count has
-// changed.
+// count starts counting pods, and enqueues every registration whose count has changed.
 func (r *StatusReconciler) count(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.members = newMembers(r.Registry, func(name string) {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
@@ -89,8 +86,7 @@ func (r *StatusReconciler) count(ctx context.Context, queue workqueue.TypedRateL
 	return r.members.start(ctx, r.Cache)
 }
 
-// Reconcile writes the status of one registration if it says something else by
-// now.
+// Reconcile writes the status of one registration if it has changed.
 func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	from := &v1alpha1.EvictionInterceptor{}
 	if err := r.Client.Get(ctx, req.NamespacedName, from); err != nil {
@@ -101,7 +97,7 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return ctrl.Result{}, fmt.Errorf("get EvictionInterceptor: %w", err)
 	}
 	now := r.Clock.Now()
-	// Another generation is news, at once.
+	// Another generation is written immediately.
 	if from.Status.ObservedGeneration == from.Generation {
 		if wait := r.wrote(req.Name).Add(statusInterval).Sub(now); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
@@ -109,7 +105,7 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	}
 	found, counted := r.members.report(req.Name)
 	if !counted || found.entry.uid != from.UID || found.entry.generation != from.Generation {
-		return ctrl.Result{}, nil // Brought back when they are counted.
+		return ctrl.Result{}, nil // Enqueued again when they are counted.
 	}
 	after := from.DeepCopy()
 	describe(after, found, now)
@@ -144,7 +140,7 @@ func (r *StatusReconciler) forget(name string) {
 	delete(r.written, name)
 }
 
-// describe sets the status to what was found.
+// describe sets the status to the findings.
 func describe(to *v1alpha1.EvictionInterceptor, found report, now time.Time) {
 	to.Status.ObservedGeneration = to.Generation
 	to.Status.MatchingPods = new(int32(min(found.matching, 1<<31-1))) //nolint:gosec // It is limited in the same expression.

@@ -8,9 +8,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
-// turnsEnded returns how the turns ended that a decision ends, in order. Unchecked is the
-// interceptor whose completion nobody vouches for, "" if there is none. The request
-// tells which of them a person has skipped.
+// turnsEnded returns how the turns that a decision ends have ended, in order. unchecked
+// is the interceptor whose completion is not confirmed, "" if there is none. The request
+// says which of them a person has skipped.
 func turnsEnded(er *v1alpha1.EvictionRequest, d process.Decision, unchecked string) []string {
 	var ended []string
 	for _, transition := range d.Transitions {
@@ -24,13 +24,13 @@ func turnsEnded(er *v1alpha1.EvictionRequest, d process.Decision, unchecked stri
 				result = metrics.TurnUnchecked
 			}
 			if v1alpha1.ReportOf(er, transition.Name).SkippedBy != "" {
-				result = metrics.TurnSkipped // The interceptor may be stuck, so this is no success of it.
+				result = metrics.TurnSkipped // The interceptor may be stuck, so this does not count as its success.
 			}
 			ended = append(ended, result)
 		case process.Interrupted:
 			result := metrics.TurnTimedOut
 			if d.Outcome != process.OutcomeRunning {
-				result = metrics.TurnCutShort // At the end of the target, which is no fault.
+				result = metrics.TurnCutShort // At the end of the target, which is not its fault.
 			}
 			ended = append(ended, result)
 		case process.Canceled:
@@ -42,7 +42,7 @@ func turnsEnded(er *v1alpha1.EvictionRequest, d process.Decision, unchecked stri
 	return ended
 }
 
-// outcomeOf names the outcome that a decision brings; empty if it brings none.
+// outcomeOf names the outcome of a decision; empty if there is none.
 func outcomeOf(before process.Outcome, d process.Decision) string {
 	if d.Outcome == before {
 		return ""
@@ -59,8 +59,8 @@ func outcomeOf(before process.Outcome, d process.Decision) string {
 	return ""
 }
 
-// account counts what a decision has brought about, once it is written. The request is
-// the one that has been written.
+// account counts the results of a decision, after it is written. The request is the
+// written one.
 func account(m Metrics, er *v1alpha1.EvictionRequest, s process.Snapshot, d process.Decision, unchecked string, now time.Time) {
 	for _, result := range turnsEnded(er, d, unchecked) {
 		m.TurnEnded(result)

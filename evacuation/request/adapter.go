@@ -19,15 +19,15 @@ type observation struct {
 	endSeenAt time.Time
 	// heartbeatSeenAt is when the active interceptor's heartbeat was first seen.
 	heartbeatSeenAt time.Time
-	// foundCompleted is the interceptor whose completion was there when this process first
+	// foundCompleted is the interceptor that was already completed when this process first
 	// saw the request; "" if there was none.
 	foundCompleted string
 }
 
-// decode makes the snapshot of a request. The planned interceptors matter only as
-// long as the request has none. It is the inverse of encode for all that the
-// status can hold: what is lost is the activation time of those who had their
-// turn, and which check refused the target (nothing depends on either).
+// decode makes the snapshot of a request. The planned interceptors matter only as long as
+// the request has none. It is the inverse of encode for everything that the status can
+// hold. Lost are the activation times of earlier turns, and which check refused the
+// target; nothing depends on either.
 func decode(er *v1alpha1.EvictionRequest, target process.Target, planned []string, seen observation, engineStartedAt time.Time) process.Snapshot {
 	target.EndSeenAt = seen.endSeenAt
 	s := process.Snapshot{
@@ -52,7 +52,7 @@ func decode(er *v1alpha1.EvictionRequest, target process.Target, planned []strin
 }
 
 func decodeOutcome(conditions []metav1.Condition) (process.Outcome, process.Cause) {
-	// Evicted first: should both be True against all rules, the pod is gone.
+	// Evicted first: if both are True against the rules, the pod is gone.
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionEvicted); c != nil && c.Status == metav1.ConditionTrue {
 		if c.Reason == v1alpha1.ReasonPodTerminal {
 			return process.OutcomeEvicted, process.TargetTerminal
@@ -82,8 +82,8 @@ func decodeParticipant(er *v1alpha1.EvictionRequest, name string, outcome proces
 		p.HeartbeatSeenAt = seen.heartbeatSeenAt
 		p.ActivatedAt = timeOf(er.Status.ActivationTime)
 		if er.Status.ActivationTime == nil {
-			// Written together with the name, so only a foreign hand can have removed
-			// it. Year 1 as the baseline would end the turn at once.
+			// Written together with the name, so another writer must have removed it. Year
+			// 1 as the baseline would end the turn immediately.
 			p.ActivatedAt = er.CreationTimestamp.Time
 		}
 	case !slices.Contains(processed, name):
@@ -98,7 +98,7 @@ func decodeParticipant(er *v1alpha1.EvictionRequest, name string, outcome proces
 	return p
 }
 
-// facts are what encode needs beside the decision.
+// facts are what encode needs besides the decision.
 type facts struct {
 	// now is the time of the decision. The API keeps whole seconds of it.
 	now time.Time
@@ -148,8 +148,8 @@ func encode(er *v1alpha1.EvictionRequest, d process.Decision, f facts) {
 	status.Summary = v1alpha1.Summarize(er)
 }
 
-// conditionOf puts an outcome into the words of the API (ruling R10, statements
-// 51-53 and 90-92); nil while the request runs.
+// conditionOf converts an outcome to a condition (ruling R10, statements 51-53 and 90-92);
+// nil while the request runs.
 func conditionOf(er *v1alpha1.EvictionRequest, d process.Decision, f facts) *metav1.Condition {
 	name, uid := "", types.UID("")
 	if pod := er.Spec.Target.Pod; pod != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
 
-// announcements returns what people should be told of a decision, in order. They
-// are sent after the write, so what did not happen is never announced. The
-// request is the one that has been written.
+// announcements returns the events of a decision, in order. They are emitted after the write,
+// so only facts are announced. The request is the written one.
 func announcements(er *v1alpha1.EvictionRequest, before process.Outcome, d process.Decision, p process.Policy) []events.Event {
 	var told []events.Event
 	for _, transition := range d.Transitions {
@@ -20,8 +19,8 @@ func announcements(er *v1alpha1.EvictionRequest, before process.Outcome, d proce
 		participant := d.Participants[i]
 		switch transition.To {
 		case process.Active:
-			// Our own turn is told by what the evictor does with it, at once. To announce it,
-			// too, would be two of five events of a drain's every pod.
+			// The evictor's own events announce our own turn immediately. Announcing it here,
+			// too, would add two of five events for every pod of a drain.
 			if participant.Name != v1alpha1.ImperativeEvictionInterceptor {
 				told = append(told, events.InterceptorActivated(participant.Name, i+1, len(d.Participants)))
 			}
@@ -32,12 +31,12 @@ func announcements(er *v1alpha1.EvictionRequest, before process.Outcome, d proce
 			}
 			told = append(told, events.InterceptorCompleted(participant.Name))
 		case process.Interrupted:
-			// At the end of the target the active one is cut short, which is no fault.
+			// At the end of the target the active one is cut short, which is not its fault.
 			if d.Outcome == process.OutcomeRunning {
 				told = append(told, events.InterceptorTimedOut(participant.Name, p.HeartbeatDeadline, participant.HeartbeatAt))
 			}
 		case process.Canceled, process.Inactive:
-			// The cancellation itself is told below.
+			// The cancellation itself is announced below.
 		}
 	}
 	if d.Outcome == before {

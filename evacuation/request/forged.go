@@ -18,15 +18,14 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
-// A finished request that says what is not so was finished by somebody else: we write
-// Evicted when the pod has ended, and Canceled when nobody wants it or the pod cannot be
-// evicted. The chart's policies let nobody else write these conditions; this is for
-// requests from before, and for clusters whose policies somebody has taken away. A final
-// condition cannot be taken back, so the request goes, as whoever wants the eviction
-// has to ask again.
+// If a finished request is untrue, someone else finished it: we write Evicted when the pod
+// has ended, and Canceled when the eviction is no longer wanted or the pod cannot be
+// evicted. The chart's policies let only us write these conditions; this check is for
+// older requests, and for clusters without the policies. A final condition cannot be
+// removed, so the request is deleted: requesters have to ask again anyway.
 
 // untrue says what is wrong with the outcome of a finished request, "" if nothing is. Pods
-// are looked for in memory, and live only to confirm.
+// are read from memory, and live only to confirm.
 func (r *Reconciler) untrue(ctx context.Context, er *v1alpha1.EvictionRequest) (string, error) {
 	canceled := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCanceled)
 	switch {
@@ -46,7 +45,7 @@ func (r *Reconciler) untrue(ctx context.Context, er *v1alpha1.EvictionRequest) (
 	}
 }
 
-// runs reports whether the target is there, and neither has ended nor is ending.
+// runs reports whether the target exists and neither has ended nor is ending.
 func (r *Reconciler) runs(ctx context.Context, er *v1alpha1.EvictionRequest) (bool, error) {
 	ref := er.Spec.Target.Pod
 	if ref == nil {
@@ -68,7 +67,7 @@ func (r *Reconciler) runs(ctx context.Context, er *v1alpha1.EvictionRequest) (bo
 	return true, nil
 }
 
-// takeBack deletes a request whose outcome is untrue, in this very version.
+// takeBack deletes a request whose outcome is untrue, in this version only.
 func (r *Reconciler) takeBack(ctx context.Context, er *v1alpha1.EvictionRequest, why string) error {
 	err := r.Client.Delete(ctx, er, client.Preconditions{UID: &er.UID, ResourceVersion: &er.ResourceVersion})
 	if err != nil {
@@ -80,8 +79,8 @@ func (r *Reconciler) takeBack(ctx context.Context, er *v1alpha1.EvictionRequest,
 	return nil
 }
 
-// withRoom takes conditions of others away, the last ones first, as far as there are more
-// than leave room for ours. Only requests from before there was a bound have so many.
+// withRoom removes conditions of others, the last ones first, if there is no room for
+// ours. Only requests from before the limit have so many.
 func withRoom(conditions []metav1.Condition) []metav1.Condition {
 	foreign := 0
 	return slices.DeleteFunc(conditions, func(c metav1.Condition) bool {

@@ -12,15 +12,15 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
 
-// A request that is deleted goes at once, unless somebody's finalizer holds it. Then it
-// is withdrawn: all work stops (statement 95), and as its name is the pod's UID, no
-// other one can take its place until it is gone. It says so itself.
+// A deleted request is gone immediately, unless a finalizer holds it. Then it is
+// withdrawn: all work stops (statement 95), and as its name is the pod's UID, no other
+// one can replace it until it is gone. A condition of the request says so.
 
 // maxHolders is how many finalizers are named.
 const maxHolders = 3
 
-// heldCondition says who holds a request that is being deleted; nil if nobody does, or
-// if the request has its outcome, after which nobody misses it.
+// heldCondition says what holds a request that is being deleted; nil if nothing does,
+// or if the request has its outcome and is no longer needed.
 func heldCondition(er *v1alpha1.EvictionRequest, d process.Decision, f facts) *metav1.Condition {
 	if er.DeletionTimestamp == nil || len(er.Finalizers) == 0 || d.Outcome != process.OutcomeRunning {
 		return nil
@@ -43,8 +43,7 @@ func holders(er *v1alpha1.EvictionRequest) string {
 	return strings.Join(names, ", ")
 }
 
-// heldAnnouncements are the events about a request that has just become one that is
-// held.
+// heldAnnouncements are the events about a request that has just become held.
 func heldAnnouncements(before, after *v1alpha1.EvictionRequest) []events.Event {
 	held := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionDeleting)
 	if held == nil || meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionDeleting) != nil {

@@ -15,9 +15,9 @@ import (
 // the status's manager, because an apply drops what its manager leaves out.
 const labelManager = "drawbridge-labels"
 
-// labelsInSync reports whether the request has all of the pod's labels and our
-// manager owns exactly these (statements 57-60, ruling R7). Equal values are not
-// enough: a label somebody else wrote would stay when the pod loses it.
+// labelsInSync reports whether the request has all of the pod's labels and our manager
+// owns exactly these (statements 57-60, ruling R7). Equal values are not enough: a
+// label that another manager wrote would stay when the pod loses it.
 func labelsInSync(er *v1alpha1.EvictionRequest, pod map[string]string) (bool, error) {
 	owned, err := ownedLabels(er.ManagedFields)
 	if err != nil {
@@ -60,9 +60,9 @@ func ownedLabels(fields []metav1.ManagedFieldsEntry) (map[string]bool, error) {
 	return owned, nil
 }
 
-// labelPatch is what the label manager wants: the pod's labels and nothing else.
-// UID and resourceVersion make sure that it meets the object it was decided for,
-// and that an apply never creates one.
+// labelPatch is what the label manager wants: the pod's labels and nothing else. UID
+// and resourceVersion ensure that it applies to the object it was decided for, and
+// never creates one.
 func labelPatch(er *v1alpha1.EvictionRequest, pod map[string]string) *applyv1alpha1.EvictionRequestApplyConfiguration {
 	return applyv1alpha1.EvictionRequest(er.Name, er.Namespace).
 		WithUID(er.UID).

@@ -6,9 +6,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// copiedLabels are the pod's labels without the guard's: that one comes and goes
-// with the request's own state, and to copy it would cost two more writes per
-// eviction.
+// copiedLabels are the pod's labels without the guard's, which changes with the
+// request's own state: copying it would cost two more writes per eviction.
 func copiedLabels(pod map[string]string) map[string]string {
 	if _, ok := pod[v1alpha1.GuardLabel]; !ok {
 		return pod

@@ -9,17 +9,17 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// memory keeps when this process first saw what has no time of its own in the
-// API. It is a hint: a restart forgets it, which costs at most one grace at the
-// end of a request and one skew on a heartbeat from the future. The zero value is
-// ready; safe for concurrent use.
+// memory keeps when this process first saw things that have no time in the API. It is a
+// hint: a restart loses it, which costs at most one grace at the end of a request and
+// one skew on a heartbeat from the future. The zero value is ready; safe for concurrent
+// use.
 type memory struct {
 	mu       sync.Mutex
 	requests map[types.NamespacedName]sighting
 }
 
 type sighting struct {
-	// uid tells a request from a later one of the same name.
+	// uid distinguishes the request from a later one of the same name.
 	uid         types.UID
 	endSeenAt   time.Time
 	interceptor string
@@ -30,9 +30,9 @@ type sighting struct {
 	foundCompleted string
 }
 
-// observe records what is seen of the request now and returns when each thing was
-// seen first. A sighting from the future (the clock was set back) counts as now:
-// otherwise the request would wait until the clock has caught up.
+// observe records the current state of the request and returns when each part was first
+// seen. A sighting in the future (the clock was set back) counts as now: otherwise the
+// request would wait until the clock catches up.
 func (m *memory) observe(er *v1alpha1.EvictionRequest, ended bool, now time.Time) observation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +72,7 @@ func (m *memory) observe(er *v1alpha1.EvictionRequest, ended bool, now time.Time
 	return observation{endSeenAt: s.endSeenAt, heartbeatSeenAt: s.heartbeatAt, foundCompleted: s.foundCompleted}
 }
 
-// forget drops what is known of a request that is gone or final.
+// forget drops a request that is gone or final.
 func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,14 +14,13 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 )
 
-// makePlan returns the names to freeze, and the target as it was last seen. It is made
-// once in the life of a request.
+// makePlan returns the names to freeze, and the target as it was last seen. A request gets
+// its plan once.
 //
-// Our webhook makes requests only for pods that somebody intercepts, and says whom it saw.
-// If our caches say that nobody does, or miss one of those, they are behind: the labels of
-// the pod or a registration have just changed, and the replica that answered knew better.
-// Or its caches are, and somebody has just gone. The API server is asked then, for the pod
-// would be evicted past who is missing.
+// Our webhook creates requests only for pods with interceptors, and notes which it saw. If
+// our caches have none, or lack one of those, either they are behind (labels or a
+// registration have just changed), or the webhook's were. Then the API server is asked,
+// because the pod would be evicted without the missing interceptor.
 func (r *Reconciler) makePlan(ctx context.Context, er *v1alpha1.EvictionRequest, target targetView) ([]string, targetView, error) {
 	names, err := r.resolve(target.pod)
 	if err != nil {
@@ -39,7 +38,7 @@ func (r *Reconciler) makePlan(ctx context.Context, er *v1alpha1.EvictionRequest,
 	return plan(names), target, nil
 }
 
-// contradicts reports whether whoever made the request saw interceptors that are not
+// contradicts reports whether the creator of the request saw interceptors that are not
 // among these.
 func contradicts(er *v1alpha1.EvictionRequest, names []string) bool {
 	if len(names) == 0 && madeByWebhook(er) {
@@ -54,13 +53,13 @@ func contradicts(er *v1alpha1.EvictionRequest, names []string) bool {
 	return false
 }
 
-// madeByWebhook reports whether somebody evicts the pod by its subresource: nobody else
-// has a lease.
+// madeByWebhook reports whether a requester calls the eviction subresource: only those
+// have a lease.
 func madeByWebhook(er *v1alpha1.EvictionRequest) bool {
 	return slices.ContainsFunc(er.Spec.Requesters, func(r v1alpha1.Requester) bool { return r.LeaseName != "" })
 }
 
-// liveTarget looks at the very pod at the API server.
+// liveTarget reads this pod from the API server.
 func (r *Reconciler) liveTarget(ctx context.Context, cached *corev1.Pod) (targetView, error) {
 	pod := &corev1.Pod{}
 	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(cached), pod)

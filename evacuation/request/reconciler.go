@@ -26,13 +26,13 @@ import (
 const (
 	// statusManager owns the status, except what interceptors report.
 	statusManager = "drawbridge"
-	// conflictRetry is a net: a write that met a newer version is repeated by that
-	// version's event, which normally comes long before.
+	// conflictRetry is a fallback: after a conflict the watch event normally comes
+	// first.
 	conflictRetry = time.Second
 )
 
-// Resolver says who intercepts the eviction of a pod, in order, without the
-// default interceptor. With an error somebody may be missing among the names.
+// Resolver returns the interceptors of a pod, in order, without the default
+// interceptor. An error means that a name may be missing.
 type Resolver interface {
 	Resolve(pod *corev1.Pod) ([]string, error)
 }
@@ -59,14 +59,14 @@ type Reconciler struct {
 	// Client reads from the informer cache, which must hold EvictionRequests (with
 	// their managedFields) and pods, and writes.
 	Client client.Client
-	// APIReader reads live. It backs every verdict that rests on an absence.
+	// APIReader reads live. It confirms every decision that depends on an absence.
 	APIReader client.Reader
 	// Clock is the only source of time; the queue obeys it too.
 	Clock clock.WithTicker
-	// Policy is the constants of the process.
+	// Policy has the constants of the process.
 	Policy process.Policy
 	// Retention is how long a finished request is kept (ruling R4). Zero keeps it
-	// for ever.
+	// forever.
 	Retention time.Duration
 	// Resolver is asked for the interceptors of a new request's pod.
 	Resolver Resolver
@@ -127,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.next(ctx, er, decision)
 }
 
-// gather collects everything the decision may look at.
+// gather collects the input of the decision.
 func (r *Reconciler) gather(ctx context.Context, er *v1alpha1.EvictionRequest, now time.Time) (process.Snapshot, targetView, error) {
 	if v1alpha1.IsFinished(er) {
 		// Nothing about the target matters any more.
@@ -157,8 +157,8 @@ func (r *Reconciler) gather(ctx context.Context, er *v1alpha1.EvictionRequest, n
 	return decode(er, target.Target, planned, target.seen, r.startedAt), target, nil
 }
 
-// resolve asks who intercepts the pod. A plan is made once, so it waits until the
-// resolver knows everybody.
+// resolve returns the pod's interceptors. A plan is made once, so it waits until the
+// resolver is complete.
 func (r *Reconciler) resolve(pod *corev1.Pod) ([]string, error) {
 	names, err := r.Resolver.Resolve(pod)
 	if err != nil {
@@ -167,17 +167,17 @@ func (r *Reconciler) resolve(pod *corev1.Pod) ([]string, error) {
 	return names, nil
 }
 
-// apply writes what differs: first the labels, so that interceptors who select by
-// them see an activation, then the status. It returns the request as it is now
-// stored. Metrics and events follow the writes. Labels that cannot be written
-// hold up no eviction: their error is returned after the status is written.
+// apply writes what differs: first the labels, so that interceptors that select by them
+// see an activation, then the status. It returns the request as stored. Metrics and
+// events follow the writes. Failing to write labels delays no eviction: that error is
+// returned after the status is written.
 func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s process.Snapshot, d process.Decision, target targetView, now time.Time) (*v1alpha1.EvictionRequest, error) {
 	before := er.DeepCopy()
 	var labelsErr error
 	if s.Outcome == process.OutcomeRunning && !s.Withdrawn && target.pod != nil && d.Cause != process.TargetGrouped {
 		labelsErr = r.syncLabels(ctx, before, copiedLabels(target.pod.Labels))
 		if apierrors.IsConflict(labelsErr) || apierrors.IsNotFound(labelsErr) {
-			return nil, labelsErr // Decided for a version that is no more.
+			return nil, labelsErr // Decided for an outdated version.
 		}
 	}
 	after := before.DeepCopy()
@@ -226,21 +226,21 @@ func (r *Reconciler) syncLabels(ctx context.Context, er *v1alpha1.EvictionReques
 	return nil
 }
 
-// afterFailedWrite tells stale reads, which are everyday, from failures.
+// afterFailedWrite distinguishes stale reads, which are normal, from failures.
 func (r *Reconciler) afterFailedWrite(ctx context.Context, err error) (ctrl.Result, error) {
 	switch {
 	case apierrors.IsConflict(err):
 		log.FromContext(ctx).V(1).Info("The request has changed meanwhile, deciding again", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case apierrors.IsNotFound(err):
-		// Deleted meanwhile; its event cleans up.
+		// Deleted meanwhile; the event cleans up.
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{}, err
 }
 
-// next says when to look again, and deletes a finished request whose retention is
-// over (ruling R4).
+// next says when to reconcile again, and deletes a finished request after its retention
+// (ruling R4).
 func (r *Reconciler) next(ctx context.Context, er *v1alpha1.EvictionRequest, d process.Decision) (ctrl.Result, error) {
 	if !d.WakeAt.IsZero() {
 		return r.wakeAt(d.WakeAt), nil
@@ -252,8 +252,8 @@ func (r *Reconciler) next(ctx context.Context, er *v1alpha1.EvictionRequest, d p
 	if due := end.Add(r.Retention); r.Clock.Now().Before(due) {
 		return r.wakeAt(due), nil
 	}
-	// The preconditions spare a successor of the same name and a request that
-	// changed since it was read.
+	// The preconditions protect a successor of the same name and a request that changed
+	// since it was read.
 	err := r.Client.Delete(ctx, er, client.Preconditions{UID: &er.UID, ResourceVersion: &er.ResourceVersion})
 	if err != nil {
 		return r.afterFailedWrite(ctx, fmt.Errorf("delete finished EvictionRequest: %w", err))

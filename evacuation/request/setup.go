@@ -27,8 +27,8 @@ const (
 	// controllerName is also the name of the queue in the workqueue_* metrics
 	// (statement 107).
 	controllerName = "evictionrequests"
-	// workers is how many requests are moved on at the same time. They wait for the
-	// API server most of the time, three calls each at most.
+	// workers is how many requests are handled at the same time. They mostly wait for
+	// the API server, at most three calls each.
 	workers = 30
 	// reconcileTimeout bounds all calls of one Reconcile together.
 	reconcileTimeout = 30 * time.Second
@@ -57,8 +57,8 @@ func (r *Reconciler) options() controller.Options {
 		ReconciliationTimeout:   reconcileTimeout,
 		RateLimiter:             controllers.FastBackoff(),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-			// The queue is made when the controller starts, which on a leader is when
-			// it was elected: from here on interceptors can be heard, so the start-up
+			// The queue is created when the controller starts, on a leader when it is
+			// elected. From then on reports of interceptors are seen, so the start-up
 			// grace counts from here.
 			r.startedAt = r.Clock.Now()
 			return queue(name, limiter)
@@ -74,24 +74,24 @@ func (r *Reconciler) validate() error {
 	})
 }
 
-// requestOfPod maps a pod to the request of its UID if there is one: one look into
-// the cache per event, no list. A pod that arrives before its request needs no
-// mapping, as the request's own event finds it.
+// requestOfPod maps a pod to the request of its UID if there is one: one cache lookup
+// per event, no list. A pod that arrives before its request needs no mapping, because
+// the request's own event finds it.
 func (r *Reconciler) requestOfPod(ctx context.Context, pod client.Object) []reconcile.Request {
 	key := v1alpha1.RequestKey(pod)
 	if err := r.Client.Get(ctx, key, &v1alpha1.EvictionRequest{}); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		// Not knowing is no reason to miss the event.
+		// If unknown, do not miss the event.
 		log.FromContext(ctx).Error(err, "Looking for the request of a pod", "pod", client.ObjectKeyFromObject(pod))
 	}
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// podEvents lets through what can change a decision or the labels: a pod that
-// comes (late) or goes, ends, is being deleted, is bound to a node, or is
-// replaced by another one between two looks.
+// podEvents passes what can change a decision or the labels: a pod is created (or seen
+// late), deleted, ends, is being deleted, is bound to a node, or is replaced by another
+// one between two events.
 func podEvents() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

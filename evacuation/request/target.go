@@ -20,17 +20,17 @@ type targetView struct {
 	process.Target
 	// pod is the target itself, nil unless it is present.
 	pod *corev1.Pod
-	// foundUID is the UID of whatever pod has the name, "" if there is none.
+	// foundUID is the UID of the pod that has the name, "" if there is none.
 	foundUID types.UID
 	// seen is what this process remembers.
 	seen observation
 }
 
-// findTarget looks at the target. The cache may lag behind in both directions: a
-// request can arrive before the event of its pod, and a pod of the same name can
-// arrive late. So the cache is believed when it knows the very pod, and a live
-// GET confirms everything else before it becomes a verdict (statements 51, 52,
-// 56 and 91). An error is never a verdict (statement 55).
+// findTarget finds the target. The cache may lag in both directions: a request can
+// arrive before the event of its pod, and a pod of the same name can arrive late. So
+// the cache is trusted if it has this pod, and a live GET confirms everything else
+// before it becomes a verdict (statements 51, 52, 56 and 91). An error is never a
+// verdict (statement 55).
 func (r *Reconciler) findTarget(ctx context.Context, er *v1alpha1.EvictionRequest) (targetView, error) {
 	ref := er.Spec.Target.Pod
 	if ref == nil {

@@ -13,18 +13,18 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 )
 
-// While no manager runs, nobody checks the times of a report: the webhook is passed over.
-// (Who may report is checked all the same, by the chart's policies.) So a completion that
-// is there when we first see a request is judged by its managedFields, in which the API
-// server keeps who wrote it, and when. What they do not vouch for is not undone, because
-// completionTime is final, but recorded.
+// While no manager runs, the times of a report are not checked, because the webhook is
+// bypassed. (The chart's policies still check who may report.) So a completion that
+// exists when we first see a request is checked against its managedFields, in which the
+// API server records who wrote it, and when. What they do not confirm is not undone,
+// because completionTime is final, but recorded.
 
-// unchecked says why nobody vouches for the completion that a decision takes for granted:
-// the interceptor's name and the reason, both "" if somebody does.
+// unchecked says why a completion that a decision relies on is not confirmed: the
+// interceptor's name and the reason, both "" if it is.
 func unchecked(er *v1alpha1.EvictionRequest, d process.Decision, seen observation, skew time.Duration) (name, why string) {
 	i := slices.IndexFunc(d.Transitions, func(t process.Transition) bool { return t.From == process.Active && t.To == process.Completed })
 	if i < 0 || d.Transitions[i].Name != seen.foundCompleted {
-		return "", "" // It came while we looked, and the webhook with us.
+		return "", "" // It came while we, and so the webhook, were running.
 	}
 	name = seen.foundCompleted
 	report := v1alpha1.ReportOf(er, name)
@@ -37,7 +37,8 @@ func unchecked(er *v1alpha1.EvictionRequest, d process.Decision, seen observatio
 	return "", ""
 }
 
-// unvouched says what the managedFields do not bear out of a completion, "" if they do.
+// unvouched says what the managedFields do not confirm about a completion, "" if they
+// confirm it.
 func unvouched(fields []metav1.ManagedFieldsEntry, report v1alpha1.InterceptorStatus, skew time.Duration) string {
 	completed := writersOf(fields, report.Name, "f:completionTime")
 	began := writersOf(fields, report.Name, "f:startTime")
@@ -58,8 +59,8 @@ func unvouched(fields []metav1.ManagedFieldsEntry, report v1alpha1.InterceptorSt
 	return why
 }
 
-// writersOf returns the entries of those who own a field of an interceptor's report, with
-// the time they wrote it.
+// writersOf returns the entries of the owners of a field of an interceptor's report, with
+// the time of the write.
 func writersOf(fields []metav1.ManagedFieldsEntry, interceptor, field string) (found []*metav1.ManagedFieldsEntry) {
 	key := fmt.Sprintf(`k:{"name":%q}`, interceptor)
 	for i := range fields {
@@ -73,7 +74,7 @@ func writersOf(fields []metav1.ManagedFieldsEntry, interceptor, field string) (f
 			} `json:"f:status"`
 		}
 		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &tree); err != nil {
-			continue // Whoever wrote that vouches for nothing.
+			continue // Its writer confirms nothing.
 		}
 		if _, ok := tree.Status.Interceptors[key][field]; ok {
 			found = append(found, entry)
@@ -82,7 +83,7 @@ func writersOf(fields []metav1.ManagedFieldsEntry, interceptor, field string) (f
 	return found
 }
 
-// noteUnchecked notes in the request itself that nobody vouches for a completion.
+// noteUnchecked records in the request itself that a completion is not confirmed.
 func noteUnchecked(er *v1alpha1.EvictionRequest, name, why string, now time.Time) {
 	er.Status.Conditions = withRoom(er.Status.Conditions)
 	meta.SetStatusCondition(&er.Status.Conditions, metav1.Condition{

@@ -18,21 +18,20 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// Pauses before trying again: after an error, and before joining again what
-// somebody removes us from. A minute at most keeps a quarrel between two programs
-// from being a burden.
+// Pauses before a retry: after an error, and before joining again after being removed.
+// The maximum of a minute keeps a fight between two programs cheap.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = time.Minute
 	calmAfter  = 10 * time.Minute
 )
 
-// rejoinTimeout bounds a Join in the course of a Follow.
+// rejoinTimeout limits a Join within a Follow.
 const rejoinTimeout = 30 * time.Second
 
-// Follow wants the pod evicted until it is: it joins, tells each change in how far
-// the request is (each may be nil), and joins again whenever others remove this
-// requester, cancel or delete the request. It returns
+// Follow requests the eviction of the pod until it is evicted: it joins, passes each
+// change of the request's progress to each (which may be nil), and joins again whenever
+// others remove this requester, cancel or delete the request. It returns
 //
 //   - the outcome, when the pod has ended, or the controller has refused the
 //     request (reason ValidationFailed);
@@ -41,9 +40,9 @@ const rejoinTimeout = 30 * time.Second
 //     eviction is not wanted any more;
 //   - an error that would come again, such as a missing permission.
 //
-// It outlives interruptions: expired watches, restarts of the API server. It takes
-// one watch; who wants many pods evicted at a time watches EvictionRequests with
-// an informer, calls Join for each pod, and looks at them with Observe.
+// It survives interruptions: expired watches, restarts of the API server. It uses one
+// watch. To evict many pods at a time, watch EvictionRequests with an informer, call
+// Join for each pod, and read them with Observe.
 func (r *Requester) Follow(ctx context.Context, pod client.Object, each func(Update) error) (Outcome, error) {
 	if err := r.check(pod); err != nil {
 		return Outcome{}, err
@@ -83,8 +82,8 @@ type follower struct {
 	pod   client.Object
 	each  func(Update) error
 	pause wait.DelayFunc
-	// told is the last update, if any.
-	told *Update
+	// emitted is the last update, if any.
+	emitted *Update
 	// joined: we have been in the list before.
 	joined bool
 }
@@ -92,8 +91,8 @@ type follower struct {
 // stopError is what the caller's function returned.
 type stopError struct{ error }
 
-// watch looks at what there is and then at every change, until there is an
-// outcome, an error, or the watch ends.
+// watch observes the current state and then every change, until there is an outcome, an
+// error, or the watch ends.
 func (f *follower) watch(ctx context.Context) (*Outcome, error) {
 	key := v1alpha1.RequestKey(f.pod)
 	one := []client.ListOption{
@@ -111,7 +110,7 @@ func (f *follower) watch(ctx context.Context) (*Outcome, error) {
 			er = &found.Items[i]
 		}
 	}
-	if end, err := f.look(ctx, er); end != nil || err != nil {
+	if end, err := f.observe(ctx, er); end != nil || err != nil {
 		return end, err
 	}
 	w, err := f.Client.Watch(ctx, &v1alpha1.EvictionRequestList{}, append(one,
@@ -143,26 +142,26 @@ func (f *follower) watch(ctx context.Context) (*Outcome, error) {
 	}
 }
 
-// see takes what a watch tells.
+// see handles an event of the watch.
 func (f *follower) see(ctx context.Context, er *v1alpha1.EvictionRequest, deleted bool) (*Outcome, error) {
 	if !deleted {
-		return f.look(ctx, er)
+		return f.observe(ctx, er)
 	}
 	// Its last state may be the end.
 	if end, over := outcomeOf(er); over && end.State == v1alpha1.StateEvicted {
 		return f.end(end, er)
 	}
-	return f.look(ctx, nil)
+	return f.observe(ctx, nil)
 }
 
-// look tells how far the request is and does what there is to do; nil is none.
-// What it sees may be old: Join looks itself before it writes.
-func (f *follower) look(ctx context.Context, er *v1alpha1.EvictionRequest) (*Outcome, error) {
+// observe emits the progress of the request and does what is needed; nil means no
+// request. The request may be outdated: Join reads it before it writes.
+func (f *follower) observe(ctx context.Context, er *v1alpha1.EvictionRequest) (*Outcome, error) {
 	if er != nil {
 		if end, over := outcomeOf(er); over {
 			return f.end(end, er)
 		}
-		if err := f.tell(Observe(er)); err != nil {
+		if err := f.emit(Observe(er)); err != nil {
 			return nil, err
 		}
 	}
@@ -176,15 +175,15 @@ func (f *follower) look(ctx context.Context, er *v1alpha1.EvictionRequest) (*Out
 	return nil, nil //nolint:nilnil // Not over, and nothing wrong.
 }
 
-// join joins, at once the first time.
+// join joins, immediately the first time.
 func (f *follower) join(ctx context.Context, seen *v1alpha1.EvictionRequest) (*Outcome, error) {
 	if f.joined {
 		if err := f.rest(ctx); err != nil {
 			return nil, err
 		}
 	}
-	// A request that has ended is deleted after a while. Without it only the pod can
-	// tell that there is nothing left to ask for.
+	// A finished request is deleted after a while. Without it, only the pod shows
+	// whether there is something left to evict.
 	if seen == nil {
 		gone, err := f.podIsGone(ctx)
 		if err != nil {
@@ -194,8 +193,8 @@ func (f *follower) join(ctx context.Context, seen *v1alpha1.EvictionRequest) (*O
 			return &Outcome{State: v1alpha1.StateEvicted, Reason: v1alpha1.ReasonPodDeleted, Message: "The pod does not exist any more."}, nil
 		}
 	}
-	// Brought to its end even if the context is canceled just now, so that a Withdraw
-	// after Follow has the last word.
+	// Completed even if the context is canceled meanwhile, so that a Withdraw after
+	// Follow comes last.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rejoinTimeout)
 	defer cancel()
 	if _, err := f.Join(ctx, f.pod); err != nil && !errors.Is(err, ErrDeleting) {
@@ -206,25 +205,25 @@ func (f *follower) join(ctx context.Context, seen *v1alpha1.EvictionRequest) (*O
 }
 
 func (f *follower) end(end Outcome, er *v1alpha1.EvictionRequest) (*Outcome, error) {
-	if err := f.tell(Observe(er)); err != nil {
+	if err := f.emit(Observe(er)); err != nil {
 		return nil, err
 	}
 	return &end, nil
 }
 
-func (f *follower) tell(u Update) error {
-	if f.told != nil && *f.told == u {
+func (f *follower) emit(u Update) error {
+	if f.emitted != nil && *f.emitted == u {
 		return nil
 	}
-	f.told = &u
+	f.emitted = &u
 	if err := f.each(u); err != nil {
 		return stopError{err}
 	}
 	return nil
 }
 
-// podIsGone reports whether the pod of that UID does not exist any more. Who may
-// not know it is told no.
+// podIsGone reports whether the pod of that UID no longer exists. Without the
+// permission to read it, the answer is false.
 func (f *follower) podIsGone(ctx context.Context) (bool, error) {
 	pod := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	err := f.Client.Get(ctx, client.ObjectKeyFromObject(f.pod), pod)

@@ -20,46 +20,45 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// attempts is how often a call begins anew when somebody else wrote in between.
+// attempts is how often a call is retried after a conflicting write.
 const attempts = 4
 
-// ErrTooManyRequesters is returned for a pod whose eviction is wanted by as many
-// as a request can have (v1alpha1.MaxRequesters). It goes ahead without this one.
+// ErrTooManyRequesters is returned for a pod whose request has the maximum number of
+// requesters (v1alpha1.MaxRequesters). The eviction proceeds without this one.
 var ErrTooManyRequesters = errors.New("the request has as many requesters as it can have")
 
 // ErrDeleting is returned while the request of a pod is being deleted, but held by
 // a finalizer: a new one can only begin once it is gone.
 var ErrDeleting = errors.New("the request is still being deleted")
 
-// Requester asks for the eviction of pods, under a name and beside others who may
-// want the same (000:L203-217, statement 114). All it knows stands in the API: it
-// can be made anew at any time, and several processes may share a name.
+// Requester requests the eviction of pods, under a name and together with other
+// requesters (000:L203-217, statement 114). All its state is in the API: it can be
+// created again at any time, and several processes may share a name.
 //
-// The pod is a Pod or its metadata; its namespace, name and UID count.
+// The pod is a Pod or its metadata; only namespace, name and UID are used.
 //
 // Its account must be allowed to get, list, watch, create, patch and delete
 // evictionrequests, to get pods, and to delete the pods it wants evicted.
 type Requester struct {
-	// Name in spec.requesters, a fully qualified domain name. The field manager
-	// follows from it.
+	// Name in spec.requesters, a fully qualified domain name. The field manager is
+	// derived from it.
 	Name string
-	// Client reads and writes requests. It must not read from a cache: what was just
-	// written has to be seen (client.NewWithWatch makes one).
+	// Client reads and writes requests. It must not read from a cache, because it must
+	// see its own writes (use client.NewWithWatch).
 	Client client.WithWatch
-	// GracePeriodSeconds is asked for the pods' termination; nil leaves it to others
-	// and to the pod.
+	// GracePeriodSeconds is the requested termination grace period; nil leaves it to
+	// other requesters and the pod.
 	GracePeriodSeconds *int64
 	// Clock drives the pauses between attempts. Default: the real one.
 	Clock clock.Clock
 }
 
-// Join says that this requester wants the pod evicted: it creates the request or
-// adds itself to the one there is, and returns it. To say so again changes
-// nothing.
+// Join requests the eviction of the pod: it creates the request or joins the existing
+// one, and returns it. It is idempotent.
 //
-// A request that was canceled stays so (ruling R3); it is deleted and a new one
-// begins. One whose pod was evicted already is returned as it is, and so is one
-// that the controller has refused (reason ValidationFailed): see Observe.
+// A canceled request stays canceled (ruling R3); it is deleted and a new one is created.
+// A request whose pod is already evicted, or that the controller has refused (reason
+// ValidationFailed), is returned unchanged: see Observe.
 func (r *Requester) Join(ctx context.Context, pod client.Object) (*v1alpha1.EvictionRequest, error) {
 	if err := r.check(pod); err != nil {
 		return nil, err
@@ -79,7 +78,8 @@ func (r *Requester) Join(ctx context.Context, pod client.Object) (*v1alpha1.Evic
 			if isRefused(er, pod.GetName()) {
 				return er, nil
 			}
-			// Only what we have seen: somebody may have begun anew before us.
+			// Only the one we have seen: another requester may have created a new one
+			// before us.
 			err = client.IgnoreNotFound(r.Client.Delete(ctx, er.DeepCopy(), client.Preconditions{UID: &er.UID, ResourceVersion: &er.ResourceVersion}))
 		case wishJoin, wishNothing:
 			if er != nil && isFull(er, r.Name) {
@@ -103,10 +103,9 @@ func (r *Requester) Join(ctx context.Context, pod client.Object) (*v1alpha1.Evic
 	return nil, r.explain("join", pod, last)
 }
 
-// Withdraw says that this requester does not want the pod evicted any more. When
-// nobody else does, that cancels the request. No request, or one that has ended,
-// is left as it is. A Follow for the same pod has to be ended before, or it joins
-// again.
+// Withdraw says that this requester no longer wants the pod evicted. If no other
+// requester does, that cancels the request. A missing or finished request is left
+// unchanged. End a Follow for the same pod first, or it joins again.
 func (r *Requester) Withdraw(ctx context.Context, pod client.Object) error {
 	if err := r.check(pod); err != nil {
 		return err
@@ -122,8 +121,7 @@ func (r *Requester) Withdraw(ctx context.Context, pod client.Object) error {
 		}
 		left, err := r.apply(ctx, pod, er, false)
 		if err == nil && hasRequester(left, r.Name) {
-			// Somebody wrote our entry by other means and owns it too, so that leaving it
-			// out does not remove it.
+			// Another manager also owns our entry, so omitting it does not remove it.
 			without := left.DeepCopy()
 			without.Spec.Requesters = slices.DeleteFunc(without.Spec.Requesters, func(e v1alpha1.Requester) bool { return e.Name == r.Name })
 			err = r.Client.Patch(ctx, without, client.MergeFromWithOptions(left, client.MergeFromWithOptimisticLock{}), client.FieldOwner(r.fieldOwner()))
@@ -139,7 +137,7 @@ func (r *Requester) Withdraw(ctx context.Context, pod client.Object) error {
 	return r.explain("leave", pod, last)
 }
 
-// check refuses what the API server would refuse less clearly.
+// check refuses, with a clearer error, what the API server would refuse.
 func (r *Requester) check(pod client.Object) error {
 	switch {
 	case !translate.IsFQDN(r.Name):
@@ -150,8 +148,7 @@ func (r *Requester) check(pod client.Object) error {
 	return nil
 }
 
-// explain says what was tried. A refusal does not tell what else is needed, so
-// we do.
+// explain adds what was tried, and for a refusal which permissions are needed.
 func (r *Requester) explain(verb string, pod client.Object, err error) error {
 	hint := ""
 	if apierrors.IsForbidden(err) {
@@ -170,9 +167,9 @@ func (r *Requester) get(ctx context.Context, pod client.Object) (*v1alpha1.Evict
 	return er, err
 }
 
-// apply writes all that this requester has to say: the target, which is in every
-// request of that name, and its entry if it wants to be in the list. With a seen
-// request only that one can be met.
+// apply writes the fields of this requester: the target, which is in every request of
+// that name, and its entry if it should be in the list. If seen is given, only that
+// request is changed.
 func (r *Requester) apply(ctx context.Context, pod client.Object, seen *v1alpha1.EvictionRequest, wanted bool) (*v1alpha1.EvictionRequest, error) {
 	spec := applyv1alpha1.EvictionRequestSpec().WithTarget(applyv1alpha1.EvictionTarget().
 		WithPod(applyv1alpha1.LocalPodReference().WithName(pod.GetName()).WithUID(pod.GetUID())))
@@ -187,7 +184,7 @@ func (r *Requester) apply(ctx context.Context, pod client.Object, seen *v1alpha1
 	if seen != nil {
 		desired.WithUID(seen.UID)
 	}
-	// Forced: the entry is ours to say, whoever wrote to it last.
+	// Forced: the entry is ours, no matter who wrote it last.
 	if err := r.Client.Apply(ctx, desired, client.FieldOwner(r.fieldOwner()), client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("apply: %w", err)
 	}
@@ -207,9 +204,8 @@ func (r *Requester) apply(ctx context.Context, pod client.Object, seen *v1alpha1
 // pkg/apis/meta/v1/validation, FieldManagerMaxLength).
 const maxFieldOwner = 128
 
-// fieldOwner is the name, unless that is too long for a field manager. A cut one
-// would be shared with other names, and who shares a field manager removes the
-// other's entry.
+// fieldOwner is the name, or a hashed form if it is too long for a field manager. A cut
+// name might be shared with another requester, and each would remove the other's entry.
 func (r *Requester) fieldOwner() string {
 	if len(r.Name) <= maxFieldOwner {
 		return r.Name

@@ -10,32 +10,32 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// Update says how far a request is. Equal ones are equal by ==.
+// Update is the progress of a request. Updates can be compared with ==.
 type Update struct {
 	// State in one word.
 	State v1alpha1.RequestState
-	// Interceptor is the one whose turn it is, the Position-th of Total; empty and 0
-	// if it is nobody's. Total is 0 until the sequence is known.
+	// Interceptor is the active one, the Position-th of Total; empty and 0 if none is
+	// active. Total is 0 until the sequence is known.
 	Interceptor     string
 	Position, Total int
 	// Message is what that interceptor says, or why the request has ended.
 	Message string
-	// ExpectedFinishTime is when the interceptor expects to be done, in UTC; zero if
-	// it does not say.
+	// ExpectedFinishTime is when the interceptor expects to finish, in UTC; zero if
+	// unknown.
 	ExpectedFinishTime time.Time
 }
 
-// Outcome is how a request has ended.
+// Outcome is how a request ended.
 type Outcome struct {
-	// State is StateEvicted (the pod has ended, however it came to that) or
-	// StateCanceled (it was refused).
+	// State is StateEvicted (the pod has ended, for whatever reason) or StateCanceled
+	// (it was refused).
 	State v1alpha1.RequestState
 	// Reason and Message of the condition of that name.
 	Reason, Message string
 }
 
-// Observe says how far a request is. It is for those who watch requests themselves;
-// Follow does it for one.
+// Observe returns the progress of a request. It is for callers that watch requests
+// themselves; Follow does it for one request.
 func Observe(er *v1alpha1.EvictionRequest) Update {
 	u := Update{State: v1alpha1.Summarize(er).State, Total: len(er.Status.TargetInterceptors)}
 	if condition := meta.FindStatusCondition(er.Status.Conditions, string(u.State)); condition != nil {
@@ -58,8 +58,8 @@ func Observe(er *v1alpha1.EvictionRequest) Update {
 	return u
 }
 
-// refusalText is shown in place of the message, which is the KEP's sentence: that one
-// counts, and does not say why. The budget's name comes first, for columns are narrow.
+// refusalText is shown in place of the message, which is the KEP's sentence: that has a
+// count but no reason. The budget's name comes first, because columns are narrow.
 func refusalText(refusal *v1alpha1.EvictionRefusal) string {
 	if len(refusal.Budgets) == 0 {
 		return refusal.Message
@@ -73,10 +73,10 @@ type wish int
 const (
 	// wishJoin: there is no request, or our entry is missing.
 	wishJoin wish = iota
-	// wishRenew: nobody wants it any more, and that is final (ruling R3); delete it
-	// and begin anew.
+	// wishRenew: it was canceled, which is final (ruling R3); delete it and create a
+	// new one.
 	wishRenew
-	// wishWait: it is being deleted; what comes after it decides.
+	// wishWait: it is being deleted; wait for what comes next.
 	wishWait
 	// wishNothing: we are in the list.
 	wishNothing
@@ -104,8 +104,8 @@ func wishFor(er *v1alpha1.EvictionRequest, name string) wish {
 	}
 }
 
-// outcomeOf is how a request has ended, if that is for good. A request without
-// requesters is not: who wants the eviction begins anew.
+// outcomeOf is how a request ended, if that is final. A request without requesters is
+// not: requesters can create a new one.
 func outcomeOf(er *v1alpha1.EvictionRequest) (Outcome, bool) {
 	for _, state := range []v1alpha1.RequestState{v1alpha1.StateEvicted, v1alpha1.StateCanceled} {
 		condition := meta.FindStatusCondition(er.Status.Conditions, string(state))
@@ -116,9 +116,9 @@ func outcomeOf(er *v1alpha1.EvictionRequest) (Outcome, bool) {
 	return Outcome{}, false
 }
 
-// isRefused reports whether the controller has looked at the very pod of that name
-// and refused its request. It would refuse a new one as well: a pod stays in its
-// group, and one that was not there does not come back under its UID.
+// isRefused reports whether the controller refused the request for this pod. It would
+// refuse a new one, too: a pod stays in its group, and a missing pod does not come back
+// with the same UID.
 func isRefused(er *v1alpha1.EvictionRequest, pod string) bool {
 	c := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCanceled)
 	return c != nil && c.Status == "True" && c.Reason == v1alpha1.ReasonValidationFailed && er.Spec.Target.Pod != nil && er.Spec.Target.Pod.Name == pod

@@ -17,20 +17,20 @@ import (
 const (
 	// controllerIndex finds pods and ReplicaSets by the UID of their controller.
 	controllerIndex = "surge.controller"
-	// handedUpIndex finds the pods that are handed up, all under handedUpValue. What
-	// has failed or succeeded takes no place any more, and may stay for days.
+	// handedUpIndex finds the handed-up pods, all under handedUpValue. Ended pods take
+	// no place and may stay for days.
 	handedUpIndex = "surge.handed-up"
 	handedUpValue = "true"
 )
 
-// Kinds are what the interceptor needs informers of, besides pods and
+// Kinds are the kinds that the interceptor needs informers of, besides pods and
 // EvictionRequests.
 func Kinds() []client.Object {
 	return []client.Object{&appsv1.Deployment{}, &appsv1.ReplicaSet{}}
 }
 
-// CacheOptions are the options of these informers: what no decision looks at, the
-// pod template above all, is left out.
+// CacheOptions are the options of these informers: fields that no decision needs,
+// mainly the pod template, are dropped.
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&appsv1.Deployment{}: {Transform: slimDeployment},

@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// follower remembers which requests care for which Deployments, so that an event
-// wakes those and no others. It is only a hint: a new manager calls Evacuate for
-// every active request at once, and everybody is called again after a minute.
+// follower remembers which requests depend on which Deployments, so that an event wakes
+// only those. It is only a hint: a new manager calls Evacuate for every active request
+// immediately, and every request is called again after a minute.
 type follower struct {
 	mu sync.Mutex
 	// requests by the UID of a Deployment or ReplicaSet whose events they want.
 	requests map[types.UID]map[types.NamespacedName]bool
-	// known are the same the other way round, and what else is remembered.
+	// known is the reverse map, with what else is remembered.
 	known map[types.NamespacedName]interest
 }
 
@@ -29,16 +29,17 @@ type interest struct {
 	volumes volumes
 }
 
-// anyDeployment stands for all Deployments: who waits for the cluster's limit.
+// anyDeployment stands for all Deployments, for requests that wait for the cluster's
+// limit.
 const anyDeployment types.UID = "*"
 
-// follow remembers what a request wants to know of.
+// follow remembers what a request depends on.
 func (f *follower) follow(request types.NamespacedName, in *input) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.drop(request)
 	if ended(in.pod) {
-		return // Nothing is waited for, and nobody may come to forget it.
+		return // It waits for nothing, and forget might never be called.
 	}
 	i := interest{pod: in.pod.UID, volumes: in.volumes}
 	if in.policy.ClusterLimit > 0 {
@@ -74,7 +75,7 @@ func (f *follower) drop(request types.NamespacedName) {
 	delete(f.known, request)
 }
 
-// volumesOf are what is known of the volumes of a request's pod, which do not
+// volumesOf returns what is known about the volumes of a request's pod, which do not
 // change.
 func (f *follower) volumesOf(request types.NamespacedName, pod types.UID) volumes {
 	f.mu.Lock()
@@ -85,7 +86,7 @@ func (f *follower) volumesOf(request types.NamespacedName, pod types.UID) volume
 	return volumes{}
 }
 
-// by returns the requests that want to know of these owners.
+// by returns the requests that depend on these owners.
 func (f *follower) by(owners ...types.UID) []types.NamespacedName {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,8 +99,8 @@ func (f *follower) by(owners ...types.UID) []types.NamespacedName {
 	return keys
 }
 
-// of maps an event of a pod, a ReplicaSet or a Deployment to the requests that
-// care.
+// of maps an event of a pod, a ReplicaSet or a Deployment to the requests that depend
+// on it.
 func (f *follower) of(_ context.Context, obj client.Object) []types.NamespacedName {
 	var owners []types.UID
 	if controller := metav1.GetControllerOfNoCopy(obj); controller != nil {

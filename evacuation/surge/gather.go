@@ -24,9 +24,9 @@ type subject struct {
 	activatedAt time.Time
 }
 
-// gather reads what a decision about a pod looks at. The pod, its ReplicaSet and
-// its Deployment are read from the API server if live is wanted; the other pods
-// always come from the cache.
+// gather reads the input of a decision about a pod. If live, the pod, its ReplicaSet
+// and its Deployment are read from the API server; the other pods always come from the
+// cache.
 func (s *Surge) gather(ctx context.Context, about subject, live bool) (*input, error) {
 	in := &input{now: s.Clock.Now(), policy: s.Policy, live: live, request: about.requestUID, activatedAt: about.activatedAt}
 	var reader client.Reader = s.Client
@@ -54,7 +54,7 @@ func (s *Surge) gather(ctx context.Context, about subject, live bool) (*input, e
 	}
 	in.volumes = s.following.volumesOf(about.request, about.uid)
 	if _, up := handedUp(in.pod); live && !up && !in.volumes.known {
-		if in.volumes, err = s.lookAtVolumes(ctx, in.pod); err != nil {
+		if in.volumes, err = s.observeVolumes(ctx, in.pod); err != nil {
 			return nil, err
 		}
 	}
@@ -97,8 +97,8 @@ func (s *Surge) gatherPods(ctx context.Context, in *input) error {
 	return nil
 }
 
-// lookAtVolumes reads the claims of a live pod.
-func (s *Surge) lookAtVolumes(ctx context.Context, pod *corev1.Pod) (volumes, error) {
+// observeVolumes reads the claims of a live pod.
+func (s *Surge) observeVolumes(ctx context.Context, pod *corev1.Pod) (volumes, error) {
 	claims := map[string]*corev1.PersistentVolumeClaim{}
 	for _, name := range claimNames(pod) {
 		claim := &corev1.PersistentVolumeClaim{}
@@ -130,7 +130,7 @@ func find[T client.Object](ctx context.Context, reader client.Reader, into T, ke
 	return into, nil
 }
 
-// ownersOf are the ReplicaSet and the Deployment of a pod, as far as it tells.
+// ownersOf are the ReplicaSet and the Deployment of a pod, as far as the pod shows.
 func ownersOf(pod *corev1.Pod) (set, deployment owner) {
 	if rec, up := handedUp(pod); up {
 		return rec.ReplicaSet, rec.Deployment

@@ -13,27 +13,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Returned is what became of a handed-up pod.
+// Returned is what happened to a handed-up pod.
 type Returned int
 
-// What becomes of a handed-up pod when Drawbridge leaves.
+// What happens to a handed-up pod when Drawbridge is removed.
 const (
-	// ReturnedNothing: the pod was not handed up, has ended, or goes with its owner.
+	// ReturnedNothing: the pod was not handed up, has ended, or is deleted with its owner.
 	ReturnedNothing Returned = iota + 1
 	// ReturnedBack: its ReplicaSet has it again.
 	ReturnedBack
-	// ReturnedEvicted: its ReplicaSet is not the current one any more, and it was evicted.
+	// ReturnedEvicted: its ReplicaSet is no longer the current one, and it was evicted.
 	ReturnedEvicted
-	// ReturnedLater: nobody can tell yet; try again.
+	// ReturnedLater: it is not known yet; try again.
 	ReturnedLater
 )
 
-// GiveBack gives one pod back to the ReplicaSet it was taken from, for good: without
-// a manager that goes on. A pod that no ReplicaSet may take any more is evicted, if
-// its budgets allow that. c must read from the API server.
+// GiveBack gives one pod back to the ReplicaSet it was taken from, permanently, without a
+// running manager. A pod that cannot be given back is evicted, if its budgets allow that.
+// c must read from the API server.
 //
-// Error: the API server's, that of a budget that does not allow the eviction among
-// them (apierrors.IsTooManyRequests). Calling again is safe.
+// Error: the API server's, including that of a budget that refuses the eviction
+// (apierrors.IsTooManyRequests). Calling again is safe.
 func GiveBack(ctx context.Context, c client.Client, key types.NamespacedName) (Returned, error) {
 	for range tries {
 		in := &input{live: true, pod: &corev1.Pod{}}

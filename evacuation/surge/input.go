@@ -27,7 +27,7 @@ const (
 	defaultProgressDeadline = 600 * time.Second
 )
 
-// Policy is the constants of the interceptor.
+// Policy has the constants of the interceptor.
 type Policy struct {
 	// ProgressDeadline is how long a replacement may take to become available. Zero
 	// leaves it to the Deployment's progressDeadlineSeconds.
@@ -37,18 +37,18 @@ type Policy struct {
 	ClusterLimit int
 }
 
-// input is all that a decision may look at.
+// input is everything that a decision depends on.
 type input struct {
 	now    time.Time
 	policy Policy
-	// live: pod, set and deployment were read from the API server. Only then
-	// anything but waiting is decided.
+	// live: pod, set and deployment were read from the API server. Only then, decisions
+	// other than waiting are made.
 	live bool
 	// request is the UID of the EvictionRequest, activatedAt the begin of the turn.
 	request     types.UID
 	activatedAt time.Time
 
-	// pod is nil when the very pod is gone. What comes from the cache has what
+	// pod is nil if this pod is gone. If it comes from the cache, it has only what
 	// package podcache keeps.
 	pod *corev1.Pod
 	// set is the ReplicaSet that the pod belongs to, or did before it was handed up;
@@ -59,9 +59,9 @@ type input struct {
 	// pods they want together.
 	sets     []types.UID
 	replicas int
-	// pods are those of these ReplicaSets, without any that was handed up. They are
-	// known only after the pod itself was: one that waits for its place must not cost
-	// a look at all others whenever one of them changes.
+	// pods are those of these ReplicaSets, without handed-up ones. They are set only
+	// after the pod itself was handed up: a pod that waits for its place must not cost
+	// a list of all others whenever one of them changes.
 	pods []corev1.Pod
 	// volumes says what the pod's volumes allow.
 	volumes volumes
@@ -95,15 +95,15 @@ func (p Policy) deadline(d *appsv1.Deployment) time.Duration {
 	switch {
 	case p.ProgressDeadline > 0:
 		return p.ProgressDeadline
-	case seconds == math.MaxInt32: // The API's word for none; a drain still must end.
+	case seconds == math.MaxInt32: // The API's value for none; a drain must still end.
 		return defaultProgressDeadline
 	default:
 		return time.Duration(seconds) * time.Second
 	}
 }
 
-// observed reports whether the Deployment's controller has seen its present spec.
-// Before, nobody can tell which ReplicaSet is the current one.
+// observed reports whether the Deployment's controller has observed the current spec.
+// Before that, the current ReplicaSet is unknown.
 func observed(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration >= d.Generation }
 
 // current reports whether the Deployment wants its pods to be this ReplicaSet's.
@@ -116,7 +116,7 @@ func current(d *appsv1.Deployment, set *appsv1.ReplicaSet) bool {
 	return err == nil && of >= revision
 }
 
-// stuck reports whether the Deployment's rollout does not get on.
+// stuck reports whether the Deployment's rollout makes no progress.
 func stuck(d *appsv1.Deployment) bool {
 	if d.Spec.Paused {
 		return true
@@ -129,7 +129,7 @@ func stuck(d *appsv1.Deployment) bool {
 	return false
 }
 
-// progressed is when the Deployment's rollout last got on.
+// progressed is when the Deployment's rollout last made progress.
 func progressed(d *appsv1.Deployment) time.Time {
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing {
@@ -179,13 +179,13 @@ func (in *input) available() (n int, next time.Time) {
 	return n, next
 }
 
-// unsettled reports whether the pod's ReplicaSet has more pods than it wants, this
-// one among them, or began to remove one just now, so that budgets may not know yet.
+// unsettled reports whether the pod's ReplicaSet has more pods than it wants, including
+// this one, or has just begun to remove one, so that budgets may not count it yet.
 func (in *input) unsettled() bool {
 	if in.set == nil {
 		return false
 	}
-	have := 1 // The cache may not show yet that the pod was given back.
+	have := 1 // The cache may not yet show that the pod was given back.
 	for i := range in.pods {
 		pod := &in.pods[i]
 		controller := metav1.GetControllerOfNoCopy(pod)
@@ -203,9 +203,9 @@ func (in *input) unsettled() bool {
 	return in.deployment != nil && have > int(ptr.Deref(in.set.Spec.Replicas, 1))
 }
 
-// obstacle says what keeps a replacement from being available, in the words of
-// the scheduler or the kubelet; empty if nobody said anything. Pods are compared
-// by name, so that the same state gives the same words.
+// obstacle says what keeps a replacement from being available, in the words of the
+// scheduler or the kubelet; empty if unknown. Pods are compared by name, so that the
+// same state gives the same text.
 func (in *input) obstacle() string {
 	var name, text string
 	for i := range in.pods {
@@ -232,7 +232,7 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// ended reports whether there is nothing left of the pod to protect.
+// ended reports whether nothing is left of the pod to protect.
 func ended(pod *corev1.Pod) bool {
 	return pod == nil || pod.DeletionTimestamp != nil || pods.HasEnded(pod)
 }

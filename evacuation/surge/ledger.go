@@ -15,9 +15,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
-// ledger knows which pods are handed up: those that the cache shows, and those
-// that we are handing up or have handed up without the cache showing it yet. The
-// latter are only needed so that two workers do not take the same place.
+// ledger knows which pods are handed up: those in the cache, and those that we are
+// handing up or have handed up before the cache shows it. The latter only keep two
+// workers from taking the same place.
 type ledger struct {
 	cache client.Reader
 
@@ -25,15 +25,16 @@ type ledger struct {
 	held map[types.UID]hold
 }
 
-// hold is a place that is taken though the cache may not show it.
+// hold is a taken place that the cache may not show.
 type hold struct {
 	pod        types.NamespacedName
 	deployment types.UID
-	// version is the pod's after it was handed up; empty while that is under way.
+	// version is the pod's version after it was handed up; empty while that is in
+	// progress.
 	version string
 }
 
-// account is what the ledger says about one Deployment.
+// account is the ledger's count for one Deployment.
 type account struct {
 	// pods of the Deployment that are handed up.
 	pods map[types.UID]bool
@@ -41,7 +42,7 @@ type account struct {
 	all map[types.UID]bool
 }
 
-// others is how many are handed up besides a pod.
+// others is how many pods are handed up besides this one.
 func (a account) others(pod types.UID) occupied {
 	o := occupied{deployment: len(a.pods), cluster: len(a.all)}
 	if a.pods[pod] {
@@ -53,7 +54,7 @@ func (a account) others(pod types.UID) occupied {
 	return o
 }
 
-// holds reports whether we have handed the pod up and the cache may not show it.
+// holds reports whether we have handed the pod up and the cache may not show it yet.
 func (l *ledger) holds(pod types.UID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,8 +81,7 @@ func (l *ledger) take(ctx context.Context, d *appsv1.Deployment, pod *corev1.Pod
 	return true, nil
 }
 
-// keep remembers the version from which on the cache shows that the pod is handed
-// up.
+// keep remembers the version in which the cache first shows that the pod is handed up.
 func (l *ledger) keep(pod types.UID, version string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,8 +98,8 @@ func (l *ledger) release(pod types.UID) {
 	delete(l.held, pod)
 }
 
-// count looks into the cache while the lock is held: a place is given up only for
-// what this very look sees.
+// count reads the cache while the lock is held: a place is released only for what this
+// read shows.
 func (l *ledger) count(ctx context.Context, d *appsv1.Deployment) (account, error) {
 	list := &corev1.PodList{}
 	if err := l.cache.List(ctx, list, client.MatchingFields{handedUpIndex: handedUpValue}, client.UnsafeDisableDeepCopy); err != nil {
@@ -137,14 +137,14 @@ func (l *ledger) shows(ctx context.Context, uid types.UID, h hold) (bool, error)
 	case err != nil:
 		return false, err
 	case pod == nil || pods.HasEnded(pod):
-		return true, nil // It is gone, or as good as that.
+		return true, nil // It is gone or ending.
 	case h.version == "":
 		return false, nil
 	}
 	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, h.version)
 	if err != nil {
-		// Versions that have no order are from before Kubernetes 1.35 made that a
-		// promise; then the state itself must do.
+		// Before Kubernetes 1.35, the order of versions is not guaranteed; then compare
+		// the state itself.
 		_, up := handedUp(pod)
 		return up, nil //nolint:nilerr // See above.
 	}

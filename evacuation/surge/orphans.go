@@ -30,11 +30,11 @@ const orphansName = "surge-orphans"
 // orphanTimeout bounds one Reconcile.
 const orphanTimeout = 30 * time.Second
 
-// orphans is the controller that gives back the pods that were handed up for a
-// request that is not there any more, or was canceled. The SDK cancels the turns
-// it knows of; this finds the others, such as those whose request was deleted
-// while no manager ran. Its keys are pods. A request in the imperative stage still
-// wants its pod handed up, so every request that has not ended counts.
+// orphans is the controller that gives back pods that were handed up for a request that
+// is gone or canceled. The SDK cancels the turns it knows about; this finds the others,
+// such as those whose request was deleted while no manager ran. Its keys are pods. A
+// request in the imperative stage still wants its pod handed up, so every request that
+// has not ended counts.
 type orphans struct{ surge *Surge }
 
 func (o *orphans) setup(mgr ctrl.Manager) error {

@@ -39,8 +39,8 @@ type failure struct {
 	Message string    `json:"message"`
 }
 
-// handedUp returns what a handed-up pod remembers. A pod whose annotation cannot
-// be read is one that cannot be given back: its record names no ReplicaSet.
+// handedUp returns the record of a handed-up pod. A pod with an unreadable annotation
+// cannot be given back: its record names no ReplicaSet.
 func handedUp(pod *corev1.Pod) (record, bool) {
 	value, ok := pod.Annotations[HandedUpAnnotation]
 	if !ok {
@@ -48,20 +48,20 @@ func handedUp(pod *corev1.Pod) (record, bool) {
 	}
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller != nil && !isDeployment(controller) {
-		return record{}, false // Somebody else has given it back.
+		return record{}, false // It was given back by other means.
 	}
 	var rec record
 	if err := json.Unmarshal([]byte(value), &rec); err != nil {
 		rec = record{}
 	}
 	if controller != nil && controller.UID != rec.Deployment.UID {
-		// The reference is what the control plane goes by.
+		// The control plane uses the reference.
 		rec = record{Deployment: owner{controller.Name, controller.UID}, At: rec.At}
 	}
 	return rec, true
 }
 
-// failedBefore returns why the pod was given back in the course of this request.
+// failedBefore returns why the pod was given back during this request.
 func failedBefore(pod *corev1.Pod, request types.UID) (string, bool) {
 	var f failure
 	if err := json.Unmarshal([]byte(pod.Annotations[FailedAnnotation]), &f); err != nil || f.Request != request {
@@ -83,8 +83,8 @@ const hashLabel = appsv1.DefaultDeploymentUniqueLabelKey
 
 const hashPath = "/metadata/labels/" + hashLabel
 
-// handUpPatch takes the pod from its ReplicaSet, if it still is as it was seen:
-// the same pod, with the same label and the same controller.
+// handUpPatch takes the pod from its ReplicaSet, if it has not changed: the same pod,
+// with the same label and the same controller.
 func handUpPatch(pod *corev1.Pod, deployment *appsv1.Deployment, now time.Time) ([]byte, error) {
 	i, controller := controllerOf(pod)
 	if controller == nil || !isReplicaSet(controller) {
@@ -105,8 +105,8 @@ func handUpPatch(pod *corev1.Pod, deployment *appsv1.Deployment, now time.Time) 
 		jsonpatch.TestUID(pod.UID),
 		jsonpatch.Test(hashPath, hash),
 		jsonpatch.Test(path, controller),
-		// It does not block the Deployment's deletion, so no admission plugin asks for
-		// the permission to do that.
+		// It does not block the Deployment's deletion, so no admission plugin requires
+		// that permission.
 		jsonpatch.Replace(path, metav1.OwnerReference{
 			APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment",
 			Name: deployment.Name, UID: deployment.UID, Controller: ptr.To(true),
@@ -120,8 +120,8 @@ func handUpPatch(pod *corev1.Pod, deployment *appsv1.Deployment, now time.Time) 
 	return jsonpatch.Encode(ops)
 }
 
-// giveBackPatch gives a handed-up pod back to its ReplicaSet, if it still is as it
-// was seen. A failure, if any, is remembered.
+// giveBackPatch gives a handed-up pod back to its ReplicaSet, if it has not changed. A
+// failure, if any, is recorded.
 func giveBackPatch(pod *corev1.Pod, rec record, why *failure) ([]byte, error) {
 	back := metav1.OwnerReference{ // As the ReplicaSet's controller makes it.
 		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ReplicaSet",
@@ -175,8 +175,8 @@ func annotate(pod *corev1.Pod, key, value string) []jsonpatch.Op {
 	return []jsonpatch.Op{unchanged(pod), jsonpatch.Add("/metadata/annotations", map[string]string{key: value})}
 }
 
-// unchanged tests that nothing at all has changed, for operations that would
-// overwrite what somebody else has added.
+// unchanged tests that nothing has changed, for operations that would overwrite
+// additions of others.
 func unchanged(pod *corev1.Pod) jsonpatch.Op {
 	return jsonpatch.Test("/metadata/resourceVersion", pod.ResourceVersion)
 }

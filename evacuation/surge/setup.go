@@ -26,14 +26,14 @@ type Options struct {
 	Metrics  *metrics.Surge
 }
 
-// Add adds the interceptor and the search for what it left behind to a manager,
-// on the leader only. The cache needs informers of Kinds.
+// Add adds the interceptor and the controller of orphans to a manager, on the leader
+// only. The cache needs informers of Kinds.
 func Add(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	err := controllers.Require("set up surge", map[string]bool{"Clock": o.Clock != nil, "Recorder": o.Recorder != nil, "Metrics": o.Metrics != nil})
 	if err != nil {
 		return err
 	}
-	// Who joins a request must see what was just written.
+	// Joining a request must see what was just written.
 	live, err := client.NewWithWatch(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 	})

@@ -13,9 +13,9 @@ import (
 type verdict int
 
 const (
-	// wait: look again later.
+	// wait: decide again later.
 	wait verdict = iota + 1
-	// look: look again at once, at the API server.
+	// look: decide again immediately, with live objects.
 	look
 	// handUp: take the pod from its ReplicaSet.
 	handUp
@@ -42,14 +42,14 @@ const (
 )
 
 const (
-	// recheck is when to look again if no event of a Deployment, ReplicaSet or pod
-	// comes before.
+	// recheck is when to decide again if no event of a Deployment, ReplicaSet or pod
+	// comes first.
 	recheck = time.Minute
-	// recheckSoon is for what takes a controller a moment.
+	// recheckSoon is for what a controller does soon.
 	recheckSoon = 2 * time.Second
 )
 
-// decision is what to do about a pod, and what to tell people.
+// decision is what to do about a pod, and what to report.
 type decision struct {
 	verdict    verdict
 	reason     string
@@ -57,20 +57,20 @@ type decision struct {
 	checkAfter time.Duration
 }
 
-// check is one thing to look at. It reports whether it decides.
+// check is one rule. It reports whether it decides.
 type check func(in *input) (decision, bool)
 
 // beforehand is why a pod is not handed up (yet); the first that decides counts.
 var beforehand = []check{
-	hasFailedBefore,        // or it would be tried for ever
+	hasFailedBefore,        // or it would be tried forever
 	belongsToNoDeployment,  // there is nobody to make a replacement
 	deploymentDoesNotSurge, // its owner does not want more pods than replicas, not even for a moment
 	isNotReady,             // there is nothing to keep available, and a replacement would not be ready either
 	volumesAreExclusive,    // the replacement could not start
 	rolloutIsUnderWay,      // the pod is going anyway, or the surge is in use
 	replicaSetCannotCreate, // there would be no replacement
-	deploymentLimitIsInUse, // what maxSurge promises to whoever pays for the nodes
-	clusterLimitIsInUse,    // what the administrator wants
+	deploymentLimitIsInUse, // maxSurge limits the cost of nodes
+	clusterLimitIsInUse,    // the administrator's limit
 	decidesOnTheAPIServer,  // nothing is done because of a cache
 }
 
@@ -94,13 +94,12 @@ func waiting(after time.Duration, format string, args ...any) decision {
 	return decision{verdict: wait, message: fmt.Sprintf(format, args...), checkAfter: after}
 }
 
-// declined completes without having touched the pod (statement 110).
+// declined completes without changing the pod (statement 110).
 func (in *input) declined(reason, format string, args ...any) (decision, bool) {
 	return in.ends(done, reason, "Not replaced beforehand: "+fmt.Sprintf(format, args...)+"."), true
 }
 
-// ends decides something that cannot be taken back, so it needs a look at the API
-// server.
+// ends decides something irreversible, so it needs live objects.
 func (in *input) ends(v verdict, reason, message string) decision {
 	if !in.live {
 		return decision{verdict: look}
@@ -146,10 +145,9 @@ func deploymentDoesNotSurge(in *input) (decision, bool) {
 	return undecided()
 }
 
-// isNotReady leaves out what has not been ready for as long as a replacement may
-// take. A pod that is only starting is another matter: in a drain that goes from
-// node to node it is the replacement of before, and its budget will block as soon
-// as it is ready.
+// isNotReady skips pods that have not been ready for as long as a replacement may take.
+// A pod that is still starting is different: in a drain that goes from node to node it
+// is an earlier replacement, and its budget will block as soon as it is ready.
 func isNotReady(in *input) (decision, bool) {
 	since := notReadySince(in.pod)
 	if since.IsZero() || in.now.Before(since.Add(in.policy.deadline(in.deployment))) {
@@ -182,7 +180,7 @@ func rolloutIsUnderWay(in *input) (decision, bool) {
 	if at := progressed(d); at.After(since) {
 		since = at
 	}
-	// Without a deadline of its own a rollout is never called stuck.
+	// Without its own deadline a rollout never counts as stuck.
 	if stuck(d) || !in.now.Before(since.Add(in.policy.deadline(d))) {
 		return in.declined(declinedRolloutStuck, "a rollout of Deployment %s is paused or does not get on", d.Name)
 	}
@@ -253,7 +251,7 @@ func afterwards(in *input, rec record) decision {
 	case why != "" && !observed(d):
 		return waiting(recheckSoon, "Waiting for the controller of Deployment %s.", d.Name)
 	case why != "":
-		// Evicting it now would make the gap; the rollout will fill it or be fixed.
+		// Evicting it now would cause downtime; the rollout will continue or be fixed.
 		return waiting(min(recheck, in.lastDeadline(rec).Sub(in.now)), "Waiting for Deployment %s to be available: the pod is of another revision and cannot be given back; %s", d.Name, why)
 	}
 	after := min(recheck, dueAt.Sub(in.now))
@@ -267,18 +265,17 @@ func afterwards(in *input, rec record) decision {
 	return decision{verdict: wait, message: message, checkAfter: max(after, time.Millisecond)}
 }
 
-// lastDeadline is until when a pod is waited for that was handed up and cannot be given
-// back: twice as long as its replacement may take. Nobody promises that the rollout
-// which took the place of its revision ever succeeds, and the drain must end; the
-// eviction is the budget's to decide then.
+// lastDeadline is how long to wait for a handed-up pod that cannot be given back: twice
+// as long as its replacement may take. The newer rollout may never succeed, and the
+// drain must end; then the budget decides about the eviction.
 func (in *input) lastDeadline(rec record) time.Time {
 	return rec.At.Add(2 * in.policy.deadline(in.deployment))
 }
 
 func (in *input) tooLate(rec record) bool { return !in.now.Before(in.lastDeadline(rec)) }
 
-// withoutDeployment is for a pod whose Deployment went away: garbage collection
-// takes the pod along, unless it was told to leave orphans.
+// withoutDeployment is for a pod whose Deployment is gone: garbage collection deletes
+// the pod, unless orphans were requested.
 func withoutDeployment(in *input, rec record) decision {
 	_, controller := controllerOf(in.pod)
 	switch {
@@ -301,16 +298,16 @@ func returnable(in *input, rec record) bool {
 		(in.deployment == nil || in.deployment.DeletionTimestamp == nil && observed(in.deployment) && current(in.deployment, set))
 }
 
-// unwanted reports whether the pod goes by being given back: the Deployment wants no
-// pods, so any ReplicaSet of its deletes them. An eviction would not do, because no
-// budget allows one while it expects no pods (kubernetes:
+// unwanted reports whether giving the pod back deletes it: the Deployment wants no
+// pods, so its ReplicaSets delete them. An eviction would not work, because no budget
+// allows one while it expects no pods (kubernetes:
 // pkg/controller/disruption/disruption.go, updatePdbStatus).
 func unwanted(in *input, rec record) bool {
 	return in.deployment != nil && in.deployment.DeletionTimestamp == nil && wanted(in.deployment) == 0 && takes(in.set, rec)
 }
 
-// takes reports whether the ReplicaSet is the one the pod was taken from, and is
-// there to stay.
+// takes reports whether the ReplicaSet is the one the pod was taken from, and is not
+// being deleted.
 func takes(set *appsv1.ReplicaSet, rec record) bool {
 	return set != nil && set.UID == rec.ReplicaSet.UID && set.DeletionTimestamp == nil && rec.Hash != ""
 }
@@ -323,15 +320,15 @@ const (
 	leave outcome = iota + 1
 	// back: give the pod back.
 	back
-	// evict: it cannot be given back any more, so it must be evicted, once its
-	// Deployment is full.
+	// evict: it can no longer be given back, so it must be evicted, once its Deployment
+	// is full.
 	evict
-	// later: nobody can tell yet.
+	// later: it is not known yet.
 	later
 )
 
-// returnStep decides what becomes of a handed-up pod that nobody wants to evict
-// any more. The input must be live.
+// returnStep decides about a handed-up pod whose eviction is no longer wanted. The
+// input must be live.
 func returnStep(in *input) outcome {
 	if ended(in.pod) {
 		return leave
@@ -343,11 +340,11 @@ func returnStep(in *input) outcome {
 	_, controller := controllerOf(in.pod)
 	switch d := in.deployment; {
 	case d == nil && controller != nil, d != nil && d.DeletionTimestamp != nil:
-		return leave // Garbage collection takes it along.
+		return leave // Garbage collection deletes it.
 	case returnable(in, rec), unwanted(in, rec):
 		return back
 	case d == nil:
-		return leave // An orphan of orphans: it is its owner's to decide.
+		return leave // An orphan of orphans: its owner decides.
 	case !observed(d):
 		return later
 	default:

@@ -20,18 +20,18 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
-// tries is how often a decision begins anew because the pod has changed, before
-// the backoff of the queue takes over.
+// tries is how often a decision is repeated because the pod has changed, before the
+// queue's backoff takes over.
 const tries = 4
 
 var (
-	// errChanging is returned when the pod changed under every try.
+	// errChanging is returned when the pod changed during every try.
 	errChanging = errors.New("the pod keeps changing")
-	// errNotObserved is returned while nobody can tell which revision is current.
+	// errNotObserved is returned while the current revision is unknown.
 	errNotObserved = errors.New("the Deployment's controller has not seen its present spec yet")
 )
 
-// Joiner wants a pod evicted; requester.Requester is one.
+// Joiner requests evictions; requester.Requester is one.
 type Joiner interface {
 	Join(ctx context.Context, pod client.Object) (*v1alpha1.EvictionRequest, error)
 }
@@ -44,7 +44,7 @@ type Surge struct {
 	Client client.Client
 	// APIReader reads from the API server.
 	APIReader client.Reader
-	// Requester wants those pods evicted that cannot be given back.
+	// Requester requests the eviction of pods that cannot be given back.
 	Requester Joiner
 	Clock     clock.WithTicker
 	Policy    Policy
@@ -70,7 +70,7 @@ func (s *Surge) init() {
 // or when it cannot be replaced beforehand.
 func (s *Surge) Evacuate(ctx context.Context, t interceptor.Target) (interceptor.Progress, error) {
 	about := subject{pod: t.Pod, uid: t.PodUID, request: t.Request, requestUID: t.RequestUID, activatedAt: t.ActivatedAt}
-	// The cache is good enough to wait by, unless we know that it is behind.
+	// The cache is good enough for waiting, unless we know that it is behind.
 	live := s.ledger.holds(t.PodUID)
 	for range tries {
 		in, err := s.gather(ctx, about, live)
@@ -96,7 +96,7 @@ func (s *Surge) Evacuate(ctx context.Context, t interceptor.Target) (interceptor
 		case err != nil:
 			return interceptor.Progress{}, err
 		case d.verdict == giveBack && d.reason == metrics.GivenBackFailed:
-			// The next look finds out when it is safe to evict it: see hasFailedBefore.
+			// The next call finds out when it is safe to evict it: see hasFailedBefore.
 			return interceptor.Progress{Message: d.message, CheckAfter: recheckSoon}, nil
 		case d.verdict == done:
 			s.concluded(in, d)
@@ -110,14 +110,14 @@ func (s *Surge) Evacuate(ctx context.Context, t interceptor.Target) (interceptor
 	return interceptor.Progress{}, errChanging
 }
 
-// Cancel gives the pod back. What cannot be given back any more is evicted in due
-// course: the interceptor becomes a requester of its own.
+// Cancel gives the pod back. A pod that cannot be given back is evicted eventually: the
+// interceptor becomes a requester itself.
 func (s *Surge) Cancel(ctx context.Context, t interceptor.Target) error {
 	s.following.forget(t.Request)
 	return s.restore(ctx, subject{pod: t.Pod, uid: t.PodUID, request: t.Request, requestUID: t.RequestUID}, metrics.GivenBackCanceled)
 }
 
-// restore makes up for a hand-up that nobody wants any more.
+// restore undoes a hand-up that is no longer wanted.
 func (s *Surge) restore(ctx context.Context, about subject, reason string) error {
 	for range tries {
 		in, err := s.gather(ctx, about, true)
@@ -149,8 +149,8 @@ func (s *Surge) restore(ctx context.Context, about subject, reason string) error
 	return errChanging
 }
 
-// settle brings the ledger in line with what the API server says about the pod,
-// in case we do not know what became of a patch.
+// settle updates the ledger from the live pod, in case the result of a patch is
+// unknown.
 func (s *Surge) settle(pod types.UID, in *input) {
 	switch {
 	case !in.live || !s.ledger.holds(pod):
@@ -190,12 +190,12 @@ func (s *Surge) handUp(ctx context.Context, in *input, d decision) (decision, er
 		s.ledger.release(in.pod.UID)
 		return d, err
 	default:
-		return d, err // It may have been done all the same: settle finds out.
+		return d, err // It may have been applied: settle finds out.
 	}
 	s.ledger.keep(in.pod.UID, in.pod.ResourceVersion)
 	s.Metrics.HandedUp()
 	log.FromContext(ctx).Info("Handed the pod up", "pod", client.ObjectKeyFromObject(in.pod), "deployment", in.deployment.Name)
-	s.tell(in, events.PodHandedUp(in.pod.Name, in.deployment.Name))
+	s.emit(in, events.PodHandedUp(in.pod.Name, in.deployment.Name))
 	return d, nil
 }
 
@@ -215,13 +215,13 @@ func (s *Surge) giveBack(ctx context.Context, in *input, rec record, reason stri
 	if why != nil {
 		message = why.Message
 	}
-	s.tell(in, events.PodGivenBack(in.pod.Name, rec.ReplicaSet.Name, reason, message))
+	s.emit(in, events.PodGivenBack(in.pod.Name, rec.ReplicaSet.Name, reason, message))
 	return nil
 }
 
-// concluded counts and tells how a turn ended without the pod being given back.
+// concluded counts and reports how a turn ended without the pod being given back.
 func (s *Surge) concluded(in *input, d decision) {
-	switch d.reason { // The SDK tells that it is completed.
+	switch d.reason { // The SDK reports the completion.
 	case reasonReplaced:
 		s.Metrics.Replaced()
 	case reasonFailed:
@@ -249,8 +249,8 @@ func refused(err error) bool {
 	return changed(err) || apierrors.IsForbidden(err) || apierrors.IsTooManyRequests(err)
 }
 
-// tell records an event on the pod and on its Deployment: people look at either.
-func (s *Surge) tell(in *input, e events.Event) {
+// emit records an event on the pod and on its Deployment: people may check either.
+func (s *Surge) emit(in *input, e events.Event) {
 	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: in.pod.Namespace, Name: in.pod.Name, UID: in.pod.UID}
 	deployment := deploymentReference(in)
 	if deployment == nil {

@@ -9,23 +9,22 @@ import (
 
 // volumes says whether a second pod could mount a pod's volumes.
 type volumes struct {
-	// known: somebody has looked. A pod from the cache shows only the kinds.
+	// known: the claims were read. A pod from the cache shows only the kinds.
 	known bool
 	// obstacle names the first volume that only one node can have; empty if there is
 	// none.
 	obstacle string
 }
 
-// unknownVolumes reports whether it takes a look at the pod and its claims to
-// tell.
+// unknownVolumes reports whether the live pod and its claims are needed to decide.
 func unknownVolumes(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.PersistentVolumeClaim != nil || isDisk(&v.VolumeSource)
 	})
 }
 
-// claimNames are the claims that a pod names. An ephemeral volume is not among
-// them: each pod has a claim of its own there.
+// claimNames are the claims that a pod names. Ephemeral volumes are not included: each
+// pod has its own claim for them.
 func claimNames(pod *corev1.Pod) []string {
 	var names []string
 	for _, v := range pod.Spec.Volumes {
@@ -36,8 +35,8 @@ func claimNames(pod *corev1.Pod) []string {
 	return names
 }
 
-// judgeVolumes looks at the volumes of a live pod. Claims are by name; one that is
-// missing does not exist.
+// judgeVolumes checks the volumes of a live pod. Claims are by name; a missing one does
+// not exist.
 func judgeVolumes(pod *corev1.Pod, claims map[string]*corev1.PersistentVolumeClaim) volumes {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -58,8 +57,8 @@ func judgeVolumes(pod *corev1.Pod, claims map[string]*corev1.PersistentVolumeCla
 	return volumes{known: true}
 }
 
-// mountedTwice reports whether pods on two nodes can mount the claim. What the
-// volume can do wins over what was asked for.
+// mountedTwice reports whether pods on two nodes can mount the claim. The volume's
+// access modes win over the requested ones.
 func mountedTwice(claim *corev1.PersistentVolumeClaim, readOnly bool) bool {
 	modes := claim.Status.AccessModes
 	if len(modes) == 0 {
@@ -69,9 +68,9 @@ func mountedTwice(claim *corev1.PersistentVolumeClaim, readOnly bool) bool {
 		slices.Contains(modes, corev1.ReadOnlyMany) && (readOnly || !slices.Contains(modes, corev1.ReadWriteOnce))
 }
 
-// isDisk reports whether the volume is a block device named in the pod itself, of
-// a kind that is attached to one node at a time. Those that can be attached to
-// many when they are read only are taken for writable ones: nobody uses them so.
+// isDisk reports whether the volume is a block device named in the pod itself, of a
+// kind that is attached to one node at a time. Kinds that can be attached to many nodes
+// read-only count as writable: nobody uses them read-only.
 func isDisk(v *corev1.VolumeSource) bool {
 	return v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.AzureDisk != nil || v.Cinder != nil ||
 		v.VsphereVolume != nil || v.PhotonPersistentDisk != nil || v.RBD != nil || v.ISCSI != nil || v.FC != nil ||

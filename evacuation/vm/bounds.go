@@ -12,21 +12,21 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// A policy makes Drawbridge write with its own permissions, which are more than those
-// of whoever writes policies. So there are bounds to what it may write, which the
-// schema checks as well: only labels and annotations of pods, and nothing of the kinds
-// that Drawbridge itself works with.
+// A policy makes Drawbridge write with its own permissions, which may exceed those of
+// the policy's author. So what it may write is limited, which the schema checks as
+// well: only labels and annotations of pods, and nothing of the kinds that Drawbridge
+// itself uses.
 
 // podMetadata are the paths of a pod that a mark may write.
 var podMetadata = regexp.MustCompile(`^/metadata/(labels|annotations)(/.*)?$`)
 
-// ownGroups are the groups in which Drawbridge's account may write for its own ends.
+// ownGroups are the groups in which Drawbridge's account writes for its own purposes.
 var ownGroups = []string{
 	v1alpha1.GroupName, "admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
 	"coordination.k8s.io", "events.k8s.io", "policy", "rbac.authorization.k8s.io",
 }
 
-// ownKinds are the same of the core group.
+// ownKinds are the same in the core group.
 var ownKinds = []string{"Event", "Namespace", "Node", "Secret", "ServiceAccount"}
 
 // checkBounds says what a policy wants to write and must not.

@@ -74,12 +74,11 @@ func constantStrategy(e cel.Expression) error {
 	return fmt.Errorf("%s: %q is none of None, LiveMigrate, LiveMigrateIfPossible and External, and it would be the same for every pod: write one of them", e.Field, value)
 }
 
-// errKept says that the platform keeps its mark, because it has no way to take it
-// back.
+// errKept says that the platform keeps its mark, because it has no way to remove it.
 var errKept = errors.New("the platform has no way to take its own mark back")
 
-// askToUnmark asks the platform to take its mark back, if there is something to ask,
-// and reports whether it did.
+// askToUnmark asks the platform to remove its mark, if possible, and reports whether it
+// did.
 func (e *evacuation) askToUnmark(ctx context.Context, sub *subject) (asked bool, err error) {
 	c := e.policy.cancel
 	if c == nil {
@@ -114,8 +113,8 @@ func (e *evacuation) askToUnmark(ctx context.Context, sub *subject) (asked bool,
 	case !apierrors.IsNotFound(err) || sub.workload == nil:
 		return false, fmt.Errorf("call %s: %w", c.short(), err)
 	}
-	// It is the workload that is gone, or the platform is too old.
-	if _, f, _, lookErr := e.look(ctx, e.policy, e.pod, e.turn(), true); lookErr != nil || !f.Exists {
+	// Either the workload is gone or the platform is too old.
+	if _, f, _, observeErr := e.observe(ctx, e.policy, e.pod, e.turn(), true); observeErr != nil || !f.Exists {
 		return false, fmt.Errorf("call %s: %w", c.short(), err)
 	}
 	if e.ends.add(e.target.Request, e.name+"/kept", e.target.RequestUID) {
@@ -131,7 +130,7 @@ func (e *rejectedError) Error() string { return e.err.Error() }
 
 func (e *rejectedError) Unwrap() error { return e.err }
 
-// afterMark is what becomes of a mark that was not written.
+// afterMark handles a mark that was not written.
 func (e *evacuation) afterMark(sub *subject, f facts, err error) (interceptor.Progress, error) {
 	var paced *pacedError
 	var discarded *discardedError
@@ -141,7 +140,7 @@ func (e *evacuation) afterMark(sub *subject, f facts, err error) (interceptor.Pr
 	return interceptor.Progress{}, err
 }
 
-// stumbled goes on with heartbeats while a mark comes to nothing.
+// stumbled keeps sending heartbeats while a mark has no effect.
 func (e *evacuation) stumbled(sub *subject, f facts, err error) interceptor.Progress {
 	what := e.describe(sub.pod.Namespace, sub.name)
 	e.lost(sub, err)
@@ -160,7 +159,7 @@ func (e *evacuation) stumbled(sub *subject, f facts, err error) interceptor.Prog
 	return p
 }
 
-// unheardOf is what is known of this request's marks.
+// unheardOf is what is known about this request's failed marks.
 func (e *evacuation) unheardOf() (known bool, _ setback) {
 	e.unheard.mu.Lock()
 	defer e.unheard.mu.Unlock()
@@ -168,8 +167,8 @@ func (e *evacuation) unheardOf() (known bool, _ setback) {
 	return known, what
 }
 
-// lost notes a write that came to nothing and reports whether err is one: discarded,
-// refused, kept by the platform, or not even sent because the ones before were.
+// lost notes a write without effect and reports whether err is one: discarded, refused,
+// kept by the platform, or not sent because earlier ones failed.
 func (e *evacuation) lost(sub *subject, err error) bool {
 	var paced *pacedError
 	var discarded *discardedError

@@ -12,7 +12,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
 
-// Cancel takes the mark back and stops what we started.
+// Cancel removes the mark and stops what we started.
 func (a *actor) Cancel(ctx context.Context, t interceptor.Target) error {
 	defer a.stuck.remove(t.RequestUID)
 	defer a.unheard.remove(t.RequestUID)
@@ -23,7 +23,7 @@ func (a *actor) Cancel(ctx context.Context, t interceptor.Target) error {
 	}
 	p, err := a.policyUnder(ctx, a.name, pod)
 	if errors.Is(err, errNotCovered) {
-		return nil // Nobody knows any more what to take back.
+		return nil // What to undo is no longer known.
 	}
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func (a *actor) Cancel(ctx context.Context, t interceptor.Target) error {
 	sub, err := e.unmark(ctx)
 	switch {
 	case errors.Is(err, errKept):
-		return nil // The platform would begin anew whatever is stopped.
+		return nil // The platform would restart whatever is stopped.
 	case sub == nil:
 		return err
 	default:
@@ -43,12 +43,12 @@ func (a *actor) Cancel(ctx context.Context, t interceptor.Target) error {
 	}
 }
 
-// unmark takes the mark back, if it is still there. It returns nil if there is no
-// workload any more. With an error it may return the workload, too.
+// unmark removes the mark, if it is still there. It returns nil if the workload is
+// gone. With an error it may return the workload, too.
 func (e *evacuation) unmark(ctx context.Context) (*subject, error) {
 	var last error
 	for range tries {
-		sub, f, _, err := e.look(ctx, e.policy, e.pod, e.turn(), true)
+		sub, f, _, err := e.observe(ctx, e.policy, e.pod, e.turn(), true)
 		switch {
 		case err != nil:
 			return nil, err
@@ -68,8 +68,8 @@ func (e *evacuation) unmark(ctx context.Context) (*subject, error) {
 	return nil, last
 }
 
-// unmarkOnce takes both marks back: the platform's, by its own means, and ours. That
-// one of them stays is no reason to keep the other.
+// unmarkOnce removes both marks: the platform's, by its own means, and ours. If one of
+// them stays, the other is still removed.
 func (e *evacuation) unmarkOnce(ctx context.Context, sub *subject) error {
 	asked, askErr := e.askToUnmark(ctx, sub)
 	wrote := false
@@ -124,8 +124,8 @@ func (e *evacuation) stopMigrations(ctx context.Context, sub *subject) error {
 	return nil
 }
 
-// changed reports whether a write failed because the object is not what it was:
-// gone, or a test operation failed. The API server answers 422 to that.
+// changed reports whether a write failed because the object has changed: it is gone, or
+// a test operation failed. The API server answers 422 to that.
 func changed(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) ||

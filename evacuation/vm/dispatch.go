@@ -28,8 +28,8 @@ import (
 // queue is a work queue of requests.
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// dispatcher runs the interceptors of all policies. Their names come and go with
-// the policies, so it drives one reconciler of the SDK per name by itself.
+// dispatcher runs the interceptors of all policies. Their names change with the
+// policies, so it runs one reconciler of the SDK per name itself.
 type dispatcher struct {
 	store    *Store
 	client   client.Client
@@ -46,7 +46,7 @@ type dispatcher struct {
 	queue queue
 }
 
-// attach makes the queue known to those who have news.
+// attach stores the queue, for wake.
 func (d *dispatcher) attach(_ context.Context, q queue) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +54,7 @@ func (d *dispatcher) attach(_ context.Context, q queue) error {
 	return nil
 }
 
-// wake asks for a look at a request.
+// wake enqueues a request.
 func (d *dispatcher) wake(request types.NamespacedName) {
 	d.mu.Lock()
 	q := d.queue
@@ -64,8 +64,8 @@ func (d *dispatcher) wake(request types.NamespacedName) {
 	}
 }
 
-// lookAtAll asks for a look at every request: another policy may count.
-func (d *dispatcher) lookAtAll(ctx context.Context) error {
+// wakeAll enqueues every request: another policy may apply.
+func (d *dispatcher) wakeAll(ctx context.Context) error {
 	var list v1alpha1.EvictionRequestList
 	if err := d.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list eviction requests: %w", err)
@@ -86,7 +86,7 @@ func (d *dispatcher) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("get eviction request %s: %w", req.NamespacedName, err)
 	}
 	if !d.store.Loaded() {
-		return reconcile.Result{RequeueAfter: time.Second}, nil // It comes with the caches.
+		return reconcile.Result{RequeueAfter: time.Second}, nil // It is created with the caches.
 	}
 	gone := apierrors.IsNotFound(err)
 	if gone {
@@ -112,8 +112,8 @@ func (d *dispatcher) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return result, errors.Join(errs...)
 }
 
-// reconcilers returns those of the names, made when first needed. That of a name
-// which no policy has any more is left alone: somebody else may act under it.
+// reconcilers returns the reconcilers of the names, created when first needed. That of
+// a name that no policy has any more is not called: someone else may act under it.
 func (d *dispatcher) reconcilers(names []string) (map[string]reconcile.Reconciler, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -152,8 +152,8 @@ func concerns(er *v1alpha1.EvictionRequest, name string) bool {
 	return slices.Contains(er.Status.ActiveInterceptors, name) || slices.Contains(er.Status.ProcessedInterceptors, name)
 }
 
-// requestEvents lets those events pass that an interceptor may have to act upon:
-// reports, ours among them, are none.
+// requestEvents passes the events that an interceptor may have to act upon, which
+// excludes reports, also ours.
 func requestEvents() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(ev event.UpdateEvent) bool {

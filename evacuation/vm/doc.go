@@ -1,10 +1,9 @@
-// Package vm is the interceptor for platforms that move what runs in a pod: a
-// virtual machine, a database. What it knows of a platform it reads from
-// EvacuationPolicies: CEL that finds the object behind a pod (the workload),
-// patches that mark it for evacuation and take the mark back, and expressions that
-// read how far the platform is.
+// Package vm is the interceptor for platforms that move the workload of a pod: a
+// virtual machine, a database. EvacuationPolicies describe a platform: CEL that finds
+// the object behind a pod (the workload), patches that mark it for evacuation and
+// remove the mark, and expressions that read the platform's progress.
 //
-// As everywhere, what decides is apart from what looks and what writes:
+// As everywhere, deciding is separate from reading and writing:
 //
 //	policy.go     an EvacuationPolicy, compiled
 //	facts.go      what the expressions say of one pod and its workload

@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// tries bounds how often a write is decided anew because the workload has changed.
+	// tries limits how often a write is decided again because the workload has changed.
 	tries = 4
-	// troubleRetry is how long until something is tried again that will not get better
-	// by itself.
+	// troubleRetry is the delay before a retry of something that will not recover by
+	// itself.
 	troubleRetry = 30 * time.Second
-	// soon is how long until something is tried again that may get better.
+	// soon is the delay before a retry of something that may recover.
 	soon = 5 * time.Second
 )
 
-// Callers tells which kinds of tools ask for an eviction, for the variable
+// Callers returns the kinds of tools that request an eviction, for the variable
 // request.callers.
 type Callers func(ctx context.Context, request types.NamespacedName) []string
 
@@ -72,9 +72,9 @@ func (a *actor) Evacuate(ctx context.Context, t interceptor.Target) (interceptor
 	return trouble(err), nil
 }
 
-// trouble goes on with heartbeats: what stands in the way is ours, the policy's or
-// the platform's, whose API may be down for a while. Silence would hand the pod to
-// the next one, and the workload would never be marked.
+// trouble keeps sending heartbeats: the problem is ours, the policy's or the
+// platform's, whose API may be down for a while. Without heartbeats the next
+// interceptor would get the pod, and the workload would never be marked.
 func trouble(err error) interceptor.Progress {
 	p := interceptor.Progress{Message: "The evacuation waits: " + oneLine(err.Error()) + ".", CheckAfter: troubleRetry}
 	if !lasting(err) {
@@ -83,7 +83,7 @@ func trouble(err error) interceptor.Progress {
 	return p
 }
 
-// lasting reports whether an error will not go away by trying again soon.
+// lasting reports whether retrying soon does not help against an error.
 func lasting(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -92,7 +92,7 @@ func lasting(err error) bool {
 	return apierrors.IsForbidden(err) || changed(err)
 }
 
-// findPod returns the very pod, nil if it has ended.
+// findPod returns this pod, nil if it has ended.
 func (a *actor) findPod(ctx context.Context, t interceptor.Target) (*podView, error) {
 	for _, reader := range []client.Reader{a.Client, a.Live} {
 		pod := &corev1.Pod{}
@@ -112,7 +112,7 @@ func (a *actor) findPod(ctx context.Context, t interceptor.Target) (*podView, er
 	return nil, nil
 }
 
-// evacuation is one look at one pod.
+// evacuation is one reconciliation of one pod.
 type evacuation struct {
 	*actor
 	policy *policy
@@ -122,15 +122,15 @@ type evacuation struct {
 
 func (e *evacuation) turn() turn { return turn{activatedAt: e.target.ActivatedAt} }
 
-// run decides and does what is to be done. What is done for good rests on a live
-// look at the workload, the first mark on the test operations of its patch.
+// run decides and acts. Irreversible actions depend on a live read of the workload, the
+// first mark on the test operations of its patch.
 func (e *evacuation) run(ctx context.Context) (interceptor.Progress, error) {
 	live := false
 	var last error
 	// refusedAt is the version of the workload whose mark the API server has refused.
 	var refusedAt string
 	for range tries {
-		sub, f, v, err := e.look(ctx, e.policy, e.pod, e.turn(), live)
+		sub, f, v, err := e.observe(ctx, e.policy, e.pod, e.turn(), live)
 		if err != nil {
 			return interceptor.Progress{}, err
 		}
@@ -142,10 +142,10 @@ func (e *evacuation) run(ctx context.Context) (interceptor.Progress, error) {
 			return e.following("Waiting: "+v.Why+".", f), nil
 		case stepFollow:
 			if e.unheard.remove(e.target.RequestUID) {
-				e.policyChanged(e.policy.name) // Somebody else's mark has done it.
+				e.policyChanged(e.policy.name) // Another mark has done it.
 			}
 			if f.Unfinished == 0 {
-				e.policyChanged(e.policy.name) // Somebody else may have marked it.
+				e.policyChanged(e.policy.name) // It may have been marked by others.
 			}
 			return e.following(e.progress(sub, f), f), nil
 		case stepMark:
@@ -160,7 +160,7 @@ func (e *evacuation) run(ctx context.Context) (interceptor.Progress, error) {
 			case wasLive:
 				refusedAt = sub.workload.GetResourceVersion()
 			}
-			continue // It has changed meanwhile, or so it seems: look again.
+			continue // It seems to have changed meanwhile: read it again.
 		}
 		if !wasLive {
 			continue
@@ -179,7 +179,7 @@ func (e *evacuation) run(ctx context.Context) (interceptor.Progress, error) {
 	return interceptor.Progress{}, last
 }
 
-// following is the progress of an evacuation that goes on.
+// following is the progress of a running evacuation.
 func (e *evacuation) following(message string, f facts) interceptor.Progress {
 	p := interceptor.Progress{Message: message, ExpectedFinishTime: f.ETA}
 	if e.policy.deadline > 0 {
@@ -212,7 +212,7 @@ func (p *policy) kindName() string {
 	return p.workload.Kind
 }
 
-// mark tells the platform.
+// mark marks the workload.
 func (e *evacuation) mark(ctx context.Context, sub *subject) error {
 	if e.policy.mark == nil {
 		return nil
@@ -222,16 +222,16 @@ func (e *evacuation) mark(ctx context.Context, sub *subject) error {
 		return fmt.Errorf("mark %s: %w", e.describe(sub.pod.Namespace, sub.name), err)
 	}
 	if wrote {
-		e.policyChanged(e.policy.name) // There is a migration to create, maybe.
+		e.policyChanged(e.policy.name) // Perhaps a migration is to be created.
 		e.metrics.Wrote(e.policy.name, writeMark)
 		e.emit(events.WorkloadMarked(e.policy.kindName(), sub.name, e.policy.name))
 	}
 	return nil
 }
 
-// release takes the mark back at the end, so that nobody goes on with what is
-// over. A platform that says itself that it has failed keeps it: without the mark
-// it might say that no more.
+// release removes the mark at the end, so that the platform does not continue. If the
+// platform itself reports a failure, the mark stays: without it, the platform might no
+// longer report the failure.
 func (e *evacuation) release(ctx context.Context, sub *subject, f facts, v verdict) error {
 	if v.Step == stepGiveUp && f.Failed {
 		return nil
@@ -242,12 +242,12 @@ func (e *evacuation) release(ctx context.Context, sub *subject, f facts, v verdi
 		}
 	}
 	if v.Step == stepGiveUp && f.Unfinished > 0 {
-		return e.stopMigrations(ctx, sub) // The next try that the platform has waiting.
+		return e.stopMigrations(ctx, sub) // The platform's pending next try.
 	}
 	return nil
 }
 
-// end is what an evacuation comes to.
+// end handles the end of an evacuation.
 func (e *evacuation) end(sub *subject, f facts, v verdict) interceptor.Progress {
 	what := e.describe(sub.pod.Namespace, sub.name)
 	switch v.Step {
@@ -265,7 +265,7 @@ func (e *evacuation) end(sub *subject, f facts, v verdict) interceptor.Progress 
 		e.gaveUp(sub, v, "gave_up_hold", true)
 		p := interceptor.Progress{Message: fmt.Sprintf("The evacuation of %s is given up: %s. The guard keeps the pod.", what, v.Why)}
 		if f.Evacuating {
-			p.CheckAfter = lastPause // Somebody may mark it again and again.
+			p.CheckAfter = lastPause // It may be marked again and again.
 		}
 		return p
 	default:
@@ -274,7 +274,7 @@ func (e *evacuation) end(sub *subject, f facts, v verdict) interceptor.Progress 
 	}
 }
 
-// gaveUp tells of an evacuation that has failed for good, once.
+// gaveUp reports an evacuation that has finally failed, once.
 func (e *evacuation) gaveUp(sub *subject, v verdict, outcome string, held bool) {
 	e.stuck.add(e.policy.name, sub.pod.Namespace+"/"+sub.name, e.target.RequestUID)
 	if e.ended(outcome) {
@@ -292,7 +292,7 @@ func (e *evacuation) ended(outcome string) bool {
 	return true
 }
 
-// write sends a patch; there may be nothing to send.
+// write sends a patch, if there is something to send.
 func (e *evacuation) write(ctx context.Context, sub *subject, by *patch, what string) (wrote bool, err error) {
 	vars, err := e.writeVars(ctx, sub)
 	if err != nil {
@@ -322,7 +322,7 @@ func (e *evacuation) write(ctx context.Context, sub *subject, by *patch, what st
 	return true, nil
 }
 
-// writeVars are the variables of what is written.
+// writeVars are the variables for writes.
 func (e *evacuation) writeVars(ctx context.Context, sub *subject) (map[string]any, error) {
 	vars, err := sub.vars()
 	if err != nil {
@@ -336,7 +336,7 @@ func (e *evacuation) pace(sub *subject, what string) paceKey {
 	return paceKey{policy: e.policy.name, write: what, workload: types.NamespacedName{Namespace: sub.pod.Namespace, Name: sub.name}}
 }
 
-// send sends a JSON patch and returns what the API server answers.
+// send sends a JSON patch and returns the API server's answer.
 func (e *evacuation) send(ctx context.Context, sub *subject, by *patch, data []byte) (map[string]any, error) {
 	key := types.NamespacedName{Namespace: sub.pod.Namespace, Name: sub.name}
 	kind := e.policy.workload

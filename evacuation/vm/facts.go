@@ -17,8 +17,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 )
 
-// podView is a pod as expressions see it: what the cache keeps, wherever it was
-// read.
+// podView is a pod as expressions see it: with the fields that the cache keeps, no matter
+// where it was read.
 type podView struct {
 	*corev1.Pod
 	object map[string]any
@@ -46,7 +46,7 @@ func (p *podView) vars() (map[string]any, error) {
 	return map[string]any{varPod: object}, nil
 }
 
-// asWorkload is the pod as an object that may be patched.
+// asWorkload is the pod as an object to patch.
 func (p *podView) asWorkload() (*unstructured.Unstructured, error) {
 	object, err := p.asObject()
 	if err != nil {
@@ -62,7 +62,7 @@ func (p *podView) asWorkload() (*unstructured.Unstructured, error) {
 type subject struct {
 	policy *policy
 	pod    *podView
-	// name of the workload, and the UID it must have; empty if any will do.
+	// name of the workload, and the UID it must have; empty for any.
 	name string
 	uid  types.UID
 	// workload is nil if there is none.
@@ -101,7 +101,7 @@ func owner(pod *corev1.Pod, kind schema.GroupVersionKind) *metav1.OwnerReference
 	return nil
 }
 
-// identify finds out which workload the pod has.
+// identify finds the pod's workload.
 func (s *subject) identify(ctx context.Context) error {
 	if s.policy.workload.Empty() {
 		s.name, s.uid = s.pod.Name, s.pod.UID
@@ -128,8 +128,8 @@ func (s *subject) identify(ctx context.Context) error {
 	return nil
 }
 
-// facts evaluates the policy's expressions. soft are failures of expressions that
-// only tell people something.
+// facts evaluates the policy's expressions. soft are failures of expressions that are only
+// informative.
 func (s *subject) facts(ctx context.Context, since time.Time) (f facts, soft error, err error) {
 	p := s.policy
 	if s.workload == nil || (s.uid != "" && s.workload.GetUID() != s.uid) {
@@ -145,7 +145,7 @@ func (s *subject) facts(ctx context.Context, since time.Time) (f facts, soft err
 	}
 	switch f.Strategy {
 	case v1alpha1.StrategyNone:
-		// The strategy may have changed under the evacuation: then the mark is taken back.
+		// The strategy may have changed during the evacuation: then the mark is removed.
 		var err error
 		f.Evacuating, err = p.evacuating.Bool(ctx, vars, false)
 		return f, err, nil
@@ -179,7 +179,7 @@ func (s *subject) facts(ctx context.Context, since time.Time) (f facts, soft err
 	return f, errors.Join(etaErr, messageErr), nil
 }
 
-// isMigratable: null is unknown, and so is nothing at all.
+// isMigratable: null means unknown, and so does a missing workload.
 func (p *policy) isMigratable(ctx context.Context, vars map[string]any) (ternary, error) {
 	if !p.migratable.Given() {
 		return yes, nil
@@ -202,8 +202,7 @@ type migrationFacts struct {
 	Workload         string
 	Ours             bool
 	Finished, Failed bool
-	// Created is when it was created, FinishedAt when it ended or, if that is not
-	// known, the same.
+	// Created is when it was created, FinishedAt when it ended or, if unknown, the same.
 	Created, FinishedAt time.Time
 	// Request is the UID of the pod it was created for, if we did.
 	Request string

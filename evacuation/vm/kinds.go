@@ -29,7 +29,7 @@ import (
 // podKind is served by the manager's own informer.
 var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 
-// kindError says why the objects of a kind cannot be had.
+// kindError says why the objects of a kind are not available.
 type kindError struct {
 	reason string
 	err    error
@@ -51,13 +51,13 @@ type kinds struct {
 	changed func(schema.GroupVersionKind, *unstructured.Unstructured)
 	// synced is called when the objects of a kind are known.
 	synced func()
-	// troubled is called when a kind that was there has gone, from the informers.
+	// troubled is called, from the informers, when a kind has disappeared.
 	troubled func()
 
 	mu sync.RWMutex
 	of map[schema.GroupVersionKind]*kind
-	// next takes the place of those in of when it has synced: a policy that needs more
-	// fields must not blind the others.
+	// next replaces those in of when it has synced: a policy that needs more fields
+	// must not block the others.
 	next map[schema.GroupVersionKind]*kind
 }
 
@@ -77,7 +77,7 @@ type kind struct {
 	stop     context.CancelFunc
 
 	mu sync.Mutex
-	// gone is why the informer is of no use any more.
+	// gone is why the informer no longer works.
 	gone error
 	// has remembers which needs the fields meet.
 	has map[string]bool
@@ -85,9 +85,9 @@ type kind struct {
 	written map[types.NamespacedName]*unstructured.Unstructured
 }
 
-// ensure starts and stops informers, so that there is one for every wanted kind,
-// with these fields. It returns what is in the way, by kind. ctx is that of the
-// process: the informers end with it.
+// ensure starts and stops informers, so that there is one for every wanted kind, with
+// these fields. It returns the problems, by kind. ctx is that of the process: the
+// informers end with it.
 func (k *kinds) ensure(ctx context.Context, wanted map[schema.GroupVersionKind]tree) map[schema.GroupVersionKind]*kindError {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -183,7 +183,7 @@ func (k *kinds) start(ctx context.Context, gvk schema.GroupVersionKind, fields t
 	return started, nil
 }
 
-// replace puts a kind that has synced in the place of the one before.
+// replace replaces a kind by a synced one.
 func (k *kinds) replace(gvk schema.GroupVersionKind, by *kind) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -197,7 +197,7 @@ func (k *kinds) replace(gvk schema.GroupVersionKind, by *kind) {
 	k.of[gvk] = by
 }
 
-// meets reports whether all fields are kept that somebody needs.
+// meets reports whether all needed fields are kept.
 func (k *kind) meets(n need) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -216,8 +216,8 @@ func notInstalled(gvk schema.GroupVersionKind, err error) *kindError {
 	return &kindError{v1alpha1.ReasonNotSynced, fmt.Errorf("find %s of %s: %w", gvk.Kind, gvk.GroupVersion(), err)}
 }
 
-// failed notes that a kind was uninstalled, or that we may not read it any more.
-// Everything else the informer gets over by itself.
+// failed notes that a kind was uninstalled, or that we may no longer read it. The
+// informer recovers from everything else.
 func (k *kinds) failed(gvk schema.GroupVersionKind, running *kind, err error) {
 	k.log.V(1).Info("Watching a kind failed", "kind", gvk.String(), "reason", err.Error())
 	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
@@ -290,11 +290,11 @@ func (k *kinds) ready(n need) (*kind, error) {
 	}
 }
 
-// retryKinds is how long until a kind that could not be had is tried again.
+// retryKinds is the delay before retrying a kind that is not available.
 const retryKinds = 30 * time.Second
 
-// sameFields reports whether two versions of an object are the same, as far as they
-// are kept: platforms write more often than anything changes that somebody reads.
+// sameFields reports whether the kept fields of two versions of an object are the same:
+// most writes of platforms change none of them.
 func sameFields(a, b *unstructured.Unstructured) bool {
 	return equality.Semantic.DeepEqual(versionless(a), versionless(b))
 }

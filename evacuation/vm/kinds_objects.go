@@ -39,7 +39,7 @@ func (k *kind) settle(seen *unstructured.Unstructured) {
 	}
 }
 
-// newer is what we wrote ourselves, as long as the informer lags behind.
+// newer is what we wrote ourselves, while the informer lags behind.
 func (k *kind) newer(key types.NamespacedName, cached *unstructured.Unstructured) *unstructured.Unstructured {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -151,7 +151,7 @@ func (k *kinds) create(ctx context.Context, n need, object *unstructured.Unstruc
 	return nil
 }
 
-// remove deletes the very object.
+// remove deletes this object.
 func (k *kinds) remove(ctx context.Context, n need, key types.NamespacedName, uid types.UID) error {
 	found, err := k.ready(n)
 	if err != nil {

@@ -105,7 +105,7 @@ func TestThePresetsFitTheTypesOfKubeVirt(t *testing.T) {
 			}
 			w := newWorld(t, objects, nil)
 			w.load(preset(t, "kubevirt"))
-			_, _, got, err := w.store.look(t.Context(), w.store.all()[0], viewOf(typedPod()), turn{}, false)
+			_, _, got, err := w.store.observe(t.Context(), w.store.all()[0], viewOf(typedPod()), turn{}, false)
 			if err != nil || got.Step != tc.want {
 				t.Errorf("want %s, got %s (%s), %v", tc.want, got.Step, got.Why, err)
 			}

@@ -18,7 +18,7 @@ type objectKey struct {
 	types.NamespacedName
 }
 
-// linkedPod is a pod that somebody has asked about.
+// linkedPod is a pod that was asked about.
 type linkedPod struct {
 	pod types.NamespacedName
 	uid types.UID
@@ -29,9 +29,8 @@ func (l linkedPod) request() types.NamespacedName {
 	return types.NamespacedName{Namespace: l.pod.Namespace, Name: string(l.uid)}
 }
 
-// links remember which pods depend on which workload, so that a change of one is
-// a reason to look at the others. They are a hint: after a restart, everybody
-// asks again.
+// links remember which pods depend on which workload, so that a change of a workload
+// wakes its pods. They are a hint: after a restart, all pods are asked about again.
 type links struct {
 	mu         sync.Mutex
 	byWorkload map[objectKey]map[linkedPod]bool
@@ -42,9 +41,9 @@ func (l *links) init() {
 	l.byWorkload, l.byPod = map[objectKey]map[linkedPod]bool{}, map[linkedPod]map[objectKey]bool{}
 }
 
-// set links a pod with a workload, one for each of its interceptors; the zero key
-// stands for one that is not known. A link lasts as long as the pod: a workload too
-// many costs a look, one too few a change that nobody sees.
+// set links a pod with a workload, one for each of its interceptors; the zero key is an
+// unknown one. A link lasts as long as the pod: an extra workload costs a check, a
+// missing one a missed change.
 func (l *links) set(pod *corev1.Pod, workload objectKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +132,7 @@ func (p *policy) workloadKind() schema.GroupKind {
 	return p.workload.GroupKind()
 }
 
-// podChanged is called with every pod that changed or went.
+// podChanged is called with every pod that changed or was deleted.
 func (s *Store) podChanged(pod *corev1.Pod, gone bool) {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	linked := s.links.of(objectKey{podKind.GroupKind(), key})
@@ -149,7 +148,7 @@ func (s *Store) podChanged(pod *corev1.Pod, gone bool) {
 
 func (s *Store) wakeAll() { s.wake(s.links.all()) }
 
-// wake tells those who depend on pods that something may have changed for them.
+// wake notifies the subscribers of pods that something may have changed for them.
 func (s *Store) wake(linked []linkedPod) {
 	s.mu.Lock()
 	wakers, pods := slices.Clone(s.wakers), slices.Clone(s.pods)
@@ -158,8 +157,8 @@ func (s *Store) wake(linked []linkedPod) {
 		for _, wake := range wakers {
 			wake(l.request())
 		}
-		for _, tell := range pods {
-			tell(l.pod)
+		for _, emit := range pods {
+			emit(l.pod)
 		}
 	}
 }
@@ -173,19 +172,19 @@ func (s *Store) askReload() {
 
 func (s *Store) policiesChanged() {
 	s.mu.Lock()
-	tell := slices.Clone(s.policies)
+	subscribers := slices.Clone(s.policies)
 	s.mu.Unlock()
-	for _, f := range tell {
+	for _, f := range subscribers {
 		f()
 	}
 }
 
-// policyChanged tells those who look after one policy.
+// policyChanged notifies the subscribers of one policy.
 func (s *Store) policyChanged(name string) {
 	s.mu.Lock()
-	tell := slices.Clone(s.changes)
+	subscribers := slices.Clone(s.changes)
 	s.mu.Unlock()
-	for _, f := range tell {
+	for _, f := range subscribers {
 		f(name)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/cel"
 )
 
-// failures remember for which pods an expression fails.
+// failures remember the pods for which an expression fails.
 type failures struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
@@ -26,7 +26,7 @@ type failure struct {
 	at   time.Time
 }
 
-// failuresCount is how long a failure counts that is not seen again.
+// failuresCount is how long a failure counts if it is not seen again.
 const failuresCount = 15 * time.Minute
 
 func (f *failures) init(c clock.PassiveClock) {
@@ -78,7 +78,7 @@ func (f *failures) forget(p *policy) {
 	delete(f.of, p.uid)
 }
 
-// overlaps remember which policies cover a pod of another one.
+// overlaps remember the policies that cover a pod of another one.
 type overlaps struct {
 	mu sync.Mutex
 	of map[string]map[string]string
@@ -87,8 +87,8 @@ type overlaps struct {
 func (o *overlaps) init() { o.of = map[string]map[string]string{} }
 
 // add remembers that two policies cover a pod and reports whether that is news. The
-// first counts for it; so does the second, if it has another interceptor and the
-// pod has that, too.
+// first applies to it; so does the second, if it has another interceptor that the pod
+// has, too.
 func (o *overlaps) add(first, second *policy, pod *corev1.Pod) (news bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,7 +118,7 @@ func (o *overlaps) summary(p *policy) string {
 	return strings.Join(slices.Sorted(maps.Values(o.of[p.name])), "; ")
 }
 
-// forget forgets a policy: what is still true is seen again when somebody asks.
+// forget forgets a policy: what is still true is found again by the next question.
 func (o *overlaps) forget(p *policy) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *stuck) remove(request types.UID) {
 	}
 }
 
-// retain forgets all requests but those of which keep says so.
+// retain forgets all requests for which keep is false.
 func (s *stuck) retain(policy string, keep func(types.UID) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +167,8 @@ func (s *stuck) workloads(policy string) []string {
 	return slices.Sorted(maps.Values(s.of[policy]))
 }
 
-// ends remember which evacuations have come to an end that was told of: request ->
-// interceptor -> UID of the request.
+// ends remember the evacuations whose end was reported: request -> interceptor -> UID
+// of the request.
 type ends struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]map[string]types.UID
@@ -190,7 +190,7 @@ func (e *ends) add(request types.NamespacedName, interceptor string, uid types.U
 	return true
 }
 
-// forget forgets a request that is gone, or called off.
+// forget forgets a request that is gone or canceled.
 func (e *ends) forget(request types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -25,11 +25,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
-// createDelay gathers what happens at about the same time.
+// createDelay batches changes.
 const createDelay = 300 * time.Millisecond
 
-// createRetry is how long until a migration is tried again that the API server
-// refused.
+// createRetry is the delay before retrying a migration that the API server refused.
 const createRetry = 20 * time.Second
 
 // migrator creates the migrations of the policies that have a template, for
@@ -54,7 +53,7 @@ func (m *migrator) attach(_ context.Context, q queue) error {
 	return nil
 }
 
-// wake asks for a look at a policy. Many changes at once are one look.
+// wake enqueues a policy. Many changes at once are one reconciliation.
 func (m *migrator) wake(policy string) {
 	m.mu.Lock()
 	q := m.queue
@@ -70,7 +69,7 @@ func (m *migrator) wakeAll() {
 	}
 }
 
-// evacuee is a workload that is marked on behalf of a pod.
+// evacuee is a workload that is marked for a pod.
 type evacuee struct {
 	candidate
 	er      *v1alpha1.EvictionRequest
@@ -128,7 +127,8 @@ func (m *migrator) evacuees(ctx context.Context, p *policy) (map[string]*evacuee
 		}
 		one, err := m.evacuee(ctx, p, er)
 		if err != nil {
-			// One that cannot be read must not hold up the others; the interceptor says so.
+			// One that cannot be read must not block the others; the interceptor reports
+			// it.
 			m.store.Log.V(1).Info("An evacuation cannot be looked at", "request", er.Name, "reason", err.Error())
 			continue
 		}
@@ -159,7 +159,7 @@ func (m *migrator) evacuee(ctx context.Context, p *policy, er *v1alpha1.Eviction
 	if er.Status.ActivationTime != nil {
 		t.activatedAt = er.Status.ActivationTime.Time
 	}
-	sub, f, v, err := m.store.look(ctx, p, view, t, false)
+	sub, f, v, err := m.store.observe(ctx, p, view, t, false)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func (m *migrator) plan(ctx context.Context, p *policy, evacuees map[string]*eva
 	return create, wakeAt, nil
 }
 
-// nodeOf is the node that a migration leaves, as far as it is known.
+// nodeOf is the node that a migration leaves, if known.
 func (m *migrator) nodeOf(ctx context.Context, p *policy, facts migrationFacts) string {
 	workload, err := m.store.workload(ctx, p, types.NamespacedName{Namespace: facts.Namespace, Name: facts.Workload})
 	if err != nil || workload == nil {
@@ -237,8 +237,8 @@ func (m *migrator) nodeOf(ctx context.Context, p *policy, facts migrationFacts) 
 	return node
 }
 
-// createAll decides again on a live list of the migrations, because memory may lag
-// behind what was created a moment ago, and creates what there is room for.
+// createAll decides again on a live list of the migrations, because memory may lag behind,
+// and creates as many as the limits allow.
 func (m *migrator) createAll(ctx context.Context, p *policy) (create []string, wakeAt time.Time, err error) {
 	m.store.migrating.Lock()
 	defer m.store.migrating.Unlock()
@@ -246,7 +246,7 @@ func (m *migrator) createAll(ctx context.Context, p *policy) (create []string, w
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	// Whoever was called off while we waited for the lock is unmarked by now.
+	// A request that was canceled while we waited for the lock is unmarked by now.
 	evacuees, err := m.evacuees(ctx, p)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -261,8 +261,8 @@ func (m *migrator) createAll(ctx context.Context, p *policy) (create []string, w
 	return create, wakeAt, errors.Join(errs...)
 }
 
-// create creates one migration. Its name is that of the attempt, so that nobody
-// creates it twice.
+// create creates one migration. Its name is that of the attempt, so that it is not created
+// twice.
 func (m *migrator) create(ctx context.Context, p *policy, e *evacuee) error {
 	object, err := m.render(ctx, p, e)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Pauses between writes of one kind to one workload. The first two are free: a
-// workload may change between the look at it and the write. From then on the pause
-// doubles, and it is forgotten when nothing was written for longer than the longest.
+// Pauses between writes of one kind to one workload. The first two are free: a workload
+// may change between read and write. Then the pause doubles. It is reset when nothing
+// was written for longer than the longest pause.
 const (
 	freeWrites = 2
 	firstPause = 5 * time.Second
@@ -33,9 +33,9 @@ type paceKey struct {
 	workload      types.NamespacedName
 }
 
-// paces keep the writes to each workload apart, so that nobody who takes back what we
-// write can make us write in a loop. They are a memory of this process: after a
-// restart the first writes are free again.
+// paces limit the rate of writes to each workload, so that someone who reverts our
+// writes cannot make us write in a loop. They are in memory only: after a restart the
+// first writes are free again.
 type paces struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
@@ -59,7 +59,7 @@ func (e *pacedError) Error() string {
 	return fmt.Sprintf("the next %s waits until %s, because the last ones did not last", e.write, e.until.UTC().Format(time.RFC3339))
 }
 
-// begin asks for a write; nil means that it is noted and may be sent now.
+// begin requests a write; nil means that it is noted and may be sent now.
 func (p *paces) begin(key paceKey) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,14 +76,14 @@ func (p *paces) begin(key paceKey) error {
 	return nil
 }
 
-// forget lets the writes of a policy begin afresh.
+// forget resets the pace of a policy's writes.
 func (p *paces) forget(policy string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.of, func(key paceKey, _ pace) bool { return key.policy == policy })
 }
 
-// until is when the next write may be sent, if that is not now.
+// until is when the next write may be sent, if not now.
 func (p *paces) until(key paceKey) (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func pauseAfter(writes int) time.Duration {
 	return min(pause, lastPause)
 }
 
-// sweep forgets what was long ago, once there is much of it.
+// sweep forgets old entries, once there are many.
 func (p *paces) sweep(now time.Time) {
 	const many = 1000
 	if len(p.of) < many || len(p.of)%many != 0 {
@@ -120,14 +120,14 @@ func (p *paces) sweep(now time.Time) {
 	}
 }
 
-// unheard are the marks that the platform does not take: policy -> request -> what is
+// unheard are the marks that the platform does not accept: policy -> request -> what is
 // wrong.
 type unheard struct {
 	mu sync.Mutex
 	of map[string]map[types.UID]setback
 }
 
-// setback is why a write did not come to anything.
+// setback is why a write had no effect.
 type setback struct {
 	// reason is one of the condition Marking.
 	reason string
@@ -162,7 +162,7 @@ func (u *unheard) remove(request types.UID) (news bool) {
 	return news
 }
 
-// retain forgets all requests but those of which keep says so.
+// retain forgets all requests for which keep is false.
 func (u *unheard) retain(policy string, keep func(types.UID) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -173,7 +173,7 @@ func (u *unheard) retain(policy string, keep func(types.UID) bool) {
 	}
 }
 
-// summary is how many there are, and the first by its text.
+// summary returns how many there are, and the first by its text.
 func (u *unheard) summary(policy string) (count int, first setback) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -33,8 +33,8 @@ func (p *patch) expressions() []cel.Expression {
 	return all
 }
 
-// render evaluates the patch for the workload with that UID, which is tested
-// first. It is nil if no operation is left that changes anything.
+// render evaluates the patch for the workload with that UID, which is tested first. It
+// is nil if no operation would change anything.
 func (p *patch) render(ctx context.Context, uid types.UID, vars map[string]any) ([]byte, error) {
 	operations := []jsonpatch.Op{}
 	add := func(op, path string, value any) error {
@@ -42,7 +42,7 @@ func (p *patch) render(ctx context.Context, uid types.UID, vars map[string]any) 
 		if err != nil {
 			return fmt.Errorf("encode the value of %s: %w", path, err)
 		}
-		operations = append(operations, jsonpatch.Op{Op: op, Path: path, Value: json.RawMessage(data)}) // Raw, as null must be sent, too.
+		operations = append(operations, jsonpatch.Op{Op: op, Path: path, Value: json.RawMessage(data)}) // Raw, because null must be sent, too.
 		return nil
 	}
 	if err := add("test", "/metadata/uid", uid); err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// tree is a set of paths into an object. A leaf stands for all that is below it.
+// tree is a set of paths into an object. A leaf includes everything below it.
 type tree map[string]tree
 
 // alwaysKept are the fields that we read ourselves.
@@ -18,7 +18,7 @@ func alwaysKept() tree {
 	return kept
 }
 
-// add adds a path; the empty one adds everything, which a nil tree stands for.
+// add adds a path; the empty path adds everything, which is a nil tree.
 func (t tree) add(path []string) {
 	for i, name := range path {
 		below, known := t[name]

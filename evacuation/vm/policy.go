@@ -25,10 +25,10 @@ type policy struct {
 	generation  int64
 	interceptor string
 	priority    int32
-	// refused says why the policy is not accepted; nil if it is. Which pods it covers
-	// is known all the same, unless broken.
+	// refused says why the policy is not accepted; nil if it is. The covered pods are
+	// known nevertheless, unless broken.
 	refused error
-	// broken: not even which pods it covers can be told.
+	// broken: even the covered pods are unknown.
 	broken bool
 
 	selector   labels.Selector
@@ -68,7 +68,7 @@ func (p *policy) accepted() bool { return p.refused == nil }
 // Text of a refusal of the eviction, if the policy has none.
 const defaultNotMigratable = "the workload is to be migrated, but it is not migratable"
 
-// compilePolicy compiles a policy. All that is wrong is told at once.
+// compilePolicy compiles a policy. It reports all errors at once.
 func compilePolicy(from *v1alpha1.EvacuationPolicy) *policy {
 	spec := &from.Spec
 	p := &policy{
@@ -159,8 +159,7 @@ func (p *policy) compileKinds(spec *v1alpha1.EvacuationPolicySpec) error {
 	return errors.Join(errs...)
 }
 
-// findFields finds out what is read of the objects, so that the informers keep
-// nothing else.
+// findFields finds the fields that are read, so that the informers keep nothing else.
 func (p *policy) findFields() {
 	expressions := []cel.Expression{p.strategy, p.migratable, p.wait, p.evacuating, p.done, p.failed, p.eta, p.message}
 	expressions = append(expressions, p.mark.expressions()...)
@@ -192,7 +191,7 @@ func fieldsRead(variable string, by []cel.Expression) tree {
 	return kept
 }
 
-// covers reports whether the policy counts for a pod, if no other does.
+// covers reports whether the policy applies to a pod, if no other does.
 func (p *policy) covers(ctx context.Context, pod *podView) (bool, error) {
 	if p.broken || !p.selector.Matches(labels.Set(pod.Labels)) {
 		return false, nil
@@ -210,7 +209,7 @@ func (p *policy) covers(ctx context.Context, pod *podView) (bool, error) {
 	return true, nil
 }
 
-// hold reports what a failure for good means for a strategy.
+// hold reports whether a final failure keeps the pod, for a strategy.
 func (p *policy) hold(strategy string) bool {
 	switch p.onFailure {
 	case v1alpha1.OnFailureHold:

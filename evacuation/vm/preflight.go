@@ -15,14 +15,14 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 )
 
-// Preflight returns the say of the interceptor of that name before there is a
-// request, nil if no policy has the name. It answers from memory, but for one
-// thing: that a pod may go rests on a live look at its workload, because memory
-// may be behind and the pod of a virtual machine that goes takes it down.
+// Preflight returns the preflight.Interceptor of that name, nil if no policy has the
+// name. It answers from memory, with one exception: to allow an eviction it reads the
+// workload live, because memory may be behind and evicting the pod of a virtual machine
+// shuts the machine down.
 func (s *Store) Preflight(name string) preflight.Interceptor { return s.asked(name, true) }
 
-// Glance is Preflight from memory alone, for those who decide nothing for good.
-func (s *Store) Glance(name string) preflight.Interceptor { return s.asked(name, false) }
+// CachedPreflight is Preflight from memory only, for decisions that do not bind.
+func (s *Store) CachedPreflight(name string) preflight.Interceptor { return s.asked(name, false) }
 
 func (s *Store) asked(name string, confirm bool) preflight.Interceptor {
 	for _, p := range s.all() {
@@ -49,14 +49,14 @@ func (a asked) Preflight(ctx context.Context, pod *corev1.Pod) (preflight.Verdic
 	p, err := a.policyUnder(ctx, a.name, view)
 	switch {
 	case errors.Is(err, errNotCovered):
-		// Nobody knows what to do for the pod, and nobody said that it may go.
+		// No policy says what to do for the pod or that it may be evicted.
 		return preflight.Verdict{Outcome: preflight.Proceed}, nil
 	case err != nil:
 		return preflight.Verdict{}, err
 	}
-	_, _, v, err := a.look(ctx, p, view, turn{}, false)
+	_, _, v, err := a.observe(ctx, p, view, turn{}, false)
 	if err == nil && v.Step == stepPass && a.confirm {
-		_, _, v, err = a.look(ctx, p, view, turn{}, true)
+		_, _, v, err = a.observe(ctx, p, view, turn{}, true)
 	}
 	switch {
 	case err != nil:
@@ -70,15 +70,15 @@ func (a asked) Preflight(ctx context.Context, pod *corev1.Pod) (preflight.Verdic
 	}
 }
 
-// errNotCovered says that no policy of an interceptor covers a pod that it has. That
-// may be the moment between an old policy and a new one, so it is no reason to let
-// the pod go: the interceptor is silent, and passed over if it stays so.
+// errNotCovered says that no policy of an interceptor covers one of its pods. That may
+// be temporary, between an old policy and a new one, so it is no reason to evict the
+// pod: the interceptor sends no heartbeat, and is passed over if it stays so.
 var errNotCovered = errors.New("no EvacuationPolicy of the interceptor covers the pod")
 
-// policyUnder is the policy of that interceptor that counts for the pod. Policies of
-// other interceptors have no say, whatever pods they cover: else somebody's policy
-// that covers all pods could let the pod of a virtual machine go. An error means
-// that it cannot be told.
+// policyUnder is the policy of that interceptor that applies to the pod. Policies of
+// other interceptors do not count, whatever pods they cover: otherwise a policy that
+// covers all pods could allow the eviction of a virtual machine. An error means that it
+// is unknown.
 func (s *Store) policyUnder(ctx context.Context, name string, pod *podView) (*policy, error) {
 	if !s.Loaded() {
 		return nil, ErrNotLoaded
@@ -108,7 +108,7 @@ func (s *Store) policyUnder(ctx context.Context, name string, pod *podView) (*po
 	return first, nil
 }
 
-// findOverlaps remembers which other policies cover a pod, too.
+// findOverlaps remembers the other policies that cover a pod.
 func (s *Store) findOverlaps(ctx context.Context, counts *policy, pod *podView) {
 	for _, p := range s.all() {
 		if p == counts {
@@ -116,7 +116,7 @@ func (s *Store) findOverlaps(ctx context.Context, counts *policy, pod *podView) 
 		}
 		covers, err := p.covers(ctx, pod)
 		if err != nil || !covers {
-			continue // Whether it fails is told where it counts.
+			continue // Its failure is reported where it applies.
 		}
 		if s.overlaps.add(counts, p, pod.Pod) {
 			s.policyChanged(counts.name)
@@ -125,11 +125,10 @@ func (s *Store) findOverlaps(ctx context.Context, counts *policy, pod *podView) 
 	}
 }
 
-// Held reports whether the guard of a pod must stay closed when all interceptors
-// had their turn, and why: giving up must not shut a workload down, and neither
-// must an outage of ours. It answers from memory; who does not know yet says yes.
-// Each interceptor of the pod that has policies must have one that decides; what
-// other interceptors' policies say of the pod does not count.
+// Held reports whether the guard of a pod must stay closed after all interceptors had
+// their turn, and why: neither giving up nor an outage of ours may shut a workload down.
+// It answers from memory; unknown counts as held. Each interceptor of the pod that has
+// policies must have one that decides; policies of other interceptors do not count.
 func (s *Store) Held(pod *corev1.Pod) (reason string, held bool) {
 	if !s.Loaded() {
 		s.links.set(pod, objectKey{})
@@ -162,8 +161,8 @@ func (s *Store) Held(pod *corev1.Pod) (reason string, held bool) {
 	return "", false
 }
 
-// Stalled tells why the interceptor whose turn it is cannot go on: it has given up and
-// keeps the pod, or the platform does not take its marks. It is empty for interceptors
+// Stalled says why the active interceptor makes no progress: it has given up and keeps
+// the pod, or the platform does not accept its marks. It is empty for interceptors
 // without policies, and answers from memory.
 func (s *Store) Stalled(ctx context.Context, pod *corev1.Pod, er *v1alpha1.EvictionRequest) string {
 	name := er.Status.ActiveInterceptors[0]
@@ -179,7 +178,7 @@ func (s *Store) Stalled(ctx context.Context, pod *corev1.Pod, er *v1alpha1.Evict
 	if er.Status.ActivationTime != nil {
 		t.activatedAt = er.Status.ActivationTime.Time
 	}
-	_, f, v, err := s.look(ctx, p, view, t, false)
+	_, f, v, err := s.observe(ctx, p, view, t, false)
 	switch {
 	case err != nil:
 		return ""
@@ -192,8 +191,8 @@ func (s *Store) Stalled(ctx context.Context, pod *corev1.Pod, er *v1alpha1.Evict
 	}
 }
 
-// marksFail reports whether a policy's condition Marking is False. It is what all
-// replicas know.
+// marksFail reports whether a policy's condition Marking is False, which all replicas
+// can see.
 func (s *Store) marksFail(ctx context.Context, p *policy) bool {
 	object := &v1alpha1.EvacuationPolicy{}
 	err := s.Client.Get(ctx, types.NamespacedName{Name: p.name}, object, client.UnsafeDisableDeepCopy)
@@ -209,7 +208,7 @@ func (s *Store) heldUnder(ctx context.Context, name string, pod *podView) (reaso
 	if err != nil {
 		return "", false, err
 	}
-	sub, f, v, err := s.look(ctx, p, pod, turn{}, false)
+	sub, f, v, err := s.observe(ctx, p, pod, turn{}, false)
 	if sub != nil {
 		s.link(sub)
 	}
@@ -219,7 +218,7 @@ func (s *Store) heldUnder(ctx context.Context, name string, pod *podView) (reaso
 	case v.Step == stepPass, v.Step == stepMoved:
 		return "", false, nil
 	case pod.Status.Phase == corev1.PodPending:
-		// It does nothing yet, so it may go, unless somebody waits for it.
+		// It does nothing yet, so it may be evicted, unless a migration waits for it.
 		return "EvacuationPolicy " + p.name + " keeps the pod: " + v.Why, v.Step == stepWait || v.Step == stepRefuse, nil
 	case v.Step == stepRefuse:
 		return "EvacuationPolicy " + p.name + " keeps the pod: " + v.Why, true, nil
@@ -230,14 +229,14 @@ func (s *Store) heldUnder(ctx context.Context, name string, pod *podView) (reaso
 	}
 }
 
-// interceptorsOf are the interceptors in the plan of the pod's request, none if there
-// is no plan, and those that would intercept a new eviction of it. With an error
-// somebody may be missing among the latter.
+// interceptorsOf returns the interceptors in the plan of the pod's request, none if
+// there is no plan, and those that would intercept a new eviction. With an error, the
+// latter may be incomplete.
 func (s *Store) interceptorsOf(ctx context.Context, pod *corev1.Pod) (plan, now []string, unsure error) {
 	er := &v1alpha1.EvictionRequest{}
 	key := v1alpha1.RequestKey(pod)
-	// Without a request, or when it cannot be read, there is no plan: what would
-	// intercept the pod now counts.
+	// Without a readable request there is no plan: the interceptors of a new eviction
+	// count.
 	if err := s.Client.Get(ctx, key, er, client.UnsafeDisableDeepCopy); err == nil && er.Spec.Target.Pod != nil && er.Spec.Target.Pod.UID == pod.UID {
 		for _, i := range er.Status.TargetInterceptors {
 			plan = append(plan, i.Name)
@@ -247,7 +246,7 @@ func (s *Store) interceptorsOf(ctx context.Context, pod *corev1.Pod) (plan, now 
 	return plan, now, unsure
 }
 
-// OnPodChange has a function called, from any goroutine, when the answers for a
+// OnPodChange registers a function to call, from any goroutine, when the answers for a
 // pod may have changed although the pod has not.
 func (s *Store) OnPodChange(tell func(pod types.NamespacedName)) {
 	s.mu.Lock()

@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// mostRehearsed is how many workloads are looked at for one that could be evacuated
-	// now, and rehearsalPage how many pods are read for that.
+	// mostRehearsed is how many workloads are checked to find one that could be
+	// evacuated now, and rehearsalPage how many pods are read for that.
 	mostRehearsed = 50
 	rehearsalPage = 500
 	// rehearsedMigration is what the creation of a migration is called.
 	rehearsedMigration = "migration"
 )
 
-// Rehearsal says what would become of the writes of a policy. Nothing of it was stored.
+// Rehearsal is the result of dry runs of a policy's writes. Nothing was stored.
 type Rehearsal struct {
 	// Policy is its name.
 	Policy string
@@ -42,14 +42,14 @@ type Rehearsal struct {
 	Missing []string
 	// Tried are the writes: "mark" and "migration".
 	Tried []string
-	// Problems are those that would not be taken, with the reason.
+	// Problems are the writes that would fail, with the reason.
 	Problems []string
 }
 
 // Rehearse tries the mark of a policy, and its migration, on a workload that could be
-// evacuated now, as dry runs, and compares the API server's answers with what was asked
-// for. It is for people, with their own permissions. A policy that is not accepted, or
-// has nothing to write, is not tried.
+// evacuated now, as dry runs, and compares the API server's answers with the requests.
+// It uses the permissions of the user. A policy that is not accepted, or has nothing to
+// write, is not tried.
 func Rehearse(ctx context.Context, c client.Client, from *v1alpha1.EvacuationPolicy) (Rehearsal, error) {
 	r := &rehearsal{Client: c, policy: compilePolicy(from), result: Rehearsal{Policy: from.Name}}
 	p := r.policy
@@ -78,15 +78,15 @@ func Rehearse(ctx context.Context, c client.Client, from *v1alpha1.EvacuationPol
 	return r.result, r.try(ctx, sub, creates)
 }
 
-// rehearsal is under way.
+// rehearsal is the state of one Rehearse.
 type rehearsal struct {
 	client.Client
 	policy *policy
 	result Rehearsal
 }
 
-// permissions finds out what the person may not do. A kind that is not installed is no
-// matter of permissions.
+// permissions finds the missing permissions of the user. Kinds that are not installed
+// do not count.
 func (r *rehearsal) permissions(ctx context.Context, creates bool) error {
 	p := r.policy
 	type need struct {
@@ -145,7 +145,7 @@ func (r *rehearsal) permission(ctx context.Context, resource schema.GroupVersion
 }
 
 // find returns the first workload that would be marked now, nil if there is none among
-// those that are looked at.
+// the checked ones.
 func (r *rehearsal) find(ctx context.Context, pods []corev1.Pod) (*subject, error) {
 	config, err := r.config(ctx)
 	if err != nil {
@@ -174,7 +174,8 @@ func (r *rehearsal) find(ctx context.Context, pods []corev1.Pod) (*subject, erro
 	return nil, nil
 }
 
-// fits reads what is behind a pod and reports whether it would be marked now.
+// fits reads the objects behind a pod and reports whether its workload would be marked
+// now.
 func (r *rehearsal) fits(ctx context.Context, sub *subject) (fits bool, err error) {
 	if err := sub.identify(ctx); err != nil {
 		return false, err
@@ -201,7 +202,7 @@ func (r *rehearsal) fits(ctx context.Context, sub *subject) (fits bool, err erro
 				return false, err
 			}
 			if facts.Workload == sub.name && !facts.Finished {
-				return false, nil // A second one would be refused, and rightly.
+				return false, nil // A second one would rightly be refused.
 			}
 		}
 	}
@@ -228,7 +229,7 @@ func (r *rehearsal) config(ctx context.Context) (*unstructured.Unstructured, err
 	return &items[0], nil
 }
 
-// try writes without writing.
+// try makes the dry runs.
 func (r *rehearsal) try(ctx context.Context, sub *subject, creates bool) error {
 	vars, err := sub.vars()
 	if err != nil {
@@ -280,7 +281,7 @@ func (r *rehearsal) tryMigration(ctx context.Context, sub *subject, vars map[str
 	if err != nil {
 		return err
 	}
-	object.SetName(object.GetName() + "-dry-run") // The first attempt may be there still.
+	object.SetName(object.GetName() + "-dry-run") // The first attempt may still exist.
 	asked := object.DeepCopy()
 	err = r.Create(ctx, object, client.FieldOwner(r.policy.interceptor), client.DryRunAll)
 	if err != nil {
@@ -289,8 +290,8 @@ func (r *rehearsal) tryMigration(ctx context.Context, sub *subject, vars map[str
 	return sameAsAsked(asked, object)
 }
 
-// sameAsAsked says which field of an object is not as it was sent. What others add does
-// not count.
+// sameAsAsked says which field of an object differs from what was sent. Additional
+// fields do not count.
 func sameAsAsked(asked, answer *unstructured.Unstructured) error {
 	want, err := normalized(asked.Object)
 	if err != nil {
@@ -306,7 +307,7 @@ func sameAsAsked(asked, answer *unstructured.Unstructured) error {
 	return nil
 }
 
-// firstDifference is the path of the first field, by name, that is not as wanted.
+// firstDifference is the path of the first field, by name, that differs.
 func firstDifference(path string, got, want any) string {
 	wanted, ok := want.(map[string]any)
 	if !ok {

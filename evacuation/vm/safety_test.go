@@ -31,7 +31,7 @@ func TestAPodThatNoPolicyCoversIsNotLetThrough(t *testing.T) {
 	w := newWorld(t, []runtime.Object{machine("None", "True", "n1")}, []client.Object{launcherPod()})
 	w.load(preset(t, "kubevirt-hotplug"))
 	for title, ask := range map[string]preflight.Interceptor{
-		"the webhook": w.store.Preflight("kubevirt.drawbridge.dev"), "the guard": w.store.Glance("kubevirt.drawbridge.dev"),
+		"the webhook": w.store.Preflight("kubevirt.drawbridge.dev"), "the guard": w.store.CachedPreflight("kubevirt.drawbridge.dev"),
 	} {
 		if got, err := ask.Preflight(t.Context(), launcherPod()); err != nil || got.Outcome != preflight.Proceed {
 			t.Errorf("%s: want Proceed, got %s, %v", title, got.Outcome, err)

@@ -33,16 +33,15 @@ type candidate struct {
 	LastFailure time.Time
 }
 
-// running is an unfinished migration, whoever created it.
+// running is an unfinished migration, no matter who created it.
 type running struct {
 	Workload string
-	// Node is empty if it is not known; it counts for the cluster all the same.
+	// Node is empty if unknown; the migration still counts for the cluster.
 	Node string
 }
 
-// schedule says for which candidates a migration is to be created now, oldest
-// first, and when to ask again because a backoff ends; zero if none does. It is
-// pure.
+// schedule returns the candidates for which to create a migration now, oldest first,
+// and when to call it again because a backoff ends; zero if none does. It is pure.
 func schedule(candidates []candidate, unfinished []running, l limits, now time.Time) (create []string, wakeAt time.Time) {
 	busy, perNode := map[string]bool{}, map[string]int{}
 	for _, r := range unfinished {

@@ -36,8 +36,8 @@ const (
 	migratorName = "evacuation-migrations"
 )
 
-// dispatchTimeout bounds a look at one pod, timeout everything else. The SDK bounds
-// each call of an interceptor within.
+// dispatchTimeout limits the reconciliation of one pod, timeout everything else. The
+// SDK limits each call of an interceptor within it.
 const (
 	dispatchTimeout = 2 * time.Minute
 	timeout         = time.Minute
@@ -52,7 +52,7 @@ type Options struct {
 	Callers  Callers
 	// HeartbeatInterval is the SDK's default if zero.
 	HeartbeatInterval time.Duration
-	// MaxConcurrent is how many pods are looked at together. Default 10.
+	// MaxConcurrent is how many pods are handled at the same time. Default 10.
 	MaxConcurrent int
 }
 
@@ -88,7 +88,7 @@ func (s *Store) Setup(mgr ctrl.Manager, o Options) error {
 	s.mu.Lock()
 	s.wakers = append(s.wakers, dispatch.wake)
 	s.policies = append(s.policies, report.wakeAll, migrate.wakeAll, func() {
-		if err := dispatch.lookAtAll(context.Background()); err != nil {
+		if err := dispatch.wakeAll(context.Background()); err != nil {
 			s.Log.Info("Looking at all evacuations failed", "reason", err.Error())
 		}
 	})
@@ -163,7 +163,7 @@ func (s *Store) setupLoader(mgr ctrl.Manager, o Options) error {
 			s.mu.Lock()
 			q = to
 			s.mu.Unlock()
-			to.Add(one) // There may be no policy at all, which must be known as well.
+			to.Add(one) // There may be no policy at all, which must be noted as well.
 			return nil
 		})).
 		WithOptions(controller.Options{
@@ -200,8 +200,8 @@ func setupReporter(mgr ctrl.Manager, r *reporter, o Options) error {
 }
 
 func setupDispatcher(mgr ctrl.Manager, d *dispatcher, m *migrator, o Options) error {
-	// Who acts changes when a request does; then there may be room for a migration,
-	// or one less that is wanted.
+	// When a request changes, there may be room for a migration, or one migration less
+	// to create.
 	migrations := predicate.NewPredicateFuncs(func(client.Object) bool {
 		for _, p := range d.store.all() {
 			if p.migration != nil && p.migration.template != nil {
@@ -225,10 +225,10 @@ func setupDispatcher(mgr ctrl.Manager, d *dispatcher, m *migrator, o Options) er
 	return nil
 }
 
-// watchPods passes on what happens to pods that anybody asked about; all others cost
-// a look into a map. It is for every replica: all of them are asked.
+// watchPods forwards events of pods that were asked about; all others cost a map
+// lookup. It runs on every replica, because all of them are asked.
 func (s *Store) watchPods(informers cache.Informers) error {
-	// It does not wait for anything.
+	// It does not block.
 	informer, err := informers.GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{

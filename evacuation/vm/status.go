@@ -29,15 +29,15 @@ import (
 // statusOwner is the field manager of the conditions.
 const statusOwner = "drawbridge-evacuation-policies"
 
-// statusCheck is how often something that is not as it should be is looked at
-// again, and mostNamed how many objects a condition names.
+// statusCheck is how often a problem is checked again, and mostNamed how many objects a
+// condition names.
 const (
 	statusCheck = 30 * time.Second
 	mostNamed   = 5
 )
 
-// permissionCheck is how often permissions are looked at again while all is well,
-// and statusDelay gathers what happens at about the same time.
+// permissionCheck is how often permissions are checked while all is well, and
+// statusDelay batches changes.
 const (
 	permissionCheck = 10 * time.Minute
 	statusDelay     = 500 * time.Millisecond
@@ -92,7 +92,7 @@ func (r *reporter) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	}
 	p := r.store.find(func(p *policy) bool { return p.uid == object.UID && p.generation == object.Generation })
 	if p == nil {
-		return reconcile.Result{RequeueAfter: time.Second}, nil // It is about to be loaded.
+		return reconcile.Result{RequeueAfter: time.Second}, nil // It will be loaded soon.
 	}
 	if err := r.retain(ctx, p); err != nil {
 		return reconcile.Result{}, err
@@ -126,14 +126,14 @@ func (r *reporter) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, fmt.Errorf("write the status of EvacuationPolicy %s: %w", p.name, err)
 	}
 	if err == nil {
-		r.tell(object, want)
+		r.emit(object, want)
 	}
 	return result, nil
 }
 
-// tell records what has become of a policy, as its written status shows. It is told
-// once: the condition was True before, or was not there.
-func (r *reporter) tell(before *v1alpha1.EvacuationPolicy, now []metav1.Condition) {
+// emit records events about a policy's written status. Each is emitted once: the
+// condition was True before, or missing.
+func (r *reporter) emit(before *v1alpha1.EvacuationPolicy, now []metav1.Condition) {
 	for _, c := range now {
 		if c.Status != metav1.ConditionFalse || meta.IsStatusConditionFalse(before.Status.Conditions, c.Type) {
 			continue
@@ -144,7 +144,7 @@ func (r *reporter) tell(before *v1alpha1.EvacuationPolicy, now []metav1.Conditio
 	}
 }
 
-// retain forgets the evacuations that were given up and are over.
+// retain forgets given-up evacuations that are over.
 func (r *reporter) retain(ctx context.Context, p *policy) error {
 	untaken, _ := r.store.unheard.summary(p.name)
 	if len(r.store.stuck.workloads(p.name)) == 0 && untaken == 0 {
@@ -165,7 +165,7 @@ func (r *reporter) retain(ctx context.Context, p *policy) error {
 	return nil
 }
 
-// conditions are what the store knows of a policy.
+// conditions returns the conditions of a policy.
 func (s *Store) conditions(ctx context.Context, p *policy) []metav1.Condition {
 	condition := func(kind string, ok bool, good, bad, message string) metav1.Condition {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: good, Message: message}

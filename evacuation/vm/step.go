@@ -16,8 +16,8 @@ const (
 	no
 )
 
-// facts are what is known of a pod's workload. The zero value is that of a
-// workload that does not exist.
+// facts are what is known about a pod's workload. The zero value means that there is no
+// workload.
 type facts struct {
 	// Exists: there is a workload of that name, with the UID of the pod's owner.
 	Exists bool
@@ -26,7 +26,7 @@ type facts struct {
 	Migratable ternary
 	// Wait says why the evacuation must not begin yet; empty if it may.
 	Wait string
-	// Evacuating: it is marked, on behalf of this pod.
+	// Evacuating: it is marked for this pod.
 	Evacuating bool
 	// Done: it has left the pod.
 	Done bool
@@ -40,7 +40,7 @@ type facts struct {
 	Message string
 }
 
-// input is all that a verdict may depend on.
+// input is everything that a verdict depends on.
 type input struct {
 	Facts facts
 	// RetryLimit is how many migrations may fail; 0 if the policy says nothing about
@@ -50,23 +50,23 @@ type input struct {
 	Overdue bool
 }
 
-// step is what is to become of a pod.
+// step is what to do about a pod.
 type step int
 
 const (
-	// stepPass: there is nothing to do for the pod; its eviction may go on.
+	// stepPass: there is nothing to do for the pod; its eviction may proceed.
 	stepPass step = iota + 1
 	// stepRefuse: it must not be evicted, and an evacuation could not help.
 	stepRefuse
-	// stepWait: it is not known yet, or not the time.
+	// stepWait: it is not known yet, or too early.
 	stepWait
-	// stepMark: the platform is to be told.
+	// stepMark: mark the workload.
 	stepMark
-	// stepFollow: the platform has been told.
+	// stepFollow: the workload is marked; follow the evacuation.
 	stepFollow
 	// stepMoved: the workload has left the pod.
 	stepMoved
-	// stepGiveUp: the evacuation has failed for good.
+	// stepGiveUp: the evacuation has finally failed.
 	stepGiveUp
 )
 
@@ -93,7 +93,7 @@ func decide(in input) verdict {
 	case f.Done:
 		return verdict{stepMoved, "the workload has left the pod"}
 	case f.Strategy != v1alpha1.StrategyExternal && f.Migratable == no && f.Unfinished == 0:
-		// While a migration runs, it may only look as if it could not migrate.
+		// While a migration runs, it may only seem not migratable.
 		if f.Strategy == v1alpha1.StrategyLiveMigrateIfPossible {
 			return verdict{stepPass, "the strategy is LiveMigrateIfPossible and the workload is not migratable"}
 		}
@@ -101,8 +101,8 @@ func decide(in input) verdict {
 	case f.Failed:
 		return verdict{stepGiveUp, "the platform says that the evacuation failed"}
 	case in.RetryLimit > 0 && f.Failures >= in.RetryLimit:
-		// Whether the next one is there already does not matter: a platform may always have
-		// one waiting, and it would be one try more than was allowed.
+		// A waiting next migration does not count: a platform may always have one, and it
+		// would exceed the allowed tries.
 		return verdict{stepGiveUp, fmt.Sprintf("%d migrations failed", f.Failures)}
 	case in.Overdue:
 		return verdict{stepGiveUp, "the evacuation has taken longer than its deadline"}

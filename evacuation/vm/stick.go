@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// discardedError says that the API server answered a patch with success, and shows
-// that what was asked for is not there: somebody on the way has put it back.
+// discardedError says that the API server reported success for a patch, but its answer
+// lacks the change: an admission webhook has reverted it.
 type discardedError struct{ path string }
 
 func (e *discardedError) Error() string {
@@ -24,13 +24,13 @@ type sent struct {
 	Value any    `json:"value"`
 }
 
-// isUndoneBy reports whether a later operation writes the same, or all around it.
+// isUndoneBy reports whether a later operation overwrites this one.
 func (o sent) isUndoneBy(later sent) bool {
 	return later.Op != "test" && (later.Path == o.Path || strings.HasPrefix(o.Path, later.Path+"/"))
 }
 
-// checkStuck compares what a JSON patch asked for with the object that the API server
-// answered with. What others add beside it does not count.
+// checkStuck compares a JSON patch with the object in the API server's answer.
+// Additional fields do not count.
 func checkStuck(patch []byte, answer map[string]any) error {
 	var operations []sent
 	if err := json.Unmarshal(patch, &operations); err != nil {
@@ -49,7 +49,7 @@ func checkStuck(patch []byte, answer map[string]any) error {
 		}
 		got, there := lookUp(answer, o.Path)
 		if o.Op == "remove" {
-			// Of a list, the next item has moved to its place.
+			// In a list, the next item has moved to its place.
 			if there && !inList(answer, o.Path) {
 				return &discardedError{o.Path}
 			}
@@ -75,7 +75,7 @@ func normalized(object map[string]any) (map[string]any, error) {
 	return plain, nil
 }
 
-// lookUp finds what a JSON pointer points to.
+// lookUp returns the value at a JSON pointer.
 func lookUp(object any, pointer string) (any, bool) {
 	at := object
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
@@ -110,7 +110,7 @@ func inList(object any, pointer string) bool {
 	return isList
 }
 
-// holds reports whether a value has all that was asked for.
+// holds reports whether a value has everything that was requested.
 func holds(got, want any) bool {
 	wanted, ok := want.(map[string]any)
 	if !ok {

@@ -28,7 +28,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/cel"
 )
 
-// ErrNotLoaded says that the policies are not known yet; that ends by itself, soon.
+// ErrNotLoaded says that the policies are not known yet; that resolves itself soon.
 var ErrNotLoaded = errors.New("the EvacuationPolicies are not known yet")
 
 // StoreOptions are what a Store needs; all fields but Log are required.
@@ -40,8 +40,8 @@ type StoreOptions struct {
 	// Dynamic reads and writes objects of all kinds.
 	Dynamic dynamic.Interface
 	Mapper  meta.RESTMapper
-	// Resolver tells who intercepts a pod: policies count for the pods of their own
-	// interceptors only.
+	// Resolver returns the interceptors of a pod: policies apply only to the pods of
+	// their own interceptors.
 	Resolver registration.Resolver
 	// Put sends a PUT to a path of the API server, for marks that only the platform
 	// itself takes back.
@@ -57,8 +57,7 @@ type Store struct {
 	StoreOptions
 	kinds *kinds
 
-	// loaded holds the policies in the order in which they count; nil before the
-	// first load.
+	// loaded holds the policies in order of precedence; nil before the first load.
 	loaded atomic.Pointer[[]*policy]
 
 	links    links
@@ -68,14 +67,14 @@ type Store struct {
 	unheard  unheard
 	paces    paces
 	ends     ends
-	// migrationMemo remembers what the expressions say of a version of a migration.
+	// migrationMemo caches the results of the expressions for a version of a migration.
 	migrationMemo *lru.Cache
 	// migrating is held while migrations are created, and while an evacuation is
-	// called off.
+	// canceled.
 	migrating sync.Mutex
 
 	mu sync.Mutex
-	// problems are what is in the way of a kind.
+	// problems are the problems of kinds.
 	problems map[schema.GroupVersionKind]*kindError
 	wakers   []func(types.NamespacedName)
 	pods     []func(types.NamespacedName)
@@ -84,7 +83,7 @@ type Store struct {
 	changes  []func(policy string)
 }
 
-// NewStore returns a store that knows nothing yet: see Setup.
+// NewStore returns an empty store: see Setup.
 func NewStore(o StoreOptions) *Store {
 	o.Log = logger(o.Log)
 	s := &Store{StoreOptions: o, migrationMemo: lru.New(mostMigrations), problems: map[schema.GroupVersionKind]*kindError{}, reload: func() {}}
@@ -105,11 +104,11 @@ func NewStore(o StoreOptions) *Store {
 	return s
 }
 
-// Loaded reports whether the policies are known. Before that nobody must rely on
-// the store's answers.
+// Loaded reports whether the policies are known. Before that, do not rely on the
+// store's answers.
 func (s *Store) Loaded() bool { return s.loaded.Load() != nil }
 
-// all returns the policies in the order in which they count.
+// all returns the policies in order of precedence.
 func (s *Store) all() []*policy {
 	if p := s.loaded.Load(); p != nil {
 		return *p
@@ -117,7 +116,7 @@ func (s *Store) all() []*policy {
 	return nil
 }
 
-// find returns the first policy like that, nil if there is none.
+// find returns the first matching policy, nil if there is none.
 func (s *Store) find(like func(*policy) bool) *policy {
 	for _, p := range s.all() {
 		if like(p) {
@@ -127,9 +126,8 @@ func (s *Store) find(like func(*policy) bool) *policy {
 	return nil
 }
 
-// load takes over the policies as they are, and starts what they need. It returns
-// when to try again what is in the way; zero for not at all. ctx is that of the
-// process.
+// load stores the policies, and starts what they need. It returns when to retry
+// problems; zero for never. ctx is that of the process.
 func (s *Store) load(ctx context.Context, list []v1alpha1.EvacuationPolicy) time.Duration {
 	known := map[types.UID]*policy{}
 	for _, p := range s.all() {
@@ -174,8 +172,7 @@ func (s *Store) load(ctx context.Context, list []v1alpha1.EvacuationPolicy) time
 	return 0
 }
 
-// forgetChanged forgets what was noticed about policies that are not what they
-// were.
+// forgetChanged forgets what was noted about policies that have changed.
 func (s *Store) forgetChanged(before map[types.UID]*policy, now []*policy) {
 	changed := maps.Clone(before)
 	for _, p := range now {
@@ -190,7 +187,7 @@ func (s *Store) forgetChanged(before map[types.UID]*policy, now []*policy) {
 	}
 }
 
-// problem is what is in the way of a kind: it is not there, or not read yet.
+// problem is the problem of a kind: it is missing, or not read yet.
 func (s *Store) problem(p *policy, kind schema.GroupVersionKind) *kindError {
 	if kind.Empty() || kind == podKind {
 		return nil
@@ -291,7 +288,7 @@ func (s *Store) config(p *policy) (*unstructured.Unstructured, error) {
 			continue
 		}
 		if only != nil {
-			return nil, nil // Whose defaults count, nobody can tell.
+			return nil, nil // It is unknown which one applies.
 		}
 		only = object
 	}
@@ -331,8 +328,8 @@ type memoKey struct {
 	version    string
 }
 
-// migrationFacts is factsOf with a memory: there may be thousands of finished
-// migrations, and every look at a pod looks at all of its namespace.
+// migrationFacts is factsOf with a cache: there may be thousands of finished
+// migrations, and every reconciliation of a pod reads all of its namespace.
 func (s *Store) migrationFacts(ctx context.Context, p *policy, object *unstructured.Unstructured) (migrationFacts, error) {
 	key := memoKey{p.uid, p.generation, object.GetUID(), object.GetResourceVersion()}
 	if known, ok := s.migrationMemo.Get(key); ok {
@@ -347,8 +344,8 @@ func (s *Store) migrationFacts(ctx context.Context, p *policy, object *unstructu
 	return facts, err
 }
 
-// look gathers and decides about one pod.
-func (s *Store) look(ctx context.Context, p *policy, pod *podView, t turn, live bool) (*subject, facts, verdict, error) {
+// observe gathers and decides about one pod.
+func (s *Store) observe(ctx context.Context, p *policy, pod *podView, t turn, live bool) (*subject, facts, verdict, error) {
 	sub, err := s.subject(ctx, p, pod, live)
 	if err != nil {
 		s.note(p, pod, err)
@@ -366,12 +363,12 @@ func (s *Store) look(ctx context.Context, p *policy, pod *podView, t turn, live 
 	return sub, f, decide(in), nil
 }
 
-// turn is what is known of a request; the zero value is for before there is one.
+// turn is what is known about a request; the zero value is for no request.
 type turn struct {
 	activatedAt time.Time
 }
 
-// note remembers that an expression failed for a pod, or that none does any more.
+// note remembers that an expression failed for a pod, or that none fails any more.
 func (s *Store) note(p *policy, pod *podView, err error) {
 	var failure *cel.EvaluationError
 	if errors.As(err, &failure) {

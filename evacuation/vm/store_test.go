@@ -124,7 +124,7 @@ func TestAllowingRestsOnALiveLook(t *testing.T) {
 			if err != nil || got.Outcome != preflight.Proceed {
 				t.Errorf("want Proceed, got %s, %v", got.Outcome, err)
 			}
-			got, err = w.store.Glance("kubevirt.drawbridge.dev").Preflight(t.Context(), launcherPod())
+			got, err = w.store.CachedPreflight("kubevirt.drawbridge.dev").Preflight(t.Context(), launcherPod())
 			if err != nil || got.Outcome != preflight.Allow {
 				t.Errorf("from memory alone: want Allow, got %s, %v", got.Outcome, err)
 			}

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// lookEvery is how often cert-manager's Certificate is read: what has happened
-	// matters in days, and a watch would tie our readiness to somebody else's API.
+	// lookEvery is how often cert-manager's Certificate is read: changes matter within
+	// days, and a watch would tie our readiness to another API.
 	lookEvery   = time.Minute
 	lookTimeout = 10 * time.Second
 )
@@ -36,9 +36,9 @@ type CertManager struct {
 	Certificate types.NamespacedName
 	Metrics     *metrics.Certificates
 
-	// said is what was logged last, once told.
-	told bool
-	said string
+	// said is what was last logged, if logged is true.
+	logged bool
+	said   string
 }
 
 var _ manager.LeaderElectionRunnable = &CertManager{}
@@ -46,12 +46,12 @@ var _ manager.LeaderElectionRunnable = &CertManager{}
 // NeedLeaderElection is true: one replica tells.
 func (c *CertManager) NeedLeaderElection() bool { return true }
 
-// Start looks every minute until the context ends.
+// Start checks every minute until the context ends.
 func (c *CertManager) Start(ctx context.Context) error {
 	ticker := c.Clock.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
-		c.look(ctx)
+		c.observe(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -60,8 +60,8 @@ func (c *CertManager) Start(ctx context.Context) error {
 	}
 }
 
-// look reports once.
-func (c *CertManager) look(ctx context.Context) {
+// observe checks and reports once.
+func (c *CertManager) observe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	ready, why, err := c.ready(ctx)
@@ -70,10 +70,10 @@ func (c *CertManager) look(ctx context.Context) {
 		why = err.Error()
 	}
 	c.Metrics.Ready(c.Certificate.Name, ready)
-	if c.told && why == c.said {
+	if c.logged && why == c.said {
 		return
 	}
-	c.told, c.said = true, why
+	c.logged, c.said = true, why
 	if ready {
 		log.Info("The Certificate of cert-manager is Ready")
 		return

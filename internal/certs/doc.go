@@ -1,7 +1,6 @@
 // Package certs keeps the certificate of our admission webhooks: a self-signed
-// authority and a server certificate in one Secret of our namespace, renewed in
-// time, with the authority's certificate injected into the
-// ValidatingWebhookConfiguration.
+// authority and a server certificate in one Secret of our namespace, renewed in time.
+// The authority's certificate is injected into the ValidatingWebhookConfiguration.
 //
 // The Rotator runs on the leader and is the only writer. The Server runs on
 // every replica and serves what the Secret holds: there are no files, so a

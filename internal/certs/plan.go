@@ -27,14 +27,14 @@ const (
 	certValidity = 365 * 24 * time.Hour
 	// renewBefore is how long before its end something is replaced.
 	renewBefore = 90 * 24 * time.Hour
-	// backdate is how far in the past a validity begins, for clocks that are behind.
+	// backdate is how far in the past the validity begins, for clocks that are behind.
 	backdate = time.Hour
-	// overlap is how long after a certificate was issued the authorities before it stay
-	// trusted, if their certificates may still be served somewhere.
+	// overlap is how long after a certificate was issued the previous authorities stay
+	// trusted, if their certificates may still be served.
 	overlap = 2 * time.Hour
-	// maxBundle is how many authorities a caller is given at most.
+	// maxBundle is the maximum number of authorities in the bundle.
 	maxBundle = 4
-	// checkEvery bounds the time to the next look.
+	// checkEvery limits the time to the next check.
 	checkEvery = 12 * time.Hour
 )
 
@@ -44,12 +44,12 @@ type action int
 const (
 	// keep: nothing to do.
 	keep action = iota
-	// bootstrap: a new authority and a new certificate, nothing usable is lost.
+	// bootstrap: a new authority and a new certificate; nothing usable is lost.
 	bootstrap
-	// renewCA: a new authority beside the present one, which still vouches for the
-	// certificate in use.
+	// renewCA: a new authority beside the current one, which signed the certificate in
+	// use.
 	renewCA
-	// renewCert: a new certificate from the present authority.
+	// renewCert: a new certificate from the current authority.
 	renewCert
 )
 
@@ -65,12 +65,12 @@ type plan struct {
 	// afterInjection: the action has to wait until the webhook configuration has
 	// the bundle.
 	afterInjection bool
-	// next is when to look again if nothing changes.
+	// next is when to check again if nothing changes.
 	next time.Time
 }
 
-// decide says what the data of the Secret needs at that time, for a server that
-// answers to all of these DNS names. The first rule that applies wins.
+// decide says what the data of the Secret needs at that time, for a server with all of
+// these DNS names. The first rule that applies wins.
 func decide(data map[string][]byte, dnsNames []string, now time.Time, settle time.Duration) plan {
 	p := plan{next: now.Add(checkEvery)}
 
@@ -92,8 +92,8 @@ func decide(data map[string][]byte, dnsNames []string, now time.Time, settle tim
 		return p
 	}
 	if cert.CheckSignatureFrom(ca) != nil {
-		// A certificate of the authority before. Serve one of the new authority only
-		// when everybody has been told about it.
+		// A certificate of the previous authority. Serve one of the new authority only
+		// when all callers know it.
 		if settled := ca.NotBefore.Add(backdate + settle); now.Before(settled) {
 			p.next = settled
 			return p
@@ -113,17 +113,16 @@ func decide(data map[string][]byte, dnsNames []string, now time.Time, settle tim
 	return p
 }
 
-// caBundle is what callers of the webhook should trust: the present authority
-// and, if there is one, the one before.
+// caBundle is what callers of the webhook should trust: the current authority and, if
+// there is one, the previous one.
 func caBundle(data map[string][]byte) []byte {
 	return bytes.Join([][]byte{data[keyCA], data[keyPreviousCA]}, nil)
 }
 
-// mergeBundle is what callers should trust who have been told of present: the
-// authorities of the Secret first, and behind them those of before, as long as a
-// replica may still serve a certificate of theirs. So no call fails even when
-// authority and certificate are replaced in one step, as they are when cert-manager
-// renews its authority or somebody empties the Secret.
+// mergeBundle is what callers that trust present should trust: first the authorities of
+// the Secret, then the previous ones, as long as a replica may still serve their
+// certificates. So no call fails even if authority and certificate are replaced in one
+// step, as when cert-manager renews its authority or the Secret is emptied.
 func mergeBundle(present []byte, data map[string][]byte, now time.Time) []byte {
 	own := caBundle(data)
 	if !now.Before(overlapEnd(data)) {
@@ -142,7 +141,7 @@ func mergeBundle(present []byte, data map[string][]byte, now time.Time) []byte {
 	return own
 }
 
-// overlapEnd is until when authorities of before stay trusted.
+// overlapEnd is until when previous authorities stay trusted.
 func overlapEnd(data map[string][]byte) time.Time {
 	cert, err := readCertificate(data[keyCert])
 	if err != nil {
@@ -179,8 +178,8 @@ func readCA(data map[string][]byte) (*x509.Certificate, error) {
 	return ca, nil
 }
 
-// readCert returns the server's certificate, if it can be served now under all
-// of the names and one of the authorities vouches for it.
+// readCert returns the server's certificate, if it can be served now under all of the
+// names and is signed by one of the authorities.
 func readCert(data map[string][]byte, dnsNames []string, now time.Time) (*x509.Certificate, error) {
 	if _, err := tls.X509KeyPair(data[keyCert], data[keyCertKey]); err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)

@@ -34,13 +34,13 @@ type Config struct {
 	// Secret holds authority, certificate and keys.
 	Secret types.NamespacedName
 	// WebhookConfiguration is the name of the ValidatingWebhookConfiguration whose
-	// webhooks get the bundle. None is looked at when it is empty.
+	// webhooks get the bundle. If empty, there is none.
 	WebhookConfiguration string
 	// DNSNames are all names under which the webhook is called, at least one.
 	DNSNames []string
-	// External: somebody else, cert-manager for one, fills the Secret. Nothing is
-	// issued then, and the Secret is only read: tls.crt, tls.key, and ca.crt, which is
-	// what callers get to trust.
+	// External: another component, such as cert-manager, fills the Secret. Then nothing is
+	// issued, and the Secret is only read: tls.crt, tls.key, and ca.crt, which callers
+	// will trust.
 	External bool
 	// Settle is how long a new authority is announced before a certificate of it is
 	// served: every API server has its own watch on the webhook configuration.
@@ -48,9 +48,8 @@ type Config struct {
 	Settle time.Duration
 }
 
-// TokenAnnotation with the value TokenInPath is on webhook configurations into whose paths
-// the token may be put, and on pods whose manager knows what to do with it. Those of older
-// releases lack it.
+// TokenAnnotation with the value TokenInPath is on webhook configurations whose paths may
+// have the token, and on pods whose manager supports it. Those of older releases lack it.
 const (
 	TokenAnnotation = "drawbridge.dev/webhook-token" //nolint:gosec // The name of an annotation, no credential.
 	TokenInPath     = "path"
@@ -90,8 +89,8 @@ type Rotator struct {
 	Config
 	// Client reads from a cache that has nothing but the two objects.
 	Client client.Client
-	// Clock is the one API servers go by, also in tests: they check what is issued
-	// against their own.
+	// Clock is the clock of API servers, also in tests: they check certificates against
+	// their own.
 	Clock clock.PassiveClock
 	// Replicas returns an error as long as a replica runs that does not know of tokens,
 	// and would answer that there is no such path. It is nil for a manager that is run by
@@ -112,7 +111,7 @@ func (r *Rotator) SetupWithManager(mgr ctrl.Manager) error {
 	if err := ValidateDNSNames(r.DNSNames); err != nil {
 		return err
 	}
-	// Whatever happens, there is one thing to reconcile.
+	// All events have the same key.
 	key := reconcile.Request{NamespacedName: r.Secret}
 	toKey := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{key}
@@ -131,7 +130,7 @@ func (r *Rotator) SetupWithManager(mgr ctrl.Manager) error {
 	return b.Complete(r)
 }
 
-// Reconcile brings Secret and webhook configuration in step.
+// Reconcile synchronizes the Secret and the webhook configuration.
 func (r *Rotator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	secret := &corev1.Secret{}
 	if err := r.Client.Get(ctx, r.Secret, secret); client.IgnoreNotFound(err) != nil {
@@ -144,7 +143,7 @@ func (r *Rotator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	now := r.Clock.Now()
 	if r.External {
 		if len(secret.Data[keyCert]) == 0 {
-			return reconcile.Result{RequeueAfter: checkEvery}, nil // It is filled by somebody else, which is an event.
+			return reconcile.Result{RequeueAfter: checkEvery}, nil // Another component fills it, which is an event.
 		}
 		return r.announce(ctx, secret, conf, now, now.Add(checkEvery))
 	}
@@ -172,15 +171,15 @@ func (r *Rotator) configuration(ctx context.Context) (*admissionregistrationv1.V
 	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	switch err := r.Client.Get(ctx, types.NamespacedName{Name: r.WebhookConfiguration}, conf); {
 	case apierrors.IsNotFound(err):
-		return nil, nil // Nobody calls us then, and its creation is an event.
+		return nil, nil // Then we are not called, and its creation is an event.
 	case err != nil:
 		return nil, fmt.Errorf("get webhook configuration: %w", err)
 	}
 	return conf, nil
 }
 
-// announce brings the token of the Secret and the webhook configuration in step. The
-// result is when to look again, at next at the latest.
+// announce synchronizes the token of the Secret and the webhook configuration. The result
+// is when to check again, at next at the latest.
 func (r *Rotator) announce(ctx context.Context, secret *corev1.Secret, conf *admissionregistrationv1.ValidatingWebhookConfiguration, now, next time.Time) (reconcile.Result, error) {
 	plan := r.planToken(ctx, secret.Data, conf, now)
 	if plan.Make || plan.Drop {
@@ -195,8 +194,8 @@ func (r *Rotator) announce(ctx context.Context, secret *corev1.Secret, conf *adm
 	return reconcile.Result{RequeueAfter: untilNext(now, next, secret.Data)}, nil
 }
 
-// untilNext is how long until the next look, which is when the authorities of before go
-// if that is sooner.
+// untilNext is the time until the next check, or until the previous authorities are
+// removed if that is sooner.
 func untilNext(now, next time.Time, data map[string][]byte) time.Duration {
 	if end := overlapEnd(data); now.Before(end) && end.Before(next) {
 		next = end
@@ -217,8 +216,8 @@ func (r *Rotator) write(ctx context.Context, secret *corev1.Secret, conf *admiss
 	return r.store(ctx, secret, data)
 }
 
-// store writes the data of the Secret. A lost race is no error: the winner's event
-// brings us back.
+// store writes the data of the Secret. A conflict is no error: the other write's event
+// enqueues us again.
 func (r *Rotator) store(ctx context.Context, secret *corev1.Secret, data map[string][]byte) (err error) {
 	if secret.ResourceVersion == "" {
 		err = r.Client.Create(ctx, &corev1.Secret{
@@ -247,8 +246,8 @@ func (r *Rotator) store(ctx context.Context, secret *corev1.Secret, data map[str
 }
 
 // inject puts the authorities, and the token if it is time, into every webhook of the
-// configuration: in one write, so that who trusts us proves who it is. A lost race is no
-// error: the winner's event brings us back.
+// configuration, in one write, so that callers that trust us also authenticate. A conflict
+// is no error: the other write's event enqueues us again.
 func (r *Rotator) inject(ctx context.Context, data map[string][]byte, conf *admissionregistrationv1.ValidatingWebhookConfiguration, token bool, now time.Time) error {
 	if conf == nil || len(caBundle(data)) == 0 {
 		return nil

@@ -129,7 +129,7 @@ func TestRotator(t *testing.T) {
 				t.Errorf("%d writes, want %d", r.writes, tc.wantWrites)
 			}
 			s := r.server()
-			if _, _, err := s.look(t.Context()); err != nil {
+			if _, _, err := s.observe(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			got := ""
@@ -155,7 +155,7 @@ func TestRotatorInjectsAgainWhenTheBundleWasLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := r.server()
-	if _, _, err := s.look(t.Context()); err != nil {
+	if _, _, err := s.observe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "webhook b.drawbridge.dev would not trust our certificate") {
@@ -226,7 +226,7 @@ func TestWithoutAWebhookConfigurationThereIsNothingToInject(t *testing.T) {
 	}
 	s := r.server()
 	s.WebhookConfiguration = ""
-	if _, _, err := s.look(t.Context()); err != nil {
+	if _, _, err := s.observe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Ready(t.Context()); err != nil {
@@ -251,7 +251,7 @@ func TestServer(t *testing.T) {
 	s := r.server()
 	looks := func(what string, wantSwitched bool, wantAgain time.Duration) {
 		t.Helper()
-		switched, again, err := s.look(t.Context())
+		switched, again, err := s.observe(t.Context())
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
@@ -281,7 +281,7 @@ func TestServer(t *testing.T) {
 	if err := r.Client.Update(t.Context(), damaged); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.look(t.Context()); err == nil {
+	if _, _, err := s.observe(t.Context()); err == nil {
 		t.Error("a damaged secret was no error")
 	}
 	if still, err := s.GetCertificate(nil); err != nil || still != served {
@@ -306,12 +306,12 @@ func TestALostSecretIsReplacedWithoutAGap(t *testing.T) {
 	r := newRig(webhooks())
 	r.settles(t)
 	s := r.server()
-	if _, _, err := s.look(t.Context()); err != nil {
+	if _, _, err := s.observe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	before, _ := s.GetCertificate(nil)
 	r.clock.SetTime(start.Add(24 * time.Hour))
-	if _, _, err := s.look(t.Context()); err != nil {
+	if _, _, err := s.observe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	emptied := r.secret(t)
@@ -334,7 +334,7 @@ func TestALostSecretIsReplacedWithoutAGap(t *testing.T) {
 		{"when it has settled", func() { r.clock.SetTime(r.clock.Now().Add(time.Second)) }, false},
 	} {
 		step.do()
-		if _, _, err := s.look(t.Context()); err != nil {
+		if _, _, err := s.observe(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		now, err := s.GetCertificate(nil)
@@ -383,7 +383,7 @@ func TestAnExternalIssuerKeepsTheSecret(t *testing.T) {
 		t.Errorf("secret (-want +got):\n%s", diff)
 	}
 	s := r.server()
-	if _, _, err := s.look(t.Context()); err != nil {
+	if _, _, err := s.observe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Ready(t.Context()); err != nil {

@@ -35,9 +35,9 @@ type Server struct {
 	Metrics *metrics.Certificates
 
 	current atomic.Pointer[tls.Certificate]
-	// tokens are those of the Secret, as it had some last.
+	// tokens are the last ones of the Secret.
 	tokens atomic.Pointer[tokens]
-	// bundle is what callers were seen to trust, since when. One goroutine uses them.
+	// bundle is what callers trust, and since when. One goroutine uses them.
 	bundle      []byte
 	bundleSince time.Time
 }
@@ -56,9 +56,8 @@ var _ manager.LeaderElectionRunnable = &Server{}
 // NeedLeaderElection is false: every replica serves.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Start follows the Secret and the webhook configuration until the context ends. A
-// Secret that is deleted or damaged changes nothing here: what was served last is
-// served on.
+// Start follows the Secret and the webhook configuration until the context ends. If the
+// Secret is deleted or damaged, the last certificate is still served.
 func (s *Server) Start(ctx context.Context) (err error) {
 	err = controllers.Require("server of the certificate", map[string]bool{"Cache": s.Cache != nil, "Clock": s.Clock != nil, "Metrics": s.Metrics != nil})
 	if err != nil {
@@ -87,7 +86,7 @@ func (s *Server) Start(ctx context.Context) (err error) {
 		case <-changed:
 		case <-timer.C():
 		}
-		switched, again, err := s.look(ctx)
+		switched, again, err := s.observe(ctx)
 		switch {
 		case err != nil:
 			log.Error(err, "Cannot serve the certificate of the secret")
@@ -103,21 +102,21 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	}
 }
 
-// watch tells of every change of the objects of a kind.
+// watch signals every change of the objects of a kind.
 func (s *Server) watch(ctx context.Context, kind client.Object, changed chan<- struct{}) (stop func() error, err error) {
 	informer, err := s.Cache.GetInformer(ctx, kind)
 	if err != nil {
 		return nil, fmt.Errorf("watch %T: %w", kind, err)
 	}
-	tell := func() {
+	wake := func() {
 		select {
 		case changed <- struct{}{}:
 		default: // Told already.
 		}
 	}
 	handle, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { tell() },
-		UpdateFunc: func(any, any) { tell() },
+		AddFunc:    func(any) { wake() },
+		UpdateFunc: func(any, any) { wake() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch %T: %w", kind, err)
@@ -130,9 +129,9 @@ func (s *Server) watch(ctx context.Context, kind client.Object, changed chan<- s
 	}, nil
 }
 
-// look serves the certificate of the Secret, if it is time to. It reports whether
-// that is another one than before, and when to look again if nothing changes.
-func (s *Server) look(ctx context.Context) (switched bool, again time.Duration, err error) {
+// observe serves the certificate of the Secret, if it is time. It reports whether it is
+// a different one, and when to check again if nothing changes.
+func (s *Server) observe(ctx context.Context) (switched bool, again time.Duration, err error) {
 	secret := &corev1.Secret{}
 	if err := s.Cache.Get(ctx, s.Secret, secret); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -140,8 +139,8 @@ func (s *Server) look(ctx context.Context) (switched bool, again time.Duration, 
 		}
 		return false, 0, fmt.Errorf("get secret: %w", err)
 	}
-	s.lookAtTokens(secret.Data)
-	if err := s.lookAtBundle(ctx); err != nil {
+	s.observeTokens(secret.Data)
+	if err := s.observeBundle(ctx); err != nil {
 		return false, 0, err
 	}
 	if len(secret.Data[keyCert]) == 0 {
@@ -179,10 +178,9 @@ var (
 	ErrWrongToken = errors.New("the call has a wrong token")
 )
 
-// Token returns nil if a call of a path with this token, empty for none, is one of an
-// API server.
-// As long as the Secret has a certificate and no token it is that of an older release,
-// which knew no tokens: then all calls are.
+// Token returns nil if a call of a path with this token, empty for none, is from an API
+// server. While the Secret has a certificate but no token, it is from an older release
+// without tokens: then all calls are accepted.
 func (s *Server) Token(path, given string) error {
 	switch known := s.tokens.Load(); {
 	case known == nil, known.in(path).accepts(given):
@@ -194,17 +192,17 @@ func (s *Server) Token(path, given string) error {
 	}
 }
 
-// lookAtTokens notes what API servers send. What was known counts on when it is gone.
-func (s *Server) lookAtTokens(data map[string][]byte) {
+// observeTokens notes the valid tokens. If they are removed, the known ones stay valid.
+func (s *Server) observeTokens(data map[string][]byte) {
 	if read := readTokens(data); read.current != "" {
 		s.tokens.Store(&read)
 	}
 	s.Metrics.TokenRequired(s.Token("", "") != nil)
 }
 
-// lookAtBundle notes what the webhook for evictions is to trust. The webhooks of the
-// configuration all get the same.
-func (s *Server) lookAtBundle(ctx context.Context) error {
+// observeBundle notes the bundle of the webhook for evictions. All webhooks of the
+// configuration get the same.
+func (s *Server) observeBundle(ctx context.Context) error {
 	var bundle []byte
 	if s.WebhookConfiguration != "" {
 		conf := &admissionregistrationv1.ValidatingWebhookConfiguration{}

@@ -17,8 +17,8 @@ import (
 const (
 	// keyToken has the token.
 	keyToken = "webhook-token"
-	// keyTokenBefore has the one before while API servers still use it. It is there and
-	// empty when they still call without one.
+	// keyTokenBefore has the previous token while API servers still use it. It is present
+	// and empty while they still call without one.
 	keyTokenBefore = "webhook-token-previous" //nolint:gosec // The name of a key, no credential.
 	// keyTokenCreated has the time at which the token was made, in RFC 3339.
 	keyTokenCreated = "webhook-token-created" //nolint:gosec // The name of a key, no credential.
@@ -30,7 +30,7 @@ const tokenBytes = 32
 
 var tokenFormat = regexp.MustCompile("^[0-9a-f]{64}$")
 
-// newToken returns a token that nobody guesses.
+// newToken returns a token that cannot be guessed.
 func newToken() string {
 	token := make([]byte, tokenBytes)
 	// It never fails (crypto/rand: Read).
@@ -38,11 +38,11 @@ func newToken() string {
 	return hex.EncodeToString(token)
 }
 
-// tokens are what the Secret says.
+// tokens are the tokens of the Secret.
 type tokens struct {
 	// current is the token; empty if there is none.
 	current string
-	// before is the one of before, which counts while hasBefore is true; empty stands
+	// before is the previous token, which is valid while hasBefore is true; empty stands
 	// for calls without a token.
 	before    string
 	hasBefore bool
@@ -63,11 +63,11 @@ func readTokens(data map[string][]byte) tokens {
 }
 
 // probeSegment ends the path of the webhook that proves that we are reached. Its failure
-// policy is Fail: when we are not reached, the error that callers see has its path. So it
-// gets a token of its own, which opens nothing else.
+// policy is Fail: if we are not reached, callers see an error with its path. So it has its
+// own token, which is valid for nothing else.
 const probeSegment = "/probe"
 
-// in returns the tokens as they are behind a path.
+// in returns the tokens for a path.
 func (t tokens) in(base string) tokens {
 	if strings.HasSuffix(base, probeSegment) {
 		t.current, t.before = ofProbe(t.current), ofProbe(t.before)
@@ -85,8 +85,8 @@ func ofProbe(token string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// accepts reports whether a call with the token given, empty for none, is an API
-// server's. Nothing is learnt from the time this takes.
+// accepts reports whether a call with the token given, empty for none, is an API server's.
+// It takes constant time.
 func (t tokens) accepts(given string) bool {
 	good := equal(given, t.current)
 	if t.hasBefore {
@@ -101,7 +101,7 @@ func equal(a, b string) bool {
 	return subtle.ConstantTimeCompare(hashA[:], hashB[:]) == 1
 }
 
-// splitToken takes the token off a path or a URL of the webhook configuration.
+// splitToken splits the token off a path or a URL of the webhook configuration.
 func splitToken(path string) (base, token string) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || !tokenFormat.MatchString(path[i+1:]) {
@@ -110,7 +110,7 @@ func splitToken(path string) (base, token string) {
 	return path[:i], path[i+1:]
 }
 
-// tokenInput is what decideToken may look at.
+// tokenInput is the input of decideToken.
 type tokenInput struct {
 	// Data of the Secret.
 	Data map[string][]byte
@@ -122,39 +122,40 @@ type tokenInput struct {
 	// Marked: the configuration says that tokens may be put into it. That of an older
 	// chart does not, and an older manager does not know the paths.
 	Marked bool
-	// Ready: all replicas know of tokens.
+	// Ready: all replicas support tokens.
 	Ready bool
-	// CurrentSince is since when the configuration was seen with nothing but the present
-	// token; zero if it is not so.
+	// CurrentSince is since when the configuration has only the current token; zero if it
+	// has not.
 	CurrentSince time.Time
 	Now          time.Time
 	Settle       time.Duration
 }
 
-// tokenPlan is what decideToken wants.
+// tokenPlan is the result of decideToken.
 type tokenPlan struct {
-	// Make: a new token is to be made. Before is what stays valid beside it, if KeepBefore.
+	// Make: create a new token. Before stays valid beside it, if KeepBefore.
 	Make       bool
 	Before     string
 	KeepBefore bool
-	// Drop: the one of before is not valid any more.
+	// Drop: the previous one is no longer valid.
 	Drop bool
-	// Put: the token is to be put into the paths.
+	// Put: put the token into the paths.
 	Put bool
-	// Again is when to look again, if nothing changes; zero for no time of its own.
+	// Again is when to check again, if nothing changes; zero for never.
 	Again time.Time
 }
 
-// unreadyPause is how soon to look again for replicas that know of no tokens.
+// unreadyPause is how soon to check again for replicas that do not support tokens.
 const unreadyPause = 10 * time.Second
 
-// decideToken says what becomes of the token. At every moment, what API servers send is
-// known to every replica:
+// decideToken decides about the token. At all times, every replica knows what API servers
+// send:
 //
 //	new token in the Secret --settle--> in the paths --settle--> the one before is dropped
 //
-// A new one is made when there is none, and after the certificate was renewed. As long as
-// a replica runs that knows of no tokens, the paths have none, so calls without count.
+// A new one is created if there is none, and after the certificate was renewed. While a
+// replica runs that does not support tokens, the paths have none, so calls without a token
+// are accepted.
 func decideToken(in tokenInput) tokenPlan {
 	now := readTokens(in.Data)
 	if now.current == "" {
@@ -171,7 +172,7 @@ func decideToken(in tokenInput) tokenPlan {
 	stale, learning := false, false
 	for _, token := range in.InPaths {
 		stale = stale || token != now.current
-		// Whoever sends the one of before is answered; the new one must be known first.
+		// Callers with the previous one are accepted; the new one must be known first.
 		learning = learning || token != now.current && token != "" && now.hasBefore && token == now.before
 	}
 	switch {

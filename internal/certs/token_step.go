@@ -8,7 +8,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// planToken gathers what decideToken looks at, and asks it.
+// planToken gathers the input of decideToken, and calls it.
 func (r *Rotator) planToken(ctx context.Context, data map[string][]byte, conf *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) tokenPlan {
 	known := readTokens(data)
 	in := tokenInput{Data: data, Ready: true, Now: now, Settle: r.settle()}
@@ -32,7 +32,7 @@ func (r *Rotator) planToken(ctx context.Context, data map[string][]byte, conf *a
 	return decideToken(in)
 }
 
-// behind returns the token behind a path as it stands in the Secret.
+// behind returns the token of a path as it is in the Secret.
 func (t tokens) behind(path string) string {
 	base, token := splitToken(path)
 	there := t.in(base)
@@ -48,8 +48,7 @@ func (t tokens) behind(path string) string {
 	}
 }
 
-// noteToken returns since when the paths were seen to have this token and no other; zero
-// if they have not.
+// noteToken returns since when the paths have only this token; zero if they have not.
 func (r *Rotator) noteToken(current string, inPaths []string, now time.Time) time.Time {
 	everywhere := current != "" && len(inPaths) > 0
 	for _, token := range inPaths {

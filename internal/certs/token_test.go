@@ -129,7 +129,7 @@ func (r *rig) conf(t *testing.T) *admissionregistrationv1.ValidatingWebhookConfi
 // answers fails unless a replica answers exactly those calls.
 func answers(t *testing.T, s *Server, want map[string]bool) {
 	t.Helper()
-	if _, _, err := s.look(t.Context()); err != nil {
+	if _, _, err := s.observe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]bool{}

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Require fails if a required field is not set, naming all that are missing in
-// alphabetical order. What is said of them comes first: "controller NAME".
+// Require fails if a required field is not set, naming all missing ones in alphabetical
+// order. what begins the error: "controller NAME".
 func Require(what string, set map[string]bool) error {
 	var missing []error
 	for _, field := range slices.Sorted(maps.Keys(set)) {

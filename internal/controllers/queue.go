@@ -1,5 +1,5 @@
-// Package controllers has what our controllers have in common: queues that obey an
-// injected clock, their back-off, the check of required fields, and the rescan of all pods.
+// Package controllers has what our controllers share: queues that obey an injected clock,
+// their back-off, the check of required fields, and the rescan of all pods.
 package controllers
 
 import (
@@ -13,7 +13,7 @@ import (
 // Queue is the queue of a controller.
 type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Limiter spaces out the repetitions of an item that failed.
+// Limiter spaces out the retries of a failed item.
 type Limiter = workqueue.TypedRateLimiter[reconcile.Request]
 
 // NewQueue returns a constructor for controller.Options.NewQueue. Its queues measure
@@ -29,15 +29,15 @@ func NewQueue(c clock.WithTicker) func(name string, limiter Limiter) Queue {
 	}
 }
 
-// FastBackoff repeats what failed after 10 ms, doubled up to 30 s. The default of the
-// queue goes up to 1000 s, which is too long to notice that an outage is over.
+// FastBackoff retries after 10 ms, doubled up to 30 s. The default of the queue goes up to
+// 1000 s, which is too long to notice that an outage is over.
 func FastBackoff() Limiter {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](10*time.Millisecond, 30*time.Second)
 }
 
-// SlowBackoff repeats what failed after 250 ms, doubled up to a minute. It is for what
-// depends on others: their failures pass more slowly than ours, and a minute is still
-// well before the heartbeat deadline.
+// SlowBackoff retries after 250 ms, doubled up to a minute. It is for calls that depend on
+// others: their failures last longer than ours, and a minute is still well before the
+// heartbeat deadline.
 func SlowBackoff() Limiter {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](250*time.Millisecond, time.Minute)
 }

@@ -11,20 +11,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// RescanDelay gathers the changes of registrations that come together.
+// RescanDelay batches changes of registrations.
 const RescanDelay = time.Second
 
-// Rescan looks at all pods in the cache after each change of what the pods are judged
-// by, once for all changes of RescanDelay, and once at the start. All fields but
-// AtOnce are required.
+// Rescan visits all pods in the cache after each change of what decisions about pods
+// depend on, once for all changes within RescanDelay, and once at the start. All fields
+// but AtOnce are required.
 type Rescan struct {
 	// Pods is the cache. What it lists is shared and must not be changed.
 	Pods  client.Reader
 	Clock clock.Clock
 	// OnChange calls its argument after each change.
 	OnChange func(func())
-	// Synced reports whether everything is known that pods are judged by. Until then
-	// no pod is looked at.
+	// Synced reports whether everything that decisions depend on is known. Until then
+	// no pod is visited.
 	Synced func() bool
 	// AtOnce says that the first pass does not wait for RescanDelay.
 	AtOnce bool
@@ -32,15 +32,15 @@ type Rescan struct {
 	Each func(ctx context.Context, pod *corev1.Pod, queue Queue)
 }
 
-// Source starts the rescan with a controller and ends it with that one.
+// Source starts and stops the rescan together with a controller.
 func (r Rescan) Source() source.Source {
 	return source.Func(func(ctx context.Context, queue Queue) error {
 		changed := make(chan struct{}, 1)
-		changed <- struct{}{} // What was there before we listened.
+		changed <- struct{}{} // For changes before we listened.
 		r.OnChange(func() {
 			select {
 			case changed <- struct{}{}:
-			default: // It will be looked at anyway.
+			default: // A rescan is already pending.
 			}
 		})
 		go r.run(ctx, changed, queue)

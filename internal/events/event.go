@@ -1,6 +1,5 @@
-// Package events holds what Drawbridge says in events.k8s.io Events: one
-// constructor per event, each returning a value, so that the words stand in one
-// place and tests compare values.
+// Package events has Drawbridge's events.k8s.io Events: one constructor per event, each
+// returning a value, so that the texts are in one place and tests compare values.
 package events
 
 import (
@@ -17,7 +16,7 @@ import (
 // (kubernetes: pkg/apis/core/validation/events.go, NoteLengthLimit).
 const maxNoteLength = 1024
 
-// Event is what is to be said. The zero value says nothing.
+// Event is the content of an event. The zero value is no event.
 type Event struct {
 	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
 	Type string
@@ -38,9 +37,9 @@ func Emit(recorder events.EventRecorder, regarding, related runtime.Object, e Ev
 	recorder.Eventf(regarding, related, e.Type, e.Reason, e.Action, "%s", truncate(e.Note))
 }
 
-// EmitOnBoth records the event twice, on the request and on the pod it targets:
-// people look at either. The pod is named by reference, with its UID, so the
-// event is right even if the pod is gone.
+// EmitOnBoth records the event twice, on the request and on the pod it targets: people
+// may check either. The pod is referenced with its UID, so the event is right even if
+// the pod is gone.
 func EmitOnBoth(recorder events.EventRecorder, request *v1alpha1.EvictionRequest, e Event) {
 	pod := PodReference(request)
 	if pod == nil {
@@ -51,10 +50,10 @@ func EmitOnBoth(recorder events.EventRecorder, request *v1alpha1.EvictionRequest
 	Emit(recorder, pod, request, e)
 }
 
-// EmitSeriesOnBoth is EmitOnBoth for what may happen again and again to one
-// request. The API shows all of it as one Event per object, with the first note
-// and a count (statement 112). EmitOnBoth would begin another Event whenever the
-// request has changed, because client-go compares resource versions, too.
+// EmitSeriesOnBoth is EmitOnBoth for events that may repeat for one request. The API
+// shows all of it as one Event per object, with the first note and a count (statement
+// 112). EmitOnBoth would begin another Event whenever the request has changed, because
+// client-go compares resource versions, too.
 func EmitSeriesOnBoth(recorder events.EventRecorder, request *v1alpha1.EvictionRequest, e Event) {
 	regarding := &corev1.ObjectReference{
 		APIVersion: v1alpha1.SchemeGroupVersion.String(),

@@ -78,8 +78,8 @@ func EvictionNotSupported(message string) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: ReasonEvictionNotSupported, Action: actionEvict, Note: message + "."}
 }
 
-// RequesterExpired says that a requester was removed because its lease ran out: for so
-// long no call of it was recorded. Display names the caller for people and may be empty.
+// RequesterExpired says that a requester was removed because its lease expired: no call
+// was recorded for that long. Display names the caller for people and may be empty.
 func RequesterExpired(requester, display string, silence time.Duration) Event {
 	return Event{
 		Type: corev1.EventTypeNormal, Reason: ReasonRequesterExpired, Action: actionRemoveRequester,
@@ -96,8 +96,8 @@ func RequesterLeaseMissing(requester, lease string) Event {
 	}
 }
 
-// RequesterWithdrawn says that a requester was removed because the drain of its
-// node was called off: none of the markers has been there for the debounce.
+// RequesterWithdrawn says that a requester was removed because the drain of its node was
+// canceled: none of the markers has been there for the debounce.
 func RequesterWithdrawn(requester, display, node string, markers []string, debounce time.Duration) Event {
 	return Event{
 		Type: corev1.EventTypeNormal, Reason: ReasonRequesterWithdrawn, Action: actionRemoveRequester,

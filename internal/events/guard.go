@@ -36,9 +36,9 @@ func GuardNameTaken(budget string) Event {
 	}
 }
 
-// GuardBudgetChanged says that the guard's budget is not as the guard writes it, and that
-// writing it again does not help. Fields are those that differ, such as spec.selector.
-// InForce: it protects all the same, Unready: but not pods that are not Ready.
+// GuardBudgetChanged says that the guard's budget differs from what the guard writes, and
+// that writing it again does not help. Fields are those that differ, such as spec.selector.
+// InForce: it protects nevertheless, Unready: except pods that are not Ready.
 func GuardBudgetChanged(fields []string, inForce, unready bool) Event {
 	effect := "It protects the pods all the same."
 	switch {

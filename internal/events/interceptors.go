@@ -84,7 +84,7 @@ func ReportRefused(interceptor string, err error) Event {
 	}
 }
 
-// saying ends a sentence with what somebody else has to say.
+// saying appends a quoted message to a sentence.
 func saying(message string) string {
 	if message = strings.TrimSpace(message); message == "" {
 		return "."

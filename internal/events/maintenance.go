@@ -66,7 +66,7 @@ func NodeLeftCordoned(stages string) Event {
 	}
 }
 
-// MaintenanceStage says that a maintenance is in another stage.
+// MaintenanceStage says that a maintenance has changed its stage.
 func MaintenanceStage(from, to v1alpha1.MaintenanceStage, p v1alpha1.MaintenanceProgress) Event {
 	note := fmt.Sprintf("The maintenance is in stage %s", to)
 	if from != "" {

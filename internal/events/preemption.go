@@ -6,13 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ReasonPreemptionNotAllowed is the reason of the event of budgets that the scheduler
-// may not break.
+// ReasonPreemptionNotAllowed is the reason of the event about budgets that the
+// scheduler may not violate.
 const ReasonPreemptionNotAllowed = "PreemptionNotAllowed"
 
 const actionPreempt = "KeepBudget"
 
-// BudgetKept says to a preemptor why a node is not used for it. Others is how many
+// BudgetKept tells a preemptor why a node is not used for it. Others is how many
 // further nodes are not used either; victim and budget are namespace/name.
 func BudgetKept(node string, others int, victim, budget string, disruptions, allowed, value, priority int32) Event {
 	return preemptionNotAllowed(fmt.Sprintf(
@@ -20,8 +20,8 @@ func BudgetKept(node string, others int, victim, budget string, disruptions, all
 		node, victim, pods(disruptions), budget, allowed, value, priority, alsoNodes(others)))
 }
 
-// VictimUnknown says to a preemptor that a node is not used because a pod there is
-// too new.
+// VictimUnknown tells a preemptor that a node is not used because a pod on it is too
+// new.
 func VictimUnknown(node string, others int, value, priority int32) Event {
 	return preemptionNotAllowed(fmt.Sprintf(
 		"Node %s is not used yet: it is not known whether a pod that would be preempted there may be; pods of priority %d or more need not wait for that, this pod has %d.%s",

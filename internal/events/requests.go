@@ -46,8 +46,8 @@ func InterceptorCompleted(interceptor string) Event {
 	}
 }
 
-// InterceptorSkipped says that a person ended the interceptor's turn in its place.
-// The message is what stands in its report.
+// InterceptorSkipped says that a person ended the interceptor's turn. The message is that
+// of its report.
 func InterceptorSkipped(interceptor, user, message string) Event {
 	return Event{
 		Type: corev1.EventTypeWarning, Reason: ReasonInterceptorSkipped, Action: actionPassOver,
@@ -55,13 +55,13 @@ func InterceptorSkipped(interceptor, user, message string) Event {
 	}
 }
 
-// RequestHeld says that a request is being deleted and somebody's finalizer holds it.
+// RequestHeld says that a request is being deleted and a finalizer holds it.
 func RequestHeld(message string) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: ReasonRequestHeld, Action: actionWithdraw, Note: message}
 }
 
-// InterceptorTimedOut says that the interceptor was silent for too long. The
-// last heartbeat is told if there was one.
+// InterceptorTimedOut says that the interceptor missed the heartbeat deadline. It has the
+// last heartbeat if there was one.
 func InterceptorTimedOut(interceptor string, deadline time.Duration, lastHeartbeat time.Time) Event {
 	heard := "it never sent a heartbeat"
 	if !lastHeartbeat.IsZero() {
@@ -73,8 +73,8 @@ func InterceptorTimedOut(interceptor string, deadline time.Duration, lastHeartbe
 	}
 }
 
-// CompletionUnchecked says that nobody has checked when the interceptor reported that it is
-// done, and why its managedFields do not bear it out.
+// CompletionUnchecked says that the time of an interceptor's completion was not checked,
+// and why its managedFields do not confirm it.
 func CompletionUnchecked(interceptor, why string) Event {
 	return Event{
 		Type: corev1.EventTypeWarning, Reason: ReasonCompletionUnchecked, Action: actionPassOver,
@@ -82,8 +82,7 @@ func CompletionUnchecked(interceptor, why string) Event {
 	}
 }
 
-// OutcomeUntrue says that a request was deleted because it claimed an end that it has not
-// come to.
+// OutcomeUntrue says that a request was deleted because its outcome was untrue.
 func OutcomeUntrue(why string) Event {
 	return Event{
 		Type: corev1.EventTypeWarning, Reason: ReasonOutcomeUntrue, Action: actionWithdraw,
@@ -97,8 +96,8 @@ func Evicted(message string) Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: ReasonEvicted, Action: actionFinish, Note: message}
 }
 
-// Canceled says that nobody wants the eviction any more. The message is the one
-// of the condition.
+// Canceled says that the eviction is no longer wanted. The message is the one of the
+// condition.
 func Canceled(message string) Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: ReasonCanceled, Action: actionWithdraw, Note: message}
 }

@@ -27,7 +27,7 @@ const (
 	actionCover   = "CoverPods"
 )
 
-// WorkloadMarked says that the platform was told to evacuate a workload.
+// WorkloadMarked says that a workload was marked for evacuation.
 func WorkloadMarked(kind, name, policy string) Event {
 	return Event{
 		Type: corev1.EventTypeNormal, Reason: ReasonWorkloadMarked, Action: actionMark,
@@ -35,7 +35,7 @@ func WorkloadMarked(kind, name, policy string) Event {
 	}
 }
 
-// WorkloadUnmarked says that the mark was taken back.
+// WorkloadUnmarked says that the mark was removed.
 func WorkloadUnmarked(kind, name, policy string) Event {
 	return Event{
 		Type: corev1.EventTypeNormal, Reason: ReasonWorkloadUnmarked, Action: actionUnmark,
@@ -43,7 +43,7 @@ func WorkloadUnmarked(kind, name, policy string) Event {
 	}
 }
 
-// EvacuationGivenUp says that an evacuation has failed for good, and what follows.
+// EvacuationGivenUp says that an evacuation has finally failed, and what follows.
 func EvacuationGivenUp(kind, name, why string, held bool) Event {
 	next := "The pod will be evicted."
 	if held {
@@ -55,8 +55,8 @@ func EvacuationGivenUp(kind, name, why string, held bool) Event {
 	}
 }
 
-// MarkDiscarded says that a mark, or its removal, was answered with success and did
-// not last. Why is a sentence.
+// MarkDiscarded says that a mark, or its removal, succeeded but did not last. Why is a
+// sentence.
 func MarkDiscarded(policy, why string) Event {
 	return Event{
 		Type: corev1.EventTypeWarning, Reason: ReasonMarkDiscarded, Action: actionMark,
@@ -73,8 +73,8 @@ func MarkRejected(policy, why string) Event {
 	}
 }
 
-// MarkKept says that the platform's own mark cannot be taken back: it has no way to
-// do so.
+// MarkKept says that the platform's own mark cannot be removed: the platform has no way
+// to do so.
 func MarkKept(kind, name, path string) Event {
 	return Event{
 		Type: corev1.EventTypeWarning, Reason: ReasonMarkKept, Action: actionUnmark,

@@ -21,7 +21,7 @@ const (
 	actionRead      = "ReadAnnotation"
 )
 
-// maxProblems is how many problems of an annotation one event tells.
+// maxProblems is how many problems of an annotation one event lists.
 const maxProblems = 5
 
 // EvictionRequested says that a caller of pods/eviction became a requester. The
@@ -33,8 +33,8 @@ func EvictionRequested(display string) Event {
 	}
 }
 
-// ReplacementSpared says that a call meant a pod that has left already, and its
-// replacement was not evicted. From is the node it left.
+// ReplacementSpared says that a call meant a pod that has already left, and its
+// replacement was not evicted. From is the node that the pod left.
 func ReplacementSpared(display, from string) Event {
 	return Event{
 		Type: corev1.EventTypeNormal, Reason: ReasonReplacementSpared, Action: actionSpare,

@@ -29,7 +29,7 @@ const (
 	timeout      = time.Minute
 )
 
-// Controller keeps the failure policy, on the leader. There is one worker.
+// Controller manages the failure policy, on the leader. There is one worker.
 //
 // Permissions: get, list, watch and update of the configuration by name, and create
 // of pods/eviction.
@@ -40,14 +40,14 @@ type Controller struct {
 	Clock clock.WithTicker
 	// Name of the ValidatingWebhookConfiguration.
 	Name string
-	// Trusted returns nil when the API server would trust what we serve.
+	// Trusted returns nil if the API server would trust our certificate.
 	Trusted func(context.Context) error
-	// Prove returns nil when the API server has reached us just now.
+	// Prove returns nil if the API server has just reached us.
 	Prove   func(context.Context) error
 	Metrics *metrics.FailurePolicy
 
 	failures int
-	// writes of ours of which none came long after the one before, and the last of them.
+	// writes in quick succession, and the last of them.
 	writes  int
 	wroteAt time.Time
 }
@@ -76,7 +76,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// Reconcile looks at the configuration once.
+// Reconcile handles the configuration once.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if req.Name != c.Name {
 		return reconcile.Result{}, nil
@@ -123,7 +123,7 @@ func gather(conf *admissionregistrationv1.ValidatingWebhookConfiguration) input 
 	return in
 }
 
-// prove asks the API server once.
+// prove makes one call through the API server.
 func (c *Controller) prove(ctx context.Context) proof {
 	ctx, cancel := context.WithTimeout(ctx, proveTimeout)
 	defer cancel()
@@ -138,8 +138,8 @@ func (c *Controller) prove(ctx context.Context) proof {
 	return unreached
 }
 
-// set writes the policy into the configuration that was looked at. A lost race is no
-// error: the winner's event brings us back.
+// set writes the policy into the configuration, in the version that was read. A conflict
+// is no error: the other write's event enqueues us again.
 func (c *Controller) set(ctx context.Context, conf *admissionregistrationv1.ValidatingWebhookConfiguration, policy admissionregistrationv1.FailurePolicyType) error {
 	conf = conf.DeepCopy()
 	for i := range conf.Webhooks {

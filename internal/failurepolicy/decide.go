@@ -7,22 +7,22 @@ import (
 )
 
 const (
-	// proveEvery is how often the way to us is tried while there is nothing to set, so
-	// that an outage shows in a metric before somebody drains.
+	// proveEvery is how often reachability is checked while there is nothing to set, so
+	// that an outage shows in a metric before a drain.
 	proveEvery = 5 * time.Minute
-	// retryFirst and retryLongest limit the pause after a try that has failed.
+	// retryFirst and retryLongest limit the pause after a failed try.
 	retryFirst   = 2 * time.Second
 	retryLongest = time.Minute
-	// calmAfter is how long after our last write another one is not part of a fight with
-	// somebody who writes the policy, too.
+	// calmAfter is how long after our last write another one does not count as part of a
+	// fight with another writer.
 	calmAfter = 10 * time.Minute
 )
 
-// proof is what is known of the way from the API server to us.
+// proof is what is known about the API server reaching us.
 type proof int
 
 const (
-	// untried: nobody has asked yet.
+	// untried: not checked yet.
 	untried proof = iota
 	// reached: the call came back with our answer.
 	reached
@@ -36,9 +36,9 @@ type input struct {
 	Wanted admissionregistrationv1.FailurePolicyType
 	// Present is what the configuration says; empty when it has no such webhook.
 	Present admissionregistrationv1.FailurePolicyType
-	// Trusted: the authority in the configuration vouches for what we serve.
+	// Trusted: the authority in the configuration has signed our certificate.
 	Trusted bool
-	// Proof belongs to the very configuration that is looked at.
+	// Proof belongs to this version of the configuration.
 	Proof proof
 	// Failures is how many tries in a row have failed.
 	Failures int
@@ -54,7 +54,7 @@ type decision struct {
 	Prove bool
 	// Again is when to look again if the configuration does not change; 0 for never.
 	Again time.Duration
-	// Why is for the log, when something waits.
+	// Why is for the log, if something waits.
 	Why string
 }
 
@@ -68,7 +68,7 @@ func decide(in input) decision {
 	case in.Wanted == admissionregistrationv1.Ignore && in.Present != in.Wanted:
 		return decision{Set: in.Wanted} // Opening needs no proof.
 	case !in.Trusted:
-		// Putting the authority in is an event; this is for a certificate that is not
+		// Injecting the authority is an event; this is for a certificate that is not
 		// served yet.
 		return decision{Again: retryFirst, Why: "the certificate is not trusted yet"}
 	case in.Proof == untried:
@@ -81,10 +81,10 @@ func decide(in input) decision {
 	return decision{Again: proveEvery}
 }
 
-// pauseAfter is how long to wait with the next write after so many of ours, the last one
-// so long ago. The first time that somebody sets the policy back, it is put right at
-// once: that is a rollback. From then on the pause doubles, so that a tool that goes on
-// with it is not driven to do so faster and faster.
+// pauseAfter is how long to wait before the next write after that many of ours, the last
+// one that long ago. The first time that the policy is set back, it is repaired
+// immediately: that is a rollback. Then the pause doubles, to keep a fight with another
+// tool slow.
 func pauseAfter(writes int, since time.Duration) time.Duration {
 	if writes < 2 || since >= calmAfter {
 		return 0

@@ -16,7 +16,7 @@ import (
 // tokens in a path (internal/certs).
 var tokens = regexp.MustCompile("/[0-9a-f]{64}")
 
-// errNotCalled: the eviction went past the webhook.
+// errNotCalled: the webhook was not called for the eviction.
 var errNotCalled = errors.New("the API server did not call the webhook " + ProbeWebhook)
 
 // Prove evicts, as a dry run, a pod that does not exist, in our own namespace. It
@@ -40,11 +40,11 @@ func read(answer error) error {
 	case strings.Contains(answer.Error(), ProbeAnswer):
 		return nil
 	case apierrors.IsForbidden(answer):
-		// Wrapped, because people may lack the permission, and are told so. No webhook was
-		// called then, so that the text has nobody's path.
+		// Wrapped, because users may lack the permission, and are told so. Then no webhook
+		// was called, so the text has no path.
 		return fmt.Errorf("evict %s as a dry run: %w", ProbePod, answer)
 	}
-	// Not wrapped: nobody looks into it, and the text may have the path of the webhook with
-	// the token of the probe, which belongs into no log.
+	// Not wrapped: nothing inspects it, and the text may have the path of the webhook with
+	// the probe's token, which must not be logged.
 	return fmt.Errorf("evict %s as a dry run: %s", ProbePod, tokens.ReplaceAllString(answer.Error(), "/..."))
 }

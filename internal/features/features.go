@@ -4,9 +4,9 @@
 //   - Beta: on unless switched off; goes or changes only with a word in the changelog.
 //   - GA: on, and the gate does nothing any more.
 //
-// A gate is consent to a stage, and the way to get rid of a feature that harms. The
-// values of the chart say where and how a feature is used; the manager refuses to
-// start when they ask for one whose gate is off, instead of doing half of it.
+// A gate is consent to a stage, and the way to disable a harmful feature. The values of
+// the chart say where and how a feature is used; the manager refuses to start if they use
+// a feature whose gate is off.
 package features
 
 import (
@@ -23,12 +23,12 @@ const (
 	Guard featuregate.Feature = "Guard"
 	// Surge is the interceptor surge.drawbridge.dev (--surge).
 	Surge featuregate.Feature = "Surge"
-	// EvacuationPresets are EvacuationPolicies and registrations that the manager makes
+	// EvacuationPresets are EvacuationPolicies and registrations that the manager creates
 	// (--evacuation-preset).
 	EvacuationPresets featuregate.Feature = "EvacuationPresets"
-	// ManagedFailurePolicy keeps the failure policy of the eviction webhook: Ignore until
-	// a call has proven the way to us, then what is wanted. Without it the policy in the
-	// configuration is nobody's business but the administrator's.
+	// ManagedFailurePolicy manages the failure policy of the eviction webhook: Ignore
+	// until a call has proven that we are reached, then the wanted policy. Without it,
+	// the administrator manages the policy.
 	ManagedFailurePolicy featuregate.Feature = "ManagedFailurePolicy"
 )
 

@@ -53,8 +53,8 @@ func (c *Caches) Check(*http.Request) error {
 	return nil
 }
 
-// Shutdown is ready until Begin is called, so that nobody new calls a replica
-// that is about to leave.
+// Shutdown is ready until Begin is called, so that no new calls reach a replica that is
+// about to stop.
 type Shutdown struct{ begun atomic.Bool }
 
 // Begin makes the replica unready for good.
@@ -80,7 +80,7 @@ func Check(f func(context.Context) error) healthz.Checker {
 	}
 }
 
-// InOrder is the first error of the checks.
+// InOrder returns a check that fails with the first error of the checks.
 func InOrder(checks ...healthz.Checker) healthz.Checker {
 	return func(req *http.Request) error {
 		for _, check := range checks {
@@ -92,7 +92,7 @@ func InOrder(checks ...healthz.Checker) healthz.Checker {
 	}
 }
 
-// Checks is what Add is given by name.
+// Checks are readiness checks by name.
 type Checks map[string]healthz.Checker
 
 // Add registers all checks, for example with a manager's AddReadyzCheck.

@@ -26,8 +26,8 @@ type Label struct {
 	Bound  string
 }
 
-// Metric describes one metric. Everything that is written about metrics comes from
-// here: the reference, and what alerts and dashboard may ask for.
+// Metric describes one metric. The reference, and the names that alerts and dashboard
+// may use, come from here.
 type Metric struct {
 	// Name as it is scraped; a histogram's without its suffixes.
 	Name string

@@ -30,7 +30,7 @@ var (
 
 var doorMetrics = []Metric{doorTurnedAway, doorDropped, doorInFlight}
 
-// Door counts who stands before the webhooks.
+// Door counts calls and connections that were turned away from the webhooks.
 type Door struct {
 	turnedAway *prometheus.CounterVec
 	dropped    prometheus.Counter

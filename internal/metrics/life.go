@@ -13,7 +13,7 @@ import (
 
 // The stages of a request that is not finished.
 const (
-	// StageStarting: nobody is active yet.
+	// StageStarting: no interceptor is active yet.
 	StageStarting = "starting"
 	// StageIntercepting: an interceptor of the pod is active.
 	StageIntercepting = "intercepting"
@@ -105,7 +105,7 @@ func newLife(registerer prometheus.Registerer) *Life {
 		since:    lifeSince.desc(),
 		places:   map[types.NamespacedName]place{},
 	}
-	// A rate needs a zero to begin with: the first timeout is what an alert is for.
+	// A rate needs an initial zero: alerts must see the first timeout.
 	for _, result := range lifeTurns.Labels[0].Values {
 		l.turns.WithLabelValues(result)
 	}
@@ -158,8 +158,8 @@ func (l *Life) Describe(descs chan<- *prometheus.Desc) {
 	descs <- l.since
 }
 
-// Collect implements prometheus.Collector. It looks at every running request, which
-// a scrape can afford and an event could not.
+// Collect implements prometheus.Collector. It visits every running request, which a scrape
+// can afford and an event could not.
 func (l *Life) Collect(metrics chan<- prometheus.Metric) {
 	count, oldest := map[string]int{}, map[string]time.Time{}
 	l.mu.Lock()

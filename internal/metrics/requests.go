@@ -74,7 +74,7 @@ type requestLabels struct {
 
 // NewRequests registers the metrics with the registerer and returns them. With
 // perRequest false those with a series per request are left out. A registerer that
-// already has one of them panics: that is a mistake of wiring.
+// already has one of them panics: that is a wiring mistake.
 func NewRequests(registerer prometheus.Registerer, perRequest bool) *Requests {
 	m := &Requests{Life: newLife(registerer)}
 	if !perRequest {

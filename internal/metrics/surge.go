@@ -49,8 +49,8 @@ type Surge struct {
 	givenBack, declined *prometheus.CounterVec
 }
 
-// NewSurge registers the metrics with the registerer and returns them. A
-// registerer that already has one of them panics: that is a mistake of wiring.
+// NewSurge registers the metrics with the registerer and returns them. A registerer
+// that already has one of them panics: that is a wiring mistake.
 func NewSurge(registerer prometheus.Registerer) *Surge {
 	return &Surge{
 		handedUp:  surgeHandedUp.counter(registerer).WithLabelValues(),

@@ -16,14 +16,14 @@ import (
 
 const (
 	controllerName = "webhook-ownership"
-	// releaser is our own name as a field manager. It owns nothing, and it tells these
-	// writes, one after each of the manager's, from those.
+	// releaser is the field manager of these writes. It owns nothing, and distinguishes
+	// them from the manager's other writes.
 	releaser = "drawbridge-ownership"
 	timeout  = time.Minute
 )
 
-// Controller gives up the ownership, on the leader. It goes by what the configuration
-// says, so a write of a manager that died behind it is found, too.
+// Controller gives up the ownership, on the leader. It reads the configuration, so it
+// also finds writes of a manager that died right after them.
 //
 // Permissions: get, list, watch and update of the configuration by name.
 type Controller struct {
@@ -48,8 +48,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// Reconcile looks at the configuration once. A lost race is no error: the winner's event
-// brings us back.
+// Reconcile handles the configuration once. A conflict is no error: the other write's
+// event enqueues us again.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if req.Name != c.Name {
 		return reconcile.Result{}, nil

@@ -1,11 +1,12 @@
-// Package ownership keeps the manager out of the way of whoever applies the chart.
+// Package ownership prevents field conflicts between the manager and those who apply the
+// chart.
 //
 // The manager writes fields of the webhook configuration that the chart renders as well,
 // and the API server notes it as their owner. A later server-side apply of the chart with
 // another value would be a conflict: helm rollback, Argo CD and Flux would stop in the
 // middle. So the manager gives up the ownership of these fields after it has written
-// them, and keeps their values. Whoever applies then writes what it likes, and the
-// manager puts it right afterwards.
+// them, and keeps their values. Others can then apply any value, and the manager repairs
+// it afterwards.
 package ownership
 
 import (
@@ -18,12 +19,12 @@ import (
 )
 
 // FieldManager is the manager's name in managedFields when it writes the webhook
-// configuration. It is what releases before took from the name of the program.
+// configuration. Earlier releases derived the same name from the program's.
 const FieldManager = "drawbridge"
 
-// shared are the fields below a webhook that both the manager and the chart write, or
-// that stand in the way when the chart drops a webhook: one with a field of somebody else
-// stays, and is not valid any more.
+// shared are the fields of a webhook that both the manager and the chart write, or that
+// block the removal of a webhook by the chart: a webhook with another owner's field
+// stays, and is no longer valid.
 var shared = [][]string{
 	{"failurePolicy"},
 	{"clientConfig", "caBundle"},

@@ -11,8 +11,8 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// Sizes for the estimate of what an expression may cost at most. The API allows
-// larger pods; for those the limit at run time counts.
+// Sizes for the estimate of the maximum cost of an expression. The API allows larger
+// pods; for those the limit at run time counts.
 const (
 	maxString     = 1024
 	maxAnnotation = 16 * 1024

@@ -10,21 +10,21 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Sharing is the transform of a pod informer that holds once what many pods have
-// alike: those of one ReplicaSet have the same labels, annotations, owner and volumes,
+// Sharing is the transform of a pod informer that stores equal values of many pods
+// once: those of one ReplicaSet have the same labels, annotations, owner and volumes,
 // which are more than half of what Transform keeps. It is safe because nobody may write
 // to what an informer holds. The zero value is not ready; use NewSharing.
 type Sharing struct {
 	labels, owners, volumes, strings *lru.Cache
 }
 
-// shared is how many values of each sort are remembered. What is forgotten is only not
-// shared with pods that come later; what is remembered outlives its pods, so the limit
-// bounds that, too (some megabytes). An informer's first list comes in the order of
-// names, in which pods of one owner are neighbours.
+// shared is how many values of each sort are remembered. Forgotten values are just not
+// shared with later pods; remembered values outlive their pods, so the limit bounds
+// that, too (some megabytes). An informer's first list comes in the order of names, in
+// which pods of one owner are neighbours.
 const shared = 4096
 
-// NewSharing returns one that remembers nothing yet.
+// NewSharing returns an empty one.
 func NewSharing() *Sharing {
 	return &Sharing{labels: lru.New(shared), owners: lru.New(shared), volumes: lru.New(shared), strings: lru.New(shared)}
 }

@@ -1,7 +1,7 @@
-// Package podcache says what our informers keep of pods and nodes. A cluster
-// has many of both and most of their bytes are of no use to us; what is kept
-// here is what every decision, and every CEL expression over a pod, may look at.
-// Reading anything else needs a live GET.
+// Package podcache defines which fields of pods and nodes our informers keep. A cluster
+// has many of both, and we need only few of their bytes. All decisions, and all CEL
+// expressions over a pod, may use only the kept fields. Reading anything else needs a
+// live GET.
 package podcache
 
 import (
@@ -37,8 +37,8 @@ func Transform(obj any) (any, error) {
 	return slim, nil
 }
 
-// TransformNode is the transform of the node informer: what the drain markers of
-// all known callers can be seen in. It keeps
+// TransformNode is the transform of the node informer: it keeps what shows the drain
+// markers of all known callers:
 //   - of metadata: what Transform keeps;
 //   - of spec: unschedulable and taints;
 //   - of status: type and status of the conditions (draino announces a drain

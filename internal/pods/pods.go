@@ -1,5 +1,4 @@
-// Package pods answers the questions about a pod that every part of the product
-// asks in the same way.
+// Package pods has the predicates of pods that the whole product shares.
 package pods
 
 import (
@@ -7,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// HasEnded reports whether the pod has ended while its object remains. A phase
-// never leaves these two values, so a cached one can be believed.
+// HasEnded reports whether the pod has ended while its object remains. These phases are
+// final, so a cached one can be trusted.
 func HasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
@@ -20,14 +19,14 @@ func IsMirror(pod *corev1.Pod) bool {
 }
 
 // IsOfDaemonSet reports whether a DaemonSet controls the pod. Its controller would
-// put another one on the same node.
+// create another one on the same node.
 func IsOfDaemonSet(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// StaysOnNode reports whether no drain takes the pod from its node: a mirror pod or
-// one of a DaemonSet (statements 78 and 79; KEP-4212, "Used drain filters").
+// StaysOnNode reports whether drains leave the pod on its node: a mirror pod or one of
+// a DaemonSet (statements 78 and 79; KEP-4212, "Used drain filters").
 func StaysOnNode(pod *corev1.Pod) bool { return IsMirror(pod) || IsOfDaemonSet(pod) }
 
 // DeletionChanged reports whether the deletion time differs at all: it can be

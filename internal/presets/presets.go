@@ -1,4 +1,4 @@
-// Package presets makes the chart's objects of our own kinds: registrations and
+// Package presets creates the chart's objects of our own kinds: registrations and
 // policies.
 package presets
 
@@ -39,19 +39,19 @@ const (
 	// dataKey is where a ConfigMap has its objects.
 	dataKey = "objects"
 	timeout = 30 * time.Second
-	// mostObjects and mostBytes bound a preset.
-	mostObjects = 20
-	mostBytes   = 1 << 20
+	// maxObjects and maxBytes bound a preset.
+	maxObjects = 20
+	maxBytes   = 1 << 20
 )
 
 // Label is on the objects of a preset; its value is the name of the ConfigMap.
 const Label = v1alpha1.GroupName + "/preset"
 
-// Controller makes the EvacuationPolicies and EvictionInterceptors of the chart. Helm
-// cannot install them beside their CustomResourceDefinitions, so they come in
-// ConfigMaps. A ClusterRole of the same name, which has the permissions they need,
-// owns them: whoever switches a preset off, or uninstalls the chart, leaves nothing
-// behind that nobody answers to.
+// Controller creates the EvacuationPolicies and EvictionInterceptors of the chart. Helm
+// cannot install them together with their CustomResourceDefinitions, so they come in
+// ConfigMaps. A ClusterRole of the same name, which has the permissions they need, owns
+// them: disabling a preset, or uninstalling the chart, leaves no registration without a
+// component behind it.
 type Controller struct {
 	// Client writes, and its cache has both kinds.
 	Client client.Client
@@ -66,7 +66,7 @@ type Controller struct {
 var _ reconcile.Reconciler = &Controller{}
 
 // SetupWithManager adds the controller to the manager, on the leader only. It
-// looks once at its start, and whenever one of the objects changes or goes.
+// reconciles at its start, and whenever one of the objects changes or is deleted.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	request := func(name string) reconcile.Request {
 		return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
@@ -134,8 +134,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // read reads the objects of a preset, which are of our own kinds.
 func read(text string) ([]*unstructured.Unstructured, error) {
-	if len(text) > mostBytes {
-		return nil, fmt.Errorf("it is larger than %d bytes", mostBytes)
+	if len(text) > maxBytes {
+		return nil, fmt.Errorf("it is larger than %d bytes", maxBytes)
 	}
 	var objects []*unstructured.Unstructured
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader([]byte(text))))
@@ -161,8 +161,8 @@ func read(text string) ([]*unstructured.Unstructured, error) {
 		if kind.GroupVersion() != v1alpha1.SchemeGroupVersion || !slices.Contains([]string{"EvacuationPolicy", "EvictionInterceptor"}, kind.Kind) {
 			return nil, fmt.Errorf("a %s does not belong into a preset", kind)
 		}
-		if objects = append(objects, object); len(objects) > mostObjects {
-			return nil, fmt.Errorf("it has more than %d objects", mostObjects)
+		if objects = append(objects, object); len(objects) > maxObjects {
+			return nil, fmt.Errorf("it has more than %d objects", maxObjects)
 		}
 	}
 }

@@ -97,8 +97,8 @@ func TestWhatDoesNotBelongIntoAPreset(t *testing.T) {
 		"another kind":          "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n",
 		"another kind of ours":  "apiVersion: drawbridge.dev/v1alpha1\nkind: EvictionRequest\nmetadata: {name: a}\n",
 		"a duplicate key":       "apiVersion: drawbridge.dev/v1alpha1\nkind: EvacuationPolicy\nkind: EvacuationPolicy\n",
-		"too many objects":      strings.Repeat(two, mostObjects),
-		"more than can be read": two + strings.Repeat("#", mostBytes),
+		"too many objects":      strings.Repeat(two, maxObjects),
+		"more than can be read": two + strings.Repeat("#", maxBytes),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if objects, err := read(text); err == nil {

@@ -1,6 +1,6 @@
-// Package protect lets only those read an HTTP endpoint whom the API server knows
-// and allows to: the bearer token is checked by a TokenReview, the right to the path
-// by a SubjectAccessReview, as kubelets and API servers do for their metrics.
+// Package protect restricts an HTTP endpoint to users that the API server authenticates
+// and authorizes: the bearer token is checked with a TokenReview, the path with a
+// SubjectAccessReview, as kubelets and API servers do for their metrics.
 //
 // controller-runtime's pkg/metrics/filters does the same on top of the API server's
 // own libraries, which bring gRPC, OpenTelemetry and an egress proxy into the program.
@@ -26,13 +26,14 @@ import (
 )
 
 const (
-	// askTimeout bounds both questions together.
+	// askTimeout limits both reviews together.
 	askTimeout = 5 * time.Second
 	// allowedFor and deniedFor are how long an answer is remembered: a scraper comes
-	// every few seconds, and whoever was just given the right tries again.
+	// every few seconds, and users who were just given the permission try again.
 	allowedFor = time.Minute
 	deniedFor  = 10 * time.Second
-	// mostAnswers bounds the memory, asksPerSecond what strangers can make us ask.
+	// mostAnswers limits the memory, asksPerSecond the reviews that strangers can
+	// cause.
 	mostAnswers   = 1000
 	asksPerSecond = 10
 )
@@ -50,7 +51,7 @@ type Filter struct {
 	answers map[question]answer
 }
 
-// question is what an answer is remembered by. The token itself is not kept.
+// question is the key of an answer. The token itself is not kept.
 type question struct {
 	token      [sha256.Size]byte
 	verb, path string
@@ -66,9 +67,8 @@ func New(tokens authenticationclient.TokenReviewsGetter, rights authorizationcli
 	return &Filter{Tokens: tokens, Rights: rights, Clock: c, limiter: rate.NewLimiter(asksPerSecond, asksPerSecond), answers: map[question]answer{}}
 }
 
-// Wrap guards a handler. Whoever is refused gets 401 (no token, or none the API server
-// knows), 403 (no right), 429 (too many new tokens) or 503 (the API server does not
-// answer).
+// Wrap guards a handler. Refused calls get 401 (no or an unknown token), 403 (no
+// permission), 429 (too many new tokens) or 503 (the API server does not answer).
 func (f *Filter) Wrap(log logr.Logger, next http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		code, err := f.judge(r)
@@ -106,7 +106,7 @@ func (f *Filter) judge(r *http.Request) (int, error) {
 	return code, nil
 }
 
-// ask asks the API server who it is, and then whether they may.
+// ask authenticates and then authorizes the caller at the API server.
 func (f *Filter) ask(ctx context.Context, token string, q question) (int, error) {
 	review, err := f.Tokens.TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
@@ -147,7 +147,7 @@ func (f *Filter) remember(q question, code int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.answers) >= mostAnswers {
-		clear(f.answers) // Everybody is asked about once more.
+		clear(f.answers) // All callers are reviewed again.
 	}
 	lasts := deniedFor
 	if code == http.StatusOK {

@@ -1,4 +1,4 @@
-// Package text fits text into the room there is for it.
+// Package text shortens texts.
 package text
 
 import (
@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Cut shortens s to at most n characters, n being at least 3. Dots stand for what is
-// left out.
+// Cut shortens s to at most n characters, n being at least 3. Dots mark what is cut.
 func Cut(s string, n int) string {
 	if runes := []rune(s); len(runes) > n {
 		return string(slices.Concat(runes[:n-3], []rune("...")))

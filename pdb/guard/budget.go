@@ -21,18 +21,19 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
-// repairAgain is when to try again a repair that did not last.
+// repairAgain is when to retry a repair that did not last.
 const repairAgain = 30 * time.Second
 
-// budgetKey is what is remembered of a namespace's budget under: no pod has this name.
+// budgetKey is the memory key of a namespace's budget: no pod has this name.
 func budgetKey(namespace string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: "poddisruptionbudgets/" + v1alpha1.GuardBudgetName}
 }
 
-// takeBudget reports whether the namespace's budget is in force and will stay, so
-// that a label protects at once. If not, the pod waits for it.
+// takeBudget reports whether the namespace's budget is in force and will stay, so that
+// a label protects immediately. If not, the pod waits for it.
 func (c *Controller) takeBudget(ctx context.Context, pod types.NamespacedName) (bool, error) {
-	// First of all: or the budget's event could fall between the look and the wait.
+	// First of all: otherwise the budget's event could come between the check and the
+	// wait.
 	c.memory.wait(pod)
 	pdb, err := c.budget(ctx, pod.Namespace)
 	if err != nil {
@@ -45,8 +46,8 @@ func (c *Controller) takeBudget(ctx context.Context, pod types.NamespacedName) (
 	return false, nil
 }
 
-// reconcileBudget gathers, decides and applies for the budget of one namespace,
-// and lets those go on who wait for it.
+// reconcileBudget gathers, decides and applies for the budget of one namespace, and
+// wakes the pods that wait for it.
 func (c *Controller) reconcileBudget(ctx context.Context, namespace string) (reconcile.Result, error) {
 	pdb, err := c.budget(ctx, namespace)
 	if err != nil {
@@ -72,7 +73,7 @@ func (c *Controller) reconcileBudget(ctx context.Context, namespace string) (rec
 	switch d.Action {
 	case BudgetCreate:
 		if c.memory.justMade(namespace, now) {
-			return reconcile.Result{RequeueAfter: pause}, nil // In case somebody removed it before we saw it.
+			return reconcile.Result{RequeueAfter: pause}, nil // In case it was removed before we saw it.
 		}
 		result, err = c.create(ctx, namespace)
 	case BudgetRepair:
@@ -80,14 +81,14 @@ func (c *Controller) reconcileBudget(ctx context.Context, namespace string) (rec
 	case BudgetDelete:
 		err = c.remove(ctx, pdb, in.LastNeeded)
 	case BudgetBlocked:
-		if c.memory.tell(budgetKey(namespace), pdb.UID) {
+		if c.memory.firstTime(budgetKey(namespace), pdb.UID) {
 			events.Emit(c.Recorder, pdb, nil, events.GuardNameTaken(pdb.Name))
 		}
 		log.FromContext(ctx).Info("Somebody else's budget has the name of the guard's, the namespace goes without a guard", "budget", pdb.Name)
 	case BudgetKeep:
 		if pdb == nil && !needed {
 			c.memory.forgetNamespace(namespace)
-			c.memory.forgetTold(budgetKey(namespace))
+			c.memory.forgetEmitted(budgetKey(namespace))
 		}
 	}
 	if err != nil {
@@ -95,7 +96,7 @@ func (c *Controller) reconcileBudget(ctx context.Context, namespace string) (rec
 	}
 	c.Metrics.ObserveBudget(namespace, c.budgetState(pdb))
 	if pdb != nil && in.Wait > 0 && isGuard(pdb) && !asWanted(pdb, c.Owner) {
-		c.tellChanged(ctx, pdb) // Each repair of it was undone.
+		c.emitChanged(ctx, pdb) // Each repair of it was undone.
 	}
 	if pdb != nil && inForce(pdb) {
 		for _, pod := range c.memory.waitingIn(namespace) {
@@ -115,8 +116,8 @@ func (c *Controller) idleDelay() time.Duration {
 	return DefaultIdleDelay
 }
 
-// budget returns what has the name of the guard's budget in a namespace, nil for
-// nothing. One that we have removed counts as nothing.
+// budget returns the budget with the guard's name in a namespace, nil for none. One
+// that we have removed counts as none.
 func (c *Controller) budget(ctx context.Context, namespace string) (*policyv1.PodDisruptionBudget, error) {
 	pdb := &policyv1.PodDisruptionBudget{}
 	err := c.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.GuardBudgetName}, pdb)
@@ -181,19 +182,19 @@ func (c *Controller) create(ctx context.Context, namespace string) (reconcile.Re
 	case err == nil:
 		c.memory.make(namespace, c.Clock.Now())
 		log.FromContext(ctx).Info("Made the guard's budget")
-		c.tellChanged(ctx, pdb)
+		c.emitChanged(ctx, pdb)
 		return reconcile.Result{}, nil
 	case apierrors.IsAlreadyExists(err):
 		return reconcile.Result{RequeueAfter: pause}, nil // Our cache is behind.
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return reconcile.Result{}, nil // The namespace goes, and its pods with it.
+		return reconcile.Result{}, nil // The namespace is being deleted with its pods.
 	default:
 		return reconcile.Result{}, err
 	}
 }
 
-// repair puts the budget right again. What the API server has stored shows whether
-// something else writes it, too: it is tried again later then, and told.
+// repair restores the budget. The stored object shows whether something else writes it,
+// too: then it is retried later, and an event is emitted.
 func (c *Controller) repair(ctx context.Context, pdb *policyv1.PodDisruptionBudget) (reconcile.Result, error) {
 	var owner *metav1.OwnerReference
 	if !ownedBy(pdb, c.Owner) {
@@ -216,22 +217,22 @@ func (c *Controller) repair(ctx context.Context, pdb *policyv1.PodDisruptionBudg
 		log.FromContext(ctx).Info("Repaired the guard's budget")
 		return reconcile.Result{}, nil
 	}
-	c.tellChanged(ctx, stored)
+	c.emitChanged(ctx, stored)
 	return reconcile.Result{RequeueAfter: max(c.memory.waitToWrite(budgetKey(pdb.Namespace), "", "", now), repairAgain)}, nil
 }
 
-// tellChanged records once per budget that it is not as we wrote it, if so.
-func (c *Controller) tellChanged(ctx context.Context, pdb *policyv1.PodDisruptionBudget) {
+// emitChanged records, once per budget, that it differs from what we wrote.
+func (c *Controller) emitChanged(ctx context.Context, pdb *policyv1.PodDisruptionBudget) {
 	fields := differences(pdb, c.Owner)
-	if len(fields) == 0 || !c.memory.tell(budgetKey(pdb.Namespace), pdb.UID) {
+	if len(fields) == 0 || !c.memory.firstTime(budgetKey(pdb.Namespace), pdb.UID) {
 		return
 	}
 	events.Emit(c.Recorder, pdb, nil, events.GuardBudgetChanged(fields, refuses(pdb), exceptsUnready(pdb)))
 	log.FromContext(ctx).Info("Something changes the guard's budget whenever it is written", "fields", fields, "protects", refuses(pdb))
 }
 
-// owner refers to the owner of the budgets, nil if there is to be none. While it is
-// missing we are being removed, and a budget made now would stay for ever.
+// owner refers to the owner of the budgets, nil if there is to be none. If it is
+// missing we are being removed, and a budget created now would stay forever.
 func (c *Controller) owner(ctx context.Context) (*metav1.OwnerReference, error) {
 	if c.Owner == "" {
 		return nil, nil
@@ -244,7 +245,7 @@ func (c *Controller) owner(ctx context.Context) (*metav1.OwnerReference, error) 
 	return &metav1.OwnerReference{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID}, nil
 }
 
-// remove deletes a budget that nobody has needed since then.
+// remove deletes a budget that was not needed since then.
 func (c *Controller) remove(ctx context.Context, pdb *policyv1.PodDisruptionBudget, unusedSince time.Time) error {
 	if !c.memory.remove(pdb.Namespace, pdb.UID, unusedSince) {
 		c.queue.Add(namespaceKey(pdb.Namespace))

@@ -26,7 +26,7 @@ func (b *bench) idle(d time.Duration) {
 
 func TestABudgetThatNobodyNeedsGoesAfterAWhile(t *testing.T) {
 	b := newBench(t, webPod("web-1").Obj(), request("web-1", interA).Active(interA, t0).Obj())
-	b.look("web-1")
+	b.observe("web-1")
 	b.work()
 	b.count()
 	b.work()
@@ -63,7 +63,7 @@ func TestWhereNoBudgetCanBe(t *testing.T) {
 		t.Helper()
 		b := newBench(t, append(objects, webPod("web-1").Obj())...)
 		b.Registrations = registrations{interA: {Guard: v1alpha1.GuardAlways}}
-		b.look("web-1")
+		b.observe("web-1")
 		return b
 	}
 	t.Run("somebody else's has its name", func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestWhereNoBudgetCanBe(t *testing.T) {
 		foreign.Spec.Selector.MatchLabels["app"] = "db"
 		b := need(t, foreign)
 		b.want("writes", []string(nil), b.work())
-		b.look("web-1")
+		b.observe("web-1")
 		b.work()
 		if len(b.recorder.events) != 1 || !strings.HasSuffix(b.recorder.events[0], "GuardNameTaken") {
 			t.Errorf("events: want one, got %v", b.recorder.events)

@@ -13,20 +13,20 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// minAvailable can never be met. It refuses like maxUnavailable 0, but the
-// disruption controller needs no look at the pods' owners for it, and warns of no
-// unmanaged pods. No unready pod slips through either: that takes a budget which
-// is met (kubernetes: pkg/registry/core/pod/storage/eviction.go).
+// minAvailable can never be met. It refuses like maxUnavailable 0, but the disruption
+// controller need not read the pods' owners, and does not warn about unmanaged pods.
+// Unready pods are protected, too: evicting them requires a budget that is met
+// (kubernetes: pkg/registry/core/pod/storage/eviction.go).
 const minAvailable = 2147483647
 
 // managedBy is the value of the label app.kubernetes.io/managed-by.
 const managedBy = "drawbridge"
 
-// descriptionAnnotation is Kubernetes' own for what an object is for. kubectl get -o yaml
-// and dashboards show it; kubectl describe has no annotations of budgets.
+// descriptionAnnotation is Kubernetes' own, for the purpose of an object. kubectl get -o
+// yaml and dashboards show it; kubectl describe has no annotations of budgets.
 const descriptionAnnotation = "kubernetes.io/description"
 
-// description is what a person reads who finds the budget in the way of a drain.
+// description explains the budget to people who find it blocking a drain.
 const description = "Drawbridge's guard. It protects pods whose interceptors come before their eviction while Drawbridge is down: nothing can meet 2147483647, " +
 	"so no pod with the label " + v1alpha1.GuardLabel + "=" + v1alpha1.GuardClosed + " is evicted. Drawbridge takes the label off when it is the pod's turn to go. " +
 	"If drains stay refused, see whether Drawbridge runs: kubectl drawbridge doctor."
@@ -55,20 +55,19 @@ func budgetSpec() policyv1.PodDisruptionBudgetSpec {
 	}
 }
 
-// isGuard reports whether a budget is the guard's. One that somebody else made
-// under our name is not.
+// isGuard reports whether a budget is the guard's, and not another one with our name.
 func isGuard(pdb *policyv1.PodDisruptionBudget) bool {
 	return pdb.Name == v1alpha1.GuardBudgetName &&
 		(pdb.Labels[v1alpha1.GuardBudgetLabel] == "true" || apiequality.Semantic.DeepEqual(pdb.Spec.Selector, budgetSpec().Selector))
 }
 
-// asWanted reports whether a budget of ours says what it should, and goes with its
-// owner, a ClusterRole; empty for none.
+// asWanted reports whether our budget is as it should be, including its owner, a
+// ClusterRole; empty for none.
 func asWanted(pdb *policyv1.PodDisruptionBudget, owner string) bool {
 	return len(differences(pdb, owner)) == 0
 }
 
-// differences are the fields in which a budget of ours is not as the guard writes it.
+// differences are the fields in which our budget differs from what the guard writes.
 func differences(pdb *policyv1.PodDisruptionBudget, owner string) []string {
 	var fields []string
 	differs := func(field string, is bool) {
@@ -82,7 +81,7 @@ func differences(pdb *policyv1.PodDisruptionBudget, owner string) []string {
 			break
 		}
 	}
-	// Whoever describes it in other words may.
+	// Other descriptions are allowed.
 	differs("metadata.annotations", pdb.Annotations[descriptionAnnotation] == "")
 	want, rest := budgetSpec(), pdb.Spec
 	differs("metadata.ownerReferences", !ownedBy(pdb, owner))
@@ -96,9 +95,9 @@ func differences(pdb *policyv1.PodDisruptionBudget, owner string) []string {
 	return fields
 }
 
-// ownedBy reports whether the budget goes when the ClusterRole of that name does: another
-// owner would keep it. The garbage collector removes it when the role's UID is another
-// by now.
+// ownedBy reports whether the budget is deleted with the ClusterRole of that name:
+// another owner would keep it. The garbage collector removes it if the role's UID has
+// changed.
 func ownedBy(pdb *policyv1.PodDisruptionBudget, owner string) bool {
 	if owner == "" {
 		return true
@@ -110,15 +109,16 @@ func ownedBy(pdb *policyv1.PodDisruptionBudget, owner string) bool {
 	return ref.APIVersion == rbacv1.SchemeGroupVersion.String() && ref.Kind == "ClusterRole" && ref.Name == owner
 }
 
-// refuses reports whether the budget allows none of the pods with the guard's label to
-// go, whatever else it says. Only pods that are not Ready may be excepted, see
+// refuses reports whether the budget allows no eviction of pods with the guard's label,
+// whatever else it says. Only pods that are not Ready may be excepted, see
 // exceptsUnready.
 func refuses(pdb *policyv1.PodDisruptionBudget) bool {
 	want := budgetSpec()
 	return apiequality.Semantic.DeepEqual(pdb.Spec.MinAvailable, want.MinAvailable) && apiequality.Semantic.DeepEqual(pdb.Spec.Selector, want.Selector)
 }
 
-// exceptsUnready reports whether the budget lets pods go that run and are not Ready.
+// exceptsUnready reports whether the budget allows evictions of running pods that are not
+// Ready.
 func exceptsUnready(pdb *policyv1.PodDisruptionBudget) bool {
 	policy := pdb.Spec.UnhealthyPodEvictionPolicy
 	return policy != nil && *policy == policyv1.AlwaysAllow
@@ -142,18 +142,17 @@ func repaired(pdb *policyv1.PodDisruptionBudget, owner *metav1.OwnerReference) *
 	return repaired
 }
 
-// inForce reports whether the budget refuses evictions with its final answer.
-// Until the disruption controller has looked at it, the eviction API would send
-// callers a Retry-After of 10 s, in which client-go sleeps silently (callers.md,
-// section 5). What else is written into it does not matter: a policy engine may add
-// a field to every budget, and no repair would ever last.
+// inForce reports whether the budget refuses evictions with its final answer. Until the
+// disruption controller has observed it, the eviction API would send callers a
+// Retry-After of 10 s, in which client-go sleeps silently (callers.md, section 5). Other
+// fields do not matter: a policy engine may add a field to every budget, and no repair
+// would ever last.
 func inForce(pdb *policyv1.PodDisruptionBudget) bool {
 	return isGuard(pdb) && refuses(pdb) && pdb.DeletionTimestamp == nil &&
 		pdb.Status.ObservedGeneration >= max(pdb.Generation, 1)
 }
 
-// BudgetInput is everything that a decision about a namespace's budget may look
-// at.
+// BudgetInput is everything that a decision about a namespace's budget depends on.
 type BudgetInput struct {
 	// Budget of our name in the namespace, nil if there is none.
 	Budget *policyv1.PodDisruptionBudget
@@ -162,26 +161,26 @@ type BudgetInput struct {
 	// LastNeeded is when it was needed last; zero means that it is not known to have
 	// been.
 	LastNeeded time.Time
-	// Owner is the name of the ClusterRole that is to own it; empty for none.
+	// Owner is the name of the ClusterRole that should own it; empty for none.
 	Owner string
-	// Wait is how long it may not be written yet, because it was written often.
+	// Wait is how long it must not be written yet, because it was written often.
 	Wait time.Duration
 }
 
-// BudgetAction is what becomes of a namespace's budget.
+// BudgetAction is what to do about a namespace's budget.
 type BudgetAction int
 
 const (
-	// BudgetKeep leaves it as it is.
+	// BudgetKeep changes nothing.
 	BudgetKeep BudgetAction = iota
 	// BudgetCreate makes one.
 	BudgetCreate
-	// BudgetRepair puts it right again.
+	// BudgetRepair restores it.
 	BudgetRepair
 	// BudgetDelete removes it.
 	BudgetDelete
-	// BudgetBlocked says that somebody else's budget has our name. It is not
-	// touched, and the namespace goes without a guard.
+	// BudgetBlocked says that another budget has our name. It is not changed, and the
+	// namespace has no guard.
 	BudgetBlocked
 )
 
@@ -215,7 +214,7 @@ func BudgetStep(in BudgetInput, now time.Time, delay time.Duration) BudgetDecisi
 	}
 	d := BudgetDecision{}
 	if !in.Needed {
-		// After a jump of the clock no wait is longer than it was meant to be.
+		// After a clock jump, no wait is longer than intended.
 		d.WakeAt = in.LastNeeded.Add(delay)
 		if latest := now.Add(delay); latest.Before(d.WakeAt) {
 			d.WakeAt = latest

@@ -23,20 +23,18 @@ import (
 )
 
 const (
-	// pause is when to look again at what ends by itself: caches that are not in
-	// sync, or behind.
+	// pause is when to retry while caches are not in sync, or behind.
 	pause = time.Second
-	// lookAgain is when to look again at what may change without an event: who does not
-	// know yet holds a pod, or cannot say whether it has something to do. It is a look
-	// into memory.
+	// lookAgain is when to check again what may change without an event: a pod is held or a
+	// preflight is undecided because something is not known yet. It is a check in memory.
 	lookAgain = 10 * time.Second
-	// DefaultIdleDelay is how long a namespace keeps a budget that nobody needs. It is
-	// shorter than the 15 min after which the usual alerts on budgets fire.
+	// DefaultIdleDelay is how long a namespace keeps an unused budget. It is shorter than
+	// the 15 min after which the usual alerts on budgets fire.
 	DefaultIdleDelay = 10 * time.Minute
 )
 
-// Controller puts the guard's label on pods and takes it off, and keeps one budget
-// in each namespace that has such pods.
+// Controller adds and removes the guard's label on pods, and keeps one budget in each
+// namespace that has such pods.
 //
 // Its keys are pods, and namespaces: those without a name. A pod that nobody
 // intercepts costs no API call, and an event of any pod a look into memory.
@@ -49,10 +47,10 @@ type Controller struct {
 	APIReader client.Reader
 	// Clock also drives the queue, which SetupWithManager makes.
 	Clock clock.WithTicker
-	// Resolver says who intercepts a pod. No guard is opened while somebody may be
+	// Resolver returns the interceptors of a pod. No guard is opened while one may be
 	// missing.
 	Resolver registration.Resolver
-	// Registrations say what an interceptor wants of the guard. Who has none wants
+	// Registrations have the guard policy of an interceptor. Without a registration it is
 	// v1alpha1.GuardWhileEvacuating.
 	Registrations registration.Lookup
 	// Preflights returns the interceptor of that name if it has a say before a request
@@ -61,23 +59,22 @@ type Controller struct {
 	Preflights func(name string) preflight.Interceptor
 	// Holds says whose guard stays closed.
 	Holds Holds
-	// OnChange takes a function that is to be called, from any goroutine, when
-	// Resolver or Registrations may answer differently for pods that have not changed.
+	// OnChange registers a function to call, from any goroutine, when Resolver or
+	// Registrations may answer differently for unchanged pods.
 	OnChange func(func())
-	// Synced reports whether the caches and the resolver know all they answer from.
+	// Synced reports whether the caches and the resolver are in sync.
 	Synced func() bool
-	// ExcludedNamespaces are those that the webhook is not asked for; there is never
-	// a guard.
+	// ExcludedNamespaces are the namespaces that the webhook is not called for; they never
+	// have a guard.
 	ExcludedNamespaces []string
 	// Owner is the ClusterRole that owns the budgets: when it is deleted, with our
-	// installation or because the guard is switched off, they go, too. Without it no
-	// budget is made. Empty means that nobody owns them.
+	// installation or because the guard is disabled, so are they. If it is missing, no
+	// budget is created. Empty means no owner.
 	Owner string
 	// Recorder records events on pods, requests and budgets.
 	Recorder eventsclient.EventRecorder
 	Metrics  *metrics.Guard
-	// IdleDelay is how long a namespace keeps a budget that nobody needs. Default
-	// DefaultIdleDelay.
+	// IdleDelay is how long a namespace keeps an unused budget. Default DefaultIdleDelay.
 	IdleDelay time.Duration
 
 	memory *memory
@@ -101,7 +98,7 @@ func namespaceKey(namespace string) reconcile.Request {
 // Reconcile handles one pod, or the budget of one namespace.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if !c.Synced() {
-		// Who has not heard of all registrations would take nobody for intercepted.
+		// Without knowing all registrations, intercepted pods would seem not intercepted.
 		return reconcile.Result{RequeueAfter: pause}, nil
 	}
 	if req.Name == "" {
@@ -112,7 +109,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // reconcilePod gathers, decides and applies for one pod.
 func (c *Controller) reconcilePod(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	// When the patch does not fit, the pod is newer than what the cache shows.
+	// If the patch does not apply, the pod is newer than the cache.
 	for _, reader := range []client.Reader{c.Client, c.APIReader} {
 		pod := &corev1.Pod{}
 		if err := reader.Get(ctx, key, pod); apierrors.IsNotFound(err) {
@@ -130,7 +127,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key types.NamespacedName)
 		if decision.LookAgain {
 			result.RequeueAfter = lookAgain
 		}
-		c.tell(ctx, pod, in, decision)
+		c.emit(ctx, pod, in, decision)
 		if decision.Change != ChangeClose {
 			c.memory.settle(key)
 		} else if ready, err := c.takeBudget(ctx, key); err != nil || !ready {
@@ -152,21 +149,20 @@ func (c *Controller) reconcilePod(ctx context.Context, key types.NamespacedName)
 	return reconcile.Result{}, fmt.Errorf("label pod %s for the guard: it kept changing", key)
 }
 
-// later is how long a change of the pod's label for a request has to wait; 0 means that it
+// later is how long a change of the pod's label for a request must wait; 0 means that it
 // may be made now.
 func (c *Controller) later(key types.NamespacedName, pod *corev1.Pod, request types.UID, change Change) time.Duration {
 	now := c.Clock.Now()
-	// In case somebody has undone it before the cache showed it, look again.
+	// Check again, in case it was undone before the cache showed it.
 	if c.memory.justWrote(key, wrote{pod.UID, change == ChangeClose, now}) {
 		return pause
 	}
 	return c.memory.waitToWrite(key, pod.UID, request, now)
 }
 
-// decideKnowing decides as decide does, and asks for the pod's controller before that if
-// it could matter.
+// decideKnowing is decide, but reads the pod's controller first if it could matter.
 func (c *Controller) decideKnowing(ctx context.Context, pod *corev1.Pod) (Input, Decision, error) {
-	// Looked at first: another worker may learn of it while we decide without it.
+	// Checked first: another worker may read it while we decide without it.
 	unknown := c.owners.unknown(pod)
 	in, decision, err := c.decide(ctx, pod)
 	if err != nil || decision.Change == ChangeNothing || !unknown {
@@ -178,7 +174,7 @@ func (c *Controller) decideKnowing(ctx context.Context, pod *corev1.Pod) (Input,
 	return c.decide(ctx, pod)
 }
 
-// decide gathers and decides, and keeps up to date what is counted. It makes no API call.
+// decide gathers and decides, and updates the counts. It makes no API call.
 func (c *Controller) decide(ctx context.Context, pod *corev1.Pod) (Input, Decision, error) {
 	in, err := c.gather(ctx, pod)
 	if err != nil {
@@ -193,9 +189,8 @@ func (c *Controller) decide(ctx context.Context, pod *corev1.Pod) (Input, Decisi
 	return in, d, nil
 }
 
-// forgetGone takes back what was just counted of a pod whose end, an event, may have
-// been noticed before: it would be counted for ever. The cache knows of the end before
-// the event comes.
+// forgetGone removes the count of a pod whose deletion event may have come before: it would
+// be counted forever. The cache knows about the deletion before the event.
 func (c *Controller) forgetGone(ctx context.Context, pod *corev1.Pod) {
 	key := client.ObjectKeyFromObject(pod)
 	if apierrors.IsNotFound(c.Client.Get(ctx, key, &corev1.Pod{}, client.UnsafeDisableDeepCopy)) {
@@ -221,7 +216,7 @@ func metricState(in Input, d Decision) string {
 	}
 }
 
-// label applies a change for a request. It returns false if the pod was not as it was seen.
+// label applies a change for a request. It returns false if the pod has changed.
 func (c *Controller) label(ctx context.Context, pod *corev1.Pod, request types.UID, d Decision) (bool, error) {
 	patch, err := labelPatch(pod, d.Change)
 	if err != nil {
@@ -249,25 +244,25 @@ func (c *Controller) label(ctx context.Context, pod *corev1.Pod, request types.U
 	}
 }
 
-// tell records what people have to know about the pod's guard, each once.
-func (c *Controller) tell(ctx context.Context, pod *corev1.Pod, in Input, d Decision) {
+// emit records events about the pod's guard, each once.
+func (c *Controller) emit(ctx context.Context, pod *corev1.Pod, in Input, d Decision) {
 	if d.State == StateHeld {
-		c.tellHeld(ctx, pod, in.Hold)
+		c.emitHeld(ctx, pod, in.Hold)
 	}
-	if ref := c.owners.of(pod); d.Left && ref != nil && c.owners.tell(ref) {
+	if ref := c.owners.of(pod); d.Left && ref != nil && c.owners.firstTime(ref) {
 		controller := &corev1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: pod.Namespace, Name: ref.Name, UID: ref.UID}
 		events.Emit(c.Recorder, controller, pod, events.GuardLabelLeft(v1alpha1.GuardLabel))
 		log.FromContext(ctx).Info("A controller selects pods by the guard's label, which is left as it is", "controller", ref.Kind+"/"+ref.Name)
 	}
 }
 
-// tellHeld records once per request that the guard stays closed, and why.
-func (c *Controller) tellHeld(ctx context.Context, pod *corev1.Pod, why string) {
+// emitHeld records, once per request, that the guard stays closed, and why.
+func (c *Controller) emitHeld(ctx context.Context, pod *corev1.Pod, why string) {
 	er := &v1alpha1.EvictionRequest{}
 	if err := c.Client.Get(ctx, v1alpha1.RequestKey(pod), er); err != nil {
-		return // It has just gone, and nobody is left to be told.
+		return // It is gone, and so is the need for an event.
 	}
-	if c.memory.tell(client.ObjectKeyFromObject(pod), er.UID) {
+	if c.memory.firstTime(client.ObjectKeyFromObject(pod), er.UID) {
 		events.EmitOnBoth(c.Recorder, er, events.GuardHeld(why))
 	}
 }

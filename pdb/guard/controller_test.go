@@ -35,7 +35,7 @@ func (b *bench) want(what string, want, got any) {
 func TestAGuardClosesAndOpens(t *testing.T) {
 	b := newBench(t, webPod("web-1").Obj(), webPod("web-2").Obj(), builder.Pod("shop", "plain").UID("uid-plain").Ready().Obj())
 	for _, name := range []string{"web-1", "web-2", "plain"} {
-		b.look(name)
+		b.observe(name)
 	}
 	b.want("writes before the first eviction", []string(nil), b.work())
 
@@ -49,7 +49,7 @@ func TestAGuardClosesAndOpens(t *testing.T) {
 	b.count()
 	b.want("writes when the budget is counted", []string{"patch Pod shop/web-1"}, b.work())
 	b.want("guarded", []string{"web-1"}, b.guarded())
-	b.look("web-1")
+	b.observe("web-1")
 	b.want("writes when nothing has changed", []string(nil), b.work())
 	b.want("pods", map[string]int{"closed": 1}, b.counted())
 
@@ -66,7 +66,7 @@ func TestAGuardClosesAndOpens(t *testing.T) {
 
 func TestBudgetsOfOthersWin(t *testing.T) {
 	b := newBench(t, webPod("web-1").Obj(), request("web-1", interA).Active(interA, t0).Obj())
-	b.look("web-1")
+	b.observe("web-1")
 	b.work()
 	b.count()
 	b.work()
@@ -78,7 +78,7 @@ func TestBudgetsOfOthersWin(t *testing.T) {
 	}
 	b.budgetChanged(t.Context(), nil, theirs, false, b.queue)
 	b.want("writes when a budget comes", []string{"patch Pod shop/web-1"}, b.work())
-	b.look("web-1")
+	b.observe("web-1")
 	b.want("pods", map[string]int{"other_budget": 1}, b.counted())
 	b.want("guarded", []string(nil), b.guarded())
 
@@ -188,7 +188,7 @@ func (unsure) Resolve(*corev1.Pod) ([]string, error) { return nil, registration.
 func TestNothingIsOpenedWhileSomebodyMayBeMissing(t *testing.T) {
 	b := newBench(t, webPod("web-1").Label(v1alpha1.GuardLabel, v1alpha1.GuardClosed).Obj())
 	b.Resolver = unsure{}
-	b.look("web-1")
+	b.observe("web-1")
 	b.want("writes", []string(nil), b.work())
 
 	b.Synced = func() bool { return false }
@@ -210,7 +210,7 @@ func TestTheVeryPodIsLabeled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, pod.Obj(), ours())
 			b.Registrations = always
-			b.look("web-1")
+			b.observe("web-1")
 			b.want("writes", []string{"patch Pod shop/web-1"}, b.work())
 			want := map[string]string{v1alpha1.GuardLabel: v1alpha1.GuardClosed}
 			if pod.Labels["app"] != "" {
@@ -246,7 +246,7 @@ func TestAPodThatIsNotAsTheCacheShowsIsLookedAtAgain(t *testing.T) {
 		}
 		return nil
 	}
-	b.look("web-1")
+	b.observe("web-1")
 	b.want("writes", []string{"patch Pod shop/web-1"}, b.work())
 
 	b = newBench(t, webPod("web-1").Obj(), ours())
@@ -264,9 +264,9 @@ func TestAPodThatIsNotAsTheCacheShowsIsLookedAtAgain(t *testing.T) {
 func TestAHeldGuardIsToldOfOnce(t *testing.T) {
 	b := newBench(t, webPod("web-1").Obj(), ours(), request("web-1", interA).Processed(interA).Active(imperative, t0).Obj())
 	b.Holds = holds{"web-1": "virtual machine shop/web cannot migrate"}
-	b.look("web-1")
+	b.observe("web-1")
 	b.work()
-	b.look("web-1")
+	b.observe("web-1")
 	b.queue.Add(b.podOfRequest(t.Context(), request("web-1").Obj())[0])
 	b.work()
 	b.want("guarded", []string{"web-1"}, b.guarded())
@@ -354,7 +354,7 @@ func TestTheGuardLooksAgainAtWhatMayChangeWithoutAnEvent(t *testing.T) {
 			}
 			b := newBench(t, objects...)
 			tc.change(b.Controller)
-			b.look("web-1")
+			b.observe("web-1")
 			b.want("writes while it is so", []string(nil), b.work())
 			tc.settle()
 			b.clock.Step(lookAgain)

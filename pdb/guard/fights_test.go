@@ -70,7 +70,7 @@ func TestAFightIsSlow(t *testing.T) {
 			pod := b.pod("web-1")
 			if delete(pod.Labels, v1alpha1.GuardLabel); b.api.Update(t.Context(), pod) == nil {
 				b.memory.forgetWrote(client.ObjectKeyFromObject(pod)) // As its event does.
-				b.look("web-1")
+				b.observe("web-1")
 			}
 		})
 		b.slow(written)
@@ -127,7 +127,7 @@ func TestEachRequestIsGuardedAtOnce(t *testing.T) {
 		if err := b.api.Delete(t.Context(), er); err != nil {
 			t.Fatal(err)
 		}
-		b.look("web-1")
+		b.observe("web-1")
 		b.work()
 		if diff := cmp.Diff([]string(nil), b.guarded()); diff != "" {
 			t.Errorf("eviction %d is over, guarded pods (-want +got):\n%s", i, diff)
@@ -223,7 +223,7 @@ func TestAPodIsNotTakenFromItsController(t *testing.T) {
 			b := newBench(t, append(objects, pod.Obj())...)
 			left := len(tc.want) == 0
 			for range 3 {
-				b.look("web-1")
+				b.observe("web-1")
 				if got := b.work(); !slices.Equal(got, tc.want) {
 					t.Errorf("writes %v, want %v", got, tc.want)
 				}
@@ -240,7 +240,7 @@ func TestAPodIsNotTakenFromItsController(t *testing.T) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "owner-1", Controller: new(true)}}
 		})
 		b := newBench(t, set, pod.Obj())
-		b.look("web-1")
+		b.observe("web-1")
 		b.work()
 		b.want("pods", map[string]int{"label_left": 1}, b.counted())
 		if needed, err := b.needed(t.Context(), "shop"); needed || err != nil {
@@ -302,7 +302,7 @@ func TestABudgetThatSelectsByTheGuardsLabelIsToldOfOnce(t *testing.T) {
 	}
 	for range 3 {
 		b.budgetChanged(t.Context(), nil, stranger, false, b.queue)
-		b.look("web-1")
+		b.observe("web-1")
 		b.work()
 	}
 	b.want("guarded", []string{"web-1"}, b.guarded())

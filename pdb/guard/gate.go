@@ -11,19 +11,17 @@ import (
 // Holds knows pods whose guard stays closed.
 type Holds interface {
 	// Held reports whether the guard of the pod stays closed when its eviction has
-	// begun, even when all interceptors had their turn or one that evicts is active,
-	// and why: a sentence without its full stop that is constant as long as the
-	// reason is. It answers from memory and is safe for concurrent use; the pod may be
-	// shared with the informers. Who does not know yet says yes.
+	// begun, even when all interceptors had their turn or one that evicts is active, and
+	// why: a sentence without its full stop that is constant as long as the reason is.
+	// It answers from memory and is safe for concurrent use; the pod may be shared with
+	// the informers. Unknown counts as held.
 	Held(pod *corev1.Pod) (reason string, held bool)
-	// OnPodChange takes a function that is to be called, from any goroutine, when the
-	// answer for a pod, or what a Preflight says about it, may have changed although the
-	// pod has not.
+	// OnPodChange registers a function to call, from any goroutine, when the answer for
+	// a pod, or a Preflight's answer, may have changed although the pod has not.
 	OnPodChange(tell func(pod types.NamespacedName))
 }
 
-// Gate answers those who would let an eviction through, or make one. It is for
-// every replica.
+// Gate answers components that allow or make evictions. It runs on every replica.
 type Gate struct {
 	labels bool
 	holds  Holds
@@ -45,8 +43,8 @@ func (g *Gate) Labels() bool { return g.labels }
 // Closed reports whether the guard of the pod is closed, as far as the pod shows.
 func (g *Gate) Closed(pod *corev1.Pod) bool { return g.labels && labeled(pod) }
 
-// Held reports whether it is to be closed in the imperative stage. Where a budget
-// of somebody else keeps the guard away, this is all that holds the pod.
+// Held reports whether it must be closed in the imperative stage. If another budget
+// keeps the guard away, this alone holds the pod.
 func (g *Gate) Held(pod *corev1.Pod) bool {
 	_, held := g.holds.Held(pod)
 	return held

@@ -19,7 +19,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
-// gather collects what is known of a pod, from memory alone.
+// gather collects what is known about a pod, from memory only.
 //
 //	pod -- request (by the pod's UID) -- its plan \
 //	   \-- who would intercept it now ------------ registrations -- budgets of others
@@ -67,8 +67,8 @@ func (c *Controller) gather(ctx context.Context, pod *corev1.Pod) (Input, error)
 	return in, err
 }
 
-// interceptor is what the guard needs to know of an interceptor. A name without a
-// registration stands in an annotation, or its registration went meanwhile.
+// interceptor is what the guard needs to know about an interceptor. A name without a
+// registration is from an annotation, or its registration was deleted.
 func (c *Controller) interceptor(name string, active bool) Interceptor {
 	registration, ok := c.Registrations.Registration(name)
 	if !ok {
@@ -80,8 +80,8 @@ func (c *Controller) interceptor(name string, active bool) Interceptor {
 	}
 }
 
-// whoseTurn is the interceptor that is active, or will be in a moment: to close the
-// guard for that moment before one that evicts would be two writes for nothing.
+// whoseTurn is the interceptor that is active or about to be: closing the guard just
+// before an interceptor that evicts would waste two writes.
 func whoseTurn(er *v1alpha1.EvictionRequest, stage Stage, names []string) string {
 	switch {
 	case stage != StageEvacuating:
@@ -95,8 +95,8 @@ func whoseTurn(er *v1alpha1.EvictionRequest, stage Stage, names []string) string
 	}
 }
 
-// spared reports whether all interceptors let a first call through, and whether one
-// of them could not say, which is no reason to open.
+// spared reports whether all interceptors allow a first call, and whether one of them
+// is undecided, which is no reason to open.
 func (c *Controller) spared(ctx context.Context, pod *corev1.Pod, names []string) (spared, unsure bool) {
 	for _, name := range names {
 		ask := c.Preflights(name)
@@ -111,9 +111,9 @@ func (c *Controller) spared(ctx context.Context, pod *corev1.Pod, names []string
 	return true, false
 }
 
-// otherBudgets returns the names of the budgets of others that select the pod,
-// sorted. One that does only when the guard is closed, or only when it is open, is not
-// among them: the guard would move to and fro for it. It is told of, see budgetChanged.
+// otherBudgets returns the names of the budgets of others that select the pod, sorted.
+// Budgets that do so only when the guard is closed, or only when it is open, are
+// excluded: the guard would flap. They are reported, see budgetChanged.
 func (c *Controller) otherBudgets(ctx context.Context, pod *corev1.Pod) ([]string, error) {
 	list := &policyv1.PodDisruptionBudgetList{}
 	if err := c.Client.List(ctx, list, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -131,13 +131,13 @@ func (c *Controller) otherBudgets(ctx context.Context, pod *corev1.Pod) ([]strin
 }
 
 // selects reports whether the eviction API counts the pod to the budget, whether its
-// guard is closed or open. It passes over a budget whose selector it cannot read
+// guard is closed or open. It skips a budget whose selector it cannot read
 // (eviction.go, getPodDisruptionBudgets).
 func selects(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	if pdb.Spec.Selector == nil {
 		return false
 	}
-	// Most budgets end here, and to read a selector costs a hundred times as much.
+	// Most budgets end here, and parsing a selector costs a hundred times as much.
 	for key, value := range pdb.Spec.Selector.MatchLabels {
 		if key != v1alpha1.GuardLabel && pod.Labels[key] != value {
 			return false
@@ -150,7 +150,7 @@ func selects(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	return !mentions(selector) || selector.Matches(moved(pod))
 }
 
-// selectsByGuard reports whether whom a budget selects depends on the guard's label.
+// selectsByGuard reports whether a budget's selection depends on the guard's label.
 func selectsByGuard(pdb *policyv1.PodDisruptionBudget) bool {
 	if pdb.Spec.Selector == nil {
 		return false
@@ -159,7 +159,7 @@ func selectsByGuard(pdb *policyv1.PodDisruptionBudget) bool {
 	return err == nil && mentions(selector)
 }
 
-// stageOf is where a request stands for the pod with that UID. The request may be
+// stageOf is the stage of the eviction of the pod with that UID. The request may be
 // nil.
 func stageOf(er *v1alpha1.EvictionRequest, pod types.UID) Stage {
 	if er == nil || er.DeletionTimestamp != nil || er.Spec.Target.Pod == nil || er.Spec.Target.Pod.UID != pod {
@@ -194,9 +194,9 @@ func planned(er *v1alpha1.EvictionRequest, stage Stage) []string {
 	return names
 }
 
-// unsupported reports whether no request can evict the pod: it belongs to a
-// DaemonSet or mirrors a static pod (ruling R13), or is a member of a group
-// (statement 53). The webhook lets evictions of these through.
+// unsupported reports whether no request can evict the pod: it belongs to a DaemonSet
+// or mirrors a static pod (ruling R13), or is a member of a group (statement 53). The
+// webhook allows their evictions.
 func unsupported(pod *corev1.Pod) bool {
 	return pods.StaysOnNode(pod) || pod.Spec.SchedulingGroup != nil
 }

@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// memory is what the controller remembers: hints, all of them. It starts empty,
-// and what it should hold comes back with the first look at every pod. It is
-// safe for concurrent use.
+// memory is what the controller remembers. All of it is a hint. It starts empty, and is
+// filled by the first reconciliation of every pod. It is safe for concurrent use.
 type memory struct {
 	mu sync.Mutex
 	// waiting are the pods that wait for their namespace's budget.
@@ -21,20 +20,21 @@ type memory struct {
 	needed map[string]time.Time
 	// made is when we made a namespace's budget; the cache may not show it yet.
 	made map[string]time.Time
-	// removed are the budgets that we have deleted; the cache may still show them.
+	// removed are the budgets that we have deleted; the cache may still have them.
 	removed map[string]types.UID
 	// wrote are the labels that we have written; the cache may not show them yet.
 	wrote map[types.NamespacedName]wrote
 	// paces are how often objects were written, by pod and budgetKey.
 	paces map[types.NamespacedName]paced
-	// left are closed pods that should be open, whose label is their controller's.
+	// left are closed pods that should be open, but whose controller selects by the
+	// label.
 	left map[types.NamespacedName]struct{}
-	// told is about which object an event was recorded last, by pod and budgetKey.
-	told map[types.NamespacedName]types.UID
+	// emitted is the object of the last recorded event, by pod and budgetKey.
+	emitted map[types.NamespacedName]types.UID
 }
 
-// paced is how often a very object was written for the same request. A new request is no
-// fight: the first writes for it go at once.
+// paced is how often an object was written for the same request. A new request is no
+// fight: its first writes are not delayed.
 type paced struct {
 	object, request types.UID
 	pace
@@ -64,7 +64,7 @@ func newMemory() *memory {
 		wrote:   map[types.NamespacedName]wrote{},
 		paces:   map[types.NamespacedName]paced{},
 		left:    map[types.NamespacedName]struct{}{},
-		told:    map[types.NamespacedName]types.UID{},
+		emitted: map[types.NamespacedName]types.UID{},
 	}
 }
 
@@ -78,7 +78,7 @@ func (m *memory) wait(pod types.NamespacedName) {
 	m.waiting[pod.Namespace][pod] = struct{}{}
 }
 
-// settle notes that the pod waits no more.
+// settle notes that the pod no longer waits.
 func (m *memory) settle(pod types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,15 +157,14 @@ func (m *memory) forgetBudget(namespace string, budget types.UID) {
 }
 
 // write notes that we write the pod's label. It comes before the write, so that the
-// pod's end, if it has one then, is noticed later.
+// pod's end, if any, is noticed later.
 func (m *memory) write(key types.NamespacedName, w wrote) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.wrote[key] = w
 }
 
-// justWrote reports whether we have made that very thing of the pod's guard less than
-// the pause ago.
+// justWrote reports whether we made that same change less than the pause ago.
 func (m *memory) justWrote(key types.NamespacedName, w wrote) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,15 +181,14 @@ func (m *memory) shown(key types.NamespacedName, pod types.UID, closed bool) {
 	}
 }
 
-// waitToWrite is how long the next write of an object for a request has to wait, see
-// pace.
+// waitToWrite is how long the next write of an object for a request must wait, see pace.
 func (m *memory) waitToWrite(key types.NamespacedName, object, request types.UID, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.paces[key].of(object, request).wait(now)
 }
 
-// writes notes that we write an object for a request, whatever comes of it.
+// writes notes that we write an object for a request, whatever the result.
 func (m *memory) writes(key types.NamespacedName, object, request types.UID, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -266,20 +264,21 @@ func (m *memory) forgetNamespace(namespace string) {
 	delete(m.made, namespace)
 }
 
-// tell reports whether nothing was told about the object yet.
-func (m *memory) tell(key types.NamespacedName, object types.UID) bool {
+// firstTime reports whether no event was emitted about the object yet, and notes that
+// one is.
+func (m *memory) firstTime(key types.NamespacedName, object types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.told[key] == object {
+	if m.emitted[key] == object {
 		return false
 	}
-	m.told[key] = object
+	m.emitted[key] = object
 	return true
 }
 
-// forgetTold forgets what was told.
-func (m *memory) forgetTold(key types.NamespacedName) {
+// forgetEmitted forgets the last emitted event.
+func (m *memory) forgetEmitted(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.told, key)
+	delete(m.emitted, key)
 }

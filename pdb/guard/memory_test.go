@@ -81,7 +81,7 @@ func TestABudgetIsMadeOnceHoweverLateTheCacheShowsIt(t *testing.T) {
 	b := newBench(t, webPod("web-1").Obj(), webPod("web-2").Obj(), request("web-1", interA).Active(interA, t0).Obj())
 	seeing := b.Client
 	b.Client = b.hiding()
-	b.look("web-1")
+	b.observe("web-1")
 	b.want("writes, first of all the budget", []string{"create PodDisruptionBudget shop/drawbridge-guard"}, b.work())
 	b.store(request("web-2", interA).Active(interA, t0).Obj())
 	b.want("writes while it is not shown", []string(nil), b.work())

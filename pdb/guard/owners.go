@@ -23,9 +23,9 @@ import (
 // knownOwners is how many controllers of pods are remembered.
 const knownOwners = 10_000
 
-// selecting are the kinds of controllers that lose a pod when its labels do not match
-// their selector any more, and then make another one. All of them never change their
-// selector, but ReplicationControllers.
+// selecting are the kinds of controllers that lose a pod when its labels no longer match their
+// selector, and then create another one. Their selectors are immutable, except for
+// ReplicationControllers.
 var selecting = map[schema.GroupKind]bool{
 	{Group: "apps", Kind: "ReplicaSet"}:        true,
 	{Group: "apps", Kind: "StatefulSet"}:       true,
@@ -34,8 +34,8 @@ var selecting = map[schema.GroupKind]bool{
 	{Group: "", Kind: "ReplicationController"}: true,
 }
 
-// owners knows the selectors of the controllers of pods, by UID. It is a hint: what is not
-// known is asked once. Safe for concurrent use.
+// owners knows the selectors of the controllers of pods, by UID. It is a hint: unknown ones are
+// read once. Safe for concurrent use.
 type owners struct {
 	known *lru.Cache
 	mu    sync.Mutex
@@ -45,8 +45,8 @@ type owners struct {
 type owner struct {
 	// selector is nil when it does not depend on the guard's label.
 	selector labels.Selector
-	// told: an event was recorded about it.
-	told bool
+	// emitted: an event was recorded about it.
+	emitted bool
 }
 
 func newOwners() *owners { return &owners{known: lru.New(knownOwners)} }
@@ -60,8 +60,7 @@ func (o *owners) of(pod *corev1.Pod) *metav1.OwnerReference {
 	return ref
 }
 
-// unknown reports whether the pod's controller has to be asked for before its label may be
-// written.
+// unknown reports whether the pod's controller must be read before its label may be written.
 func (o *owners) unknown(pod *corev1.Pod) bool {
 	ref := o.of(pod)
 	if ref == nil {
@@ -71,8 +70,8 @@ func (o *owners) unknown(pod *corev1.Pod) bool {
 	return !known
 }
 
-// learn asks for the pod's controller, unless it is known. One that may not be read, or is gone, counts as one
-// that does not select by the guard's label.
+// learn reads the pod's controller, unless it is known. One that may not be read, or is gone,
+// counts as not selecting by the guard's label.
 func (o *owners) learn(ctx context.Context, reader client.Reader, pod *corev1.Pod) error {
 	ref := o.of(pod)
 	if ref == nil || !o.unknown(pod) {
@@ -115,15 +114,16 @@ func (o *owners) bound(pod *corev1.Pod) bool {
 	return selector != nil && selector.Matches(labels.Set(pod.Labels)) && !selector.Matches(moved(pod))
 }
 
-// tell reports whether nothing was told yet about the pod's controller.
-func (o *owners) tell(ref *metav1.OwnerReference) bool {
+// firstTime reports whether no event was emitted yet about the pod's controller, and notes that one
+// is.
+func (o *owners) firstTime(ref *metav1.OwnerReference) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	known, ok := o.known.Get(ref.UID)
-	if !ok || known.(owner).told {
+	if !ok || known.(owner).emitted {
 		return false
 	}
-	o.known.Add(ref.UID, owner{selector: known.(owner).selector, told: true})
+	o.known.Add(ref.UID, owner{selector: known.(owner).selector, emitted: true})
 	return true
 }
 
@@ -158,7 +158,7 @@ func selectorOf(object *unstructured.Unstructured) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(&selector)
 }
 
-// mentions reports whether whom a selector selects depends on the guard's label.
+// mentions reports whether a selector depends on the guard's label.
 func mentions(selector labels.Selector) bool {
 	requirements, _ := selector.Requirements()
 	for _, r := range requirements {

@@ -3,27 +3,27 @@ package guard
 import "time"
 
 const (
-	// freeWrites of one object go at once. An eviction takes two: the guard closes, and
-	// opens.
+	// freeWrites of one object are not delayed. An eviction takes two: the guard closes
+	// and opens.
 	freeWrites = 4
 	// After them each write waits twice as long as the one before.
 	firstPause   = 10 * time.Second
 	longestPause = 5 * time.Minute
-	// calmAfter is how long an object is left in peace before its writes count anew.
-	// It is longer than longestPause: a fight that never ends stays slow.
+	// calmAfter is how long an object must not be written before its count is reset. It
+	// is longer than longestPause: an endless fight stays slow.
 	calmAfter = 10 * time.Minute
 )
 
-// pace bounds how often one object is written: whatever writes it, too, or makes the
-// guard think of something else all the time, there are at most freeWrites+2 writes in
-// any minute, and in the long run one in five. The zero value has seen no writes.
+// pace limits how often one object is written: even with other writers, or with inputs
+// that change all the time, there are at most freeWrites+2 writes in any minute, and in
+// the long run one in five. The zero value has seen no writes.
 type pace struct {
 	writes int
 	last   time.Time
 }
 
-// wait is how long the next write has to wait; 0 means that it may go now. After a jump
-// of the clock no wait is longer than longestPause.
+// wait is how long the next write must wait; 0 means not at all. After a clock jump no
+// wait is longer than longestPause.
 func (p pace) wait(now time.Time) time.Duration {
 	if p.writes < freeWrites || now.Sub(p.last) >= calmAfter {
 		return 0

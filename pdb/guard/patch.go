@@ -7,8 +7,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/jsonpatch"
 )
 
-// labelPatch puts the label on the very pod, or takes it off, if its label is
-// still as it was seen. Other labels stay as they are.
+// labelPatch adds the label to this pod, or removes it, if the label has not changed.
+// Other labels stay unchanged.
 func labelPatch(pod *corev1.Pod, change Change) ([]byte, error) {
 	path := jsonpatch.Label(v1alpha1.GuardLabel)
 	ops := []jsonpatch.Op{jsonpatch.TestUID(pod.UID)}

@@ -76,8 +76,8 @@ func (c *Controller) validate() error {
 	})
 }
 
-// podEvents enqueues a pod only if there is something to do about it, which is a
-// matter of memory. The first list is left to the rescan.
+// podEvents enqueues a pod only if there is something to do, which is decided from
+// memory. The rescan handles the first list.
 func (c *Controller) podEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue guardQueue) {
@@ -96,7 +96,7 @@ func (c *Controller) podEvents() handler.EventHandler {
 			c.releases(ev.Object, nil, queue)
 			key := client.ObjectKeyFromObject(ev.Object)
 			c.memory.settle(key)
-			c.memory.forgetTold(key)
+			c.memory.forgetEmitted(key)
 			c.memory.forgetWrote(key)
 			c.memory.forgetPace(key)
 			c.memory.leave(key, false)
@@ -113,7 +113,7 @@ func (c *Controller) enqueue(ctx context.Context, obj client.Object, queue guard
 	}
 	_, decision, err := c.decide(ctx, pod)
 	if err != nil {
-		// Not knowing is no reason to miss the event.
+		// If unknown, do not miss the event.
 		log.FromContext(ctx).Error(err, "Looking what is known of a pod", "pod", client.ObjectKeyFromObject(pod))
 	}
 	key := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}
@@ -126,8 +126,8 @@ func (c *Controller) enqueue(ctx context.Context, obj client.Object, queue guard
 	return decision.State
 }
 
-// releases looks some time later whether the namespace still needs its budget, if
-// a pod of it does not any more.
+// releases enqueues a check of whether the namespace still needs its budget, if a pod no
+// longer does.
 func (c *Controller) releases(before, after client.Object, queue guardQueue) {
 	protected := func(obj client.Object) bool {
 		pod, ok := obj.(*corev1.Pod)
@@ -149,8 +149,8 @@ func (c *Controller) podOfRequest(_ context.Context, obj client.Object) []reconc
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: er.Namespace, Name: er.Spec.Target.Pod.Name}}}
 }
 
-// requestEvents lets those changes of a request pass that may open or close a
-// guard: another stage, another interceptor, or its plan.
+// requestEvents passes the changes of a request that may open or close a guard: another
+// stage, another interceptor, or its plan.
 func requestEvents() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(ev event.CreateEvent) bool { return !ev.IsInInitialList },
@@ -169,8 +169,8 @@ func requestEvents() predicate.Predicate {
 	}
 }
 
-// budgetEvents handles our own budgets, and those of others that begin or cease to
-// select pods. Their statuses, which change all the time, do not matter.
+// budgetEvents handles our own budgets, and other budgets that start or stop selecting
+// pods. Their statuses, which change all the time, do not matter.
 func (c *Controller) budgetEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue guardQueue) {
@@ -181,7 +181,7 @@ func (c *Controller) budgetEvents() handler.EventHandler {
 		},
 		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, queue guardQueue) {
 			c.memory.forgetBudget(ev.Object.GetNamespace(), ev.Object.GetUID())
-			c.memory.forgetTold(strangerKey(ev.Object))
+			c.memory.forgetEmitted(strangerKey(ev.Object))
 			if ev.Object.GetName() == v1alpha1.GuardBudgetName {
 				c.memory.seen(ev.Object.GetNamespace())
 			}
@@ -195,8 +195,8 @@ func asBudget(obj client.Object) *policyv1.PodDisruptionBudget {
 	return pdb
 }
 
-// budgetChanged handles a budget that came (before is nil), changed or went (after
-// is nil).
+// budgetChanged handles a budget that was created (before is nil), changed or deleted
+// (after is nil).
 func (c *Controller) budgetChanged(ctx context.Context, before, after *policyv1.PodDisruptionBudget, initial bool, queue guardQueue) {
 	either := after
 	if either == nil {
@@ -211,9 +211,9 @@ func (c *Controller) budgetChanged(ctx context.Context, before, after *policyv1.
 			queue.Add(namespaceKey(either.Namespace))
 		}
 	}
-	c.tellSelector(after)
+	c.emitSelector(after)
 	if initial || (was || before == nil) && (is || after == nil) {
-		return // The rescan looks at all pods, and our own budgets select whom we labeled.
+		return // The rescan handles all pods, and our own budgets select only pods that we labeled.
 	}
 	if before != nil && after != nil && was == is && apiequality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector) {
 		return
@@ -230,33 +230,33 @@ func (c *Controller) budgetChanged(ctx context.Context, before, after *policyv1.
 	}
 }
 
-// strangerKey is what is remembered of a budget of somebody else under.
+// strangerKey is the memory key of another budget.
 func strangerKey(budget client.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: budget.GetNamespace(), Name: "poddisruptionbudgets/" + budget.GetName()}
 }
 
-// tellSelector records once that a budget of somebody else selects by the guard's label.
-func (c *Controller) tellSelector(pdb *policyv1.PodDisruptionBudget) {
-	if pdb == nil || isGuard(pdb) || !selectsByGuard(pdb) || !c.memory.tell(strangerKey(pdb), pdb.UID) {
+// emitSelector records once that another budget selects by the guard's label.
+func (c *Controller) emitSelector(pdb *policyv1.PodDisruptionBudget) {
+	if pdb == nil || isGuard(pdb) || !selectsByGuard(pdb) || !c.memory.firstTime(strangerKey(pdb), pdb.UID) {
 		return
 	}
 	events.Emit(c.Recorder, pdb, nil, events.GuardLabelSelected(v1alpha1.GuardLabel))
 }
 
-// changes is the source of those pods about which others have changed their minds,
-// and of all pods at the start.
+// changes is the source of pods for which other answers have changed, and of all pods at
+// the start.
 func (c *Controller) changes() source.Source {
 	return controllers.Rescan{
 		Pods: c.Client, Clock: c.Clock, OnChange: c.OnChange, Synced: c.Synced, AtOnce: true,
 		Each: func(ctx context.Context, pod *corev1.Pod, queue guardQueue) {
 			if state := c.enqueue(ctx, pod, queue); state.Closes() && labeled(pod) {
-				queue.Add(namespaceKey(pod.Namespace)) // Its budget may have gone while nobody looked.
+				queue.Add(namespaceKey(pod.Namespace)) // Its budget may have been deleted while no manager ran.
 			}
 		},
 	}.Source()
 }
 
-// holds is the source of the pods that are held or let go.
+// holds is the source of the pods that become held or released.
 func (c *Controller) holds() source.Source {
 	return source.Func(func(_ context.Context, queue guardQueue) error {
 		c.Holds.OnPodChange(func(pod types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: pod}) })

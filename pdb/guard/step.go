@@ -6,7 +6,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// Stage is where a pod's eviction stands.
+// Stage is the stage of a pod's eviction.
 type Stage int
 
 const (
@@ -14,11 +14,11 @@ const (
 	StageNone Stage = iota
 	// StageEvacuating says that a request runs, and interceptors have their turns.
 	StageEvacuating
-	// StageImperative says that all interceptors had their turn and the pod is to be
+	// StageImperative says that all interceptors had their turn and the pod is being
 	// evicted.
 	StageImperative
-	// StageOver says that the pod was evicted, or that the request was refused because
-	// no interceptor may ever run for the pod. Nobody would open a guard again.
+	// StageOver says that the pod was evicted, or that the request was refused because no
+	// interceptor may ever run for the pod. Nothing would open a guard again.
 	StageOver
 )
 
@@ -26,28 +26,28 @@ func (s Stage) String() string {
 	return [...]string{"None", "Evacuating", "Imperative", "Over"}[s]
 }
 
-// Interceptor is what the guard needs to know of an interceptor of a pod.
+// Interceptor is what the guard needs to know about an interceptor of a pod.
 type Interceptor struct {
-	// Guard says when it wants the pod to be protected. Empty means
-	// v1alpha1.GuardWhileEvacuating, which counts for the names of an annotation.
+	// Guard says when the pod is protected. Empty means v1alpha1.GuardWhileEvacuating,
+	// which applies to the names of an annotation.
 	Guard v1alpha1.GuardPolicy
 	// Evicting: it is active and terminates the pod itself.
 	Evicting bool
 }
 
-// Input is everything that a decision about a pod may look at.
+// Input is everything that a decision about a pod depends on.
 type Input struct {
-	// Served: the webhook is asked about evictions in the pod's namespace. Where it
-	// is not, nobody would open a guard.
+	// Served: the webhook is called for evictions in the pod's namespace. Otherwise
+	// nothing would open a guard.
 	Served bool
-	// Deleting: the pod's deletion was asked for. Budgets do not count any more.
+	// Deleting: the pod is being deleted. Budgets no longer apply.
 	Deleting bool
-	// Terminal: the pod has Succeeded or Failed. Budgets do not count any more.
+	// Terminal: the pod has Succeeded or Failed. Budgets no longer apply.
 	Terminal bool
 	// Unsupported: no request can evict the pod (DaemonSet, mirror and group pods),
 	// so no interceptor ever runs for it.
 	Unsupported bool
-	// Unknown: it is not known for certain who intercepts the pod.
+	// Unknown: the interceptors of the pod are not known for certain.
 	Unknown bool
 
 	// Interceptors of the pod: those of the running request's plan, and those who
@@ -58,12 +58,12 @@ type Input struct {
 	Request types.UID
 	Stage   Stage
 	// Spared: all interceptors said that there is nothing to do for the pod, so the
-	// webhook lets a first call through.
+	// webhook allows a first call.
 	Spared bool
-	// Unsure: one of them could not say. It may say something else without an event.
+	// Unsure: one of them is undecided. It may change its answer without an event.
 	Unsure bool
-	// Held: somebody keeps the guard closed even when all interceptors had their
-	// turn. Hold says why.
+	// Held: the guard stays closed even after all interceptors had their turn. Hold says
+	// why.
 	Held bool
 	Hold string
 
@@ -73,26 +73,26 @@ type Input struct {
 
 	// Closed: the label is on the pod.
 	Closed bool
-	// Bound: the pod's controller selects by the label, so that a change of it would take
-	// the pod away from it, and make it create another one.
+	// Bound: the pod's controller selects by the label, so that changing it would orphan
+	// the pod and create another one.
 	Bound bool
 }
 
-// State is what the guard of a pod is to be.
+// State is the wanted state of a pod's guard.
 type State int
 
 const (
-	// StateNone says that the pod has no guard, because nobody intercepts it, or no guard
-	// could help it.
+	// StateNone says that the pod has no guard, because it has no interceptors, or no
+	// guard could help.
 	StateNone State = iota
-	// StateOpen says that there could be one, but evictions may pass now.
+	// StateOpen says that it may have one, but evictions may pass now.
 	StateOpen
 	// StateClosed says that no eviction may pass.
 	StateClosed
 	// StateHeld says that it would be open now, but is held closed.
 	StateHeld
-	// StateOtherBudget says that it would be closed now, but a budget of somebody
-	// else selects the pod.
+	// StateOtherBudget says that it would be closed now, but another budget selects the
+	// pod.
 	StateOtherBudget
 )
 
@@ -103,41 +103,41 @@ func (s State) String() string {
 // Closes reports whether the label belongs on the pod.
 func (s State) Closes() bool { return s == StateClosed || s == StateHeld }
 
-// Change is what is to be done about the label.
+// Change is what to do about the label.
 type Change int
 
 const (
-	// ChangeNothing leaves it as it is.
+	// ChangeNothing changes nothing.
 	ChangeNothing Change = iota
-	// ChangeClose puts it on.
+	// ChangeClose adds it.
 	ChangeClose
-	// ChangeOpen takes it off.
+	// ChangeOpen removes it.
 	ChangeOpen
 )
 
 func (c Change) String() string { return [...]string{"Nothing", "Close", "Open"}[c] }
 
-// Decision is what becomes of a pod's guard.
+// Decision is the decision about a pod's guard.
 type Decision struct {
 	State  State
 	Change Change
-	// LookAgain: what it rests on may change without an event of anything watched here.
+	// LookAgain: its inputs may change without a watched event.
 	LookAgain bool
 	// Left: the label stays as it is, because the pod's controller selects by it.
 	Left bool
 }
 
-// Step decides about the guard of one pod. It is pure and total, and depends on
-// nothing that happened before: labels are restored level by level.
+// Step decides about the guard of one pod. It is pure and total, and does not depend on
+// history: labels are level-triggered.
 func Step(in Input) Decision {
 	if in.Deleting {
-		return Decision{} // The label does no harm, and a write to a pod that goes is wasted.
+		return Decision{} // The label is harmless, and writing to a terminating pod is wasted.
 	}
 	d := Decision{State: in.state()}
 	d.LookAgain = in.Unsure || d.State == StateHeld
 	switch {
 	case in.Unknown && !d.State.Closes():
-		// Somebody may be missing who wants it closed.
+		// A missing interceptor may want it closed.
 	case d.State.Closes() && !in.Closed:
 		d.Change = ChangeClose
 	case !d.State.Closes() && in.Closed:
@@ -149,11 +149,11 @@ func Step(in Input) Decision {
 	return d
 }
 
-// goes reports whether the pod is on its way out, so that its controller is about to
-// make another one anyway.
+// goes reports whether the pod is about to be evicted, so that its controller will create
+// another one anyway.
 func (in *Input) goes() bool { return in.Stage == StageImperative || in.evicting() }
 
-// state is what the guard is to be.
+// state is the wanted state.
 func (in *Input) state() State {
 	if !in.Served || in.Terminal || in.Unsupported || len(in.Interceptors) == 0 {
 		return StateNone

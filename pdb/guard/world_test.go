@@ -146,7 +146,7 @@ func (b *bench) counting() clientinterceptor.Funcs {
 }
 
 // look enqueues a pod as an event of it would.
-func (b *bench) look(name string) {
+func (b *bench) observe(name string) {
 	b.t.Helper()
 	b.enqueue(b.t.Context(), b.pod(name), b.queue)
 }

@@ -27,7 +27,7 @@ import (
 // kube-system/extension-apiserver-authentication.
 const ClientCAKey = "client-ca-file"
 
-// minToken is the shortest token that is accepted, in bytes: nobody guesses it.
+// minToken is the shortest token that is accepted, in bytes: it must be hard to guess.
 const minToken = 16
 
 var (
@@ -35,9 +35,9 @@ var (
 	errWrongToken    = errors.New("wrong token")
 )
 
-// Authenticator tells the scheduler from everybody else: by a client certificate of
-// one of the cluster's authorities in the name of one of its users, or by a token,
-// which the scheduler can send only as the password in its urlPrefix.
+// Authenticator authenticates the scheduler: by a client certificate of one of the
+// cluster's authorities for one of its users, or by a token, which the scheduler can
+// send only as the password in its urlPrefix.
 type Authenticator struct {
 	// ClientCA is the ConfigMap with the authorities; empty: no certificates.
 	ClientCA types.NamespacedName
@@ -48,7 +48,7 @@ type Authenticator struct {
 	TokenFile string
 	// Cache has the ConfigMap.
 	Cache cache.Cache
-	// Clock is the one certificates go by.
+	// Clock is used to check certificates.
 	Clock clock.PassiveClock
 
 	authorities atomic.Pointer[x509.CertPool]
@@ -59,8 +59,8 @@ var _ manager.LeaderElectionRunnable = &Authenticator{}
 // NeedLeaderElection is false: every replica answers.
 func (a *Authenticator) NeedLeaderElection() bool { return false }
 
-// Start follows the authorities until the context ends. Authorities that cannot be
-// read change nothing: those from before count.
+// Start follows the authorities until the context ends. If authorities cannot be read,
+// the previous ones stay valid.
 func (a *Authenticator) Start(ctx context.Context) error {
 	if a.ClientCA.Name == "" {
 		<-ctx.Done()
@@ -103,8 +103,7 @@ func (a *Authenticator) load(configMap *corev1.ConfigMap) error {
 	return nil
 }
 
-// Ready returns nil when certificates can be told apart, and otherwise says what is
-// missing.
+// Ready returns nil if certificates can be checked, and otherwise says what is missing.
 func (a *Authenticator) Ready() error {
 	if a.ClientCA.Name != "" && a.authorities.Load() == nil {
 		return fmt.Errorf("there are no authorities of clients yet (ConfigMap %s)", a.ClientCA)
@@ -177,7 +176,7 @@ func (a *Authenticator) token(given string) error {
 	if len(want) < minToken {
 		return fmt.Errorf("the token in the Secret is shorter than %d characters and not accepted", minToken)
 	}
-	// Hashes are of one length, so nothing is learnt from the time this takes.
+	// Hashes have the same length, so this takes constant time.
 	wantHash, givenHash := sha256.Sum256(want), sha256.Sum256([]byte(given))
 	if subtle.ConstantTimeCompare(wantHash[:], givenHash[:]) != 1 {
 		return errWrongToken

@@ -15,7 +15,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// NewBudget returns what counts of a budget.
+// NewBudget returns the relevant fields of a budget.
 func NewBudget(pdb *policyv1.PodDisruptionBudget) *Budget {
 	b := &Budget{
 		Namespace: pdb.Namespace, Name: pdb.Name, UID: pdb.UID, ResourceVersion: pdb.ResourceVersion,
@@ -36,25 +36,25 @@ func NewBudget(pdb *policyv1.PodDisruptionBudget) *Budget {
 	return b
 }
 
-// ofGuard reports whether the budget is one of our own: it protects evacuations from
-// evictions, and is no promise of the application.
+// ofGuard reports whether the budget is our own: it protects evacuations from
+// evictions, and does not come from the application.
 func ofGuard(pdb *policyv1.PodDisruptionBudget) bool {
 	return pdb.Labels[v1alpha1.GuardBudgetLabel] == "true" && pdb.Name == v1alpha1.GuardBudgetName
 }
 
-// budgetEntry is a budget and whom it selects.
+// budgetEntry is a budget and its selector.
 type budgetEntry struct {
 	budget   *Budget
 	selector labels.Selector
 	// source is what the selector was made of.
 	source *metav1.LabelSelector
 	bucket bucket
-	// leaving are pods that went since this state of the budget was seen, and when.
+	// leaving are pods that left since this state of the budget was seen, and when.
 	leaving map[types.UID]time.Time
 }
 
 // charge is how many disruptions the budget does not count yet, as far as we know.
-// What is older than uncountedFor is counted by now.
+// Those older than uncountedFor are counted by now.
 func (e *budgetEntry) charge(now time.Time) int32 {
 	var charge int32
 	for _, at := range e.leaving {
@@ -65,15 +65,14 @@ func (e *budgetEntry) charge(now time.Time) int32 {
 	return charge
 }
 
-// uncountedFor is how long the disruption controller may take to count a pod that
-// went. Pods and budgets are two watches, so what we see of one may be behind the
-// other, and without this bound a pod that is counted already could be charged for
-// long.
+// uncountedFor is how long the disruption controller may take to count a pod that left.
+// Pods and budgets are separate watches, so one may be behind the other, and without
+// this limit a pod that is already counted could be charged for long.
 const uncountedFor = 5 * time.Second
 
-// budgetIndex finds the budgets of a pod without asking all of its namespace: those
-// whose selectors name a label and its value stand under one of these. It is not safe
-// for concurrent use.
+// budgetIndex finds the budgets of a pod without evaluating all of its namespace:
+// budgets whose selectors require a label with a value are indexed by it. It is not
+// safe for concurrent use.
 type budgetIndex struct {
 	// byBucket are the budgets by namespace and bucket.
 	byBucket map[string]map[bucket]map[string]*budgetEntry
@@ -89,8 +88,8 @@ func newBudgetIndex() *budgetIndex {
 	return &budgetIndex{byBucket: map[string]map[bucket]map[string]*budgetEntry{}, byName: map[types.NamespacedName]*budgetEntry{}}
 }
 
-// set puts a budget in place of the one of its name. One that selects nobody, or
-// cannot be read (the API server lets none such in), is not kept.
+// set adds or replaces a budget. One that selects nothing, or cannot be read (the API
+// server admits none such), is not kept.
 func (x *budgetIndex) set(pdb *policyv1.PodDisruptionBudget) {
 	name := types.NamespacedName{Namespace: pdb.Namespace, Name: pdb.Name}
 	before := x.byName[name]
@@ -173,7 +172,7 @@ func (x *budgetIndex) entriesOf(namespace string, podLabels map[string]string) [
 	return found
 }
 
-// entry is where a budget stands now, nil if it is gone or has changed.
+// entry is the current entry of a budget, nil if it is gone or has changed.
 func (x *budgetIndex) entry(b *Budget) *budgetEntry {
 	if entry := x.byName[types.NamespacedName{Namespace: b.Namespace, Name: b.Name}]; entry != nil && entry.budget == b {
 		return entry
@@ -181,8 +180,8 @@ func (x *budgetIndex) entry(b *Budget) *budgetEntry {
 	return nil
 }
 
-// left notes that a pod went, in the budgets that count on it. The eviction API has
-// told a budget beforehand.
+// left notes that a pod left, in the budgets that count it. The eviction API has
+// already updated its budget.
 func (x *budgetIndex) left(pod *corev1.Pod, now time.Time) {
 	for _, entry := range x.entriesOf(pod.Namespace, pod.Labels) {
 		if _, counted := entry.budget.Disrupted[pod.Name]; counted {

@@ -13,24 +13,23 @@ type Pod struct {
 	UID             types.UID
 }
 
-// Preemptor is the pod that the scheduler wants to make room for.
+// Preemptor is the pod for which the scheduler makes room.
 type Preemptor struct {
 	Pod
 	// Priority is spec.priority, 0 when it has none.
 	Priority int32
-	// Entangled is what besides resources may decide where it can be; empty: nothing.
+	// Entangled is what may restrict its placement besides resources; empty: nothing.
 	Entangled string
 }
 
-// Budget is what counts of a PodDisruptionBudget. It does not change.
+// Budget has the relevant fields of a PodDisruptionBudget. It does not change.
 type Budget struct {
 	Namespace, Name string
 	UID             types.UID
 	// ResourceVersion tells whether it has changed.
 	ResourceVersion string
-	// Allowed is how many disruptions it allows now; 0 as long as the disruption
-	// controller has not observed its present specification, like the eviction API
-	// has it.
+	// Allowed is how many disruptions it allows now; 0 while the disruption controller
+	// has not observed its current spec, as in the eviction API.
 	Allowed int32
 	// Disrupted are the names of pods whose disruption it counts already.
 	Disrupted map[string]struct{}
@@ -39,7 +38,7 @@ type Budget struct {
 	UnhealthyFree bool
 }
 
-// Victim is a pod that would have to go.
+// Victim is a pod that would be deleted.
 type Victim struct {
 	Pod
 	// NodeName is where it runs, empty if that is not known.
@@ -48,34 +47,34 @@ type Victim struct {
 	// any may.
 	Value *int32
 	// Free: its eviction violates no budget, because it is pending, has ended or is
-	// on its way out.
+	// being deleted.
 	Free bool
 	// Ready is its condition.
 	Ready bool
-	// Budgets select it. They may be missing on nodes where nobody has a Value.
+	// Budgets select it. They may be missing on nodes where no pod has a Value.
 	Budgets []*Budget
-	// Unknown: we know nothing but its UID. Value is then the highest one that it
-	// could have, nil if it can have none.
+	// Unknown: we know only its UID. Then Value is the highest one that it could have,
+	// nil if it can have none.
 	Unknown bool
 }
 
 // guarded reports whether the preemptor may not violate the victim's budgets.
 func (v *Victim) guarded(by *Preemptor) bool { return v.Value != nil && by.Priority < *v.Value }
 
-// Candidate is a node that could be used, and those who would have to go.
+// Candidate is a node that could be used, and its victims.
 type Candidate struct {
 	Node    string
 	Victims []Victim
-	// Violations is what the scheduler counted; it is handed back.
+	// Violations is the scheduler's count; it is returned unchanged.
 	Violations int64
 }
 
-// Input is all that a decision depends on.
+// Input is everything that a decision depends on.
 type Input struct {
 	Preemptor  Preemptor
 	Candidates []Candidate
 	// Charges are disruptions that a budget does not count yet: victims of earlier
-	// decisions that are on their way out.
+	// decisions that are being deleted.
 	Charges map[*Budget]int32
 }
 
@@ -97,7 +96,7 @@ const (
 type Dropped struct {
 	Node string
 	Why  Why
-	// Victim is the one that it is about.
+	// Victim is the victim in question.
 	Victim Pod
 	// Value is the lowest priority that may; of WhyBudget and WhyUnknown.
 	Value int32
@@ -107,7 +106,7 @@ type Dropped struct {
 	Disruptions int32
 }
 
-// Decision is which nodes may be used, each in the order in which it came.
+// Decision says which nodes may be used, in their original order.
 type Decision struct {
 	Kept    []*Candidate
 	Dropped []Dropped
@@ -175,8 +174,8 @@ func check(in *Input, candidate *Candidate) (Dropped, bool) {
 	return Dropped{}, false
 }
 
-// count counts the disruptions of each budget if all of the victims are evicted, by
-// the rules of the eviction API (kubernetes: pkg/registry/core/pod/storage/eviction.go).
+// count counts the disruptions of each budget if all victims are evicted, by the rules
+// of the eviction API (kubernetes: pkg/registry/core/pod/storage/eviction.go).
 func count(victims []Victim) map[*Budget]int32 {
 	disruptions := map[*Budget]int32{}
 	for i := range victims {
@@ -209,8 +208,8 @@ func elsewhere(candidate *Candidate) *Victim {
 	return nil
 }
 
-// First returns the dropped node to tell about: one with a budget before the others,
-// then by name, so that the same decision is told in the same words.
+// First returns the dropped node to report: one with a budget before the others, then by
+// name, so that the same decision gives the same event.
 func (d *Decision) First() *Dropped {
 	if len(d.Dropped) == 0 {
 		return nil

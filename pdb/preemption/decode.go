@@ -32,13 +32,12 @@ type decoder struct {
 	whole, meta bool
 }
 
-// tokenOptions: names that are there twice are looked for where they matter, and
-// encoding/json does not mind broken UTF-8 either.
+// tokenOptions: duplicate names are checked where they matter, and encoding/json
+// accepts invalid UTF-8, too.
 var tokenOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-// decode returns what the scheduler asks, with nothing but UIDs about the victims,
-// and those victims that are not known. Every error but that of the reader wraps
-// errMalformed.
+// decode returns the scheduler's request, with only the UIDs of the victims, and the
+// unknown victims. Every error but that of the reader wraps errMalformed.
 func decode(body io.Reader, known func(uid types.UID) bool) (Input, map[types.UID]*corev1.Pod, error) {
 	source := &remembering{reader: body}
 	d := &decoder{tokens: jsontext.NewDecoder(source, tokenOptions...), known: known, sent: map[types.UID]*corev1.Pod{}}
@@ -52,7 +51,7 @@ func decode(body io.Reader, known func(uid types.UID) bool) (Input, map[types.UI
 	return d.in, d.sent, nil
 }
 
-// remembering keeps the error of a reader, to tell it from a malformed body.
+// remembering keeps the error of a reader, to distinguish it from a malformed body.
 type remembering struct {
 	reader io.Reader
 	err    error
@@ -281,7 +280,7 @@ func uidOf(raw jsontext.Value) types.UID {
 var errFound = errors.New("found")
 
 // encode returns the answer: the nodes that may be used, and the victims. The scheduler
-// takes UIDs whatever it has sent.
+// accepts UIDs no matter what it has sent.
 func encode(kept []*Candidate) *extenderv1.ExtenderPreemptionResult {
 	result := &extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: make(map[string]*extenderv1.MetaVictims, len(kept))}
 	for _, candidate := range kept {

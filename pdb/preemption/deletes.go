@@ -11,30 +11,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Verdict is what is to be said to a deletion by the scheduler.
+// Verdict is the answer to a deletion by the scheduler.
 type Verdict string
 
 // The verdicts; the values of the metric's label verdict.
 const (
-	// VerdictNotCovered: no decision of ours is known that the deletion could follow.
+	// VerdictNotCovered: the deletion follows no known decision of ours.
 	VerdictNotCovered Verdict = "not_covered"
 	// VerdictAllowed: the decision still holds, or another preemptor may violate the
 	// budget.
 	VerdictAllowed Verdict = "allowed"
-	// VerdictUnsure: what must be known could not be read in time. Allowed.
+	// VerdictUnsure: required objects could not be read in time. Allowed.
 	VerdictUnsure Verdict = "unsure"
 	// VerdictRefused: the budget has changed since, and would be violated now.
 	VerdictRefused Verdict = "refused"
 )
 
-// DeleteInput is all that the verdict about one deletion depends on.
+// DeleteInput is everything that the verdict about one deletion depends on.
 type DeleteInput struct {
 	// Victim is the pod to be deleted.
 	Victim types.UID
 	// Decisions are those that cover it.
 	Decisions []DecidedNode
-	// Now are the victims of the last of them as they are now: those that still live.
-	// The victim itself is one.
+	// Now are the victims of the last of them that still live, including the victim
+	// itself, in their current state.
 	Now []Victim
 }
 
@@ -49,9 +49,9 @@ type DecidedNode struct {
 type Refusal struct {
 	// Budget as it is now.
 	Budget *Budget
-	// Disruptions are those that are still to come.
+	// Disruptions are the remaining ones.
 	Disruptions int32
-	// Preemptor is for whom.
+	// Preemptor is the one that the deletion makes room for.
 	Preemptor Preemptor
 }
 
@@ -76,7 +76,7 @@ func DecideDelete(in DeleteInput) (Verdict, Refusal) {
 	}
 	victim := find(in.Now, in.Victim)
 	if victim == nil {
-		return VerdictAllowed, Refusal{} // It is on its way out already.
+		return VerdictAllowed, Refusal{} // It is already being deleted.
 	}
 	disruptions := count(in.Now)
 	for _, b := range victim.Budgets {
@@ -139,7 +139,7 @@ func (d *Deletes) Check(ctx context.Context, uid types.UID) (Verdict, Refusal, e
 	if verdict != VerdictRefused {
 		return verdict, refusal, nil
 	}
-	// Are they all still there? Some may have been deleted a moment ago.
+	// Some of them may have been deleted a moment ago.
 	for i := range in.Now {
 		if err := d.refreshPod(ctx, &in.Now[i]); err != nil {
 			return VerdictUnsure, Refusal{}, err
@@ -149,7 +149,7 @@ func (d *Deletes) Check(ctx context.Context, uid types.UID) (Verdict, Refusal, e
 	return verdict, refusal, nil
 }
 
-// refreshPod looks whether a victim still lives.
+// refreshPod checks whether a victim still lives.
 func (d *Deletes) refreshPod(ctx context.Context, v *Victim) error {
 	pod := &corev1.Pod{}
 	err := d.Live.Get(ctx, types.NamespacedName{Namespace: v.Namespace, Name: v.Name}, pod)
@@ -170,7 +170,7 @@ type liveBudgets struct {
 	known  map[*Budget]*Budget
 }
 
-// refresh puts the budgets as they are now in place of the cached ones.
+// refresh replaces the cached budgets by live ones.
 func (l *liveBudgets) refresh(ctx context.Context, v *Victim) error {
 	now := make([]*Budget, 0, len(v.Budgets))
 	for _, cached := range v.Budgets {

@@ -13,7 +13,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// Explanation is what Explain needs to know about a pod.
+// Explanation is the input of Explain.
 type Explanation struct {
 	Pod *corev1.Pod
 	// Class is the pod's PriorityClass; nil when it has none or it is gone.

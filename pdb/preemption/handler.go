@@ -16,7 +16,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
-// PreemptPath is where the scheduler asks: its urlPrefix and its preemptVerb.
+// PreemptPath is the path that the scheduler calls: its urlPrefix and its preemptVerb.
 const PreemptPath = "/preempt"
 
 // maxBody is the largest body we read, in bytes. 5,000 nodes with 110 victims each
@@ -27,21 +27,21 @@ const maxBody = 1 << 30
 // ErrNotSynced says that the caches are not complete yet.
 var ErrNotSynced = errors.New("the caches are not in sync yet")
 
-// Handler answers the scheduler's question which of its candidates it may use. All
-// errors are HTTP errors: the scheduler goes on as without us if we are ignorable.
+// Handler tells the scheduler which of its candidates it may use. All errors are HTTP
+// errors: if we are ignorable, the scheduler continues without us.
 type Handler struct {
-	// View is what is known of pods, budgets and classes.
+	// View is what is known about pods, budgets and classes.
 	View *View
 	// Synced reports whether the view is complete.
 	Synced func() bool
-	// Authenticate returns an error for callers who are not the scheduler.
+	// Authenticate returns an error for callers other than the scheduler.
 	Authenticate func(*http.Request) error
 	// Substitutes looks for other victims; nil to leave the choice to the scheduler.
 	Substitutes *Substitutes
-	// Ledger remembers decisions; nil if nobody needs them.
+	// Ledger remembers decisions; nil if not needed.
 	Ledger *Ledger
-	// Teller tells preemptors; required.
-	Teller *Teller
+	// Emitter records events on preemptors; required.
+	Emitter *Emitter
 	// Metrics, Clock and Log are required.
 	Metrics *metrics.Preemption
 	Clock   clock.PassiveClock
@@ -73,7 +73,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(encode(decision.Kept)); err != nil {
-		// The connection is gone; the scheduler takes that for an error of ours.
+		// The connection is gone; the scheduler counts that as our error.
 		h.Log.Error(err, "Write the answer to the scheduler")
 	}
 	h.Metrics.Answered(result(decision), h.Clock.Since(begin))
@@ -94,7 +94,7 @@ func (h *Handler) refuse(w http.ResponseWriter, err error, begin time.Time) {
 	h.Metrics.Answered(result, h.Clock.Since(begin))
 }
 
-// recovered turns a panic into an error: net/http would write the stack to nobody.
+// recovered turns a panic into an error: net/http would not send an answer.
 func (h *Handler) recovered(ctx context.Context, w http.ResponseWriter, r *http.Request) (decision Decision, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -146,7 +146,7 @@ func (h *Handler) observe(in Input, decision Decision) {
 	}
 	h.Log.V(1).Info("A preemption is restricted", "preemptor", in.Preemptor.Namespace+"/"+in.Preemptor.Name,
 		"priority", in.Preemptor.Priority, "kept", len(decision.Kept), "dropped", len(decision.Dropped))
-	h.Teller.tell(in, decision)
+	h.Emitter.emit(in, decision)
 }
 
 func codeOf(err error) int {

@@ -36,7 +36,7 @@ func newBench(objects ...client.Object) *bench {
 	b := &bench{clock: clock, recorder: &recorder{}, registry: prometheus.NewRegistry()}
 	b.Handler = &Handler{
 		View: v, Synced: func() bool { return true }, Authenticate: func(*http.Request) error { return nil },
-		Ledger: NewLedger(clock), Teller: NewTeller(b.recorder, clock), Metrics: metrics.NewPreemption(b.registry),
+		Ledger: NewLedger(clock), Emitter: NewEmitter(b.recorder, clock), Metrics: metrics.NewPreemption(b.registry),
 		Clock: clock, Log: logr.Discard(), Timeout: time.Minute,
 	}
 	return b
@@ -294,7 +294,7 @@ func TestThePreemptorIsTold(t *testing.T) {
 	}
 	ask()
 	check("the first time", told)
-	b.clock.Step(tellEvery - time.Second)
+	b.clock.Step(repeatEvery - time.Second)
 	ask()
 	check("again, soon")
 	b.clock.Step(time.Second)
@@ -304,7 +304,7 @@ func TestThePreemptorIsTold(t *testing.T) {
 	fill(b.View, pod("b").Priority("low", 1).Node("node-2").Obj()) // Of the same budget now.
 	ask()
 	check("something else, at once")
-	b.clock.Step(tellOther)
+	b.clock.Step(otherEvery)
 	other := told
 	other.Note += " 1 more node is not used for such a reason."
 	ask()
@@ -326,17 +326,17 @@ func TestAnUnknownVictimIsTold(t *testing.T) {
 
 func TestManyPreemptorsAreNotAllTold(t *testing.T) {
 	b := newBench(priorityClass("low", "1000"), web(0, "1"), pod("a").Priority("low", 1).Obj())
-	for i := range 3 * tellAtMost {
+	for i := range 3 * maxEvents {
 		args := question(999, false)
 		args.Pod.UID = "uid-" + args.Pod.UID + typesUID(i)
 		b.post(t, encoded(t, args))
 	}
-	if got := len(b.recorder.events); got != tellAtMost {
-		t.Errorf("%d events, want %d", got, tellAtMost)
+	if got := len(b.recorder.events); got != maxEvents {
+		t.Errorf("%d events, want %d", got, maxEvents)
 	}
-	b.clock.Step(tellWindow)
+	b.clock.Step(eventsWindow)
 	b.post(t, encoded(t, question(999, false)))
-	if got := len(b.recorder.events); got != tellAtMost+1 {
+	if got := len(b.recorder.events); got != maxEvents+1 {
 		t.Errorf("%d events, want one more", got)
 	}
 }

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// rememberFor is how long the deletion of a victim is taken for what the
-	// scheduler does about a decision. It deletes within a second or so; its clients
-	// may be throttled.
+	// rememberFor is how long the deletion of a victim counts as the result of a
+	// decision. The scheduler deletes within about a second, but its clients may be
+	// throttled.
 	rememberFor = 30 * time.Second
 	// maxRemembered bounds the memory, in victims. The oldest decisions go first.
 	maxRemembered = 100_000
@@ -46,8 +46,7 @@ func NewLedger(clock clock.PassiveClock) *Ledger {
 	return &Ledger{clock: clock, covers: map[types.UID][]*cover{}}
 }
 
-// remember notes which nodes the scheduler was left to use, as far as anybody there
-// has a value.
+// remember notes which nodes the scheduler may use, if any pod on them has a value.
 func (l *Ledger) remember(preemptor Preemptor, d Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

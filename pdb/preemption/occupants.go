@@ -6,8 +6,8 @@ import (
 )
 
 // promising returns the dropped nodes, in the order in which they came, that have a budget
-// in the way and another pod that could go instead as far as the view knows. On most there
-// is none: those who are not victims are protected, too, or as important as the preemptor.
+// in the way and another pod that could go instead as far as the view knows. Most have
+// none: the other pods are protected, too, or as important as the preemptor.
 func (v *View) promising(in Input, dropped []Dropped) []*Candidate {
 	budget := map[string]bool{}
 	for i := range dropped {
@@ -31,8 +31,8 @@ func (v *View) promising(in Input, dropped []Dropped) []*Candidate {
 	return promising
 }
 
-// withOthers returns those of the nodes that have another pod that could go. It goes over
-// all pods once, in less time than the question itself takes.
+// withOthers returns those of the nodes that have another pod that could go. It visits all
+// pods once, which takes less time than the question itself.
 func (v *View) withOthers(preemptor *Preemptor, byNode map[string]*Candidate) map[string]bool {
 	found := map[string]bool{}
 	if len(byNode) == 0 {

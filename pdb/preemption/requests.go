@@ -31,7 +31,7 @@ func frees(pod *corev1.Pod) corev1.ResourceList {
 	return counted(pod, func(a, b resource.Quantity) bool { return a.Cmp(b) < 0 })
 }
 
-// counted are the pod's requests, of all countings the one that is better.
+// counted are the pod's requests, the better one of all countings.
 func counted(pod *corev1.Pod, better func(a, b resource.Quantity) bool) corev1.ResourceList {
 	lists := make([]corev1.ResourceList, len(countings))
 	total := corev1.ResourceList{}
@@ -95,7 +95,7 @@ func share(have, need corev1.ResourceList) int64 {
 }
 
 // entangled says what besides resources may decide on which node the pod, or another one
-// next to it, can be; empty if nothing does. Terms that are only preferred decide nothing.
+// next to it, can be; empty if nothing does. Preferred terms do not count.
 func entangled(pod *corev1.Pod) string {
 	spec := &pod.Spec
 	switch {
@@ -143,8 +143,8 @@ func hasHostPort(containers []corev1.Container) bool {
 	return false
 }
 
-// local reports whether a volume is of a kind that the scheduler does not look at: nothing
-// is attached, no node has a limit of them, and many pods can have the same.
+// local reports whether the scheduler ignores a volume's kind: nothing is attached, nodes
+// have no limit, and many pods can share one.
 func local(v *corev1.VolumeSource) bool {
 	return v.EmptyDir != nil || v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil ||
 		v.HostPath != nil || v.Image != nil || v.NFS != nil

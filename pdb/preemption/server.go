@@ -16,12 +16,11 @@ import (
 )
 
 const (
-	// headerTimeout and idleTimeout are those of a connection: the scheduler keeps one
-	// open between its questions.
+	// headerTimeout and idleTimeout are for connections: the scheduler keeps one open
+	// between calls.
 	headerTimeout = 5 * time.Second
 	idleTimeout   = 5 * time.Minute
-	// writeGrace is how long the answer may take to be written after the time for
-	// making it.
+	// writeGrace is how long writing the answer may take, after Timeout.
 	writeGrace = 5 * time.Second
 	// maxHeader is the largest header of a request, in bytes.
 	maxHeader = 16 << 10
@@ -53,8 +52,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for the scheduler: %w", err)
 	}
-	// One question at a time does not need HTTP/2, whose servers strangers can keep
-	// busy.
+	// One call at a time does not need HTTP/2, whose servers strangers can keep busy.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	mux := http.NewServeMux()
@@ -90,8 +88,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// lines writes what net/http complains about, failed handshakes above all, to our
-// log.
+// lines writes net/http's errors, mainly failed handshakes, to our log.
 type lines struct{ log logr.Logger }
 
 func (l lines) Write(line []byte) (int, error) {

@@ -14,8 +14,7 @@ import (
 )
 
 // settled is how long a pod must have run before it is made a victim. The scheduler
-// discards our whole answer if a pod in it is so new that it was not on the node yet when
-// it began to look.
+// discards our whole answer if a pod in it was not yet on the node when its cycle began.
 const settled = 5 * time.Second
 
 // Occupant is a pod of a node.
@@ -25,7 +24,7 @@ type Occupant struct {
 	Object *corev1.Pod
 }
 
-// SubstituteInput is all that the choice of other victims depends on.
+// SubstituteInput is everything that the choice of other victims depends on.
 type SubstituteInput struct {
 	Preemptor Preemptor
 	// Candidate is the node with the scheduler's victims.
@@ -40,14 +39,13 @@ type SubstituteInput struct {
 // Substitute returns the node with other victims in place of those whose budgets the
 // preemptor may not violate, or says why there are none.
 //
-// The scheduler has found that the preemptor fits when its victims are gone. So it fits as
-// well when others go that free at least as much of everything, as long as nothing but
-// resources decides: neither the preemptor nor a pod that comes or goes by the exchange may
-// have anything of what entangled looks for.
+// The scheduler has found that the preemptor fits without its victims. So it also fits
+// without other pods that free at least as much of everything, if only resources matter:
+// neither the preemptor nor an exchanged pod may have anything that entangled checks.
 //
-// Others may violate budgets that the preemptor may violate, as in the KEP. They must: the
-// scheduler spares whose budget would be violated wherever those without a violation are
-// enough, so there is never a node where they are and that it did not find.
+// Other victims may violate budgets that the preemptor may violate, as in the KEP. They
+// must: the scheduler avoids violations if it can, so it has already found every node where
+// victims without a violation are enough.
 func Substitute(in SubstituteInput) (Candidate, string) {
 	if in.Preemptor.Entangled != "" {
 		return Candidate{}, "the preemptor has " + in.Preemptor.Entangled
@@ -57,7 +55,7 @@ func Substitute(in SubstituteInput) (Candidate, string) {
 		return Candidate{}, why
 	}
 	if len(protected) == 0 {
-		return Candidate{}, "nobody is protected there by now" // The scheduler comes again.
+		return Candidate{}, "nobody is protected there by now" // The scheduler will retry.
 	}
 	need := corev1.ResourceList{}
 	for _, o := range protected {
@@ -78,8 +76,8 @@ func Substitute(in SubstituteInput) (Candidate, string) {
 	return other, ""
 }
 
-// split takes out of the victims those who must not go, one after the other until no
-// budget would be violated that must not be.
+// split removes protected victims, one after the other, until no protected budget would be
+// violated.
 func (in *SubstituteInput) split() (rest []Victim, protected []*Occupant, why string) {
 	rest = slices.Clone(in.Candidate.Victims)
 	for {
@@ -109,10 +107,10 @@ func (in *SubstituteInput) occupant(uid types.UID) *Occupant {
 	return nil
 }
 
-// choose returns pods that free what is needed, and none that is not needed for that. It
-// goes about it like the scheduler: all who may go do, and then as many as possible are
-// spared, those first whose budget would be violated, then the more important ones. Of
-// equally important ones those stay that help the least, so that few are enough.
+// choose returns a minimal set of pods that free what is needed. Like the scheduler, it
+// starts with all eligible pods and then spares as many as possible: first those whose
+// budget would be violated, then the more important ones. Of equally important ones, those
+// that free the least are spared first, so that few are enough.
 func (in *SubstituteInput) choose(rest []Victim, need corev1.ResourceList) ([]Victim, string) {
 	type option struct {
 		*Occupant
@@ -179,18 +177,18 @@ func expendable(by *Preemptor, v *Victim, pod *corev1.Pod) bool {
 	case pods.IsMirror(pod):
 		return false // The kubelet does not stop it.
 	case pod.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed, pod.Annotations[v1alpha1.InterceptorsAnnotation] != "":
-		return false // The scheduler asks no interceptor; let it be its choice and not ours.
+		return false // The scheduler bypasses interceptors; leave that choice to it.
 	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
-			return false // It goes for somebody else.
+			return false // It is already a victim of another preemptor.
 		}
 	}
 	return true
 }
 
-// ordered sorts victims as the scheduler expects them, the most important first. Those
-// who are gone come last.
+// ordered sorts victims as the scheduler expects them, the most important first. Deleted
+// ones come last.
 func (in *SubstituteInput) ordered(victims []Victim) []Victim {
 	slices.SortStableFunc(victims, func(a, b Victim) int {
 		left, right := in.occupant(a.UID), in.occupant(b.UID)
@@ -202,8 +200,8 @@ func (in *SubstituteInput) ordered(victims []Victim) []Victim {
 	return victims
 }
 
-// violations is how many of the victims, in this order, would violate a budget: what the
-// scheduler compares nodes by.
+// violations is how many of the victims, in this order, would violate a budget: the
+// scheduler compares nodes by it.
 func violations(victims []Victim, charges map[*Budget]int32) int64 {
 	var total int64
 	taken := map[*Budget]int32{}

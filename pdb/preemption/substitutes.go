@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// mostNodes is on how many nodes other victims are looked for in one answer.
+	// mostNodes is on how many nodes to search for other victims per answer.
 	mostNodes = 5
-	// looksPerSecond bounds the lists of pods, whatever the number of preemptors.
+	// looksPerSecond limits the lists of pods, for any number of preemptors.
 	looksPerSecond = 10
-	// lookFor bounds the time for all of them: the answer must not be late.
+	// lookFor limits the time for all of them: the answer must not be late.
 	lookFor = time.Second
-	// onceIn is how long a preemptor that was given other victims is not given any again.
-	// Should it not fit although they are gone (a filter of the scheduler that we do not
-	// know), that must not go on pod by pod.
+	// onceIn is how long a preemptor that got other victims does not get any again. If it
+	// still does not fit (because of a scheduler filter that we do not know), this must not
+	// continue pod by pod.
 	onceIn = 10 * time.Minute
-	// maxGiven bounds the memory of them.
+	// maxGiven limits the memory.
 	maxGiven = 10_000
 )
 
-// Substitutes looks for other victims where no node may be used. The informers hold
-// neither requests nor affinity, ports and claims (for 100,000 pods these are more than a
-// hundred megabytes, and no other decision reads them), so the pods of a few nodes are
-// listed. Safe for concurrent use.
+// Substitutes finds other victims if no node may be used. The informers hold neither
+// requests nor affinity, ports and claims (for 100,000 pods these are more than a hundred
+// megabytes, and no other decision reads them), so the pods of a few nodes are listed. Safe
+// for concurrent use.
 //
 // Permissions: list pods, which the informer needs as well.
 type Substitutes struct {
@@ -47,7 +47,7 @@ type Substitutes struct {
 
 	mu    sync.Mutex
 	given map[types.UID]time.Time
-	// next is where to begin among the nodes: the next answer looks at others.
+	// next is where to begin among the nodes: the next answer tries others.
 	next int
 }
 
@@ -59,9 +59,8 @@ func NewSubstitutes(view *View, live client.Reader, clock clock.PassiveClock, lo
 	}
 }
 
-// find puts nodes with other victims in place of dropped ones, if no node is left that may
-// be used: where one is, the preemptor is scheduled without. What goes wrong is logged, and
-// leaves the decision as it is.
+// find replaces dropped nodes by ones with other victims, if no usable node is left. Errors
+// are logged and do not change the decision.
 func (s *Substitutes) find(ctx context.Context, in Input, sent map[types.UID]*corev1.Pod, d *Decision) {
 	if len(d.Kept) > 0 || len(d.Dropped) == 0 || in.Preemptor.Entangled != "" || s.was(in.Preemptor.UID) || s.limiter.TokensAt(s.clock.Now()) < 1 {
 		return
@@ -72,7 +71,7 @@ func (s *Substitutes) find(ctx context.Context, in Input, sent map[types.UID]*co
 		if !s.limiter.AllowN(s.clock.Now(), 1) {
 			return
 		}
-		other, why, err := s.look(ctx, in.Preemptor, candidate, sent)
+		other, why, err := s.search(ctx, in.Preemptor, candidate, sent)
 		if err != nil {
 			s.log.Error(err, "Cannot look for other victims", "node", candidate.Node)
 			return
@@ -91,7 +90,7 @@ func (s *Substitutes) find(ctx context.Context, in Input, sent map[types.UID]*co
 	}
 }
 
-// some are the nodes to look at now.
+// some are the nodes to search now.
 func (s *Substitutes) some(promising []*Candidate) []*Candidate {
 	if len(promising) == 0 {
 		return nil
@@ -104,13 +103,13 @@ func (s *Substitutes) some(promising []*Candidate) []*Candidate {
 	return promising[:min(mostNodes, len(promising))]
 }
 
-// look looks at one node.
-func (s *Substitutes) look(ctx context.Context, preemptor Preemptor, candidate *Candidate, sent map[types.UID]*corev1.Pod) (Candidate, string, error) {
+// search searches one node for other victims.
+func (s *Substitutes) search(ctx context.Context, preemptor Preemptor, candidate *Candidate, sent map[types.UID]*corev1.Pod) (Candidate, string, error) {
 	list := &corev1.PodList{}
 	if err := s.live.List(ctx, list, &client.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", candidate.Node),
 		// Of the API server's own cache, which has an index for this in all versions. It
-		// has what the scheduler has seen; who went since, the view knows.
+		// has what the scheduler has seen; the view knows which pods left since.
 		Raw: &metav1.ListOptions{ResourceVersion: "0"},
 	}); err != nil {
 		return Candidate{}, "", fmt.Errorf("list the pods of node %s: %w", candidate.Node, err)
@@ -121,7 +120,7 @@ func (s *Substitutes) look(ctx context.Context, preemptor Preemptor, candidate *
 	return other, why, nil
 }
 
-// was reports whether the preemptor has been given other victims a short while ago.
+// was reports whether the preemptor recently got other victims.
 func (s *Substitutes) was(preemptor types.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// View is what the informers know, in the shape in which decisions need it: an event
-// changes one entry, a question is a look-up. Safe for concurrent use.
+// View has the informers' data in the form that decisions need: an event changes one
+// entry, a question is a lookup. Safe for concurrent use.
 type View struct {
 	stamped bool
 	clock   clock.PassiveClock
@@ -34,9 +34,9 @@ type View struct {
 	synced  []toolscache.InformerSynced
 }
 
-// NewView returns an empty view. Stamped: the API server writes the value of the
-// class on each pod that is created, and nobody can change it, so the pod's
-// annotation counts; otherwise the class does, as it is now.
+// NewView returns an empty view. Stamped: the API server writes the value of the class
+// on each pod that is created, and it is immutable, so the pod's annotation applies;
+// otherwise the current class does.
 func NewView(stamped bool, clock clock.PassiveClock, log logr.Logger) *View {
 	return &View{
 		stamped: stamped, clock: clock, log: log,
@@ -44,7 +44,7 @@ func NewView(stamped bool, clock clock.PassiveClock, log logr.Logger) *View {
 	}
 }
 
-// Setup lets the view follow the informers. It does not wait for anything.
+// Setup lets the view follow the informers. It does not block.
 func (v *View) Setup(ctx context.Context, informers cache.Informers) error {
 	for _, kind := range []struct {
 		object  client.Object
@@ -67,7 +67,7 @@ func (v *View) Setup(ctx context.Context, informers cache.Informers) error {
 	return nil
 }
 
-// Synced reports whether everything there was at the start is known.
+// Synced reports whether all initial objects are known.
 func (v *View) Synced() bool {
 	for _, synced := range v.synced {
 		if !synced() {
@@ -112,7 +112,7 @@ func (v *View) removePod(pod *corev1.Pod) {
 	delete(v.pods, pod.UID)
 }
 
-// left notes that a pod goes, if a budget counted on it. The lock is held.
+// left notes that a pod leaves, if a budget counted it. The lock is held.
 func (v *View) left(before *corev1.Pod) {
 	if !free(before) && ready(before) {
 		v.budgets.left(before, v.clock.Now())
@@ -152,9 +152,9 @@ func (v *View) removeClass(pc *schedulingv1.PriorityClass) {
 	delete(v.classes, pc.Name)
 }
 
-// gather completes what the scheduler has sent: what is known of the victims, and
-// their budgets on nodes where anybody has a value. It holds the lock for the whole
-// request, so all of it is of one moment.
+// gather completes the scheduler's request: with what is known about the victims, and
+// their budgets on nodes where any pod has a value. It holds the lock for the whole
+// request, so the result is consistent.
 func (v *View) gather(in *Input, sent map[types.UID]*corev1.Pod) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -177,7 +177,7 @@ func (v *View) complete(in *Input, sent map[types.UID]*corev1.Pod) {
 			}
 			pods[j] = pod
 			if pod == nil {
-				// It is gone, or so new that only a class of now can be its own.
+				// It is gone, or so new that it can only have a current class.
 				victim.Unknown, victim.Value = true, highest
 			} else {
 				v.describe(victim, pod)
@@ -208,7 +208,7 @@ func (v *View) budgetsOf(pod *corev1.Pod, charges map[*Budget]int32, now time.Ti
 	return budgets
 }
 
-// describe fills in what is known of a pod. The lock is held.
+// describe fills in what is known about a pod. The lock is held.
 func (v *View) describe(victim *Victim, pod *corev1.Pod) {
 	victim.Namespace, victim.Name, victim.NodeName = pod.Namespace, pod.Name, pod.Spec.NodeName
 	victim.Value = v.valueOf(pod)
@@ -216,7 +216,7 @@ func (v *View) describe(victim *Victim, pod *corev1.Pod) {
 	victim.Ready = ready(pod)
 }
 
-// valueOf is the value that counts for a pod. The lock is held.
+// valueOf is the value that applies to a pod. The lock is held.
 func (v *View) valueOf(pod *corev1.Pod) *int32 {
 	if v.stamped {
 		value, err := translate.AllowDisruption(pod.Annotations)
@@ -239,7 +239,7 @@ func (v *View) highest() *int32 {
 	return highest
 }
 
-// lookUp returns what is known of a pod and its budgets; false if it is gone.
+// lookUp returns what is known about a pod and its budgets; false if it is gone.
 func (v *View) lookUp(uid types.UID) (Victim, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()

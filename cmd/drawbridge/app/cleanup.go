@@ -40,7 +40,7 @@ func (o *cleanupOptions) validate() error {
 	return errors.Join(errs...)
 }
 
-// newCleanupCommand takes back what Drawbridge wrote to objects of others.
+// newCleanupCommand removes what Drawbridge wrote to objects of others.
 func newCleanupCommand() *cobra.Command {
 	o := cleanupOptions{cleanup.Options{
 		Namespace:            DefaultOptions().Namespace,
@@ -60,7 +60,7 @@ func newCleanupCommand() *cobra.Command {
 			if err := o.validate(); err != nil {
 				return err
 			}
-			// What matters is printed.
+			// Everything that matters is printed.
 			ctrl.SetLogger(logr.Discard())
 			klog.SetLogger(logr.Discard())
 			conf, err := ctrl.GetConfig()

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 )
 
-// NewCommand returns the command line of the manager. It runs until its context
-// ends. Each change alters the options that the flags have set.
+// NewCommand returns the command line of the manager. It runs until its context ends.
+// The changes are applied to the options after the flags.
 func NewCommand(changes ...func(*Options)) *cobra.Command {
 	o := DefaultOptions()
 	cmd := &cobra.Command{
@@ -34,7 +34,7 @@ func NewCommand(changes ...func(*Options)) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			// net/http tells of failed TLS handshakes on the standard logger.
+			// net/http logs failed TLS handshakes with the standard logger.
 			restore, err := zap.RedirectStdLogAt(log, zap.DebugLevel)
 			if err != nil {
 				return err

@@ -10,14 +10,14 @@ import (
 )
 
 // eventsInFlight is how many events are written at a time. The recorder writes each
-// event at once and on its own, and there are three of them for an eviction without
-// interceptors, as many as writes to its request: during a drain they would take
-// the API server's time from the evictions they tell of. An API server with time to
-// spare stores some hundred a second this way.
+// event immediately and separately. An eviction without interceptors has three, as many
+// as writes to its request: during a drain, events would take the API server's time
+// from the evictions themselves. An idle API server stores some hundred a second this
+// way.
 const eventsInFlight = 4
 
-// eventsLast lets the writes of events wait for each other, and no other request. The
-// recorders need no answer, so nobody waits for an event.
+// eventsLast makes writes of events wait for each other. Other requests do not wait.
+// The recorders need no answer, so nothing waits for an event.
 type eventsLast struct {
 	next  http.RoundTripper
 	slots chan struct{}
@@ -30,7 +30,7 @@ func newEventsLast(next http.RoundTripper) http.RoundTripper {
 }
 
 // RoundTrip implements http.RoundTripper. The error is that of the transport, or of a
-// request that was given up before its turn.
+// request that was canceled before its turn.
 func (t *eventsLast) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet || !strings.HasPrefix(r.URL.Path, "/apis/"+eventsv1.GroupName+"/") {
 		return t.next.RoundTrip(r)

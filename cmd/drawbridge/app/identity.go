@@ -11,7 +11,7 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 )
 
-// whoAmI asks the API server under which user name it sees us.
+// whoAmI asks the API server for our user name.
 func whoAmI(ctx context.Context, reviews authenticationclient.SelfSubjectReviewsGetter) (string, error) {
 	review, err := reviews.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {

@@ -27,7 +27,7 @@ func parseLevel(level string) (zapcore.Level, error) {
 	return zapcore.Level(-v), nil
 }
 
-// newLogger makes the program's logger, writing to standard error, and returns its
+// newLogger returns the program's logger, which writes to standard error, and its
 // level, which may be changed at any time.
 func newLogger(level, format string) (*zap.Logger, zap.AtomicLevel, error) {
 	atomic := zap.NewAtomicLevel()
@@ -43,7 +43,7 @@ func newLogger(level, format string) (*zap.Logger, zap.AtomicLevel, error) {
 	conf.Encoding = format
 	conf.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	conf.Level = atomic
-	// Repeated lines matter when a drain of many pods is reconstructed.
+	// To reconstruct a drain of many pods, repeated lines are needed.
 	conf.Sampling = nil
 	conf.DisableStacktrace = true
 	log, err := conf.Build()

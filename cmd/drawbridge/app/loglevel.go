@@ -18,8 +18,8 @@ import (
 // levelKey is where the ConfigMap has the level.
 const levelKey = "level"
 
-// logLevel keeps the log level at what a ConfigMap says, on every replica: a level
-// that needs a restart is of no use in the middle of a drain that does not get on.
+// logLevel sets the log level from a ConfigMap, on every replica: a level that needs a
+// restart is of no use in the middle of a stuck drain.
 type logLevel struct {
 	// Cache has that ConfigMap and no other.
 	Cache  cache.Cache
@@ -69,8 +69,8 @@ func (l *logLevel) Start(ctx context.Context) error {
 	return nil
 }
 
-// follow sets the level that the data say, or that of the flag if they say none. One
-// that is none changes nothing.
+// follow sets the level from the data, or the flag's if they have none. Invalid values
+// are ignored and logged.
 func (l *logLevel) follow(log logr.Logger, data map[string]string) {
 	wanted := strings.TrimSpace(data[levelKey])
 	if wanted == "" {

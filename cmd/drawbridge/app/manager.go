@@ -48,12 +48,12 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// key is an object of our own namespace.
+// key is the key of an object in our own namespace.
 func (o *Options) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.Namespace, Name: name}
 }
 
-// serveWith returns what configures the TLS of a server of ours with a certificate.
+// serveWith returns a function that configures the TLS of one of our servers.
 func serveWith(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) func(*tls.Config) {
 	return func(c *tls.Config) {
 		c.MinVersion = tls.VersionTLS12
@@ -91,8 +91,8 @@ func newManager(conf *rest.Config, o Options, server *webhook.Server, tlsOptions
 	return mgr, nil
 }
 
-// metricsOptions say how the metrics are served. A token that proves who asks must
-// not travel in the open, so protection comes with TLS.
+// metricsOptions say how the metrics are served. The bearer token must not be sent in
+// the clear, so protection implies TLS.
 func metricsOptions(o Options, tlsOptions func(*tls.Config)) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: orOff(o.MetricsAddr)}
 	if o.Operations.MetricsProtected {
@@ -103,7 +103,7 @@ func metricsOptions(o Options, tlsOptions func(*tls.Config)) metricsserver.Optio
 	return options
 }
 
-// protected lets the API server say who may read the metrics.
+// protected lets the API server decide who may read the metrics.
 func protected(conf *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	clients, err := kubernetes.NewForConfigAndClient(conf, client)
 	if err != nil {
@@ -112,8 +112,8 @@ func protected(conf *rest.Config, client *http.Client) (metricsserver.Filter, er
 	return protect.New(clients.AuthenticationV1(), clients.AuthorizationV1(), clock.RealClock{}).Wrap, nil
 }
 
-// cacheOptions say what the informers hold: nothing that nobody looks at, and no
-// Secret or Lease that is not ours.
+// cacheOptions say what the informers hold: only what is read, and no Secret or Lease
+// that is not ours.
 func cacheOptions(o Options) cache.Options {
 	own := map[string]cache.Config{o.Namespace: {}}
 	pods, nodes := cache.ByObject{Transform: podcache.NewSharing().Transform}, cache.ByObject{Transform: podcache.TransformNode}
@@ -175,7 +175,7 @@ func configMaps(o Options) map[string]cache.Config {
 	return named
 }
 
-// watchAll makes the informers of every kind that anybody reads from the cache.
+// watchAll starts the informers of all kinds that are read from the cache.
 func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 	kinds := []client.Object{
 		&v1alpha1.EvictionRequest{},
@@ -207,7 +207,7 @@ func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 	return nil
 }
 
-// orOff is controller-runtime's word for "do not listen" when there is no address.
+// orOff returns controller-runtime's value for "do not listen" if there is no address.
 func orOff(addr string) string {
 	if addr == "" {
 		return "0"

@@ -50,8 +50,8 @@ type Options struct {
 	MetricsAddr string
 	// MetricsPerRequest has the metrics with a series per EvictionRequest.
 	MetricsPerRequest bool
-	// PprofAddr is where net/http/pprof listens, which tells all about the process;
-	// "0" switches it off.
+	// PprofAddr is where net/http/pprof listens, which exposes the internals of the
+	// process; "0" switches it off.
 	PprofAddr string
 
 	// LeaderElect lets only one replica run the controllers.
@@ -61,13 +61,13 @@ type Options struct {
 	LeaseDuration time.Duration
 	RenewDeadline time.Duration
 	RetryPeriod   time.Duration
-	// ShutdownDelay is how long an unready replica goes on answering, so that
-	// everybody has learnt that it leaves.
+	// ShutdownDelay is how long an unready replica keeps serving, until all clients have
+	// noticed that it leaves.
 	ShutdownDelay time.Duration
 	// ShutdownTimeout is how long the shutdown may take after that.
 	ShutdownTimeout time.Duration
 
-	// Policy is the constants of the process.
+	// Policy has the constants of the process.
 	Policy process.Policy
 	// ShortHeartbeatDeadline allows a heartbeat deadline below minHeartbeatDeadline. It
 	// is for tests, whose interceptors are silent on purpose; its flag is hidden.
@@ -81,10 +81,11 @@ type Options struct {
 	// MarkerDebounce is how long the drain markers of a node must be gone before
 	// a legacy requester is removed.
 	MarkerDebounce time.Duration
-	// MarkerLimit is how long a drain marker keeps the request of a silent controller.
+	// MarkerLimit is how long a drain marker keeps the request of a silent controller
+	// alive.
 	MarkerLimit time.Duration
 	// CallerSilence is how long callers of a class may be silent, by class, as a
-	// duration; others have their class's own time.
+	// duration. Other classes have their defaults.
 	CallerSilence map[string]string
 	// ReplacementGuard is one of replacementGuards.
 	ReplacementGuard string
@@ -93,23 +94,23 @@ type Options struct {
 	// NewRequestsPerNode is how many requests the callers of a class may begin on a
 	// node within a minute, for each of LimitedClasses; 0 is no limit.
 	NewRequestsPerNode int
-	// LimitedClasses are the classes of callers the limit is for.
+	// LimitedClasses are the classes of callers that the limit applies to.
 	LimitedClasses []string
 	// AllowedReservedNames are interceptors under k8s.io and kubernetes.io that a
 	// pod may name (ruling R14).
 	AllowedReservedNames []string
-	// Guard is the protection by budgets.
+	// Guard configures the protection by budgets.
 	Guard GuardOptions
-	// Door is about who may call the webhook.
+	// Door configures who may call the webhook.
 	Door DoorOptions
-	// Preemption is about budgets that the scheduler may not break.
+	// Preemption configures budgets that the scheduler may not violate.
 	Preemption PreemptionOptions
 
-	// Maintenance is about NodeMaintenances.
+	// Maintenance configures NodeMaintenances.
 	Maintenance MaintenanceOptions
 
-	// EvacuationPresets are the ConfigMaps in Namespace with policies and
-	// registrations that the manager makes; a ClusterRole of the same name owns them.
+	// EvacuationPresets are the ConfigMaps in Namespace with policies and registrations
+	// that the manager creates. A ClusterRole of the same name owns them.
 	EvacuationPresets []string
 
 	// DeschedulerMark marks pods whose eviction goes on, and
@@ -124,7 +125,7 @@ type Options struct {
 	// Surge runs the interceptor surge.drawbridge.dev.
 	Surge bool
 	// SurgeRegistration is the ConfigMap in Namespace with its registration, and the
-	// ClusterRole that owns it; empty when somebody else registers it.
+	// ClusterRole that owns it; empty if it is registered by other means.
 	SurgeRegistration string
 	// SurgeProgressDeadline is how long a replacement may take; 0 leaves it to each
 	// Deployment.
@@ -133,7 +134,7 @@ type Options struct {
 	// is any number.
 	SurgeClusterLimit int
 
-	// Operations are certificates, protection of the metrics, and feature gates.
+	// Operations configures certificates, protection of the metrics, and feature gates.
 	Operations OperationsOptions
 
 	// LogLevel is info, debug, or a number: the verbosity of V-levels. LogFormat is
@@ -141,32 +142,32 @@ type Options struct {
 	LogLevel  string
 	LogFormat string
 
-	// What follows has no flag.
+	// The fields below have no flag.
 
-	// Preflights are interceptors, by name, with a say before a request exists, in
-	// addition to our own.
+	// Preflights are interceptors, by name, that may allow or deny before a request
+	// exists, in addition to our own.
 	Preflights map[string]preflight.Interceptor
-	// Clock is what the engine, the evictor, the leases and the webhook go by.
-	// Certificates and leader election always go by the real one, because others
-	// check them against theirs.
+	// Clock is used by the engine, the evictor, the leases and the webhook. Certificates
+	// and leader election always use the real clock, because others check them against
+	// theirs.
 	Clock clock.WithTicker
 	// Registerer takes our metrics. Default: controller-runtime's registry, which
 	// --metrics-addr serves; two managers in one process need one each.
 	Registerer prometheus.Registerer
 	// Logger of the manager.
 	Logger logr.Logger
-	// Level is the logger's, to be changed while the manager runs; nil if it cannot be.
+	// Level is the logger's level, which may change while the manager runs; nil if it is
+	// fixed.
 	Level *zap.AtomicLevel
-	// CacheWhole keeps pods and nodes whole in the informers, to measure what it saves
-	// not to.
+	// CacheWhole keeps complete pods and nodes in the informers, to measure what
+	// trimming them saves.
 	CacheWhole bool
 }
 
 // maxNewRequestsPerNode bounds the memory of the limit; no node has more pods.
 const maxNewRequestsPerNode = 1000
 
-// limitable are the classes of callers that may be limited: all but people at a
-// keyboard.
+// limitable are the classes of callers that may be limited: all but interactive users.
 func limitable() []string {
 	var classes []string
 	for _, class := range translate.CallerClasses() {
@@ -188,7 +189,7 @@ func (o *Options) limitedClasses() []translate.CallerClass {
 }
 
 // replacementGuards are the values of --replacement-guard.
-var replacementGuards = []string{string(webhook.GuardNotFound), string(webhook.GuardEvict), string(webhook.GuardTooManyRequests)}
+var replacementGuards = []string{string(webhook.ReplacementNotFound), string(webhook.ReplacementEvict), string(webhook.ReplacementTooManyRequests)}
 
 // DefaultOptions are the flags' defaults.
 func DefaultOptions() Options {
@@ -214,7 +215,7 @@ func DefaultOptions() Options {
 		Retention:            time.Hour,
 		MarkerDebounce:       time.Minute,
 		MarkerLimit:          translate.DefaultMarkerLimit,
-		ReplacementGuard:     string(webhook.GuardNotFound),
+		ReplacementGuard:     string(webhook.ReplacementNotFound),
 		ReplacementWindow:    15 * time.Minute,
 		Guard:                defaultGuardOptions(),
 		Preemption:           defaultPreemptionOptions(),
@@ -232,14 +233,14 @@ func DefaultOptions() Options {
 }
 
 const (
-	// minHeartbeatDeadline leaves room for a heartbeat that is late: the API accepts one
-	// a minute.
+	// minHeartbeatDeadline leaves room for a late heartbeat: the API accepts one per
+	// minute.
 	minHeartbeatDeadline = 2 * interceptor.MinHeartbeatInterval
 	// shortHeartbeatDeadlineFlag is hidden: no installation wants it.
 	shortHeartbeatDeadlineFlag = "allow-short-heartbeat-deadline"
 )
 
-// AddFlags adds the flags to fs. Their defaults are the present values.
+// AddFlags adds the flags to fs. Their defaults are the current values.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "The manager's own namespace. Leader election, the leases of legacy requesters and the certificate use it. Default: the environment variable POD_NAMESPACE.")
 
@@ -363,7 +364,7 @@ func (o *Options) Validate() error {
 		check(d.value >= 0, "%s must not be negative, but is %s", d.flag, d.value)
 	}
 	check(o.EvictionBackoffMax >= o.EvictionBackoffMin, "--eviction-backoff-max (%s) must not be shorter than --eviction-backoff-min (%s)", o.EvictionBackoffMax, o.EvictionBackoffMin)
-	check(o.Retention == 0 || o.ReplacementGuard == string(webhook.GuardEvict) || o.Retention >= o.ReplacementWindow,
+	check(o.Retention == 0 || o.ReplacementGuard == string(webhook.ReplacementEvict) || o.Retention >= o.ReplacementWindow,
 		"--retention (%s) must be 0 (keep for ever) or not shorter than --replacement-window (%s): the replacement guard knows a moved pod by its finished request", o.Retention, o.ReplacementWindow)
 	check(o.NewRequestsPerNode >= 0 && o.NewRequestsPerNode <= maxNewRequestsPerNode, "--new-requests-per-node must be between 0 and %d, not %d", maxNewRequestsPerNode, o.NewRequestsPerNode)
 	for _, class := range o.LimitedClasses {

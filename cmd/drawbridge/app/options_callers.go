@@ -9,14 +9,14 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// Bounds of --caller-silence. Calls renew a lease three times in that, and the gaps of
-// the callers that are known are seconds to minutes.
+// Bounds of --caller-silence. Calls renew a lease three times within it. The known
+// callers pause for seconds to minutes.
 const (
 	minCallerSilence = 30 * time.Second
 	maxCallerSilence = 24 * time.Hour
 )
 
-// callerSilence is that of the option, and what is wrong with it.
+// callerSilence parses the option and returns what is wrong with it.
 func (o *Options) callerSilence() (silence map[translate.CallerClass]time.Duration, problems []string) {
 	silence = map[translate.CallerClass]time.Duration{}
 	for _, class := range slices.Sorted(maps.Keys(o.CallerSilence)) {

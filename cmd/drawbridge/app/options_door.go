@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// DoorOptions say how API servers prove who they are, besides by the token.
+// DoorOptions say how API servers authenticate, besides the token.
 type DoorOptions struct {
 	// ClientCA is the ConfigMap, namespace/name, with the authorities of the client
 	// certificates that API servers must have; empty to ask for none.
@@ -17,7 +17,7 @@ type DoorOptions struct {
 	Users []string
 }
 
-// addFlags adds the flags to fs. Their defaults are the present values.
+// addFlags adds the flags to fs. Their defaults are the current values.
 func (d *DoorOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&d.ClientCA, "webhook-client-ca", d.ClientCA, "ConfigMap, namespace/name, whose key client-ca-file has the authorities of the client certificate that API servers must use in addition to the token; empty to require none.")
 	fs.StringSliceVar(&d.Users, "webhook-client-user", d.Users, "Name that the API servers' client certificate may have; may be repeated.")
@@ -35,7 +35,7 @@ func (d *DoorOptions) validate(o *Options, check func(ok bool, format string, ar
 	for _, user := range d.Users {
 		check(user != "", "--webhook-client-user: a name is empty")
 	}
-	// There is one informer of a namespace, for one name.
+	// There is one informer per namespace, for one name.
 	if other := o.Preemption.clientCA(); o.Preemption.Enabled && o.Preemption.ClientCA != "" && other.Namespace == name.Namespace {
 		check(other == name, "--webhook-client-ca and --preemption-client-ca must not name two ConfigMaps of one namespace")
 	}

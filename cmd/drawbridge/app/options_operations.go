@@ -11,7 +11,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/features"
 )
 
-// OperationsOptions are those of running the manager in production.
+// OperationsOptions configure running the manager in production.
 type OperationsOptions struct {
 	// CertManagerCertificate is cert-manager's Certificate in Namespace that fills the
 	// Secret of the webhook's certificate; empty when the manager issues it itself.
@@ -19,8 +19,8 @@ type OperationsOptions struct {
 	// CertificateSettle is how long a new authority is announced before a certificate
 	// of it is served.
 	CertificateSettle time.Duration
-	// MetricsProtected serves the metrics by TLS, to those whom the API server knows and
-	// allows to get the path /metrics.
+	// MetricsProtected serves the metrics by TLS, to users whom the API server
+	// authenticates and allows to get the path /metrics.
 	MetricsProtected bool
 	// LogLevelConfig is the ConfigMap in Namespace whose key level changes the log
 	// level at any time; empty for none.
@@ -33,7 +33,7 @@ func defaultOperationsOptions() OperationsOptions {
 	return OperationsOptions{CertificateSettle: certs.DefaultSettle, MetricsProtected: true}
 }
 
-// addFlags adds the flags to fs. Their defaults are the present values.
+// addFlags adds the flags to fs. Their defaults are the current values.
 func (o *OperationsOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CertManagerCertificate, "cert-manager-certificate", o.CertManagerCertificate, "cert-manager's Certificate in the manager's namespace that fills --webhook-cert-secret; empty if the manager issues its own certificate.")
 	fs.DurationVar(&o.CertificateSettle, "certificate-settle", o.CertificateSettle, "How long a new authority is announced to the API servers before its certificate is served.")
@@ -52,7 +52,7 @@ func (o *OperationsOptions) validate(check func(ok bool, format string, args ...
 	}
 }
 
-// validateGates calls check for every feature that is asked for: its gate must be on.
+// validateGates calls check for every requested feature: its gate must be on.
 func (o *Options) validateGates(check func(ok bool, format string, args ...any)) {
 	gates := o.Operations.Gates
 	check(!o.Guard.Enabled || gates.Enabled(features.Guard), "--guard needs the feature gate Guard: leave the gate on, or say --guard=false (value guard.enabled)")

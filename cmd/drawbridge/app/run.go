@@ -1,5 +1,5 @@
-// Package app is the manager of cmd/drawbridge: its flags and its wiring. Tests
-// run it in their own process with another clock.
+// Package app is the manager of cmd/drawbridge: flags and wiring. Tests run it in their
+// own process with another clock.
 package app
 
 import (
@@ -21,15 +21,14 @@ import (
 	drawbridgemetrics "github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
-// startTimeout bounds the questions asked before the manager starts.
+// startTimeout limits the calls made before the manager starts.
 const startTimeout = 30 * time.Second
 
-// Run runs the manager until ctx ends, and then shuts it down: first it turns
-// unready and answers on for the shutdown delay, then the controllers stop, the
-// webhook finishes the reviews it has begun, and the leader's lease is released.
-// It fails when the options are wrong, the API server cannot be reached at the
-// start, an address cannot be listened on, the leadership is lost, or the
-// shutdown takes too long.
+// Run runs the manager until ctx ends, and then shuts it down: first it becomes unready
+// and keeps serving for the shutdown delay, then the controllers stop, the webhook
+// finishes the reviews it has begun, and the leader's lease is released. It fails when
+// the options are wrong, the API server cannot be reached at the start, an address
+// cannot be listened on, the leadership is lost, or the shutdown takes too long.
 func Run(ctx context.Context, conf *rest.Config, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -41,8 +40,8 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 		return err
 	}
 	conf = rest.AddUserAgent(rest.CopyConfig(conf), "drawbridge")
-	// API priority and fairness limits us better than a guess of ours, and a
-	// drain must not wait in a client's queue while the webhook's deadline runs.
+	// API priority and fairness limits us better than our own guess, and a drain must
+	// not wait in a client's queue while the webhook's deadline runs.
 	conf.QPS = -1
 	conf.Wrap(newEventsLast)
 
@@ -74,7 +73,7 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 		mgr.Add(caches),
 		setupCertificates(mgr, o, certificate, clients, self),
 		setupLogLevel(mgr, o),
-		setup(starting, mgr, o, learnt{
+		setup(starting, mgr, o, discovered{
 			self: self, workloadRef: workloads, synced: caches.Synced,
 			token: certificate.Token, door: door, certificate: certificate.GetCertificate,
 		}),
@@ -84,14 +83,14 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 	}
 
 	if err := errors.Join(
-		// Whoever answers is alive: a manager that has lost its API server must not be
-		// restarted for it.
+		// A process that answers is alive: losing the API server is no reason to
+		// restart the manager.
 		health.Checks{"ping": healthz.Ping}.Add(mgr.AddHealthzCheck),
 		health.Checks{
 			"shutdown":    shutdown.Check,
 			"caches":      caches.Check,
 			"certificate": health.Check(certificate.Ready),
-			// In this order: a handshake without a certificate is only noise.
+			// In this order: without a certificate, failed handshakes are only noise.
 			"webhook": health.InOrder(health.Check(certificate.Ready), mgr.GetWebhookServer().StartedChecker()),
 		}.Add(mgr.AddReadyzCheck),
 	); err != nil {

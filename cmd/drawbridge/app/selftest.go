@@ -25,14 +25,14 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// SelfTestOptions are those of what `helm test` runs: the look of an outsider at an
-// installation.
+// SelfTestOptions configure what `helm test` runs: a check of an installation from
+// outside.
 type SelfTestOptions struct {
-	// WebhookConfiguration is the one to look at; empty when there is none.
+	// WebhookConfiguration is the one to check; empty if there is none.
 	WebhookConfiguration string
-	// Namespace is where an eviction is tried; one that the webhook is asked for.
+	// Namespace is where an eviction is tried. The webhook must be called for it.
 	Namespace string
-	// Timeout of everything together.
+	// Timeout of the whole test.
 	Timeout time.Duration
 }
 
@@ -57,9 +57,9 @@ func newSelfTestCommand() *cobra.Command {
 	return cmd
 }
 
-// SelfTest looks whether the API is served, whether the webhook answers under a
-// certificate that API servers trust, and whether an eviction gets through, and writes
-// what it found. Error: the first thing that is wrong, with what to do.
+// SelfTest checks that the API is served, that the webhook answers with a certificate
+// that API servers trust, and that an eviction gets through, and writes what it found.
+// The error is the first problem, with its remedy.
 func SelfTest(ctx context.Context, conf *rest.Config, o SelfTestOptions, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -120,7 +120,7 @@ func webhookAnswers(ctx context.Context, clients kubernetes.Interface, name stri
 	return nil
 }
 
-// reach makes one HTTPS call. Any answer at all will do.
+// reach makes one HTTPS call. Any answer is good.
 func reach(ctx context.Context, to admissionregistrationv1.WebhookClientConfig) (err error) {
 	if len(to.CABundle) == 0 {
 		return errors.New("the configuration has no CA: is there a leader to put it in?")
@@ -165,8 +165,8 @@ func endpoint(to admissionregistrationv1.WebhookClientConfig) (string, error) {
 	return "", errors.New("the configuration has neither a Service nor a URL")
 }
 
-// evictionPasses tries an eviction that the API server answers "not found" when nothing
-// is in the way.
+// evictionPasses tries an eviction that the API server answers with "not found" if
+// nothing blocks it.
 func evictionPasses(ctx context.Context, clients kubernetes.Interface, namespace string) error {
 	err := clients.PolicyV1().Evictions(namespace).Evict(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: "drawbridge-self-test"},

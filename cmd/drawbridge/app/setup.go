@@ -20,15 +20,15 @@ import (
 // recorderName is the reportingController of our events.
 const recorderName = "drawbridge"
 
-// learnt is what was found out before the manager was made.
-type learnt struct {
+// discovered is what was found out before the manager was created.
+type discovered struct {
 	// self is our own user name.
 	self string
 	// workloadRef: the API server is of the one version with spec.workloadRef.
 	workloadRef bool
 	// synced reports whether the caches are in sync.
 	synced func() bool
-	// token tells calls of API servers from others, and door counts those.
+	// token checks that a call comes from an API server, and door counts calls.
 	token func(path, token string) error
 	door  *metrics.Door
 	// certificate is the one to serve.
@@ -37,7 +37,7 @@ type learnt struct {
 
 // setup wires the parts of Drawbridge into the manager: engine, evictor and
 // leases on the leader, webhooks and the renewal of leases on every replica.
-func setup(ctx context.Context, mgr ctrl.Manager, o Options, known learnt) error {
+func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) error {
 	resolver, err := setupRegistry(mgr, o)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known learnt) error
 	answers := webhookConfig(o, known)
 	answers.Preflights = o.preflights(policies.Preflight)
 	answers.Stalled = policies.Stalled
-	// The cache itself: a client looks up the kind of what it reads once more.
+	// The cache itself: a client would look up the kind of each object once more.
 	answers.Cached, answers.Live, answers.Writer = mgr.GetCache(), mgr.GetAPIReader(), mgr.GetClient()
 	answers.Leases = leaseIndex
 	answers.Resolver, answers.Registrations = resolver, resolver
@@ -145,7 +145,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known learnt) error
 	)
 }
 
-// followPods lets the webhook count what its answers led to.
+// followPods lets the webhook count the results of its answers.
 func followPods(ctx context.Context, mgr ctrl.Manager, evictions *webhook.EvictionHandler) error {
 	pods, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -157,8 +157,9 @@ func followPods(ctx context.Context, mgr ctrl.Manager, evictions *webhook.Evicti
 	return nil
 }
 
-// webhookConfig is what options and account say about the answers to evictions.
-func webhookConfig(o Options, known learnt) webhook.Config {
+// webhookConfig derives the configuration of the eviction webhook from options and
+// account.
+func webhookConfig(o Options, known discovered) webhook.Config {
 	silence, _ := o.callerSilence() // Validated before.
 	return webhook.Config{
 		Synced:             known.synced,
@@ -167,8 +168,8 @@ func webhookConfig(o Options, known learnt) webhook.Config {
 		Namespace:          o.Namespace,
 		OwnUsername:        known.self,
 		GroupsHidden:       known.workloadRef,
-		Guard:              webhook.GuardMode(o.ReplacementGuard),
-		GuardWindow:        o.ReplacementWindow,
+		Replacement:        webhook.ReplacementMode(o.ReplacementGuard),
+		ReplacementWindow:  o.ReplacementWindow,
 		Silence:            silence,
 		MarkerLimit:        o.MarkerLimit,
 		NewRequestsPerNode: o.NewRequestsPerNode,

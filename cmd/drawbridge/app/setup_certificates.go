@@ -16,7 +16,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/ownership"
 )
 
-// newServer makes what serves the webhook's certificate; it needs a cache before it
+// newServer returns the server of the webhook's certificate. It needs a cache before it
 // can start.
 func newServer(o Options) *certs.Server {
 	return &certs.Server{
@@ -32,8 +32,8 @@ func newServer(o Options) *certs.Server {
 	}
 }
 
-// setupCertificates adds what keeps the certificate, and the webhook configuration
-// in step with it. All of it goes by the real clock, because API servers do.
+// setupCertificates adds the runnables that renew the certificate and update the
+// webhook configuration. They use the real clock, because API servers do.
 func setupCertificates(mgr ctrl.Manager, o Options, server *certs.Server, clients kubernetes.Interface, self string) error {
 	server.Cache = mgr.GetCache()
 	rotator := &certs.Rotator{Config: server.Config, Client: mgr.GetClient(), Clock: clock.RealClock{}, Replicas: oldReplicas(mgr.GetClient(), o.Namespace, self)}

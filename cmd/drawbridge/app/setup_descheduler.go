@@ -10,9 +10,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 )
 
-// setupDescheduler adds the hand-shake with the descheduler, if any of it is
-// switched on: without, the manager has no permission to annotate pods.
-func setupDescheduler(mgr ctrl.Manager, o Options, known learnt, registry *registration.Registry) error {
+// setupDescheduler adds the handshake with the descheduler, if any of it is enabled:
+// otherwise the manager has no permission to annotate pods.
+func setupDescheduler(mgr ctrl.Manager, o Options, known discovered, registry *registration.Registry) error {
 	if !o.DeschedulerMark && !o.DeschedulerEvictOnly {
 		return nil
 	}

@@ -20,13 +20,13 @@ import (
 	"github.com/drawbridge-dev/drawbridge/webhook"
 )
 
-// newWebhookServer makes what serves the webhooks.
+// newWebhookServer returns the server of the webhooks.
 func newWebhookServer(o Options, measure *metrics.Door, shutdown *health.Shutdown, tlsOptions func(*tls.Config)) *webhook.Server {
 	server := webhook.NewServer(o.WebhookHost, o.WebhookPort)
 	server.TLS = func(c *tls.Config) {
 		tlsOptions(c)
 		if o.Door.ClientCA != "" {
-			c.ClientAuth = tls.RequestClientCert // The door looks at it.
+			c.ClientAuth = tls.RequestClientCert // The door checks it.
 		}
 	}
 	server.Leaving = shutdown.Begun
@@ -34,16 +34,16 @@ func newWebhookServer(o Options, measure *metrics.Door, shutdown *health.Shutdow
 	return server
 }
 
-// setupDoor makes what stands before the webhooks, and adds what it needs. The replica
-// is ready when certificates can be told apart.
-func setupDoor(mgr ctrl.Manager, o Options, known learnt) (*webhook.Door, error) {
+// setupDoor returns the authentication in front of the webhooks, and adds what it
+// needs. The replica is ready when it can check client certificates.
+func setupDoor(mgr ctrl.Manager, o Options, known discovered) (*webhook.Door, error) {
 	door := &webhook.Door{Token: known.token, Metrics: known.door, Clock: o.Clock, Log: mgr.GetLogger().WithName("webhook")}
 	if o.Door.ClientCA == "" {
 		return door, nil
 	}
 	authenticator := &preemption.Authenticator{
 		ClientCA: namespacedName(o.Door.ClientCA), Users: o.Door.Users, Cache: mgr.GetCache(),
-		Clock: clock.RealClock{}, // Certificates go by the clock of those who issue them.
+		Clock: clock.RealClock{}, // Certificates are valid by their issuer's clock.
 	}
 	door.Certificate = authenticator.Check
 	if err := mgr.Add(authenticator); err != nil {
@@ -56,13 +56,13 @@ func setupDoor(mgr ctrl.Manager, o Options, known learnt) (*webhook.Door, error)
 	return door, nil
 }
 
-// oldReplicas returns what tells of a pod of an older release, which does not know of
-// tokens and would answer calls with one by 404: one that runs under our account in our
+// oldReplicas returns a function that finds pods of an older release, which does not
+// know tokens and would answer 404 to calls with one: pods with our account in our
 // namespace without the chart's annotation.
 func oldReplicas(reader client.Reader, namespace, self string) func(context.Context) error {
 	account, ok := strings.CutPrefix(self, "system:serviceaccount:"+namespace+":")
 	if !ok {
-		return nil // Run by hand, there are no others.
+		return nil // If run by hand, there are no other replicas.
 	}
 	return func(ctx context.Context) error {
 		var replicas corev1.PodList

@@ -13,14 +13,14 @@ import (
 	"github.com/drawbridge-dev/drawbridge/pdb/guard"
 )
 
-// GuardOptions are those of the guard by budgets.
+// GuardOptions configure the guard by budgets.
 type GuardOptions struct {
-	// Enabled: without it no label is put on or taken off, and none counts.
+	// Enabled: without it, labels are neither added nor removed, and have no effect.
 	Enabled bool
 	// Owner is the ClusterRole that owns the guard's budgets; empty for none.
 	Owner string
-	// ExcludedNamespaces are those the webhook is not asked for. Our own is always
-	// among them.
+	// ExcludedNamespaces are the namespaces that the webhook is not called for. Our own
+	// is always one of them.
 	ExcludedNamespaces []string
 }
 
@@ -29,7 +29,7 @@ func defaultGuardOptions() GuardOptions {
 	return GuardOptions{Enabled: true, Owner: "drawbridge-guard", ExcludedNamespaces: []string{"kube-system"}}
 }
 
-// addFlags adds the flags to fs. Their defaults are the present values.
+// addFlags adds the flags to fs. Their defaults are the current values.
 func (g *GuardOptions) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&g.Enabled, "guard", g.Enabled, "Protect intercepted pods with PodDisruptionBudgets, also while Drawbridge is down.")
 	fs.StringVar(&g.Owner, "guard-owner", g.Owner, "ClusterRole that owns these budgets, so that they are deleted with it; empty for no owner.")
@@ -50,9 +50,9 @@ func (g *GuardOptions) gate(holds guard.Holds) (*guard.Gate, error) {
 	return guard.NewGate(g.Enabled, holds)
 }
 
-// setupGuard adds the controller of the guard, if it is switched on: without, the
-// manager has no permission to label pods, and the budgets are gone.
-func setupGuard(mgr ctrl.Manager, o Options, known learnt, registry *registration.Registry, policies *vm.Store) error {
+// setupGuard adds the controller of the guard, if enabled: otherwise the manager has no
+// permission to label pods, and the budgets are gone.
+func setupGuard(mgr ctrl.Manager, o Options, known discovered, registry *registration.Registry, policies *vm.Store) error {
 	if !o.Guard.Enabled {
 		return nil
 	}
@@ -63,7 +63,7 @@ func setupGuard(mgr ctrl.Manager, o Options, known learnt, registry *registratio
 		Resolver:           registry,
 		Registrations:      registry,
 		OnChange:           registry.OnChange,
-		Preflights:         o.preflights(policies.Glance),
+		Preflights:         o.preflights(policies.CachedPreflight),
 		Holds:              policies,
 		Synced:             known.synced,
 		ExcludedNamespaces: append(slices.Clone(o.Guard.ExcludedNamespaces), o.Namespace),

@@ -12,9 +12,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
-// setupRegistry makes the one registry of this replica: the engine and the
-// webhooks get their answers from the same. The replica is ready when it is in
-// sync. The leader writes the status of the registrations.
+// setupRegistry creates the registry of this replica, which the engine and the webhooks
+// share. The replica is ready when it is in sync. The leader writes the status of the
+// registrations.
 func setupRegistry(mgr ctrl.Manager, o Options) (*registration.Registry, error) {
 	registry := registration.NewRegistry(registration.Options{
 		Namespace:       o.Namespace,
@@ -29,7 +29,7 @@ func setupRegistry(mgr ctrl.Manager, o Options) (*registration.Registry, error) 
 		return nil
 	}
 	if err := errors.Join(
-		registry.SetupWithCache(context.Background(), mgr.GetCache()), // It does not wait for anything.
+		registry.SetupWithCache(context.Background(), mgr.GetCache()), // It does not block.
 		mgr.Add(registry),
 		mgr.AddReadyzCheck("registrations", ready),
 		status.SetupWithManager(mgr),

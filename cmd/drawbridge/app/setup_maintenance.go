@@ -13,10 +13,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
-// MaintenanceOptions are those of NodeMaintenances.
+// MaintenanceOptions configure NodeMaintenances.
 type MaintenanceOptions struct {
-	// Enabled: without it nothing is done about NodeMaintenances, and those that there
-	// are cannot be deleted.
+	// Enabled: without it NodeMaintenances are not processed, and existing ones cannot be
+	// deleted.
 	Enabled bool
 	// EvacuationWait is how long a pod without interceptors is left to its owner, after
 	// the condition EvacuationRequest was set (KEP-4212, "Pod API").
@@ -28,7 +28,7 @@ func defaultMaintenanceOptions() MaintenanceOptions {
 	return MaintenanceOptions{Enabled: true, EvacuationWait: maintenance.DefaultWait}
 }
 
-// addFlags adds the flags to fs. Their defaults are the present values.
+// addFlags adds the flags to fs. Their defaults are the current values.
 func (m *MaintenanceOptions) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&m.Enabled, "maintenance", m.Enabled, "Cordon and drain nodes as NodeMaintenances define.")
 	fs.DurationVar(&m.EvacuationWait, "maintenance-evacuation-wait", m.EvacuationWait, "How long a pod without interceptors is left to its owner before a NodeMaintenance requests its eviction; 0 requests it immediately. KEP-4212 uses 3m, for clusters with owners that set EvacuationInitiated.")
@@ -39,13 +39,13 @@ func (m *MaintenanceOptions) validate(check func(ok bool, format string, args ..
 	check(m.EvacuationWait >= 0, "--maintenance-evacuation-wait must not be negative, but is %s", m.EvacuationWait)
 }
 
-// setupMaintenance adds the controllers of NodeMaintenances, if they are switched on:
-// without, the manager has no permission to patch nodes.
-func setupMaintenance(mgr ctrl.Manager, o Options, known learnt, resolver registration.Resolver) error {
+// setupMaintenance adds the controllers of NodeMaintenances, if enabled: otherwise the
+// manager has no permission to patch nodes.
+func setupMaintenance(mgr ctrl.Manager, o Options, known discovered, resolver registration.Resolver) error {
 	if !o.Maintenance.Enabled {
 		return nil
 	}
-	// Who joins a request has to see what was just written.
+	// Joining a request must see what was just written.
 	live, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
@@ -61,8 +61,8 @@ func setupMaintenance(mgr ctrl.Manager, o Options, known learnt, resolver regist
 		Metrics:   metrics.NewMaintenance(o.Registerer),
 		Policy: maintenance.PodPolicy{
 			Wait: o.Maintenance.EvacuationWait,
-			// Half of what an interceptor may be silent until the next one gets its turn. An
-			// owner gets as long.
+			// Half of the time that an interceptor may be silent before the next one gets
+			// its turn. Owners get the same.
 			SilentAfter:      o.Policy.HeartbeatDeadline / 2,
 			OwnerDeadline:    o.Policy.HeartbeatDeadline,
 			TerminatingAfter: maintenance.DefaultTerminatingAfter,

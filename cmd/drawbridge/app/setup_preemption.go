@@ -24,9 +24,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/webhook"
 )
 
-// PreemptionOptions are those of budgets that the scheduler may not break.
+// PreemptionOptions configure budgets that the scheduler may not violate.
 type PreemptionOptions struct {
-	// Enabled: without it nothing of this runs.
+	// Enabled: without it none of this runs.
 	Enabled bool
 	// Host is the address the scheduler extender listens on; all addresses when empty.
 	Host string
@@ -37,11 +37,11 @@ type PreemptionOptions struct {
 	ClientCA string
 	// Users are the names that client certificates may have.
 	Users []string
-	// TokenFile holds a token that is accepted, too; empty for none.
+	// TokenFile has a token that is also accepted; empty for none.
 	TokenFile string
 	// Timeout is how long an answer may take.
 	Timeout time.Duration
-	// Stamped: the API server writes the value of the class on pods.
+	// Stamped: the API server copies the value of the class to pods.
 	Stamped bool
 	// GuardDeletes remembers decisions and serves the webhook for deletions.
 	GuardDeletes bool
@@ -56,7 +56,7 @@ func defaultPreemptionOptions() PreemptionOptions {
 	}
 }
 
-// addFlags adds the flags to fs. Their defaults are the present values.
+// addFlags adds the flags to fs. Their defaults are the current values.
 func (p *PreemptionOptions) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&p.Enabled, "preemption", p.Enabled, "Serve a scheduler extender that keeps preemptors of a low priority from violating the budgets of some PriorityClasses.")
 	fs.StringVar(&p.Host, "preemption-host", p.Host, "Address that the scheduler extender listens on; all addresses when empty.")
@@ -93,7 +93,7 @@ func (p *PreemptionOptions) clientCA() types.NamespacedName {
 	return namespacedName(p.ClientCA)
 }
 
-// preemptionCache adds what the informers hold for this to what they hold already.
+// preemptionCache adds what preemption needs to the options of the informers.
 func preemptionCache(o Options, byObject map[client.Object]cache.ByObject) {
 	if !o.Preemption.Enabled {
 		return
@@ -101,7 +101,7 @@ func preemptionCache(o Options, byObject map[client.Object]cache.ByObject) {
 	byObject[&schedulingv1.PriorityClass{}] = cache.ByObject{Transform: cache.TransformStripManagedFields()}
 }
 
-// preemptionKinds are what needs informers.
+// preemptionKinds are the kinds that need informers.
 func preemptionKinds(o Options) []client.Object {
 	if !o.Preemption.Enabled {
 		return nil
@@ -109,9 +109,8 @@ func preemptionKinds(o Options) []client.Object {
 	return []client.Object{&schedulingv1.PriorityClass{}}
 }
 
-// setupPreemption adds the scheduler extender, if it is switched on, and the webhook
-// for deletions by the scheduler, if that is, too. The replica is ready when the
-// scheduler would get an answer.
+// setupPreemption adds the scheduler extender and the webhook for deletions by the
+// scheduler, if enabled. The replica is ready when it can answer the scheduler.
 func setupPreemption(ctx context.Context, mgr ctrl.Manager, o Options, door *webhook.Door, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) error {
 	p := o.Preemption
 	if !p.Enabled {
@@ -122,12 +121,12 @@ func setupPreemption(ctx context.Context, mgr ctrl.Manager, o Options, door *web
 	view := preemption.NewView(p.Stamped, o.Clock, log)
 	authenticator := &preemption.Authenticator{
 		ClientCA: p.clientCA(), Users: p.Users, TokenFile: p.TokenFile, Cache: mgr.GetCache(),
-		Clock: clock.RealClock{}, // Certificates go by the clock of those who issue them.
+		Clock: clock.RealClock{}, // Certificates are valid by their issuer's clock.
 	}
 	handler := &preemption.Handler{
 		View: view, Synced: view.Synced, Authenticate: authenticator.Check,
 		Substitutes: preemption.NewSubstitutes(view, mgr.GetAPIReader(), o.Clock, log),
-		Teller:      preemption.NewTeller(mgr.GetEventRecorder(recorderName), o.Clock),
+		Emitter:     preemption.NewEmitter(mgr.GetEventRecorder(recorderName), o.Clock),
 		Metrics:     measure, Clock: o.Clock, Log: log, Timeout: p.Timeout,
 	}
 	if p.GuardDeletes {

@@ -8,8 +8,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/presets"
 )
 
-// setupPresets adds the controller that makes the registrations and policies of the
-// chart, if there are any.
+// setupPresets adds the controller that creates the chart's registrations and policies,
+// if there are any.
 func setupPresets(mgr ctrl.Manager, o Options) error {
 	names := o.presets()
 	if len(names) == 0 {

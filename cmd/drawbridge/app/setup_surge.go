@@ -10,7 +10,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
-// setupSurge adds the interceptor surge.drawbridge.dev, if it is switched on.
+// setupSurge adds the interceptor surge.drawbridge.dev, if enabled.
 func setupSurge(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if !o.Surge {
 		return nil
@@ -23,7 +23,7 @@ func setupSurge(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	})
 }
 
-// surgeKinds are what the interceptor needs informers of.
+// surgeKinds are the kinds that the interceptor needs informers of.
 func surgeKinds(o Options) []client.Object {
 	if !o.Surge {
 		return nil

@@ -34,14 +34,14 @@ func TestTheWebhookGetsTheOptions(t *testing.T) {
 		Clock:              o.Clock,
 		Namespace:          "drawbridge-system",
 		OwnUsername:        "system:serviceaccount:a:b",
-		Guard:              webhook.GuardEvict,
-		GuardWindow:        time.Minute,
+		Replacement:        webhook.ReplacementEvict,
+		ReplacementWindow:  time.Minute,
 		Silence:            map[translate.CallerClass]time.Duration{translate.ClassMCO: 20 * time.Minute},
 		MarkerLimit:        time.Hour,
 		NewRequestsPerNode: 3,
 		LimitedClasses:     []translate.CallerClass{translate.ClassDescheduler, translate.ClassUnknown},
 	}
-	got := webhookConfig(o, learnt{self: "system:serviceaccount:a:b"})
+	got := webhookConfig(o, discovered{self: "system:serviceaccount:a:b"})
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(webhook.Config{}, "Log", "Synced")); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)
 	}

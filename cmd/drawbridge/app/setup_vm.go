@@ -24,9 +24,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// setupVM adds the interceptors of EvacuationPolicies.
-// The store it returns knows the policies on every replica: the webhook and the
-// guard ask it. The replica is ready when they are loaded.
+// setupVM adds the interceptors of EvacuationPolicies. It returns the store of the
+// policies, which runs on every replica and is used by the webhook and the guard. The
+// replica is ready when they are loaded.
 func setupVM(mgr ctrl.Manager, o Options, resolver registration.Resolver) (*vm.Store, error) {
 	dynamicClient, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -60,15 +60,15 @@ func setupVM(mgr ctrl.Manager, o Options, resolver registration.Resolver) (*vm.S
 	return store, nil
 }
 
-// withCodec is a copy of a config for a client of any path.
+// withCodec returns a copy of a config for a client of any path.
 func withCodec(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
 	return config
 }
 
-// preflights answers by name who has a say before a request exists: those of the
-// options, which come first, and those of EvacuationPolicies.
+// preflights returns, by name, the interceptors that may allow or deny before a request
+// exists: those of the options first, then those of EvacuationPolicies.
 func (o *Options) preflights(ofPolicies func(name string) preflight.Interceptor) func(name string) preflight.Interceptor {
 	return func(name string) preflight.Interceptor {
 		if preflight := o.Preflights[name]; preflight != nil {
@@ -78,8 +78,8 @@ func (o *Options) preflights(ofPolicies func(name string) preflight.Interceptor)
 	}
 }
 
-// callersOf tells the classes of the legacy callers among a request's requesters,
-// from their leases. Others have none.
+// callersOf returns the classes of the legacy callers among a request's requesters,
+// from their leases. Other requesters have no class.
 func callersOf(cached client.Reader, namespace string) vm.Callers {
 	return func(ctx context.Context, request types.NamespacedName) []string {
 		er := &v1alpha1.EvictionRequest{}

@@ -30,8 +30,8 @@ interceptors undo what they can. The node stays cordoned; see uncordon.
 Of a pod: withdraw its request, whoever wants it. A drain that still runs asks for it
 again. You need the permission to delete the pod.
 
-A plain name is looked for among the nodes first, and then among the pods of the
-namespace; node/NAME and pod/NAME say which is meant.`,
+A plain name is looked up among the nodes first, then among the pods of the namespace.
+Use node/NAME or pod/NAME to be explicit.`,
 		Example: `  kubectl drawbridge cancel node-1
   kubectl drawbridge cancel pod/db-0 -n shop`,
 		Args: cobra.ExactArgs(1),
@@ -131,20 +131,20 @@ func (o commands) cancelPod(ctx context.Context, c *cli.Connection, name string)
 }
 
 const (
-	// confirmPatience is how long to wait until a manager has done what was asked for.
+	// confirmPatience is how long to wait for a manager to do what was requested.
 	confirmPatience = 5 * time.Second
 	confirmInterval = 250 * time.Millisecond
 )
 
-// settled waits a moment until a request from which all requesters were taken has its
-// outcome, and returns its state.
+// settled waits briefly until a request without requesters has its outcome, and returns
+// its state.
 func (o commands) settled(ctx context.Context, c *cli.Connection, er *v1alpha1.EvictionRequest) (v1alpha1.RequestState, error) {
 	state := v1alpha1.StatePending
 	err := o.confirmed(ctx, func() (bool, error) {
 		now := &v1alpha1.EvictionRequest{}
 		switch err := c.Get(ctx, client.ObjectKeyFromObject(er), now); {
 		case apierrors.IsNotFound(err), err == nil && now.UID != er.UID:
-			state = v1alpha1.StateCanceled // What there was is gone, and its outcome with it.
+			state = v1alpha1.StateCanceled // The request is gone, and its outcome with it.
 			return true, nil
 		case err != nil:
 			return false, fmt.Errorf("get the request for pod %s: %w", er.Spec.Target.Pod.Name, err)
@@ -155,8 +155,8 @@ func (o commands) settled(ctx context.Context, c *cli.Connection, er *v1alpha1.E
 	return state, err
 }
 
-// confirmed looks again and again, for confirmPatience at most, until something is so.
-// That it is not is no error.
+// confirmed polls until a condition holds, for at most confirmPatience. It is no error
+// if it does not hold.
 func (o commands) confirmed(ctx context.Context, look func() (bool, error)) error {
 	deadline := o.Clock.Now().Add(confirmPatience)
 	tick := o.Clock.NewTicker(confirmInterval)
@@ -211,7 +211,7 @@ func (o commands) cancelNode(ctx context.Context, c *cli.Connection, node *corev
 	return nil
 }
 
-// heard waits a moment until a manager has looked at the latest spec of a maintenance.
+// heard waits briefly until a manager has observed the latest spec of a maintenance.
 func (o commands) heard(ctx context.Context, c *cli.Connection, name string) (bool, error) {
 	heard := false
 	err := o.confirmed(ctx, func() (bool, error) {

@@ -20,13 +20,12 @@ work before the pods are evicted. This plugin is the person's side of it.
 
 Exit codes: 0 when all went well, 1 when it did not, and 130 after ^C.`
 
-// commands are the commands that are a page each. The longer ones have folders of their
-// own.
+// commands are the short commands. The longer ones have their own packages.
 type commands struct{ *cli.Options }
 
 // NewCommand returns the command line.
 func NewCommand(o *cli.Options) *cobra.Command {
-	// Errors come back to us; the libraries' own lines would break the view.
+	// Errors are returned to us; log lines of the libraries would break the view.
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
 	root := &cobra.Command{

@@ -10,8 +10,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// covering are the maintenances that a node is under: those that say so, those that
-// the node says so of, and those that name it.
+// covering returns the maintenances of a node: those that list it in their status,
+// those that its annotation names, and those that select it by name.
 func covering(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance) []v1alpha1.NodeMaintenance {
 	var noted []string
 	for item := range strings.SplitSeq(node.Annotations[v1alpha1.MaintenancesAnnotation], ",") {
@@ -28,7 +28,7 @@ func covering(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance) []v1al
 	return found
 }
 
-// namedNodes are the nodes that the maintenance selects by name.
+// namedNodes returns the nodes that the maintenance selects by name.
 func namedNodes(m *v1alpha1.NodeMaintenance) []string {
 	var names []string
 	for _, term := range m.Spec.NodeSelector.NodeSelectorTerms {
@@ -39,7 +39,7 @@ func namedNodes(m *v1alpha1.NodeMaintenance) []string {
 	return names
 }
 
-// namedBy is the node that a term selects by name and by nothing else.
+// namedBy returns the node that a term selects by name only.
 func namedBy(term corev1.NodeSelectorTerm) string {
 	if len(term.MatchExpressions) > 0 || len(term.MatchFields) != 1 {
 		return ""
@@ -57,8 +57,8 @@ func onlyNode(m *v1alpha1.NodeMaintenance, node string) bool {
 	return len(names) == 1 && len(m.Spec.NodeSelector.NodeSelectorTerms) == 1 && names[0] == node
 }
 
-// withoutNode is the selector without the node, and whether it can be taken out: it is
-// selected by name, and others are, too.
+// withoutNode returns the selector without the node. It is possible only if the node
+// and others are selected by name.
 func withoutNode(m *v1alpha1.NodeMaintenance, node string) (v1alpha1.NodeSelector, bool) {
 	terms := slices.DeleteFunc(slices.Clone(m.Spec.NodeSelector.NodeSelectorTerms), func(t corev1.NodeSelectorTerm) bool { return namedBy(t) == node })
 	byLabels := slices.ContainsFunc(terms, func(t corev1.NodeSelectorTerm) bool { return namedBy(t) == "" })

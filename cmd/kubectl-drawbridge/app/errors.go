@@ -35,8 +35,8 @@ const notInstalled = `error: the API drawbridge.dev/v1alpha1 is not installed in
 Install Drawbridge, or another --context:
   helm upgrade --install drawbridge charts/drawbridge --namespace drawbridge-system --create-namespace`
 
-// Explain is an error in words for a person: what is wrong, and what to do. It is
-// empty when all has been said.
+// Explain explains an error to the user: what is wrong, and what to do. It is empty if
+// everything has been printed.
 func Explain(err error) string {
 	var status apierrors.APIStatus
 	var unreachable *url.Error
@@ -65,7 +65,7 @@ func isNotInstalled(err error) bool {
 	case errors.As(err, &noKind), errors.As(err, &noResource), meta.IsNoMatchError(err):
 		return true
 	case apierrors.IsNotFound(err) && errors.As(err, &status):
-		// "the server could not find the requested resource": nothing is named.
+		// "the server could not find the requested resource": the error names nothing.
 		details := status.Status().Details
 		return details != nil && details.Name == "" && hasCause(details, metav1.CauseTypeUnexpectedServerResponse)
 	}

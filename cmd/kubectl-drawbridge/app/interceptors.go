@@ -46,11 +46,11 @@ type registered struct {
 	Guard      string `json:"guard,omitempty"`
 	// Pods that it intercepts; nil if not known.
 	Pods *int32 `json:"pods,omitempty"`
-	// Active is for how many pods it is its turn, and Waiting how many it has still to
-	// come for.
+	// Active counts the pods for which it has its turn, Waiting those for which its
+	// turn is still to come.
 	Active  int `json:"active"`
 	Waiting int `json:"waiting"`
-	// Accounts act under its name.
+	// Accounts may act under its name.
 	Accounts []string `json:"accounts,omitempty"`
 	// Trouble is why it is not in force, or which expression fails.
 	Trouble string `json:"trouble,omitempty"`
@@ -81,8 +81,8 @@ func (o commands) interceptors(ctx context.Context, c *cli.Connection) error {
 	}
 }
 
-// registeredOf counts for each interceptor, by priority and name; those without a
-// registration come last.
+// registeredOf counts turns for each interceptor, sorted by priority and name; those
+// without a registration come last.
 func registeredOf(registrations []v1alpha1.EvictionInterceptor, requests []v1alpha1.EvictionRequest) []registered {
 	found := map[string]*registered{}
 	for i := range registrations {
@@ -122,7 +122,7 @@ func registeredOf(registrations []v1alpha1.EvictionInterceptor, requests []v1alp
 	return all
 }
 
-// countTurns counts whose turn it is in a request, and whose it will be.
+// countTurns counts the active and the waiting interceptors of a request.
 func countTurns(found map[string]*registered, er *v1alpha1.EvictionRequest) {
 	if state := v1alpha1.Summarize(er).State; state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled {
 		return

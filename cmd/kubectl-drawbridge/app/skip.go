@@ -17,7 +17,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
-// skipTries is how often a skip is written again because the request has changed.
+// skipTries is how often a skip is retried because the request has changed.
 const skipTries = 5
 
 func newSkip(o commands) *cobra.Command {
@@ -26,9 +26,9 @@ func newSkip(o commands) *cobra.Command {
 		Use:   "skip POD INTERCEPTOR --reason=WHY",
 		Short: "End the turn of a stuck interceptor in its place",
 		Long: `Set the completion time of the interceptor whose turn it is, so that the next one
-begins. Who did it and why stands in its report, in an event, and in the audit log.
+begins. Its report, an event and the audit log say who did it and why.
 
-The interceptor may still be at work, or what it protects may not be safe: look at
+The interceptor may still be working, or what it protects may not be safe: check
 kubectl drawbridge why POD first. You need the verb skip on evictionrequests, which
 the ClusterRole drawbridge-operator has.`,
 		Example: `  kubectl drawbridge skip db-0 backup.example.com -n shop --reason="the bucket is gone for good"`,
@@ -117,7 +117,7 @@ func (o commands) skip(ctx context.Context, c *cli.Connection, pod, name, reason
 		if !apierrors.IsConflict(err) || try == skipTries {
 			return fmt.Errorf("skip interceptor %s: %w", name, err)
 		}
-		// The interceptor or Drawbridge has written meanwhile: look again.
+		// The interceptor or Drawbridge wrote meanwhile: read it again.
 		if err := c.Get(ctx, client.ObjectKeyFromObject(er), er); err != nil {
 			return fmt.Errorf("get the request for pod %s: %w", pod, err)
 		}
@@ -135,7 +135,7 @@ func (o commands) skip(ctx context.Context, c *cli.Connection, pod, name, reason
 	return nil
 }
 
-// skipping is the write that ends the turn, on this very version of the request.
+// skipping returns the write that ends the turn, for this version of the request only.
 func skipping(er *v1alpha1.EvictionRequest, name, user, reason string, now metav1.Time) *apply.EvictionRequestApplyConfiguration {
 	message := []rune(fmt.Sprintf("Skipped by %s: %s", user, reason))
 	report := apply.InterceptorStatus().WithName(name).WithCompletionTime(now).WithSkippedBy(user).
@@ -144,7 +144,7 @@ func skipping(er *v1alpha1.EvictionRequest, name, user, reason string, now metav
 		WithStatus(apply.EvictionRequestStatus().WithInterceptors(report))
 }
 
-// completeActive completes the interceptor whose turn it is.
+// completeActive completes the active interceptor.
 func (o commands) completeActive(ctx context.Context, pod string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(ctx, cli.CompletionTimeout)
 	defer cancel()

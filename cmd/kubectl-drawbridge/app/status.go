@@ -58,9 +58,9 @@ concerns it, and whether it is cordoned and why.`,
 	return cmd
 }
 
-// Status is what is going on.
+// Status is the output of the command status.
 type Status struct {
-	// Node is what is asked about, if it is one node.
+	// Node is the requested node, if any.
 	Node *NodeState `json:"node,omitempty"`
 	// Maintenances, by name.
 	Maintenances []MaintenanceState `json:"maintenances"`
@@ -90,7 +90,7 @@ type MaintenanceState struct {
 	Reason   string                       `json:"reason,omitempty"`
 	Created  time.Time                    `json:"created"`
 	Progress v1alpha1.MaintenanceProgress `json:"progress"`
-	// Blocking are some of the pods that do not get on.
+	// Blocking are some of the stuck pods.
 	Blocking []v1alpha1.BlockingPod `json:"blocking,omitempty"`
 	// Trouble is what is wrong with the maintenance itself.
 	Trouble string `json:"trouble,omitempty"`
@@ -133,7 +133,7 @@ func (o commands) status(ctx context.Context, c *cli.Connection, node string) er
 	}
 }
 
-// readStatus reads what is going on.
+// readStatus reads the status.
 func (o commands) readStatus(ctx context.Context, c *cli.Connection, node string) (Status, error) {
 	var object *corev1.Node
 	if node != "" {
@@ -153,7 +153,7 @@ func (o commands) readStatus(ctx context.Context, c *cli.Connection, node string
 	return statusOf(object, maintenances.Items, requests.Items), nil
 }
 
-// statusOf is what is going on: in all, or on the node that is given.
+// statusOf returns the status of everything, or of the given node.
 func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, requests []v1alpha1.EvictionRequest) Status {
 	s := Status{Maintenances: []MaintenanceState{}, Evictions: []EvictionState{}}
 	if node != nil {
@@ -195,8 +195,8 @@ func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, reques
 	return s
 }
 
-// maintenanceState is a maintenance in one line; with a node, blocking pods are those
-// of the node.
+// maintenanceState is a maintenance in one line. With a node, only the blocking pods of
+// that node are listed.
 func maintenanceState(m *v1alpha1.NodeMaintenance, on *NodeState) MaintenanceState {
 	state := MaintenanceState{
 		Name: m.Name, Stage: cmp.Or(string(m.Status.Stage), string(v1alpha1.StagePlanning)), Reason: m.Spec.Reason,

@@ -15,7 +15,7 @@ import (
 // maxBlockingTold is how many blocking pods of a maintenance are named.
 const maxBlockingTold = 10
 
-// printStatus prints what is going on for people.
+// printStatus prints the status for people.
 func (o commands) printStatus(s Status, now time.Time) error {
 	if s.Node != nil {
 		o.printNode(s.Node)
@@ -113,7 +113,7 @@ func (o commands) printEvictions(evictions []EvictionState, now time.Time) error
 
 func number(n int32) string { return strconv.Itoa(int(n)) }
 
-// left is how much time is left until t; empty if there is none to tell.
+// left is the time left until t; empty if unknown or over.
 func left(now, t time.Time) string {
 	switch {
 	case t.IsZero():

@@ -9,11 +9,11 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
-// watchInterval is how often a status that is watched is read.
+// watchInterval is how often a watched status is read.
 const watchInterval = 2 * time.Second
 
-// watchStatus prints the status whenever it is another, until ^C. Ages alone are no
-// change: they are printed with the next one.
+// watchStatus prints the status whenever it changes, until ^C. Changed ages alone do
+// not count.
 func (o commands) watchStatus(ctx context.Context, c *cli.Connection, node string) error {
 	if o.Output != "" && o.Output != cli.FormatWide {
 		return fmt.Errorf("--watch is for people: it goes with -o wide only, not with -o %s", o.Output)

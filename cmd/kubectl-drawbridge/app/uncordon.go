@@ -41,7 +41,7 @@ withdrawn, and so is what callers of pods/eviction had asked for on this node.`,
 				return err
 			}
 			defer func() { o.PrintWarnings(c) }()
-			// Those that can be given back are, whatever is the matter with others.
+			// Continue with the other nodes if one fails.
 			var failed []error
 			for _, node := range nodes {
 				if err := cli.OnLatest(func() error { return o.uncordon(cmd.Context(), c, node, whole) }); err != nil {
@@ -116,7 +116,7 @@ func (o commands) uncordon(ctx context.Context, c *cli.Connection, name string, 
 	return nil
 }
 
-// leave takes the node out of a maintenance.
+// leave removes the node from a maintenance.
 func (o commands) leave(ctx context.Context, c *cli.Connection, r release, node string) error {
 	if r.selector == nil {
 		err := c.Delete(ctx, r.maintenance, client.Preconditions{UID: &r.maintenance.UID, ResourceVersion: &r.maintenance.ResourceVersion})
@@ -135,7 +135,7 @@ func (o commands) leave(ctx context.Context, c *cli.Connection, r release, node 
 	return nil
 }
 
-// sayf tells people, not programs.
+// sayf prints for people, not for programs.
 func (o commands) sayf(format string, args ...any) {
 	if o.Output == "" {
 		fmt.Fprintf(o.Out, format, args...)

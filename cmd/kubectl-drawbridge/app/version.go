@@ -16,7 +16,7 @@ import (
 // version of the program, set by the linker for releases.
 var version = ""
 
-// Versions are those of the parts.
+// Versions are the versions of the components.
 type Versions struct {
 	// Client is the plugin's version.
 	Client string `json:"client"`
@@ -24,7 +24,7 @@ type Versions struct {
 	Server string `json:"server,omitempty"`
 	// API is our API as the server serves it; empty if it does not.
 	API string `json:"api,omitempty"`
-	// Kinds of it that the server serves.
+	// Kinds of our API that the server serves.
 	Kinds []string `json:"kinds,omitempty"`
 }
 

@@ -57,7 +57,7 @@ func certificate(f *Facts) verdict {
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
 		if len(w.ClientConfig.CABundle) == 0 {
-			continue // That is told by the check of the configuration.
+			continue // The check of the configuration reports that.
 		}
 		if err := trusts(w.ClientConfig, cert, f.Now); err != nil {
 			v.fail("validatingwebhookconfiguration/"+c.Name, fmt.Sprintf("the CA of the webhook %s does not vouch for the certificate in the Secret: %v", w.Name, err),
@@ -92,8 +92,8 @@ func trusts(config admissionregistrationv1.WebhookClientConfig, cert *x509.Certi
 	return err
 }
 
-// serverName is the name that the API server expects in the certificate; empty if it
-// cannot be known.
+// serverName is the name that the API server expects in the certificate; empty if
+// unknown.
 func serverName(config admissionregistrationv1.WebhookClientConfig) string {
 	if config.Service != nil {
 		return config.Service.Name + "." + config.Service.Namespace + ".svc"

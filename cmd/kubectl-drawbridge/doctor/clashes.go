@@ -10,34 +10,34 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// eviction is a webhook of anybody that is asked about evictions.
+// eviction is any webhook that is called for evictions.
 type eviction struct {
 	// object is its configuration, name the webhook's own.
 	object, name string
-	// service is namespace/name of who answers, or an URL.
+	// service is the namespace/name of its Service, or a URL.
 	service string
 	// mutating: it may change the eviction.
 	mutating bool
 }
 
-// says reports whether one of the words is in what is known of the webhook.
+// says reports whether what is known of the webhook contains one of the words.
 func (e eviction) says(words ...string) bool {
 	return slices.ContainsFunc(words, func(word string) bool {
 		return strings.Contains(e.name, word) || strings.Contains(e.object, word) || strings.Contains(e.service, word)
 	})
 }
 
-// product is one whose webhook is known.
+// product is a product whose webhook is known.
 type product struct {
 	name string
-	// is it this one?
+	// is reports whether the webhook is this product's.
 	is func(e eviction) bool
 	// judge says what is wrong and what to do; nothing is wrong if both are empty.
 	judge func(f *Facts) (what, do string)
 }
 
-// products that answer evictions. What they do was read in their sources, see the
-// comparison in docs/guides/doctor.md.
+// products are known products that answer evictions. Their behaviour was read from
+// their sources, see the comparison in docs/guides/doctor.md.
 var products = []product{
 	{"KubeVirt", func(e eviction) bool { return e.says("eviction-interceptor.kubevirt.io") }, kubeVirt},
 	{"Strimzi Drain Cleaner", func(e eviction) bool { return e.says("drain-cleaner") }, strimzi},
@@ -58,8 +58,8 @@ var products = []product{
 	{"OPA", func(e eviction) bool { return e.says("openpolicyagent.org", "kube-mgmt") }, harmless},
 }
 
-// harmless is for engines of rules: they are asked about everything, and refuse what
-// their rules say.
+// harmless is for policy engines: they are called for everything, and refuse what their
+// rules say.
 func harmless(*Facts) (string, string) { return "", "" }
 
 func kubeVirt(f *Facts) (what, do string) {

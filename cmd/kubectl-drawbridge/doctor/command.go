@@ -1,6 +1,6 @@
-// Package doctor is the command that looks for what is wrong with an installation of
-// Drawbridge, and with the cluster as far as it keeps drains from ending. Gather reads,
-// once; Examine is pure: facts in, findings out.
+// Package doctor is the command that finds problems of an installation of Drawbridge,
+// and problems of the cluster that block drains. Gather reads everything once. Examine
+// is pure: facts in, findings out.
 package doctor
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
-// plainWidth is how wide the report is when standard output is no terminal.
+// plainWidth is the width of the report if standard output is no terminal.
 const plainWidth = 120
 
 // NewCommand returns the command doctor.
@@ -41,7 +41,7 @@ Checks:
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			namespace := "" // It is found.
+			namespace := "" // Gather finds it.
 			if cmd.Flags().Changed("drawbridge-namespace") {
 				namespace = o.System
 			}

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Severity says how bad it is.
+// Severity says how serious a finding is.
 type Severity string
 
 // The severities.
 const (
 	// OK: there is nothing to do.
 	OK Severity = "OK"
-	// Skip: there is nothing to look at, because of what another check has found.
+	// Skip: there is nothing to check, because of another check's finding.
 	Skip Severity = "SKIP"
-	// Warn: Drawbridge works, but something keeps evictions from going well, or could
-	// not be looked at.
+	// Warn: Drawbridge works, but evictions have a problem, or something could not be
+	// checked.
 	Warn Severity = "WARN"
 	// Fail: Drawbridge does not do its work.
 	Fail Severity = "FAIL"
@@ -26,12 +26,12 @@ const (
 // rank orders the severities.
 func (s Severity) rank() int { return slices.Index([]Severity{Skip, OK, Warn, Fail}, s) }
 
-// Finding is something that is not as it should be.
+// Finding is a problem.
 type Finding struct {
-	// Check that has found it.
+	// Check that found it.
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
-	// Object is what it is about, as kind/name or kind/namespace/name.
+	// Object is the affected object, as kind/name or kind/namespace/name.
 	Object string `json:"object,omitempty"`
 	// What is wrong.
 	What string `json:"what"`
@@ -39,14 +39,15 @@ type Finding struct {
 	Do string `json:"do"`
 }
 
-// Result is that of one check.
+// Result is the result of one check.
 type Result struct {
 	Check string `json:"check"`
 	// Severity is the worst of the findings.
 	Severity Severity `json:"severity"`
-	// Summary says in a few words what was looked at.
+	// Summary says in a few words what was checked.
 	Summary string `json:"summary,omitempty"`
-	// Blind: it could not look, so that it says nothing about the installation.
+	// Blind: the check could not read what it needs, so it says nothing about the
+	// installation.
 	Blind bool `json:"blind,omitempty"`
 	// Findings, the worst first.
 	Findings []Finding `json:"findings,omitempty"`
@@ -60,8 +61,7 @@ type Report struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 	// Severity is the worst of all.
 	Severity Severity `json:"severity"`
-	// Checks in the order in which they are best read: what comes first explains what
-	// comes later.
+	// Checks in reading order: earlier ones explain later ones.
 	Checks []Result `json:"checks"`
 }
 
@@ -76,9 +76,9 @@ func (r Report) Count(s Severity) int {
 	return n
 }
 
-// Blind is how many checks could not look, and whether those are so many that the
-// report says nothing about the installation as a whole: more than half of those that
-// had something to look at.
+// Blind counts the checks that could not read what they need. most is true if they are
+// more than half of the checks that were not skipped: then the report says nothing
+// about the installation as a whole.
 func (r Report) Blind() (n int, most bool) {
 	for _, c := range r.Checks {
 		if c.Blind {
@@ -88,14 +88,14 @@ func (r Report) Blind() (n int, most bool) {
 	return n, 2*n > len(r.Checks)-r.Count(Skip)
 }
 
-// check is one thing to look at.
+// check is one check.
 type check struct {
 	name string
-	// about says for people what is looked at.
+	// about describes the check to people.
 	about string
 	// needs must have been read.
 	needs []Source
-	// examine is pure. It may be sure that needs were read.
+	// examine is pure. It may rely on needs being read.
 	examine func(f *Facts) verdict
 }
 
@@ -136,7 +136,7 @@ var checks = []check{
 	{"nodes", "no node is left over from a maintenance", []Source{Nodes, Maintenances}, leftoverNodes},
 }
 
-// Checks are the names of all checks with what they look at, in the order of the
+// Checks returns the names of all checks and what they check, in the order of the
 // report.
 func Checks() [][2]string {
 	names := make([][2]string, 0, len(checks))
@@ -174,7 +174,7 @@ func (c check) result(f *Facts) Result {
 		}
 	}
 	switch {
-	case len(v.findings) > 0: // Half of the facts would be a wrong finding.
+	case len(v.findings) > 0: // With half of the facts, the finding would be wrong.
 		result.Blind = true
 	case skipped != "":
 		result.Severity, result.Summary = Skip, skipped
@@ -196,7 +196,7 @@ func (c check) result(f *Facts) Result {
 	return result
 }
 
-// unread says what could not be looked at, and what it takes.
+// unread says what could not be read, and what is needed to read it.
 func (v *verdict) unread(f *Facts, source Source, unread Unread) {
 	if !unread.Forbidden {
 		v.warn("", fmt.Sprintf("not looked at: %s: %s", source, unread.Detail), "Try again; if it stays, look at the API server.")
@@ -212,7 +212,7 @@ func exceptSecret(source Source) string {
 	return ""
 }
 
-// permissionFor is what it takes to read a source.
+// permissionFor is the permission needed to read a source.
 func permissionFor(f *Facts, source Source) string {
 	switch source {
 	case Version:
@@ -232,10 +232,10 @@ func permissionFor(f *Facts, source Source) string {
 	}
 }
 
-// most is how many findings of a kind are told one by one.
+// most is how many findings of a kind are listed.
 const most = 10
 
-// bounded tells the first ones, and of the rest how many there are.
+// bounded keeps the first findings and counts the rest.
 func bounded(findings []Finding, plural string) []Finding {
 	if len(findings) <= most {
 		return findings
@@ -254,7 +254,7 @@ func bounded(findings []Finding, plural string) []Finding {
 	})
 }
 
-// list names at most three things, and of the rest how many there are.
+// list names at most three things and counts the rest.
 func list(names []string) string {
 	const told = 3
 	if len(names) <= told {

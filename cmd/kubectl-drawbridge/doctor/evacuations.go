@@ -10,8 +10,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/vm"
 )
 
-// rehearse tries what the policies write, as dry runs: nothing is stored, and nothing
-// moves.
+// rehearse tries the writes of the policies as dry runs: nothing is stored or moved.
 func (g *Gatherer) rehearse(ctx context.Context, f *Facts) {
 	for i := range f.EvacuationPolicies {
 		result, err := vm.Rehearse(ctx, g.reader, &f.EvacuationPolicies[i])

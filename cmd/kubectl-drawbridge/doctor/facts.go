@@ -20,7 +20,7 @@ import (
 // Source is something that facts are read from.
 type Source string
 
-// The sources. Those that are lists are named after the resource.
+// The sources. Lists are named after the resource.
 const (
 	Version            Source = "version"
 	CRDs               Source = "customresourcedefinitions"
@@ -46,8 +46,8 @@ const (
 	Maintenances       Source = "nodemaintenances"
 )
 
-// Facts are all that a report is made from. What could not be read is empty, and
-// Unread says why.
+// Facts are the input of a report. What could not be read is empty, and Unread says
+// why.
 type Facts struct {
 	Now time.Time
 	// Namespace of the installation.
@@ -70,26 +70,26 @@ type Facts struct {
 	ManagerPods []corev1.Pod
 	// Lease is the leader's, nil if there is none.
 	Lease *coordinationv1.Lease
-	// Certificate has what of the webhook's Secret is public, by key; nil if there is
+	// Certificate has the public part of the webhook's Secret, by key; nil if there is
 	// no Secret.
 	Certificate map[string][]byte
 	// CertManager is the Certificate that fills the Secret, nil if there is none.
 	CertManager *CertificateStatus
 	// Permissions of the manager.
 	Permissions []Permission
-	// Probe says what became of a dry run that must reach a manager.
+	// Probe is the result of a dry run that must reach a manager.
 	Probe *Probe
 	// Budgets of the cluster, ours included.
 	Budgets    []policyv1.PodDisruptionBudget
 	Namespaces []corev1.Namespace
-	// Pods that have not ended and name interceptors or live in a namespace with
-	// budgets, as far as the manager itself looks at them.
+	// Pods that have not ended and name interceptors or are in a namespace with
+	// budgets, with the fields that the manager keeps.
 	Pods []corev1.Pod
-	// Nodes that carry words of a maintenance.
+	// Nodes that have annotations of a maintenance.
 	Nodes              []corev1.Node
 	Registrations      []v1alpha1.EvictionInterceptor
 	EvacuationPolicies []v1alpha1.EvacuationPolicy
-	// Rehearsals are dry runs of what the policies write.
+	// Rehearsals are dry runs of the policies' writes.
 	Rehearsals []Rehearsal
 	// Requests that have not ended.
 	Requests     []v1alpha1.EvictionRequest
@@ -100,7 +100,7 @@ type Facts struct {
 
 // Unread is why a source could not be read.
 type Unread struct {
-	// Forbidden: the person lacks a permission.
+	// Forbidden: the user lacks a permission.
 	Forbidden bool
 	// Missing: the API server does not know the kind.
 	Missing bool
@@ -144,7 +144,7 @@ func (f *Facts) deployment() *appsv1.Deployment {
 	return nil
 }
 
-// settings are what the manager was started with, as far as it matters here.
+// settings are the manager's settings that matter here.
 type settings struct {
 	// known: there is a Deployment that says so.
 	known           bool
@@ -160,7 +160,7 @@ type settings struct {
 	logConfig       string
 	presets         []string
 	allowedReserved []string
-	// managedPolicy: the manager keeps the webhook's failure policy.
+	// managedPolicy: the manager manages the webhook's failure policy.
 	managedPolicy bool
 }
 
@@ -221,7 +221,7 @@ func (s *settings) set(name, value string, on bool) {
 	}
 }
 
-// managedFailurePolicyOff is the feature gate under which nobody keeps the policy.
+// managedFailurePolicyOff is the feature gate setting that turns this off.
 const managedFailurePolicyOff = "ManagedFailurePolicy=false"
 
 // configuration is the webhook configuration of the installation, nil if there is

@@ -34,7 +34,7 @@ import (
 const (
 	nameLabel = "app.kubernetes.io/name"
 	chartName = "drawbridge"
-	// pageSize of lists: the larger ones are read piece by piece.
+	// pageSize of lists: large ones are read in pages.
 	pageSize = 500
 )
 
@@ -57,7 +57,7 @@ type Gatherer struct {
 }
 
 // NewGatherer returns one for a cluster. The configuration's timeout bounds each call;
-// it must have one. Nobody is called yet.
+// it must have one. No call is made yet.
 func NewGatherer(config *rest.Config, clk clock.PassiveClock) (*Gatherer, error) {
 	if config.Timeout <= 0 {
 		return nil, errors.New("make a client of the cluster: the configuration has no timeout")
@@ -77,9 +77,9 @@ func NewGatherer(config *rest.Config, clk clock.PassiveClock) (*Gatherer, error)
 	return &Gatherer{reader: reader, evictions: evictions, discovery: versions, clock: clk}, nil
 }
 
-// Gather reads the facts about the installation in the namespace, or wherever it is if
-// the namespace is empty. Nothing in the cluster is changed. What cannot be read is
-// noted in the facts; an error means that the API server cannot be talked to at all.
+// Gather reads the facts about the installation in the namespace, or in any namespace
+// if it is empty. It changes nothing in the cluster. What cannot be read is noted in
+// the facts; an error means that the API server cannot be reached at all.
 func (g *Gatherer) Gather(ctx context.Context, namespace string) (*Facts, error) {
 	f := &Facts{Now: g.clock.Now(), Unread: map[Source]Unread{}}
 	version, err := g.discovery.ServerVersionWithContext(ctx)
@@ -119,7 +119,7 @@ func (f *Facts) note(source Source, err error) bool {
 	return false
 }
 
-// read reads a list piece by piece and gives each object to keep.
+// read reads a list in pages and passes each object to keep.
 func read[T any, L client.ObjectList](ctx context.Context, g *Gatherer, f *Facts, source Source, list func() L, keep func(*T), options ...client.ListOption) {
 	p := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		page := list()
@@ -134,7 +134,8 @@ func read[T any, L client.ObjectList](ctx context.Context, g *Gatherer, f *Facts
 	}))
 }
 
-// configurations reads what is cluster-scoped and says how Drawbridge was installed.
+// configurations reads the cluster-scoped objects that show how Drawbridge was
+// installed.
 func (g *Gatherer) configurations(ctx context.Context, f *Facts) {
 	read(ctx, g, f, CRDs, func() *apiextensionsv1.CustomResourceDefinitionList {
 		return &apiextensionsv1.CustomResourceDefinitionList{}
@@ -165,7 +166,7 @@ func (g *Gatherer) configurations(ctx context.Context, f *Facts) {
 	}, func(c *admissionregistrationv1.MutatingWebhookConfiguration) { f.Mutating = append(f.Mutating, *c) })
 }
 
-// withoutSchemas forgets the largest part of a definition.
+// withoutSchemas drops the schemas, the largest part of a definition.
 func withoutSchemas(versions []apiextensionsv1.CustomResourceDefinitionVersion) []apiextensionsv1.CustomResourceDefinitionVersion {
 	for i := range versions {
 		versions[i].Schema = nil
@@ -173,7 +174,7 @@ func withoutSchemas(versions []apiextensionsv1.CustomResourceDefinitionVersion) 
 	return versions
 }
 
-// installation finds the installation and reads what runs it.
+// installation finds the installation and reads its workload objects.
 func (g *Gatherer) installation(ctx context.Context, f *Facts, namespace string) {
 	hint := namespace
 	if hint == "" {
@@ -187,7 +188,7 @@ func (g *Gatherer) installation(ctx context.Context, f *Facts, namespace string)
 	list := func() *appsv1.DeploymentList { return &appsv1.DeploymentList{} }
 	read(ctx, g, f, Deployments, list, keep, client.MatchingLabels{nameLabel: chartName})
 	if len(f.Deployments) == 0 && hint != "" {
-		// It may have another name, or the person may look into this namespace only.
+		// It may have another name, or the user may only read this namespace.
 		delete(f.Unread, Deployments)
 		read(ctx, g, f, Deployments, list, keep, client.InNamespace(hint))
 	}
@@ -216,8 +217,8 @@ func (g *Gatherer) account(ctx context.Context, f *Facts) {
 	}, client.InNamespace(f.Namespace), client.MatchingLabels{nameLabel: chartName})
 }
 
-// calledNamespace is the namespace that the webhook's calls go to, or are limited to
-// in the case of the probe; empty if there is no such webhook.
+// calledNamespace is the namespace that the webhook's calls go to, or, for the probe,
+// are limited to; empty if there is no such webhook.
 func calledNamespace(f *Facts) string {
 	for i := range f.Validating {
 		c := &f.Validating[i]
@@ -242,8 +243,8 @@ func isManager(d *appsv1.Deployment) bool {
 	})
 }
 
-// chosen is the namespace to look at: the one that was asked for, the one that the
-// webhook calls if there is a Deployment, or else that of the first Deployment.
+// chosen is the namespace to examine: the requested one, the one that the webhook calls
+// if there is a Deployment in it, or that of the first Deployment.
 func chosen(found []appsv1.Deployment, asked, hint string) string {
 	switch {
 	case asked != "":

@@ -30,7 +30,7 @@ func (g *Gatherer) own(ctx context.Context, f *Facts) {
 	if name := f.secretName(); name != "" {
 		secret := &corev1.Secret{}
 		if g.get(ctx, f, Secret, name, secret) {
-			// Nothing else of it is kept: there is a private key in it.
+			// Nothing else is kept: the Secret has a private key.
 			f.Certificate = map[string][]byte{keyCert: secret.Data[keyCert]}
 		}
 	}
@@ -43,8 +43,8 @@ func (g *Gatherer) own(ctx context.Context, f *Facts) {
 	}
 }
 
-// get reads one object of the installation's namespace. That it is missing is a fact,
-// and not noted.
+// get reads one object of the installation's namespace. A missing object is a fact and
+// not noted.
 func (g *Gatherer) get(ctx context.Context, f *Facts, source Source, name string, object client.Object) bool {
 	err := g.reader.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: name}, object)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
@@ -65,7 +65,7 @@ func certificateStatus(certificate *certmanagerv1.Certificate) *CertificateStatu
 	return status
 }
 
-// permissions asks for each permission of the manager.
+// permissions checks each permission of the manager.
 func (g *Gatherer) permissions(ctx context.Context, f *Facts) {
 	if f.ServiceAccount == "" {
 		return
@@ -99,7 +99,7 @@ func reviewOf(f *Facts, need Need, verb string) authorizationv1.SubjectAccessRev
 	}
 }
 
-// probe makes the call that must reach a manager.
+// probe makes a call that must reach a manager.
 func (g *Gatherer) probe(ctx context.Context, f *Facts) {
 	if s := f.settings(); f.configuration() == nil && s.known && s.configuration == "" {
 		return // Switched off.
@@ -115,7 +115,7 @@ func (g *Gatherer) probe(ctx context.Context, f *Facts) {
 	}
 }
 
-// objects reads what the cluster's users made.
+// objects reads the objects of the cluster's users.
 func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 	withBudget := map[string]bool{}
 	read(ctx, g, f, Budgets, func() *policyv1.PodDisruptionBudgetList { return &policyv1.PodDisruptionBudgetList{} }, func(b *policyv1.PodDisruptionBudget) {

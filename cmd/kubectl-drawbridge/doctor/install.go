@@ -36,7 +36,7 @@ func kubernetesVersion(f *Facts) verdict {
 	return v
 }
 
-// kinds are those of our API, by the names of their CustomResourceDefinitions.
+// kinds of our API, by the names of their CustomResourceDefinitions.
 var kinds = []string{
 	"evacuationpolicies." + v1alpha1.GroupName,
 	"evictioninterceptors." + v1alpha1.GroupName,
@@ -99,8 +99,8 @@ func notEstablished(crd *apiextensionsv1.CustomResourceDefinition) string {
 	return "it has no condition Established"
 }
 
-// admissionPolicyNames are the policies of the chart that refuse, with what is the
-// matter without them.
+// admissionPolicyNames are the chart's policies that refuse, with the effect of their
+// absence.
 var admissionPolicyNames = [][2]string{
 	{"evictionrequest-authorization." + v1alpha1.GroupName, "nobody checks whether those who request evictions may delete the pods"},
 	{"evictionrequest-status." + v1alpha1.GroupName, "whoever may write the status of a request may end it, and the turns of its interceptors"},
@@ -111,8 +111,8 @@ var admissionPolicyNames = [][2]string{
 	{"reserved-interceptors." + v1alpha1.GroupName, "others may register interceptors under Drawbridge's own names"},
 }
 
-// warningPolicyName is the policy that tells whoever registers an interceptor for every
-// pod, and withoutWarning what is the matter without it.
+// warningPolicyName is the policy that warns users who register an interceptor for
+// every pod, and withoutWarning the effect of its absence.
 const (
 	warningPolicyName = "interceptor-selectors." + v1alpha1.GroupName
 	withoutWarning    = "nobody is warned who registers an interceptor for every pod of the cluster"
@@ -143,8 +143,8 @@ func admissionPolicies(f *Facts) verdict {
 	return v
 }
 
-// warning looks for the policy that warns. Nothing is let past without it, so it is no
-// failure.
+// warning checks the policy that warns. Without it nothing wrong is admitted, so it is
+// no failure.
 func (v *verdict) warning(f *Facts, reinstall string) {
 	if !slices.ContainsFunc(f.AdmissionPolicies, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool { return p.Name == warningPolicyName }) {
 		v.warn("validatingadmissionpolicy/"+warningPolicyName, "it is missing: "+withoutWarning, reinstall)
@@ -165,7 +165,7 @@ func (v *verdict) warning(f *Facts, reinstall string) {
 	}
 }
 
-// binding looks for one that denies, for all objects.
+// binding checks that a binding denies, for all objects.
 func (v *verdict) binding(f *Facts, policy, without, reinstall string) {
 	object := "validatingadmissionpolicybinding/" + policy
 	var found *admissionregistrationv1.ValidatingAdmissionPolicyBinding
@@ -219,7 +219,7 @@ func replicas(f *Facts) verdict {
 	return v
 }
 
-// elsewhere reports whether the configuration calls a manager by an URL.
+// elsewhere reports whether the configuration calls a manager by URL.
 func elsewhere(c *admissionregistrationv1.ValidatingWebhookConfiguration) bool {
 	return slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.ClientConfig.URL != nil })
 }
@@ -242,7 +242,7 @@ func (v *verdict) ready(f *Facts, d *appsv1.Deployment, object string) {
 	}
 }
 
-// notReady says why the first pod that is not ready is none.
+// notReady says why the first unready pod is not ready.
 func notReady(pods []corev1.Pod) string {
 	for i := range pods {
 		for _, c := range pods[i].Status.ContainerStatuses {
@@ -259,7 +259,7 @@ func notReady(pods []corev1.Pod) string {
 	return ""
 }
 
-// skew looks for replicas that run different programs.
+// skew checks for replicas with different versions.
 func (v *verdict) skew(f *Facts, object string) {
 	var images []string
 	for i := range f.ManagerPods {
@@ -281,7 +281,7 @@ func (v *verdict) skew(f *Facts, object string) {
 		"Wait for the rollout to end. If all claim the same tag, the tag has moved: set image.digest or another tag.")
 }
 
-// leader looks for somebody who runs the controllers.
+// leader checks that a replica runs the controllers.
 func (v *verdict) leader(f *Facts) {
 	if !f.settings().leaderElect {
 		return
@@ -297,7 +297,7 @@ func (v *verdict) leader(f *Facts) {
 		return
 	}
 	end := l.Spec.RenewTime.Add(time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 15)) * time.Second)
-	// Clocks differ; a lease that ended just now may be taken over in this moment.
+	// Clocks differ; a lease that just expired may be about to be taken over.
 	if late := f.Now.Sub(end); late > time.Minute {
 		v.fail(object, fmt.Sprintf("the leader %s has not renewed it for %s", *l.Spec.HolderIdentity, duration.HumanDuration(f.Now.Sub(l.Spec.RenewTime.Time))), look)
 	}

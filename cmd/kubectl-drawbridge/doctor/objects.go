@@ -16,7 +16,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
-// condition is the message of a condition, and whether it has that status.
+// condition returns the message of a condition, and whether it has that status.
 func condition(conditions []metav1.Condition, kind string, status metav1.ConditionStatus) (message string, ok bool) {
 	c := meta.FindStatusCondition(conditions, kind)
 	if c == nil || c.Status != status {
@@ -25,7 +25,7 @@ func condition(conditions []metav1.Condition, kind string, status metav1.Conditi
 	return c.Message, true
 }
 
-// unjudged is how long the manager may take to look at a new object.
+// unjudged is how long the manager may take to process a new object.
 const unjudged = 2 * time.Minute
 
 func registrations(f *Facts) verdict {
@@ -60,7 +60,7 @@ func registrations(f *Facts) verdict {
 	return v
 }
 
-// selectsAll reports whether a registration leaves out no pod.
+// selectsAll reports whether a registration selects every pod.
 func selectsAll(r *v1alpha1.EvictionInterceptor) bool {
 	empty := func(s *metav1.LabelSelector) bool {
 		return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
@@ -95,11 +95,11 @@ func evacuationPolicies(f *Facts) verdict {
 	return v
 }
 
-// silence is how long an interceptor may have its turn without a word before that is
-// worth telling. Drawbridge itself waits for --heartbeat-deadline.
+// silence is how long an interceptor may have its turn without a report before that is
+// worth a finding. Drawbridge itself waits for --heartbeat-deadline.
 const silence = 3 * time.Minute
 
-// waiting is the requests that wait for one interceptor.
+// waiting are the requests that wait for one interceptor.
 type waiting struct {
 	name     string
 	requests int
@@ -154,7 +154,7 @@ func wait(n int) string {
 	return fmt.Sprintf("%d requests wait", n)
 }
 
-// unheard is the active interceptor of the request, if it has had its turn for a
+// unheard returns the active interceptor of the request if it has had its turn for a
 // while and never reported.
 func unheard(er *v1alpha1.EvictionRequest, now time.Time) string {
 	activated := er.Status.ActivationTime
@@ -209,7 +209,7 @@ func stillCordoned(node *corev1.Node) string {
 	return ""
 }
 
-// release says how to free a node. One that was cordoned before stays so.
+// release says how to free a node. A node that was cordoned before stays cordoned.
 func release(node *corev1.Node) string {
 	clean := fmt.Sprintf("kubectl annotate node %s %s- %s- %s-", node.Name, v1alpha1.MaintenancesAnnotation, v1alpha1.CordonAnnotation, v1alpha1.MaintenancePhaseAnnotation)
 	if node.Spec.Unschedulable && node.Annotations[v1alpha1.CordonAnnotation] != v1alpha1.CordonOther {

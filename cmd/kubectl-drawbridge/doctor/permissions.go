@@ -9,7 +9,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
-// Need is something that the manager must be allowed to do.
+// Need is a permission that the manager needs.
 type Need struct {
 	// Group and Resource, with its subresource behind a slash.
 	Group, Resource string
@@ -17,14 +17,14 @@ type Need struct {
 	Verbs []string
 	// Name of the object, if the permission may be for one only.
 	Name string
-	// Here: in the manager's own namespace, not in all.
+	// Here: only in the manager's own namespace.
 	Here bool
-	// For says what it is for.
+	// For says what it is needed for.
 	For string
 }
 
-// Needs are all that the manager of these facts needs: the facts up to the
-// Deployment decide which.
+// Needs returns the permissions that the manager needs, which depend on the facts up to
+// the Deployment.
 func Needs(f *Facts) []Need {
 	s := f.settings()
 	needs := []Need{
@@ -97,7 +97,7 @@ func Needs(f *Facts) []Need {
 	return needs
 }
 
-// of is the need without its verbs, to compare.
+// of is the need without its verbs, for comparison.
 func (n Need) of() string { return strings.Join([]string{n.Group, n.Resource, n.Name, n.For}, "|") }
 
 // parts are the resource and its subresource.

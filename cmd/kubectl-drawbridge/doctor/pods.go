@@ -21,13 +21,13 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// budget is one of a user, with its selector.
+// budget is a user's budget with its selector.
 type budget struct {
 	*policyv1.PodDisruptionBudget
 	selector labels.Selector
 }
 
-// userBudgets are those that are not Drawbridge's own, by namespace.
+// userBudgets returns the budgets that are not Drawbridge's own, by namespace.
 func userBudgets(f *Facts) map[string][]budget {
 	byNamespace := map[string][]budget{}
 	for i := range f.Budgets {
@@ -37,7 +37,7 @@ func userBudgets(f *Facts) map[string][]budget {
 		}
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err != nil {
-			continue // The API server lets none in.
+			continue // The API server admits none.
 		}
 		byNamespace[b.Namespace] = append(byNamespace[b.Namespace], budget{b, selector})
 	}
@@ -48,14 +48,15 @@ func isGuard(b *policyv1.PodDisruptionBudget) bool {
 	return b.Labels[v1alpha1.GuardBudgetLabel] == "true"
 }
 
-// resolver says who intercepts a pod, as far as the registrations could be read.
+// resolver returns the resolver of the interceptors of pods, as far as the registrations
+// could be read.
 func resolver(f *Facts) *registration.Registry {
 	options := registration.Options{Namespace: f.Namespace, AllowedReserved: allowedReserved(f)}
 	return registration.Static(options, f.Registrations, f.Namespaces)
 }
 
-// interceptors of the pod. Somebody may be missing if a namespace was not read; then
-// what is said about the pod is only less precise.
+// interceptors of the pod. One may be missing if a namespace was not read; then the
+// findings about the pod are only less precise.
 func interceptorsOf(registry *registration.Registry, pod *corev1.Pod) []string {
 	names, err := registry.Resolve(pod)
 	if err != nil {
@@ -64,8 +65,8 @@ func interceptorsOf(registry *registration.Registry, pod *corev1.Pod) []string {
 	return names
 }
 
-// allowedReserved are the names under Kubernetes' domains that pods may use: those of
-// the values, and those of accepted registrations.
+// allowedReserved are the reserved names that pods may use: those of the values and those
+// of accepted registrations.
 func allowedReserved(f *Facts) []string {
 	names := f.settings().allowedReserved
 	for i := range f.Registrations {
@@ -79,7 +80,7 @@ func allowedReserved(f *Facts) []string {
 // podObject is how findings name a pod.
 func podObject(pod *corev1.Pod) string { return fmt.Sprintf("pod/%s/%s", pod.Namespace, pod.Name) }
 
-// crowd is the pods that the same budgets select.
+// crowd is a set of pods that the same budgets select.
 type crowd struct {
 	example     *corev1.Pod
 	budgets     []string
@@ -123,7 +124,7 @@ func severalBudgets(f *Facts) verdict {
 	return v
 }
 
-// crowdFindings tells the ones with intercepted pods first.
+// crowdFindings returns the findings, those with intercepted pods first.
 func crowdFindings(crowds map[string]*crowd) []Finding {
 	sorted := make([]*crowd, 0, len(crowds))
 	for _, c := range crowds {
@@ -151,8 +152,8 @@ func crowdFindings(crowds map[string]*crowd) []Finding {
 	return findings
 }
 
-// notCounted says why the disruption controller cannot tell how many of the budget's
-// pods may go, so that it allows none; empty if it can, or if the budget selects no pod.
+// notCounted says why the disruption controller cannot count the budget's pods and
+// therefore allows no disruption; empty if it can, or if the budget selects no pod.
 func notCounted(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) string {
 	c := meta.FindStatusCondition(b.Status.Conditions, policyv1.DisruptionAllowedCondition)
 	switch {
@@ -167,7 +168,7 @@ func notCounted(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) string {
 	}
 }
 
-// excludedNamespaces looks for pods whose interceptors no eviction call would ever start.
+// excludedNamespaces finds pods whose interceptors no eviction call would ever start.
 func excludedNamespaces(f *Facts) verdict {
 	var v verdict
 	configuration := f.configuration()
@@ -214,8 +215,8 @@ func excludedNamespaces(f *Facts) verdict {
 	return v
 }
 
-// neverAllows says why a budget allows no disruption even if all its pods are
-// healthy; it is empty if it does. A budget without pods holds nobody.
+// neverAllows says why a budget allows no disruption even if all its pods are healthy;
+// empty if it does. A budget without pods blocks nothing.
 func neverAllows(b *policyv1.PodDisruptionBudget) string {
 	s := b.Status
 	if s.ObservedGeneration != b.Generation || s.ExpectedPods == 0 || s.DesiredHealthy < s.ExpectedPods {

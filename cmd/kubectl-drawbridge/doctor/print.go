@@ -9,7 +9,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
-// narrowest is the least width that lines are broken at.
+// narrowest is the smallest width for wrapping.
 const narrowest = 60
 
 // Print writes a report for people, in lines of at most width columns if words allow.
@@ -56,8 +56,7 @@ func (w *printer) linef(format string, args ...any) {
 	}
 }
 
-// wrap breaks a text between words; further lines stand below the first word. A
-// command stays in one piece as far as it can: only spaces break lines.
+// wrap wraps a text at spaces; further lines are indented to the first word.
 func (w *printer) wrap(indent, mark, text string) {
 	prefix := indent + mark
 	line := prefix

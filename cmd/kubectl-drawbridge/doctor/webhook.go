@@ -65,7 +65,7 @@ func (v *verdict) policy(f *Facts, c *admissionregistrationv1.ValidatingWebhookC
 	}
 }
 
-// asksForEvictions reports whether rules send the creation of an Eviction.
+// asksForEvictions reports whether rules match the creation of an Eviction.
 func asksForEvictions(rules []admissionregistrationv1.RuleWithOperations) bool {
 	has := func(values []string, wanted ...string) bool {
 		return slices.ContainsFunc(values, func(value string) bool { return slices.Contains(wanted, value) })
@@ -78,8 +78,8 @@ func asksForEvictions(rules []admissionregistrationv1.RuleWithOperations) bool {
 	})
 }
 
-// problems of a call, by words of its error, with what to do. The first that fits is
-// told.
+// problems of a call, by words of its error, with what to do. The first match is
+// reported.
 var problems = []struct{ words, do string }{
 	{"did not call the webhook", "The webhook configuration is missing, older than this plugin, or not known to the API server yet: see \"webhook\"."},
 	{"x509:", "The API server does not trust the certificate: see \"certificate\", and docs/runbooks/webhook-down.md."},

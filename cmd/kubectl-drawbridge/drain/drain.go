@@ -1,6 +1,6 @@
-// Package drain is the command that drains nodes and shows how far the drain is. What it
-// shows is a pure function of a snapshot (view.go, teller.go), and what a dry run says of
-// a pod is one of a fateInput (fate.go).
+// Package drain is the command that drains nodes and shows the progress. The output is a
+// pure function of a snapshot (view.go, teller.go), and the prediction for a pod in a dry
+// run is one of a fateInput (fate.go).
 package drain
 
 import (
@@ -124,7 +124,7 @@ func stopCommand(nodes []string) string {
 	return fmt.Sprintf("kubectl drawbridge cancel %s --whole", nodes[0])
 }
 
-// maintenance is the object that the flags ask for.
+// maintenance returns the object that the flags describe.
 func (d *options) maintenance(args []string) (*v1alpha1.NodeMaintenance, error) {
 	switch {
 	case len(args) == 0 && d.selector == "":
@@ -161,7 +161,7 @@ func treatment(evict bool) v1alpha1.PodTreatment {
 	return v1alpha1.PodsKeep
 }
 
-// nodes are the names of the nodes that are meant, all of which exist.
+// nodes returns the names of the selected nodes, all of which exist.
 func (d *options) nodes(ctx context.Context, c *cli.Connection, args []string) ([]string, error) {
 	if d.selector == "" {
 		for _, name := range args {
@@ -189,8 +189,8 @@ func (d *options) nodes(ctx context.Context, c *cli.Connection, args []string) (
 	return names, nil
 }
 
-// begin creates the maintenance, or joins the one of that name, which is for the same
-// nodes.
+// begin creates the maintenance, or joins the existing one of that name, which is for the
+// same nodes.
 func (d *options) begin(ctx context.Context, c *cli.Connection, wanted *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
 	err := c.Create(ctx, wanted, client.FieldOwner(cli.FieldOwner))
 	d.PrintWarnings(c)
@@ -208,7 +208,7 @@ func (d *options) begin(ctx context.Context, c *cli.Connection, wanted *v1alpha1
 	return joined, err
 }
 
-// joinRunning adds what is wanted to the maintenance of that name.
+// joinRunning adds the wanted spec to the maintenance of that name.
 func (d *options) joinRunning(ctx context.Context, c *cli.Connection, wanted *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
 	current := &v1alpha1.NodeMaintenance{}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(wanted), current); err != nil {
@@ -223,14 +223,14 @@ func (d *options) joinRunning(ctx context.Context, c *cli.Connection, wanted *v1
 		return current, nil
 	}
 	current.Spec = joined
-	// With the resourceVersion that was read: nobody's change gets lost.
+	// With the resourceVersion that was read, so no other change gets lost.
 	if err := c.Update(ctx, current, client.FieldOwner(cli.FieldOwner)); err != nil {
 		return nil, fmt.Errorf("update nodemaintenance %s: %w", current.Name, err)
 	}
 	return current, nil
 }
 
-// join is the spec after somebody asks for a drain again: what is not said stays.
+// join returns the spec after a repeated drain: fields that are not given stay.
 func join(current, wanted v1alpha1.NodeMaintenanceSpec) v1alpha1.NodeMaintenanceSpec {
 	joined := *current.DeepCopy()
 	joined.NodeSelector, joined.Cordon, joined.Drain = wanted.NodeSelector, true, true
@@ -249,7 +249,7 @@ func join(current, wanted v1alpha1.NodeMaintenanceSpec) v1alpha1.NodeMaintenance
 	return joined
 }
 
-// Stop sets drain to false: what is not done is withdrawn, and the nodes stay
+// Stop sets drain to false: the remaining requests are withdrawn, and the nodes stay
 // cordoned.
 func Stop(ctx context.Context, c *cli.Connection, name string) error {
 	err := cli.OnLatest(func() error {
@@ -267,7 +267,7 @@ func Stop(ctx context.Context, c *cli.Connection, name string) error {
 	return nil
 }
 
-// sorted returns a sorted copy, each once.
+// sorted returns a sorted copy without duplicates.
 func sorted(names []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(names)))
 }

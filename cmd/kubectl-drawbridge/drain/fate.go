@@ -23,11 +23,11 @@ type fate struct {
 	namespace, pod, node string
 	// stays: the drain leaves it where it is, and does not wait for it.
 	stays bool
-	// would is what becomes of it, after "would".
+	// would is what happens to it, after "would".
 	would string
 }
 
-// fateInput is all that the fate of a pod follows from.
+// fateInput is everything that determines the fate of a pod.
 type fateInput struct {
 	pod *corev1.Pod
 	// maintenance is the one that would drain the node.
@@ -35,7 +35,7 @@ type fateInput struct {
 	// interceptors come before the eviction; unsure is why some may be missing.
 	interceptors []string
 	unsure       error
-	// request for the very pod; nil if there is none.
+	// request for this pod; nil if there is none.
 	request *v1alpha1.EvictionRequest
 	// budgets that select the pod.
 	budgets []why.Budget
@@ -45,7 +45,7 @@ type fateInput struct {
 	wait *time.Duration
 }
 
-// fateOf is what a drain would do to the pod. It is pure.
+// fateOf returns what a drain would do to the pod. It is pure.
 func fateOf(in fateInput) fate {
 	f := fate{namespace: in.pod.Namespace, pod: in.pod.Name, node: in.pod.Spec.NodeName}
 	switch {
@@ -63,7 +63,7 @@ func fateOf(in fateInput) fate {
 	return f
 }
 
-// going is what becomes of a pod that is to go.
+// going is what happens to a pod that would be evacuated.
 func (in *fateInput) going() string {
 	switch in.maintenance.Keeps(in.pod) {
 	case v1alpha1.BlockEmptyDirData:
@@ -100,7 +100,7 @@ func (in *fateInput) going() string {
 	}
 }
 
-// plain is what becomes of a pod without interceptors.
+// plain is what happens to a pod without interceptors.
 func (in *fateInput) plain() string {
 	for _, c := range in.pod.Status.Conditions {
 		if c.Type != v1alpha1.PodEvacuationInitiated || c.Reason == v1alpha1.PodReasonInterceptorStarted {
@@ -121,8 +121,7 @@ func (in *fateInput) plain() string {
 	}
 }
 
-// refusal is what stands in the way of the eviction as things are now; interceptors may
-// change that.
+// refusal is what blocks the eviction now; interceptors may change that.
 func (in *fateInput) refusal() string {
 	var names, refusing []string
 	for _, b := range in.budgets {
@@ -150,9 +149,9 @@ func (in *fateInput) refusal() string {
 	}
 }
 
-// foretold is why the webhook would refuse a call, unless that only says what this drain
-// waits for by itself: the pod's interceptors. In the last stage nothing is left to wait
-// for but what the answer names.
+// foretold is why the webhook would refuse a call, unless the reason is only the pod's
+// interceptors, which the drain waits for anyway. In the last stage nothing is left to
+// wait for but what the answer names.
 func (in *fateInput) foretold() string {
 	if in.dryRun == nil {
 		return ""
@@ -165,7 +164,7 @@ func (in *fateInput) foretold() string {
 	case ours && last:
 		return rest
 	case ours, strings.HasPrefix(answer, translate.NotCoordinated), strings.HasPrefix(answer, translate.NotStarted):
-		return "" // The webhook's own, which a maintenance does not ask.
+		return "" // The webhook's own, which a maintenance does not call.
 	default:
 		return answer
 	}

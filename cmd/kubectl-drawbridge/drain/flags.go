@@ -27,8 +27,8 @@ type options struct {
 	chunkSize                                   int64
 }
 
-// addFlags adds those of our own, and those of kubectl drain. What the latter refuses
-// without a flag is refused here without the same flag.
+// addFlags adds our own flags and those of kubectl drain. What kubectl drain refuses
+// without a flag is refused here, too.
 func (d *options) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&d.selector, "selector", "l", "", "label selector of the nodes, instead of their names")
@@ -51,7 +51,7 @@ func (d *options) addFlags(cmd *cobra.Command) {
 	}
 }
 
-// kubectlOnly are the flags of kubectl drain that a NodeMaintenance has no place for.
+// kubectlOnly are the flags of kubectl drain that a NodeMaintenance does not support.
 var kubectlOnly = []struct{ name, why string }{
 	{"disable-eviction", "it would delete pods past their interceptors and budgets"},
 	{"grace-period", "each pod gets the grace period that it asks for itself"},

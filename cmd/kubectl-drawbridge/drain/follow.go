@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// redraw is how often the view is drawn, and plain lines are looked for.
+	// redraw is how often the view is drawn or new lines are printed.
 	redraw = 250 * time.Millisecond
-	// undoTimeout bounds what is done after ^C.
+	// undoTimeout limits the work after ^C.
 	undoTimeout = 15 * time.Second
-	// lookPatience is how long a manager may take to look at a maintenance before a
-	// person is told that none does, and askAgain how often it is asked why.
+	// lookPatience is how long a manager may take to observe a maintenance before the
+	// user is told that none does, and askAgain how often the reason is checked.
 	lookPatience = 4 * time.Second
 	askAgain     = 10 * time.Second
 )
@@ -40,16 +40,17 @@ type follower struct {
 	// again and stop are the commands that follow and stop it.
 	again, stop string
 	timeout     time.Duration
-	// onInterrupt is done after ^C; nil leaves the drain running.
+	// onInterrupt runs after ^C; nil leaves the drain running.
 	onInterrupt func(context.Context) error
 
-	// trouble is why nobody has looked at the maintenance, once it has been asked; wait
-	// is maintenance.evacuationWait.
+	// trouble is why no manager has observed the maintenance, once checked; wait is
+	// maintenance.evacuationWait.
 	trouble, wait string
-	// asked is when that was, and told the one that was told where nothing is shown.
+	// asked is when that was checked, and told the trouble that was printed where there
+	// is no view.
 	asked time.Time
 	told  string
-	// caughtUp: the cache has seen what was written in the beginning.
+	// caughtUp: the cache has seen our initial write.
 	caughtUp bool
 	teller   teller
 	terminal text.Terminal
@@ -96,13 +97,13 @@ func (f *follower) follow(ctx context.Context, m *v1alpha1.NodeMaintenance) erro
 	}
 }
 
-// terminal draws to standard output, in colours unless they are not wanted.
+// terminal draws to standard output, in colours unless disabled.
 func terminal(o *cli.Options) text.Terminal {
 	return text.Terminal{Out: o.Out, Color: o.Getenv("NO_COLOR") == ""}
 }
 
 // watch fills a cache with the maintenance and all requests. The first lists are made
-// here, because a cache keeps its troubles to itself.
+// here, because a cache does not report errors.
 func (f *follower) watch(ctx context.Context, m *v1alpha1.NodeMaintenance) (cache.Cache, error) {
 	if err := f.List(ctx, &v1alpha1.EvictionRequestList{}, client.Limit(1)); err != nil {
 		return nil, fmt.Errorf("list evictionrequests, to follow the drain, which has begun: %w", err)
@@ -135,7 +136,7 @@ func (f *follower) watch(ctx context.Context, m *v1alpha1.NodeMaintenance) (cach
 		return nil, fmt.Errorf("watch nodemaintenances: %w", err)
 	}
 	go func() {
-		// It ends with ctx; a watch that fails is tried again.
+		// It ends with ctx; failed watches are retried.
 		_ = objects.Start(ctx)
 	}()
 	syncing, cancel := context.WithTimeout(ctx, cli.CallTimeout)
@@ -146,7 +147,7 @@ func (f *follower) watch(ctx context.Context, m *v1alpha1.NodeMaintenance) (cach
 	return objects, nil
 }
 
-// snapshot is how the drain is now.
+// snapshot returns the current state of the drain.
 func (f *follower) snapshot(ctx context.Context, objects client.Reader, began *v1alpha1.NodeMaintenance, since time.Time) (snapshot, error) {
 	s := snapshot{Now: f.Clock.Now(), Began: since}
 	m, err := f.current(ctx, objects, began)
@@ -164,9 +165,8 @@ func (f *follower) snapshot(ctx context.Context, objects client.Reader, began *v
 	return s, nil
 }
 
-// current is the maintenance as it is now; nil if it is gone. A cache may begin with
-// an older state than what was written a moment ago: until it has caught up, the API
-// server is asked.
+// current returns the current maintenance; nil if it is gone. A cache may start with a
+// state older than our last write: until it has caught up, the API server is asked.
 func (f *follower) current(ctx context.Context, objects client.Reader, began *v1alpha1.NodeMaintenance) (*v1alpha1.NodeMaintenance, error) {
 	for _, reader := range []client.Reader{objects, f.Client} {
 		m := &v1alpha1.NodeMaintenance{}
@@ -187,8 +187,8 @@ func (f *follower) current(ctx context.Context, objects client.Reader, began *v1
 	return began, nil
 }
 
-// seeWhetherAnybodyWorks says in the snapshot why nothing happens, if nobody has looked
-// at the maintenance for a while.
+// seeWhetherAnybodyWorks sets in the snapshot why nothing happens, if no manager has
+// observed the maintenance for a while.
 func (f *follower) seeWhetherAnybodyWorks(ctx context.Context, s *snapshot) {
 	s.Wait = f.wait
 	if s.Maintenance == nil || s.Maintenance.Status.ObservedGeneration == s.Maintenance.Generation || s.Now.Sub(s.Began) < lookPatience {
@@ -225,7 +225,7 @@ func (f *follower) show(s snapshot) error {
 	return nil
 }
 
-// ended says how it has ended.
+// ended reports how the drain ended.
 func (f *follower) ended(outcome outcome) error {
 	switch outcome {
 	case drained:
@@ -242,7 +242,7 @@ func (f *follower) ended(outcome outcome) error {
 	}
 }
 
-// interrupted says what ^C has done.
+// interrupted reports what ^C did.
 func (f *follower) interrupted(ctx context.Context) error {
 	if f.onInterrupt == nil {
 		fmt.Fprintf(f.ErrOut, "\nThe drain goes on without you.\n%s\n", f.hints())

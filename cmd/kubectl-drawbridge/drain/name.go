@@ -52,8 +52,8 @@ var nodeOperators = map[selection.Operator]corev1.NodeSelectorOperator{
 	selection.GreaterThan: corev1.NodeSelectorOpGt, selection.LessThan: corev1.NodeSelectorOpLt,
 }
 
-// maintenanceName is the name of the maintenance for these nodes: readable at the
-// front, and the same for the same nodes whatever their order, at most 63 characters.
+// maintenanceName is the name of the maintenance for these nodes: it starts readable,
+// does not depend on their order, and has at most 63 characters.
 func maintenanceName(names []string, byLabels string) string {
 	const readable, digits = 40, 8
 	names = sorted(names)
@@ -72,7 +72,7 @@ func maintenanceName(names []string, byLabels string) string {
 	return "drain-" + strings.Trim(lettersAndDigits(front, readable), "-") + "-" + hex.EncodeToString(sum[:])[:digits]
 }
 
-// canonical is a selector in the one way in which the library writes it.
+// canonical is a selector as the library formats it.
 func canonical(byLabels string) string {
 	if parsed, err := labels.Parse(byLabels); err == nil {
 		return parsed.String()

@@ -19,8 +19,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 )
 
-// plan says what a drain would do. With --dry-run=server it also asks the API server
-// whether it would accept the maintenance, and what it would answer to each eviction.
+// plan prints what a drain would do. With --dry-run=server it also asks the API server
+// whether it would accept the maintenance, and how it would answer each eviction.
 func (d *options) plan(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeMaintenance, nodes []string) error {
 	if d.dryRun == cmdutil.DryRunServer {
 		// A drain of the same nodes may run already; that is no error of a dry run.
@@ -43,7 +43,7 @@ func (d *options) plan(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeM
 	return d.printPlan(nodes, fates)
 }
 
-// gatherFates reads what the fates of the nodes' pods follow from.
+// gatherFates reads what determines the fates of the nodes' pods.
 func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeMaintenance, nodes []string) ([]fateInput, error) {
 	var registrations v1alpha1.EvictionInterceptorList
 	if err := c.List(ctx, &registrations); err != nil {

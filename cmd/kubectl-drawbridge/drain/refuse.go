@@ -15,10 +15,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
-// refusedError is a drain that is not begun, because it would cost what kubectl drain
-// would not take away without being told to.
+// refusedError is a drain that is not started, because kubectl drain would refuse it
+// without further flags.
 type refusedError struct {
-	// reasons by node, as kubectl words them.
+	// reasons by node, in kubectl's words.
 	reasons []string
 }
 
@@ -26,8 +26,8 @@ func (e *refusedError) Error() string {
 	return "this drain is refused, and nothing was changed:\n  " + strings.Join(e.reasons, "\n  ")
 }
 
-// refusal asks kubectl's own filters about the pods of the nodes. What they warn of is
-// printed; what they refuse is returned as a *refusedError.
+// refusal applies kubectl's own filters to the pods of the nodes. Warnings are printed;
+// refusals are returned as a *refusedError.
 func (d *options) refusal(ctx context.Context, c *cli.Connection, nodes []string) error {
 	clients, err := kubernetes.NewForConfig(c.REST)
 	if err != nil {
@@ -65,7 +65,7 @@ func (d *options) refusal(ctx context.Context, c *cli.Connection, nodes []string
 }
 
 // orphanOfDaemonSet reports whether kubectl would evict the pod only because its
-// DaemonSet is gone: those of a DaemonSet that is there are not among its pods.
+// DaemonSet is gone. kubectl skips pods of existing DaemonSets.
 func orphanOfDaemonSet(pod *corev1.Pod) bool {
 	return pods.IsOfDaemonSet(pod) && !pods.HasEnded(pod)
 }

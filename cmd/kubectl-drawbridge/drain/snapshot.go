@@ -18,9 +18,9 @@ import (
 type snapshot struct {
 	// Now is the time.
 	Now time.Time
-	// Began is when we began to look.
+	// Began is when we started to follow.
 	Began time.Time
-	// Maintenance is what is followed; nil when it is gone.
+	// Maintenance is the followed maintenance; nil if it is gone.
 	Maintenance *v1alpha1.NodeMaintenance
 	// Trouble is why nothing happens, in one line; empty if something does.
 	Trouble string
@@ -30,13 +30,13 @@ type snapshot struct {
 	Pods []movingPod
 }
 
-// movingPod is one pod on its way.
+// movingPod is one pod that is being evacuated.
 type movingPod struct {
 	// UID of the pod, which is its request's name.
 	UID string
 	// Name is "namespace/name", and Node where it runs.
 	Name, Node string
-	// Update says how far its request is.
+	// Update is the progress of its request.
 	requester.Update
 }
 
@@ -49,13 +49,13 @@ func podOf(er *v1alpha1.EvictionRequest) movingPod {
 	return p
 }
 
-// ended reports whether there is nothing more to come for the pod.
+// ended reports whether the pod is done.
 func (p movingPod) ended() bool {
 	return p.State == v1alpha1.StateEvicted || p.State == v1alpha1.StateCanceled
 }
 
-// waiting tells of the pods of a node that are left to their owners; empty if there are
-// none.
+// waiting describes the pods of a node that are left to their owners; empty if there
+// are none.
 func (s snapshot) waiting(node v1alpha1.MaintenanceNodeStatus) string {
 	if node.PodsWaiting == 0 || node.WaitingUntil == nil {
 		return ""
@@ -68,24 +68,24 @@ func (s snapshot) waiting(node v1alpha1.MaintenanceNodeStatus) string {
 		text.Counted(node.PodsWaiting, "pod"), are, node.WaitingUntil.In(s.Now.Location()).Format(time.TimeOnly), strings.TrimRight("maintenance.evacuationWait "+s.Wait, " "))
 }
 
-// outcome is how a drain stands.
+// outcome is the state of a drain.
 type outcome int
 
 // Outcomes of a drain.
 const (
-	// running: there is more to come.
+	// running: it is not finished.
 	running outcome = iota
-	// drained: all pods that are to go have gone.
+	// drained: all pods to evacuate have left.
 	drained
-	// deleted: the maintenance is gone, or about to go.
+	// deleted: the maintenance is gone or being deleted.
 	deleted
-	// stopped: somebody has set drain to false.
+	// stopped: drain was set to false.
 	stopped
 	// noNodes: no node is selected any more.
 	noNodes
 )
 
-// outcomeOf says how a drain stands. Only what the controller says of the present
+// outcomeOf returns the state of a drain. Only the controller's status of the current
 // generation counts.
 func outcomeOf(m *v1alpha1.NodeMaintenance) outcome {
 	switch {
@@ -104,8 +104,8 @@ func outcomeOf(m *v1alpha1.NodeMaintenance) outcome {
 	}
 }
 
-// inFlight are the pods that are on their way: those in trouble first, then by the
-// time at which they expect to be gone, then by name.
+// inFlight returns the pods that are being evacuated: those in trouble first, then by
+// expected finish time, then by name.
 func inFlight(pods []movingPod) []movingPod {
 	var found []movingPod
 	for _, p := range pods {

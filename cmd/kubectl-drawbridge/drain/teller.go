@@ -10,17 +10,17 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
-// teller tells what has changed, line by line, where there is no terminal. The zero
-// value has told nothing yet.
+// teller prints changes line by line where there is no terminal. The zero value is
+// ready to use.
 type teller struct {
 	nodes map[string]v1alpha1.MaintenanceStage
 	pods  map[string]string
 	block map[string]string
-	// trouble is the last one that was told.
+	// trouble is the last one that was printed.
 	trouble string
 }
 
-// next returns the lines that the snapshot adds to those told before.
+// next returns the new lines of the snapshot.
 func (t *teller) next(s snapshot) []string {
 	if s.Maintenance == nil {
 		return nil
@@ -70,7 +70,7 @@ func (t *teller) next(s snapshot) []string {
 	return lines
 }
 
-// tellPods tells what is new about the pods, by name.
+// tellPods returns the news about the pods, by name.
 func (t *teller) tellPods(pods []movingPod) []string {
 	sorted := slices.SortedFunc(slices.Values(pods), func(a, b movingPod) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
@@ -87,7 +87,7 @@ func (t *teller) tellPods(pods []movingPod) []string {
 	return lines
 }
 
-// podText is what is told of a pod; the same again is told once.
+// podText is the text about a pod; the same text is printed once.
 func podText(p movingPod) string {
 	switch {
 	case p.State == v1alpha1.StateEvicted:

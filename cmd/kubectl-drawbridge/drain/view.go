@@ -13,7 +13,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
-// screen is the space there is.
+// screen is the available space.
 type screen struct {
 	// Width and Height in columns and lines, at least minWidth and minHeight.
 	Width, Height int
@@ -21,7 +21,7 @@ type screen struct {
 	ASCII bool
 }
 
-// The smallest screen that is drawn for; on a smaller one lines are cut.
+// The smallest supported screen; on a smaller one lines are cut.
 const (
 	minWidth  = 40
 	minHeight = 8
@@ -50,8 +50,8 @@ func view(s snapshot, screen screen) []text.Line {
 	pods := inFlight(s.Pods)
 	nodes := unfinishedFirst(s.Maintenance.Status.Nodes)
 
-	// Title, a blank line, the heading of the pods and the line that the cursor is in;
-	// pods that are on their way get at most half of the rest.
+	// Title, a blank line, the heading of the pods and the cursor's line; pods get at
+	// most half of the rest.
 	room := max(2, high-4-extra)
 	forPods := min(len(pods), room/2)
 	forNodes := min(len(nodes), room-forPods)
@@ -74,8 +74,8 @@ func view(s snapshot, screen screen) []text.Line {
 	return lines
 }
 
-// fitting is how many of n items are shown in the room: one line less if some are
-// left out, which that line says.
+// fitting is how many of n items fit into the room: one line less if some are left out,
+// for a line that says so.
 func fitting(n, room int) int {
 	if n <= room {
 		return n
@@ -85,7 +85,7 @@ func fitting(n, room int) int {
 
 func limited[T any](items []T, room int) []T { return items[:fitting(len(items), room)] }
 
-// title says how far the whole is.
+// title is the overall progress.
 func title(s snapshot) text.Line {
 	m := s.Maintenance
 	p := m.Status.Progress
@@ -104,8 +104,7 @@ func title(s snapshot) text.Line {
 	return text.Line{Text: line + "  " + duration.HumanDuration(s.Now.Sub(s.Began).Round(time.Second)), Tone: tone}
 }
 
-// unfinishedFirst sorts nodes: those that are drained now, those that wait, those
-// that are done; each by name.
+// unfinishedFirst sorts nodes: draining, waiting, done; each by name.
 func unfinishedFirst(nodes []v1alpha1.MaintenanceNodeStatus) []v1alpha1.MaintenanceNodeStatus {
 	stages := v1alpha1.MaintenanceStages()
 	drained := slices.Index(stages, v1alpha1.StageDrainComplete)
@@ -173,7 +172,7 @@ func progressBar(done, total int32, all, ascii bool) string {
 	return strings.Repeat(full, filled) + strings.Repeat(empty, bar-filled)
 }
 
-// podLines is the table of the pods that are on their way.
+// podLines is the table of the pods that are being evacuated.
 func podLines(pods []movingPod, room int, now time.Time, wide int) []text.Line {
 	const gap, eta = 2, 6
 	shown := limited(pods, max(room, 1))
@@ -214,7 +213,7 @@ func turnOf(p movingPod) string {
 	return fmt.Sprintf("%s %d/%d", who, p.Position, p.Total)
 }
 
-// etaOf is the time that is left, as the interceptor says.
+// etaOf is the remaining time that the interceptor reports.
 func etaOf(p movingPod, now time.Time) string {
 	if p.ExpectedFinishTime.IsZero() {
 		return "-"

@@ -50,8 +50,8 @@ func reference(root *cobra.Command) string {
 	return b.String()
 }
 
-// description is the long text of a command. That of completion is cobra's, and has
-// commands of its own.
+// description is the long text of a command. The text of completion is cobra's and has
+// its own commands.
 func description(c *cobra.Command) string {
 	if c.Name() == "completion" || c.Long == "" {
 		return c.Short + "."

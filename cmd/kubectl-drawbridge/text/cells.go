@@ -7,11 +7,11 @@ import (
 	"golang.org/x/text/width"
 )
 
-// ellipsis stands where a text was cut.
+// ellipsis marks where a text was cut.
 const ellipsis = "…"
 
-// runeCells is how many columns of a terminal a character takes: 2 for wide ones, 0
-// for those that stand on the one before.
+// runeCells is how many columns of a terminal a character takes: 2 for wide ones, 0 for
+// combining ones.
 func runeCells(r rune) int {
 	switch {
 	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Tone is how a line is painted.
+// Tone is the colour of a line.
 type Tone int
 
 // Tones.
@@ -23,11 +23,11 @@ type Line struct {
 	Tone Tone
 }
 
-// Terminal draws views in place, one over the other.
+// Terminal redraws views in place.
 type Terminal struct {
 	// Out is the terminal.
 	Out io.Writer
-	// Color paints lines.
+	// Color enables colours.
 	Color bool
 
 	drawn int

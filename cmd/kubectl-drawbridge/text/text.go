@@ -1,5 +1,4 @@
-// Package text makes words fit to be printed, those that others have written and ours,
-// and draws lines on a terminal.
+// Package text prepares texts for printing and draws lines on a terminal.
 package text
 
 import (
@@ -8,8 +7,8 @@ import (
 	"unicode"
 )
 
-// Clean takes out what would move the cursor: messages come from programs that are
-// not ours.
+// Clean removes characters that would move the cursor: messages come from other
+// programs.
 func Clean(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {

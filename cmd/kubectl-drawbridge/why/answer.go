@@ -12,9 +12,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// answer is what an eviction call would be answered. The webhook lets a dry run through
-// and says in a warning what the real call would be answered; without the warning the
-// real call gets what the dry run got, whatever interceptors there are.
+// answerOf returns the answer to an eviction call. The webhook allows a dry run and
+// warns how the real call would be answered. Without the warning, the real call gets
+// the same answer as the dry run, no matter which interceptors there are.
 func answerOf(c *podCase) Answer {
 	foretold, ok := c.foretold()
 	switch {
@@ -35,8 +35,8 @@ func answerOf(c *podCase) Answer {
 	}
 }
 
-// foretold is the answer that the webhook would give to a real call, if it was asked
-// and would not let it through.
+// foretold is the webhook's answer to a real call, if it was called and would not allow
+// it.
 func (c *podCase) foretold() (string, bool) {
 	if c.DryRun == nil {
 		return "", false
@@ -44,12 +44,12 @@ func (c *podCase) foretold() (string, bool) {
 	return translate.DryRunAnswer(c.DryRun.Warnings)
 }
 
-// needsWebhook reports whether the dry run leaves it open why nobody speaks of
-// interceptors that are to come first.
+// needsWebhook reports whether the dry run does not explain why the answer ignores the
+// interceptors that should run first.
 func needsWebhook(f Facts) bool { return newCase(&f).passedOver() }
 
-// passedOver reports whether there are interceptors that should come first, or are at
-// work, and a call would pass them by.
+// passedOver reports whether a call would bypass interceptors that should run first or
+// are working.
 func (c *podCase) passedOver() bool {
 	if c.Pod == nil || c.DryRun == nil || c.DryRun.Result == translate.ResultForbidden {
 		return false
@@ -64,8 +64,8 @@ func (c *podCase) passedOver() bool {
 	return len(c.first) > 0 || c.Request != nil && !v1alpha1.IsFinished(c.Request) && !c.lastStage() && c.intercepted()
 }
 
-// whyPassedOver says why a call would pass the interceptors by. Without a known problem
-// it is they who have nothing to do.
+// whyPassedOver says why a call would bypass the interceptors. Without a known problem,
+// the interceptors have nothing to do.
 func (c *podCase) whyPassedOver() (why string, problem bool) {
 	switch {
 	case c.Webhook == nil:
@@ -79,7 +79,7 @@ func (c *podCase) whyPassedOver() (why string, problem bool) {
 	}
 }
 
-// webhookNotAsked is for pods whose interceptors a call would pass by.
+// webhookNotAsked is for pods whose interceptors a call would bypass.
 func webhookNotAsked(c *podCase) (string, []string, bool) {
 	why, problem := c.whyPassedOver()
 	if !problem || !c.passedOver() || len(c.first) == 0 {
@@ -95,7 +95,7 @@ func webhookNotAsked(c *podCase) (string, []string, bool) {
 	}, true
 }
 
-// passedBy notes that a call would pass the interceptors by that are at work, or come
+// passedBy notes that a call would bypass interceptors that are working, or that run
 // first after a cancellation.
 func passedBy(c *podCase) []string {
 	why, problem := c.whyPassedOver()

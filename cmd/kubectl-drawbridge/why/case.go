@@ -19,23 +19,23 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// silence is how long an interceptor may say nothing before that is worth telling.
-// Reports come at most once a minute, and Drawbridge itself waits for 20.
+// silence is how long an interceptor may not report before that is worth mentioning.
+// Reports come at most once a minute, and Drawbridge itself waits for 20 minutes.
 const silence = 3 * time.Minute
 
-// podCase is the facts and what follows from them.
+// podCase has the facts and what follows from them.
 type podCase struct {
 	*Facts
 	interceptors []Interceptor
 	budgets      []Budget
 	// unsure says why an interceptor may be missing; nil when none is.
 	unsure error
-	// first are the interceptors that would come first if a call began an evacuation
-	// now; nobody while a request runs, or is refused.
+	// first are the interceptors that would run if a call began an evacuation now; none
+	// while a request runs or is refused.
 	first []string
 	state v1alpha1.RequestState
-	// active is the report of the interceptor whose turn it is, if any, and position
-	// its place, from 1.
+	// active is the report of the active interceptor, if any, and position its
+	// position, from 1.
 	active   *Interceptor
 	position int
 }
@@ -71,8 +71,8 @@ const (
 	stateNever   = "not needed"
 )
 
-// interceptors are those of the request's plan, or, as long as there is none, those
-// who would intercept the pod.
+// interceptors returns those of the request's plan, or, if there is none, those that
+// would intercept the pod.
 func interceptors(f *Facts) ([]Interceptor, error) {
 	registrations := map[string]*v1alpha1.EvictionInterceptor{}
 	for i := range f.Registrations {
@@ -140,8 +140,8 @@ func resolve(f *Facts) ([]string, error) {
 	return names, err
 }
 
-// reservedIn are the names under Kubernetes' domains that the administrator has
-// allowed, as far as it shows: their registrations are accepted.
+// reservedIn are the reserved names that the administrator allows, as far as visible:
+// their registrations are accepted.
 func reservedIn(f *Facts) []string { return AllowedReserved(f.Registrations) }
 
 // AllowedReserved are the names of those registrations that are accepted.
@@ -164,7 +164,7 @@ func priority(r *v1alpha1.EvictionInterceptor) int32 {
 	return *r.Spec.Priority
 }
 
-// report fills in what the request says of an interceptor.
+// report fills in what the request says about an interceptor.
 func report(to *Interceptor, er *v1alpha1.EvictionRequest) {
 	said := v1alpha1.ReportOf(er, to.Name)
 	to.Started, to.Heard, to.Expected, to.Completed = at(said.StartTime), at(said.HeartbeatTime), at(said.ExpectedFinishTime), at(said.CompletionTime)
@@ -195,8 +195,8 @@ func at(t *metav1.Time) *time.Time {
 	return &t.Time
 }
 
-// BudgetsOf are those that select the pod, by name, and whether the eviction handler
-// would be allowed by each.
+// BudgetsOf returns the budgets that select the pod, by name, and whether each would
+// allow the eviction.
 func BudgetsOf(pod *corev1.Pod, all []policyv1.PodDisruptionBudget) []Budget {
 	var found []Budget
 	for i := range all {
@@ -258,7 +258,7 @@ func controller(pod *corev1.Pod) string {
 	return ""
 }
 
-// refusing are the names of the budgets that refuse, the guard's apart.
+// refusing returns the names of the budgets that refuse, without the guard's.
 func (c *podCase) refusing() (names []string, guard bool) {
 	for _, b := range c.budgets {
 		switch {
@@ -272,7 +272,7 @@ func (c *podCase) refusing() (names []string, guard bool) {
 	return names, guard
 }
 
-// intercepted reports whether anybody but the last one intercepts the pod.
+// intercepted reports whether any interceptor but the last one intercepts the pod.
 func (c *podCase) intercepted() bool {
 	return slices.ContainsFunc(c.interceptors, func(i Interceptor) bool { return i.Name != v1alpha1.ImperativeEvictionInterceptor })
 }

@@ -1,7 +1,6 @@
-// Package why is the command that tells what is the matter with the eviction of one
-// pod: who intercepts it, which budgets hold it, what has happened, what an eviction
-// call would be answered, and what to do. The files gather*.go read the facts; all that
-// follows from them is pure.
+// Package why is the command that explains why a pod is not evicted: its interceptors,
+// its budgets, what has happened, how an eviction call would be answered, and what to
+// do. The files gather*.go read the facts; everything else is pure.
 package why
 
 import (
@@ -18,7 +17,7 @@ import (
 func NewCommand(o *cli.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why POD",
-		Short: "Tell the whole story of one pod: why is it not evicted",
+		Short: "Explain why one pod is not evicted",
 		Long: `Tell who intercepts a pod and why, which budgets select it and whether they
 would allow its eviction now, what has happened so far, what an eviction call
 would be answered (asked with a dry run), and what to do.

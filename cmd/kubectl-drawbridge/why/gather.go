@@ -23,14 +23,13 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// gatherer reads what a story is told from.
+// gatherer reads the facts of a story.
 type gatherer struct {
 	*cli.Options
 	*cli.Connection
 }
 
-// gather reads all that there is to know about a pod. Only the pod and the requests
-// must be readable.
+// gather reads all facts about a pod. Only the pod and the requests must be readable.
 func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 	f := &Facts{System: g.System}
 	pod := &corev1.Pod{}
@@ -64,7 +63,7 @@ func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 	}
 	if pod.Spec.PriorityClassName != "" {
 		class := &schedulingv1.PriorityClass{}
-		// It matters to few pods; nobody is told if it cannot be read.
+		// It matters to few pods, so a failed read is not mentioned.
 		if err := g.Get(ctx, client.ObjectKey{Name: pod.Spec.PriorityClassName}, class); err == nil {
 			f.Class = class
 		}
@@ -125,7 +124,7 @@ func (g gatherer) gatherGone(ctx context.Context, name string, notFound error) (
 	return f, nil
 }
 
-// onlyUnexpected drops the error that has been told in better words.
+// onlyUnexpected drops errors that are reported in better words.
 func onlyUnexpected(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -170,7 +169,7 @@ func (g gatherer) gatherHistory(ctx context.Context, f *Facts) {
 			continue
 		}
 		lease := &coordinationv1.Lease{}
-		// Who drains is worth little; nobody is told if it cannot be read.
+		// Who drains is a detail, so a failed read is not mentioned.
 		if err := g.Get(ctx, client.ObjectKey{Namespace: g.System, Name: r.LeaseName}, lease); err != nil {
 			continue
 		}
@@ -180,8 +179,8 @@ func (g gatherer) gatherHistory(ctx context.Context, f *Facts) {
 	}
 }
 
-// eventOf is an event of the core group as one of the new group. Only the core group
-// can be asked for those about one object.
+// eventOf converts a core event to one of events.k8s.io. Only core events can be listed
+// by object.
 func eventOf(e *corev1.Event) eventsv1.Event {
 	event := eventsv1.Event{
 		ObjectMeta: e.ObjectMeta, EventTime: e.EventTime, Type: e.Type, Reason: e.Reason, Note: e.Message,
@@ -193,10 +192,9 @@ func eventOf(e *corev1.Event) eventsv1.Event {
 	return event
 }
 
-// TryEviction asks what an eviction would be answered, with a dry run: a call by name, as
-// drains make it. The pod is selected by so many budgets.
-// Both places that can say so say that it is a dry run: webhooks look at one of them,
-// the handler at the other.
+// TryEviction makes a dry run of an eviction by name, as drains do. budgets is how many
+// budgets select the pod. The dry run is set in both places: webhooks read one of them,
+// the handler the other.
 func TryEviction(ctx context.Context, c *cli.Connection, pod *corev1.Pod, budgets int) *DryRun {
 	c.TakeWarnings()
 	eviction := &policyv1.Eviction{

@@ -16,8 +16,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 )
 
-// gatherWebhook learns why the API server does not ask Drawbridge about the pod of the
-// facts, or that it does.
+// gatherWebhook finds out whether the API server calls Drawbridge for the pod and, if
+// not, why.
 func (g gatherer) gatherWebhook(ctx context.Context, f *Facts) *Webhook {
 	var configurations admissionregistrationv1.ValidatingWebhookConfigurationList
 	unread := g.List(ctx, &configurations)
@@ -30,7 +30,7 @@ func (g gatherer) gatherWebhook(ctx context.Context, f *Facts) *Webhook {
 	if err != nil {
 		return &Webhook{Unknown: err.Error()}
 	}
-	// A call of our own, which changes nothing, and which only the manager can answer.
+	// Our own call, which changes nothing and which only the manager can answer.
 	switch err := failurepolicy.Prove(ctx, evictions, g.System); {
 	case err == nil && unread == nil:
 		return &Webhook{}
@@ -43,8 +43,8 @@ func (g gatherer) gatherWebhook(ctx context.Context, f *Facts) *Webhook {
 	}
 }
 
-// notSelected is why the webhook is not called for evictions of the pod by this person;
-// empty if it is, as far as the configurations say.
+// notSelected is why the webhook is not called for evictions of the pod by this user;
+// empty if it is, according to the configurations.
 func (g gatherer) notSelected(ctx context.Context, f *Facts, configurations []admissionregistrationv1.ValidatingWebhookConfiguration) string {
 	var webhook *admissionregistrationv1.ValidatingWebhook
 	for i := range configurations {
@@ -63,7 +63,7 @@ func (g gatherer) notSelected(ctx context.Context, f *Facts, configurations []ad
 	}
 	user, err := g.WhoAmI(ctx)
 	if err != nil {
-		return "" // Then nothing can be said of exemptions.
+		return "" // Then exemptions are unknown.
 	}
 	me := append([]string{user.Username}, user.Groups...)
 	for _, condition := range webhook.MatchConditions {

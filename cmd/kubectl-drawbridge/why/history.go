@@ -24,7 +24,7 @@ func (c *podCase) canceledBecause() *metav1.Condition {
 	return meta.FindStatusCondition(c.Request.Status.Conditions, v1alpha1.ConditionCanceled)
 }
 
-// requesters are those of the request, with what their leases say.
+// requesters returns the request's requesters, with data of their leases.
 func requesters(f *Facts) []Requester {
 	if f.Request == nil {
 		return nil
@@ -40,12 +40,12 @@ func requesters(f *Facts) []Requester {
 	return found
 }
 
-// toldByRequest are the events whose content the request itself has, with times
-// that do not expire.
+// toldByRequest are the events whose content is also in the request, with times that do
+// not expire.
 var toldByRequest = []string{events.ReasonInterceptorActivated, events.ReasonInterceptorCompleted, events.ReasonEvicted, events.ReasonCanceled,
 	events.ReasonEvacuationStarted, events.ReasonEvacuationCompleted, events.ReasonInterceptorSkipped}
 
-// history is what the request and the events tell, in the order of time, each once.
+// history merges what the request and the events say, by time, without duplicates.
 func history(f *Facts) []Entry {
 	var entries []Entry
 	add := func(t *time.Time, format string, args ...any) {

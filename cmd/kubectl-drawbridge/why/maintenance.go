@@ -30,7 +30,7 @@ func (c *podCase) draining() []v1alpha1.NodeMaintenance {
 	return found
 }
 
-// kept is for pods that every maintenance of their node leaves where they are.
+// kept is for pods that every maintenance of their node keeps.
 func kept(c *podCase) (string, []string, bool) {
 	all := c.draining()
 	if len(all) == 0 || pods.IsOfDaemonSet(c.Pod) {
@@ -53,8 +53,8 @@ func kept(c *podCase) (string, []string, bool) {
 	}, true
 }
 
-// leftToOwner is for pods without interceptors that a maintenance gives their owner the
-// time to move.
+// leftToOwner is for pods without interceptors that a maintenance leaves to their owner
+// for a while.
 func leftToOwner(c *podCase) (string, []string, bool) {
 	all := c.draining()
 	asked := podCondition(c.Pod, v1alpha1.PodEvacuationRequest)

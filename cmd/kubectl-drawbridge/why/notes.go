@@ -11,11 +11,11 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// note says what else is worth knowing about a pod, if anything. Further ones go
-// into notes.
+// note returns what else is worth knowing about a pod, if anything. Add new ones to
+// notes.
 type note func(c *podCase) []string
 
-// notes in the order in which they are told.
+// notes in the order of the output.
 var notes = []note{
 	unreadFacts,
 	missingInterceptors,
@@ -64,7 +64,7 @@ func refusedRegistrations(c *podCase) []string {
 	return told
 }
 
-// openGuard tells of a guard that is closed while the interceptors work.
+// openGuard reports a guard that is closed while the interceptors work.
 func openGuard(c *podCase) []string {
 	if _, guard := c.refusing(); !guard || c.lastStage() {
 		return nil
@@ -72,8 +72,8 @@ func openGuard(c *podCase) []string {
 	return []string{"The guard is closed: budget " + v1alpha1.GuardBudgetName + " protects the pod while Drawbridge is down, and opens when the interceptors are done."}
 }
 
-// maintenances tells of the maintenances that want the pod out. A request outlives its
-// pod for a while; nothing is left to be stopped then.
+// maintenances reports the maintenances that evict the pod. A request outlives its pod
+// for a while; then nothing is left to stop.
 func maintenances(c *podCase) []string {
 	if c.Request == nil || c.Pod == nil {
 		return nil

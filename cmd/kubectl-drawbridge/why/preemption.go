@@ -2,7 +2,7 @@ package why
 
 import "github.com/drawbridge-dev/drawbridge/pdb/preemption"
 
-// preemptions tells whose preemption may violate the pod's budgets (KEP-3280).
+// preemptions reports which preemptors may violate the pod's budgets (KEP-3280).
 func preemptions(c *podCase) []string {
 	if c.Pod == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Print writes a story for people. Now gives the ages and the location of times.
+// Print writes a story for people. now is for ages and for the time zone.
 func Print(out io.Writer, s Story, now time.Time, wide bool) error {
 	w := &printer{out: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), now: now}
 	where := "on no node"
@@ -52,7 +52,7 @@ type printer struct {
 
 func (w *printer) linef(format string, args ...any) { fmt.Fprintf(w.out, format+"\n", args...) }
 
-// heading begins a section, with columns of its own.
+// heading begins a section with its own columns.
 func (w *printer) heading(text string) { fmt.Fprintf(w.out, "\n%s\n", text) }
 
 func (w *printer) list(heading string, items []string) {

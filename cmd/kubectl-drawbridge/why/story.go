@@ -12,10 +12,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// Facts are all that a story is told from. Everything but Now and Pod may be
-// missing; what could not be read is told in Unread.
+// Facts are the input of a story. Everything but Now and Pod may be missing; Unread
+// says what could not be read.
 type Facts struct {
-	// Now is the time; its location is that of all times told.
+	// Now is the time; all times are printed in its location.
 	Now time.Time
 	// Pod is the pod, or nil if it is gone; then Request is the last one about it.
 	Pod *corev1.Pod
@@ -29,7 +29,7 @@ type Facts struct {
 	Budgets []policyv1.PodDisruptionBudget
 	// Class is the pod's PriorityClass.
 	Class *schedulingv1.PriorityClass
-	// Request is the EvictionRequest for the very pod.
+	// Request is the EvictionRequest for this pod.
 	Request *v1alpha1.EvictionRequest
 	// Leases of the request's requesters, by the lease's name.
 	Leases map[string]translate.LeaseRecord
@@ -37,8 +37,8 @@ type Facts struct {
 	Events []eventsv1.Event
 	// DryRun is the answer to a dry run of an eviction; nil if none was made.
 	DryRun *DryRun
-	// Webhook says whether the API server asks Drawbridge about the pod; nil if nobody
-	// has looked, because the dry run leaves nothing to ask (see needsWebhook).
+	// Webhook says whether the API server calls Drawbridge for the pod; nil if not
+	// checked, because the dry run says enough (see needsWebhook).
 	Webhook *Webhook
 	// Maintenances are those that the node says it is under.
 	Maintenances []v1alpha1.NodeMaintenance
@@ -60,15 +60,15 @@ type DryRun struct {
 	Warnings []string
 }
 
-// Webhook is whether the API server asks Drawbridge about evictions of a pod.
+// Webhook is whether the API server calls Drawbridge for evictions of a pod.
 type Webhook struct {
 	// Problem is why it does not; empty if it does.
 	Problem string
-	// Unknown is why that could not be learned; empty if it could.
+	// Unknown is why that could not be found out; empty if it could.
 	Unknown string
 }
 
-// Story is what there is to tell.
+// Story is the result.
 type Story struct {
 	// Namespace, Pod, UID and Node say which pod it is about.
 	Namespace string `json:"namespace"`
@@ -89,11 +89,11 @@ type Story struct {
 	Requesters []Requester `json:"requesters,omitempty"`
 	// History in the order of time.
 	History []Entry `json:"history,omitempty"`
-	// Answer is what an eviction call would be answered now.
+	// Answer is the answer that an eviction call would get now.
 	Answer Answer `json:"answer"`
 	// Notes say what else is worth knowing.
 	Notes []string `json:"notes,omitempty"`
-	// Advice says what to do, the best first.
+	// Advice says what to do, the best option first.
 	Advice []string `json:"advice,omitempty"`
 }
 
@@ -104,7 +104,7 @@ type Interceptor struct {
 	Source string `json:"source"`
 	// State in a few words: would run, next, active, done, passed over, skipped.
 	State string `json:"state"`
-	// ServiceAccounts act under the name, if a registration says so.
+	// ServiceAccounts may act under the name, if a registration lists them.
 	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
 	// Active since, and the times of its report; zero ones are left out.
 	Since     *time.Time `json:"since,omitempty"`
@@ -130,7 +130,7 @@ type Budget struct {
 // Requester wants the eviction.
 type Requester struct {
 	Name string `json:"name"`
-	// Who says it for people; empty if nothing more is known.
+	// Who describes it to people; empty if nothing more is known.
 	Who string `json:"who,omitempty"`
 }
 
@@ -140,7 +140,7 @@ type Entry struct {
 	Text string    `json:"text"`
 }
 
-// Answer is what an eviction call would be answered now.
+// Answer is the answer that an eviction call would get now.
 type Answer struct {
 	// Evicts: the call would evict the pod.
 	Evicts bool `json:"evicts"`
@@ -148,7 +148,7 @@ type Answer struct {
 	Text string `json:"text"`
 }
 
-// Tell tells the story of the facts.
+// Tell derives the story from the facts.
 func Tell(f Facts) Story {
 	s := Story{Interceptors: []Interceptor{}, Budgets: []Budget{}}
 	switch {

@@ -12,10 +12,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// Verdict is what is the matter, in one word.
+// Verdict is the state of the pod's eviction in one word.
 type Verdict string
 
-// The verdicts, in the order in which they are looked at.
+// The verdicts, in the order in which they are checked.
 const (
 	VerdictGone              Verdict = "Gone"
 	VerdictStuckTerminating  Verdict = "StuckTerminating"
@@ -44,36 +44,36 @@ const (
 	VerdictNothingBlocks     Verdict = "NothingBlocks"
 )
 
-// check says whether a verdict is the right one, as a sentence, with what to do.
+// check returns the headline and advice if its verdict applies.
 type check func(c *podCase) (headline string, advice []string, ok bool)
 
-// verdicts are looked at in this order; the first that holds is the verdict.
+// verdicts are checked in this order; the first one that applies is the verdict.
 var verdicts = []struct {
 	name  Verdict
 	check check
 }{
-	{VerdictGone, gone},                         // There is nothing left to explain but the past.
+	{VerdictGone, gone},                         // Only the past is left to explain.
 	{VerdictStuckTerminating, stuckTerminating}, // It was evicted, and does not end.
 	{VerdictTerminating, terminating},
 	{VerdictFinished, over},
 	{VerdictMirrorPod, mirror},                // The API server cannot evict it.
-	{VerdictRequestHeld, requestHeld},         // Nobody acts on the request, and no other one can begin.
+	{VerdictRequestHeld, requestHeld},         // Nothing acts on the request, and no other one can begin.
 	{VerdictRefused, refused},                 // The request will never do anything.
-	{VerdictCanceled, canceled},               // Nobody wants it at present.
-	{VerdictNotPlanned, notPlanned},           // The controller has not looked at the request.
-	{VerdictInterceptorSilent, silentOne},     // It is its turn, and it says nothing.
-	{VerdictInterceptorLate, late},            // It speaks, but is not where it wanted to be.
-	{VerdictInterceptorWorks, works},          // All is as it should be: wait.
-	{VerdictGuardHolds, guardHolds},           // Everybody is done, and Drawbridge's own budget is closed.
-	{VerdictSeveralBudgets, severalBudgets},   // No call can succeed, whatever the budgets allow.
-	{VerdictEvictionBlocked, evictionBlocked}, // Everybody is done, and a budget refuses.
-	{VerdictEvictionFails, evictionFails},     // Everybody is done, and something else refuses.
+	{VerdictCanceled, canceled},               // The eviction is not wanted now.
+	{VerdictNotPlanned, notPlanned},           // The controller has not observed the request.
+	{VerdictInterceptorSilent, silentOne},     // It is its turn, and it does not report.
+	{VerdictInterceptorLate, late},            // It reports, but is late.
+	{VerdictInterceptorWorks, works},          // All is well: wait.
+	{VerdictGuardHolds, guardHolds},           // All interceptors are done, and Drawbridge's own budget is closed.
+	{VerdictSeveralBudgets, severalBudgets},   // No call can succeed, no matter what the budgets allow.
+	{VerdictEvictionBlocked, evictionBlocked}, // All interceptors are done, and a budget refuses.
+	{VerdictEvictionFails, evictionFails},     // All interceptors are done, and something else refuses.
 	{VerdictEvicting, evicting},
 	// From here on there is no request.
 	{VerdictNotScheduled, notScheduled},
-	{VerdictWebhookNotAsked, webhookNotAsked}, // Interceptors, and a call that they never hear of.
+	{VerdictWebhookNotAsked, webhookNotAsked}, // Interceptors exist, but a call never reaches them.
 	{VerdictWouldIntercept, wouldIntercept},
-	{VerdictKept, kept},               // A maintenance leaves it where it is,
+	{VerdictKept, kept},               // A maintenance keeps the pod,
 	{VerdictLeftToOwner, leftToOwner}, // or to its owner for a while.
 	{VerdictBudgetBlocks, budgetBlocks},
 	{VerdictDaemonSet, daemonSet},
@@ -118,7 +118,7 @@ func nothingBlocks(c *podCase) (string, []string, bool) {
 	return "Nothing blocks the pod, and no budget refuses: " + strings.ToLower(c.nobody()[:1]) + c.nobody()[1:] + ".", []string{"Nothing. An eviction call would go through at once."}, true
 }
 
-// nobody says that nobody holds up an eviction call.
+// nobody is the headline if nothing blocks an eviction call.
 func (c *podCase) nobody() string {
 	if len(c.first) > 0 {
 		return "Its interceptors have nothing to do for it now"
@@ -135,7 +135,7 @@ func sentence(words string) string {
 	return words + "."
 }
 
-// saying ends a sentence with what somebody says.
+// saying appends a quoted message to a sentence.
 func saying(message string) string {
 	if message = strings.TrimSpace(message); message == "" {
 		return "."

@@ -10,7 +10,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
-// lastStage reports whether the imperative evictor has its turn.
+// lastStage reports whether the imperative evictor is active.
 func (c *podCase) lastStage() bool {
 	return c.Request != nil && c.active != nil && c.active.Name == v1alpha1.ImperativeEvictionInterceptor
 }
@@ -31,7 +31,7 @@ func guardHolds(c *podCase) (string, []string, bool) {
 		}, true
 }
 
-// lastNote is what the last event of a reason says, empty if there is none.
+// lastNote is the note of the last event with that reason, empty if there is none.
 func (c *podCase) lastNote(reason string) string {
 	var last *eventsv1.Event
 	for i := range c.Events {
@@ -62,7 +62,7 @@ func (c *podCase) budgetNames() string {
 	return strings.Join(names, ", ")
 }
 
-// relax is what to do about a budget.
+// relax is the advice about a budget.
 func (c *podCase) relax(names []string, then string) []string {
 	advice := []string{fmt.Sprintf("If pods are unhealthy, repair or scale up the application; if the budget allows nothing at all, relax it: kubectl -n %s edit poddisruptionbudget %s. %s", c.Pod.Namespace, names[0], then)}
 	if owner := controller(c.Pod); strings.HasPrefix(owner, "ReplicaSet/") && !c.intercepted() {

@@ -59,7 +59,7 @@ func notPlanned(c *podCase) (string, []string, bool) {
 		[]string{fmt.Sprintf("See whether Drawbridge runs and has a leader: kubectl -n %s get pods,leases", c.System)}, true
 }
 
-// intercepting is the interceptor, other than the last one, whose turn it is.
+// intercepting is the active interceptor, unless it is the last one.
 func (c *podCase) intercepting() *Interceptor {
 	if c.Request == nil || c.active == nil || c.active.Name == v1alpha1.ImperativeEvictionInterceptor {
 		return nil

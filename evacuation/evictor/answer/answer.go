@@ -1,4 +1,4 @@
-// Package answer reads the answers of the eviction subresource. It is pure.
+// Package answer classifies answers of the eviction subresource. It is pure.
 package answer
 
 import (
@@ -22,12 +22,12 @@ import (
 // causeInProgress marks the 429 of our own webhook (callers.md, section 7).
 const causeInProgress metav1.CauseType = "EvictionRequestInProgress"
 
-// Answer is what an answer says, apart from its class.
+// Answer is a classified answer.
 type Answer struct {
 	Result translate.Result
 	// Detail is the server's own explanation, to be quoted and never to be parsed.
 	Detail string
-	// RetryAfter is what the server asks for, zero if it does not.
+	// RetryAfter is the server's Retry-After, zero if there is none.
 	RetryAfter time.Duration
 }
 

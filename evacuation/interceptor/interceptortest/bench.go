@@ -1,11 +1,10 @@
-// Package interceptortest runs an interceptor in a unit test: without an API
-// server, on a clock that the test moves, and the same each time.
+// Package interceptortest runs an interceptor in a unit test: without an API server,
+// deterministically, on a clock that the test controls.
 //
-// It is the SDK itself that calls the interceptor and reports, against a server
-// that has one EvictionRequest and refuses what the real one refuses. So a test
-// can say what happens (the request is canceled, a minute passes, the process
-// dies) and look at what was called and reported. The objects that the interceptor
-// works on are the test's own business; a fake client will do.
+// The SDK itself calls the interceptor and reports, against a server that has one
+// EvictionRequest and refuses what the real one refuses. A test says what happens (the
+// request is canceled, a minute passes, the process dies) and checks the calls and
+// reports. For the objects that the interceptor works on, use a fake client.
 package interceptortest
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
-// maxLooks is how often one step of a test may look, before it counts as a loop.
+// maxLooks is how often one step of a test may reconcile before it counts as a loop.
 const maxLooks = 100_000
 
 // Options of a Bench. The zero value is fine.
@@ -33,8 +32,8 @@ type Options struct {
 	// interceptor.example.com; the clock is Clock, and Recorder and Watches are not
 	// used.
 	SDK interceptor.Options
-	// Clock is what the SDK goes by; hand it to your interceptor, too. Default: one
-	// that shows the first second of 2026.
+	// Clock is the SDK's clock; pass it to your interceptor, too. Default: one that
+	// shows the first second of 2026.
 	Clock *testingclock.FakeClock
 	// Pod is the one to evict. Default: pod-1 in namespace default, with the UID
 	// 7b0e5f0c-4f3e-4a7e-9a53-0c3a5d9b7c11, on node-1.
@@ -68,11 +67,11 @@ type Bench struct {
 	sdk     reconcile.Reconciler
 	backoff workqueue.TypedRateLimiter[reconcile.Request]
 	calls   []Call
-	// next is when to look again, zero for never.
+	// next is when to reconcile again, zero for never.
 	next time.Time
 }
 
-// New makes a request in which the turn of the interceptor has not come yet.
+// New creates a request in which the interceptor's turn is still to come.
 func New(tb testing.TB, impl interceptor.Interceptor, o Options) *Bench {
 	tb.Helper()
 	if o.Clock == nil {
@@ -98,7 +97,7 @@ func orDefault[T comparable](value *T, otherwise T) {
 	}
 }
 
-// start begins the life of a process.
+// start starts a process.
 func (b *Bench) start(impl interceptor.Interceptor) {
 	b.t.Helper()
 	recording := recorded(b, impl)
@@ -117,16 +116,16 @@ func (b *Bench) start(impl interceptor.Interceptor) {
 func (b *Bench) Activate() {
 	b.t.Helper()
 	b.server.activate()
-	b.look()
+	b.observe()
 }
 
 // Changed says that an object of Options.Watches has changed.
 func (b *Bench) Changed() {
 	b.t.Helper()
-	b.look()
+	b.observe()
 }
 
-// Advance lets time pass and does on its way what falls due.
+// Advance moves the clock and does what falls due.
 func (b *Bench) Advance(d time.Duration) {
 	b.t.Helper()
 	until := b.clock.Now().Add(d)
@@ -138,63 +137,63 @@ func (b *Bench) Advance(d time.Duration) {
 		if b.next.After(b.clock.Now()) {
 			b.clock.SetTime(b.next)
 		}
-		b.look()
+		b.observe()
 	}
 	b.t.Fatalf("interceptortest: Evacuate was called %d times within %s", maxLooks, d)
 }
 
-// Cancel takes away the last requester: the request is canceled.
+// Cancel removes the last requester: the request is canceled.
 func (b *Bench) Cancel() {
 	b.t.Helper()
 	b.server.cancel()
-	b.look()
+	b.observe()
 }
 
-// PassOver gives the turn to the next interceptor, as if this one had been silent
-// for too long.
+// PassOver gives the turn to the next interceptor, as if this one had missed the
+// heartbeat deadline.
 func (b *Bench) PassOver() {
 	b.t.Helper()
 	b.server.passOver()
-	b.look()
+	b.observe()
 }
 
 // Delete deletes the request.
 func (b *Bench) Delete() {
 	b.t.Helper()
 	b.server.request = nil
-	b.look()
+	b.observe()
 }
 
-// Recreate makes the request anew, of the same name and with another UID; it is the
-// interceptor's turn at once. The SDK may see this without having seen that the old
-// one was gone.
+// Recreate creates the request again, with the same name and another UID. It is the
+// interceptor's turn immediately. The SDK may see this without having seen the old one
+// go.
 func (b *Bench) Recreate() {
 	b.t.Helper()
 	b.server.create(b.o)
 	b.server.activate()
-	b.look()
+	b.observe()
 }
 
-// PodEnds says that the pod is gone: the request has done its work.
+// PodEnds ends the pod: the request is fulfilled.
 func (b *Bench) PodEnds() {
 	b.t.Helper()
 	b.server.evicted()
-	b.look()
+	b.observe()
 }
 
-// Restart kills the process of the interceptor and starts another one, which knows
-// only what the API server has. Pass an interceptor without a memory, too.
+// Restart kills the process of the interceptor and starts another one, which knows only
+// what the API server has. Pass an interceptor that remembers nothing, either.
 func (b *Bench) Restart(impl interceptor.Interceptor) {
 	b.t.Helper()
 	b.start(impl)
-	b.look()
+	b.observe()
 }
 
-// FailReports makes the server answer all reports with this error; nil ends it.
+// FailReports makes the server answer all reports with this error; nil stops that.
 func (b *Bench) FailReports(err error) { b.server.failure = err }
 
-// look lets the SDK look at the request, as it does after an event.
-func (b *Bench) look() {
+// observe lets the SDK reconcile the request, as after an event.
+func (b *Bench) observe() {
 	b.t.Helper()
 	req := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.o.Pod.Namespace, Name: string(b.o.PodUID)}}
 	result, err := b.sdk.Reconcile(context.Background(), req)
@@ -209,21 +208,21 @@ func (b *Bench) look() {
 		}
 	}
 	if b.server.handOver() {
-		b.look()
+		b.observe()
 	}
 }
 
-// NextLook is when Evacuate or Cancel is called next if nothing happens before;
-// zero if that is left to events.
+// NextLook is when Evacuate or Cancel is called next if nothing happens before; zero if
+// only events lead to a call.
 func (b *Bench) NextLook() time.Time { return b.next }
 
 // Now is the time.
 func (b *Bench) Now() time.Time { return b.clock.Now() }
 
-// Calls are all calls of the interceptor so far.
+// Calls returns all calls of the interceptor so far.
 func (b *Bench) Calls() []Call { return b.calls }
 
-// Methods are the methods that were called, in order.
+// Methods returns the called methods, in order.
 func (b *Bench) Methods() []string {
 	var methods []string
 	for _, call := range b.calls {
@@ -240,16 +239,16 @@ func (b *Bench) Report() v1alpha1.InterceptorStatus {
 	return v1alpha1.InterceptorStatus{}
 }
 
-// Reports are all that were accepted, in order.
+// Reports returns all accepted reports, in order.
 func (b *Bench) Reports() []v1alpha1.InterceptorStatus { return b.server.reports }
 
 // Completed reports whether the interceptor has handed over.
 func (b *Bench) Completed() bool { return b.Report().CompletionTime != nil }
 
-// Events are those recorded so far, as "Type Reason: note".
+// Events returns the events recorded so far, as "Type Reason: note".
 func (b *Bench) Events() []string { return b.server.events }
 
-// recorded is the interceptor, with what the SDK calls of it kept.
+// recorded wraps the interceptor to record the SDK's calls.
 func recorded(b *Bench, impl interceptor.Interceptor) interceptor.Interceptor {
 	base := recorder{b, impl}
 	canceler, cancels := impl.(interceptor.Canceler)
@@ -272,7 +271,7 @@ func recorded(b *Bench, impl interceptor.Interceptor) interceptor.Interceptor {
 	}
 }
 
-// recorder keeps what the SDK calls.
+// recorder records the SDK's calls.
 type recorder struct {
 	b    *Bench
 	impl interceptor.Interceptor
@@ -286,7 +285,7 @@ func (r *recorder) Evacuate(ctx context.Context, t interceptor.Target) (p interc
 	return p, err
 }
 
-// cancelRecorder is a recorder for those who can cancel.
+// cancelRecorder is a recorder for Cancelers.
 type cancelRecorder struct {
 	recorder
 	canceler interceptor.Canceler
@@ -296,7 +295,7 @@ func (r *cancelRecorder) Cancel(ctx context.Context, t interceptor.Target) error
 	return r.b.record("Cancel", t, func() error { return r.canceler.Cancel(ctx, t) })
 }
 
-// goneRecorder records for those who clean up.
+// goneRecorder is a recorder for Goners.
 type goneRecorder struct {
 	b     *Bench
 	goner interceptor.Goner
@@ -306,7 +305,7 @@ func (r *goneRecorder) Gone(ctx context.Context, t interceptor.Target) error {
 	return r.b.record("Gone", t, func() error { return r.goner.Gone(ctx, t) })
 }
 
-// record keeps a call that returns nothing but an error.
+// record records a call that returns only an error.
 func (b *Bench) record(method string, t interceptor.Target, call func() error) error {
 	i := len(b.calls)
 	b.calls = append(b.calls, Call{Method: method, At: b.clock.Now(), Target: t, Err: errors.New("it did not return")})

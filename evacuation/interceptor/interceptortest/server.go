@@ -24,9 +24,9 @@ import (
 // clockSkew is how far a reported time may be from the server's (ruling R8).
 const clockSkew = 10 * time.Second
 
-// server is as much of an API server and of Drawbridge's controller as one
-// interceptor can see: one request. The embedded Client is nil, so that whatever
-// the SDK should not use panics.
+// server is the part of an API server and of Drawbridge's controller that one
+// interceptor sees: one request. The embedded Client is nil, so that methods that the
+// SDK should not use panic.
 type server struct {
 	client.Client
 	t     testing.TB
@@ -44,7 +44,7 @@ func (s *server) stamp() *metav1.Time {
 	return &metav1.Time{Time: s.clock.Now().Truncate(time.Second)}
 }
 
-// create makes the request, with interceptors that are known and not active.
+// create creates the request, with known interceptors, none of them active.
 func (s *server) create(o Options) {
 	s.made++
 	er := &v1alpha1.EvictionRequest{
@@ -76,7 +76,7 @@ func (s *server) changed() {
 	s.request.ResourceVersion = strconv.Itoa(version + 1)
 }
 
-// mustExist ends a test that makes no sense.
+// mustExist fails a test that uses a missing request.
 func (s *server) mustExist() {
 	s.t.Helper()
 	if s.request == nil {
@@ -92,7 +92,7 @@ func (s *server) activate() {
 	s.changed()
 }
 
-// turnEnds moves the name from the active to the processed ones.
+// turnEnds moves the name from the active to the processed interceptors.
 func (s *server) turnEnds() {
 	status := &s.request.Status
 	if slices.Contains(status.ActiveInterceptors, s.name) {
@@ -211,7 +211,7 @@ func (c statusClient) Apply(_ context.Context, obj runtime.ApplyConfiguration, _
 	return nil
 }
 
-// check are the rules of the schema and of Drawbridge's webhook for one report
+// check applies the rules of the schema and of Drawbridge's webhook to one report
 // (statements 34 and 41-49).
 func (s *server) check(before, after v1alpha1.InterceptorStatus) field.ErrorList {
 	now := s.clock.Now()

@@ -16,7 +16,7 @@ import (
 // file of the list: go test ./test/e2e -args -writes=/tmp/writes.txt.
 var file = flag.String("writes", "", "file for the list of all writes of the manager, by object and minute")
 
-// leaderLease is renewed every few seconds by who holds it.
+// leaderLease is renewed every few seconds by its holder.
 const leaderLease = "drawbridge-leader"
 
 // readTimeout is how long the last answers may take.

@@ -1,30 +1,29 @@
-// Package audit looks, after a run of tests, at every write that the manager has made,
-// and finds loops: writers that write one object again and again although nothing has
-// happened that they could have to do with.
+// Package audit checks, after a run of tests, every write of the manager, and finds loops:
+// writers that write one object again and again without a reason.
 //
 // A writer is an account with a field manager (or none, which most controllers have), a
 // verb and a subresource: that is as near to a controller as the log of requests comes.
 // What counts as a write is every request that is not a dry run, also one that was
-// refused: who is refused a thousand times a minute is in a loop, too. Reviews store
-// nothing and do not count.
+// refused: a writer that is refused a thousand times a minute is in a loop, too. Reviews
+// store nothing and do not count.
 //
 // A writer may write an object Limit times within a minute, and once more for each change
-// that somebody else made meanwhile
+// that anyone else made meanwhile
 //   - to that object, or
 //   - if it is a pod, to its EvictionRequest, and the other way round.
 //
-// Somebody else is any other writer, another one of ours included. But one of them excuses
-// Limit writes a minute at most: two who change an object in turns without an end are a
-// fight, and a fight is a loop of both. A retry after a conflict is excused by the change
-// that it conflicted with, a restart of the manager by its start: a new life may write
-// what the one before wrote.
+// Anyone else is any other writer, including our others. But each of them excuses at most
+// Limit writes a minute: two writers that change an object in turns endlessly are a fight,
+// which is a loop of both. A retry after a conflict is excused by the change that it
+// conflicted with, a restart of the manager by its start: a new life may write what the
+// one before wrote.
 //
 // The minutes are those of the manager's clock: a test that advances it by a minute lets
 // it do the work of a minute.
 //
-// What renews something at a pace of its own, as leader election does, is left out by
-// Options.Heartbeat. The other leases, and the reports of interceptors, which are
-// heartbeats as well, are slow enough to be judged like everything else.
+// Options.Heartbeat excludes periodic renewals, such as leader election. The other leases,
+// and the reports of interceptors, which are heartbeats as well, are slow enough to be
+// judged like everything else.
 package audit
 
 import (

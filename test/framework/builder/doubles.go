@@ -23,8 +23,8 @@ func Scheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// FromAnnotation resolves by the pod's annotation, without any rule: it is for tests
-// of those who ask a resolver.
+// FromAnnotation resolves by the pod's annotation, without any rule: it is for tests of
+// components that use a resolver.
 type FromAnnotation struct{}
 
 // Resolve never fails.

@@ -170,7 +170,7 @@ func (w *EvictionRequestWrapper) Heartbeat(name string, at time.Time) *EvictionR
 	})
 }
 
-// Completed sets when the interceptor was done.
+// Completed sets when the interceptor completed.
 func (w *EvictionRequestWrapper) Completed(name string, at time.Time) *EvictionRequestWrapper {
 	return w.Report(name, func(report *v1alpha1.InterceptorStatus) {
 		report.CompletionTime = ptr.To(metav1.NewTime(at))
@@ -191,7 +191,7 @@ func (w *EvictionRequestWrapper) Evicted(reason string, at time.Time) *EvictionR
 	return w.Condition(v1alpha1.ConditionEvicted, reason, at)
 }
 
-// Canceled makes it a request that was given up then.
+// Canceled makes it a request that was canceled then.
 func (w *EvictionRequestWrapper) Canceled(reason string, at time.Time) *EvictionRequestWrapper {
 	return w.Condition(v1alpha1.ConditionCanceled, reason, at)
 }

@@ -24,7 +24,7 @@ const (
 	// drawbridge under the user's cache folder.
 	kubeDirEnv = "DRAWBRIDGE_KUBE_DIR"
 
-	// Builds nobody has used for this long are removed after a new one.
+	// Builds that were not used for this long are removed after a new one.
 	staleBuild = 14 * 24 * time.Hour
 )
 
@@ -117,7 +117,7 @@ func use(binary string) bool {
 		return false
 	}
 	now := realClock.Now()
-	// A cache somebody else owns cannot be touched, and is used all the same.
+	// A cache of another owner cannot be touched, but is used.
 	_ = os.Chtimes(filepath.Dir(binary), now, now)
 	return true
 }

@@ -22,7 +22,7 @@ const (
 	// bootTimeout is how long each component may take to become ready. It takes a
 	// second or two; a machine that builds something beside it takes longer.
 	bootTimeout = 2 * time.Minute
-	// bootAttempts is how often the boot begins again when somebody else took a port.
+	// bootAttempts is how often the boot begins again if another process took a port.
 	bootAttempts = 3
 	// killTimeout is how long a killed process may take to be gone.
 	killTimeout = 30 * time.Second

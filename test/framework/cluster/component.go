@@ -32,7 +32,7 @@ const (
 // componentOrder is the order in which the components need each other.
 var componentOrder = []ComponentName{Etcd, APIServer, ControllerManager, Scheduler, Kwok}
 
-// errPortTaken says that a component ended because somebody else has its port.
+// errPortTaken says that a component ended because another process has its port.
 var errPortTaken = errors.New("port is taken")
 
 const (

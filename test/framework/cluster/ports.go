@@ -16,8 +16,8 @@ const (
 	portTries = 200
 )
 
-// freePorts returns n different ports of 127.0.0.1 nobody listens on now. Another
-// process may still be quicker; Start begins again with others then.
+// freePorts returns n different free ports of 127.0.0.1. Another process may still be
+// quicker; then Start begins again with others.
 func freePorts(n int) ([]int, error) {
 	seen := map[int]bool{}
 	var ports []int

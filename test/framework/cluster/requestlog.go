@@ -283,7 +283,7 @@ func (l *RequestLog) take(line []byte) error {
 		DryRun: isDryRun(event), Body: event.RequestObject, Annotations: event.Annotations,
 	}
 	switch event.Stage {
-	case "ResponseStarted": // Only of requests that may go on for ever, such as watches.
+	case "ResponseStarted": // Only of requests that may go on forever, such as watches.
 		known.done = true
 	case "ResponseComplete", "Panic":
 		known.done = true

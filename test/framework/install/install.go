@@ -1,6 +1,6 @@
-// Package install puts Drawbridge into a cluster the way a user does: with helm
-// and the chart of this repository. Tests and the demo have no other road, so
-// what they run against is what people get.
+// Package install puts Drawbridge into a cluster the way a user does: with helm and the
+// chart of this repository. Tests and the demo have no other way, so they test what users
+// get.
 package install
 
 import (
@@ -172,7 +172,7 @@ func runHelm(ctx context.Context, o Options, args ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// helmHome keeps helm away from the plugins and settings of whoever runs it.
+// helmHome keeps helm away from the user's plugins and settings.
 func helmHome() ([]string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

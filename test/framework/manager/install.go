@@ -215,8 +215,7 @@ const (
 	portTries = 200
 )
 
-// FreePort returns a port of 127.0.0.1 nobody listens on now, for the webhook of a
-// further manager.
+// FreePort returns a free port of 127.0.0.1, for the webhook of a further manager.
 func FreePort(ctx context.Context) (int, error) {
 	ports, err := freePorts(ctx, 1)
 	if err != nil {
@@ -225,12 +224,12 @@ func FreePort(ctx context.Context) (int, error) {
 	return ports[0], nil
 }
 
-// given are the ports that this process has handed out. Whoever got one may not listen on
-// it yet, or any more for a moment.
+// given are the ports that this process has handed out. Their users may not listen yet, or
+// may have stopped for a moment.
 var given sync.Map
 
-// freePorts returns n different ports of 127.0.0.1 nobody listens on now, and none that it
-// has returned before.
+// freePorts returns n different free ports of 127.0.0.1, and none that it has returned
+// before.
 func freePorts(ctx context.Context, n int) ([]int, error) {
 	var ports []int
 	var listen net.ListenConfig

@@ -28,8 +28,8 @@ import (
 
 // Options of a manager in this process. The zero value is fine.
 type Options struct {
-	// Clock is what the manager goes by; a new one when nil. Hand the clock of one
-	// manager to the next, so that time does not jump back between them.
+	// Clock is the manager's clock; a new one if nil. Hand the clock of one manager to
+	// the next, so that time does not jump back between them.
 	Clock *clock.Clock
 	// Change alters the options, which are the flags' defaults with no leader
 	// election, no delay at the shutdown and debug logs.
@@ -41,7 +41,7 @@ type Options struct {
 
 // Manager runs in this process.
 type Manager struct {
-	// Clock is what it goes by.
+	// Clock is its clock.
 	Clock *clock.Clock
 	// Metrics are its own ones. Those of controller-runtime, such as workqueue_*,
 	// are in controller-runtime's registry.

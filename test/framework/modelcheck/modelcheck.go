@@ -15,8 +15,8 @@ type Move[S comparable] struct {
 	Label string
 	// To is the state afterwards.
 	To S
-	// Own: it happens by itself, sooner or later, with nobody's help. A way to the
-	// goal consists of such moves only.
+	// Own: it happens by itself, sooner or later, without help. A way to the goal
+	// consists of such moves only.
 	Own bool
 	// Wrong says what is wrong with the move itself; nil if nothing is.
 	Wrong error
@@ -46,8 +46,7 @@ type Result struct {
 	Depth int
 }
 
-// ErrStuck is the problem of a state from which nothing leads to the goal any more
-// unless somebody helps.
+// ErrStuck is the problem of a state from which nothing leads to the goal without help.
 var ErrStuck = errors.New("nothing that happens by itself leads to the goal any more")
 
 // Violation is a state or a move that must not be, with the shortest way to it.

@@ -3,7 +3,7 @@ package vmcrds
 // SystemNamespace is where KubeVirt is installed.
 const SystemNamespace = "kubevirt"
 
-// Accounts of KubeVirt. Nobody else may write the status of a machine: see API.
+// Accounts of KubeVirt. Only they may write the status of a machine: see API.
 const (
 	APIAccount        = "system:serviceaccount:" + SystemNamespace + ":kubevirt-apiserver"
 	ControllerAccount = "system:serviceaccount:" + SystemNamespace + ":kubevirt-controller"

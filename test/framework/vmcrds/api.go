@@ -138,8 +138,8 @@ func (a *API) waitServed(ctx context.Context, admin client.Client) error {
 	return nil
 }
 
-// mutate is KubeVirt's mutator: a machine begins in phase Pending, and its status is
-// put back when somebody else than KubeVirt changes it, without a word.
+// mutate is KubeVirt's mutator: a machine begins in phase Pending, and changes of its
+// status by others than KubeVirt are silently reverted.
 func (a *API) mutate(out http.ResponseWriter, in *http.Request) {
 	review := &admissionv1.AdmissionReview{}
 	if err := json.NewDecoder(in.Body).Decode(review); err != nil {
@@ -186,7 +186,7 @@ func (a *API) discover(out http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// evacuateCancel takes KubeVirt's mark back, unless the node has KubeVirt's taint.
+// evacuateCancel removes KubeVirt's mark, unless the node has KubeVirt's taint.
 func (a *API) evacuateCancel(out http.ResponseWriter, in *http.Request) {
 	if err := a.cancel(in.Context(), client.ObjectKey{Namespace: in.PathValue("namespace"), Name: in.PathValue("name")}, in); err != nil {
 		status := &apierrors.StatusError{}
@@ -236,7 +236,7 @@ func (a *API) cancel(ctx context.Context, key client.ObjectKey, in *http.Request
 	return nil
 }
 
-// reply sends an answer, if anybody still listens.
+// reply sends an answer, if the client is still connected.
 func reply(out http.ResponseWriter, answer any) {
 	var text strings.Builder
 	if err := json.NewEncoder(&text).Encode(answer); err != nil {
@@ -244,5 +244,5 @@ func reply(out http.ResponseWriter, answer any) {
 		return
 	}
 	out.Header().Set("Content-Type", "application/json")
-	_, _ = out.Write([]byte(text.String())) // If anybody still listens.
+	_, _ = out.Write([]byte(text.String())) // The client may be gone.
 }

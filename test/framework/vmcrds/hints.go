@@ -12,9 +12,9 @@ import (
 // inProgress is the descheduler's annotation, which virt-controller takes for its own.
 const inProgress = "descheduler.alpha.kubernetes.io/eviction-in-progress"
 
-// unhint takes the descheduler's annotation away from the pods of machines without
-// KubeVirt's mark, whoever has set it. Seen with virt-controller 1.9.0, which does so at
-// every change of the pod.
+// unhint removes the descheduler's annotation from the pods of machines without
+// KubeVirt's mark, no matter who set it. Seen with virt-controller 1.9.0, which does so
+// at every change of the pod.
 func (p *Platform) unhint(ctx context.Context, machines map[string]*unstructured.Unstructured) {
 	pods := &corev1.PodList{}
 	if p.Client.List(ctx, pods, client.InNamespace(p.Namespace)) != nil {
@@ -27,6 +27,6 @@ func (p *Platform) unhint(ctx context.Context, machines map[string]*unstructured
 			continue
 		}
 		data := []byte(`{"metadata":{"annotations":{"` + inProgress + `":null}}}`)
-		_ = p.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, data)) // The next look makes up for it.
+		_ = p.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, data)) // The next pass repairs it.
 	}
 }

@@ -65,7 +65,7 @@ func (p *Platform) Peaks() (cluster, node int) {
 	return p.PeakCluster, p.PeakNode
 }
 
-// Looks is how often it has looked at everything.
+// Looks is how many passes it has made.
 func (p *Platform) Looks() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,7 +81,7 @@ func (p *Platform) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_ = p.look(ctx) // The next look makes up for it.
+			_ = p.look(ctx) // The next pass repairs it.
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (p *Platform) evacuate(ctx context.Context, machines []unstructured.Unstruc
 		p.mu.Unlock()
 		migration := New(Migration, p.Namespace, name, map[string]any{"spec.vmiName": m.GetName()})
 		migration.SetAnnotations(map[string]string{EvacuationAnnotation: node})
-		_ = p.Client.Create(ctx, migration) // The next look makes up for it.
+		_ = p.Client.Create(ctx, migration) // The next pass repairs it.
 	}
 }
 
@@ -185,7 +185,7 @@ func (p *Platform) proceed(ctx context.Context, migration *unstructured.Unstruct
 		state["completed"] = true
 		Set(machine, "status.migrationState", state)
 		Set(machine, "status.nodeName", p.Target)
-		// The target's virt-handler takes the mark away.
+		// The target's virt-handler removes the mark.
 		unstructured.RemoveNestedField(machine.Object, "status", "evacuationNodeName")
 		unstructured.RemoveNestedField(machine.Object, "metadata", "annotations", "kubevirt.io/eviction-source")
 		if p.Client.Update(ctx, machine) == nil {
@@ -229,7 +229,7 @@ func (p *Platform) ended(machine string, well bool) {
 
 func (p *Platform) phase(ctx context.Context, migration *unstructured.Unstructured, phase string) {
 	Set(migration, "status.phase", phase)
-	_ = p.Client.Status().Update(ctx, migration) // The next look makes up for it.
+	_ = p.Client.Status().Update(ctx, migration) // The next pass repairs it.
 }
 
 // end lets the machine's pod on the node it left run out.

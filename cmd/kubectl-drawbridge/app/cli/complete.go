@@ -12,10 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// CompletionTimeout is how long somebody who presses tab waits at most.
+// CompletionTimeout limits how long a user waits after pressing tab.
 const CompletionTimeout = 3 * time.Second
 
-// names lists the names of objects of a kind, of the chosen namespace or of none.
+// names lists the names of objects of a kind, in the chosen namespace or
+// cluster-scoped.
 func (o *Options) names(ctx context.Context, kind string, namespaced bool) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(ctx, CompletionTimeout)
 	defer cancel()
@@ -47,7 +48,7 @@ func (o *Options) CompleteNamespaces(cmd *cobra.Command, _ []string, _ string) (
 	return o.names(cmd.Context(), "Namespace", false)
 }
 
-// CompleteNodes completes any number of nodes, or at most so many if most is not 0.
+// CompleteNodes completes any number of nodes, or at most that many if most is not 0.
 func (o *Options) CompleteNodes(most int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most {

@@ -35,7 +35,7 @@ var Scheme = func() *runtime.Scheme {
 	return s
 }()
 
-// Connection is the way to the cluster.
+// Connection is a connection to the cluster.
 type Connection struct {
 	client.Client
 	// REST is the configuration, for clients of another kind.
@@ -48,7 +48,7 @@ type Connection struct {
 	server *serverClock
 }
 
-// Connect makes the connection that the flags ask for. It calls nobody.
+// Connect returns the connection that the flags select. It makes no calls.
 func (o *Options) Connect() (*Connection, error) {
 	config, err := o.Config.ToRESTConfig()
 	if err != nil {
@@ -71,7 +71,7 @@ func (o *Options) Connect() (*Connection, error) {
 	return c, nil
 }
 
-// WhoAmI is the user that the API server takes us for.
+// WhoAmI returns our user as the API server sees it.
 func (c *Connection) WhoAmI(ctx context.Context) (authenticationv1.UserInfo, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {
@@ -83,10 +83,10 @@ func (c *Connection) WhoAmI(ctx context.Context) (authenticationv1.UserInfo, err
 // ServerTime is the time by the server's clock, in whole seconds.
 func (c *Connection) ServerTime() time.Time { return c.server.now() }
 
-// TakeWarnings returns what the API server has warned of since the last time.
+// TakeWarnings returns the API server's warnings since the last call.
 func (c *Connection) TakeWarnings() []string { return c.warnings.take() }
 
-// PrintWarnings prints what the API server has warned of since the last time.
+// PrintWarnings prints the API server's warnings since the last call.
 func (o *Options) PrintWarnings(c *Connection) {
 	for _, text := range c.TakeWarnings() {
 		fmt.Fprintln(o.ErrOut, "Warning:", text)
@@ -95,7 +95,7 @@ func (o *Options) PrintWarnings(c *Connection) {
 
 var _ rest.WarningHandler = &warnings{}
 
-// warnings keeps what the API server warns of.
+// warnings collects the API server's warnings.
 type warnings struct {
 	mu   sync.Mutex
 	said []string
@@ -103,7 +103,7 @@ type warnings struct {
 
 // HandleWarningHeader implements rest.WarningHandler.
 func (w *warnings) HandleWarningHeader(code int, _ string, text string) {
-	const miscellaneous = 299 // The only code that means a warning of the API server.
+	const miscellaneous = 299 // The only code of the API server's warnings.
 	if code != miscellaneous || text == "" {
 		return
 	}
@@ -114,7 +114,7 @@ func (w *warnings) HandleWarningHeader(code int, _ string, text string) {
 	}
 }
 
-// take returns what has been said since the last time.
+// take returns the warnings since the last call.
 func (w *warnings) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,8 +123,8 @@ func (w *warnings) take() []string {
 	return said
 }
 
-// serverClock learns from the answers how far the server's clock is from ours: a
-// time that is written must be near the server's.
+// serverClock measures, from answers, the offset of the server's clock: times that we
+// write must be near the server's.
 type serverClock struct {
 	local clock.PassiveClock
 
@@ -160,7 +160,6 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// OnLatest does something again when the object it is about has changed since it was
-// read: the manager writes to maintenances and requests all the time. What was done
-// the first time must not be done twice.
+// OnLatest retries do when its object has changed since it was read: the manager writes
+// to maintenances and requests all the time. do must be idempotent.
 func OnLatest(do func() error) error { return retry.RetryOnConflict(retry.DefaultBackoff, do) }

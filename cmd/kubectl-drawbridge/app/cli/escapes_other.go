@@ -4,5 +4,5 @@ package cli
 
 import "os"
 
-// obeysEscapes is true of every terminal: one that does not says TERM=dumb.
+// obeysEscapes is true for every terminal: those that do not obey set TERM=dumb.
 func obeysEscapes(*os.File) bool { return true }

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Installation is what the Deployment of the manager says of how it was installed.
+// Installation is how the manager was installed, as its Deployment says.
 type Installation struct {
 	// Unread is why nothing is known; empty if the Deployment was read.
 	Unread string
@@ -24,8 +24,7 @@ type Installation struct {
 	Wait *time.Duration
 }
 
-// Installed reads the Deployment. That it cannot be read is no error: it is said where
-// it matters.
+// Installed reads the Deployment. It is no error if that fails: Unread has the reason.
 func (o *Options) Installed(ctx context.Context, c *Connection) Installation {
 	var list appsv1.DeploymentList
 	if err := c.List(ctx, &list, client.InNamespace(o.System), client.MatchingLabels{"app.kubernetes.io/name": "drawbridge"}); err != nil {
@@ -57,7 +56,7 @@ func installationOf(d *appsv1.Deployment, args []string) Installation {
 	return found
 }
 
-// NobodyWorks is why nobody may look at a NodeMaintenance, and what to do.
+// NobodyWorks says why no manager may process a NodeMaintenance, and what to do.
 func (i Installation) NobodyWorks(system string) string {
 	switch {
 	case i.Unread != "":

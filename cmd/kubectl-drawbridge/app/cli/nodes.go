@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NodeArguments are the names of nodes, which kubectl also takes as node/NAME.
+// NodeArguments returns the names of nodes, which may be given as node/NAME, as in
+// kubectl.
 func NodeArguments(args []string) ([]string, error) {
 	names := make([]string, 0, len(args))
 	for _, arg := range args {
@@ -26,7 +27,7 @@ func NodeArguments(args []string) ([]string, error) {
 	return names, nil
 }
 
-// Node reads a node that a person has named.
+// Node reads a node that the user named.
 func (c *Connection) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	switch err := c.Get(ctx, client.ObjectKey{Name: name}, node); {

@@ -1,5 +1,5 @@
-// Package cli is what the commands of the plugin share: their options, the way to the
-// cluster, how things are printed, and completion.
+// Package cli is shared by the plugin's commands: options, the connection to the
+// cluster, printing, and completion.
 package cli
 
 import (
@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// DefaultNamespace is where Drawbridge is looked for when nothing says where it is.
+// DefaultNamespace is Drawbridge's namespace if none is given.
 const DefaultNamespace = "drawbridge-system"
 
 // Options are what the commands share.
@@ -27,11 +27,10 @@ type Options struct {
 	Config *genericclioptions.ConfigFlags
 	// System is the namespace that Drawbridge runs in.
 	System string
-	// Size is the size of the terminal that standard output is, in columns and lines; no
-	// ok means that it is none.
+	// Size is the size of the terminal on standard output, in columns and lines; not ok
+	// if it is no terminal.
 	Size func() (width, height int, ok bool)
-	// Escapes makes that terminal obey escape codes, if it can; false means that it
-	// prints them.
+	// Escapes makes that terminal obey escape codes; false if it would print them.
 	Escapes func() bool
 	// Getenv reads the environment.
 	Getenv func(string) string
@@ -40,13 +39,13 @@ type Options struct {
 	Output string
 }
 
-// DefaultOptions are those of the program.
+// DefaultOptions are the program's defaults.
 func DefaultOptions() *Options {
 	return &Options{
 		IOStreams: genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr},
 		Clock:     clock.RealClock{},
 		Config: genericclioptions.NewConfigFlags(true).WithWrapConfigFn(func(c *rest.Config) *rest.Config {
-			// One person's commands; the server limits them as well.
+			// The commands of one user; the server limits them, too.
 			c.QPS, c.Burst = 50, 100
 			return c
 		}),
@@ -66,8 +65,8 @@ func terminalSize(out *os.File) (width, height int, ok bool) {
 	return width, height, err == nil && width > 0 && height > 0
 }
 
-// Canvas is the size of a terminal that a view can be drawn on, over and over; no ok
-// means that lines are to be printed.
+// Canvas is the size of a terminal that a view can be redrawn on; if not ok, lines are
+// printed instead.
 func (o *Options) Canvas() (width, height int, ok bool) {
 	width, height, ok = o.Size()
 	return width, height, ok && o.Getenv("TERM") != "dumb" && o.Escapes()
@@ -83,12 +82,12 @@ func (o *Options) ASCIIOnly() bool {
 	return false
 }
 
-// Must is for mistakes of this program.
+// Must panics on programming errors.
 func Must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// ErrInterrupted says that a person has pressed ^C. What there is to say has been said.
+// ErrInterrupted says that the user pressed ^C. All output has been printed.
 var ErrInterrupted = errors.New("interrupted")

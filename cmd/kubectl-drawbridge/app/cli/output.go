@@ -52,7 +52,7 @@ func (o *Options) PrintObject(object runtime.Object) error {
 	return printers.NewTypeSetter(Scheme).ToPrinter(printer).PrintObj(object, o.Out)
 }
 
-// PrintValue prints what is no object of the API as -o asks: json or yaml.
+// PrintValue prints a value that is not an API object as -o asks: json or yaml.
 func (o *Options) PrintValue(value any) error {
 	var text []byte
 	var err error
@@ -69,10 +69,10 @@ func (o *Options) PrintValue(value any) error {
 	return err
 }
 
-// Table prints columns that are as wide as their widest cell.
+// Table aligns columns to their widest cell.
 type Table struct{ *tabwriter.Writer }
 
-// NewTable returns a table without lines. Flush prints it.
+// NewTable returns an empty table. Flush prints it.
 func NewTable(out io.Writer) Table {
 	return Table{printers.GetNewTabWriter(out)}
 }

@@ -12,7 +12,7 @@ import (
 // BlockingPodApplyConfiguration represents a declarative configuration of the BlockingPod type for use
 // with apply.
 //
-// BlockingPod is a pod that does not get on.
+// BlockingPod is a pod that is stuck.
 type BlockingPodApplyConfiguration struct {
 	// namespace of the pod.
 	Namespace *string `json:"namespace,omitempty"`
@@ -21,7 +21,7 @@ type BlockingPodApplyConfiguration struct {
 	// reason in one word: EvictionRefused, InterceptorSilent, OwnerSilent,
 	// RequestRefused, RequestFailed, Terminating, UnmanagedPod or EmptyDirData.
 	Reason *apiv1alpha1.BlockReason `json:"reason,omitempty"`
-	// message says it for people.
+	// message explains the reason to people.
 	Message *string `json:"message,omitempty"`
 }
 

@@ -8,7 +8,7 @@ package v1alpha1
 // ConfigReferenceApplyConfiguration represents a declarative configuration of the ConfigReference type for use
 // with apply.
 //
-// ConfigReference names an object with defaults of the whole cluster.
+// ConfigReference names an object with cluster-wide defaults.
 type ConfigReferenceApplyConfiguration struct {
 	// apiVersion of the object.
 	APIVersion *string `json:"apiVersion,omitempty"`
@@ -16,8 +16,8 @@ type ConfigReferenceApplyConfiguration struct {
 	Kind *string `json:"kind,omitempty"`
 	// namespace of the object; any if empty.
 	Namespace *string `json:"namespace,omitempty"`
-	// name of the object. If it is empty there must be only one; with several, config is
-	// an empty map, as with none.
+	// name of the object. If empty, there must be exactly one object. With none or
+	// several, config is an empty map.
 	Name *string `json:"name,omitempty"`
 }
 

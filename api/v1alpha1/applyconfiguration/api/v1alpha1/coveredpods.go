@@ -14,9 +14,9 @@ import (
 //
 // CoveredPods says which pods a policy covers.
 type CoveredPodsApplyConfiguration struct {
-	// selector selects pods by their labels. An empty or missing one selects all.
+	// selector selects pods by their labels. If empty or unset, it selects all.
 	Selector *v1.LabelSelectorApplyConfiguration `json:"selector,omitempty"`
-	// matchConditions are expressions of type bool over the variable pod; all must be
+	// matchConditions are expressions of type bool over the variable pod. All must be
 	// true.
 	MatchConditions []MatchConditionApplyConfiguration `json:"matchConditions,omitempty"`
 }

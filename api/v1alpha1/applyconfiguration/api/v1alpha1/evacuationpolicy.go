@@ -17,26 +17,26 @@ import (
 // EvacuationPolicyApplyConfiguration represents a declarative configuration of the EvacuationPolicy type for use
 // with apply.
 //
-// EvacuationPolicy says in CEL how a platform moves what runs in a pod, so that no
-// platform needs an eviction webhook of its own: which object is behind the pod,
-// whether it is to be moved, how it is told so and how its progress is read.
+// EvacuationPolicy describes in CEL how a platform moves the workload of a pod, so that
+// the platform does not need its own eviction webhook: which object is behind the pod,
+// whether to move it, how to request the move and how to read its progress.
 //
-// Drawbridge is the interceptor under the policy's name; which pods are
-// intercepted at all says an EvictionInterceptor of that name.
+// Drawbridge acts as the interceptor named in spec.interceptor. An EvictionInterceptor
+// of the same name selects the pods to intercept.
 //
-// Expressions see these variables: pod (what Drawbridge keeps of it: metadata,
-// some of spec and of status), workload (the object behind the pod; the pod itself
-// if the policy names no workload), config (the object of spec.config, an empty map
-// while there is none), request (requesters, the names of those who want the
-// eviction; callers, the kinds of tools among them; name and namespace of the
-// EvictionRequest) and, in spec.migration, migration.
+// Expressions can use these variables: pod (the fields that Drawbridge keeps: metadata,
+// some of spec and of status), workload (the object behind the pod, or the pod itself if
+// the policy names no workload), config (the object of spec.config, or an empty map if
+// there is none), request (requesters: the names of the requesters; callers: the kinds
+// of tools among them; name and namespace of the EvictionRequest) and, in
+// spec.migration, migration.
 type EvacuationPolicyApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the object's metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec says how pods are evacuated.
 	Spec *EvacuationPolicySpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the controller found.
+	// status is what the controller observed.
 	Status *EvacuationPolicyStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -15,74 +15,74 @@ import (
 //
 // EvacuationPolicySpec says how pods are evacuated.
 //
-// Drawbridge writes with its own permissions, so of a pod only labels and annotations
-// may be written, and nothing of the kinds it works with itself.
+// Drawbridge writes with its own permissions. Therefore a policy may write only labels
+// and annotations of a pod, and no object of the kinds that Drawbridge itself uses.
 type EvacuationPolicySpecApplyConfiguration struct {
 	// interceptor is the name under which Drawbridge acts, a fully qualified domain
 	// name. Several policies may share one.
 	Interceptor *string `json:"interceptor,omitempty"`
-	// priority decides which policy counts for a pod that several cover: the highest,
-	// then the first by name. The others leave the pod alone, and the condition
-	// Exclusive of both says so.
+	// priority decides which policy applies if several cover a pod: the one with the
+	// highest priority, then the first by name. The others leave the pod alone. The
+	// condition Exclusive of each of them reports it.
 	Priority *int32 `json:"priority,omitempty"`
 	// pods says which pods the policy covers.
 	Pods *CoveredPodsApplyConfiguration `json:"pods,omitempty"`
-	// workload says how to find the object that is evacuated. Without it, that is
-	// the pod itself.
+	// workload says how to find the object to evacuate. If unset, it is the pod itself.
 	Workload *WorkloadReferenceApplyConfiguration `json:"workload,omitempty"`
-	// config names an object that the expressions see as the variable config, for
-	// defaults of the whole cluster.
+	// config names the object that expressions see as the variable config, for
+	// cluster-wide defaults.
 	Config *ConfigReferenceApplyConfiguration `json:"config,omitempty"`
-	// strategy is an expression of type string: None (evict at once),
-	// LiveMigrate (evacuate; refuse the eviction while it cannot migrate),
-	// LiveMigrateIfPossible (evacuate if it can migrate, else evict at once) or
-	// External (mark it; somebody else does the rest). It must not depend on what the
-	// evacuation itself changes, such as the mark or a condition that is different while
-	// a migration runs: if it becomes None meanwhile, the mark is taken back.
+	// strategy is an expression of type string: None (evict at once), LiveMigrate
+	// (evacuate; refuse the eviction while it cannot migrate), LiveMigrateIfPossible
+	// (evacuate if it can migrate, else evict at once) or External (mark it; another
+	// controller does the rest). It must not depend on anything that the evacuation
+	// itself changes, such as the mark or a condition that differs while a migration
+	// runs: if the value becomes None meanwhile, the mark is removed.
 	Strategy *string `json:"strategy,omitempty"`
-	// migratable is an expression of type bool, or null while that is not known yet:
-	// then the evacuation waits. Without it, everything can migrate.
+	// migratable is an expression of type bool, or null while it is not known yet: then
+	// the evacuation waits. If unset, every workload can migrate.
 	Migratable *string `json:"migratable,omitempty"`
-	// wait is an expression of type string that tells why the evacuation of this pod
-	// must not begin yet, for example because it is the target of a migration. Empty
-	// means that it may.
+	// wait is an expression of type string: why the evacuation of this pod must not
+	// begin yet, for example because the pod is the target of a migration. Empty means
+	// that it may begin.
 	Wait *string `json:"wait,omitempty"`
 	// mark tells the platform to evacuate the workload. It is written once, when
 	// evacuating is not true.
 	Mark *WorkloadPatchApplyConfiguration `json:"mark,omitempty"`
-	// unmark takes the mark back, when nobody wants the eviction any more or the
-	// evacuation was given up.
+	// unmark removes the mark when the eviction is no longer wanted or Drawbridge gave
+	// up the evacuation.
 	Unmark *WorkloadPatchApplyConfiguration `json:"unmark,omitempty"`
-	// cancel asks the platform itself to take back a mark that nobody else may write. It
-	// is called before unmark, when a mark is to be taken back.
+	// cancel asks the platform to remove a mark that only the platform may write. It is
+	// called before unmark.
 	Cancel *SubresourceCallApplyConfiguration `json:"cancel,omitempty"`
 	// evacuating is an expression of type bool: the workload is marked, on behalf of
 	// this pod.
 	Evacuating *string `json:"evacuating,omitempty"`
-	// done is an expression of type bool: the workload has left this pod, which may
-	// go. Without it, the platform ends or deletes the pod by itself.
+	// done is an expression of type bool: the workload has left this pod, which may be
+	// evicted. If unset, the platform itself ends or deletes the pod.
 	Done *string `json:"done,omitempty"`
 	// failed is an expression of type bool: the platform has given up.
 	Failed *string `json:"failed,omitempty"`
 	// eta is an expression of type timestamp, or string in RFC 3339, or null: when
 	// the evacuation is expected to end.
 	ETA *string `json:"eta,omitempty"`
-	// message is an expression of type string: how far the evacuation is, for people.
+	// message is an expression of type string: the progress of the evacuation, for
+	// people.
 	Message *string `json:"message,omitempty"`
-	// notMigratableText is what a caller is told when the strategy is LiveMigrate and
-	// the workload cannot migrate. It is constant, because callers compare texts.
+	// notMigratableText is the answer to a caller if the strategy is LiveMigrate and the
+	// workload cannot migrate. It is constant, because callers compare texts.
 	NotMigratableText *string `json:"notMigratableText,omitempty"`
-	// deadline is how long an evacuation may take until it counts as failed. Without
-	// it, it may take for ever.
+	// deadline is how long an evacuation may take before it counts as failed. If unset,
+	// it may take forever.
 	Deadline *v1.Duration `json:"deadline,omitempty"`
-	// onFailure says what happens when an evacuation has failed for good: Hold (the
-	// pod stays, protected by the guard) or Evict (the next interceptor gets its
-	// turn, and in the end the pod is evicted). Without it, Hold for the strategies
-	// LiveMigrate and External, and Evict for LiveMigrateIfPossible.
+	// onFailure says what happens when an evacuation has finally failed: Hold (the pod
+	// stays, protected by the guard) or Evict (the next interceptor gets its turn, and
+	// in the end the pod is evicted). The default is Hold for the strategies LiveMigrate
+	// and External, and Evict for LiveMigrateIfPossible.
 	OnFailure *apiv1alpha1.OnFailure `json:"onFailure,omitempty"`
-	// migration describes the objects that stand for one migration each. With a
-	// template Drawbridge creates them, for platforms without a controller that does;
-	// without one it only follows those of the platform.
+	// migration describes the platform's migration objects. With a template, Drawbridge
+	// creates them, for platforms without a controller that does. Without a template,
+	// Drawbridge only follows those of the platform.
 	Migration *MigrationSpecApplyConfiguration `json:"migration,omitempty"`
 }
 

@@ -12,15 +12,15 @@ import (
 // EvacuationPolicyStatusApplyConfiguration represents a declarative configuration of the EvacuationPolicyStatus type for use
 // with apply.
 //
-// EvacuationPolicyStatus is what the controller found.
+// EvacuationPolicyStatus is what the controller observed.
 type EvacuationPolicyStatusApplyConfiguration struct {
-	// observedGeneration is the generation the rest of the status is about.
+	// observedGeneration is the metadata.generation that the status is based on.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions are Accepted (the expressions are well formed), Ready (the kinds are
 	// installed and may be read and written), Evaluated (False while an expression
-	// fails), Exclusive (False while another policy covers one of its pods),
-	// Progressing (False while an evacuation has been given up) and Marking (False while
-	// marks are refused, or do not last).
+	// fails), Exclusive (False while another policy covers one of its pods), Progressing
+	// (False while an evacuation is given up) and Marking (False while marks are refused
+	// or do not last).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -18,14 +18,13 @@ import (
 // with apply.
 //
 // EvictionInterceptor registers an interceptor for the pods it selects, without
-// touching the pods. It is the selector registration that KEP-4563 puts off to a
-// later version; the other way is the pod annotation drawbridge.dev/interceptors.
+// changing the pods. KEP-4563 defers such registration by selector to a later version.
+// The alternative is the pod annotation drawbridge.dev/interceptors.
 //
-// metadata.name is the interceptor's name, a fully qualified domain name. Names
-// under k8s.io and kubernetes.io are reserved; they are not accepted unless the
-// administrator allows them. A pod is intercepted if podSelector,
-// namespaceSelector and all matchConditions match.
-// A registration that is changed or removed counts for evictions that begin
+// metadata.name is the interceptor's name, a fully qualified domain name. Names under
+// k8s.io and kubernetes.io are reserved and only accepted if the administrator allows
+// them. A pod is intercepted if podSelector, namespaceSelector and all matchConditions
+// match. Changing or removing a registration affects only evictions that begin
 // afterwards: the plan of an EvictionRequest is made once.
 type EvictionInterceptorApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
@@ -33,7 +32,7 @@ type EvictionInterceptorApplyConfiguration struct {
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec says which pods are intercepted, when, and by whom.
 	Spec *EvictionInterceptorSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the controller found.
+	// status is what the controller observed.
 	Status *EvictionInterceptorStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -15,38 +15,36 @@ import (
 //
 // EvictionInterceptorSpec says which pods are intercepted, when, and by whom.
 type EvictionInterceptorSpecApplyConfiguration struct {
-	// podSelector selects pods by their labels. An empty or missing one selects
-	// all.
+	// podSelector selects pods by their labels. If empty or unset, it selects all.
 	PodSelector *v1.LabelSelectorApplyConfiguration `json:"podSelector,omitempty"`
-	// namespaceSelector selects the namespaces by their labels. An empty or missing
-	// one selects all. kube-system and Drawbridge's own namespace are never
-	// intercepted by a registration.
+	// namespaceSelector selects namespaces by their labels. If empty or unset, it
+	// selects all. kube-system and Drawbridge's own namespace are never intercepted by
+	// a registration.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
-	// matchConditions are CEL expressions over the pod; all must be true. They see
-	// the pod as the variable object with metadata, some of spec (nodeName,
-	// priority, priorityClassName, serviceAccountName, schedulerName,
-	// restartPolicy, terminationGracePeriodSeconds, schedulingGroup and the kinds of
-	// volumes) and of status (phase and conditions), and the variable namespaceObject
-	// with the name, labels and annotations of its namespace. An expression that fails
-	// counts as false and is reported in the condition Evaluated.
+	// matchConditions are CEL expressions over the pod. All must be true. The pod is
+	// the variable object, with metadata, some of spec (nodeName, priority,
+	// priorityClassName, serviceAccountName, schedulerName, restartPolicy,
+	// terminationGracePeriodSeconds, schedulingGroup and the kinds of volumes) and of
+	// status (phase and conditions), and its namespace is the variable namespaceObject,
+	// with name, labels and annotations. An expression that fails counts as false and
+	// is reported in the condition Evaluated.
 	MatchConditions []MatchConditionApplyConfiguration `json:"matchConditions,omitempty"`
-	// priority orders the interceptors of a pod: higher ones run first, equal ones
-	// by name. The names of a pod's annotation count as 10000 and keep their order
-	// among themselves; a registration of priority 10000 comes before the first of
-	// them whose name is greater. An interceptor that is in both has its place in the
-	// annotation. Of more than 15 the last ones are left out.
+	// priority orders the interceptors of a pod: the highest runs first, equal ones are
+	// ordered by name. Names in the pod's annotation have priority 10000 and keep their
+	// order; a registration of priority 10000 comes before the first of them whose name
+	// is greater. An interceptor that is registered and in the annotation keeps its
+	// place in the annotation. If there are more than 15, the last ones are dropped.
 	Priority *int32 `json:"priority,omitempty"`
-	// serviceAccounts are those who act under this name. If there is at least one,
-	// nobody else (but Drawbridge) may write the interceptor's part of an
-	// EvictionRequest's status, and their calls of pods/eviction for a pod are
-	// admitted while the interceptor is active for it; the pod's budgets still
-	// count.
+	// serviceAccounts act under this name. If there is at least one, only they (and
+	// Drawbridge) may write the interceptor's part of an EvictionRequest's status.
+	// Their calls of pods/eviction are admitted while the interceptor is active for the
+	// pod; the pod's budgets still apply.
 	ServiceAccounts []ServiceAccountReferenceApplyConfiguration `json:"serviceAccounts,omitempty"`
 	// evicts says that the interceptor terminates the pod itself.
 	Evicts *bool `json:"evicts,omitempty"`
-	// guard says when a PodDisruptionBudget of Drawbridge's protects the pods:
-	// WhileEvacuating (from the first eviction until the last interceptor),
-	// Always (from the pod's start) or Never.
+	// guard says when a PodDisruptionBudget of Drawbridge protects the pods:
+	// WhileEvacuating (from the first eviction until the last interceptor), Always
+	// (from the pod's start) or Never.
 	Guard *apiv1alpha1.GuardPolicy `json:"guard,omitempty"`
 }
 

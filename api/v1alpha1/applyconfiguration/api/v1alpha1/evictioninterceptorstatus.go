@@ -12,12 +12,12 @@ import (
 // EvictionInterceptorStatusApplyConfiguration represents a declarative configuration of the EvictionInterceptorStatus type for use
 // with apply.
 //
-// EvictionInterceptorStatus is what the controller found.
+// EvictionInterceptorStatus is what the controller observed.
 type EvictionInterceptorStatusApplyConfiguration struct {
-	// observedGeneration is the generation the rest of the status is about.
+	// observedGeneration is the metadata.generation that the status is based on.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// matchingPods is how many pods the registration selects. It follows with a
-	// delay of some seconds.
+	// matchingPods is how many pods the registration selects. It lags behind by a few
+	// seconds.
 	MatchingPods *int32 `json:"matchingPods,omitempty"`
 	// conditions are Accepted (selectors and expressions are well formed; a
 	// registration that is not accepted selects nothing) and Evaluated (False while

@@ -13,8 +13,8 @@ type EvictionRefusalApplyConfiguration struct {
 	// reason is the class of the answer in one word, the same as in the event, for
 	// example EvictionBlocked: a budget allows no disruption now.
 	Reason *string `json:"reason,omitempty"`
-	// budgets are the names of the PodDisruptionBudgets that select the pod, when it is
-	// them who refuse: sorted, and only the first five.
+	// budgets names the PodDisruptionBudgets that select the pod, if they refuse the
+	// eviction: sorted, and only the first five.
 	Budgets []string `json:"budgets,omitempty"`
 	// message explains the answer, and quotes it.
 	Message *string `json:"message,omitempty"`

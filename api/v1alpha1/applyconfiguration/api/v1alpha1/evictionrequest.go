@@ -19,20 +19,19 @@ import (
 //
 // EvictionRequest asks for the graceful eviction of a target.
 //
-// spec.requesters says who wants it; the request is canceled when the list
-// becomes empty. The interceptors of status.targetInterceptors get their turn
-// one after the other, in order; the one whose name stands in
-// status.activeInterceptors reports in its item of status.interceptors. An
-// interceptor that is silent for longer than the heartbeat deadline (20 minutes
-// unless configured otherwise) is passed over. The last one,
-// imperative-eviction.k8s.io, evicts the pod through its eviction subresource.
+// spec.requesters lists the requesters. The request is canceled when the list becomes
+// empty. The interceptors of status.targetInterceptors get their turn in order. The one
+// named in status.activeInterceptors reports in its item of status.interceptors. An
+// interceptor that does not report within the heartbeat deadline (20 minutes by default)
+// is passed over. The last one, imperative-eviction.k8s.io, evicts the pod through its
+// eviction subresource.
 type EvictionRequestApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
-	// metadata.name must equal spec.target.pod.uid, metadata.generateName is not
-	// supported. The target's labels are copied here; where both have a label the
-	// target's value wins.
+	// metadata.name must equal spec.target.pod.uid. metadata.generateName is not
+	// supported. The target's labels are copied here. If both have a label, the target's
+	// value wins.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec says what to evict and who wants it.
+	// spec says what to evict and who requests it.
 	Spec *EvictionRequestSpecApplyConfiguration `json:"spec,omitempty"`
 	// status is what the controller and the interceptors last reported.
 	Status *EvictionRequestStatusApplyConfiguration `json:"status,omitempty"`

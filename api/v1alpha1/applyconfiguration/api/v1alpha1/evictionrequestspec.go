@@ -8,17 +8,16 @@ package v1alpha1
 // EvictionRequestSpecApplyConfiguration represents a declarative configuration of the EvictionRequestSpec type for use
 // with apply.
 //
-// EvictionRequestSpec is what to evict and who wants it.
+// EvictionRequestSpec says what to evict and who requests it.
 type EvictionRequestSpecApplyConfiguration struct {
 	// target is the object to evict. Immutable.
 	Target *EvictionTargetApplyConfiguration `json:"target,omitempty"`
-	// requesters are those who want the eviction. At least one is needed to
-	// create a request; an empty list cancels it, for good. Every requester owns
-	// its own entry and writes it by server-side apply.
+	// requesters want the eviction. A request needs at least one when it is created. An
+	// empty list cancels the request permanently. Each requester owns its own entry and
+	// writes it with server-side apply.
 	//
-	// The default is for server-side apply, too: when the last item of a list goes
-	// that somebody else has written as a whole, it leaves null, which the default
-	// replaces.
+	// The default is for server-side apply, too: if a list was written as a whole by
+	// another owner, removing its last item leaves null, which the default replaces.
 	Requesters []RequesterApplyConfiguration `json:"requesters,omitempty"`
 }
 

@@ -13,18 +13,18 @@ import (
 // EvictionRequestStatusApplyConfiguration represents a declarative configuration of the EvictionRequestStatus type for use
 // with apply.
 //
-// EvictionRequestStatus is what the controller and the interceptors last
-// reported. All of it but the items of interceptors is written by the controller.
+// EvictionRequestStatus is what the controller and the interceptors last reported. The
+// controller writes all of it except the items of interceptors.
 //
-// The rules below hold the sequence together whoever writes. Lists are compared
-// through map(), because == ignores the order of a listType map or set.
+// The rules below protect the sequence, no matter who writes. Lists are compared through
+// map(), because == ignores the order of a listType map or set.
 type EvictionRequestStatusApplyConfiguration struct {
-	// observedGeneration is the metadata.generation the controller last acted on.
+	// observedGeneration is the metadata.generation that the controller last acted on.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions of the request. Evicted: the target has ended. Canceled: the
-	// request is not processed any more. At most one of them is True, and it
-	// stays so. Only the controller writes these two, and those whose type begins with
-	// drawbridge.dev/. Others may add conditions of their own, 24 together.
+	// conditions of the request. Evicted: the target has ended. Canceled: the request is
+	// no longer processed. At most one of them is True, and it stays True. Only the
+	// controller writes these two and those whose type begins with drawbridge.dev/. Others
+	// may add up to 24 conditions in total.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// nodeName is the node the target ran on when the controller first saw it.
 	NodeName *string `json:"nodeName,omitempty"`
@@ -33,18 +33,18 @@ type EvictionRequestStatusApplyConfiguration struct {
 	TargetInterceptors []InterceptorApplyConfiguration `json:"targetInterceptors,omitempty"`
 	// activeInterceptors has the name of the interceptor whose turn it is, if any.
 	ActiveInterceptors []string `json:"activeInterceptors,omitempty"`
-	// activationTime is when the active interceptor got its turn: the baseline of
-	// its heartbeat deadline.
+	// activationTime is when the active interceptor got its turn. Its heartbeat deadline
+	// starts then.
 	ActivationTime *metav1.Time `json:"activationTime,omitempty"`
-	// processedInterceptors are those that were active before and are not any
-	// more, because they completed, fell silent or the request ended.
+	// processedInterceptors are no longer active, because they completed, missed the
+	// heartbeat deadline, or the request ended.
 	ProcessedInterceptors []string `json:"processedInterceptors,omitempty"`
-	// interceptors is the report of each interceptor, under the same names as
-	// targetInterceptors. Only the active one changes, and each interceptor writes
-	// only its own item.
+	// interceptors has the report of each interceptor, with the same names as
+	// targetInterceptors. Only the active one changes. Each interceptor writes only its
+	// own item.
 	Interceptors []InterceptorStatusApplyConfiguration `json:"interceptors,omitempty"`
-	// summary is what tables show. The controller keeps it in step in the writes
-	// it makes anyway.
+	// summary is what tables show. The controller updates it together with the rest of the
+	// status.
 	Summary *EvictionRequestSummaryApplyConfiguration `json:"summary,omitempty"`
 }
 

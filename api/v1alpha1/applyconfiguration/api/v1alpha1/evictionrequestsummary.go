@@ -13,23 +13,22 @@ import (
 // EvictionRequestSummaryApplyConfiguration represents a declarative configuration of the EvictionRequestSummary type for use
 // with apply.
 //
-// EvictionRequestSummary is what tables show: the rest of the status (and the
-// number of requesters) in a form that needs no computing. Nothing decides by it.
+// EvictionRequestSummary is what tables show: the rest of the status (and the number of
+// requesters) in a ready-made form. No decision depends on it.
 type EvictionRequestSummaryApplyConfiguration struct {
-	// state in one word. Pending: no interceptor is active. Intercepting: one of
-	// the target's own interceptors is. Evicting: imperative-eviction.k8s.io is.
-	// Blocked: it is, and the eviction has been refused so far; budget says by what, if it
-	// is a budget. Deleting: the request
-	// is being deleted, and a finalizer holds it. Evicted, Canceled: the condition of
-	// that name is True.
+	// state in one word. Pending: no interceptor is active. Intercepting: one of the
+	// target's own interceptors is active. Evicting: imperative-eviction.k8s.io is active.
+	// Blocked: it is active, and the eviction has been refused so far; budget names the
+	// budgets, if they are the reason. Deleting: the request is being deleted, and a
+	// finalizer holds it. Evicted, Canceled: the condition of that name is True.
 	State *apiv1alpha1.RequestState `json:"state,omitempty"`
-	// interceptor is the active interceptor and its place in the sequence, for
-	// example "surge.drawbridge.dev 1/2". Empty when none is active.
+	// interceptor is the active interceptor and its position in the sequence, for example
+	// "surge.drawbridge.dev 1/2". Empty if none is active.
 	Interceptor *string `json:"interceptor,omitempty"`
-	// budget names the PodDisruptionBudgets that refuse the eviction, if it is them who
-	// do, separated by commas.
+	// budget names the PodDisruptionBudgets that refuse the eviction, if any, separated by
+	// commas.
 	Budget *string `json:"budget,omitempty"`
-	// expectedFinishTime is the one the active interceptor reported, if any.
+	// expectedFinishTime is the one that the active interceptor reported, if any.
 	ExpectedFinishTime *v1.Time `json:"expectedFinishTime,omitempty"`
 	// requesters is the number of spec.requesters.
 	Requesters *int32 `json:"requesters,omitempty"`

@@ -16,35 +16,33 @@ import (
 type InterceptorStatusApplyConfiguration struct {
 	// name of the interceptor. Immutable.
 	Name *string `json:"name,omitempty"`
-	// startTime is when the interceptor began, within the clock skew (10 s) of
-	// now. Set once, together with the first heartbeatTime.
+	// startTime is when the interceptor started, within the clock skew (10 s) of now. Set
+	// once, together with the first heartbeatTime.
 	StartTime *v1.Time `json:"startTime,omitempty"`
-	// heartbeatTime is when the interceptor last reported. Not in the future
-	// (beyond the clock skew), never earlier than before, and at least 60 s after
-	// the one before.
+	// heartbeatTime is when the interceptor last reported. It is not in the future (beyond
+	// the clock skew), never decreases, and is at least 60 s after the previous one.
 	HeartbeatTime *v1.Time `json:"heartbeatTime,omitempty"`
-	// expectedFinishTime is when the interceptor expects to be done. Not in the
-	// past when set; may change.
+	// expectedFinishTime is when the interceptor expects to finish. It is not in the past
+	// when set, and may change.
 	ExpectedFinishTime *v1.Time `json:"expectedFinishTime,omitempty"`
-	// completionTime is when the interceptor was done, in full or in part, or
-	// declined; within the clock skew of now. Set once. It ends the
-	// interceptor's turn.
+	// completionTime is when the interceptor finished, fully or partially, or declined,
+	// within the clock skew of now. Set once. It ends the interceptor's turn.
 	CompletionTime *v1.Time `json:"completionTime,omitempty"`
-	// retries is the number of failed calls of the pod's eviction subresource.
-	// Only imperative-eviction.k8s.io sets it; the KEP has this number only inside
-	// the message, which nobody should have to parse.
+	// retries is the number of failed calls of the pod's eviction subresource. Only
+	// imperative-eviction.k8s.io sets it. In the KEP, this number is only in the message,
+	// which nobody should have to parse.
 	Retries *int32 `json:"retries,omitempty"`
 	// refusal is why the last call of the pod's eviction subresource failed. Only
-	// imperative-eviction.k8s.io sets it, whose message is the KEP's sentence, which
-	// does not say. It goes when the eviction was accepted.
+	// imperative-eviction.k8s.io sets it: its message is the KEP's sentence, which does
+	// not include the cause. It is removed when the eviction is accepted.
 	Refusal *EvictionRefusalApplyConfiguration `json:"refusal,omitempty"`
-	// skippedBy is the user name of the person who ended the interceptor's turn in its
-	// place: the message then says why. Set together with completionTime, by somebody
-	// with the verb skip on evictionrequests, who can only give his or her own name;
-	// the interceptor may still be at work.
+	// skippedBy is the user name of the person who ended the interceptor's turn. The
+	// message says why. Set together with completionTime. It requires the verb skip on
+	// evictionrequests, and users can only set their own name. The interceptor may still
+	// be working.
 	SkippedBy *string `json:"skippedBy,omitempty"`
-	// message says in words how far the interceptor is. It may be empty; writers
-	// cut it at 4000 characters.
+	// message describes the interceptor's progress. It may be empty. Writers cut it at
+	// 4000 characters.
 	Message *string `json:"message,omitempty"`
 }
 

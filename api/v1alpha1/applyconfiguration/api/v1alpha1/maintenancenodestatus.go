@@ -13,30 +13,30 @@ import (
 // MaintenanceNodeStatusApplyConfiguration represents a declarative configuration of the MaintenanceNodeStatus type for use
 // with apply.
 //
-// MaintenanceNodeStatus is how far a maintenance is on one node.
+// MaintenanceNodeStatus is the progress of a maintenance on one node.
 type MaintenanceNodeStatusApplyConfiguration struct {
 	// name of the node.
 	Name *string `json:"name,omitempty"`
-	// stage of the node. Cordon, while drain is true, says that it waits for its turn.
+	// stage of the node. Cordon while drain is true means that the node waits for its
+	// turn.
 	Stage *apiv1alpha1.MaintenanceStage `json:"stage,omitempty"`
-	// podsPendingEvacuation is how many pods the maintenance wants to go and are still
-	// there.
+	// podsPendingEvacuation is how many pods are left to evacuate.
 	PodsPendingEvacuation *int32 `json:"podsPendingEvacuation,omitempty"`
 	// podsEvacuating is how many of those have the condition EvacuationInitiated: an
-	// interceptor is at work.
+	// interceptor is working.
 	PodsEvacuating *int32 `json:"podsEvacuating,omitempty"`
-	// podsBlocking is how many of those do not get on.
+	// podsBlocking is how many of those are stuck.
 	PodsBlocking *int32 `json:"podsBlocking,omitempty"`
-	// podsWaiting is how many of those are left to their owners for a while, because
-	// nobody intercepts them: for maintenance.evacuationWait after they were told by the
-	// condition EvacuationRequest.
+	// podsWaiting is how many of those are left to their owners for a while, because they
+	// have no interceptor: for maintenance.evacuationWait after the condition
+	// EvacuationRequest was set.
 	PodsWaiting *int32 `json:"podsWaiting,omitempty"`
-	// waitingUntil is when the last of those is asked to go.
+	// waitingUntil is when the eviction of the last of those is requested.
 	WaitingUntil *v1.Time `json:"waitingUntil,omitempty"`
-	// podsEvacuated is how many pods have gone from the node since its drain began.
+	// podsEvacuated is how many pods have left the node since its drain began.
 	PodsEvacuated *int32 `json:"podsEvacuated,omitempty"`
-	// blockingPods are some of the pods that do not get on, sorted by namespace and
-	// name: at most 3 of a node, and 100 in all. podsBlocking counts all.
+	// blockingPods are some of the stuck pods, sorted by namespace and name: at most 3
+	// per node and 100 in total. podsBlocking counts all.
 	BlockingPods []BlockingPodApplyConfiguration `json:"blockingPods,omitempty"`
 	// startTime is when the drain of the node began.
 	StartTime *v1.Time `json:"startTime,omitempty"`

@@ -19,16 +19,16 @@ type MaintenanceProgressApplyConfiguration struct {
 	NodesDraining *int32 `json:"nodesDraining,omitempty"`
 	// nodesDrained is how many of them are drained.
 	NodesDrained *int32 `json:"nodesDrained,omitempty"`
-	// podsPendingEvacuation is how many pods are still to go.
+	// podsPendingEvacuation is how many pods are left to evacuate.
 	PodsPendingEvacuation *int32 `json:"podsPendingEvacuation,omitempty"`
 	// podsEvacuating is how many of those are being evacuated by an interceptor.
 	PodsEvacuating *int32 `json:"podsEvacuating,omitempty"`
-	// podsBlocking is how many of those do not get on.
+	// podsBlocking is how many of those are stuck.
 	PodsBlocking *int32 `json:"podsBlocking,omitempty"`
-	// podsWaiting is how many of those are left to their owners for a while, because
-	// nobody intercepts them.
+	// podsWaiting is how many of those are left to their owners for a while, because they
+	// have no interceptor.
 	PodsWaiting *int32 `json:"podsWaiting,omitempty"`
-	// podsEvacuated is how many pods have gone since the drain began.
+	// podsEvacuated is how many pods have left since the drain began.
 	PodsEvacuated *int32 `json:"podsEvacuated,omitempty"`
 }
 

@@ -13,49 +13,49 @@ import (
 // MigrationSpecApplyConfiguration represents a declarative configuration of the MigrationSpec type for use
 // with apply.
 //
-// MigrationSpec describes the objects that stand for one migration each. They are
-// in the namespace of their workload.
+// MigrationSpec describes the platform's migration objects, one object per migration.
+// They live in the namespace of their workload.
 type MigrationSpecApplyConfiguration struct {
 	// apiVersion of the objects.
 	APIVersion *string `json:"apiVersion,omitempty"`
 	// kind of the objects.
 	Kind *string `json:"kind,omitempty"`
 	// workloadName is an expression over the variable migration, of type string: the
-	// name of the workload it moves.
+	// name of the workload that the migration moves.
 	WorkloadName *string `json:"workloadName,omitempty"`
 	// finished is an expression over the variable migration, of type bool.
 	Finished *string `json:"finished,omitempty"`
-	// failed is an expression over the variable migration, of type bool: it has
-	// finished without having moved the workload.
+	// failed is an expression over the variable migration, of type bool: the migration
+	// has finished without moving the workload.
 	Failed *string `json:"failed,omitempty"`
 	// finishedAt is an expression over the variable migration, of type timestamp, or
-	// string in RFC 3339, or null. Without it, the backoff counts from the creation.
+	// string in RFC 3339, or null. If unset, the backoff starts at the creation time.
 	FinishedAt *string `json:"finishedAt,omitempty"`
-	// ours is an expression over the variable migration, of type bool: it was made to
-	// evacuate a node. Without it, those that Drawbridge created.
+	// ours is an expression over the variable migration, of type bool: the migration was
+	// made to evacuate a node. If unset, only migrations that Drawbridge created count.
 	Ours *string `json:"ours,omitempty"`
 	// sourceNode is an expression over the variable workload, of type string: the
 	// node that the workload would leave, for the limit per node.
 	SourceNode *string `json:"sourceNode,omitempty"`
-	// createWhen is an expression of type bool over pod, workload and config: a
-	// migration is created from the template. It is false where the platform creates one
-	// by itself. Without it, always.
+	// createWhen is an expression of type bool over pod, workload and config: whether to
+	// create a migration from the template. It is false if the platform creates one
+	// itself. If unset, one is always created.
 	CreateWhen *string `json:"createWhen,omitempty"`
-	// template is the object to create. A string in it that is "${EXPRESSION}" as a
-	// whole stands for the expression's value. Its apiVersion, kind and namespace are
-	// filled in; its name is metadata.generateName, or evacuation- without one, with the
-	// pod's UID and the number of the attempt.
+	// template is the object to create. A string that consists of "${EXPRESSION}" is
+	// replaced by the expression's value. apiVersion, kind and namespace are filled in.
+	// The name is metadata.generateName (default: evacuation-), followed by the pod's
+	// UID and the number of the attempt.
 	Template *runtime.RawExtension `json:"template,omitempty"`
-	// parallelPerCluster is how many migrations of this kind may be unfinished at a
-	// time, whoever created them.
+	// parallelPerCluster is how many migrations of this kind may be unfinished at the
+	// same time, no matter who created them.
 	ParallelPerCluster *int32 `json:"parallelPerCluster,omitempty"`
 	// parallelOutboundPerNode is how many of them may leave one node.
 	ParallelOutboundPerNode *int32 `json:"parallelOutboundPerNode,omitempty"`
-	// retryLimit is how many migrations of one evacuation may fail before it is given
-	// up. They are counted on the objects, so the platform must keep that many.
+	// retryLimit is how many migrations of one evacuation may fail before Drawbridge
+	// gives it up. Drawbridge counts the objects, so the platform must keep that many.
 	RetryLimit *int32 `json:"retryLimit,omitempty"`
-	// onCancel says what happens to the unfinished migrations of an evacuation that
-	// nobody wants any more: Delete or Keep.
+	// onCancel says what happens to the unfinished migrations of an evacuation that is
+	// no longer wanted: Delete or Keep.
 	OnCancel *apiv1alpha1.OnCancel `json:"onCancel,omitempty"`
 }
 

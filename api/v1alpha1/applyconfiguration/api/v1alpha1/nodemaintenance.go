@@ -17,21 +17,21 @@ import (
 // NodeMaintenanceApplyConfiguration represents a declarative configuration of the NodeMaintenance type for use
 // with apply.
 //
-// NodeMaintenance is the wish to take some nodes out of service: to make them
-// unschedulable, and to have their pods evacuated (KEP-4212).
+// NodeMaintenance takes nodes out of service: it makes them unschedulable and evacuates
+// their pods (KEP-4212).
 //
-// Its stages: Planning (cordon and drain are false), Cordon (cordon is true), Drain
-// (both are true), DrainComplete (no pod is left that is to go), and
-// MaintenanceComplete (both are false again, and the nodes are schedulable).
-// Deleting it in any of them makes the nodes schedulable that it cordoned, and
-// withdraws the evictions that nobody else wants.
+// Its stages: Planning (cordon and drain are false), Cordon (cordon is true), Drain (both
+// are true), DrainComplete (no pods are left to evacuate), and MaintenanceComplete (both
+// are false again, and the nodes are schedulable). Deleting the object in any stage makes
+// the nodes that it cordoned schedulable, and withdraws the evictions that no other
+// requester wants.
 type NodeMaintenanceApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec says which nodes, and what is to be done with them.
+	// spec says which nodes to maintain, and how.
 	Spec *NodeMaintenanceSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is how far that is.
+	// status is the progress of the maintenance.
 	Status *NodeMaintenanceStatusApplyConfiguration `json:"status,omitempty"`
 }
 

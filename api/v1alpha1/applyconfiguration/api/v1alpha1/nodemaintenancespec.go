@@ -12,39 +12,38 @@ import (
 // NodeMaintenanceSpecApplyConfiguration represents a declarative configuration of the NodeMaintenanceSpec type for use
 // with apply.
 //
-// NodeMaintenanceSpec says which nodes, and what is to be done with them.
+// NodeMaintenanceSpec says which nodes to maintain, and how.
 type NodeMaintenanceSpecApplyConfiguration struct {
-	// nodeSelector selects the nodes by labels (matchExpressions) or by name
-	// (matchFields with the key metadata.name, one name per term). A node is selected
-	// if any of the terms matches. Nodes that match later take part from then on;
-	// those that cease to match are released.
+	// nodeSelector selects the nodes by labels (matchExpressions) or by name (matchFields
+	// with the key metadata.name, one name per term). A node is selected if any of the
+	// terms matches. Nodes that match later are included from then on. Nodes that no
+	// longer match are released.
 	NodeSelector *NodeSelectorApplyConfiguration `json:"nodeSelector,omitempty"`
-	// cordon makes the selected nodes unschedulable. When it is false again, or the
-	// object is deleted, those are made schedulable that were so before and that no
-	// other maintenance cordons.
+	// cordon makes the selected nodes unschedulable. When it becomes false, or the object
+	// is deleted, the nodes that were schedulable before become schedulable again, unless
+	// another maintenance cordons them.
 	Cordon *bool `json:"cordon,omitempty"`
-	// drain has the pods of the selected nodes evacuated, except those of DaemonSets
-	// and mirror pods, by one EvictionRequest each. It begins when all selected nodes
-	// are cordoned, and requires cordon. When it is false again, what is not done is
+	// drain evacuates the pods of the selected nodes, except those of DaemonSets and
+	// mirror pods, with one EvictionRequest each. It requires cordon, and begins when all
+	// selected nodes are cordoned. When it becomes false, the remaining requests are
 	// withdrawn.
 	Drain *bool `json:"drain,omitempty"`
-	// reason says for people why; it becomes the message of the pods' condition
-	// EvacuationRequest.
+	// reason explains the maintenance to people. It becomes the message of the pods'
+	// condition EvacuationRequest.
 	Reason *string `json:"reason,omitempty"`
 	// maxParallelNodes limits how many nodes are drained at the same time. All are
-	// cordoned from the start. Without it, all are drained at once.
+	// cordoned from the start. If unset, all are drained at once.
 	MaxParallelNodes *int32 `json:"maxParallelNodes,omitempty"`
-	// unmanagedPods says what becomes of pods that no controller would make again:
-	// Evict (the default, as KEP-4212 has it) evicts them like all others, Keep leaves
-	// them where they are. A pod that is kept is not evacuated in any way, and the node
-	// is not drained before it has gone: it counts as blocking, with the reason
-	// UnmanagedPod. kubectl drawbridge drain sets Keep, unless it is called with --force.
+	// unmanagedPods says what happens to pods that no controller would recreate. Evict
+	// (the default, as in KEP-4212) evicts them like all others. Keep does not evacuate
+	// them, and the node is not drained until they are gone: they count as blocking, with
+	// the reason UnmanagedPod. kubectl drawbridge drain sets Keep unless called with
+	// --force.
 	UnmanagedPods *apiv1alpha1.PodTreatment `json:"unmanagedPods,omitempty"`
-	// emptyDirPods says what becomes of pods with emptyDir volumes, whose data is lost
-	// with them: Evict (the default, as KEP-4212 has it) evicts them like all others,
-	// Keep leaves them where they are. They count as blocking then, with the reason
-	// EmptyDirData. kubectl drawbridge drain sets Keep, unless it is called with
-	// --delete-emptydir-data.
+	// emptyDirPods says what happens to pods with emptyDir volumes, whose data is lost
+	// with the pod. Evict (the default, as in KEP-4212) evicts them like all others. Keep
+	// does not evacuate them: they count as blocking, with the reason EmptyDirData.
+	// kubectl drawbridge drain sets Keep unless called with --delete-emptydir-data.
 	EmptyDirPods *apiv1alpha1.PodTreatment `json:"emptyDirPods,omitempty"`
 }
 

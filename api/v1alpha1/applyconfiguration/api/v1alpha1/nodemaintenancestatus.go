@@ -14,27 +14,27 @@ import (
 // NodeMaintenanceStatusApplyConfiguration represents a declarative configuration of the NodeMaintenanceStatus type for use
 // with apply.
 //
-// NodeMaintenanceStatus is how far a maintenance is. Only the controller writes it.
+// NodeMaintenanceStatus is the progress of a maintenance. Only the controller writes it.
 type NodeMaintenanceStatusApplyConfiguration struct {
-	// observedGeneration is the metadata.generation that the status is about.
+	// observedGeneration is the metadata.generation that the status is based on.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// stage of the maintenance as a whole: Planning, Cordon, Drain, DrainComplete or
 	// MaintenanceComplete.
 	Stage *apiv1alpha1.MaintenanceStage `json:"stage,omitempty"`
-	// startTime is when the nodes began to be cordoned, the last time that cordon
+	// startTime is when the controller began to cordon the nodes, after cordon last
 	// became true.
 	StartTime *v1.Time `json:"startTime,omitempty"`
-	// completionTime is when the maintenance was complete. When the drain was, says
-	// the condition Drained.
+	// completionTime is when the maintenance was complete. For the drain, see the
+	// condition Drained.
 	CompletionTime *v1.Time `json:"completionTime,omitempty"`
 	// progress has the counts over all selected nodes.
 	Progress *MaintenanceProgressApplyConfiguration `json:"progress,omitempty"`
-	// nodes are the selected nodes, sorted by name. Of more than 500 the first ones
-	// that are not done stand here, then the first of the others; progress counts all.
+	// nodes are the selected nodes, sorted by name. If there are more than 500, it lists
+	// unfinished nodes first, then others; progress counts all.
 	Nodes []MaintenanceNodeStatusApplyConfiguration `json:"nodes,omitempty"`
-	// conditions of the maintenance. NodesSelected: the selector is valid and matches
-	// at least one node. Cordoned: all selected nodes are unschedulable. Drained: all
-	// pods that are to go have gone from all selected nodes, and drain is true.
+	// conditions of the maintenance. NodesSelected: the selector is valid and matches at
+	// least one node. Cordoned: all selected nodes are unschedulable. Drained: drain is
+	// true, and all pods to evacuate have left all selected nodes.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -14,8 +14,8 @@ import (
 //
 // NodeSelector selects nodes. It is the core NodeSelector, with limits.
 type NodeSelectorApplyConfiguration struct {
-	// nodeSelectorTerms are alternatives: a node is selected if any of them matches.
-	// Within a term all requirements must hold.
+	// nodeSelectorTerms are alternatives: a node is selected if any of them matches. All
+	// requirements of a term must match.
 	NodeSelectorTerms []v1.NodeSelectorTerm `json:"nodeSelectorTerms,omitempty"`
 }
 

@@ -16,7 +16,7 @@ type PatchOperationApplyConfiguration struct {
 	Path *string `json:"path,omitempty"`
 	// value is an expression of any type.
 	Value *string `json:"value,omitempty"`
-	// when is an expression of type bool; the operation is left out if it is false.
+	// when is an expression of type bool. If false, the operation is omitted.
 	When *string `json:"when,omitempty"`
 }
 

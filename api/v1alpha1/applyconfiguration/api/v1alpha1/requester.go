@@ -8,19 +8,19 @@ package v1alpha1
 // RequesterApplyConfiguration represents a declarative configuration of the Requester type for use
 // with apply.
 //
-// Requester is one who wants the eviction.
+// Requester wants the eviction.
 type RequesterApplyConfiguration struct {
 	// name is the requester's fully qualified domain name, at most 253 lower-case
 	// letters, digits, periods and hyphens. Unique in the list.
 	Name *string `json:"name,omitempty"`
-	// leaseName names a coordination.k8s.io Lease in Drawbridge's own namespace.
-	// When the Lease has run out, the controller removes this requester. A
-	// requester without one never expires. Drawbridge sets it for callers of
-	// pods/eviction, who cannot withdraw by themselves.
+	// leaseName names a coordination.k8s.io Lease in Drawbridge's own namespace. When the
+	// Lease expires, the controller removes this requester. A requester without a Lease
+	// never expires. Drawbridge sets it for callers of pods/eviction, which cannot
+	// withdraw themselves.
 	LeaseName *string `json:"leaseName,omitempty"`
-	// gracePeriodSeconds is the termination grace period this requester asked
-	// for, in seconds; without it, the pod's own. imperative-eviction.k8s.io passes on
-	// the largest of all requesters.
+	// gracePeriodSeconds is the termination grace period this requester asked for, in
+	// seconds. If unset, it is the pod's own. imperative-eviction.k8s.io uses the largest
+	// value of all requesters.
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 }
 

@@ -20,10 +20,10 @@ type SubresourceCallApplyConfiguration struct {
 	Resource *string `json:"resource,omitempty"`
 	// subresource is its path after the name, such as evacuate/cancel.
 	Subresource *string `json:"subresource,omitempty"`
-	// body is the object to send. A string in it that is "${EXPRESSION}" as a whole
-	// stands for the expression's value.
+	// body is the object to send. A string that consists of "${EXPRESSION}" is replaced
+	// by the expression's value.
 	Body *runtime.RawExtension `json:"body,omitempty"`
-	// when is an expression of type bool; nothing is called if it is false.
+	// when is an expression of type bool. If false, the call is omitted.
 	When *string `json:"when,omitempty"`
 }
 

@@ -8,8 +8,8 @@ package v1alpha1
 // WorkloadPatchApplyConfiguration represents a declarative configuration of the WorkloadPatch type for use
 // with apply.
 //
-// WorkloadPatch is a JSON patch (RFC 6902) of the workload. A test of
-// /metadata/uid precedes its operations.
+// WorkloadPatch is a JSON patch (RFC 6902) of the workload. Drawbridge adds a test of
+// /metadata/uid before its operations.
 type WorkloadPatchApplyConfiguration struct {
 	// subresource is patched instead of the object itself.
 	Subresource *string `json:"subresource,omitempty"`

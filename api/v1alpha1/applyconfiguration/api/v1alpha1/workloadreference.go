@@ -15,9 +15,9 @@ type WorkloadReferenceApplyConfiguration struct {
 	APIVersion *string `json:"apiVersion,omitempty"`
 	// kind of the object.
 	Kind *string `json:"kind,omitempty"`
-	// name is an expression over the variable pod, of type string. Without it, the
-	// name of the pod's owner of that kind counts. If the pod has an owner of that
-	// kind, the object must have its UID.
+	// name is an expression over the variable pod, of type string. If unset, it is the
+	// name of the pod's owner of that kind. If the pod has an owner of that kind, the
+	// object must have that owner's UID.
 	Name *string `json:"name,omitempty"`
 }
 

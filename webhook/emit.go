@@ -8,9 +8,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// tell records the events that a call gives rise to besides what it writes, each
-// once per pod: the same call comes again every few seconds.
-func (h *EvictionHandler) tell(in gathered, decision Decision) {
+// emit records the events of a call, besides its writes, each once per pod: the same
+// call comes again every few seconds.
+func (h *EvictionHandler) emit(in gathered, decision Decision) {
 	if in.Pod == nil {
 		return
 	}
@@ -24,20 +24,20 @@ func (h *EvictionHandler) tell(in gathered, decision Decision) {
 	}
 }
 
-// told is what was told about which pod.
-type told struct {
+// emission is an event that was emitted about a pod.
+type emission struct {
 	subject string
 	pod     string
 }
 
-// firstTime reports, once per pod and a quarter of an hour, that nothing has been
-// told on this subject yet.
+// firstTime reports whether no event on this subject was emitted for the pod within
+// DefaultReplacementWindow, and notes that one is.
 func (h *EvictionHandler) firstTime(subject string, in gathered) bool {
-	key := told{subject: subject, pod: string(in.Pod.UID)}
-	if _, known := h.told.Get(key); known {
+	key := emission{subject: subject, pod: string(in.Pod.UID)}
+	if _, known := h.emitted.Get(key); known {
 		return false
 	}
-	h.told.Add(key, true, DefaultGuardWindow)
+	h.emitted.Add(key, true, DefaultReplacementWindow)
 	return true
 }
 
