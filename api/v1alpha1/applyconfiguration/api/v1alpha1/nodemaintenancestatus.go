@@ -14,7 +14,7 @@ import (
 // NodeMaintenanceStatusApplyConfiguration represents a declarative configuration of the NodeMaintenanceStatus type for use
 // with apply.
 //
-// NodeMaintenanceStatus is the progress of a maintenance. Only the controller writes it.
+// NodeMaintenanceStatus is how far a maintenance is. Only the controller writes it.
 type NodeMaintenanceStatusApplyConfiguration struct {
 	// observedGeneration is the metadata.generation that the status is based on.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
