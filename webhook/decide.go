@@ -29,9 +29,9 @@ const (
 type Source int
 
 const (
-	// Cached: from the informer, which may lag behind.
+	// Cached objects come from the informer and may lag behind.
 	Cached Source = iota
-	// Live: from the API server.
+	// Live objects come from the API server.
 	Live
 )
 
