@@ -79,7 +79,7 @@ type Controller struct {
 
 	memory *memory
 	owners *owners
-	queue  guardQueue
+	queue  workQueue
 }
 
 var _ reconcile.Reconciler = &Controller{}
@@ -87,8 +87,8 @@ var _ reconcile.Reconciler = &Controller{}
 // fieldOwner is the field manager of what the guard writes.
 const fieldOwner = "guard." + v1alpha1.GroupName
 
-// guardQueue is the queue of this controller.
-type guardQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+// workQueue is the queue of this controller.
+type workQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // namespaceKey is the key of a namespace's budget.
 func namespaceKey(namespace string) reconcile.Request {

@@ -56,7 +56,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 			ReconciliationTimeout:   reconcileTimeout,
 			RateLimiter:             controllers.FastBackoff(),
 			// Called once the controller may start, before any event is handled.
-			NewQueue: func(name string, limiter controllers.Limiter) guardQueue {
+			NewQueue: func(name string, limiter controllers.Limiter) workQueue {
 				c.queue = newQueue(name, limiter)
 				return c.queue
 			},
@@ -80,19 +80,19 @@ func (c *Controller) validate() error {
 // memory. The rescan handles the first list.
 func (c *Controller) podEvents() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue guardQueue) {
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) {
 			if !ev.IsInInitialList {
 				c.enqueue(ctx, ev.Object, queue)
 			}
 		},
-		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue guardQueue) {
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workQueue) {
 			if pod, ok := ev.ObjectNew.(*corev1.Pod); ok {
 				c.memory.shown(client.ObjectKeyFromObject(pod), pod.UID, labeled(pod))
 			}
 			c.releases(ev.ObjectOld, ev.ObjectNew, queue)
 			c.enqueue(ctx, ev.ObjectNew, queue)
 		},
-		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, queue guardQueue) {
+		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, queue workQueue) {
 			c.releases(ev.Object, nil, queue)
 			key := client.ObjectKeyFromObject(ev.Object)
 			c.memory.settle(key)
@@ -106,7 +106,7 @@ func (c *Controller) podEvents() handler.EventHandler {
 }
 
 // enqueue enqueues a pod if there is something to do about it, and returns its state.
-func (c *Controller) enqueue(ctx context.Context, obj client.Object, queue guardQueue) State {
+func (c *Controller) enqueue(ctx context.Context, obj client.Object, queue workQueue) State {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return StateNone
@@ -128,7 +128,7 @@ func (c *Controller) enqueue(ctx context.Context, obj client.Object, queue guard
 
 // releases enqueues a check of whether the namespace still needs its budget, if a pod no
 // longer does.
-func (c *Controller) releases(before, after client.Object, queue guardQueue) {
+func (c *Controller) releases(before, after client.Object, queue workQueue) {
 	protected := func(obj client.Object) bool {
 		pod, ok := obj.(*corev1.Pod)
 		return ok && labeled(pod) && pod.DeletionTimestamp == nil && !pods.HasEnded(pod)
@@ -173,13 +173,13 @@ func requestEvents() predicate.Predicate {
 // pods. Their statuses, which change all the time, do not matter.
 func (c *Controller) budgetEvents() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue guardQueue) {
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) {
 			c.budgetChanged(ctx, nil, asBudget(ev.Object), ev.IsInInitialList, queue)
 		},
-		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue guardQueue) {
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workQueue) {
 			c.budgetChanged(ctx, asBudget(ev.ObjectOld), asBudget(ev.ObjectNew), false, queue)
 		},
-		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, queue guardQueue) {
+		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, queue workQueue) {
 			c.memory.forgetBudget(ev.Object.GetNamespace(), ev.Object.GetUID())
 			c.memory.forgetEmitted(strangerKey(ev.Object))
 			if ev.Object.GetName() == v1alpha1.GuardBudgetName {
@@ -197,7 +197,7 @@ func asBudget(obj client.Object) *policyv1.PodDisruptionBudget {
 
 // budgetChanged handles a budget that was created (before is nil), changed or deleted
 // (after is nil).
-func (c *Controller) budgetChanged(ctx context.Context, before, after *policyv1.PodDisruptionBudget, initial bool, queue guardQueue) {
+func (c *Controller) budgetChanged(ctx context.Context, before, after *policyv1.PodDisruptionBudget, initial bool, queue workQueue) {
 	either := after
 	if either == nil {
 		either = before
@@ -248,7 +248,7 @@ func (c *Controller) emitSelector(pdb *policyv1.PodDisruptionBudget) {
 func (c *Controller) changes() source.Source {
 	return controllers.Rescan{
 		Pods: c.Client, Clock: c.Clock, OnChange: c.OnChange, Synced: c.Synced, AtOnce: true,
-		Each: func(ctx context.Context, pod *corev1.Pod, queue guardQueue) {
+		Each: func(ctx context.Context, pod *corev1.Pod, queue workQueue) {
 			if state := c.enqueue(ctx, pod, queue); state.Closes() && labeled(pod) {
 				queue.Add(namespaceKey(pod.Namespace)) // Its budget may have been deleted while no manager ran.
 			}
@@ -258,7 +258,7 @@ func (c *Controller) changes() source.Source {
 
 // holds is the source of the pods that become held or released.
 func (c *Controller) holds() source.Source {
-	return source.Func(func(_ context.Context, queue guardQueue) error {
+	return source.Func(func(_ context.Context, queue workQueue) error {
 		c.Holds.OnPodChange(func(pod types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: pod}) })
 		return nil
 	})
