@@ -50,6 +50,7 @@ type reporter struct {
 	clock    clock.PassiveClock
 	recorder eventsclient.EventRecorder
 	metrics  *metrics.VM
+	pace     statusPace
 
 	mu    sync.Mutex
 	queue queue
@@ -86,6 +87,7 @@ func (r *reporter) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	switch {
 	case apierrors.IsNotFound(err):
 		r.metrics.Forget(req.Name)
+		r.pace.forget(req.Name)
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("get EvacuationPolicy %s: %w", req.Name, err)
@@ -112,6 +114,9 @@ func (r *reporter) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	}
 	if object.Status.ObservedGeneration == p.generation && equality.Semantic.DeepEqual(conditions, object.Status.Conditions) {
 		return result, nil
+	}
+	if delay := r.pace.wait(p, r.clock.Now()); delay > 0 {
+		return reconcile.Result{RequeueAfter: delay}, nil
 	}
 	status := apply.EvacuationPolicyStatus().WithObservedGeneration(p.generation)
 	for i := range conditions {
