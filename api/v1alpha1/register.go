@@ -29,6 +29,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&EvictionRequest{}, &EvictionRequestList{},
 		&EvictionInterceptor{}, &EvictionInterceptorList{},
 		&EvacuationPolicy{}, &EvacuationPolicyList{},
+		&EvacuationHook{}, &EvacuationHookList{},
 		&NodeMaintenance{}, &NodeMaintenanceList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)

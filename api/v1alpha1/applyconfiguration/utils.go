@@ -25,6 +25,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ConfigReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("CoveredPods"):
 		return &apiv1alpha1.CoveredPodsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EvacuationHook"):
+		return &apiv1alpha1.EvacuationHookApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EvacuationHookSpec"):
+		return &apiv1alpha1.EvacuationHookSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EvacuationHookStatus"):
+		return &apiv1alpha1.EvacuationHookStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvacuationPolicy"):
 		return &apiv1alpha1.EvacuationPolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvacuationPolicySpec"):
@@ -49,6 +55,20 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EvictionRequestSummaryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvictionTarget"):
 		return &apiv1alpha1.EvictionTargetApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("HookExec"):
+		return &apiv1alpha1.HookExecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("HookHTTP"):
+		return &apiv1alpha1.HookHTTPApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("HookJob"):
+		return &apiv1alpha1.HookJobApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("HookObject"):
+		return &apiv1alpha1.HookObjectApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("HookRun"):
+		return &apiv1alpha1.HookRunApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("HookUndo"):
+		return &apiv1alpha1.HookUndoApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("HookWait"):
+		return &apiv1alpha1.HookWaitApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Interceptor"):
 		return &apiv1alpha1.InterceptorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("InterceptorStatus"):

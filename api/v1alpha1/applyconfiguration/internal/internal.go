@@ -72,6 +72,101 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: selector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvacuationHook
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvacuationHookSpec
+    - name: status
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvacuationHookStatus
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvacuationHookSpec
+  map:
+    fields:
+    - name: deadline
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+      default: 30m
+    - name: exec
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookExec
+    - name: guard
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.GuardPolicy
+      default: WhileEvacuating
+    - name: http
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookHTTP
+    - name: job
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookJob
+    - name: matchConditions
+      type:
+        list:
+          elementType:
+            namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MatchCondition
+          elementRelationship: associative
+          keys:
+          - name
+    - name: onFailure
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookFailurePolicy
+      default: Hold
+    - name: podSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: pointOfNoReturn
+      type:
+        scalar: boolean
+    - name: priority
+      type:
+        scalar: numeric
+      default: 10000
+    - name: retries
+      type:
+        scalar: numeric
+      default: 2
+    - name: undo
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookUndo
+    - name: wait
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookWait
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvacuationHookStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: matchingPods
+      type:
+        scalar: numeric
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: runs
+      type:
+        list:
+          elementType:
+            namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookRun
+          elementRelationship: associative
+          keys:
+          - requestUID
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvacuationPolicy
   map:
     fields:
@@ -366,6 +461,117 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.LocalPodReference
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.GuardPolicy
   scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookExec
+  map:
+    fields:
+    - name: command
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: container
+      type:
+        scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookFailurePolicy
+  scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookHTTP
+  map:
+    fields:
+    - name: body
+      type:
+        scalar: string
+    - name: caFrom
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookObject
+    - name: headersFrom
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookObject
+    - name: method
+      type:
+        scalar: string
+      default: POST
+    - name: url
+      type:
+        scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookJob
+  map:
+    fields:
+    - name: onSameNode
+      type:
+        scalar: boolean
+    - name: template
+      type:
+        map:
+          elementType:
+            scalar: untyped
+            list:
+              elementType:
+                namedType: __untyped_atomic_
+              elementRelationship: atomic
+            map:
+              elementType:
+                namedType: __untyped_deduced_
+              elementRelationship: separable
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookObject
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookPhase
+  scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookRun
+  map:
+    fields:
+    - name: attempt
+      type:
+        scalar: numeric
+    - name: firstAttempt
+      type:
+        scalar: numeric
+    - name: generation
+      type:
+        scalar: numeric
+    - name: message
+      type:
+        scalar: string
+    - name: phase
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookPhase
+    - name: pod
+      type:
+        scalar: string
+    - name: request
+      type:
+        scalar: string
+    - name: requestUID
+      type:
+        scalar: string
+    - name: startTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookUndo
+  map:
+    fields:
+    - name: exec
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookExec
+    - name: http
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookHTTP
+    - name: job
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookJob
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookWait
+  map:
+    fields:
+    - name: until
+      type:
+        scalar: string
+    - name: workload
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.WorkloadReference
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.Interceptor
   map:
     fields:

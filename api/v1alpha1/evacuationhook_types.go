@@ -1,0 +1,448 @@
+package v1alpha1
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// EvacuationHook is an interceptor without code: for pods of its own namespace, do this
+// before they are evicted. It acts under the name NAME.NAMESPACE.hooks.drawbridge.dev.
+//
+// Whoever writes one needs, in that namespace, what it does: create jobs for a job,
+// create pods/exec for an exec, get secrets for an http with a Secret.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=eh
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`,description="Interceptors of higher priority run first."
+// +kubebuilder:printcolumn:name="On-Failure",type=string,JSONPath=`.spec.onFailure`,description="What happens to a pod for which it failed."
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,description="Whether the hook is well formed."
+// +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.matchingPods`,description="How many pods it covers."
+// +kubebuilder:printcolumn:name="Last-Run",type=string,JSONPath=`.status.conditions[?(@.type=="LastRun")].reason`,description="How the last run ended."
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters: it is a part of the interceptor's name"
+type EvacuationHook struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says for which pods something is done first, and what.
+	// +required
+	Spec EvacuationHookSpec `json:"spec"`
+
+	// status is what the controller observed, and its runs.
+	// +optional
+	Status EvacuationHookStatus `json:"status,omitempty"`
+}
+
+// EvacuationHookList is a list of EvacuationHooks.
+//
+// +kubebuilder:object:root=true
+type EvacuationHookList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []EvacuationHook `json:"items"`
+}
+
+// EvacuationHookSpec says for which pods something is done first, and what.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.job), has(self.exec), has(self.http), has(self.wait)].filter(a, a).size() == 1",message="exactly one of job, exec, http and wait must be given"
+type EvacuationHookSpec struct {
+	// podSelector selects pods of the hook's namespace by their labels. If empty or
+	// unset, it selects all.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="operator of a matchExpression must be In, NotIn, Exists or DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="values of a matchExpression must be given for the operators In and NotIn, and for no others"
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+
+	// matchConditions are CEL expressions over the pod, as in an EvictionInterceptor.
+	// All must be true. The pod is the variable pod (or object), its namespace the
+	// variable namespaceObject. An expression that fails counts as false.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	MatchConditions []MatchCondition `json:"matchConditions,omitempty"`
+
+	// priority orders the interceptors of a pod: the highest runs first, equal ones are
+	// ordered by name.
+	// +optional
+	// +default=10000
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
+	Priority *int32 `json:"priority,omitempty"`
+
+	// guard says when a PodDisruptionBudget of Drawbridge protects the pods:
+	// WhileEvacuating (from the first eviction until the last interceptor), Always
+	// (from the pod's start) or Never.
+	// +optional
+	// +default="WhileEvacuating"
+	Guard GuardPolicy `json:"guard,omitempty"`
+
+	// job runs a Job in the hook's namespace.
+	// +optional
+	Job *HookJob `json:"job,omitempty"`
+
+	// exec runs a command in a container of the pod. The administrator must have
+	// switched it on (chart value hooks.exec.enabled).
+	// +optional
+	Exec *HookExec `json:"exec,omitempty"`
+
+	// http sends a request to the pod, to a Service of the namespace or to another host
+	// by TLS.
+	// +optional
+	HTTP *HookHTTP `json:"http,omitempty"`
+
+	// wait waits until a condition is true.
+	// +optional
+	Wait *HookWait `json:"wait,omitempty"`
+
+	// deadline of one attempt, at least 1s and at most 24h. An attempt that takes longer
+	// has failed. All attempts together have at most the time that the administrator
+	// allows (24h by default); with more, each attempt gets its share.
+	// +optional
+	// +default="30m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="deadline must be at least 1s and at most 24h"
+	Deadline *metav1.Duration `json:"deadline,omitempty"`
+
+	// retries is how many more attempts are made after one that failed.
+	// +optional
+	// +default=2
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	Retries *int32 `json:"retries,omitempty"`
+
+	// onFailure says what happens to a pod for which the last attempt has failed: Hold
+	// keeps it until the hook is changed or the interceptor is skipped, Continue goes on
+	// to the next interceptor.
+	// +optional
+	// +default="Hold"
+	OnFailure HookFailurePolicy `json:"onFailure,omitempty"`
+
+	// undo is done once when the eviction is called off after the hook began. A Job of
+	// the hook that still runs is deleted before.
+	// +optional
+	Undo *HookUndo `json:"undo,omitempty"`
+
+	// pointOfNoReturn says that what has begun must be finished: if the eviction is
+	// called off, the hook goes on to its end, and nothing is undone.
+	// +optional
+	PointOfNoReturn bool `json:"pointOfNoReturn,omitempty"`
+}
+
+// HookFailurePolicy says what happens to a pod for which a hook failed.
+//
+// +kubebuilder:validation:Enum=Hold;Continue
+type HookFailurePolicy string
+
+// Failure policies of a hook.
+const (
+	// HookHold keeps the pod.
+	HookHold HookFailurePolicy = "Hold"
+	// HookContinue goes on to the next interceptor.
+	HookContinue HookFailurePolicy = "Continue"
+)
+
+// HookUndo is done when an eviction is called off.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.job), has(self.exec), has(self.http)].filter(a, a).size() == 1",message="exactly one of job, exec and http must be given"
+type HookUndo struct {
+	// job runs a Job in the hook's namespace.
+	// +optional
+	Job *HookJob `json:"job,omitempty"`
+
+	// exec runs a command in a container of the pod.
+	// +optional
+	Exec *HookExec `json:"exec,omitempty"`
+
+	// http sends a request.
+	// +optional
+	HTTP *HookHTTP `json:"http,omitempty"`
+}
+
+// HookJob runs a Job.
+type HookJob struct {
+	// template is a JobTemplateSpec of batch/v1. A string of the form ${EXPRESSION} is
+	// a CEL expression over the variables pod and request, and its value has the
+	// expression's type. All containers get the environment variables POD_NAME, POD_UID,
+	// POD_IP, NODE_NAME, REQUESTERS (names, separated by commas), DEADLINE (of the
+	// attempt, RFC 3339) and ATTEMPT (from 1).
+	// +required
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	Template runtime.RawExtension `json:"template"`
+
+	// onSameNode runs the Job's pod on the node of the pod, although that is cordoned,
+	// which local volumes need. By default it runs anywhere else.
+	// +optional
+	OnSameNode bool `json:"onSameNode,omitempty"`
+}
+
+// HookExec runs a command in a container of the pod.
+type HookExec struct {
+	// container to run it in. Default: the one that the annotation
+	// kubectl.kubernetes.io/default-container names, else the first.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Container string `json:"container,omitempty"`
+
+	// command and its arguments. It is no shell: use ["sh", "-c", "..."] for one. Exit
+	// code 0 is success.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=4096
+	Command []string `json:"command"`
+}
+
+// HookHTTP sends a request. A status of 2xx is success, except for 202, which says that
+// the work goes on: the URL of its Location (or the same one) is asked with GET until it
+// answers 2xx. 429 and 503 mean to try again, after Retry-After. All others fail.
+// Redirects are not followed.
+type HookHTTP struct {
+	// method of the request.
+	// +optional
+	// +default="POST"
+	// +kubebuilder:validation:Enum=GET;PUT;POST;PATCH;DELETE
+	// +kubebuilder:validation:MaxLength=6
+	Method string `json:"method,omitempty"`
+
+	// url to ask: https, or http to the pod itself (${'http://' + pod.status.podIP +
+	// ':8080/'}) or to a Service of the namespace (http://NAME:PORT/ or
+	// http://NAME.NAMESPACE.svc:PORT/). Loopback, link-local addresses and those of
+	// the API server are refused. ${EXPRESSION} is a CEL expression over the variables pod and request.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('${') || (isURL(self) && url(self).getScheme() in ['http', 'https'])",message="url must be an absolute URL with the scheme https or http, or an expression in ${}"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^/?#]*//[^/?#]*@')",message="url must have no user and no password: headersFrom is for these"
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('${') || self.lowerAscii().matches('^https?://((0|[1-9][0-9]{0,2})([.](0|[1-9][0-9]{0,2})){3}|[[][0-9a-f:.]+[]]|([a-z0-9_][-a-z0-9_]*[.])*([a-z]|[0-9]+[-a-wyz])[-a-z0-9]*[.]?)(:[0-9]+)?([/?#].*)?$')",message="the host of url must be a DNS name or an IP address in its usual form"
+	// +kubebuilder:validation:XValidation:rule="!self.lowerAscii().matches('^https?://((0|127|169[.]254)[.][0-9.]+|[[](::|0+:|fe[89ab][0-9a-f]:|ff|fd00:0?ec2:|0*64:ff9b:)[^/?#]*|([^:/?#]*[.])?localhost([.]localdomain)?[.]?)([:/?#].*)?$')",message="url must not be of loopback, of a link-local address or of a cloud's metadata"
+	// +kubebuilder:validation:XValidation:rule="!self.lowerAscii().matches('^https?://kubernetes([.]default([.]svc([.][^:/?#]*)?)?)?[.]?([:/?#].*)?$')",message="url must not be of the API server"
+	// +kubebuilder:validation:XValidation:rule="!self.lowerAscii().startsWith('http:') || self.lowerAscii().matches('^http://([0-9.]+|[[][^/?#]*|[^.:/?#]+([.][^.:/?#]+[.]svc)?)([:/?#].*)?$')",message="url without TLS must be of the pod itself or of a Service of the namespace: http://NAME:PORT/ or http://NAME.NAMESPACE.svc:PORT/"
+	URL string `json:"url"`
+
+	// headersFrom is a Secret of the namespace: each of its keys is the name of a
+	// header.
+	// +optional
+	HeadersFrom *HookObject `json:"headersFrom,omitempty"`
+
+	// body of the request. ${EXPRESSION} is a CEL expression over the variables pod and
+	// request: a string is sent as it is, everything else as JSON.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	Body string `json:"body,omitempty"`
+
+	// caFrom is a ConfigMap of the namespace: its key ca.crt has the certificates, in
+	// PEM, that the server's one is verified with. Default: those of the system.
+	// +optional
+	CAFrom *HookObject `json:"caFrom,omitempty"`
+}
+
+// HookObject names an object of the namespace.
+type HookObject struct {
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// HookWait waits until a condition is true. The objects are watched.
+type HookWait struct {
+	// workload is another object of the namespace that the condition reads.
+	// +optional
+	Workload *WorkloadReference `json:"workload,omitempty"`
+
+	// until is a CEL expression over the variables pod, request and, if workload is
+	// given, workload. It is null while it does not exist.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into job.template, http.url and http.body; here write the expression alone"
+	Until string `json:"until"`
+}
+
+// EvacuationHookStatus is what the controller observed, and its runs.
+type EvacuationHookStatus struct {
+	// observedGeneration is the metadata.generation that the conditions are based on.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// matchingPods is how many pods the hook covers. It lags behind by a few seconds.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MatchingPods *int32 `json:"matchingPods,omitempty"`
+
+	// runs are those of requests that have not ended: what was begun is recorded here
+	// first, so that it is done once.
+	// +optional
+	// +listType=map
+	// +listMapKey=requestUID
+	// +kubebuilder:validation:MaxItems=256
+	Runs []HookRun `json:"runs,omitempty"`
+
+	// conditions are Accepted (selectors, expressions and templates are well formed),
+	// Evaluated (False while a matchCondition fails for a pod), Covers (True while there
+	// are pods that it covers) and LastRun (True if the last run succeeded).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime > timestamp('1970-01-01T00:00:00Z'))",message="lastTransitionTime must be a time of this epoch in RFC 3339"
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// HookRun is what a hook does for one EvictionRequest.
+type HookRun struct {
+	// requestUID is the UID of the EvictionRequest.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	RequestUID string `json:"requestUID"`
+
+	// request is the name of the EvictionRequest: the UID of its pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Request string `json:"request"`
+
+	// pod is the name of the pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Pod string `json:"pod"`
+
+	// phase of the run.
+	// +required
+	Phase HookPhase `json:"phase"`
+
+	// attempt counts the attempts, from 1.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Attempt int32 `json:"attempt"`
+
+	// generation of the hook that the attempts since firstAttempt were made with.
+	// +required
+	Generation int64 `json:"generation"`
+
+	// firstAttempt is the first attempt of that generation.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	FirstAttempt int32 `json:"firstAttempt"`
+
+	// startTime of the attempt; while Retrying, when the next one may begin.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="startTime must be a time of this epoch in RFC 3339"
+	StartTime metav1.Time `json:"startTime"`
+
+	// message says why the last attempt failed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}
+
+// HookPhase is the phase of a run.
+//
+// +kubebuilder:validation:Enum=Running;Retrying;Succeeded;Held;Continued;Undoing;Undone
+type HookPhase string
+
+// Phases of a run.
+const (
+	// HookRunning: the attempt has begun.
+	HookRunning HookPhase = "Running"
+	// HookRetrying: the attempt has failed, and there will be another one.
+	HookRetrying HookPhase = "Retrying"
+	// HookSucceeded: the hook is done.
+	HookSucceeded HookPhase = "Succeeded"
+	// HookHeld: the last attempt has failed and the pod is kept.
+	HookHeld HookPhase = "Held"
+	// HookContinued: the last attempt has failed and the eviction goes on.
+	HookContinued HookPhase = "Continued"
+	// HookUndoing: the eviction was called off, and the undo has begun.
+	HookUndoing HookPhase = "Undoing"
+	// HookUndone: the undo has ended, well or not.
+	HookUndone HookPhase = "Undone"
+)
+
+// Labels of the Jobs of hooks.
+const (
+	// HookLabel is the name of the hook.
+	HookLabel = "drawbridge.dev/hook"
+	// HookRequestLabel is the UID of the EvictionRequest.
+	HookRequestLabel = "drawbridge.dev/eviction-request"
+	// HookETAAnnotation may be set on the Job by its own container: when it expects to
+	// finish, in RFC 3339.
+	HookETAAnnotation = "drawbridge.dev/expected-finish-time"
+)
+
+// Types and reasons of the conditions of an EvacuationHook, beside those of an
+// EvictionInterceptor.
+const (
+	// ConditionCovers is True while there are pods that the hook covers.
+	ConditionCovers = "Covers"
+	// ConditionLastRun is True if the last run succeeded.
+	ConditionLastRun = "LastRun"
+
+	// ReasonInvalidTemplate: the template is no Job that the API server takes.
+	ReasonInvalidTemplate = "InvalidTemplate"
+	// ReasonExecDisabled: the administrator has not switched on exec.
+	ReasonExecDisabled = "ExecDisabled"
+	// ReasonHTTPDisabled: the administrator has switched off http.
+	ReasonHTTPDisabled = "HTTPDisabled"
+	// ReasonCoversPods: there are pods that it covers.
+	ReasonCoversPods = "CoversPods"
+	// ReasonCoversNone: there are none.
+	ReasonCoversNone = "CoversNone"
+	// ReasonSucceeded: the last run succeeded.
+	ReasonSucceeded = "Succeeded"
+	// ReasonFailed: its last attempt failed.
+	ReasonFailed = "Failed"
+)
+
+// HookTestRequester is the requester of kubectl drawbridge hooks test. It wants the hook
+// to run, and no eviction: the hook withdraws it when it has ended.
+const HookTestRequester = "test" + HookInterceptorSuffix
+
+// HookInterceptorSuffix is the end of the names of all hooks' interceptors.
+const HookInterceptorSuffix = ".hooks.drawbridge.dev"
+
+// HookInterceptor is the name of a hook's interceptor.
+func HookInterceptor(hook types.NamespacedName) string {
+	return hook.Name + "." + hook.Namespace + HookInterceptorSuffix
+}
+
+// HookOf is the hook whose interceptor has that name.
+func HookOf(interceptor string) (hook types.NamespacedName, ok bool) {
+	rest, ok := strings.CutSuffix(interceptor, HookInterceptorSuffix)
+	at := strings.LastIndexByte(rest, '.')
+	if !ok || at <= 0 || at == len(rest)-1 {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: rest[at+1:], Name: rest[:at]}, true
+}
+
+// Parts of the name of a hook's Job, in characters.
+const (
+	hookJobPrefix = 40
+	hookJobHash   = 10
+)
+
+// HookJobName is the name of the Job of one attempt of a hook for an EvictionRequest. An
+// attempt has one name, so that it has one Job. It is a DNS label: the Job's pods have it
+// in their names and labels.
+func HookJobName(hook string, requestUID types.UID, attempt int32) string {
+	prefix := strings.ReplaceAll(hook[:min(len(hook), hookJobPrefix)], ".", "-")
+	sum := sha256.Sum256([]byte(requestUID))
+	return strings.TrimRight(prefix, "-") + "-" + hex.EncodeToString(sum[:])[:hookJobHash] + "-" + strconv.Itoa(int(attempt))
+}
