@@ -85,9 +85,11 @@ type Reconciler struct {
 
 // IsTurn reports whether the evictor may act on the request: it is active
 // and all others had their turn (statement 76), the request is neither canceled
-// nor finished (statement 88) nor being deleted (statement 95).
+// nor finished (statement 88) nor being deleted (statement 95). The trial of a hook wants
+// no eviction, whatever became of the hook's turn.
 func IsTurn(er *v1alpha1.EvictionRequest) bool {
-	if er.DeletionTimestamp != nil || er.Spec.Target.Pod == nil || len(er.Spec.Requesters) == 0 ||
+	wanted := slices.ContainsFunc(er.Spec.Requesters, func(r v1alpha1.Requester) bool { return r.Name != v1alpha1.HookTestRequester })
+	if er.DeletionTimestamp != nil || er.Spec.Target.Pod == nil || !wanted ||
 		v1alpha1.IsFinished(er) ||
 		!slices.Contains(er.Status.ActiveInterceptors, v1alpha1.ImperativeEvictionInterceptor) {
 		return false

@@ -29,6 +29,8 @@ func TestEvictorActsOnlyInItsTurn(t *testing.T) {
 			Interceptors("a.example.com", "b.example.com").Processed("a.example.com").Active(v1alpha1.ImperativeEvictionInterceptor, at(0)),
 		"nobody wants it any more": builder.EvictionRequest("shop", "web-1", "uid-1").
 			Interceptors().Active(v1alpha1.ImperativeEvictionInterceptor, at(0)),
+		"only the trial of a hook wants it": builder.EvictionRequest("shop", "web-1", "uid-1").Requesters(v1alpha1.HookTestRequester).
+			Interceptors().Active(v1alpha1.ImperativeEvictionInterceptor, at(0)),
 		"it is canceled": ourRequest().Canceled(v1alpha1.ReasonNoRequesters, at(0)),
 		"it is evicted":  ourRequest().Evicted(v1alpha1.ReasonPodTerminal, at(0)),
 	}

@@ -70,6 +70,11 @@ type Goner interface {
 // ErrPointOfNoReturn is returned by a Cancel that comes too late.
 var ErrPointOfNoReturn = errors.New("past the point of no return")
 
+// ErrNotYet is returned, also wrapped, by a Cancel or Gone that works well and has to
+// wait for something. It is called again after a few seconds, or when an object of
+// Options.Watches changes, without an event.
+var ErrNotYet = errors.New("not yet")
+
 // Target is the pod that an interceptor should prepare.
 type Target struct {
 	// Request is the EvictionRequest, RequestUID its UID.

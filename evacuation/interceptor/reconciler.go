@@ -42,8 +42,20 @@ func newReconciler(c client.Client, live client.Reader, impl Interceptor, o Opti
 	return &reconciler{Options: o, client: c, live: live, reports: c, impl: impl, canceler: canceler, goner: goner}
 }
 
+// notYet is after how long a Cancel or Gone that has to wait is called again.
+const notYet = 3 * time.Second
+
 // Reconcile handles one request.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	result, err := r.reconcile(ctx, req)
+	if errors.Is(err, ErrNotYet) {
+		log.FromContext(ctx).V(1).Info("Waiting for the end of an evacuation", "reason", err.Error())
+		return reconcile.Result{RequeueAfter: notYet}, nil
+	}
+	return result, err
+}
+
+func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := req.NamespacedName
 	turn, end := r.running.begin(ctx, key)
 	defer end()
@@ -188,6 +200,9 @@ func (r *reconciler) undo(ctx context.Context, key types.NamespacedName, memory 
 		return false, nil
 	case err != nil:
 		r.memories.set(key, *memory) // So that nothing new begins before it is undone.
+		if errors.Is(err, ErrNotYet) {
+			return false, err
+		}
 		r.emit(memory.Target, events.CancelFailed(r.Name, memory.Target.Pod.Name, err))
 		return false, fmt.Errorf("cancel evacuation of pod %s: %w", memory.Target.Pod, err)
 	}
@@ -206,6 +221,9 @@ func (r *reconciler) cleanUp(ctx context.Context, key types.NamespacedName, memo
 	switch {
 	case stopping(ctx):
 		return nil
+	case errors.Is(err, ErrNotYet):
+		r.memories.set(key, *memory)
+		return err
 	case err != nil:
 		r.memories.set(key, *memory)
 		r.emit(memory.Target, events.CancelFailed(r.Name, memory.Target.Pod.Name, err))

@@ -41,3 +41,20 @@ func (b bitset) each(other bitset, yield func(n int)) {
 		}
 	}
 }
+
+// differ calls yield for every number that is in one of the sets only. It may change that
+// number's bit in other.
+func (b bitset) differ(other bitset, yield func(n int)) {
+	for w := range max(len(b), len(other)) {
+		for word := b.word(w) ^ other.word(w); word != 0; word &= word - 1 {
+			yield(w*wordBits + bits.TrailingZeros64(word))
+		}
+	}
+}
+
+func (b bitset) word(w int) uint64 {
+	if w >= len(b) {
+		return 0
+	}
+	return b[w]
+}

@@ -14,6 +14,8 @@ import (
 const (
 	// podVariable is the pod, as internal/podcache keeps it.
 	podVariable = "object"
+	// hookPodVariable is the same pod, for hooks, whose other expressions call it so.
+	hookPodVariable = "pod"
 	// namespaceVariable is the pod's namespace with its name, labels and
 	// annotations, or null while it is not known.
 	namespaceVariable = "namespaceObject"
@@ -34,13 +36,18 @@ const (
 type expressions struct{ env *cel.Env }
 
 // theExpressions are made once: that takes some milliseconds.
-var theExpressions = sync.OnceValues(newExpressions)
+var theExpressions = sync.OnceValues(func() (*expressions, error) { return newExpressions() })
 
-func newExpressions() (*expressions, error) {
-	env, err := cel.NewEnv([]cel.Variable{
+// theHookExpressions are those of hooks.
+var theHookExpressions = sync.OnceValues(func() (*expressions, error) {
+	return newExpressions(cel.Variable{Name: hookPodVariable, Type: podcache.Type()})
+})
+
+func newExpressions(more ...cel.Variable) (*expressions, error) {
+	env, err := cel.NewEnv(append([]cel.Variable{
 		{Name: podVariable, Type: podcache.Type()},
 		{Name: namespaceVariable, Type: podcache.NamespaceType()},
-	}, cel.Static(staticCostLimit))
+	}, more...), cel.Static(staticCostLimit))
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +96,7 @@ func (in *celInput) variables() (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := map[string]any{podVariable: pod, namespaceVariable: nil}
+	made := map[string]any{podVariable: pod, hookPodVariable: pod, namespaceVariable: nil}
 	if in.namespace != nil {
 		made[namespaceVariable] = namespaceValue(in.namespace)
 	}

@@ -2,7 +2,7 @@ package registration
 
 import "github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 
-// Info describes the interceptor of an accepted EvictionInterceptor.
+// Info describes the interceptor of an accepted EvictionInterceptor or EvacuationHook.
 type Info struct {
 	// Name of the interceptor.
 	Name string
@@ -22,6 +22,6 @@ type Info struct {
 type Lookup interface {
 	// Registration returns the accepted registration of that name. It answers from
 	// memory and is safe for concurrent use. Names without an accepted
-	// EvictionInterceptor are not found.
+	// EvictionInterceptor or EvacuationHook are not found.
 	Registration(name string) (Info, bool)
 }

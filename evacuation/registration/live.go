@@ -13,7 +13,7 @@ import (
 )
 
 // ResolveLive is Resolve for callers that suspect stale informers: it lists the
-// registrations and the pod's namespace through the reader, which must not be a cache.
+// registrations, the pod's namespace and its hooks through the reader, which must not be a cache.
 // Compiled registrations are reused.
 func (r *Registry) ResolveLive(ctx context.Context, live client.Reader, pod *corev1.Pod) ([]string, error) {
 	registrations := &v1alpha1.EvictionInterceptorList{}
@@ -26,14 +26,27 @@ func (r *Registry) ResolveLive(ctx context.Context, live client.Reader, pod *cor
 	if err := live.List(ctx, namespaces, client.MatchingFieldsSelector{Selector: name}); err != nil {
 		return nil, fmt.Errorf("list namespace %s live: %w", pod.Namespace, err)
 	}
+	hooks := &v1alpha1.EvacuationHookList{}
+	if r.options.Hooks {
+		if err := live.List(ctx, hooks, client.InNamespace(pod.Namespace)); err != nil {
+			return nil, fmt.Errorf("list the hooks of namespace %s live: %w", pod.Namespace, err)
+		}
+	}
 	known, next := r.snapshot(), newSnapshot()
-	for i := range registrations.Items {
-		from := &registrations.Items[i]
-		e, _, ok := known.known(from.Name)
-		if !ok || e.uid != from.UID || e.generation != from.Generation {
-			e = compileEntry(from, r.options.AllowedReserved)
+	put := func(key string, from client.Object, compile func() *entry) {
+		e, _, ok := known.known(key)
+		if !ok || e.uid != from.GetUID() || e.generation != from.GetGeneration() {
+			e = compile()
 		}
 		next.put(e)
+	}
+	for i := range registrations.Items {
+		from := &registrations.Items[i]
+		put(from.Name, from, func() *entry { return compileEntry(from, r.options.AllowedReserved) })
+	}
+	for i := range hooks.Items {
+		from := &hooks.Items[i]
+		put(hookKey(client.ObjectKeyFromObject(from)), from, func() *entry { return compileHook(from, r.options.Account) })
 	}
 	for i := range namespaces.Items {
 		next.putNamespace(&namespaces.Items[i])

@@ -13,9 +13,14 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// entry is one generation of an EvictionInterceptor, compiled. It never changes.
+// entry is one generation of an EvictionInterceptor or EvacuationHook, compiled. It never
+// changes.
 type entry struct {
 	Info
+	// key of the object: NAME, or NAMESPACE/NAME of a hook.
+	key string
+	// hook is empty for an EvictionInterceptor.
+	hook       types.NamespacedName
 	uid        types.UID
 	generation int64
 	// refused says why the registration is not accepted, nil if it is. One that is
@@ -46,18 +51,27 @@ func (c condition) String() string {
 
 // compileEntry compiles a registration.
 func compileEntry(from *v1alpha1.EvictionInterceptor, allowReserved []string) *entry {
-	e := &entry{uid: from.UID, generation: from.Generation, Info: infoOf(from), pods: labels.Nothing(), namespaces: labels.Nothing()}
-	for _, step := range []func(*v1alpha1.EvictionInterceptor) *refusal{
-		func(from *v1alpha1.EvictionInterceptor) *refusal { return checkName(from.Name, allowReserved) },
-		e.compileSelectors,
-		e.compileConditions,
-	} {
+	e := newEntry(from)
+	name := func(from *v1alpha1.EvictionInterceptor) *refusal { return checkName(from.Name, allowReserved) }
+	e.compile(from, name, e.compileSelectors, e.compileConditions)
+	return e
+}
+
+func newEntry(from *v1alpha1.EvictionInterceptor) *entry {
+	return &entry{
+		key: from.Name, uid: from.UID, generation: from.Generation, Info: infoOf(from),
+		pods: labels.Nothing(), namespaces: labels.Nothing(),
+	}
+}
+
+// compile goes through the steps until one refuses.
+func (e *entry) compile(from *v1alpha1.EvictionInterceptor, steps ...func(*v1alpha1.EvictionInterceptor) *refusal) {
+	for _, step := range steps {
 		if e.refused = step(from); e.refused != nil {
 			e.pods, e.namespaces, e.conditions = labels.Nothing(), labels.Nothing(), nil
-			return e
+			return
 		}
 	}
-	return e
 }
 
 func infoOf(from *v1alpha1.EvictionInterceptor) Info {
@@ -82,6 +96,10 @@ func infoOf(from *v1alpha1.EvictionInterceptor) Info {
 // checkName applies the rules of a name in a pod's annotation. The schema has
 // refused what is malformed; which reserved names are allowed it cannot know.
 func checkName(name string, allowReserved []string) *refusal {
+	if isHookName(name) {
+		return &refusal{v1alpha1.ReasonReservedName, fmt.Sprintf("metadata.name %q is not allowed: names under %s are those of EvacuationHooks; "+
+			"choose another name. The registration selects no pods.", name, v1alpha1.HookInterceptorSuffix[1:])}
+	}
 	if names, _ := translate.ParseInterceptors(name, allowReserved...); len(names) == 1 && names[0] == name {
 		return nil
 	}
@@ -104,7 +122,7 @@ func (e *entry) compileSelectors(from *v1alpha1.EvictionInterceptor) *refusal {
 		}
 		selector, err := metav1.LabelSelectorAsSelector(s.from)
 		if err != nil {
-			return &refusal{v1alpha1.ReasonInvalidSelector, fmt.Sprintf("spec.%s cannot be read: %s. The registration selects no pods.", s.field, oneLine(err))}
+			return &refusal{v1alpha1.ReasonInvalidSelector, fmt.Sprintf("spec.%s cannot be read: %s. %s", s.field, oneLine(err), e.selectsNothing())}
 		}
 		*s.to = selector
 	}
@@ -117,6 +135,9 @@ func (e *entry) compileConditions(from *v1alpha1.EvictionInterceptor) *refusal {
 		return nil
 	}
 	compiler, err := theExpressions()
+	if e.isHook() {
+		compiler, err = theHookExpressions()
+	}
 	if err != nil {
 		return &refusal{v1alpha1.ReasonInvalidExpression, oneLine(err)}
 	}
@@ -124,13 +145,29 @@ func (e *entry) compileConditions(from *v1alpha1.EvictionInterceptor) *refusal {
 		compiled := condition{name: c.Name, position: i}
 		if compiled.expression, err = compiler.compile(c.Expression); err != nil {
 			return &refusal{v1alpha1.ReasonInvalidExpression, fmt.Sprintf("spec.%s does not compile: %s. "+
-				"Expressions can read what Drawbridge keeps of a pod (variable object) and the namespace's name, labels and annotations (variable namespaceObject), nothing else. "+
-				"The registration selects no pods.", compiled, oneLine(err))}
+				"Expressions can read what Drawbridge keeps of a pod (%s) and the namespace's name, labels and annotations (variable namespaceObject), nothing else. %s",
+				compiled, oneLine(err), e.podVariables(), e.selectsNothing())}
 		}
 		e.conditions = append(e.conditions, compiled)
 		e.seesNamespace = e.seesNamespace || compiled.namespace
 	}
 	return nil
+}
+
+// podVariables are the names that expressions have for the pod, for people.
+func (e *entry) podVariables() string {
+	if e.isHook() {
+		return "variable " + hookPodVariable + " or " + podVariable
+	}
+	return "variable " + podVariable
+}
+
+// selectsNothing is the end of every message of a refusal.
+func (e *entry) selectsNothing() string {
+	if e.isHook() {
+		return "The hook covers no pods."
+	}
+	return "The registration selects no pods."
 }
 
 // maxProblem is how much of a compiler's text a condition repeats.

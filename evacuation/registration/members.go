@@ -19,9 +19,9 @@ import (
 // it, so that neither the informers nor admission wait.
 type members struct {
 	registry *Registry
-	// notify is called with the name of a registration whose tally has changed since its
+	// notify is called with the key of a registration whose tally has changed since its
 	// last report.
-	notify func(name string)
+	notify func(key string)
 	queue  workqueue.TypedInterface[work]
 
 	mu   sync.Mutex
@@ -48,14 +48,14 @@ type tally struct {
 	emitted           bool
 }
 
-// work is one item of the queue: a pod, a registration, a namespace, or, with all of
+// work is one item of the queue: a pod, a registration by its key, a namespace, or, with all of
 // them empty, the end of the initial count.
 type work struct {
 	pod                     types.NamespacedName
 	registration, namespace string
 }
 
-func newMembers(registry *Registry, notify func(name string)) *members {
+func newMembers(registry *Registry, notify func(key string)) *members {
 	return &members{
 		registry: registry, notify: notify, pods: map[types.NamespacedName]*member{},
 		queue: workqueue.NewTyped[work](),
@@ -152,8 +152,8 @@ func (m *members) changed(c change) {
 		m.queue.Add(work{registration: c.registration, namespace: c.namespace})
 		return
 	}
-	for name := range m.registry.snapshot().byName {
-		m.queue.Add(work{registration: name})
+	for key := range m.registry.snapshot().bySource {
+		m.queue.Add(work{registration: key})
 	}
 }
 
@@ -177,13 +177,13 @@ func (m *members) next() bool {
 	default:
 		changed = m.completed()
 	}
-	for _, name := range changed {
-		m.notify(name)
+	for _, key := range changed {
+		m.notify(key)
 	}
 	return true
 }
 
-// observe evaluates a pod, and returns the registrations whose tallies change.
+// observe evaluates a pod, and returns the keys of the registrations whose tallies change.
 func (m *members) observe(s *snapshot, key types.NamespacedName) []string {
 	m.mu.Lock()
 	known := m.pods[key]
@@ -210,9 +210,11 @@ func (m *members) observe(s *snapshot, key types.NamespacedName) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var changed []string
-	for slot := range s.slots {
+	update := func(slot int) {
 		changed = append(changed, m.set(known, slot, matching.has(slot), failing.has(slot))...)
 	}
+	matching.differ(known.matching, update)
+	failing.differ(known.failing, update)
 	// A pod that was deleted during the evaluation is evaluated again: it was just
 	// counted.
 	if pod == nil && known.pod == nil && m.pods[key] == known {
@@ -222,20 +224,16 @@ func (m *members) observe(s *snapshot, key types.NamespacedName) []string {
 }
 
 // count evaluates one registration for all pods. It also takes over a reused slot.
-func (m *members) count(s *snapshot, name string) (changed []string) {
+func (m *members) count(s *snapshot, key string) (changed []string) {
 	slots := map[int]bool{}
-	if _, slot, ok := s.known(name); ok {
+	if _, slot, ok := s.known(key); ok {
 		slots[slot] = true
 	}
 	m.mu.Lock()
 	for slot, t := range m.tallies {
-		if t.entry != nil && t.entry.Name == name {
+		if t.entry != nil && t.entry.key == key {
 			slots[slot] = true
 		}
-	}
-	pods := make([]*member, 0, len(m.pods))
-	for _, known := range m.pods {
-		pods = append(pods, known)
 	}
 	m.mu.Unlock()
 
@@ -247,7 +245,7 @@ func (m *members) count(s *snapshot, name string) (changed []string) {
 		if same {
 			continue // Already counted; later changes are separate items.
 		}
-		for _, known := range pods {
+		for _, known := range m.concerned(s, slot) {
 			m.recount(s, slot, known)
 		}
 		m.mu.Lock()
@@ -257,6 +255,22 @@ func (m *members) count(s *snapshot, name string) (changed []string) {
 		m.mu.Unlock()
 	}
 	return changed
+}
+
+// concerned are the pods whose result for the slot may be another now: all, but for a hook
+// or a free slot only those of its namespace and those that were counted. There may be
+// thousands of hooks.
+func (m *members) concerned(s *snapshot, slot int) (pods []*member) {
+	now := s.slots[slot]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, known := range m.pods {
+		may := now != nil && (!now.isHook() || now.hook.Namespace == key.Namespace)
+		if may || known.matching.has(slot) || known.failing.has(slot) {
+			pods = append(pods, known)
+		}
+	}
+	return pods
 }
 
 func (m *members) recount(s *snapshot, slot int, known *member) {
@@ -274,7 +288,7 @@ func (m *members) recount(s *snapshot, slot int, known *member) {
 	m.set(known, slot, match, failed)
 }
 
-// set notes the result of one registration for one pod, and returns its name if the
+// set notes the result of one registration for one pod, and returns its key if the
 // tally changed.
 func (m *members) set(known *member, slot int, match, failed bool) []string {
 	matched, hadFailed := known.matching.has(slot), known.failing.has(slot)
@@ -305,14 +319,14 @@ func (m *members) grow(slot int) {
 	}
 }
 
-// emit returns the name of the slot's registration unless it was emitted before.
+// emit returns the key of the slot's registration unless it was emitted before.
 func (m *members) emit(slot int) []string {
 	t := &m.tallies[slot]
 	if t.emitted || t.entry == nil || !m.complete {
 		return nil
 	}
 	t.emitted = true
-	return []string{t.entry.Name}
+	return []string{t.entry.key}
 }
 
 func (m *members) completed() (changed []string) {
@@ -347,9 +361,9 @@ type report struct {
 
 // report returns what is known about a registration, and whether its pods have been
 // counted. Later changes are emitted again.
-func (m *members) report(name string) (report, bool) {
+func (m *members) report(key string) (report, bool) {
 	s := m.registry.snapshot()
-	known, slot, ok := s.known(name)
+	known, slot, ok := s.known(key)
 	if !ok {
 		return report{}, false
 	}

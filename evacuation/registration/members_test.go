@@ -215,7 +215,19 @@ func TestCountsStayTrue(t *testing.T) {
 	pods := map[string]*corev1.Pod{}
 	for generation := range int64(3000) {
 		name := pick("a", "b", "c", "d") + ".x"
-		switch random.IntN(8) {
+		switch random.IntN(10) {
+		case 8:
+			w := builder.EvacuationHook(pick("shop", "depot"), pick("a", "b")).Generation(generation)
+			switch random.IntN(3) {
+			case 0:
+				w.Pods("app", pick("1", "2"))
+			case 1:
+				w.When("pod.metadata.labels['app'] == '1'")
+			default:
+			}
+			registry.putHook(w.Obj())
+		case 9:
+			registry.remove(pick("shop", "depot") + "/" + pick("a", "b"))
 		case 0:
 			w := builder.EvictionInterceptor(name).Generation(generation)
 			switch random.IntN(4) {
@@ -252,7 +264,7 @@ func TestCountsStayTrue(t *testing.T) {
 		}
 		m.drain()
 		s := registry.snapshot()
-		for name, slot := range s.byName {
+		for name, slot := range s.bySource {
 			var want [2]int
 			for _, p := range pods {
 				match, failure := registry.ask(s, slot, p)

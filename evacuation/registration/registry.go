@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,7 +31,7 @@ var (
 	ErrNamespaceUnknown = errors.New("the pod's namespace is not known yet")
 )
 
-// Metrics follow the registrations.
+// Metrics follow the EvictionInterceptors. EvacuationHooks are not measured: see hooks.go.
 type Metrics interface {
 	// Registrations sets how many are accepted and refused.
 	Registrations(accepted, refused int)
@@ -49,6 +50,13 @@ type Options struct {
 	// AllowedReserved are the names under k8s.io and kubernetes.io which pods may
 	// name and registrations may have (ruling R14).
 	AllowedReserved []string
+	// Hooks also feeds the registry from EvacuationHooks. Without it (the feature gate
+	// EvacuationHooks is off) their CustomResourceDefinition may be missing.
+	Hooks bool
+	// Account is our own, which acts for hooks
+	// ("system:serviceaccount:NAMESPACE:NAME"). It is required with Hooks: else any account
+	// with the permission could report for them. A command has none.
+	Account string
 	// Metrics follow the registrations. A command, which looks once, has none.
 	Metrics Metrics
 }
@@ -65,7 +73,7 @@ func (unmeasured) EvaluationFailed(string) {}
 func (unmeasured) Forget(string) {}
 
 // Registry knows who intercepts which pod, from the pods' annotations and from
-// all EvictionInterceptors. It is a Resolver and a Lookup, for every
+// all EvictionInterceptors and EvacuationHooks. It is a Resolver and a Lookup, for every
 // replica. It is fed by informers and answers from memory, without a lock.
 type Registry struct {
 	options   Options
@@ -83,8 +91,8 @@ type Registry struct {
 	synced atomic.Bool
 }
 
-// change says what has changed: a registration, a namespace, or, when the registry
-// has come into sync, everything.
+// change says what has changed: a registration (by its key), a namespace, or, when the
+// registry has come into sync, everything.
 type change struct{ registration, namespace string }
 
 // NewRegistry returns an empty registry: see SetupWithCache.
@@ -97,16 +105,27 @@ func NewRegistry(o Options) *Registry {
 	return r
 }
 
-// Static returns a registry of just these registrations and namespaces, which is in
-// sync and never changes, for commands that read once and watch nothing. A registration
-// that is not accepted is not found in it.
-func Static(o Options, registrations []v1alpha1.EvictionInterceptor, namespaces []corev1.Namespace) *Registry {
+// Known is what a Static registry knows.
+type Known struct {
+	Registrations []v1alpha1.EvictionInterceptor
+	// Hooks are those that run: none if the manager does not run them.
+	Hooks      []v1alpha1.EvacuationHook
+	Namespaces []corev1.Namespace
+}
+
+// Static returns a registry of just what is given, which is in sync and never changes, for
+// commands that read once and watch nothing. A registration that is not accepted is not
+// found in it. Options.Hooks does not matter.
+func Static(o Options, known Known) *Registry {
 	r := NewRegistry(o)
-	for i := range registrations {
-		r.put(&registrations[i])
+	for i := range known.Registrations {
+		r.put(&known.Registrations[i])
 	}
-	for i := range namespaces {
-		r.putNamespace(&namespaces[i])
+	for i := range known.Hooks {
+		r.putHook(&known.Hooks[i])
+	}
+	for i := range known.Namespaces {
+		r.putNamespace(&known.Namespaces[i])
 	}
 	return r
 }
@@ -118,19 +137,26 @@ var (
 	_ manager.LeaderElectionRunnable = &Registry{}
 )
 
-// SetupWithCache feeds the registry from the informers of EvictionInterceptors and
-// Namespaces.
+// SetupWithCache feeds the registry from the informers of EvictionInterceptors,
+// Namespaces and, with Options.Hooks, EvacuationHooks.
 func (r *Registry) SetupWithCache(ctx context.Context, informers cache.Informers) error {
-	if err := controllers.Require("registry of interceptors", map[string]bool{"Namespace": r.options.Namespace != ""}); err != nil {
+	if err := controllers.Require("registry of interceptors", map[string]bool{
+		"Namespace": r.options.Namespace != "", "Account": r.options.Account != "" || !r.options.Hooks,
+	}); err != nil {
 		return err
 	}
-	for _, feed := range []struct {
+	type feed struct {
 		object  client.Object
 		handler toolscache.ResourceEventHandlerDetailedFuncs
-	}{
+	}
+	feeds := []feed{
 		{&v1alpha1.EvictionInterceptor{}, handlers(r.put, r.remove)},
 		{&corev1.Namespace{}, handlers(r.putNamespace, r.removeNamespace)},
-	} {
+	}
+	if r.options.Hooks {
+		feeds = append(feeds, feed{&v1alpha1.EvacuationHook{}, handlers(r.putHook, r.remove)})
+	}
+	for _, feed := range feeds {
 		informer, err := informers.GetInformer(ctx, feed.object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %T for the registry: %w", feed.object, err)
@@ -144,8 +170,8 @@ func (r *Registry) SetupWithCache(ctx context.Context, informers cache.Informers
 	return nil
 }
 
-// handlers of an informer over cluster-scoped objects.
-func handlers[T client.Object](put func(T), remove func(name string)) toolscache.ResourceEventHandlerDetailedFuncs {
+// handlers of an informer. The key is NAME or NAMESPACE/NAME.
+func handlers[T client.Object](put func(T), remove func(key string)) toolscache.ResourceEventHandlerDetailedFuncs {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, _ bool) {
 			if object, ok := obj.(T); ok {
@@ -158,8 +184,8 @@ func handlers[T client.Object](put func(T), remove func(name string)) toolscache
 			}
 		},
 		DeleteFunc: func(obj any) {
-			if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
-				remove(name)
+			if key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+				remove(key)
 			}
 		},
 	}
@@ -214,20 +240,21 @@ func (r *Registry) subscribe(f func(change)) {
 //
 // The pod may come from the cache or from the API server.
 func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
-	annotated := r.annotated.names(pod)
 	if !r.Synced() {
+		annotated, _ := r.annotated.Resolve(pod)
 		return annotated, ErrNotSynced
 	}
+	s := r.snapshot()
 	var selected []*entry
-	err := r.each(r.snapshot(), pod, func(_ int, e *entry, match bool, failure error) {
-		if failure != nil {
+	err := r.each(s, pod, func(_ int, e *entry, match bool, failure error) {
+		if failure != nil && !e.isHook() {
 			r.options.Metrics.EvaluationFailed(e.Name)
 		}
 		if match {
 			selected = append(selected, e)
 		}
 	})
-	return order(annotated, selected), err
+	return order(r.named(s, pod), selected), err
 }
 
 // each calls yield for the registrations whose selectors select the pod, with the
@@ -258,7 +285,7 @@ func (r *Registry) ask(s *snapshot, slot int, pod *corev1.Pod) (match bool, fail
 	switch {
 	case e == nil || e.refused != nil || r.excludes(pod.Namespace):
 		return false, nil
-	case namespace == nil && e.seesNamespace, namespace != nil && !namespace.by.has(slot):
+	case !s.looksAt(slot, pod.Namespace, namespace), namespace == nil && e.seesNamespace:
 		return false, nil
 	case !e.pods.Matches(labels.Set(pod.Labels)):
 		return false, nil
@@ -275,8 +302,8 @@ func (r *Registry) excludes(namespace string) bool {
 
 // Registration returns the accepted registration of that name.
 func (r *Registry) Registration(name string) (Info, bool) {
-	known, _, ok := r.snapshot().known(name)
-	if !ok || known.refused != nil {
+	known, _, ok := r.snapshot().known(keyOf(name))
+	if !ok || known.refused != nil || known.Name != name {
 		return Info{}, false
 	}
 	found := known.Info
@@ -322,33 +349,40 @@ func (r *Registry) update(apply func(next *snapshot) change) {
 }
 
 func (r *Registry) put(from *v1alpha1.EvictionInterceptor) {
+	r.putEntry(from.Name, from.UID, from.Generation, func() *entry { return compileEntry(from, r.options.AllowedReserved) })
+}
+
+// putEntry adds or replaces the registration of that key, unless it is known.
+func (r *Registry) putEntry(key string, uid types.UID, generation int64, compile func() *entry) {
 	r.mu.Lock()
-	known, _, ok := r.next.known(from.Name)
+	known, _, ok := r.next.known(key)
 	r.mu.Unlock()
-	if ok && known.uid == from.UID && known.generation == from.Generation {
+	if ok && known.uid == uid && known.generation == generation {
 		return // Only the status or metadata have changed.
 	}
 	// Compiling takes milliseconds, so it happens outside of the lock. Events of one
 	// kind come one after the other.
-	e := compileEntry(from, r.options.AllowedReserved)
+	e := compile()
 	r.update(func(next *snapshot) change {
 		next.put(e)
-		return change{registration: e.Name}
+		return change{registration: key}
 	})
 }
 
-func (r *Registry) remove(name string) {
+func (r *Registry) remove(key string) {
 	r.mu.Lock()
-	_, _, ok := r.next.known(name)
+	known, _, ok := r.next.known(key)
 	r.mu.Unlock()
 	if !ok {
 		return
 	}
 	r.update(func(next *snapshot) change {
-		next.remove(name)
-		return change{registration: name}
+		next.remove(key)
+		return change{registration: key}
 	})
-	r.options.Metrics.Forget(name)
+	if !known.isHook() {
+		r.options.Metrics.Forget(known.Name)
+	}
 }
 
 func (r *Registry) putNamespace(namespace *corev1.Namespace) {

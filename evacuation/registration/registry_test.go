@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
@@ -160,6 +161,7 @@ func TestWhyARegistrationIsRefused(t *testing.T) {
 		from         *builder.EvictionInterceptorWrapper
 		reason, text string
 	}{
+		"a name of hooks":           {register("a.shop.hooks.drawbridge.dev"), v1alpha1.ReasonReservedName, `metadata.name "a.shop.hooks.drawbridge.dev" is not allowed: names under hooks.drawbridge.dev are those of EvacuationHooks`},
 		"a reserved name":           {register("actor.k8s.io"), v1alpha1.ReasonReservedName, `metadata.name "actor.k8s.io" is not allowed: names under k8s.io and kubernetes.io are reserved`},
 		"a pod selector":            {register("a.x").PodsWhere("app", "In"), v1alpha1.ReasonInvalidSelector, "spec.podSelector cannot be read: "},
 		"a namespace selector":      {register("a.x").Namespaces("a b", "c"), v1alpha1.ReasonInvalidSelector, "spec.namespaceSelector cannot be read: "},
@@ -185,11 +187,12 @@ func TestResolveIsLikeAskingEverybody(t *testing.T) {
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
 	registry := registryOf()
 	registrations := map[string]*v1alpha1.EvictionInterceptor{}
+	hooks := map[string]*v1alpha1.EvacuationHook{}
 	namespaces := map[string]*corev1.Namespace{"shop": namespace("shop", "team", "a"), "depot": namespace("depot", "team", "b")}
 	generation := int64(0)
 	matched := 0
 	for range 3000 {
-		switch name := pick("a", "b", "c", "d", "e", "f") + ".x"; random.IntN(5) {
+		switch name := pick("a", "b", "c", "d", "e", "f") + ".x"; random.IntN(7) {
 		case 0, 1:
 			generation++
 			w := builder.EvictionInterceptor(name).Generation(generation).Priority(random.Int32N(3))
@@ -213,6 +216,18 @@ func TestResolveIsLikeAskingEverybody(t *testing.T) {
 			n := namespace(pick("shop", "depot"), "team", pick("a", "b"))
 			namespaces[n.Name] = n
 			registry.putNamespace(n)
+		case 4:
+			generation++
+			w := builder.EvacuationHook(pick("shop", "depot"), pick("a", "b", "c")).Generation(generation).Priority(random.Int32N(3))
+			if random.IntN(2) == 0 {
+				w.Pods(pick("app", "tier"), pick("1", "2"))
+			}
+			hooks[w.Namespace+"/"+w.Name] = w.Obj()
+			registry.putHook(w.Obj())
+		case 5:
+			key := pick("shop", "depot") + "/" + pick("a", "b", "c")
+			delete(hooks, key)
+			registry.remove(key)
 		default: // Several look-ups per state.
 		}
 		pod := builder.Pod(pick("shop", "depot"), "p")
@@ -227,6 +242,12 @@ func TestResolveIsLikeAskingEverybody(t *testing.T) {
 			where, _ := metav1.LabelSelectorAsSelector(orAll(from.Spec.NamespaceSelector))
 			if pods.Matches(labels.Set(pod.Labels)) && where.Matches(labels.Set(namespaces[pod.Namespace].Labels)) {
 				want = append(want, &entry{Info: infoOf(from)})
+			}
+		}
+		for _, from := range hooks {
+			pods, _ := metav1.LabelSelectorAsSelector(orAll(from.Spec.PodSelector))
+			if pods.Matches(labels.Set(pod.Labels)) && from.Namespace == pod.Namespace {
+				want = append(want, &entry{Info: Info{Name: v1alpha1.HookInterceptor(client.ObjectKeyFromObject(from)), Priority: *from.Spec.Priority}})
 			}
 		}
 		got, err := registry.Resolve(pod.Obj())
@@ -366,10 +387,12 @@ func TestLookUpsDuringChanges(t *testing.T) {
 }
 
 func TestARegistryOfWhatIsGivenIsInSync(t *testing.T) {
-	registry := Static(Options{Namespace: "drawbridge-system"},
-		[]v1alpha1.EvictionInterceptor{*builder.EvictionInterceptor("a.example.com").Pods("app", "db").Namespaces("tier", "gold").Obj()},
-		[]corev1.Namespace{*namespace("shop", "tier", "gold"), *namespace("lab")})
-	for where, want := range map[string][]string{"shop": {"a.example.com"}, "lab": nil} {
+	registry := Static(Options{Namespace: "drawbridge-system"}, Known{
+		Registrations: []v1alpha1.EvictionInterceptor{*builder.EvictionInterceptor("a.example.com").Pods("app", "db").Namespaces("tier", "gold").Obj()},
+		Hooks:         []v1alpha1.EvacuationHook{*builder.EvacuationHook("lab", "dump").Pods("app", "db").Obj()},
+		Namespaces:    []corev1.Namespace{*namespace("shop", "tier", "gold"), *namespace("lab"), *namespace("bin")},
+	})
+	for where, want := range map[string][]string{"shop": {"a.example.com"}, "lab": {"dump.lab.hooks.drawbridge.dev"}, "bin": nil} {
 		got, err := registry.Resolve(builder.Pod(where, "db-0").Label("app", "db").Obj())
 		if err != nil {
 			t.Errorf("resolve in %s: %v", where, err)

@@ -1,8 +1,11 @@
-// Package registration resolves the interceptors of a pod, from the pod's annotation
-// and from EvictionInterceptors, and writes the status of EvictionInterceptors.
+// Package registration resolves the interceptors of a pod, from the pod's annotation,
+// from EvictionInterceptors and from EvacuationHooks. It writes the status of
+// EvictionInterceptors and counts the pods of both.
 package registration
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -27,7 +30,8 @@ type Resolver interface {
 
 // FromAnnotation returns the resolver over the pod's annotation
 // drawbridge.dev/interceptors. Invalid entries are ignored. Names reserved for
-// Kubernetes count only if they are in allowReserved (ruling R14).
+// Kubernetes count only if they are in allowReserved (ruling R14), those of hooks never:
+// it knows no hooks.
 func FromAnnotation(allowReserved ...string) Resolver {
 	return annotation{allowReserved: allowReserved}
 }
@@ -40,9 +44,10 @@ type annotation struct {
 
 // Resolve never fails: the pod is the only input.
 func (a annotation) Resolve(pod *corev1.Pod) ([]string, error) {
-	return a.names(pod), nil
+	return slices.DeleteFunc(a.names(pod), isHookName), nil
 }
 
+// names are all, with those of hooks.
 func (a annotation) names(pod *corev1.Pod) []string {
 	value, ok := pod.Annotations[v1alpha1.InterceptorsAnnotation]
 	if !ok {

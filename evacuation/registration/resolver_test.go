@@ -31,6 +31,7 @@ func TestFromAnnotation(t *testing.T) {
 		"the default one cannot be named": {annotations: map[string]string{v1alpha1.InterceptorsAnnotation: v1alpha1.ImperativeEvictionInterceptor}, allow: []string{v1alpha1.ImperativeEvictionInterceptor}},
 		"reserved names are left out":     {annotations: map[string]string{v1alpha1.InterceptorsAnnotation: "actor-a.k8s.io,a.example.com"}, want: []string{"a.example.com"}},
 		"unless they are allowed":         {annotations: map[string]string{v1alpha1.InterceptorsAnnotation: "actor-a.k8s.io,a.example.com"}, allow: []string{"actor-a.k8s.io"}, want: []string{"actor-a.k8s.io", "a.example.com"}},
+		"hooks are not known":             {annotations: map[string]string{v1alpha1.InterceptorsAnnotation: "a.example.com,dump.shop.hooks.drawbridge.dev"}, want: []string{"a.example.com"}},
 		"at most fifteen":                 {annotations: map[string]string{v1alpha1.InterceptorsAnnotation: strings.Join(many, ",")}, want: many[:v1alpha1.MaxPodInterceptors]},
 	}
 	for name, tc := range cases {

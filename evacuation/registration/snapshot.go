@@ -16,22 +16,26 @@ import (
 // so that sets of registrations are bitsets. The candidates for a pod are the
 // registrations indexed under each of its labels, and the few that cannot be indexed by
 // label. Of those, the ones remain whose namespaceSelector selects the pod's namespace,
-// which is computed when the namespace or the registration changes.
+// which is computed when the namespace or the registration changes. Hooks are in none of
+// these: those of the pod's namespace are candidates.
 type snapshot struct {
-	slots  []*entry // Nil where a slot is free.
-	byName map[string]int
+	slots []*entry // Nil where a slot is free.
+	// bySource is by the key of the object: NAME, or NAMESPACE/NAME of a hook.
+	bySource map[string]int
 	// Registrations that require a label with a value or, if they do not say which
 	// value, a label. Each is in one of these three, or in several values of one key.
 	byLabel map[label][]int
 	byKey   map[string][]int
 	anyPod  bitset
+	// hooks are by their namespace.
+	hooks map[string][]int
 	// namespaces has those that exist.
 	namespaces map[string]*namespaceView
 }
 
 type label struct{ key, value string }
 
-// namespaceView is a namespace and the registrations that select it.
+// namespaceView is a namespace and the registrations that select it, without hooks.
 type namespaceView struct {
 	object *corev1.Namespace
 	by     bitset
@@ -49,26 +53,28 @@ func (v *namespaceView) input(pod *corev1.Pod) celInput {
 func (s *snapshot) clone() *snapshot {
 	return &snapshot{
 		slots:      slices.Clone(s.slots),
-		byName:     maps.Clone(s.byName),
+		bySource:   maps.Clone(s.bySource),
 		byLabel:    maps.Clone(s.byLabel),
 		byKey:      maps.Clone(s.byKey),
 		anyPod:     slices.Clone(s.anyPod),
+		hooks:      maps.Clone(s.hooks),
 		namespaces: maps.Clone(s.namespaces),
 	}
 }
 
 func newSnapshot() *snapshot {
 	return &snapshot{
-		byName:     map[string]int{},
+		bySource:   map[string]int{},
 		byLabel:    map[label][]int{},
 		byKey:      map[string][]int{},
+		hooks:      map[string][]int{},
 		namespaces: map[string]*namespaceView{},
 	}
 }
 
 // put adds a registration, or replaces an older generation.
 func (s *snapshot) put(e *entry) {
-	slot, ok := s.byName[e.Name]
+	slot, ok := s.bySource[e.key]
 	if ok {
 		s.unindex(slot)
 	} else {
@@ -76,7 +82,7 @@ func (s *snapshot) put(e *entry) {
 			slot = len(s.slots)
 			s.slots = append(s.slots, nil)
 		}
-		s.byName[e.Name] = slot
+		s.bySource[e.key] = slot
 	}
 	s.slots[slot] = e
 	if e.refused == nil {
@@ -85,21 +91,21 @@ func (s *snapshot) put(e *entry) {
 }
 
 // remove removes a registration.
-func (s *snapshot) remove(name string) {
-	slot, ok := s.byName[name]
+func (s *snapshot) remove(key string) {
+	slot, ok := s.bySource[key]
 	if !ok {
 		return
 	}
 	s.unindex(slot)
 	s.slots[slot] = nil
-	delete(s.byName, name)
+	delete(s.bySource, key)
 }
 
 // putNamespace adds or replaces a namespace.
 func (s *snapshot) putNamespace(namespace *corev1.Namespace) {
 	view := &namespaceView{object: namespace}
 	for slot, e := range s.slots {
-		if e != nil && e.refused == nil && e.matchNamespace(namespace) {
+		if e != nil && e.refused == nil && !e.isHook() && e.matchNamespace(namespace) {
 			view.by = view.by.with(slot)
 		}
 	}
@@ -108,6 +114,10 @@ func (s *snapshot) putNamespace(namespace *corev1.Namespace) {
 
 func (s *snapshot) index(slot int) {
 	e := s.slots[slot]
+	if e.isHook() {
+		s.hooks[e.hook.Namespace] = append(slices.Clip(s.hooks[e.hook.Namespace]), slot)
+		return
+	}
 	switch values, key := indexUnder(e.pods); {
 	case len(values) > 0:
 		for _, l := range values {
@@ -126,7 +136,12 @@ func (s *snapshot) index(slot int) {
 }
 
 func (s *snapshot) unindex(slot int) {
-	values, key := indexUnder(s.slots[slot].pods)
+	e := s.slots[slot]
+	if e.isHook() {
+		without(s.hooks, e.hook.Namespace, slot)
+		return
+	}
+	values, key := indexUnder(e.pods)
 	for _, l := range values {
 		without(s.byLabel, l, slot)
 	}
@@ -204,6 +219,9 @@ func (s *snapshot) candidates(pod *corev1.Pod, namespace *namespaceView, yield f
 			check(slot)
 		}
 	}
+	for _, slot := range s.hooks[pod.Namespace] {
+		yield(slot, s.slots[slot])
+	}
 	if namespace != nil {
 		s.anyPod.each(namespace.by, func(slot int) { yield(slot, s.slots[slot]) })
 		return
@@ -211,10 +229,20 @@ func (s *snapshot) candidates(pod *corev1.Pod, namespace *namespaceView, yield f
 	s.anyPod.each(s.anyPod, check)
 }
 
+// looksAt reports whether a registration may select pods of a namespace, which may be
+// unknown.
+func (s *snapshot) looksAt(slot int, name string, namespace *namespaceView) bool {
+	if e := s.slots[slot]; e.isHook() {
+		return e.hook.Namespace == name
+	}
+	return namespace == nil || namespace.by.has(slot)
+}
+
+// count is the number of EvictionInterceptors.
 func (s *snapshot) count() (accepted, refused int) {
 	for _, e := range s.slots {
 		switch {
-		case e == nil:
+		case e == nil || e.isHook():
 		case e.refused == nil:
 			accepted++
 		default:
@@ -225,8 +253,8 @@ func (s *snapshot) count() (accepted, refused int) {
 }
 
 // known returns the entry of a registration and its slot.
-func (s *snapshot) known(name string) (e *entry, slot int, ok bool) {
-	if slot, ok = s.byName[name]; !ok {
+func (s *snapshot) known(key string) (e *entry, slot int, ok bool) {
+	if slot, ok = s.bySource[key]; !ok {
 		return nil, 0, false
 	}
 	return s.slots[slot], slot, true

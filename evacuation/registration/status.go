@@ -37,7 +37,8 @@ const (
 )
 
 // StatusReconciler writes the status of EvictionInterceptors. It runs on the
-// leader. All fields are required.
+// leader. All fields are required. It counts the pods of EvacuationHooks, too (Report,
+// OnHook), but their status is another controller's.
 type StatusReconciler struct {
 	// Client reads EvictionInterceptors from the cache and writes.
 	Client client.Client
@@ -48,8 +49,9 @@ type StatusReconciler struct {
 	// Clock tells the time, and drives the queue.
 	Clock clock.WithTicker
 
-	members *members
-	mu      sync.Mutex
+	onHook  func(hook types.NamespacedName) // Nil without OnHook.
+	mu      sync.Mutex                      // Guards all below.
+	members *members                        // Nil before the controller starts.
 	// written is when a status was last written. It is only a hint.
 	written map[string]time.Time
 }
@@ -78,12 +80,33 @@ func (r *StatusReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// count starts counting pods, and enqueues every registration whose count has changed.
+// count starts counting pods, and enqueues every EvictionInterceptor whose count has
+// changed. Those who want to know of hooks are told.
 func (r *StatusReconciler) count(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	r.members = newMembers(r.Registry, func(name string) {
-		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
-	})
-	return r.members.start(ctx, r.Cache)
+	members := newMembers(r.Registry, r.notify(queue.Add))
+	r.mu.Lock()
+	r.members = members
+	r.mu.Unlock()
+	return members.start(ctx, r.Cache)
+}
+
+// notify returns what is called with the key of a registration whose count has changed.
+func (r *StatusReconciler) notify(enqueue func(reconcile.Request)) func(key string) {
+	return func(key string) {
+		hook, ok := hookOf(key)
+		switch {
+		case !ok:
+			enqueue(reconcile.Request{NamespacedName: types.NamespacedName{Name: key}})
+		case r.onHook != nil:
+			r.onHook(hook)
+		}
+	}
+}
+
+func (r *StatusReconciler) counter() *members {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.members
 }
 
 // Reconcile writes the status of one registration if it has changed.
@@ -103,7 +126,7 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
 	}
-	found, counted := r.members.report(req.Name)
+	found, counted := r.counter().report(req.Name)
 	if !counted || found.entry.uid != from.UID || found.entry.generation != from.Generation {
 		return ctrl.Result{}, nil // Enqueued again when they are counted.
 	}

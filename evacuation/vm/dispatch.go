@@ -9,15 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	eventsclient "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -150,25 +147,4 @@ func (s *Store) names() []string {
 // concerns reports whether a request is or was the turn of that interceptor.
 func concerns(er *v1alpha1.EvictionRequest, name string) bool {
 	return slices.Contains(er.Status.ActiveInterceptors, name) || slices.Contains(er.Status.ProcessedInterceptors, name)
-}
-
-// requestEvents passes the events that an interceptor may have to act upon, which
-// excludes reports, also ours.
-func requestEvents() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(ev event.UpdateEvent) bool {
-			before, ok := ev.ObjectOld.(*v1alpha1.EvictionRequest)
-			after, ok2 := ev.ObjectNew.(*v1alpha1.EvictionRequest)
-			if !ok || !ok2 {
-				return false
-			}
-			return before.UID != after.UID || before.Generation != after.Generation ||
-				!before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
-				before.Status.NodeName != after.Status.NodeName ||
-				!slices.Equal(before.Status.ActiveInterceptors, after.Status.ActiveInterceptors) ||
-				!slices.Equal(before.Status.ProcessedInterceptors, after.Status.ProcessedInterceptors) ||
-				!equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)
-		},
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	}
 }

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
@@ -212,7 +213,7 @@ func setupDispatcher(mgr ctrl.Manager, d *dispatcher, m *migrator, o Options) er
 	})
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(dispatchName).
-		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(requestEvents(), migrations)).
+		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(interceptor.TurnChanged(), migrations)).
 		WatchesRawSource(source.Func(d.attach)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.MaxConcurrent, RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),

@@ -26,6 +26,8 @@ const (
 	// EvacuationPresets are EvacuationPolicies and registrations that the manager creates
 	// (--evacuation-preset).
 	EvacuationPresets featuregate.Feature = "EvacuationPresets"
+	// EvacuationHooks are interceptors that are a page of YAML (--hooks).
+	EvacuationHooks featuregate.Feature = "EvacuationHooks"
 	// ManagedFailurePolicy manages the failure policy of the eviction webhook: Ignore
 	// until a call has proven that we are reached, then the wanted policy. Without it,
 	// the administrator manages the policy.
@@ -36,6 +38,7 @@ const (
 var defaults = map[featuregate.Feature]featuregate.FeatureSpec{
 	Guard:                {Default: true, PreRelease: featuregate.Beta},
 	Surge:                {Default: true, PreRelease: featuregate.Beta},
+	EvacuationHooks:      {Default: true, PreRelease: featuregate.Beta},
 	EvacuationPresets:    {Default: true, PreRelease: featuregate.Beta},
 	ManagedFailurePolicy: {Default: true, PreRelease: featuregate.Beta},
 }

@@ -4,6 +4,7 @@ package text
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Cut shortens s to at most n characters, n being at least 3. Dots mark what is cut.
@@ -22,4 +23,27 @@ func OneLine(s string, n int) string {
 		line = append(line[:n-1], '…')
 	}
 	return string(line)
+}
+
+// Tail returns the end of data, at most n bytes of it, as valid UTF-8. It begins with a
+// whole character, and what is no UTF-8 is replaced by �, within the n bytes.
+func Tail(data []byte, n int) string {
+	// A replacement is longer than what it replaces, so the end is cut twice.
+	valid := strings.ToValidUTF8(string(last(data, n)), "\uFFFD")
+	return string(last([]byte(valid), n))
+}
+
+// last returns the last n bytes of data, or less, so that it does not begin in the
+// middle of a character.
+func last(data []byte, n int) []byte {
+	if len(data) <= n {
+		return data
+	}
+	data = data[len(data)-n:]
+	for i := range min(utf8.UTFMax, len(data)) {
+		if utf8.RuneStart(data[i]) {
+			return data[i:]
+		}
+	}
+	return data
 }

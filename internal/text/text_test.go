@@ -23,3 +23,27 @@ func TestOneLine(t *testing.T) {
 		})
 	}
 }
+
+func TestTail(t *testing.T) {
+	cases := map[string]struct {
+		data string
+		most int
+		want string
+	}{
+		"what fits":                                 {"abc", 3, "abc"},
+		"the end of what is too long":               {"abcdef", 3, "def"},
+		"a character is not cut":                    {"aäb", 2, "b"},
+		"a character of four bytes is not cut":      {"a😀b", 4, "b"},
+		"what is no UTF-8 is replaced":              {"a\xffb", 9, "a\uFFFDb"},
+		"what replaces it is not beyond the length": {"\xff\xff\xffb", 4, "\uFFFDb"},
+		"nothing but continuations":                 {"\x80\x80\x80\x80\x80", 4, "\uFFFD"},
+		"nothing":                                   {"", 4, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Tail([]byte(tc.data), tc.most); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,32 @@
+package interceptor
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// TurnChanged passes the events of EvictionRequests that an interceptor may have to act
+// upon, which excludes reports, also its own. It is for callers of NewReconciler.
+func TurnChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(ev event.UpdateEvent) bool {
+			before, ok := ev.ObjectOld.(*v1alpha1.EvictionRequest)
+			after, ok2 := ev.ObjectNew.(*v1alpha1.EvictionRequest)
+			if !ok || !ok2 {
+				return false
+			}
+			return before.UID != after.UID || before.Generation != after.Generation ||
+				!before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
+				before.Status.NodeName != after.Status.NodeName ||
+				!slices.Equal(before.Status.ActiveInterceptors, after.Status.ActiveInterceptors) ||
+				!slices.Equal(before.Status.ProcessedInterceptors, after.Status.ProcessedInterceptors) ||
+				!equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
