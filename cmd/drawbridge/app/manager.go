@@ -145,6 +145,7 @@ func cacheOptions(o Options) cache.Options {
 		}
 	}
 	preemptionCache(o, options.ByObject)
+	hookCache(o, options.ByObject)
 	if named := configMaps(o); len(named) > 0 {
 		options.ByObject[&corev1.ConfigMap{}] = cache.ByObject{Namespaces: named}
 	}
@@ -198,6 +199,7 @@ func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 		kinds = append(kinds, &corev1.ConfigMap{})
 	}
 	kinds = append(kinds, surgeKinds(o)...)
+	kinds = append(kinds, hookKinds(o)...)
 	kinds = append(kinds, preemptionKinds(o)...)
 	for _, obj := range kinds {
 		if _, err := informers.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {

@@ -103,6 +103,9 @@ type Options struct {
 	// Maintenance configures NodeMaintenances.
 	Maintenance MaintenanceOptions
 
+	// Hooks configures EvacuationHooks.
+	Hooks HookOptions
+
 	// EvacuationPresets are the ConfigMaps in Namespace with policies and registrations
 	// that the manager creates. A ClusterRole of the same name owns them.
 	EvacuationPresets []string
@@ -214,6 +217,7 @@ func DefaultOptions() Options {
 		Guard:                defaultGuardOptions(),
 		Preemption:           defaultPreemptionOptions(),
 		Maintenance:          defaultMaintenanceOptions(),
+		Hooks:                defaultHookOptions(),
 		NewRequestsPerNode:   10,
 		LimitedClasses:       []string{string(translate.ClassDescheduler)},
 		DeschedulerMark:      true,
@@ -279,6 +283,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Guard.addFlags(fs)
 	o.Door.addFlags(fs)
 	o.Preemption.addFlags(fs)
+	o.Hooks.addFlags(fs)
 	o.Maintenance.addFlags(fs)
 	fs.StringSliceVar(&o.EvacuationPresets, "evacuation-preset", o.EvacuationPresets, "ConfigMap in the manager's namespace with EvacuationPolicies and their registrations, which the manager creates; a ClusterRole of that name owns them. May be repeated.")
 

@@ -38,7 +38,7 @@ type discovered struct {
 // setup wires the parts of Drawbridge into the manager: engine, evictor and
 // leases on the leader, webhooks and the renewal of leases on every replica.
 func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) error {
-	resolver, err := setupRegistry(mgr, o)
+	resolver, err := setupRegistry(mgr, o, known.self)
 	if err != nil {
 		return err
 	}

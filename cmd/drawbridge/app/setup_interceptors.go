@@ -14,11 +14,13 @@ import (
 
 // setupRegistry creates the registry of this replica, which the engine and the webhooks
 // share. The replica is ready when it is in sync. The leader writes the status of the
-// registrations.
-func setupRegistry(mgr ctrl.Manager, o Options) (*registration.Registry, error) {
+// registrations. self is our own user name.
+func setupRegistry(mgr ctrl.Manager, o Options, self string) (*registration.Registry, error) {
 	registry := registration.NewRegistry(registration.Options{
 		Namespace:       o.Namespace,
 		AllowedReserved: o.AllowedReservedNames,
+		Account:         self,
+		Hooks:           o.Hooks.Enabled,
 		Metrics:         metrics.NewRegistrations(o.Registerer),
 	})
 	status := &registration.StatusReconciler{Client: mgr.GetClient(), Cache: mgr.GetCache(), Registry: registry, Clock: o.Clock}
@@ -33,6 +35,7 @@ func setupRegistry(mgr ctrl.Manager, o Options) (*registration.Registry, error) 
 		mgr.Add(registry),
 		mgr.AddReadyzCheck("registrations", ready),
 		status.SetupWithManager(mgr),
+		setupHooks(mgr, o, status),
 	); err != nil {
 		return nil, fmt.Errorf("set up the registry of interceptors: %w", err)
 	}
