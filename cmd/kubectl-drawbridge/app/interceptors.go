@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
@@ -19,7 +21,7 @@ func newInterceptors(o commands) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "interceptors",
 		Short: "List the registered interceptors, with how many pods they have",
-		Long: `List the EvictionInterceptors: how many pods each intercepts, and for how many it is
+		Long: `List the EvictionInterceptors and EvacuationHooks: how many pods each intercepts, and for how many it is
 its turn or is waiting for it. Names that have a turn without a registration, because
 the pods name them, come last.`,
 		Example: `  kubectl drawbridge interceptors -o wide`,
@@ -39,7 +41,10 @@ the pods name them, come last.`,
 // registered is an interceptor in one line.
 type registered struct {
 	Name string `json:"name"`
-	// Registered: there is an EvictionInterceptor. Accepted: it is in force.
+	// Hook is the EvacuationHook, NAMESPACE/NAME, whose interceptor it is.
+	Hook string `json:"hook,omitempty"`
+	// Registered: there is an EvictionInterceptor or EvacuationHook. Accepted: it is in
+	// force.
 	Registered bool   `json:"registered"`
 	Accepted   string `json:"accepted,omitempty"`
 	Priority   int32  `json:"priority,omitempty"`
@@ -65,13 +70,21 @@ func (o commands) interceptors(ctx context.Context, c *cli.Connection) error {
 	if err := c.List(ctx, &requests); err != nil {
 		return fmt.Errorf("list evictionrequests: %w", err)
 	}
-	all := registeredOf(registrations.Items, requests.Items)
+	hooks, err := o.HooksIfAllowed(ctx, c)
+	if err != nil {
+		return err
+	}
+	all := registeredOf(registrations.Items, hooks, requests.Items)
 	switch o.Output {
 	case cli.FormatJSON, cli.FormatYAML:
 		return o.PrintValue(all)
 	case cli.FormatName:
 		for _, r := range all {
-			if r.Registered {
+			switch {
+			case r.Hook != "":
+				_, name, _ := strings.Cut(r.Hook, "/")
+				fmt.Fprintf(o.Out, "evacuationhook.drawbridge.dev/%s\n", name)
+			case r.Registered:
 				fmt.Fprintf(o.Out, "evictioninterceptor.drawbridge.dev/%s\n", r.Name)
 			}
 		}
@@ -83,7 +96,7 @@ func (o commands) interceptors(ctx context.Context, c *cli.Connection) error {
 
 // registeredOf counts turns for each interceptor, sorted by priority and name; those
 // without a registration come last.
-func registeredOf(registrations []v1alpha1.EvictionInterceptor, requests []v1alpha1.EvictionRequest) []registered {
+func registeredOf(registrations []v1alpha1.EvictionInterceptor, hooks []v1alpha1.EvacuationHook, requests []v1alpha1.EvictionRequest) []registered {
 	found := map[string]*registered{}
 	for i := range registrations {
 		from := &registrations[i]
@@ -94,19 +107,17 @@ func registeredOf(registrations []v1alpha1.EvictionInterceptor, requests []v1alp
 		for _, account := range from.Spec.ServiceAccounts {
 			r.Accounts = append(r.Accounts, account.Namespace+"/"+account.Name)
 		}
-		for _, kind := range []string{v1alpha1.ConditionEvaluated, v1alpha1.ConditionAccepted} {
-			condition := meta.FindStatusCondition(from.Status.Conditions, kind)
-			if condition == nil {
-				continue
-			}
-			if kind == v1alpha1.ConditionAccepted {
-				r.Accepted = string(condition.Status)
-			}
-			if condition.Status == "False" {
-				r.Trouble = condition.Message
-			}
-		}
+		r.Accepted, r.Trouble = accepted(from.Status.Conditions)
 		found[from.Name] = r
+	}
+	for i := range hooks {
+		h := hookStateOf(&hooks[i])
+		key := types.NamespacedName{Namespace: h.Namespace, Name: h.Name}
+		name := v1alpha1.HookInterceptor(key)
+		found[name] = &registered{
+			Name: name, Hook: key.String(), Registered: true, Accepted: h.Accepted, Trouble: h.Trouble,
+			Priority: h.Priority, Guard: h.Guard, Pods: h.Pods,
+		}
 	}
 	for i := range requests {
 		countTurns(found, &requests[i])
@@ -120,6 +131,23 @@ func registeredOf(registrations []v1alpha1.EvictionInterceptor, requests []v1alp
 		return cmp.Or(cmp.Compare(rank[a.Registered], rank[b.Registered]), cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
 	})
 	return all
+}
+
+// accepted is the status of the condition Accepted, and what is wrong.
+func accepted(conditions []metav1.Condition) (status, trouble string) {
+	for _, kind := range []string{v1alpha1.ConditionEvaluated, v1alpha1.ConditionAccepted} {
+		condition := meta.FindStatusCondition(conditions, kind)
+		if condition == nil {
+			continue
+		}
+		if kind == v1alpha1.ConditionAccepted {
+			status = string(condition.Status)
+		}
+		if condition.Status == metav1.ConditionFalse {
+			trouble = condition.Message
+		}
+	}
+	return status, trouble
 }
 
 // countTurns counts the active and the waiting interceptors of a request.

@@ -42,6 +42,7 @@ const (
 	Nodes              Source = "nodes"
 	Registrations      Source = "evictioninterceptors"
 	EvacuationPolicies Source = "evacuationpolicies"
+	Hooks              Source = "evacuationhooks"
 	Requests           Source = "evictionrequests"
 	Maintenances       Source = "nodemaintenances"
 )
@@ -88,6 +89,7 @@ type Facts struct {
 	// Nodes that have annotations of a maintenance.
 	Nodes              []corev1.Node
 	Registrations      []v1alpha1.EvictionInterceptor
+	Hooks              []v1alpha1.EvacuationHook
 	EvacuationPolicies []v1alpha1.EvacuationPolicy
 	// Rehearsals are dry runs of the policies' writes.
 	Rehearsals []Rehearsal
@@ -152,6 +154,8 @@ type settings struct {
 	guard           bool
 	surge           bool
 	maintenance     bool
+	hooks           bool
+	hooksExec       bool
 	descheduler     bool
 	protected       bool
 	configuration   string
@@ -196,6 +200,10 @@ func (s *settings) set(name, value string, on bool) {
 		s.surge = on
 	case "maintenance":
 		s.maintenance = on
+	case "hooks":
+		s.hooks = on
+	case "hooks-exec":
+		s.hooksExec = on
 	case "descheduler-mark-in-progress", "descheduler-mark-evict-only":
 		s.descheduler = s.descheduler || on
 	case "metrics-protected":

@@ -144,6 +144,12 @@ func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 	})
 	read(ctx, g, f, Registrations, func() *v1alpha1.EvictionInterceptorList { return &v1alpha1.EvictionInterceptorList{} },
 		func(r *v1alpha1.EvictionInterceptor) { f.Registrations = append(f.Registrations, *r) })
+	read(ctx, g, f, Hooks, func() *v1alpha1.EvacuationHookList { return &v1alpha1.EvacuationHookList{} }, func(h *v1alpha1.EvacuationHook) {
+		f.Hooks = append(f.Hooks, *h)
+	})
+	if f.Unread[Hooks].Missing {
+		delete(f.Unread, Hooks) // An installation without the feature has none.
+	}
 	read(ctx, g, f, EvacuationPolicies, func() *v1alpha1.EvacuationPolicyList { return &v1alpha1.EvacuationPolicyList{} },
 		func(p *v1alpha1.EvacuationPolicy) { f.EvacuationPolicies = append(f.EvacuationPolicies, *p) })
 	read(ctx, g, f, Requests, func() *v1alpha1.EvictionRequestList { return &v1alpha1.EvictionRequestList{} }, func(er *v1alpha1.EvictionRequest) {

@@ -38,6 +38,7 @@ func kubernetesVersion(f *Facts) verdict {
 
 // kinds of our API, by the names of their CustomResourceDefinitions.
 var kinds = []string{
+	"evacuationhooks." + v1alpha1.GroupName,
 	"evacuationpolicies." + v1alpha1.GroupName,
 	"evictioninterceptors." + v1alpha1.GroupName,
 	"evictionrequests." + v1alpha1.GroupName,

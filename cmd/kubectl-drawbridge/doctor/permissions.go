@@ -80,6 +80,16 @@ func Needs(f *Facts) []Need {
 			Need{Resource: "pods/status", Verbs: []string{"patch"}, For: "maintenances"},
 		)
 	}
+	if s.hooks {
+		needs = append(needs,
+			Need{Group: v1alpha1.GroupName, Resource: "evacuationhooks", Verbs: []string{"list", "watch"}, For: "hooks"},
+			Need{Group: v1alpha1.GroupName, Resource: "evacuationhooks/status", Verbs: []string{"update"}, For: "hooks"},
+			Need{Group: "batch", Resource: "jobs", Verbs: []string{"get", "list", "watch", "create", "delete"}, For: "hooks"},
+		)
+	}
+	if s.hooks && s.hooksExec {
+		needs = append(needs, Need{Resource: "pods/exec", Verbs: []string{"get", "create"}, For: "hooks"})
+	}
 	if s.descheduler {
 		needs = append(needs, Need{Resource: "pods", Verbs: []string{"patch"}, For: "the marks for the descheduler"})
 	}

@@ -52,7 +52,7 @@ func isGuard(b *policyv1.PodDisruptionBudget) bool {
 // could be read.
 func resolver(f *Facts) *registration.Registry {
 	options := registration.Options{Namespace: f.Namespace, AllowedReserved: allowedReserved(f)}
-	return registration.Static(options, f.Registrations, f.Namespaces)
+	return registration.Static(options, registration.Known{Registrations: f.Registrations, Hooks: f.Hooks, Namespaces: f.Namespaces})
 }
 
 // interceptors of the pod. One may be missing if a namespace was not read; then the

@@ -69,9 +69,13 @@ func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha
 	for i := range requests.Items {
 		byUID[requests.Items[i].Namespace+"/"+requests.Items[i].Name] = &requests.Items[i]
 	}
+	hooks, err := d.HooksIfAllowed(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	registry := registration.Static(registration.Options{
 		Namespace: d.System, AllowedReserved: why.AllowedReserved(registrations.Items),
-	}, registrations.Items, namespaces.Items)
+	}, registration.Known{Registrations: registrations.Items, Hooks: hooks, Namespaces: namespaces.Items})
 	var inputs []fateInput
 	for _, node := range nodes {
 		var pods corev1.PodList

@@ -38,16 +38,30 @@ func reference(root *cobra.Command) string {
 		if !c.IsAvailableCommand() {
 			continue
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n    kubectl drawbridge %s\n\n%s\n", c.Name(), c.Use, description(c))
-		if c.Example != "" {
-			fmt.Fprintf(&b, "\nExamples:\n\n%s\n", indent(c.Example))
+		section(&b, "##", "", c)
+		if c.Name() == "completion" {
+			continue
 		}
-		// The help flag is made when the command runs.
-		table(&b, c.LocalNonPersistentFlags())
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() {
+				section(&b, "###", c.Name()+" ", sub)
+			}
+		}
 	}
 	b.WriteString("\n## Flags of all commands\n\nThose of kubectl, and `--drawbridge-namespace`.\n")
 	table(&b, root.PersistentFlags())
 	return b.String()
+}
+
+// section is about one command; parent is the name of the command that it belongs to,
+// with a space.
+func section(b *strings.Builder, heading, parent string, c *cobra.Command) {
+	fmt.Fprintf(b, "\n%s %s%s\n\n    kubectl drawbridge %s%s\n\n%s\n", heading, parent, c.Name(), parent, c.Use, description(c))
+	if c.Example != "" {
+		fmt.Fprintf(b, "\nExamples:\n\n%s\n", indent(c.Example))
+	}
+	// The help flag is made when the command runs.
+	table(b, c.LocalNonPersistentFlags())
 }
 
 // description is the long text of a command. The text of completion is cobra's and has

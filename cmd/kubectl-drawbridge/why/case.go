@@ -11,6 +11,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
@@ -82,6 +84,10 @@ func interceptors(f *Facts) ([]Interceptor, error) {
 	if f.Pod != nil {
 		annotated, _ = translate.ParseInterceptors(f.Pod.Annotations[v1alpha1.InterceptorsAnnotation], reservedIn(f)...)
 	}
+	hooks := map[string]*v1alpha1.EvacuationHook{}
+	for i := range f.Hooks {
+		hooks[v1alpha1.HookInterceptor(client.ObjectKeyFromObject(&f.Hooks[i]))] = &f.Hooks[i]
+	}
 	line := func(name string) Interceptor {
 		i := Interceptor{Name: name, State: stateWould}
 		registration := registrations[name]
@@ -90,6 +96,8 @@ func interceptors(f *Facts) ([]Interceptor, error) {
 			i.Source = "always the last"
 		case slices.Contains(annotated, name):
 			i.Source = "annotation of the pod"
+		case hooks[name] != nil:
+			i.Source = fmt.Sprintf("hook %s, priority %d", hooks[name].Name, ptr.Deref(hooks[name].Spec.Priority, v1alpha1.DefaultInterceptorPriority))
 		case registration != nil:
 			i.Source = fmt.Sprintf("registration, priority %d", priority(registration))
 		default:
@@ -133,8 +141,11 @@ func resolve(f *Facts) ([]string, error) {
 		namespaces = append(namespaces, *f.Namespace)
 	}
 	options := registration.Options{Namespace: f.System, AllowedReserved: reservedIn(f)}
-	names, err := registration.Static(options, f.Registrations, namespaces).Resolve(f.Pod)
-	if err == nil && slices.ContainsFunc(f.Unread, func(what string) bool { return strings.HasPrefix(what, "evictioninterceptors") }) {
+	known := registration.Known{Registrations: f.Registrations, Hooks: f.Hooks, Namespaces: namespaces}
+	names, err := registration.Static(options, known).Resolve(f.Pod)
+	if err == nil && slices.ContainsFunc(f.Unread, func(what string) bool {
+		return strings.HasPrefix(what, "evictioninterceptors") || strings.HasPrefix(what, "evacuationhooks")
+	}) {
 		err = errUnread
 	}
 	return names, err

@@ -53,6 +53,9 @@ func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 	if read(f, "evictioninterceptors", g.List(ctx, &registrations)) {
 		f.Registrations = registrations.Items
 	}
+	if hooks, err := g.Hooks(ctx, client.InNamespace(pod.Namespace)); read(f, "evacuationhooks", err) {
+		f.Hooks = hooks
+	}
 	namespace := &corev1.Namespace{}
 	if read(f, "the namespace, so registrations that select by its labels are not known", g.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)) {
 		f.Namespace = namespace

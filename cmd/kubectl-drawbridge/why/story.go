@@ -25,6 +25,8 @@ type Facts struct {
 	Node *corev1.Node
 	// Registrations are all there are.
 	Registrations []v1alpha1.EvictionInterceptor
+	// Hooks are those of the pod's namespace.
+	Hooks []v1alpha1.EvacuationHook
 	// Budgets are those of the pod's namespace.
 	Budgets []policyv1.PodDisruptionBudget
 	// Class is the pod's PriorityClass.

@@ -161,6 +161,8 @@ func TestVerdicts(t *testing.T) {
 		"a request that nobody has looked at yet":   {facts(pod(), with(evictionRequest().Created(ago(time.Second)))), VerdictNotPlanned, "in a moment", "evicted: ", true},
 		"a request that nobody looks at":            {facts(pod().Interceptors(interA), with(evictionRequest()), answering(warned)), VerdictNotPlanned, "nobody has looked at it", "429: ", false},
 		"an interceptor that has just got its turn": {facts(pod(), with(active(interA, time.Minute)), answering(waits)), VerdictInterceptorWorks, "Interceptor a.example.com (1 of 3) has its turn.", `429: Eviction triggered evacuation: waiting for interceptor "a.example.com" (1 of 3)`, false},
+		"a hook that has its turn":                  {facts(pod(), with(hookTurn()), withHook(v1alpha1.HookRunning), answering(warned)), VerdictWaitsForHook, "Hook dump (1 of 2) waits for its condition: attempt 1 of 3", "429: ", false},
+		"a hook that has failed":                    {facts(pod(), with(hookTurn()), withHook(v1alpha1.HookHeld), answering(warned)), VerdictHeldByHook, "Hook dump (1 of 2) keeps the pod, because its last attempt failed (attempt 1 of 3)", "429: ", false},
 		"an interceptor that was never heard of":    {facts(pod(), with(active(interA, 5*time.Minute)), answering(warned)), VerdictInterceptorSilent, "got its turn 5m ago and has never been heard of", "429: ", false},
 		"an interceptor that fell silent":           {facts(pod(), with(active(interA, 9*time.Minute).Started(interA, ago(8*time.Minute))), answering(warned)), VerdictInterceptorSilent, "was last heard of 8m ago", "429: ", false},
 		"an interceptor that is late": {facts(pod(), with(active(interA, 9*time.Minute).Started(interA, ago(time.Minute)).Report(interA, func(s *v1alpha1.InterceptorStatus) {

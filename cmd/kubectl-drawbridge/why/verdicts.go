@@ -27,6 +27,8 @@ const (
 	VerdictCanceled          Verdict = "Canceled"
 	VerdictNotPlanned        Verdict = "NotPlanned"
 	VerdictInterceptorSilent Verdict = "InterceptorSilent"
+	VerdictHeldByHook        Verdict = "HeldByHook"
+	VerdictWaitsForHook      Verdict = "WaitsForHook"
 	VerdictInterceptorLate   Verdict = "InterceptorLate"
 	VerdictInterceptorWorks  Verdict = "InterceptorWorks"
 	VerdictGuardHolds        Verdict = "GuardHolds"
@@ -62,6 +64,8 @@ var verdicts = []struct {
 	{VerdictCanceled, canceled},               // The eviction is not wanted now.
 	{VerdictNotPlanned, notPlanned},           // The controller has not observed the request.
 	{VerdictInterceptorSilent, silentOne},     // It is its turn, and it does not report.
+	{VerdictHeldByHook, heldByHook},           // It is a hook's turn, and it has failed.
+	{VerdictWaitsForHook, waitsForHook},       // It is a hook's turn, and it runs.
 	{VerdictInterceptorLate, late},            // It reports, but is late.
 	{VerdictInterceptorWorks, works},          // All is well: wait.
 	{VerdictGuardHolds, guardHolds},           // All interceptors are done, and Drawbridge's own budget is closed.

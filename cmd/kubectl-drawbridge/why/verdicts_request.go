@@ -85,6 +85,9 @@ func silentOne(c *podCase) (string, []string, bool) {
 	if len(i.ServiceAccounts) > 0 {
 		who = "the program that runs as " + strings.Join(i.ServiceAccounts, " or ")
 	}
+	if _, ok := v1alpha1.HookOf(i.Name); ok {
+		who = "Drawbridge, which runs the hooks,"
+	}
 	advice := []string{
 		fmt.Sprintf("See whether %s runs, and whether it may patch evictionrequests/status.", who),
 		c.skipCommand(),

@@ -1,0 +1,319 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
+)
+
+func newHooks(o commands) *cobra.Command {
+	everywhere := false
+	cmd := &cobra.Command{
+		Use:     "hooks [NAME]",
+		Aliases: []string{"hook"},
+		Short:   "List the EvacuationHooks, or the pods that one covers",
+		Long: `List the EvacuationHooks of a namespace: what they do, how many pods they cover, and
+for how many pods they run or hold the eviction up.
+
+With a name: the pods that this hook covers now, and how far it is with each.
+
+hooks test runs a hook for a pod, without an eviction.`,
+		Example: `  kubectl drawbridge hooks -A
+  kubectl drawbridge hooks dump -n shop
+  kubectl drawbridge hooks test dump --pod=ledger-0 -n shop`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: o.completeHook,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if everywhere && len(args) > 0 {
+				return fmt.Errorf("a hook has a namespace: give --namespace with a name, not --all-namespaces")
+			}
+			c, err := o.Connect()
+			if err != nil {
+				return err
+			}
+			if len(args) > 0 {
+				return o.hookPods(cmd.Context(), c, args[0])
+			}
+			namespace := c.Namespace
+			if everywhere {
+				namespace = ""
+			}
+			return o.hooks(cmd.Context(), c, namespace)
+		},
+	}
+	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "the hooks of all namespaces")
+	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML)
+	cmd.AddCommand(newHooksTest(o))
+	return cmd
+}
+
+// hookState is a hook in one line.
+type hookState struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Action is job, exec, http or wait.
+	Action   string `json:"action"`
+	Priority int32  `json:"priority"`
+	// Pods that it covers; nil if not known.
+	Pods *int32 `json:"pods,omitempty"`
+	// Running and Held count the pods for which it runs, and which it keeps because it
+	// failed.
+	Running   int    `json:"running"`
+	Held      int    `json:"held"`
+	OnFailure string `json:"onFailure"`
+	Accepted  string `json:"accepted,omitempty"`
+	LastRun   string `json:"lastRun,omitempty"`
+	Guard     string `json:"guard"`
+	Deadline  string `json:"deadline,omitempty"`
+	Retries   *int32 `json:"retries,omitempty"`
+	// Trouble is why it is not accepted, or which expression fails.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+func (o commands) hooks(ctx context.Context, c *cli.Connection, namespace string) error {
+	found, err := c.Hooks(ctx, client.InNamespace(namespace))
+	if err != nil {
+		return err
+	}
+	all := hookStates(found)
+	if o.Output == cli.FormatJSON || o.Output == cli.FormatYAML {
+		return o.PrintValue(all)
+	}
+	return o.printHooks(all, namespace)
+}
+
+// hookStates are sorted by namespace and name.
+func hookStates(hooks []v1alpha1.EvacuationHook) []hookState {
+	all := make([]hookState, 0, len(hooks))
+	for i := range hooks {
+		all = append(all, hookStateOf(&hooks[i]))
+	}
+	slices.SortFunc(all, func(a, b hookState) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+func hookStateOf(hook *v1alpha1.EvacuationHook) hookState {
+	s := hookState{
+		Namespace: hook.Namespace, Name: hook.Name, Action: hookAction(hook),
+		Priority: ptr.Deref(hook.Spec.Priority, v1alpha1.DefaultInterceptorPriority), Pods: hook.Status.MatchingPods,
+		OnFailure: string(cmp.Or(hook.Spec.OnFailure, v1alpha1.HookHold)),
+		Guard:     string(cmp.Or(hook.Spec.Guard, v1alpha1.GuardWhileEvacuating)), Retries: hook.Spec.Retries,
+	}
+	if hook.Spec.Deadline != nil {
+		s.Deadline = hook.Spec.Deadline.Duration.String()
+	}
+	for _, run := range hook.Status.Runs {
+		switch run.Phase {
+		case v1alpha1.HookRunning, v1alpha1.HookRetrying, v1alpha1.HookUndoing:
+			s.Running++
+		case v1alpha1.HookHeld:
+			s.Held++
+		default:
+		}
+	}
+	s.Accepted, s.Trouble = accepted(hook.Status.Conditions)
+	if last := meta.FindStatusCondition(hook.Status.Conditions, v1alpha1.ConditionLastRun); last != nil {
+		s.LastRun = last.Reason
+	}
+	return s
+}
+
+func hookAction(hook *v1alpha1.EvacuationHook) string {
+	switch {
+	case hook.Spec.Job != nil:
+		return "job"
+	case hook.Spec.Exec != nil:
+		return "exec"
+	case hook.Spec.HTTP != nil:
+		return "http"
+	case hook.Spec.Wait != nil:
+		return "wait"
+	}
+	return "" // The schema refuses it.
+}
+
+func (o commands) printHooks(all []hookState, namespace string) error {
+	if len(all) == 0 {
+		where := ""
+		if namespace != "" {
+			where = " in namespace " + namespace
+		}
+		fmt.Fprintf(o.Out, "There is no EvacuationHook%s.\n", where)
+		return nil
+	}
+	wide := o.Output == cli.FormatWide
+	t := cli.NewTable(o.Out)
+	heading := []string{"NAMESPACE", "NAME", "ACTION", "PRIORITY", "PODS", "RUNNING", "HELD", "ON-FAILURE", "ACCEPTED", "LAST-RUN"}
+	if wide {
+		heading = append(heading, "GUARD", "DEADLINE", "RETRIES")
+	}
+	t.Row(heading...)
+	for _, h := range all {
+		row := []string{
+			h.Namespace, h.Name, h.Action, number(h.Priority), numberIfKnown(h.Pods), strconv.Itoa(h.Running), strconv.Itoa(h.Held),
+			h.OnFailure, cmp.Or(h.Accepted, "Unknown"), h.LastRun,
+		}
+		if wide {
+			row = append(row, h.Guard, h.Deadline, numberIfKnown(h.Retries))
+		}
+		t.Row(row...)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, h := range all {
+		if h.Trouble != "" {
+			fmt.Fprintf(o.Out, "\n%s/%s: %s\n", h.Namespace, h.Name, text.Clean(h.Trouble))
+		}
+	}
+	return nil
+}
+
+func numberIfKnown(n *int32) string {
+	if n == nil {
+		return ""
+	}
+	return number(*n)
+}
+
+// hookPod is a pod that a hook covers.
+type hookPod struct {
+	Pod  string `json:"pod"`
+	Node string `json:"node,omitempty"`
+	// Phase and the rest are those of its run; empty if there is none.
+	Phase   string     `json:"phase,omitempty"`
+	Attempt int32      `json:"attempt,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+	Message string     `json:"message,omitempty"`
+}
+
+func (o commands) hookPods(ctx context.Context, c *cli.Connection, name string) error {
+	hook := &v1alpha1.EvacuationHook{}
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, hook); {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("there is no EvacuationHook %q in namespace %q: see --namespace", name, c.Namespace)
+	case err != nil:
+		return fmt.Errorf("get evacuationhook %s: %w", name, err)
+	}
+	var known []corev1.Namespace
+	namespace := &corev1.Namespace{}
+	switch err := c.Get(ctx, client.ObjectKey{Name: c.Namespace}, namespace); {
+	case err == nil:
+		known = append(known, *namespace)
+	case !apierrors.IsForbidden(err): // Few hooks read the namespace.
+		return fmt.Errorf("get namespace %s: %w", c.Namespace, err)
+	}
+	var list corev1.PodList
+	if err := c.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	covered, err := hookPodsOf(hook, known, list.Items, o.System)
+	if err != nil {
+		return err
+	}
+	if o.Output == cli.FormatJSON || o.Output == cli.FormatYAML {
+		return o.PrintValue(covered)
+	}
+	return o.printHookPods(hook, covered)
+}
+
+// hookPodsOf are the pods that the hook covers, by name, as Drawbridge decides it.
+func hookPodsOf(hook *v1alpha1.EvacuationHook, namespaces []corev1.Namespace, all []corev1.Pod, system string) ([]hookPod, error) {
+	registry := registration.Static(registration.Options{Namespace: system}, registration.Known{
+		Hooks: []v1alpha1.EvacuationHook{*hook}, Namespaces: namespaces,
+	})
+	name := v1alpha1.HookInterceptor(client.ObjectKeyFromObject(hook))
+	covered := []hookPod{}
+	for i := range all {
+		pod := &all[i]
+		if pods.HasEnded(pod) {
+			continue
+		}
+		names, err := registry.Resolve(pod)
+		if err != nil {
+			return nil, fmt.Errorf("decide whether hook %s covers pod %s: %w", hook.Name, pod.Name, err)
+		}
+		if !slices.Contains(names, name) {
+			continue
+		}
+		found := hookPod{Pod: pod.Name, Node: pod.Spec.NodeName}
+		for _, run := range hook.Status.Runs {
+			if run.Request == string(pod.UID) {
+				found.Phase, found.Attempt, found.Since, found.Message = string(run.Phase), run.Attempt, new(run.StartTime.Time), run.Message
+			}
+		}
+		covered = append(covered, found)
+	}
+	slices.SortFunc(covered, func(a, b hookPod) int { return strings.Compare(a.Pod, b.Pod) })
+	return covered, nil
+}
+
+func (o commands) printHookPods(hook *v1alpha1.EvacuationHook, covered []hookPod) error {
+	state := hookStateOf(hook)
+	if len(covered) == 0 {
+		fmt.Fprintf(o.Out, "Hook %s covers no pod in namespace %s now.\n", hook.Name, hook.Namespace)
+	} else {
+		t := cli.NewTable(o.Out)
+		t.Row("POD", "NODE", "PHASE", "ATTEMPT", "SINCE")
+		for _, p := range covered {
+			attempt, since := "", ""
+			if p.Phase != "" {
+				attempt, since = number(p.Attempt), cli.Age(o.Clock.Now(), *p.Since)
+			}
+			t.Row(p.Pod, p.Node, p.Phase, attempt, since)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	for _, p := range covered {
+		if p.Message != "" {
+			fmt.Fprintf(o.Out, "\n%s: %s\n", p.Pod, text.Clean(p.Message))
+		}
+	}
+	if state.Trouble != "" {
+		fmt.Fprintf(o.Out, "\n%s/%s: %s\n", hook.Namespace, hook.Name, text.Clean(state.Trouble))
+	}
+	return nil
+}
+
+// completeHook completes the first argument, a hook.
+func (o commands) completeHook(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompletionTimeout)
+	defer cancel()
+	c, err := o.Connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	hooks, err := c.Hooks(ctx, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for i := range hooks {
+		names = append(names, hooks[i].Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
