@@ -206,6 +206,11 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 			bad:  `drawbridge_interceptor_evaluation_errors_total{interceptor="a.example.com"} 0+1x40`,
 			at:   40 * time.Minute, want: "An expression of EvictionInterceptor a.example.com fails",
 		},
+		"DrawbridgeHookHolds": {
+			well: `drawbridge_hook_held_pods{namespace="shop",hook="dump",pod="a"} 0x40` + "\n" + `drawbridge_hook_held_pods{namespace="shop",hook="flush",pod="a"} 1x10 0x30`,
+			bad:  `drawbridge_hook_held_pods{namespace="shop",hook="dump",pod="a"} 2x40` + "\n" + `drawbridge_hook_held_pods{namespace="shop",hook="flush",pod="a"} 0x40`,
+			at:   30 * time.Minute, want: "of EvacuationHook shop/dump has failed for 2 pods",
+		},
 		"DrawbridgeEvacuationGivenUp": {
 			well: `drawbridge_evacuation_outcomes_total{policy="kubevirt",outcome="moved"} 0+1x20`,
 			bad:  `drawbridge_evacuation_outcomes_total{policy="kubevirt",outcome="gave_up_hold"} 0x10 1x10`,

@@ -69,7 +69,7 @@ func (d *demo) sweep(ctx context.Context) error {
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("the drain failed: %w", err)
 	}
-	for _, name := range []string{"storefront-", "ledger-", "db-", "queue-"} {
+	for _, name := range []string{"storefront-", "ledger-", "db-", "queue-", "archive-"} {
 		if err := d.timeline.wait(ctx, name, "request ends: Evicted"); err != nil {
 			return err
 		}
@@ -101,6 +101,8 @@ func (d *demo) judgeSweep(ctx context.Context) error {
 		{"ledger-", "turn of imperative-eviction.k8s.io", "evicted from node-1"},
 		{"db-", "turn of checkpoint.example.com", "evicted from node-1"},
 		{"queue-", "number of retries: 1", "evicted from node-1"},
+		{"archive-", "turn of dump.shop.hooks.drawbridge.dev", ": dumped archive-"},
+		{"archive-", ": dumped archive-", "evicted from node-1"},
 		{"storefront-", "turn of surge.drawbridge.dev", "evicted from node-1"},
 	} {
 		first, second := d.timeline.indexOf(order[0], order[1]), d.timeline.indexOf(order[0], order[2])

@@ -82,7 +82,7 @@ func run(ctx context.Context, p *printer) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 
-	p.heading("Applications on node-1, and three interceptors")
+	p.heading("Applications on node-1, three interceptors, and a hook")
 	if err := d.populate(ctx); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func run(ctx context.Context, p *printer) (err error) {
 		return err
 	}
 	p.linef("\nPASS: plain pods left at once; storefront never lacked a ready endpoint; interceptors ran in order, one at a time;\n"+
-		"the budget's release woke the eviction; the replacement of db-0 was spared; an uncordon called a drain off;\nthe plugin named the interceptor that held a drain up, and went on without it when it was told to.\nIt took %.0f s. Nothing is left running.", time.Since(p.started).Seconds())
+		"the Job of a hook was done before its pod left; the budget's release woke the eviction; the replacement of db-0 was spared;\nan uncordon called a drain off;\nthe plugin named the interceptor that held a drain up, and went on without it when it was told to.\nIt took %.0f s. Nothing is left running.", time.Since(p.started).Seconds())
 	return nil
 }
 
@@ -183,7 +183,7 @@ func (d *demo) populate(ctx context.Context) error {
 	if err := d.apply(ctx, workload); err != nil {
 		return err
 	}
-	for _, rollout := range []string{"deployment/web", "deployment/storefront", "deployment/ledger", "deployment/queue", "statefulset/db"} {
+	for _, rollout := range []string{"deployment/web", "deployment/storefront", "deployment/ledger", "deployment/queue", "deployment/archive", "statefulset/db"} {
 		if _, err := d.kubectl(ctx, "rollout", "status", rollout, "-n", "shop", "--timeout=60s"); err != nil {
 			return err
 		}

@@ -73,6 +73,7 @@ func removeTheirWebhooks(t *testing.T, w *vmcrds.EvictionWebhooks) {
 // 500, and the drain ends. A pod with a hotplugged volume goes when its machine has gone.
 func TestKubeVirtDrainsWithItsWebhooksAndWithout(t *testing.T) {
 	shareManager(t)
+	takeMigrations(t)
 	waitPolicy(t, "kubevirt", v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	waitPolicy(t, "kubevirt-hotplug", v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	namespace := kube.Namespace(t)

@@ -26,6 +26,7 @@ var rare = map[string]string{
 	": create evacuationpolicies.drawbridge.dev":                  "As above.",
 	": get persistentvolumeclaims":                                "The surge asks for the claims of a pod; the conformance tests have pods with some.",
 	": get jobs.batch":                                            "The guard asks for the controller of a pod; a Job has none of the pods that these tests guard.",
+	": create pods/exec":                                          "The API server asks for it as well since 1.35, of what the log has as a get.",
 	"-log: watch configmaps":                                      "The managers of these tests take their log level from a flag; in test/e2e/ha one follows it.",
 	": patch events in":                                           "Leader election repeats an event only when the leadership moves to and fro.",
 	"-kubevirt: get virtualmachineinstancemigrations.kubevirt.io": "A policy says that it lacks something unless all of get, list and watch are granted.",

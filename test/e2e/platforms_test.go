@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -12,10 +13,14 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/vmcrds"
 )
 
-// withPlatforms are the chart's values for the platforms of installPlatforms:
-// KubeVirt by its preset, everything else by policies of the tests.
+// withPlatforms are the chart's values for the platforms of installPlatforms: KubeVirt by
+// its preset, everything else by policies of the tests. Hooks may do all that they can.
 var withPlatforms = map[string]any{
 	"vm": map[string]any{"kubevirt": map[string]any{"enabled": true}},
+	"hooks": map[string]any{
+		"exec": map[string]any{"enabled": true},
+		"http": map[string]any{"secrets": map[string]any{"enabled": true}},
+	},
 	"policies": map[string]any{"rules": []any{
 		rule("hyper.example.com", "guests", "get", "list", "watch"),
 		rule("hyper.example.com", "guests/status", "patch"),
@@ -66,11 +71,13 @@ func clientOf(account string) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// withPresets gives a manager the presets of the chart.
+// withPresets gives a manager the presets of the chart, and lets hooks run commands, and
+// reach the servers of the tests.
 func withPresets(change func(*app.Options)) func(*app.Options) {
 	return func(o *app.Options) {
 		o.EvacuationPresets = []string{inst.Release + "-kubevirt"}
 		o.DeschedulerExcept = "kubevirt.io=virt-launcher"
+		o.Hooks.Exec, o.Hooks.Reachable = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 		if change != nil {
 			change(o)
 		}

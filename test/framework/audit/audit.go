@@ -10,7 +10,9 @@
 // A writer may write an object Limit times within a minute, and once more for each change
 // that anyone else made meanwhile
 //   - to that object, or
-//   - if it is a pod, to its EvictionRequest, and the other way round.
+//   - if it is a pod, to its EvictionRequest, and the other way round,
+//   - if it is an EvacuationHook, which records there what it does for each pod, to the
+//     EvictionRequests of its namespace.
 //
 // Anyone else is any other writer, including our others. But each of them excuses at most
 // Limit writes a minute: two writers that change an object in turns endlessly are a fight,
@@ -168,7 +170,22 @@ func gather(log cluster.Requests, o Options) *book {
 		}
 		b.ours[object][w.writer] = append(b.ours[object][w.writer], w)
 	}
+	for object := range b.ours {
+		if object.Group == v1alpha1.GroupName && object.Resource == "evacuationhooks" {
+			b.partner[object] = b.requestsIn(object.Namespace)
+		}
+	}
 	return b
+}
+
+// requestsIn are the EvictionRequests of a namespace that were written.
+func (b *book) requestsIn(namespace string) (requests []Object) {
+	for object := range b.changes {
+		if object.Group == v1alpha1.GroupName && object.Resource == "evictionrequests" && object.Namespace == namespace {
+			requests = append(requests, object)
+		}
+	}
+	return requests
 }
 
 // pair learns from a request's body which pod it is about.

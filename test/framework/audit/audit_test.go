@@ -48,6 +48,14 @@ func request(r *cluster.Request) {
 	r.URI = "/apis/drawbridge.dev/v1alpha1/namespaces/shop/evictionrequests/uid-1"
 }
 
+// hook makes it the same for a hook.
+func hook(r *cluster.Request) {
+	r.Group, r.Resource, r.Name = "drawbridge.dev", "evacuationhooks", "dump"
+}
+
+// another makes each of them of an object of its own.
+func another(i int, r *cluster.Request) { r.Name = fmt.Sprintf("%s-%d", r.Name, i) }
+
 func named(r *cluster.Request) {
 	r.Body = []byte(`{"spec":{"target":{"pod":{"name":"web-1","uid":"uid-1"}}}}`)
 }
@@ -101,9 +109,14 @@ func TestLoops(t *testing.T) {
 			log:  inTurns(times(59, 1, func(r *cluster.Request) { r.URI += ".other" }), times(59, 1)),
 			want: "pods shop/web-1: 59 writes within a minute from 12:00:00, of which changes by others excuse 12",
 		},
-		"what others changed of its request":       {log: inTurns(times(1, 1, request, named, by(them)), times(12, 1, request, by(them)), times(20, 1))},
-		"of the request of another pod":            {log: inTurns(times(13, 1, request, by(them)), times(20, 1)), want: "pods shop/web-1: 20 writes within a minute"},
-		"a request, when its pod changes":          {log: inTurns(times(1, 1, request, named), times(12, 1, by(them)), times(20, 1, request))},
+		"what others changed of its request":        {log: inTurns(times(1, 1, request, named, by(them)), times(12, 1, request, by(them)), times(20, 1))},
+		"of the request of another pod":             {log: inTurns(times(13, 1, request, by(them)), times(20, 1)), want: "pods shop/web-1: 20 writes within a minute"},
+		"a request, when its pod changes":           {log: inTurns(times(1, 1, request, named), times(12, 1, by(them)), times(20, 1, request))},
+		"a hook, for the requests of its namespace": {log: inTurns(each(times(12, 1, request), another), times(20, 1, hook))},
+		"a hook, for those of another namespace": {
+			log:  inTurns(each(times(12, 1, request), another), times(20, 1, hook, func(r *cluster.Request) { r.Namespace = "bank" })),
+			want: "evacuationhooks.drawbridge.dev bank/dump: 20 writes within a minute from 12:00:00, of which changes by others excuse 0",
+		},
 		"a minute of the manager's for each write": {log: times(59, 1), advances: everySecond(time.Minute)},
 		"a moment of the manager's for each write": {log: times(59, 1), advances: everySecond(time.Millisecond), want: "pods shop/web-1: 59 writes"},
 		"a clock that is set back":                 {log: times(59, 1), advances: everySecond(-time.Minute), want: "pods shop/web-1: 59 writes"},

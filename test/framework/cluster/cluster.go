@@ -47,6 +47,8 @@ type Cluster struct {
 	components map[ComponentName]*Component
 
 	nodes atomic.Int64 // Nodes named so far.
+	// kubeletPort is where kwok serves as the kubelet of all nodes.
+	kubeletPort int
 
 	kubeconfigs   sync.Mutex // Serialises writing kubeconfig files.
 	kubeconfigFor map[string]string

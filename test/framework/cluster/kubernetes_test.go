@@ -113,6 +113,82 @@ func TestJobsComplete(t *testing.T) {
 	})
 }
 
+// TestJobsEndAsTheirPodsSay also shows what a container says at its end.
+func TestJobsEndAsTheirPodsSay(t *testing.T) {
+	type end struct {
+		Phase      corev1.PodPhase
+		ExitCode   int32
+		Reason     string
+		Message    string
+		Condition  batchv1.JobConditionType
+		Terminated bool
+	}
+	tests := map[string]struct {
+		annotations map[string]string
+		want        end
+	}{
+		"a pod that says something and succeeds": {
+			annotations: map[string]string{cluster.SaysAnnotation: "line 1\nit \"is\" done"},
+			want:        end{Phase: corev1.PodSucceeded, Reason: "Completed", Message: "line 1\nit \"is\" done", Condition: batchv1.JobComplete, Terminated: true},
+		},
+		"a pod that fails after a while": {
+			annotations: map[string]string{cluster.ExitCodeAnnotation: "3", cluster.SaysAnnotation: "no: disk", cluster.CompleteAfterAnnotation: "10ms"},
+			want:        end{Phase: corev1.PodFailed, ExitCode: 3, Reason: "Error", Message: "no: disk", Condition: batchv1.JobFailed, Terminated: true},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			namespace := shared.Namespace(t)
+			jobs := shared.Client().BatchV1().Jobs(namespace)
+			template := builder.Pod(namespace, "").Obj().Spec
+			template.RestartPolicy = corev1.RestartPolicyNever
+			must(jobs.Create(t.Context(), &batchv1.Job{
+				ObjectMeta: metav1.ObjectMeta{Name: "once"},
+				Spec: batchv1.JobSpec{BackoffLimit: new(int32), Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Annotations: tt.annotations}, Spec: template,
+				}},
+			}, metav1.CreateOptions{}))(t)
+			cluster.Eventually(t, patience, "the job and its pod to end as wanted", func(ctx context.Context) error {
+				var got end
+				pods, err := shared.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=once"})
+				if err != nil || len(pods.Items) != 1 {
+					return fmt.Errorf("%d pods, %w", len(pods.Items), err)
+				}
+				got.Phase = pods.Items[0].Status.Phase
+				if s := pods.Items[0].Status.ContainerStatuses; len(s) == 1 && s[0].State.Terminated != nil {
+					terminated := s[0].State.Terminated
+					got.ExitCode, got.Reason, got.Message, got.Terminated = terminated.ExitCode, terminated.Reason, terminated.Message, true
+				}
+				job, err := jobs.Get(ctx, "once", metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				for _, c := range job.Status.Conditions {
+					if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+						got.Condition = c.Type
+					}
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					return fmt.Errorf("(-want +got):\n%s", diff)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestCommandsRunHere(t *testing.T) {
+	namespace := shared.Namespace(t)
+	createReady(t, shared, builder.Pod(namespace, "db").Obj())
+	result := must(shared.Kubectl(t.Context(), cluster.KubectlOptions{}, "exec", "-n", namespace, "db", "--", "sh", "-c", "echo out; echo err >&2"))(t)
+	if err := result.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"out\n", "err\n"}, []string{result.Stdout, result.Stderr}); diff != "" {
+		t.Errorf("output and errors (-want +got):\n%s", diff)
+	}
+}
+
 func TestBudgetBlocksAndIsFreed(t *testing.T) {
 	namespace := shared.Namespace(t)
 	budgets := shared.Client().PolicyV1().PodDisruptionBudgets(namespace)

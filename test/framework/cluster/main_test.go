@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(victimEnv) != "" {
 		os.Exit(beVictim())
 	}
-	os.Exit(cluster.Main(m, cluster.Options{Nodes: 2, RequestLog: true}, func(c *cluster.Cluster) error {
+	os.Exit(cluster.Main(m, cluster.Options{Nodes: 2, RequestLog: true, LocalExec: true}, func(c *cluster.Cluster) error {
 		shared = c
 		return nil
 	}))

@@ -24,6 +24,12 @@ const (
 	// CompleteAfterAnnotation is how long a pod runs before it is Succeeded. Default: 0
 	// for pods of Jobs; others run until they are deleted.
 	CompleteAfterAnnotation = "test.drawbridge.dev/complete-after"
+	// ExitCodeAnnotation is the exit code of the containers of a Job's pod, which fails if
+	// it is not 0. Default: 0.
+	ExitCodeAnnotation = "test.drawbridge.dev/exit-code"
+	// SaysAnnotation is the termination message of the containers of a Job's pod. Default:
+	// none.
+	SaysAnnotation = "test.drawbridge.dev/says"
 	// StopDelayAnnotation is how long a deleted pod stays Terminating, whatever its
 	// grace period. Default: 0.
 	StopDelayAnnotation = "test.drawbridge.dev/stop-delay"
@@ -78,6 +84,9 @@ func (c *Cluster) createNode(ctx context.Context, name string, change []func(*co
 			Allocatable: capacity.DeepCopy(),
 			NodeInfo:    corev1.NodeSystemInfo{KubeletVersion: c.binaries.release.version, OperatingSystem: "linux", Architecture: "amd64"},
 		},
+	}
+	if c.options.LocalExec {
+		node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(c.kubeletPort)
 	}
 	for _, f := range change {
 		f(node)

@@ -29,6 +29,11 @@ type Options struct {
 	// RequestLog makes kube-apiserver log every request; see [Cluster.RequestLog].
 	RequestLog bool
 
+	// LocalExec runs what is executed in a container of a pod (kubectl exec) on this
+	// machine, as the user of the test: fake nodes have no containers. kwok loses the exit
+	// codes of commands that fail.
+	LocalExec bool
+
 	// Dir is the folder in which the cluster makes its own temporary one. Default:
 	// the system's folder for temporary files.
 	Dir string

@@ -20,6 +20,17 @@ import (
 //go:embed stages.yaml
 var kwokStages []byte
 
+// localExec lets kwok's kubelet server run commands, whatever the pod.
+const localExec = `---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: ClusterExec
+metadata:
+  name: local
+spec:
+  execs:
+  - local: {}
+`
+
 const (
 	// auditLogMegabytes is how long the log of requests may become: forever.
 	auditLogMegabytes = 1 << 20
@@ -104,7 +115,8 @@ func (c *Cluster) prepare() error {
 		return err
 	}
 	c.add(Scheduler, "https://"+loopback(ports[4])+"/healthz", schedulerArgs)
-	kwokArgs, err := c.kwokArgs(ports[5])
+	c.kubeletPort = ports[5]
+	kwokArgs, err := c.kwokArgs(c.kubeletPort)
 	if err != nil {
 		return err
 	}
@@ -189,6 +201,8 @@ func (c *Cluster) apiserverArgs(etcd string, port int) ([]string, error) {
 		"--service-account-key-file=" + c.pki("token.pub"),
 		"--service-account-signing-key-file=" + c.pki("token.key"),
 		"--service-cluster-ip-range=" + serviceRange,
+		"--kubelet-certificate-authority=" + c.pki("ca.crt"),
+		"--kubelet-preferred-address-types=InternalIP", // Nobody resolves the names of fake nodes.
 		"--authorization-mode=RBAC",
 		"--allow-privileged=true",
 		"--profiling=false",
@@ -308,7 +322,11 @@ func (c *Cluster) kwokArgs(port int) ([]string, error) {
 		return nil, err
 	}
 	path := filepath.Join(c.dir, "config", "kwok.yaml")
-	if err := os.WriteFile(path, kwokStages, 0o600); err != nil {
+	config := kwokStages
+	if c.options.LocalExec {
+		config = slices.Concat(kwokStages, []byte(localExec))
+	}
+	if err := os.WriteFile(path, config, 0o600); err != nil {
 		return nil, fmt.Errorf("write stages: %w", err)
 	}
 	return []string{
@@ -317,6 +335,9 @@ func (c *Cluster) kwokArgs(port int) ([]string, error) {
 		"--manage-all-nodes",
 		"--server-address=" + loopback(port),
 		"--node-ip=127.0.0.1",
+		// For kube-apiserver, which asks a kubelet by TLS. Both protocols share the port.
+		"--tls-cert-file=" + c.pki("serving.crt"),
+		"--tls-private-key-file=" + c.pki("serving.key"),
 		"--cidr=" + podRange,
 	}, nil
 }

@@ -169,7 +169,11 @@ func (e *env) follow(ctx context.Context, namespace string, kind client.Object, 
 
 // wait returns when all are done.
 func (f *following) wait(ctx context.Context, what string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	return f.waitFor(ctx, what, patience)
+}
+
+func (f *following) waitFor(ctx context.Context, what string, long time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
 	defer f.stop()
 	select {

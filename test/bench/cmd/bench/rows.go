@@ -31,6 +31,7 @@ var rows = []row{
 	{name: "memory", measure: measureMemory},
 	{name: "hotloop", measure: measureHotLoop, logs: true},
 	{name: "writes", measure: measureWrites, logs: true},
+	{name: "hooks", measure: measureHooks, logs: true},
 }
 
 func rowNames() []string {
