@@ -116,6 +116,7 @@ func TestTheCatalogHasEveryMetric(t *testing.T) {
 	metrics.NewGuard(registry)
 	metrics.NewPreemption(registry)
 	metrics.NewSurge(registry)
+	metrics.NewHooks(registry)
 	metrics.NewMaintenance(registry)
 	metrics.NewVM(registry)
 	metrics.NewRegistrations(registry)
