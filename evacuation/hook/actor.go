@@ -254,10 +254,20 @@ func (a *actor) forget(t *attempt) {
 	a.follows.take(string(t.target.PodUID))
 }
 
-// begin begins an attempt's action, or finds it begun, and says how far it is. After the
-// deadline nothing begins.
+// begin begins an attempt's action, or finds it begun, and says how far it is. Nothing
+// begins after the deadline, which counts also when nothing can be seen, nor for an attempt
+// of the hook before a change: it may have begun something else.
 func (a *actor) begin(ctx context.Context, r *recipe, t *attempt) (work, error) {
 	t.late = !a.clock.Now().Before(t.deadline())
+	t.changed = !t.undo && t.run.Generation != t.program.rules.Generation
+	w, err := a.follow(ctx, r, t)
+	if err != nil && t.late && ctx.Err() == nil {
+		return work{State: stateRunning, Message: oneLine(err)}, nil
+	}
+	return w, err
+}
+
+func (a *actor) follow(ctx context.Context, r *recipe, t *attempt) (work, error) {
 	if problem := t.program.problem; problem != nil {
 		return work{State: stateFailed, Message: "the hook is not accepted: " + oneLine(problem), Final: true}, nil
 	}
@@ -277,7 +287,8 @@ func (a *actor) begin(ctx context.Context, r *recipe, t *attempt) (work, error) 
 func (a *actor) stop(ctx context.Context, r *recipe, t *attempt) (gone bool, err error) {
 	a.calls.end(t.key())
 	a.watches.Release(t.key())
-	if r.job == nil {
+	// Before it was changed, the hook may have been one with a Job.
+	if r.job == nil && (t.undo || t.run.Generation == t.program.rules.Generation) {
 		return true, nil
 	}
 	return a.stopJob(ctx, t)

@@ -21,6 +21,8 @@ type attempt struct {
 	undo    bool
 	// late: its deadline is over.
 	late bool
+	// changed: it was recorded before the hook's last change.
+	changed bool
 	// pod is what the API server has, nil if it was not asked or the pod is gone.
 	pod    *corev1.Pod
 	object map[string]any

@@ -104,7 +104,7 @@ func (c *calls) end(key string) {
 
 // beginExec begins a command in a container of the pod.
 func (a *actor) beginExec(ctx context.Context, t *attempt, e *v1alpha1.HookExec) (work, error) {
-	fresh := a.fresh.take(t.key()) && !t.late
+	fresh := a.fresh.take(t.key()) && !t.late && !t.changed
 	if fresh {
 		if err := a.look(ctx, t); err != nil {
 			a.fresh.add(t.key())
@@ -151,7 +151,7 @@ func containerOf(pod *corev1.Pod, e *v1alpha1.HookExec) string {
 
 // beginHTTP begins a request, and asks again until it is done.
 func (a *actor) beginHTTP(ctx context.Context, t *attempt, r *httpRecipe) (work, error) {
-	fresh := a.fresh.take(t.key()) && !t.late
+	fresh := a.fresh.take(t.key()) && !t.late && !t.changed
 	var c httpcall.Call
 	if fresh {
 		if err := a.look(ctx, t); err != nil {
@@ -163,7 +163,7 @@ func (a *actor) beginHTTP(ctx context.Context, t *attempt, r *httpRecipe) (work,
 			return work{State: stateFailed, Message: err.Error()}, nil //nolint:nilerr // It is told.
 		}
 	}
-	do := func(ctx context.Context, tell func(string)) work { return a.follow(ctx, c, tell) }
+	do := func(ctx context.Context, tell func(string)) work { return a.request(ctx, c, tell) }
 	w := a.calls.begin(t.key(), fresh, t.deadline(), t.target.Request, do)
 	if w.State == stateRunning && w.Message == "" {
 		w.Message = "the request runs"
@@ -171,8 +171,8 @@ func (a *actor) beginHTTP(ctx context.Context, t *attempt, r *httpRecipe) (work,
 	return w, nil
 }
 
-// follow sends a request until it is done or refused.
-func (a *actor) follow(ctx context.Context, c httpcall.Call, tell func(string)) work {
+// request sends a request until it is done or refused.
+func (a *actor) request(ctx context.Context, c httpcall.Call, tell func(string)) work {
 	for {
 		answer, err := a.http.Do(ctx, c)
 		switch {

@@ -46,6 +46,8 @@ func (a *actor) beginJob(ctx context.Context, t *attempt, r *jobRecipe) (work, e
 		return a.observeJob(ctx, job)
 	case a.jobs.has(t.jobName()):
 		return work{State: stateFailed, Message: fmt.Sprintf("Job %s was deleted", t.jobName())}, nil
+	case t.changed:
+		return work{State: stateLost}, nil
 	case t.late:
 		return work{State: stateRunning, Message: fmt.Sprintf("Job %s was never created", t.jobName())}, nil
 	}

@@ -44,6 +44,8 @@ type runner struct {
 	called map[types.NamespacedName]map[types.NamespacedName]bool
 	// begun are the runs by request and hook, as last recorded.
 	begun map[types.NamespacedName]map[types.NamespacedName]v1alpha1.HookRun
+	// requests of the runs of a hook.
+	requests map[types.NamespacedName][]types.NamespacedName
 }
 
 func (r *runner) attach(_ context.Context, q queue) error {
@@ -76,6 +78,7 @@ func (r *runner) wrote(hook *v1alpha1.EvacuationHook) {
 			r.begun[request] = map[types.NamespacedName]v1alpha1.HookRun{}
 		}
 		r.begun[request][key] = run
+		r.requests[key] = append(r.requests[key], request)
 		if run.Phase == v1alpha1.HookHeld {
 			held++
 		}
@@ -84,14 +87,12 @@ func (r *runner) wrote(hook *v1alpha1.EvacuationHook) {
 }
 
 func (r *runner) forgetRuns(hook types.NamespacedName) {
-	for request, hooks := range r.begun {
-		if request.Namespace != hook.Namespace {
-			continue
-		}
-		if delete(hooks, hook); len(hooks) == 0 {
+	for _, request := range r.requests[hook] {
+		if delete(r.begun[request], hook); len(r.begun[request]) == 0 {
 			delete(r.begun, request)
 		}
 	}
+	delete(r.requests, hook)
 }
 
 // forgetHook forgets a hook that was deleted.

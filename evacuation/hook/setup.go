@@ -127,8 +127,9 @@ func Add(mgr ctrl.Manager, o Options) error {
 func newRunner(c client.Client, live client.Reader, o Options) *runner {
 	r := &runner{
 		beat: o.HeartbeatInterval, named: map[types.NamespacedName]reconcile.Reconciler{},
-		called: map[types.NamespacedName]map[types.NamespacedName]bool{},
-		begun:  map[types.NamespacedName]map[types.NamespacedName]v1alpha1.HookRun{},
+		called:   map[types.NamespacedName]map[types.NamespacedName]bool{},
+		begun:    map[types.NamespacedName]map[types.NamespacedName]v1alpha1.HookRun{},
+		requests: map[types.NamespacedName][]types.NamespacedName{},
 	}
 	r.actor = &actor{
 		client: c, live: live, clock: o.Clock, recorder: o.Recorder, metrics: o.Metrics,

@@ -157,7 +157,7 @@ func (in input) running(run v1alpha1.HookRun) decision {
 	case w.State == stateLost:
 		// Nobody knows how it ended, which is no fault of the hook: it does not count.
 		run.FirstAttempt++
-		return in.failed(run, "the manager restarted while it ran", resultLost, false)
+		return in.failed(run, "the manager restarted or the hook was changed while it ran", resultLost, false)
 	case late:
 		message := fmt.Sprintf("it took longer than %s", in.Rules.Deadline)
 		if w.Message != "" {
@@ -175,9 +175,10 @@ func (in input) running(run v1alpha1.HookRun) decision {
 func (in input) failed(run v1alpha1.HookRun, message, result string, final bool) decision {
 	run.Message = text.OneLine(message, maxFailure)
 	tries := run.Attempt - run.FirstAttempt + 1
+	changed := run.Generation != in.Rules.Generation
 	switch {
-	case run.Generation != in.Rules.Generation:
-		// The hook was changed meanwhile: all begins anew.
+	case changed:
+		// All begins anew, and nothing of what was begun before is left.
 		run.FirstAttempt, run.Generation = run.Attempt+1, in.Rules.Generation
 		fallthrough
 	case tries <= in.Rules.Retries && !final:
@@ -187,7 +188,7 @@ func (in input) failed(run v1alpha1.HookRun, message, result string, final bool)
 	default:
 		run.Phase = v1alpha1.HookHeld
 	}
-	return decision{Do: doRecord, Run: run, Result: result}
+	return decision{Do: doRecord, Run: run, Result: result, Stop: changed}
 }
 
 // pause is the time between an attempt that failed and the next one.

@@ -93,7 +93,7 @@ func TestStep(t *testing.T) {
 			input{Rules: usual, Run: run(v1alpha1.HookRunning, 2, 0), Work: work{State: stateLost}},
 			decision{Do: doRecord, Result: resultLost, Run: v1alpha1.HookRun{
 				Phase: v1alpha1.HookRetrying, Attempt: 2, FirstAttempt: 2, Generation: 1, StartTime: at(10 * time.Second),
-				Message: "the manager restarted while it ran",
+				Message: "the manager restarted or the hook was changed while it ran",
 			}},
 		},
 		"a pod that is held stays": {
@@ -105,7 +105,7 @@ func TestStep(t *testing.T) {
 		},
 		"an attempt of the hook before its change has all of the new attempts after it": {
 			input{Rules: changed, Run: run(v1alpha1.HookRunning, 2, 0), Work: work{State: stateFailed, Message: "exit code 1", Final: true}},
-			decision{Do: doRecord, Result: resultFailed, Run: v1alpha1.HookRun{
+			decision{Do: doRecord, Stop: true, Result: resultFailed, Run: v1alpha1.HookRun{
 				Phase: v1alpha1.HookRetrying, Attempt: 2, FirstAttempt: 3, Generation: 2, StartTime: at(20 * time.Second), Message: "exit code 1",
 			}},
 		},

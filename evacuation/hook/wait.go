@@ -14,6 +14,9 @@ import (
 // beginWait evaluates the condition. It is asked again when the pod or the workload
 // changes.
 func (a *actor) beginWait(ctx context.Context, t *attempt, r *waitRecipe) (work, error) {
+	if t.changed {
+		return work{State: stateLost}, nil
+	}
 	// Before the pod is read, so that no change is missed.
 	a.follows.add(string(t.target.PodUID))
 	pod, err := a.podOf(ctx, t.target)

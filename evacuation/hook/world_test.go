@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,6 +46,8 @@ type world struct {
 	writes, dieAt int
 	stored        bool
 	dead          bool
+	// blind: nobody may list events.
+	blind bool
 }
 
 var errDead = errors.New("the manager has died")
@@ -93,6 +96,12 @@ func (w *world) mortal() client.WithWatch {
 		return errDead
 	}
 	return crinterceptor.NewClient(w.client, crinterceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, events := list.(*corev1.EventList); events && w.blind {
+				return apierrors.NewForbidden(corev1.Resource("events"), "", errors.New("a right is missing"))
+			}
+			return c.List(ctx, list, options...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			return write(func() error {
 				err := c.Create(ctx, object, options...)

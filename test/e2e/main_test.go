@@ -37,7 +37,7 @@ import (
 
 const (
 	// patience is how long a test waits for what must happen.
-	patience = time.Minute
+	patience = 3 * time.Minute
 	// parallel tests at a time: they mostly wait, for kubectl's next try above all.
 	parallel = "16"
 	// drainers is the group of those who may drain nodes, and nothing more.

@@ -34,7 +34,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 var (
 	kube   *cluster.Cluster

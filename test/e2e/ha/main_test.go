@@ -41,7 +41,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 var (
 	loadFor = flag.Duration("load", 10*time.Second, "how long evictions are called while certificates rotate")

@@ -34,7 +34,7 @@ import (
 
 const (
 	// patience is how long a test waits for what must happen.
-	patience = time.Minute
+	patience = 3 * time.Minute
 	// schedulerUser is the user name of the scheduler.
 	schedulerUser = "system:kube-scheduler"
 	// token is what it may send instead of a certificate.
