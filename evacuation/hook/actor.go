@@ -18,12 +18,12 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook/execcall"
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook/httpcall"
-	"github.com/drawbridge-dev/drawbridge/evacuation/hook/waitfor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/internal/text"
+	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
 )
 
 const (

@@ -32,10 +32,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook/execcall"
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook/httpcall"
-	"github.com/drawbridge-dev/drawbridge/evacuation/hook/waitfor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
 )
 
 // Names of the controllers and of their queues.

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/drawbridge-dev/drawbridge/evacuation/hook/waitfor"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
+	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
 )
 
 // beginWait evaluates the condition. It is asked again when the pod or the workload

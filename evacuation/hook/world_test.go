@@ -24,9 +24,9 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook/httpcall"
-	"github.com/drawbridge-dev/drawbridge/evacuation/hook/waitfor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
 )
 
 // world is an API server in memory, and a manager that dies at one of its writes. That

@@ -17,9 +17,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook"
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook/execcall"
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook/httpcall"
-	"github.com/drawbridge-dev/drawbridge/evacuation/hook/waitfor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
 )
 
 // setupHooks adds the interceptors of EvacuationHooks, if enabled.
@@ -42,7 +42,7 @@ func setupHooks(mgr ctrl.Manager, o Options, status *registration.StatusReconcil
 		Clock: o.Clock, Metrics: metrics.NewHooks(o.Registerer),
 		Bounds:        hook.Bounds{MaxTotal: o.Hooks.MaxTotal, Exec: o.Hooks.Exec, HTTP: o.Hooks.HTTP},
 		MaxConcurrent: o.Hooks.MaxConcurrent, MaxPerNamespace: o.Hooks.MaxPerNamespace,
-		HTTP: requests, Watches: waitfor.New(dynamicClient, mgr.GetRESTMapper(), mgr.GetLogger().WithName("hooks")),
+		HTTP: requests, Watches: waitfor.New(dynamicClient, mgr.GetRESTMapper(), mgr.GetLogger().WithName("hooks"), "chart value hooks.wait.rules"),
 		Coverage:   func(key types.NamespacedName) (hook.Coverage, bool) { return coverageOf(status, key) },
 		OnCoverage: status.OnHook,
 	}

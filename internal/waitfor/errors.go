@@ -33,12 +33,14 @@ func (e *RefusedError) Error() string {
 type ForbiddenError struct {
 	Ref      Ref
 	Resource schema.GroupVersionResource
-	Err      error
+	// Grant says where to grant it.
+	Grant string
+	Err   error
 }
 
 func (e *ForbiddenError) Error() string {
-	return fmt.Sprintf("Drawbridge may not read %s %s/%s: it needs the verbs list and watch on %s in API group %q (chart value hooks.wait.rules)",
-		e.Ref.Kind, e.Ref.Namespace, e.Ref.Name, e.Resource.Resource, e.Resource.Group)
+	return fmt.Sprintf("Drawbridge may not read %s %s/%s: it needs the verbs list and watch on %s in API group %q (%s)",
+		e.Ref.Kind, e.Ref.Namespace, e.Ref.Name, e.Resource.Resource, e.Resource.Group, e.Grant)
 }
 
 func (e *ForbiddenError) Unwrap() error { return e.Err }

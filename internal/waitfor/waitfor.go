@@ -35,6 +35,7 @@ type Watches struct {
 	dynamic dynamic.Interface
 	mapper  meta.RESTMapper
 	log     logr.Logger
+	grant   string
 
 	mu    sync.Mutex
 	of    map[Ref]*object
@@ -43,9 +44,9 @@ type Watches struct {
 	running sync.WaitGroup
 }
 
-// New returns Watches without any.
-func New(client dynamic.Interface, mapper meta.RESTMapper, log logr.Logger) *Watches {
-	return &Watches{dynamic: client, mapper: mapper, log: log, of: map[Ref]*object{}}
+// New returns Watches without any. Grant says, for people, where to grant what they need.
+func New(client dynamic.Interface, mapper meta.RESTMapper, log logr.Logger, grant string) *Watches {
+	return &Watches{dynamic: client, mapper: mapper, log: log, grant: grant, of: map[Ref]*object{}}
 }
 
 // Run waits for the end of ctx, ends all watches, and returns when the last has ended. It
@@ -142,21 +143,21 @@ func (w *Watches) probe(ctx context.Context, ref Ref, resource schema.GroupVersi
 	objects := w.dynamic.Resource(resource).Namespace(ref.Namespace)
 	list, err := objects.List(ctx, metav1.ListOptions{FieldSelector: selector(ref), Limit: 1})
 	if err != nil {
-		return unreadable(ref, resource, fmt.Errorf("list %s: %w", ref, err))
+		return w.unreadable(ref, resource, fmt.Errorf("list %s: %w", ref, err))
 	}
 	watch, err := objects.Watch(ctx, metav1.ListOptions{FieldSelector: selector(ref), ResourceVersion: list.GetResourceVersion()})
 	if err != nil {
-		return unreadable(ref, resource, fmt.Errorf("watch %s: %w", ref, err))
+		return w.unreadable(ref, resource, fmt.Errorf("watch %s: %w", ref, err))
 	}
 	watch.Stop()
 	return nil
 }
 
 // unreadable says what an error of the API server means. Others are returned as they are.
-func unreadable(ref Ref, resource schema.GroupVersionResource, err error) error {
+func (w *Watches) unreadable(ref Ref, resource schema.GroupVersionResource, err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
-		return &ForbiddenError{ref, resource, err}
+		return &ForbiddenError{ref, resource, w.grant, err}
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return &UnknownKindError{ref, err}
 	default:

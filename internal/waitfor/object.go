@@ -84,7 +84,7 @@ func (w *Watches) begin(ref Ref, resource schema.GroupVersionResource, follower 
 // The informer recovers from everything else.
 func (w *Watches) failed(ref Ref, resource schema.GroupVersionResource, o *object, err error) {
 	w.log.V(1).Info("Watching an object failed", "object", ref.String(), "reason", err.Error())
-	end := unreadable(ref, resource, err)
+	end := w.unreadable(ref, resource, err)
 	if end == err { //nolint:errorlint // Is it this very one?
 		return
 	}

@@ -43,7 +43,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{statefulSets: "StatefulSetList"}, objects...)
-	w := &world{Watches: New(client, mapper, testr.New(t)), client: client}
+	w := &world{Watches: New(client, mapper, testr.New(t), "chart value hooks.wait.rules"), client: client}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
