@@ -30,6 +30,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&EvictionInterceptor{}, &EvictionInterceptorList{},
 		&EvacuationPolicy{}, &EvacuationPolicyList{},
 		&EvacuationHook{}, &EvacuationHookList{},
+		&EvictionBudget{}, &EvictionBudgetList{},
 		&NodeMaintenance{}, &NodeMaintenanceList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)

@@ -21,6 +21,20 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 	// Group=drawbridge.dev, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithKind("BlockingPod"):
 		return &apiv1alpha1.BlockingPodApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetConfig"):
+		return &apiv1alpha1.BudgetConfigApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetGrant"):
+		return &apiv1alpha1.BudgetGrantApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetGroup"):
+		return &apiv1alpha1.BudgetGroupApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetGroupBy"):
+		return &apiv1alpha1.BudgetGroupByApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetOpening"):
+		return &apiv1alpha1.BudgetOpeningApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetOwner"):
+		return &apiv1alpha1.BudgetOwnerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetWindow"):
+		return &apiv1alpha1.BudgetWindowApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ConfigReference"):
 		return &apiv1alpha1.ConfigReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("CoveredPods"):
@@ -37,6 +51,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EvacuationPolicySpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvacuationPolicyStatus"):
 		return &apiv1alpha1.EvacuationPolicyStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EvictionBudget"):
+		return &apiv1alpha1.EvictionBudgetApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EvictionBudgetSpec"):
+		return &apiv1alpha1.EvictionBudgetSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EvictionBudgetStatus"):
+		return &apiv1alpha1.EvictionBudgetStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvictionInterceptor"):
 		return &apiv1alpha1.EvictionInterceptorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvictionInterceptorSpec"):

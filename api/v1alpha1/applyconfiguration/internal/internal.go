@@ -43,6 +43,106 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: reason
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BlockReason
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetConfig
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetGrant
+  map:
+    fields:
+    - name: group
+      type:
+        scalar: string
+    - name: owner
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetOwner
+    - name: pod
+      type:
+        scalar: string
+    - name: podUID
+      type:
+        scalar: string
+    - name: pods
+      type:
+        scalar: numeric
+    - name: request
+      type:
+        scalar: string
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetGroup
+  map:
+    fields:
+    - name: available
+      type:
+        scalar: numeric
+    - name: disrupted
+      type:
+        scalar: numeric
+    - name: expected
+      type:
+        scalar: numeric
+    - name: name
+      type:
+        scalar: string
+    - name: waiting
+      type:
+        scalar: numeric
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetGroupBy
+  map:
+    fields:
+    - name: nodeLabel
+      type:
+        scalar: string
+    - name: podLabel
+      type:
+        scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetOpening
+  map:
+    fields:
+    - name: end
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: start
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetOwner
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: uid
+      type:
+        scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetWindow
+  map:
+    fields:
+    - name: duration
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+    - name: schedule
+      type:
+        scalar: string
+    - name: timeZone
+      type:
+        scalar: string
+      default: UTC
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ConfigReference
   map:
     fields:
@@ -264,6 +364,118 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionBudget
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionBudgetSpec
+    - name: status
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionBudgetStatus
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionBudgetSpec
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MatchCondition
+          elementRelationship: associative
+          keys:
+          - name
+    - name: config
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetConfig
+    - name: groupBy
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetGroupBy
+    - name: guard
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.GuardPolicy
+      default: WhileEvacuating
+    - name: maxGroups
+      type:
+        scalar: numeric
+    - name: maxUnavailable
+      type:
+        namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+      default: 1
+    - name: minInterval
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+      default: 0s
+    - name: outsideWindow
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.OutsideWindow
+      default: Wait
+    - name: selector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: settle
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+      default: 0s
+    - name: windows
+      type:
+        list:
+          elementType:
+            namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetWindow
+          elementRelationship: atomic
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionBudgetStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: disruptionsAllowed
+      type:
+        scalar: numeric
+    - name: grants
+      type:
+        list:
+          elementType:
+            namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetGrant
+          elementRelationship: associative
+          keys:
+          - podUID
+    - name: groups
+      type:
+        list:
+          elementType:
+            namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetGroup
+          elementRelationship: associative
+          keys:
+          - name
+    - name: lastGrantTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: matchingPods
+      type:
+        scalar: numeric
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: waiting
+      type:
+        scalar: numeric
+    - name: window
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetOpening
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionInterceptor
   map:
     fields:
@@ -844,6 +1056,8 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.OnFailure
   scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.OutsideWindow
+  scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.PatchOperation
   map:
     fields:
@@ -1065,6 +1279,8 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsOperationType
   scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
+  scalar: untyped
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
   map:
     fields:
@@ -1154,6 +1370,16 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: untyped
 - name: io.k8s.apimachinery.pkg.types.UID
   scalar: string
+- name: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
 - name: __untyped_atomic_
   scalar: untyped
   list:
