@@ -1,8 +1,13 @@
 package registration
 
-import "github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+import (
+	corev1 "k8s.io/api/core/v1"
 
-// Info describes the interceptor of an accepted EvictionInterceptor or EvacuationHook.
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// Info describes the interceptor of an accepted EvictionInterceptor or EvacuationHook, or
+// that of all EvictionBudgets.
 type Info struct {
 	// Name of the interceptor.
 	Name string
@@ -22,6 +27,14 @@ type Info struct {
 type Lookup interface {
 	// Registration returns the accepted registration of that name. It answers from
 	// memory and is safe for concurrent use. Names without an accepted
-	// EvictionInterceptor or EvacuationHook are not found.
+	// EvictionInterceptor or EvacuationHook are not found. v1alpha1.BudgetInterceptor is
+	// found while EvictionBudgets are enforced.
 	Registration(name string) (Info, bool)
+}
+
+// PodLookup is a Lookup for one pod, in the same way.
+type PodLookup interface {
+	// RegistrationOf is Registration with the guard of that pod: that of
+	// v1alpha1.BudgetInterceptor depends on which EvictionBudgets cover it.
+	RegistrationOf(name string, pod *corev1.Pod) (Info, bool)
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // ResolveLive is Resolve for callers that suspect stale informers: it lists the
-// registrations, the pod's namespace and its hooks through the reader, which must not be a cache.
-// Compiled registrations are reused.
+// registrations, the pod's namespace, its hooks and its budgets through the reader, which
+// must not be a cache. Compiled registrations are reused.
 func (r *Registry) ResolveLive(ctx context.Context, live client.Reader, pod *corev1.Pod) ([]string, error) {
 	registrations := &v1alpha1.EvictionInterceptorList{}
 	if err := live.List(ctx, registrations); err != nil {
@@ -33,6 +33,9 @@ func (r *Registry) ResolveLive(ctx context.Context, live client.Reader, pod *cor
 		}
 	}
 	known, next := r.snapshot(), newSnapshot()
+	if err := r.listBudgets(ctx, live, pod.Namespace, known, next); err != nil {
+		return nil, err
+	}
 	put := func(key string, from client.Object, compile func() *entry) {
 		e, _, ok := known.known(key)
 		if !ok || e.uid != from.GetUID() || e.generation != from.GetGeneration() {

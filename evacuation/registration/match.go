@@ -96,6 +96,10 @@ func infoOf(from *v1alpha1.EvictionInterceptor) Info {
 // checkName applies the rules of a name in a pod's annotation. The schema has
 // refused what is malformed; which reserved names are allowed it cannot know.
 func checkName(name string, allowReserved []string) *refusal {
+	if name == v1alpha1.BudgetInterceptor {
+		return &refusal{v1alpha1.ReasonReservedName, fmt.Sprintf("metadata.name %q is not allowed: it is the interceptor of EvictionBudgets; "+
+			"choose another name. The registration selects no pods.", name)}
+	}
 	if isHookName(name) {
 		return &refusal{v1alpha1.ReasonReservedName, fmt.Sprintf("metadata.name %q is not allowed: names under %s are those of EvacuationHooks; "+
 			"choose another name. The registration selects no pods.", name, v1alpha1.HookInterceptorSuffix[1:])}

@@ -148,6 +148,9 @@ func (m *members) changed(c change) {
 	if loading {
 		return // All are counted at the end; a pass now would see only some of the pods.
 	}
+	if c.budgets != "" {
+		return // Their controller counts.
+	}
 	if c != (change{}) {
 		m.queue.Add(work{registration: c.registration, namespace: c.namespace})
 		return

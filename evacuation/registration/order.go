@@ -19,7 +19,9 @@ import (
 //     whose name is greater than its own;
 //   - a name that is in both has its place in the annotation.
 //
-// At most v1alpha1.MaxPodInterceptors names are returned: the last ones go.
+// At most v1alpha1.MaxPodInterceptors names are returned: the last ones go. That of the
+// budgets takes the last place then: else whoever names others in a pod's annotation would
+// be rid of them.
 func order(annotated []string, selected []*entry) []string {
 	if len(selected) == 0 {
 		return annotated
@@ -41,7 +43,13 @@ func order(annotated []string, selected []*entry) []string {
 		names = append(names, e.Name)
 	}
 	names = append(names, rest...)
-	return names[:min(len(names), v1alpha1.MaxPodInterceptors)]
+	if len(names) <= v1alpha1.MaxPodInterceptors {
+		return names
+	}
+	if slices.Contains(names[v1alpha1.MaxPodInterceptors:], v1alpha1.BudgetInterceptor) {
+		names[v1alpha1.MaxPodInterceptors-1] = v1alpha1.BudgetInterceptor
+	}
+	return names[:v1alpha1.MaxPodInterceptors]
 }
 
 // precedes reports whether a name of the annotation runs before a registration.

@@ -53,9 +53,12 @@ type Options struct {
 	// Hooks also feeds the registry from EvacuationHooks. Without it (the feature gate
 	// EvacuationHooks is off) their CustomResourceDefinition may be missing.
 	Hooks bool
-	// Account is our own, which acts for hooks
-	// ("system:serviceaccount:NAMESPACE:NAME"). It is required with Hooks: else any account
-	// with the permission could report for them. A command has none.
+	// Budgets also feeds the registry from EvictionBudgets, in the same way (feature gate
+	// EvictionBudgets).
+	Budgets bool
+	// Account is our own, which acts for hooks and budgets
+	// ("system:serviceaccount:NAMESPACE:NAME"). It is required with Hooks or Budgets: else
+	// any account with the permission could report for them. A command has none.
 	Account string
 	// Metrics follow the registrations. A command, which looks once, has none.
 	Metrics Metrics
@@ -73,8 +76,8 @@ func (unmeasured) EvaluationFailed(string) {}
 func (unmeasured) Forget(string) {}
 
 // Registry knows who intercepts which pod, from the pods' annotations and from
-// all EvictionInterceptors and EvacuationHooks. It is a Resolver and a Lookup, for every
-// replica. It is fed by informers and answers from memory, without a lock.
+// all EvictionInterceptors, EvacuationHooks and EvictionBudgets. It is a Resolver, a Lookup
+// and a PodLookup, for every replica. It is fed by informers and answers from memory, without a lock.
 type Registry struct {
 	options   Options
 	annotated annotation
@@ -91,9 +94,9 @@ type Registry struct {
 	synced atomic.Bool
 }
 
-// change says what has changed: a registration (by its key), a namespace, or, when the
-// registry has come into sync, everything.
-type change struct{ registration, namespace string }
+// change says what has changed: a registration (by its key), a namespace, the budgets of a
+// namespace, or, when the registry has come into sync, everything.
+type change struct{ registration, namespace, budgets string }
 
 // NewRegistry returns an empty registry: see SetupWithCache.
 func NewRegistry(o Options) *Registry {
@@ -109,20 +112,27 @@ func NewRegistry(o Options) *Registry {
 type Known struct {
 	Registrations []v1alpha1.EvictionInterceptor
 	// Hooks are those that run: none if the manager does not run them.
-	Hooks      []v1alpha1.EvacuationHook
+	Hooks []v1alpha1.EvacuationHook
+	// Budgets are those that are enforced: none if the manager does not enforce them.
+	Budgets    []v1alpha1.EvictionBudget
 	Namespaces []corev1.Namespace
 }
 
 // Static returns a registry of just what is given, which is in sync and never changes, for
 // commands that read once and watch nothing. A registration that is not accepted is not
-// found in it. Options.Hooks does not matter.
+// found in it. Options.Hooks does not matter, and Options.Budgets only for budgets that are
+// gone.
 func Static(o Options, known Known) *Registry {
+	o.Budgets = o.Budgets || len(known.Budgets) > 0
 	r := NewRegistry(o)
 	for i := range known.Registrations {
 		r.put(&known.Registrations[i])
 	}
 	for i := range known.Hooks {
 		r.putHook(&known.Hooks[i])
+	}
+	for i := range known.Budgets {
+		r.putBudget(&known.Budgets[i])
 	}
 	for i := range known.Namespaces {
 		r.putNamespace(&known.Namespaces[i])
@@ -131,17 +141,19 @@ func Static(o Options, known Known) *Registry {
 }
 
 var (
-	_ Resolver = &Registry{}
-	_ Lookup   = &Registry{}
+	_ Resolver  = &Registry{}
+	_ Lookup    = &Registry{}
+	_ PodLookup = &Registry{}
 
 	_ manager.LeaderElectionRunnable = &Registry{}
 )
 
 // SetupWithCache feeds the registry from the informers of EvictionInterceptors,
-// Namespaces and, with Options.Hooks, EvacuationHooks.
+// Namespaces and, with Options.Hooks and Options.Budgets, EvacuationHooks and
+// EvictionBudgets.
 func (r *Registry) SetupWithCache(ctx context.Context, informers cache.Informers) error {
 	if err := controllers.Require("registry of interceptors", map[string]bool{
-		"Namespace": r.options.Namespace != "", "Account": r.options.Account != "" || !r.options.Hooks,
+		"Namespace": r.options.Namespace != "", "Account": r.options.Account != "" || !r.options.Hooks && !r.options.Budgets,
 	}); err != nil {
 		return err
 	}
@@ -155,6 +167,9 @@ func (r *Registry) SetupWithCache(ctx context.Context, informers cache.Informers
 	}
 	if r.options.Hooks {
 		feeds = append(feeds, feed{&v1alpha1.EvacuationHook{}, handlers(r.putHook, r.remove)})
+	}
+	if r.options.Budgets {
+		feeds = append(feeds, feed{&v1alpha1.EvictionBudget{}, handlers(r.putBudget, r.removeBudget)})
 	}
 	for _, feed := range feeds {
 		informer, err := informers.GetInformer(ctx, feed.object, cache.BlockUntilSynced(false))
@@ -254,6 +269,9 @@ func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
 			selected = append(selected, e)
 		}
 	})
+	if _, covered := r.budgeted(s, pod); covered {
+		selected = append(selected, ofBudgets)
+	}
 	return order(r.named(s, pod), selected), err
 }
 
@@ -302,6 +320,9 @@ func (r *Registry) excludes(namespace string) bool {
 
 // Registration returns the accepted registration of that name.
 func (r *Registry) Registration(name string) (Info, bool) {
+	if name == v1alpha1.BudgetInterceptor {
+		return r.ofBudgets()
+	}
 	known, _, ok := r.snapshot().known(keyOf(name))
 	if !ok || known.refused != nil || known.Name != name {
 		return Info{}, false
@@ -340,7 +361,7 @@ func (r *Registry) update(apply func(next *snapshot) change) {
 	}
 	accepted, refused := r.next.count()
 	r.mu.Unlock()
-	if made.namespace == "" {
+	if made.registration != "" {
 		r.options.Metrics.Registrations(accepted, refused)
 	}
 	for _, f := range subscribers {

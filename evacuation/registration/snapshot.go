@@ -17,7 +17,7 @@ import (
 // registrations indexed under each of its labels, and the few that cannot be indexed by
 // label. Of those, the ones remain whose namespaceSelector selects the pod's namespace,
 // which is computed when the namespace or the registration changes. Hooks are in none of
-// these: those of the pod's namespace are candidates.
+// these: those of the pod's namespace are candidates. Budgets have no slots.
 type snapshot struct {
 	slots []*entry // Nil where a slot is free.
 	// bySource is by the key of the object: NAME, or NAMESPACE/NAME of a hook.
@@ -29,6 +29,8 @@ type snapshot struct {
 	anyPod  bitset
 	// hooks are by their namespace.
 	hooks map[string][]int
+	// budgets are by their namespace.
+	budgets map[string][]budget
 	// namespaces has those that exist.
 	namespaces map[string]*namespaceView
 }
@@ -58,6 +60,7 @@ func (s *snapshot) clone() *snapshot {
 		byKey:      maps.Clone(s.byKey),
 		anyPod:     slices.Clone(s.anyPod),
 		hooks:      maps.Clone(s.hooks),
+		budgets:    maps.Clone(s.budgets),
 		namespaces: maps.Clone(s.namespaces),
 	}
 }
@@ -68,6 +71,7 @@ func newSnapshot() *snapshot {
 		byLabel:    map[label][]int{},
 		byKey:      map[string][]int{},
 		hooks:      map[string][]int{},
+		budgets:    map[string][]budget{},
 		namespaces: map[string]*namespaceView{},
 	}
 }

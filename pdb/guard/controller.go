@@ -50,9 +50,9 @@ type Controller struct {
 	// Resolver returns the interceptors of a pod. No guard is opened while one may be
 	// missing.
 	Resolver registration.Resolver
-	// Registrations have the guard policy of an interceptor. Without a registration it is
-	// v1alpha1.GuardWhileEvacuating.
-	Registrations registration.Lookup
+	// Registrations have the guard policy of an interceptor, for a pod. Without a
+	// registration it is v1alpha1.GuardWhileEvacuating.
+	Registrations registration.PodLookup
 	// Preflights returns the interceptor of that name if it has a say before a request
 	// exists, nil otherwise: the guard must not keep what the webhook lets through. They
 	// may be given the pods of the cache.

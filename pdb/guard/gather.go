@@ -55,7 +55,7 @@ func (c *Controller) gather(ctx context.Context, pod *corev1.Pod) (Input, error)
 	}
 	turn := whoseTurn(er, in.Stage, names)
 	for _, name := range names {
-		in.Interceptors = append(in.Interceptors, c.interceptor(name, name == turn))
+		in.Interceptors = append(in.Interceptors, c.interceptor(pod, name, name == turn))
 	}
 	in.Hold, in.Held = c.Holds.Held(pod)
 	if in.Stage == StageNone && in.state().Closes() {
@@ -67,10 +67,10 @@ func (c *Controller) gather(ctx context.Context, pod *corev1.Pod) (Input, error)
 	return in, err
 }
 
-// interceptor is what the guard needs to know about an interceptor. A name without a
-// registration is from an annotation, or its registration was deleted.
-func (c *Controller) interceptor(name string, active bool) Interceptor {
-	registration, ok := c.Registrations.Registration(name)
+// interceptor is what the guard needs to know about an interceptor of a pod. A name without
+// a registration is from an annotation, or its registration was deleted.
+func (c *Controller) interceptor(pod *corev1.Pod, name string, active bool) Interceptor {
+	registration, ok := c.Registrations.RegistrationOf(name, pod)
 	if !ok {
 		return Interceptor{}
 	}

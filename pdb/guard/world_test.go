@@ -289,10 +289,10 @@ func (r *recorder) Eventf(regarding, _ runtime.Object, _, reason, _, _ string, _
 	r.events = append(r.events, kind+" "+reason)
 }
 
-// registrations are fixed.
+// registrations are fixed, and the same for all pods.
 type registrations map[string]registration.Info
 
-func (r registrations) Registration(name string) (registration.Info, bool) {
+func (r registrations) RegistrationOf(name string, _ *corev1.Pod) (registration.Info, bool) {
 	registration, ok := r[name]
 	return registration, ok
 }

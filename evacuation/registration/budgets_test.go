@@ -1,0 +1,505 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/podcache"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+)
+
+const paced = v1alpha1.BudgetInterceptor
+
+// evb is a budget for the pods that app selects: a value of that label, "*" for all pods,
+// empty for no selector, or an operator that there is not.
+func evb(namespace, name, app string, change ...func(*v1alpha1.EvictionBudget)) *v1alpha1.EvictionBudget {
+	b := &v1alpha1.EvictionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name), Generation: 1}}
+	switch app {
+	case "":
+	case "*":
+		b.Spec.Selector = &metav1.LabelSelector{}
+	case "Near":
+		b.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near", Values: []string{"db"}}}}
+	default:
+		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	}
+	for _, f := range change {
+		f(b)
+	}
+	return b
+}
+
+func guardedBy(guard v1alpha1.GuardPolicy) func(*v1alpha1.EvictionBudget) {
+	return func(b *v1alpha1.EvictionBudget) { b.Spec.Guard = guard }
+}
+
+func generation(n int64) func(*v1alpha1.EvictionBudget) {
+	return func(b *v1alpha1.EvictionBudget) { b.Generation = n }
+}
+
+// budgeted is hooked with budgets.
+func budgeted(budgets []*v1alpha1.EvictionBudget, registrations ...*builder.EvictionInterceptorWrapper) *Registry {
+	r := hooked(nil, registrations...)
+	r.options.Budgets = true
+	for _, b := range budgets {
+		r.putBudget(b)
+	}
+	return r
+}
+
+func budgets(all ...*v1alpha1.EvictionBudget) []*v1alpha1.EvictionBudget { return all }
+
+func TestResolveBudgets(t *testing.T) {
+	db := builder.Pod("shop", "db-0").Label("app", "db")
+	register := builder.EvictionInterceptor
+	var many []*builder.EvictionInterceptorWrapper
+	var names []string
+	for i := range v1alpha1.MaxPodInterceptors {
+		names = append(names, fmt.Sprintf("i%02d.x", i))
+		many = append(many, register(names[i]))
+	}
+	cases := map[string]struct {
+		budgets       []*v1alpha1.EvictionBudget
+		registrations []*builder.EvictionInterceptorWrapper
+		pod           *builder.PodWrapper
+		want          []string
+	}{
+		"a label":                                {budgets: budgets(evb("shop", "a", "db")), pod: db, want: []string{paced}},
+		"another label":                          {budgets: budgets(evb("shop", "a", "web")), pod: db},
+		"an empty selector covers the namespace": {budgets: budgets(evb("shop", "a", "*")), pod: db, want: []string{paced}},
+		"none covers nothing":                    {budgets: budgets(evb("shop", "a", "")), pod: db},
+		"no other namespace":                     {budgets: budgets(evb("depot", "a", "db"), evb("depot", "b", "*")), pod: db},
+		"several are one interceptor":            {budgets: budgets(evb("shop", "a", "db"), evb("shop", "b", "*"), evb("shop", "c", "web")), pod: db, want: []string{paced}},
+		"a bad selector covers nothing":          {budgets: budgets(evb("shop", "a", "Near")), pod: db},
+		"and takes nothing from others":          {budgets: budgets(evb("shop", "a", "Near"), evb("shop", "b", "db")), pod: db, want: []string{paced}},
+		"a bad window is not our matter": {
+			budgets: budgets(evb("shop", "a", "db", func(b *v1alpha1.EvictionBudget) {
+				b.Spec.Windows = []v1alpha1.BudgetWindow{{Schedule: "nonsense", TimeZone: "Nowhere"}}
+			})),
+			pod: db, want: []string{paced},
+		},
+		"nor is a bad condition": {
+			budgets: budgets(evb("shop", "a", "db", func(b *v1alpha1.EvictionBudget) {
+				b.Spec.Conditions = []v1alpha1.MatchCondition{{Name: "c", Expression: "nonsense"}}
+			})),
+			pod: db, want: []string{paced},
+		},
+		"after those of a higher priority":            {budgets: budgets(evb("shop", "a", "db")), registrations: list(register("z.x"), register("low.x").Priority(499), register("high.x").Priority(501)), pod: db, want: []string{"z.x", "high.x", paced, "low.x"}},
+		"after the annotation":                        {budgets: budgets(evb("shop", "a", "db")), pod: db.Clone().Interceptors("z.x", "a.x"), want: []string{"z.x", "a.x", paced}},
+		"the annotation does not move it":             {budgets: budgets(evb("shop", "a", "db")), pod: db.Clone().Interceptors(paced, "a.x"), want: []string{"a.x", paced}},
+		"nor is it covered by the annotation":         {budgets: budgets(evb("shop", "a", "web")), pod: db.Clone().Interceptors("a.x", paced, "b.x"), want: []string{"a.x", "b.x"}},
+		"too many others do not take its place":       {budgets: budgets(evb("shop", "a", "db")), registrations: many, pod: db, want: append(slices.Clone(names[:14]), paced)},
+		"nor do too many in the annotation":           {budgets: budgets(evb("shop", "a", "db")), pod: db.Clone().Interceptors(names...), want: append(slices.Clone(names[:14]), paced)},
+		"if there is room, it stays where it is":      {budgets: budgets(evb("shop", "a", "db")), registrations: list(register("low.x").Priority(1)), pod: db.Clone().Interceptors(names[:14]...), want: append(slices.Clone(names[:14]), paced)},
+		"never in kube-system":                        {budgets: budgets(evb("kube-system", "a", "*")), pod: builder.Pod("kube-system", "dns")},
+		"never in our own namespace":                  {budgets: budgets(evb(ownNamespace, "a", "*")), pod: builder.Pod(ownNamespace, "manager")},
+		"an unknown namespace has its budgets":        {budgets: budgets(evb("new", "a", "*")), pod: builder.Pod("new", "p"), want: []string{paced}},
+		"a registration of that name selects nothing": {registrations: list(register(paced)), pod: db},
+		"and takes nothing from the budgets":          {budgets: budgets(evb("shop", "a", "db")), registrations: list(register(paced).Priority(20000), register("a.x")), pod: db, want: []string{"a.x", paced}},
+		"a name under it is one like others":          {pod: db.Clone().Interceptors("a." + paced), want: []string{"a." + paced}},
+		"a budget of a hook's name is no hook":        {budgets: budgets(evb("shop", "dump", "web")), pod: db.Clone().Interceptors("dump.shop.hooks.drawbridge.dev")},
+		"a pod without labels":                        {budgets: budgets(evb("shop", "a", "*")), pod: builder.Pod("shop", "p"), want: []string{paced}},
+		"a pod without the label":                     {budgets: budgets(evb("shop", "a", "db")), pod: builder.Pod("shop", "p")},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			registry := budgeted(tc.budgets, tc.registrations...)
+			before := tc.pod.DeepCopy()
+			got, err := registry.Resolve(tc.pod.Obj())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got) > 0 || len(tc.want) > 0 { // None may be nil or empty.
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("interceptors (-want +got):\n%s", diff)
+				}
+			}
+			if diff := cmp.Diff(before, tc.pod.Obj()); diff != "" {
+				t.Errorf("the pod was changed (-want +got):\n%s", diff)
+			}
+			cached, err := podcache.Transform(tc.pod.Obj())
+			if err != nil {
+				t.Fatal(err)
+			}
+			fromCache, err := registry.Resolve(cached.(*corev1.Pod))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(got, fromCache); diff != "" {
+				t.Errorf("another answer for the pod in the cache (-live +cached):\n%s", diff)
+			}
+			live, err := registry.ResolveLive(t.Context(), budgetsOf(t, tc.budgets, tc.registrations, nil), tc.pod.Obj())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(got, live); diff != "" {
+				t.Errorf("another answer from the live objects (-memory +live):\n%s", diff)
+			}
+		})
+	}
+}
+
+// budgetsOf is liveOf with budgets. It notes what budgets are listed.
+func budgetsOf(t *testing.T, all []*v1alpha1.EvictionBudget, registrations []*builder.EvictionInterceptorWrapper, lists *[]string) client.Reader {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	objects := fake.NewClientBuilder().WithScheme(scheme).
+		WithIndex(&corev1.Namespace{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
+		WithObjects(namespace("shop"), namespace("depot"), namespace("kube-system"), namespace(ownNamespace))
+	for _, b := range all {
+		objects.WithObjects(b.DeepCopy())
+	}
+	for _, w := range registrations {
+		objects.WithObjects(w.Clone().Obj())
+	}
+	return interceptor.NewClient(objects.Build(), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := list.(*v1alpha1.EvictionBudgetList); ok && lists != nil {
+				*lists = append(*lists, (&client.ListOptions{}).ApplyOptions(opts).Namespace)
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+}
+
+func TestBudgetsAreReadLive(t *testing.T) {
+	pod := builder.Pod("shop", "p").Label("app", "db").Obj()
+	cases := map[string]struct {
+		off        bool
+		known, now []*v1alpha1.EvictionBudget
+		want       []string
+	}{
+		"one that is new":                   {now: budgets(evb("shop", "a", "db")), want: []string{paced}},
+		"one that is gone":                  {known: budgets(evb("shop", "a", "db"))},
+		"another generation":                {known: budgets(evb("shop", "a", "web")), now: budgets(evb("shop", "a", "db", generation(2))), want: []string{paced}},
+		"another budget of that name":       {known: budgets(evb("shop", "a", "db")), now: budgets(evb("shop", "a", "web", func(b *v1alpha1.EvictionBudget) { b.UID = "2" }))},
+		"those of the pod's namespace":      {known: budgets(evb("depot", "a", "db")), now: budgets(evb("depot", "a", "*"))},
+		"not while budgets are not applied": {off: true, known: budgets(), now: budgets(evb("shop", "a", "db"))},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			registry := budgeted(tc.known)
+			registry.options.Budgets = !tc.off
+			var lists []string
+			got, err := registry.ResolveLive(t.Context(), budgetsOf(t, tc.now, nil, &lists), pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("interceptors (-want +got):\n%s", diff)
+			}
+			wantLists := []string{"shop"}
+			if tc.off {
+				wantLists = nil
+			}
+			if diff := cmp.Diff(wantLists, lists); diff != "" {
+				t.Errorf("namespaces whose budgets were listed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnUnreadableAPIServerIsToldWhenBudgetsAreReadLive(t *testing.T) {
+	broken := errors.New("no connection")
+	live := interceptor.NewClient(budgetsOf(t, nil, nil, nil).(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := list.(*v1alpha1.EvictionBudgetList); ok {
+				return broken
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	_, err := budgeted(nil).ResolveLive(t.Context(), live, builder.Pod("shop", "p").Obj())
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "list the budgets of namespace shop live") {
+		t.Errorf("got error %v, want that the budgets cannot be listed", err)
+	}
+}
+
+func TestRegistrationOfBudgets(t *testing.T) {
+	info := func(guard v1alpha1.GuardPolicy) Info {
+		return Info{Name: paced, Priority: 500, Guard: guard, Usernames: []string{ownAccount}}
+	}
+	db := builder.Pod("shop", "db-0").Label("app", "db").Obj()
+	cases := map[string]struct {
+		budgets []*v1alpha1.EvictionBudget
+		pod     *corev1.Pod
+		want    v1alpha1.GuardPolicy
+	}{
+		"the default":                       {budgets(evb("shop", "a", "db")), db, v1alpha1.GuardWhileEvacuating},
+		"its own":                           {budgets(evb("shop", "a", "db", guardedBy(v1alpha1.GuardNever))), db, v1alpha1.GuardNever},
+		"always, before never":              {budgets(evb("shop", "a", "db", guardedBy(v1alpha1.GuardAlways)), evb("shop", "b", "*", guardedBy(v1alpha1.GuardNever))), db, v1alpha1.GuardAlways},
+		"always, after the default":         {budgets(evb("shop", "a", "db"), evb("shop", "b", "*", guardedBy(v1alpha1.GuardAlways))), db, v1alpha1.GuardAlways},
+		"the default, after never":          {budgets(evb("shop", "a", "db", guardedBy(v1alpha1.GuardNever)), evb("shop", "b", "*")), db, v1alpha1.GuardWhileEvacuating},
+		"others do not count":               {budgets(evb("shop", "a", "db", guardedBy(v1alpha1.GuardNever)), evb("shop", "b", "web", guardedBy(v1alpha1.GuardAlways)), evb("depot", "c", "*", guardedBy(v1alpha1.GuardAlways))), db, v1alpha1.GuardNever},
+		"a bad selector does not count":     {budgets(evb("shop", "a", "db", guardedBy(v1alpha1.GuardNever)), evb("shop", "b", "Near", guardedBy(v1alpha1.GuardAlways))), db, v1alpha1.GuardNever},
+		"none that is left: as if there is": {nil, db, v1alpha1.GuardWhileEvacuating},
+		"none in a namespace without any":   {budgets(evb("kube-system", "a", "*", guardedBy(v1alpha1.GuardAlways))), builder.Pod("kube-system", "dns").Obj(), v1alpha1.GuardWhileEvacuating},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			registry := budgeted(tc.budgets)
+			got, found := registry.RegistrationOf(paced, tc.pod)
+			if !found {
+				t.Fatal("it is not found")
+			}
+			if diff := cmp.Diff(info(tc.want), got); diff != "" {
+				t.Errorf("of the pod (-want +got):\n%s", diff)
+			}
+			whole, found := registry.Registration(paced)
+			if !found {
+				t.Fatal("it is not found without a pod")
+			}
+			if diff := cmp.Diff(info(v1alpha1.GuardWhileEvacuating), whole); diff != "" {
+				t.Errorf("without a pod (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Who asks for a pod gets of all others what there is without one.
+func TestRegistrationOfOthers(t *testing.T) {
+	registry := budgeted(budgets(evb("shop", "a", "*", guardedBy(v1alpha1.GuardAlways))), builder.EvictionInterceptor("a.x").ActedBy("ops", "a"))
+	pod := builder.Pod("shop", "p").Obj()
+	got, found := registry.RegistrationOf("a.x", pod)
+	if want, _ := registry.Registration("a.x"); !found || cmp.Diff(want, got) != "" || got.Guard != v1alpha1.GuardWhileEvacuating {
+		t.Errorf("found %t: %+v, want %+v", found, got, want)
+	}
+	if got, found := registry.RegistrationOf("none.x", pod); found {
+		t.Errorf("found %+v, want nothing", got)
+	}
+}
+
+func TestNobodyActsForBudgetsThatAreSwitchedOff(t *testing.T) {
+	thief := builder.EvictionInterceptor(paced).ActedBy("shop", "thief")
+	registry := hooked(nil, thief)
+	pod := builder.Pod("shop", "p").Interceptors("a.x", paced).Obj()
+	if got, found := registry.Registration(paced); found {
+		t.Errorf("found %+v, want nothing", got)
+	}
+	if got, found := registry.RegistrationOf(paced, pod); found {
+		t.Errorf("found %+v for the pod, want nothing", got)
+	}
+	for what, resolver := range map[string]Resolver{"the registry": registry, "the annotation": FromAnnotation()} {
+		if got, err := resolver.Resolve(pod); err != nil || !slices.Equal(got, []string{"a.x"}) {
+			t.Errorf("%s has %q, %v, want a.x", what, got, err)
+		}
+	}
+	registry.options.Budgets = true
+	if got, found := registry.Registration(paced); !found || !slices.Equal(got.Usernames, []string{ownAccount}) {
+		t.Errorf("found %t: %+v, want us and no thief", found, got)
+	}
+}
+
+func TestWhyTheNameOfBudgetsIsRefused(t *testing.T) {
+	refused := compileEntry(builder.EvictionInterceptor(paced).Obj(), nil).refused
+	want := &refusal{v1alpha1.ReasonReservedName, `metadata.name "budgets.drawbridge.dev" is not allowed: it is the interceptor of EvictionBudgets; choose another name. The registration selects no pods.`}
+	if diff := cmp.Diff(want, refused, cmp.AllowUnexported(refusal{})); diff != "" {
+		t.Errorf("refusal (-want +got):\n%s", diff)
+	}
+}
+
+// Budgets of a namespace may share the name of a hook, and of a registration: each goes
+// alone.
+func TestBudgetsHaveKeysOfTheirOwn(t *testing.T) {
+	registry := budgeted(budgets(evb("shop", "dump", "*")), builder.EvictionInterceptor("dump.x"))
+	registry.putHook(builder.EvacuationHook("shop", "dump").Obj())
+	pod := builder.Pod("shop", "p").Obj()
+	steps := []struct {
+		what string
+		do   func()
+		want []string
+	}{
+		{"all three", func() {}, []string{"dump.shop.hooks.drawbridge.dev", "dump.x", paced}},
+		{"without the hook", func() { registry.remove("shop/dump") }, []string{"dump.x", paced}},
+		{"without the budget", func() { registry.removeBudget("shop/dump") }, []string{"dump.x"}},
+		{"without it once more", func() { registry.removeBudget("shop/dump") }, []string{"dump.x"}},
+		{"a key that is none", func() { registry.removeBudget("a/b/c") }, []string{"dump.x"}},
+	}
+	for _, step := range steps {
+		step.do()
+		if got, err := registry.Resolve(pod); err != nil || !slices.Equal(got, step.want) {
+			t.Errorf("%s: got %q, %v, want %q", step.what, got, err, step.want)
+		}
+	}
+}
+
+// A snapshot that somebody holds does not change.
+func TestSnapshotsDoNotShareBudgets(t *testing.T) {
+	registry := budgeted(budgets(evb("shop", "a", "db"), evb("shop", "b", "db")))
+	pod := builder.Pod("shop", "p").Label("app", "db").Obj()
+	held := registry.snapshot()
+	registry.putBudget(evb("shop", "a", "web", generation(2)))
+	registry.putBudget(evb("shop", "c", "web"))
+	registry.removeBudget("shop/b")
+	if _, covered := registry.budgeted(held, pod); !covered || len(held.budgets["shop"]) != 2 {
+		t.Errorf("the old snapshot has %+v, want both budgets", held.budgets["shop"])
+	}
+	if _, covered := registry.budgeted(registry.snapshot(), pod); covered {
+		t.Error("the pod is still covered")
+	}
+}
+
+func TestChangesOfBudgetsAreTold(t *testing.T) {
+	registry := budgeted(budgets(evb("shop", "a", "*")))
+	var told []change
+	registry.subscribe(func(c change) { told = append(told, c) })
+	shop := change{budgets: "shop"}
+	steps := []struct {
+		what   string
+		change func()
+		want   []change
+	}{
+		{"another status", func() {
+			registry.putBudget(evb("shop", "a", "*", func(b *v1alpha1.EvictionBudget) { b.Status.ObservedGeneration = 1 }))
+		}, nil},
+		{"another generation", func() { registry.putBudget(evb("shop", "a", "*", generation(2))) }, []change{shop}},
+		{"another object of that name", func() {
+			registry.putBudget(evb("shop", "a", "*", generation(2), func(b *v1alpha1.EvictionBudget) { b.UID = "2" }))
+		}, []change{shop}},
+		{"one of another namespace", func() { registry.putBudget(evb("depot", "a", "*")) }, []change{{budgets: "depot"}}},
+		{"one goes", func() { registry.removeBudget("shop/a") }, []change{shop}},
+		{"it goes again", func() { registry.removeBudget("shop/a") }, nil},
+	}
+	for _, step := range steps {
+		told = nil
+		step.change()
+		if !slices.Equal(told, step.want) {
+			t.Errorf("%s: told %v, want %v", step.what, told, step.want)
+		}
+	}
+}
+
+// What budgets cover is counted by their controller, and in no metric.
+func TestBudgetsAreNotCounted(t *testing.T) {
+	measured := &counts{}
+	registry := NewRegistry(Options{Namespace: ownNamespace, Account: ownAccount, Budgets: true, Metrics: measured})
+	registry.put(builder.EvictionInterceptor("a.x").Obj())
+	m, _ := counting(registry)
+	m.see(pod("p", "db"))
+	m.drain()
+	registry.putBudget(evb("shop", "a", "*"))
+	registry.putBudget(evb("shop", "b", "Near"))
+	registry.removeBudget("shop/b")
+	if n := m.queue.Len(); n != 0 {
+		t.Errorf("%d items are in the queue, want that budgets add none", n)
+	}
+	if _, err := registry.Resolve(pod("p", "db")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&counts{accepted: 1}, measured, cmp.AllowUnexported(counts{})); diff != "" {
+		t.Errorf("measured (-want +got):\n%s", diff)
+	}
+}
+
+func TestBudgetsAreFedOnlyIfSwitchedOn(t *testing.T) {
+	cases := map[string]struct {
+		options   Options
+		want      []string
+		wantError string
+	}{
+		"on":                                  {Options{Namespace: ownNamespace, Account: ownAccount, Budgets: true}, []string{paced}, ""},
+		"off: nobody asks for budgets":        {Options{Namespace: ownNamespace, Account: ownAccount}, nil, ""},
+		"on without an account: who may act?": {Options{Namespace: ownNamespace, Budgets: true}, nil, "Account"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			utilruntime.Must(corev1.AddToScheme(scheme))
+			scheme.AddKnownTypes(v1alpha1.SchemeGroupVersion, &v1alpha1.EvictionInterceptor{}, &v1alpha1.EvictionInterceptorList{})
+			if tc.options.Budgets {
+				utilruntime.Must(v1alpha1.AddToScheme(scheme))
+			}
+			informers := &informertest.FakeInformers{Scheme: scheme}
+			registry := NewRegistry(tc.options)
+			err := registry.SetupWithCache(t.Context(), informers)
+			if tc.wantError != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.wantError) {
+					t.Errorf("got error %v, want that %s is missing", err, tc.wantError)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !tc.options.Budgets {
+				if got := len(registry.feeds); got != 2 {
+					t.Errorf("%d informers feed the registry, want those of registrations and namespaces", got)
+				}
+				return
+			}
+			b := evb("shop", "a", "*")
+			informer, err := informers.FakeInformerFor(t.Context(), b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			informer.Add(b)
+			registry.synced.Store(true)
+			pod := builder.Pod("shop", "p").Obj()
+			if got, err := registry.Resolve(pod); err != nil || !slices.Equal(got, tc.want) {
+				t.Errorf("got %q, %v, want %q", got, err, tc.want)
+			}
+			informer.Delete(b)
+			if got, err := registry.Resolve(pod); err != nil || len(got) > 0 {
+				t.Errorf("the budget is gone: got %q, %v, want none", got, err)
+			}
+		})
+	}
+}
+
+// Commands read budgets once, as they read hooks.
+func TestStaticBudgets(t *testing.T) {
+	pod := builder.Pod("shop", "p").Obj()
+	with := Static(Options{Namespace: ownNamespace}, Known{Budgets: []v1alpha1.EvictionBudget{*evb("shop", "a", "*", guardedBy(v1alpha1.GuardAlways))}})
+	if got, err := with.Resolve(pod); err != nil || !slices.Equal(got, []string{paced}) {
+		t.Errorf("got %q, %v, want %s", got, err, paced)
+	}
+	want := Info{Name: paced, Priority: 500, Guard: v1alpha1.GuardAlways}
+	got, found := with.RegistrationOf(paced, pod)
+	if diff := cmp.Diff(want, got); !found || diff != "" {
+		t.Errorf("registration, found %t (-want +got):\n%s", found, diff)
+	}
+	if got, found := Static(Options{Namespace: ownNamespace}, Known{}).Registration(paced); found {
+		t.Errorf("without budgets there is %+v", got)
+	}
+}
+
+func BenchmarkBudgets(b *testing.B) {
+	r, _ := benchRegistry()
+	r.options.Budgets = true
+	for i := range 20 {
+		r.putBudget(evb("ns-1", fmt.Sprintf("b-%d", i), fmt.Sprintf("web-%d", 20-i)))
+	}
+	for name, bench := range map[string]struct {
+		namespace string
+		want      int
+	}{"elsewhere": {"ns-3", 0}, "covered": {"ns-1", 1}} {
+		b.Run(name, func(b *testing.B) {
+			pod := builder.Pod(bench.namespace, "p").Label("app", "web-1").Label("tier", "back").Obj()
+			b.ReportAllocs()
+			for b.Loop() {
+				if got, err := r.Resolve(pod); err != nil || len(got) != bench.want {
+					b.Fatalf("%d interceptors and error %v, want %d", len(got), err, bench.want)
+				}
+			}
+		})
+	}
+}
