@@ -1,0 +1,199 @@
+package budget
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget/pace"
+)
+
+// space is the namespace, nil if it never had a budget.
+func (b *book) space(namespace string) *space {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.spaces[namespace]
+}
+
+// component are the budgets that are decided together, in the order of their names, and
+// their requests that wait; none if there is no such budget.
+func (b *book) component(s *space, name string) (entries []*entry, waiting []*request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.budgets[name] == nil {
+		return nil, nil
+	}
+	names, waiting := s.component(name)
+	for _, name := range names {
+		entries = append(entries, s.budgets[name])
+	}
+	return entries, waiting
+}
+
+// gather makes the input, with what is recorded of the pods.
+func (b *book) gather(s *space, entries []*entry, waiting []*request, blocked map[string]string, over map[types.UID]bool, o *owners, now time.Time) (in pace.Input, pods map[types.UID]identity) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range entries {
+		b.regroup(e)
+	}
+	in = s.gather(entries, waiting, blocked, over, o, now)
+	// Those that may be granted.
+	pods = map[types.UID]identity{}
+	for _, r := range s.requests {
+		if pod := s.pods[r.pod]; pod != nil {
+			owner, unknown := o.owner(pod)
+			one := identity{name: pod.Name, owner: owner}
+			if unknown {
+				one.pods = s.podsOf(owner.UID)
+			}
+			pods[r.pod] = one
+		}
+	}
+	return in, pods
+}
+
+// podsOf is how many pods an owner has, without those that leave.
+func (s *space) podsOf(owner string) (n int) {
+	for _, pod := range s.pods {
+		if c := metav1.GetControllerOfNoCopy(pod); c != nil && string(c.UID) == owner && pod.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// unseen are the grants of pods that stay, as far as known, and whose requests are not known.
+func (b *book) unseen(s *space, entries []*entry) (grants []v1alpha1.BudgetGrant) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range entries {
+		for _, g := range e.grants {
+			m := e.members[types.UID(g.PodUID)]
+			if m != nil && m.pod.DeletionTimestamp == nil && s.requests[types.UID(g.Request)] == nil {
+				grants = append(grants, g)
+			}
+		}
+	}
+	return grants
+}
+
+// isRead reports whether this process has read or written what is recorded of a budget.
+func (b *book) isRead(e *entry) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return e.read
+}
+
+// described reports whether its status is that of its spec.
+func (b *book) described(e *entry) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return e.read && e.object.Status.ObservedGeneration == e.generation
+}
+
+// took takes over what was read from the API server.
+func (b *book) took(e *entry, object *v1alpha1.EvictionBudget) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e.set(object)
+	e.read = true
+}
+
+// lost forgets what was read, after a write of which nobody knows whether it was stored.
+func (b *book) lost(e *entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e.read = false
+}
+
+// kept notes what was decided, and the object if it was written.
+func (b *book) kept(e *entry, object *v1alpha1.EvictionBudget, grants []v1alpha1.BudgetGrant, state pace.State) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if object != nil {
+		e.object = object
+	}
+	e.grants, e.lastGrant = grants, state.LastGrant
+	e.keepGone(state.Gone)
+}
+
+// keepGone drops the pods whose places have been filled. Those that have left since the
+// decision stay.
+func (e *entry) keepGone(keep []pace.Gone) {
+	kept := map[pace.Gone]int{}
+	for _, g := range keep {
+		kept[g]++
+	}
+	var gone []gonePod
+	for _, g := range e.gone[:min(e.decided, len(e.gone))] {
+		if key := g.decidedAs; kept[key] > 0 {
+			kept[key]--
+			gone = append(gone, g)
+		}
+	}
+	e.gone = append(gone, e.gone[min(e.decided, len(e.gone)):]...)
+	e.decided = 0
+}
+
+// grantedBy are the budgets that have a record of a grant.
+func (b *book) grantedBy(s *space, pod types.UID) (names []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range s.of(pod) {
+		for _, g := range s.budgets[name].grants {
+			if g.PodUID == string(pod) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// tellGranted notes the answer for a request, and returns it with the group of its pod; nil
+// if it is gone, or was told before.
+func (b *book) tellGranted(s *space, g pace.Granted, message string) (told *request, group string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := s.requests[g.Request]
+	if r == nil || r.answer.granted {
+		return nil, ""
+	}
+	r.answer = answer{granted: true, message: message}
+	for _, e := range s.budgets {
+		if m := e.members[g.Pod]; m != nil && group == "" {
+			group = m.group
+		}
+	}
+	return r, group
+}
+
+// tellWaits notes the answer for a request that waits, and wakes it if that is another one.
+func (b *book) tellWaits(s *space, w pace.Wait) {
+	b.mu.Lock()
+	r := s.requests[w.Request]
+	now := answer{message: w.Message, until: w.Until}
+	if r == nil || r.answer == now {
+		b.mu.Unlock()
+		return
+	}
+	r.answer = now
+	key := r.key
+	b.mu.Unlock()
+	b.wake(key)
+}
+
+// budgetsOf are all budgets of a namespace.
+func (b *book) budgetsOf(namespace string) (requests []reconcile.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.spaces[namespace]; s != nil {
+		for _, e := range s.budgets {
+			requests = append(requests, reconcile.Request{NamespacedName: e.key})
+		}
+	}
+	return requests
+}

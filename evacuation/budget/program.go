@@ -1,0 +1,152 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget/pace"
+	"github.com/drawbridge-dev/drawbridge/internal/cel"
+	"github.com/drawbridge-dev/drawbridge/internal/text"
+	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
+)
+
+// varConfig is the variable of the conditions.
+const varConfig = "config"
+
+// environment is made once: that takes some milliseconds.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv([]cel.Variable{{Name: varConfig}})
+})
+
+// program is one generation of a budget, compiled. It never changes.
+type program struct {
+	key        types.NamespacedName
+	uid        types.UID
+	generation int64
+	rules      pace.Rules
+	selector   labels.Selector
+	// podLabel or nodeLabel has the group; both are empty without groups.
+	podLabel, nodeLabel string
+	conditions          []condition
+	// config is what the conditions read, nil if nothing.
+	config *waitfor.Ref
+	// problem is what is wrong with the spec, nil if nothing is. Its pods are held.
+	problem error
+}
+
+// ownLabels differ between the pods of one owner; all others come from its template.
+var ownLabels = []string{appsv1.PodIndexLabel, appsv1.StatefulSetPodNameLabel, batchv1.JobCompletionIndexAnnotation}
+
+type condition struct {
+	name       string
+	expression cel.Expression
+}
+
+// compile compiles a budget.
+func compile(from *v1alpha1.EvictionBudget) *program {
+	p := &program{
+		key: types.NamespacedName{Namespace: from.Namespace, Name: from.Name}, uid: from.UID, generation: from.Generation,
+		selector: labels.Nothing(),
+	}
+	spec := &from.Spec
+	p.rules = pace.Rules{
+		Grouped: spec.GroupBy != nil, MaxGroups: 1, MaxUnavailable: intstr.FromInt32(1),
+		Settle: durationOf(spec.Settle), MinInterval: durationOf(spec.MinInterval), Continue: spec.OutsideWindow == v1alpha1.OutsideWindowContinue,
+	}
+	if spec.GroupBy != nil {
+		p.podLabel, p.nodeLabel = spec.GroupBy.PodLabel, spec.GroupBy.NodeLabel
+		p.rules.Spread = p.nodeLabel != "" || slices.Contains(ownLabels, p.podLabel)
+	}
+	if spec.MaxGroups != nil {
+		p.rules.MaxGroups = int(*spec.MaxGroups)
+	}
+	if spec.MaxUnavailable != nil {
+		p.rules.MaxUnavailable = *spec.MaxUnavailable
+	}
+	var errs []error
+	refuse := func(reason string, err error) {
+		if p.rules.Refused == "" {
+			p.rules.Refused = reason
+		}
+		errs = append(errs, err)
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err != nil {
+		refuse(v1alpha1.ReasonInvalidSelector, fmt.Errorf("spec.selector cannot be read: %w", err))
+	} else {
+		p.selector = selector
+	}
+	for i, w := range spec.Windows {
+		window, err := pace.ParseWindow(w.Schedule, w.TimeZone, w.Duration.Duration)
+		if err != nil {
+			refuse(v1alpha1.ReasonInvalidWindow, fmt.Errorf("spec.windows[%d]: %w", i, err))
+			continue
+		}
+		p.rules.Windows = append(p.rules.Windows, window)
+	}
+	p.compileConditions(spec, refuse)
+	p.problem = errors.Join(errs...)
+	return p
+}
+
+func (p *program) compileConditions(spec *v1alpha1.EvictionBudgetSpec, refuse func(reason string, err error)) {
+	if len(spec.Conditions) == 0 {
+		return
+	}
+	env, err := environment()
+	if err != nil {
+		refuse(v1alpha1.ReasonInvalidExpression, err)
+		return
+	}
+	for i, c := range spec.Conditions {
+		expression, err := env.Expression(fmt.Sprintf("spec.conditions[%d].expression", i), c.Expression, cel.BoolType)
+		if err != nil {
+			refuse(v1alpha1.ReasonInvalidExpression, err)
+			continue
+		}
+		p.conditions = append(p.conditions, condition{c.Name, expression})
+	}
+	if c := spec.Config; c != nil {
+		p.config = &waitfor.Ref{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: p.key.Namespace, Name: c.Name}
+	}
+}
+
+func durationOf(d *metav1.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	return d.Duration
+}
+
+// maxBlocked is how much of an error a message repeats.
+const maxBlocked = 500
+
+// blocked says which condition is not true, empty if all are. Config is the object, nil if
+// it does not exist.
+func (p *program) blocked(ctx context.Context, config map[string]any) string {
+	vars := map[string]any{varConfig: nil}
+	if config != nil {
+		vars[varConfig] = config
+	}
+	for _, c := range p.conditions {
+		met, err := c.expression.Bool(ctx, vars, false)
+		switch {
+		case err != nil:
+			return fmt.Sprintf("condition %s cannot be evaluated: %s", c.name, text.OneLine(err.Error(), maxBlocked))
+		case !met:
+			return fmt.Sprintf("condition %s is not true", c.name)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,229 @@
+// Package budget enforces EvictionBudgets: the interceptor budgets.drawbridge.dev has its
+// turn for each pod that one covers, and ends it when all of them grant the eviction. Which
+// they grant is decided by package pace. A grant is recorded in the status of the budget,
+// with the resourceVersion that was read last, and only then told to the request; so it is
+// given once whoever dies when.
+package budget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/scale"
+	toolscache "k8s.io/client-go/tools/cache"
+	eventsclient "k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
+)
+
+// Names of the controllers and of their queues.
+const (
+	turnsName  = "eviction-budget-turns"
+	decideName = "eviction-budgets"
+)
+
+// timeout limits one reconciliation. The SDK limits each call of the interceptor within it.
+const timeout = 2 * time.Minute
+
+// Options say how budgets are enforced. All but Recorder, Scales and Workers are required.
+type Options struct {
+	Clock   clock.WithTicker
+	Metrics *metrics.Budgets
+	// Watches follows what conditions read.
+	Watches *waitfor.Watches
+	// Scales reads the scales of owners that are no StatefulSets, Deployments, ReplicaSets
+	// or ReplicationControllers. Without it nothing is known of those.
+	Scales scale.ScalesGetter
+	// Recorder records the events. Default: the manager's.
+	Recorder eventsclient.EventRecorder
+	// Workers is how many requests are handled at a time, and how many namespaces are
+	// decided about. Default 4.
+	Workers int
+}
+
+// Add adds the interceptor of all EvictionBudgets to a manager. It decides on the leader;
+// every replica follows the pods, so that the next one need not begin with that.
+func Add(mgr ctrl.Manager, o Options) error {
+	if err := controllers.Require("interceptor of EvictionBudgets", map[string]bool{
+		"Clock": o.Clock != nil, "Metrics": o.Metrics != nil, "Watches": o.Watches != nil,
+	}); err != nil {
+		return err
+	}
+	if o.Recorder == nil {
+		o.Recorder = mgr.GetEventRecorder(fieldOwner)
+	}
+	if o.Workers <= 0 {
+		o.Workers = 4
+	}
+	r := newRunner(mgr.GetClient(), mgr.GetAPIReader(), o)
+	if o.Scales != nil {
+		r.scales = &scales{client: o.Scales, mapper: mgr.GetRESTMapper(), clock: o.Clock}
+	}
+	return errors.Join(
+		r.feed(mgr.GetCache()),
+		r.setupDecisions(mgr, o),
+		r.setupTurns(mgr, o),
+		mgr.Add(manager.RunnableFunc(o.Watches.Run)),
+	)
+}
+
+func newRunner(c client.Client, live client.Reader, o Options) *runner {
+	r := &runner{client: c, live: live, clock: o.Clock, recorder: o.Recorder, metrics: o.Metrics, watches: o.Watches}
+	r.book = newBook(c, r.changed, r.wake)
+	return r
+}
+
+// feed fills the book from the informers of all that matters.
+func (r *runner) feed(informers cache.Informers) error {
+	now := func() time.Time { return r.clock.Now() }
+	budgets := handlers(func(b *v1alpha1.EvictionBudget) { r.book.putBudget(b) }, func(b *v1alpha1.EvictionBudget) { r.book.removeBudget(client.ObjectKeyFromObject(b)) })
+	pods := handlers(func(p *corev1.Pod) { r.book.putPod(p, now()) }, func(p *corev1.Pod) { r.book.removePod(p, now()) })
+	requests := handlers(r.book.putRequest, func(er *v1alpha1.EvictionRequest) { r.book.removeRequest(er.Namespace, er.UID, podOf(er)) })
+	nodes := toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
+		was, ok := before.(*corev1.Node)
+		is, ok2 := after.(*corev1.Node)
+		if ok && ok2 && !maps.Equal(was.Labels, is.Labels) {
+			r.book.putNode()
+		}
+	}}
+	var synced []toolscache.InformerSynced
+	for _, feed := range []struct {
+		object  client.Object
+		handler toolscache.ResourceEventHandler
+	}{
+		{&v1alpha1.EvictionBudget{}, budgets}, {&corev1.Pod{}, pods}, {&v1alpha1.EvictionRequest{}, requests}, {&corev1.Node{}, nodes},
+	} {
+		// It does not block.
+		informer, err := informers.GetInformer(context.Background(), feed.object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %T for EvictionBudgets: %w", feed.object, err)
+		}
+		handler, err := informer.AddEventHandler(feed.handler)
+		if err != nil {
+			return fmt.Errorf("watch %T for EvictionBudgets: %w", feed.object, err)
+		}
+		synced = append(synced, handler.HasSynced)
+	}
+	r.synced = func() bool {
+		for _, has := range synced {
+			if !has() {
+				return false
+			}
+		}
+		return true
+	}
+	return nil
+}
+
+// handlers of an informer of one kind.
+func handlers[T client.Object](put, remove func(T)) toolscache.ResourceEventHandlerFuncs {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			if one, ok := object.(T); ok {
+				put(one)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			was, ok := before.(T)
+			one, ok2 := after.(T)
+			if !ok || !ok2 {
+				return
+			}
+			if was.GetUID() != one.GetUID() {
+				remove(was)
+			}
+			put(one)
+		},
+		DeleteFunc: func(object any) {
+			if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = unknown.Obj
+			}
+			if one, ok := object.(T); ok {
+				remove(one)
+			}
+		},
+	}
+}
+
+// setupDecisions adds the controller that decides, when something has changed that it
+// depends on.
+func (r *runner) setupDecisions(mgr ctrl.Manager, o Options) error {
+	ofNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		return r.book.budgetsOf(object.GetNamespace())
+	})
+	scaled := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(decideName).
+		For(&v1alpha1.EvictionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&appsv1.StatefulSet{}, ofNamespace, scaled).
+		Watches(&appsv1.Deployment{}, ofNamespace, scaled).
+		Watches(&appsv1.ReplicaSet{}, ofNamespace, scaled).
+		Watches(&corev1.ReplicationController{}, ofNamespace, scaled).
+		WatchesRawSource(source.Func(r.attach)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: o.Workers, ReconciliationTimeout: timeout,
+			RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
+		}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", decideName, err)
+	}
+	return nil
+}
+
+// setupTurns adds the interceptor.
+func (r *runner) setupTurns(mgr ctrl.Manager, o Options) error {
+	sdk, err := interceptor.NewReconciler(mgr.GetClient(), mgr.GetAPIReader(), &turns{r}, interceptor.Options{
+		Name: v1alpha1.BudgetInterceptor, Clock: o.Clock, Recorder: o.Recorder,
+	})
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", turnsName, err)
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named(turnsName).
+		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(interceptor.TurnChanged(), predicate.NewPredicateFuncs(planned))).
+		WatchesRawSource(source.Func(r.attachRequests)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: o.Workers, ReconciliationTimeout: timeout,
+			RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
+		}).
+		Complete(sdk)
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", turnsName, err)
+	}
+	return nil
+}
+
+// planned reports whether the budgets are among the interceptors of a request.
+func planned(object client.Object) bool {
+	er, ok := object.(*v1alpha1.EvictionRequest)
+	if !ok {
+		return false
+	}
+	for _, i := range er.Status.TargetInterceptors {
+		if i.Name == v1alpha1.BudgetInterceptor {
+			return true
+		}
+	}
+	return false
+}
