@@ -37,6 +37,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				"featureGates":     values{"Guard": false, "Surge": true},
 				"metrics":          values{"protected": false, "perRequest": false},
 				"webhook":          values{"enabled": false, "excludedNamespaces": []any{}},
+				"budgets":          values{"enabled": false},
 			},
 			want: func(o *app.Options) {
 				o.Policy.HeartbeatDeadline, o.Policy.ClockSkew = 2*time.Minute, 2*time.Second
@@ -55,6 +56,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				o.Operations.MetricsProtected = false
 				o.WebhookConfiguration = ""
 				o.MetricsPerRequest = false
+				o.Budgets.Enabled = false
 			},
 		},
 	}

@@ -22,16 +22,16 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 	}{
 		"with the default values": {
 			want: map[string]int{
-				"CustomResourceDefinition": 5, "ServiceAccount": 1, "ClusterRole": 25, "ClusterRoleBinding": 15, "ConfigMap": 2, "Role": 5,
-				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 14, "ValidatingAdmissionPolicyBinding": 14, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 27, "ClusterRoleBinding": 17, "ConfigMap": 2, "Role": 5,
+				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 17, "ValidatingAdmissionPolicyBinding": 17, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "PodDisruptionBudget": 1,
 			},
 		},
 		"for a manager outside of the cluster": {
 			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
-				"CustomResourceDefinition": 5, "ServiceAccount": 1, "ClusterRole": 24, "ClusterRoleBinding": 14, "ConfigMap": 2, "Role": 4,
-				"RoleBinding": 4, "ValidatingAdmissionPolicy": 14, "ValidatingAdmissionPolicyBinding": 14, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 26, "ClusterRoleBinding": 16, "ConfigMap": 2, "Role": 4,
+				"RoleBinding": 4, "ValidatingAdmissionPolicy": 17, "ValidatingAdmissionPolicyBinding": 17, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
 		"with everything optional off": {
@@ -40,10 +40,11 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"podDisruptionBudget": values{"enabled": false}, "descheduler": values{"markInProgress": false},
 				"surge": values{"enabled": false}, "guard": values{"enabled": false}, "maintenance": values{"enabled": false},
 				"metrics": values{"protected": false}, "uninstall": values{"cleanup": false}, "hooks": values{"enabled": false},
+				"budgets": values{"enabled": false},
 			},
 			want: map[string]int{
 				"ServiceAccount": 1, "ClusterRole": 13, "ClusterRoleBinding": 8, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
-				"ValidatingAdmissionPolicy": 8, "ValidatingAdmissionPolicyBinding": 8, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
+				"ValidatingAdmissionPolicy": 11, "ValidatingAdmissionPolicyBinding": 11, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 			},
 		},
 		"with a PodMonitor": {
@@ -53,8 +54,8 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"surge": values{"enabled": false}, "guard": values{"enabled": false}, "descheduler": values{"markInProgress": false},
 			},
 			want: map[string]int{
-				"ServiceAccount": 1, "ClusterRole": 17, "ClusterRoleBinding": 11, "Role": 4, "RoleBinding": 4, "ConfigMap": 1, "Job": 1,
-				"ValidatingAdmissionPolicy": 12, "ValidatingAdmissionPolicyBinding": 12, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
+				"ServiceAccount": 1, "ClusterRole": 19, "ClusterRoleBinding": 13, "Role": 4, "RoleBinding": 4, "ConfigMap": 1, "Job": 1,
+				"ValidatingAdmissionPolicy": 15, "ValidatingAdmissionPolicyBinding": 15, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 				"PodDisruptionBudget": 1, "PodMonitor": 1,
 			},
 		},
@@ -87,8 +88,8 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"webhook": values{"breakGlassGroups": []any{"sre"}, "bypassUsers": []any{}, "excludedNamespaces": []any{}},
 			},
 			want: map[string]int{
-				"CustomResourceDefinition": 5, "ServiceAccount": 1, "ClusterRole": 25, "ClusterRoleBinding": 15, "ConfigMap": 3, "Role": 5,
-				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 14, "ValidatingAdmissionPolicyBinding": 14, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 27, "ClusterRoleBinding": 17, "ConfigMap": 3, "Role": 5,
+				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 17, "ValidatingAdmissionPolicyBinding": 17, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 1,
 			},
 		},

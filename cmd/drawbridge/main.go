@@ -8,6 +8,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	// Windows of EvictionBudgets are in the time zones of their authors. The image has no
+	// database of them, and that of a node may be old.
+	_ "time/tzdata"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 )

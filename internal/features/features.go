@@ -28,6 +28,8 @@ const (
 	EvacuationPresets featuregate.Feature = "EvacuationPresets"
 	// EvacuationHooks are interceptors that are a page of YAML (--hooks).
 	EvacuationHooks featuregate.Feature = "EvacuationHooks"
+	// EvictionBudgets say how many pods may be evicted at a time, and when (--budgets).
+	EvictionBudgets featuregate.Feature = "EvictionBudgets"
 	// ManagedFailurePolicy manages the failure policy of the eviction webhook: Ignore
 	// until a call has proven that we are reached, then the wanted policy. Without it,
 	// the administrator manages the policy.
@@ -39,6 +41,7 @@ var defaults = map[featuregate.Feature]featuregate.FeatureSpec{
 	Guard:                {Default: true, PreRelease: featuregate.Beta},
 	Surge:                {Default: true, PreRelease: featuregate.Beta},
 	EvacuationHooks:      {Default: true, PreRelease: featuregate.Beta},
+	EvictionBudgets:      {Default: true, PreRelease: featuregate.Beta},
 	EvacuationPresets:    {Default: true, PreRelease: featuregate.Beta},
 	ManagedFailurePolicy: {Default: true, PreRelease: featuregate.Beta},
 }

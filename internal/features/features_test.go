@@ -15,7 +15,7 @@ func TestGates(t *testing.T) {
 		"a gate has its default":             {wantGuard: true},
 		"a gate can be switched off":         {set: map[string]bool{"Guard": false}, wantGuard: false},
 		"a gate can be said to be as it is":  {set: map[string]bool{"Guard": true}, wantGuard: true},
-		"a gate that does not exist is told": {set: map[string]bool{"Portcullis": false}, wantGuard: true, wantErr: `there is no feature gate "Portcullis"; there are EvacuationHooks, EvacuationPresets, Guard, ManagedFailurePolicy, Surge`},
+		"a gate that does not exist is told": {set: map[string]bool{"Portcullis": false}, wantGuard: true, wantErr: `there is no feature gate "Portcullis"; there are EvacuationHooks, EvacuationPresets, EvictionBudgets, Guard, ManagedFailurePolicy, Surge`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

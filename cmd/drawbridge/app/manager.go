@@ -152,6 +152,7 @@ func cacheOptions(o Options) cache.Options {
 	if o.Surge {
 		maps.Copy(options.ByObject, surge.CacheOptions())
 	}
+	budgetCache(o, options.ByObject) // After those that keep more.
 	return options
 }
 
@@ -200,6 +201,7 @@ func watchAll(ctx context.Context, informers cache.Informers, o Options) error {
 	}
 	kinds = append(kinds, surgeKinds(o)...)
 	kinds = append(kinds, hookKinds(o)...)
+	kinds = append(kinds, budgetKinds(o)...)
 	kinds = append(kinds, preemptionKinds(o)...)
 	for _, obj := range kinds {
 		if _, err := informers.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {

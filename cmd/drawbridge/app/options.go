@@ -105,6 +105,8 @@ type Options struct {
 
 	// Hooks configures EvacuationHooks.
 	Hooks HookOptions
+	// Budgets configures EvictionBudgets.
+	Budgets BudgetOptions
 
 	// EvacuationPresets are the ConfigMaps in Namespace with policies and registrations
 	// that the manager creates. A ClusterRole of the same name owns them.
@@ -218,6 +220,7 @@ func DefaultOptions() Options {
 		Preemption:           defaultPreemptionOptions(),
 		Maintenance:          defaultMaintenanceOptions(),
 		Hooks:                defaultHookOptions(),
+		Budgets:              defaultBudgetOptions(),
 		NewRequestsPerNode:   10,
 		LimitedClasses:       []string{string(translate.ClassDescheduler)},
 		DeschedulerMark:      true,
@@ -284,6 +287,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Door.addFlags(fs)
 	o.Preemption.addFlags(fs)
 	o.Hooks.addFlags(fs)
+	o.Budgets.addFlags(fs)
 	o.Maintenance.addFlags(fs)
 	fs.StringSliceVar(&o.EvacuationPresets, "evacuation-preset", o.EvacuationPresets, "ConfigMap in the manager's namespace with EvacuationPolicies and their registrations, which the manager creates; a ClusterRole of that name owns them. May be repeated.")
 

@@ -58,5 +58,6 @@ func (o *Options) validateGates(check func(ok bool, format string, args ...any))
 	check(!o.Guard.Enabled || gates.Enabled(features.Guard), "--guard needs the feature gate Guard: leave the gate on, or say --guard=false (value guard.enabled)")
 	check(!o.Surge || gates.Enabled(features.Surge), "--surge needs the feature gate Surge: leave the gate on, or say --surge=false (value surge.enabled)")
 	check(!o.Hooks.Enabled || gates.Enabled(features.EvacuationHooks), "--hooks needs the feature gate EvacuationHooks: leave the gate on, or say --hooks=false (value hooks.enabled)")
+	check(!o.Budgets.Enabled || gates.Enabled(features.EvictionBudgets), "--budgets needs the feature gate EvictionBudgets: leave the gate on, or say --budgets=false (value budgets.enabled)")
 	check(len(o.EvacuationPresets) == 0 || gates.Enabled(features.EvacuationPresets), "--evacuation-preset needs the feature gate EvacuationPresets: leave the gate on, or name no preset (values vm.*.enabled)")
 }

@@ -95,7 +95,7 @@ func servesAPI(clients kubernetes.Interface) error {
 	for _, resource := range list.APIResources {
 		served[resource.Name] = true
 	}
-	for _, name := range []string{"evictionrequests", "evictionrequests/status", "evictioninterceptors", "evacuationpolicies", "evacuationhooks", "nodemaintenances"} {
+	for _, name := range []string{"evictionrequests", "evictionrequests/status", "evictioninterceptors", "evacuationpolicies", "evacuationhooks", "evictionbudgets", "nodemaintenances"} {
 		if !served[name] {
 			return fmt.Errorf("%s are not; upgrade the CustomResourceDefinitions", name)
 		}

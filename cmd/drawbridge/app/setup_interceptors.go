@@ -21,6 +21,7 @@ func setupRegistry(mgr ctrl.Manager, o Options, self string) (*registration.Regi
 		AllowedReserved: o.AllowedReservedNames,
 		Account:         self,
 		Hooks:           o.Hooks.Enabled,
+		Budgets:         o.Budgets.Enabled,
 		Metrics:         metrics.NewRegistrations(o.Registerer),
 	})
 	status := &registration.StatusReconciler{Client: mgr.GetClient(), Cache: mgr.GetCache(), Registry: registry, Clock: o.Clock}
@@ -36,6 +37,7 @@ func setupRegistry(mgr ctrl.Manager, o Options, self string) (*registration.Regi
 		mgr.AddReadyzCheck("registrations", ready),
 		status.SetupWithManager(mgr),
 		setupHooks(mgr, o, status),
+		setupBudgets(mgr, o),
 	); err != nil {
 		return nil, fmt.Errorf("set up the registry of interceptors: %w", err)
 	}
