@@ -8,6 +8,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	// Windows of EvictionBudgets are in the time zones of their authors, which this machine
+	// may not know.
+	_ "time/tzdata"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"

@@ -43,7 +43,7 @@ func NewCommand(o *cli.Options) *cobra.Command {
 	root.PersistentFlags().StringVar(&o.System, "drawbridge-namespace", o.System, "namespace that Drawbridge runs in")
 	c := commands{o}
 	root.AddCommand(
-		drain.NewCommand(o), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newHooks(c), doctor.NewCommand(o), newVersion(c),
+		drain.NewCommand(o), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newHooks(c), newBudgets(c), doctor.NewCommand(o), newVersion(c),
 	)
 	root.InitDefaultCompletionCmd()
 	cli.Must(root.RegisterFlagCompletionFunc("namespace", o.CompleteNamespaces))

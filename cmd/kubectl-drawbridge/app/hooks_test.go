@@ -137,7 +137,7 @@ func TestHooksAreInterceptors(t *testing.T) {
 	o.Output = cli.FormatWide
 	_, requests := state()
 	a := builder.EvictionInterceptor("a.example.com").Obj()
-	if err := o.printInterceptors(registeredOf([]v1alpha1.EvictionInterceptor{*a}, []v1alpha1.EvacuationHook{*badHook(), *dumpHook()}, requests)); err != nil {
+	if err := o.printInterceptors(registeredOf([]v1alpha1.EvictionInterceptor{*a}, []v1alpha1.EvacuationHook{*badHook(), *dumpHook()}, nil, requests)); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "interceptors-hooks.golden.txt", out.String())

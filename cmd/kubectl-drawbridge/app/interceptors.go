@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
@@ -21,9 +22,10 @@ func newInterceptors(o commands) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "interceptors",
 		Short: "List the registered interceptors, with how many pods they have",
-		Long: `List the EvictionInterceptors and EvacuationHooks: how many pods each intercepts, and for how many it is
-its turn or is waiting for it. Names that have a turn without a registration, because
-the pods name them, come last.`,
+		Long: `List the EvictionInterceptors, the EvacuationHooks and the interceptor of all
+EvictionBudgets: how many pods each intercepts, and for how many it is its turn or is
+waiting for it. Names that have a turn without a registration, because the pods name
+them, come last.`,
 		Example: `  kubectl drawbridge interceptors -o wide`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,13 +45,15 @@ type registered struct {
 	Name string `json:"name"`
 	// Hook is the EvacuationHook, NAMESPACE/NAME, whose interceptor it is.
 	Hook string `json:"hook,omitempty"`
-	// Registered: there is an EvictionInterceptor or EvacuationHook. Accepted: it is in
-	// force.
+	// Budgets are how many EvictionBudgets have their turn under the name.
+	Budgets int `json:"budgets,omitempty"`
+	// Registered: there is an EvictionInterceptor, EvacuationHook or EvictionBudget.
+	// Accepted: it is in force.
 	Registered bool   `json:"registered"`
 	Accepted   string `json:"accepted,omitempty"`
 	Priority   int32  `json:"priority,omitempty"`
 	Guard      string `json:"guard,omitempty"`
-	// Pods that it intercepts; nil if not known.
+	// Pods that it intercepts; nil if not known. Those of two EvictionBudgets count twice.
 	Pods *int32 `json:"pods,omitempty"`
 	// Active counts the pods for which it has its turn, Waiting those for which its
 	// turn is still to come.
@@ -74,7 +78,11 @@ func (o commands) interceptors(ctx context.Context, c *cli.Connection) error {
 	if err != nil {
 		return err
 	}
-	all := registeredOf(registrations.Items, hooks, requests.Items)
+	budgets, err := o.EvictionBudgetsIfAllowed(ctx, c)
+	if err != nil {
+		return err
+	}
+	all := registeredOf(registrations.Items, hooks, budgets, requests.Items)
 	switch o.Output {
 	case cli.FormatJSON, cli.FormatYAML:
 		return o.PrintValue(all)
@@ -84,7 +92,7 @@ func (o commands) interceptors(ctx context.Context, c *cli.Connection) error {
 			case r.Hook != "":
 				_, name, _ := strings.Cut(r.Hook, "/")
 				fmt.Fprintf(o.Out, "evacuationhook.drawbridge.dev/%s\n", name)
-			case r.Registered:
+			case r.Registered && r.Budgets == 0:
 				fmt.Fprintf(o.Out, "evictioninterceptor.drawbridge.dev/%s\n", r.Name)
 			}
 		}
@@ -96,7 +104,7 @@ func (o commands) interceptors(ctx context.Context, c *cli.Connection) error {
 
 // registeredOf counts turns for each interceptor, sorted by priority and name; those
 // without a registration come last.
-func registeredOf(registrations []v1alpha1.EvictionInterceptor, hooks []v1alpha1.EvacuationHook, requests []v1alpha1.EvictionRequest) []registered {
+func registeredOf(registrations []v1alpha1.EvictionInterceptor, hooks []v1alpha1.EvacuationHook, budgets []v1alpha1.EvictionBudget, requests []v1alpha1.EvictionRequest) []registered {
 	found := map[string]*registered{}
 	for i := range registrations {
 		from := &registrations[i]
@@ -119,6 +127,9 @@ func registeredOf(registrations []v1alpha1.EvictionInterceptor, hooks []v1alpha1
 			Priority: h.Priority, Guard: h.Guard, Pods: h.Pods,
 		}
 	}
+	if len(budgets) > 0 {
+		found[v1alpha1.BudgetInterceptor] = registeredBudgets(budgets)
+	}
 	for i := range requests {
 		countTurns(found, &requests[i])
 	}
@@ -131,6 +142,25 @@ func registeredOf(registrations []v1alpha1.EvictionInterceptor, hooks []v1alpha1
 		return cmp.Or(cmp.Compare(rank[a.Registered], rank[b.Registered]), cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
 	})
 	return all
+}
+
+// registeredBudgets is the one interceptor of all EvictionBudgets. It is in force whichever
+// of them are accepted: those that are not hold their pods, too.
+func registeredBudgets(budgets []v1alpha1.EvictionBudget) *registered {
+	r := &registered{Name: v1alpha1.BudgetInterceptor, Budgets: len(budgets), Registered: true, Accepted: string(metav1.ConditionTrue), Priority: v1alpha1.BudgetPriority}
+	var refused []string
+	for _, b := range budgetStates(budgets) {
+		if b.Pods != nil {
+			r.Pods = new(ptr.Deref(r.Pods, 0) + *b.Pods)
+		}
+		if b.Accepted == string(metav1.ConditionFalse) {
+			refused = append(refused, b.Namespace+"/"+b.Name)
+		}
+	}
+	if len(refused) > 0 {
+		r.Trouble = "not accepted, see kubectl drawbridge budgets -A: " + strings.Join(refused, ", ")
+	}
+	return r
 }
 
 // accepted is the status of the condition Accepted, and what is wrong.

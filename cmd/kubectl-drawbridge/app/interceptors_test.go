@@ -20,7 +20,7 @@ func TestInterceptorsArePrinted(t *testing.T) {
 	c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: "matchConditions[0] does not compile"}}
 	o, out, _ := testOptions()
 	o.Output = cli.FormatWide
-	if err := o.printInterceptors(registeredOf([]v1alpha1.EvictionInterceptor{*c, *a}, nil, requests)); err != nil {
+	if err := o.printInterceptors(registeredOf([]v1alpha1.EvictionInterceptor{*c, *a}, nil, nil, requests)); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "interceptors.golden.txt", out.String())

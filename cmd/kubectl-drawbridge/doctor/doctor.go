@@ -130,6 +130,7 @@ var checks = []check{
 	{"annotations", "the interceptors that pods name are well formed", []Source{Pods}, annotations},
 	{"excluded-namespaces", "no pod with interceptors is in a namespace that the webhook leaves out", []Source{ValidatingWebhooks, Namespaces, Pods}, excludedNamespaces},
 	{"registrations", "the EvictionInterceptors are accepted, and say which pods they mean", []Source{Registrations}, registrations},
+	{"eviction-budgets", "the EvictionBudgets are accepted and cover pods, and grant what waits", []Source{EvictionBudgets}, evictionBudgets},
 	{"evacuation-policies", "the EvacuationPolicies are ready", []Source{EvacuationPolicies}, evacuationPolicies},
 	{"evacuations", "dry runs of marks and migrations, on a machine that runs, are taken as they were asked for", []Source{EvacuationPolicies}, evacuations},
 	{"silent-interceptors", "interceptors whose turn it is have been heard", []Source{Requests}, silentInterceptors},

@@ -43,6 +43,7 @@ const (
 	Registrations      Source = "evictioninterceptors"
 	EvacuationPolicies Source = "evacuationpolicies"
 	Hooks              Source = "evacuationhooks"
+	EvictionBudgets    Source = "evictionbudgets"
 	Requests           Source = "evictionrequests"
 	Maintenances       Source = "nodemaintenances"
 )
@@ -90,6 +91,7 @@ type Facts struct {
 	Nodes              []corev1.Node
 	Registrations      []v1alpha1.EvictionInterceptor
 	Hooks              []v1alpha1.EvacuationHook
+	EvictionBudgets    []v1alpha1.EvictionBudget
 	EvacuationPolicies []v1alpha1.EvacuationPolicy
 	// Rehearsals are dry runs of the policies' writes.
 	Rehearsals []Rehearsal
@@ -156,6 +158,7 @@ type settings struct {
 	maintenance     bool
 	hooks           bool
 	hooksExec       bool
+	budgets         bool
 	descheduler     bool
 	protected       bool
 	configuration   string
@@ -204,6 +207,8 @@ func (s *settings) set(name, value string, on bool) {
 		s.hooks = on
 	case "hooks-exec":
 		s.hooksExec = on
+	case "budgets":
+		s.budgets = on
 	case "descheduler-mark-in-progress", "descheduler-mark-evict-only":
 		s.descheduler = s.descheduler || on
 	case "metrics-protected":

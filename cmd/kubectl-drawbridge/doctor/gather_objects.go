@@ -150,6 +150,8 @@ func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 	if f.Unread[Hooks].Missing {
 		delete(f.Unread, Hooks) // An installation without the feature has none.
 	}
+	read(ctx, g, f, EvictionBudgets, func() *v1alpha1.EvictionBudgetList { return &v1alpha1.EvictionBudgetList{} },
+		func(b *v1alpha1.EvictionBudget) { f.EvictionBudgets = append(f.EvictionBudgets, *b) })
 	read(ctx, g, f, EvacuationPolicies, func() *v1alpha1.EvacuationPolicyList { return &v1alpha1.EvacuationPolicyList{} },
 		func(p *v1alpha1.EvacuationPolicy) { f.EvacuationPolicies = append(f.EvacuationPolicies, *p) })
 	read(ctx, g, f, Requests, func() *v1alpha1.EvictionRequestList { return &v1alpha1.EvictionRequestList{} }, func(er *v1alpha1.EvictionRequest) {

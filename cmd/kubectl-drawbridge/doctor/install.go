@@ -40,6 +40,7 @@ func kubernetesVersion(f *Facts) verdict {
 var kinds = []string{
 	"evacuationhooks." + v1alpha1.GroupName,
 	"evacuationpolicies." + v1alpha1.GroupName,
+	"evictionbudgets." + v1alpha1.GroupName,
 	"evictioninterceptors." + v1alpha1.GroupName,
 	"evictionrequests." + v1alpha1.GroupName,
 	"nodemaintenances." + v1alpha1.GroupName,

@@ -90,6 +90,16 @@ func Needs(f *Facts) []Need {
 	if s.hooks && s.hooksExec {
 		needs = append(needs, Need{Resource: "pods/exec", Verbs: []string{"get", "create"}, For: "hooks"})
 	}
+	if s.budgets {
+		needs = append(needs,
+			Need{Group: v1alpha1.GroupName, Resource: "evictionbudgets", Verbs: []string{"get", "list", "watch"}, For: "EvictionBudgets"},
+			Need{Group: v1alpha1.GroupName, Resource: "evictionbudgets/status", Verbs: []string{"update"}, For: "EvictionBudgets"},
+			Need{Group: "apps", Resource: "statefulsets", Verbs: []string{"list", "watch"}, For: "EvictionBudgets"},
+			Need{Group: "apps", Resource: "deployments", Verbs: []string{"list", "watch"}, For: "EvictionBudgets"},
+			Need{Group: "apps", Resource: "replicasets", Verbs: []string{"list", "watch"}, For: "EvictionBudgets"},
+			Need{Resource: "replicationcontrollers", Verbs: []string{"list", "watch"}, For: "EvictionBudgets"},
+		)
+	}
 	if s.descheduler {
 		needs = append(needs, Need{Resource: "pods", Verbs: []string{"patch"}, For: "the marks for the descheduler"})
 	}

@@ -52,7 +52,11 @@ func isGuard(b *policyv1.PodDisruptionBudget) bool {
 // could be read.
 func resolver(f *Facts) *registration.Registry {
 	options := registration.Options{Namespace: f.Namespace, AllowedReserved: allowedReserved(f)}
-	return registration.Static(options, registration.Known{Registrations: f.Registrations, Hooks: f.Hooks, Namespaces: f.Namespaces})
+	known := registration.Known{Registrations: f.Registrations, Hooks: f.Hooks, Namespaces: f.Namespaces}
+	if s := f.settings(); s.budgets || !s.known {
+		known.Budgets = f.EvictionBudgets
+	}
+	return registration.Static(options, known)
 }
 
 // interceptors of the pod. One may be missing if a namespace was not read; then the

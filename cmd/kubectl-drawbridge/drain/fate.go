@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
@@ -41,6 +42,8 @@ type fateInput struct {
 	budgets []why.Budget
 	// dryRun is what the API server answers to its eviction; nil if it was not asked.
 	dryRun *why.DryRun
+	// outlooks are when the pod's EvictionBudgets let it go.
+	outlooks []outlook.Outlook
 	// wait is maintenance.evacuationWait; nil if it is not known.
 	wait *time.Duration
 }
@@ -58,13 +61,15 @@ func fateOf(in fateInput) fate {
 	case in.pod.DeletionTimestamp != nil:
 		f.would = "be waited for: it is being deleted"
 	default:
-		f.would = in.going()
+		if f.would = in.blocks(); f.would == "" {
+			f.would = in.going() + in.grantedLater()
+		}
 	}
 	return f
 }
 
-// going is what happens to a pod that would be evacuated.
-func (in *fateInput) going() string {
+// blocks is why a pod would not be evacuated, and block the drain; empty if it would.
+func (in *fateInput) blocks() string {
 	switch in.maintenance.Keeps(in.pod) {
 	case v1alpha1.BlockEmptyDirData:
 		return "be kept, and block the drain: emptyDir data (see --delete-emptydir-data)"
@@ -75,11 +80,19 @@ func (in *fateInput) going() string {
 		return "block the drain: it belongs to a Workload/PodGroup, which cannot be evicted"
 	}
 	if er := in.request; er != nil {
-		u := requester.Observe(er)
 		canceled := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCanceled)
-		switch {
-		case u.State == v1alpha1.StateCanceled && canceled != nil && canceled.Reason == v1alpha1.ReasonValidationFailed:
+		if requester.Observe(er).State == v1alpha1.StateCanceled && canceled != nil && canceled.Reason == v1alpha1.ReasonValidationFailed {
 			return "block the drain: its eviction was refused: " + text.Clean(canceled.Message)
+		}
+	}
+	return ""
+}
+
+// going is what happens to a pod that would be evacuated.
+func (in *fateInput) going() string {
+	if er := in.request; er != nil {
+		u := requester.Observe(er)
+		switch {
 		case u.State == v1alpha1.StateCanceled || u.State == v1alpha1.StateEvicted:
 			// A new one begins.
 		case u.Interceptor == v1alpha1.ImperativeEvictionInterceptor:

@@ -73,9 +73,20 @@ func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha
 	if err != nil {
 		return nil, err
 	}
+	evictionBudgets, err := d.EvictionBudgetsIfAllowed(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if installed.BudgetsOff {
+		evictionBudgets = nil
+	}
+	byName, err := d.nodesByName(ctx, c, nodes, evictionBudgets)
+	if err != nil {
+		return nil, err
+	}
 	registry := registration.Static(registration.Options{
 		Namespace: d.System, AllowedReserved: why.AllowedReserved(registrations.Items),
-	}, registration.Known{Registrations: registrations.Items, Hooks: hooks, Namespaces: namespaces.Items})
+	}, registration.Known{Registrations: registrations.Items, Hooks: hooks, Budgets: evictionBudgets, Namespaces: namespaces.Items})
 	var inputs []fateInput
 	for _, node := range nodes {
 		var pods corev1.PodList
@@ -95,14 +106,18 @@ func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha
 			inputs = append(inputs, in)
 		}
 	}
+	d.foretellGrants(inputs, evictionBudgets, byName)
 	return inputs, nil
+}
+
+// byPlace sorts by node, namespace and pod.
+func byPlace(a, b fate) int {
+	return cmp.Or(strings.Compare(a.node, b.node), strings.Compare(a.namespace, b.namespace), strings.Compare(a.pod, b.pod))
 }
 
 // printPlan prints what would happen, by node, namespace and pod.
 func (d *options) printPlan(nodes []string, fates []fate) error {
-	slices.SortFunc(fates, func(a, b fate) int {
-		return cmp.Or(strings.Compare(a.node, b.node), strings.Compare(a.namespace, b.namespace), strings.Compare(a.pod, b.pod))
-	})
+	slices.SortFunc(fates, byPlace)
 	t := cli.NewTable(d.Out)
 	t.Row("NODE", "NAMESPACE", "POD", "WOULD")
 	going := 0

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
@@ -30,6 +31,8 @@ type podCase struct {
 	*Facts
 	interceptors []Interceptor
 	budgets      []Budget
+	// outlooks are those of the EvictionBudgets that cover the pod, by name.
+	outlooks []outlook.Outlook
 	// unsure says why an interceptor may be missing; nil when none is.
 	unsure error
 	// first are the interceptors that would run if a call began an evacuation now; none
@@ -47,6 +50,7 @@ func newCase(f *Facts) *podCase {
 	if f.Pod != nil {
 		c.budgets = BudgetsOf(f.Pod, f.Budgets)
 	}
+	c.outlooks = outlooksOf(f)
 	if f.Request != nil {
 		c.state = v1alpha1.Summarize(f.Request).State
 	}
@@ -98,6 +102,8 @@ func interceptors(f *Facts) ([]Interceptor, error) {
 			i.Source = "annotation of the pod"
 		case hooks[name] != nil:
 			i.Source = fmt.Sprintf("hook %s, priority %d", hooks[name].Name, ptr.Deref(hooks[name].Spec.Priority, v1alpha1.DefaultInterceptorPriority))
+		case name == v1alpha1.BudgetInterceptor:
+			i.Source = budgetSource(f)
 		case registration != nil:
 			i.Source = fmt.Sprintf("registration, priority %d", priority(registration))
 		default:
@@ -142,9 +148,12 @@ func resolve(f *Facts) ([]string, error) {
 	}
 	options := registration.Options{Namespace: f.System, AllowedReserved: reservedIn(f)}
 	known := registration.Known{Registrations: f.Registrations, Hooks: f.Hooks, Namespaces: namespaces}
+	if !f.BudgetsOff {
+		known.Budgets = f.EvictionBudgets
+	}
 	names, err := registration.Static(options, known).Resolve(f.Pod)
 	if err == nil && slices.ContainsFunc(f.Unread, func(what string) bool {
-		return strings.HasPrefix(what, "evictioninterceptors") || strings.HasPrefix(what, "evacuationhooks")
+		return strings.HasPrefix(what, "evictioninterceptors") || strings.HasPrefix(what, "evacuationhooks") || strings.HasPrefix(what, "evictionbudgets")
 	}) {
 		err = errUnread
 	}

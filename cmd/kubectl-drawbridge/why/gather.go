@@ -56,6 +56,12 @@ func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 	if hooks, err := g.Hooks(ctx, client.InNamespace(pod.Namespace)); read(f, "evacuationhooks", err) {
 		f.Hooks = hooks
 	}
+	if budgets, err := g.EvictionBudgets(ctx, client.InNamespace(pod.Namespace)); read(f, "evictionbudgets", err) {
+		f.EvictionBudgets = budgets
+	}
+	if len(f.EvictionBudgets) > 0 {
+		f.BudgetsOff = g.Installed(ctx, g.Connection).BudgetsOff
+	}
 	namespace := &corev1.Namespace{}
 	if read(f, "the namespace, so registrations that select by its labels are not known", g.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)) {
 		f.Namespace = namespace
@@ -79,6 +85,7 @@ func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 	}
 	g.gatherMaintenances(ctx, f)
 	g.gatherHistory(ctx, f)
+	g.gatherUnavailable(ctx, f)
 	f.DryRun = TryEviction(ctx, g.Connection, pod, len(BudgetsOf(pod, f.Budgets)))
 	f.Now = g.Clock.Now()
 	if needsWebhook(*f) {

@@ -26,6 +26,12 @@ func Print(out io.Writer, s Story, now time.Time, wide bool) error {
 			w.linef("  %s\t%s\t%s", b.Name, map[bool]string{true: "allows", false: "refuses"}[b.Allows], b.Why)
 		}
 	}
+	if len(s.EvictionBudgets) > 0 {
+		w.heading("EvictionBudgets")
+		for _, b := range s.EvictionBudgets {
+			w.linef("  %s\t%s", b.Name, b.When)
+		}
+	}
 	if len(s.Requesters) > 0 {
 		w.heading("Requested by")
 		for _, r := range s.Requesters {

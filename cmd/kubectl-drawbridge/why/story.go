@@ -29,6 +29,15 @@ type Facts struct {
 	Hooks []v1alpha1.EvacuationHook
 	// Budgets are those of the pod's namespace.
 	Budgets []policyv1.PodDisruptionBudget
+	// EvictionBudgets are those of the pod's namespace.
+	EvictionBudgets []v1alpha1.EvictionBudget
+	// Unavailable are pods of the pod's EvictionBudgets that are not available, and Nodes
+	// those that they are on, if a budget groups by nodes. They are only read while it is
+	// the turn of the EvictionBudgets.
+	Unavailable []corev1.Pod
+	Nodes       []corev1.Node
+	// BudgetsOff: the manager does not decide about EvictionBudgets, as far as is known.
+	BudgetsOff bool
 	// Class is the pod's PriorityClass.
 	Class *schedulingv1.PriorityClass
 	// Request is the EvictionRequest for this pod.
@@ -85,6 +94,8 @@ type Story struct {
 	Interceptors []Interceptor `json:"interceptors"`
 	// Budgets that select the pod.
 	Budgets []Budget `json:"budgets"`
+	// EvictionBudgets that cover the pod, until they have let it go.
+	EvictionBudgets []EvictionBudget `json:"evictionBudgets,omitempty"`
 	// Request is the name of the EvictionRequest.
 	Request string `json:"request,omitempty"`
 	// Requesters want the eviction.
@@ -129,6 +140,18 @@ type Budget struct {
 	Why string `json:"why"`
 }
 
+// EvictionBudget is one that covers the pod.
+type EvictionBudget struct {
+	Name string `json:"name"`
+	// When it lets the pod go, in words, and Until, if the time is known.
+	When  string     `json:"when"`
+	Until *time.Time `json:"until,omitempty"`
+	// Reason is why it does not now, as in its condition Granting.
+	Reason string `json:"reason,omitempty"`
+	// Groups that are in the way.
+	Groups []string `json:"groups,omitempty"`
+}
+
 // Requester wants the eviction.
 type Requester struct {
 	Name string `json:"name"`
@@ -165,6 +188,13 @@ func Tell(f Facts) Story {
 	c := newCase(&f)
 	s.Interceptors = append(s.Interceptors, c.interceptors...)
 	s.Budgets = append(s.Budgets, c.budgets...)
+	for _, o := range c.outlooks {
+		told := EvictionBudget{Name: o.Budget, When: o.Text, Reason: o.Reason, Groups: o.Groups}
+		if !o.Until.IsZero() {
+			told.Until = &o.Until
+		}
+		s.EvictionBudgets = append(s.EvictionBudgets, told)
+	}
 	s.Requesters = requesters(&f)
 	s.History = history(&f)
 	for _, v := range verdicts {

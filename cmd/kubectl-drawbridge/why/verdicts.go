@@ -29,6 +29,7 @@ const (
 	VerdictInterceptorSilent Verdict = "InterceptorSilent"
 	VerdictHeldByHook        Verdict = "HeldByHook"
 	VerdictWaitsForHook      Verdict = "WaitsForHook"
+	VerdictWaitsForBudget    Verdict = "WaitsForBudget"
 	VerdictInterceptorLate   Verdict = "InterceptorLate"
 	VerdictInterceptorWorks  Verdict = "InterceptorWorks"
 	VerdictGuardHolds        Verdict = "GuardHolds"
@@ -66,6 +67,7 @@ var verdicts = []struct {
 	{VerdictInterceptorSilent, silentOne},     // It is its turn, and it does not report.
 	{VerdictHeldByHook, heldByHook},           // It is a hook's turn, and it has failed.
 	{VerdictWaitsForHook, waitsForHook},       // It is a hook's turn, and it runs.
+	{VerdictWaitsForBudget, waitsForBudget},   // It is the turn of the EvictionBudgets.
 	{VerdictInterceptorLate, late},            // It reports, but is late.
 	{VerdictInterceptorWorks, works},          // All is well: wait.
 	{VerdictGuardHolds, guardHolds},           // All interceptors are done, and Drawbridge's own budget is closed.

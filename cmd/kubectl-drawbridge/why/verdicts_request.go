@@ -78,7 +78,7 @@ func (c *podCase) skipCommand() string {
 
 func silentOne(c *podCase) (string, []string, bool) {
 	i := c.intercepting()
-	if i == nil {
+	if i == nil || c.waitsForEvictionBudget() && c.BudgetsOff {
 		return "", nil, false
 	}
 	who := "whoever acts for " + i.Name
@@ -87,6 +87,9 @@ func silentOne(c *podCase) (string, []string, bool) {
 	}
 	if _, ok := v1alpha1.HookOf(i.Name); ok {
 		who = "Drawbridge, which runs the hooks,"
+	}
+	if i.Name == v1alpha1.BudgetInterceptor {
+		who = "Drawbridge, which decides about EvictionBudgets,"
 	}
 	advice := []string{
 		fmt.Sprintf("See whether %s runs, and whether it may patch evictionrequests/status.", who),

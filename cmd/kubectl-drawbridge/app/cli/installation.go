@@ -20,6 +20,8 @@ type Installation struct {
 	Ready, Wanted int32
 	// MaintenanceOff: the controllers of NodeMaintenances are switched off.
 	MaintenanceOff bool
+	// BudgetsOff: the manager does not decide about EvictionBudgets.
+	BudgetsOff bool
 	// Wait is maintenance.evacuationWait; nil if it is not known.
 	Wait *time.Duration
 }
@@ -47,6 +49,8 @@ func installationOf(d *appsv1.Deployment, args []string) Installation {
 		switch name {
 		case "maintenance":
 			found.MaintenanceOff = value == "false"
+		case "budgets":
+			found.BudgetsOff = value == "false"
 		case "maintenance-evacuation-wait":
 			if wait, err := time.ParseDuration(value); err == nil {
 				found.Wait = &wait

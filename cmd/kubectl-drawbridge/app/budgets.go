@@ -1,0 +1,277 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+)
+
+func newBudgets(o commands) *cobra.Command {
+	everywhere := false
+	cmd := &cobra.Command{
+		Use:     "budgets [NAME]",
+		Aliases: []string{"budget"},
+		Short:   "List the EvictionBudgets, or the groups of one",
+		Long: `List the EvictionBudgets of a namespace: how many evictions each would grant now, how many
+wait for it and why, and when its next window opens.
+
+With a name: the groups of this budget, and the pods that it has let go and whose places
+are not filled again.`,
+		Example: `  kubectl drawbridge budgets -A
+  kubectl drawbridge budgets ingester -n mimir`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: o.completeBudget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if everywhere && len(args) > 0 {
+				return fmt.Errorf("a budget has a namespace: give --namespace with a name, not --all-namespaces")
+			}
+			c, err := o.Connect()
+			if err != nil {
+				return err
+			}
+			if len(args) > 0 {
+				return o.budget(cmd.Context(), c, args[0])
+			}
+			namespace := c.Namespace
+			if everywhere {
+				namespace = ""
+			}
+			return o.budgets(cmd.Context(), c, namespace)
+		},
+	}
+	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "the budgets of all namespaces")
+	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML)
+	return cmd
+}
+
+// budgetState is an EvictionBudget in one line.
+type budgetState struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// GroupBy is the label of the groups, empty if all pods are one, and MaxGroups how many
+	// of them may be disrupted.
+	GroupBy        string `json:"groupBy,omitempty"`
+	MaxGroups      int32  `json:"maxGroups,omitempty"`
+	MaxUnavailable string `json:"maxUnavailable"`
+	// Pods that it covers, Allowed, which is how many evictions it would grant now, and
+	// Waiting, which is how many wait for it; nil if not known.
+	Pods    *int32 `json:"pods,omitempty"`
+	Allowed *int32 `json:"allowed,omitempty"`
+	Waiting *int32 `json:"waiting,omitempty"`
+	// Groups and Disrupted are how many groups there are, and how many of them have pods
+	// that are not available.
+	Groups    int `json:"groups"`
+	Disrupted int `json:"disrupted"`
+	// Granting is the reason of that condition.
+	Granting string `json:"granting,omitempty"`
+	// Window is the one that is open, else the next one.
+	Window   *v1alpha1.BudgetOpening `json:"window,omitempty"`
+	Guard    string                  `json:"guard"`
+	Accepted string                  `json:"accepted,omitempty"`
+	// Trouble is why it is not accepted, or why evictions wait.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+func (o commands) budgets(ctx context.Context, c *cli.Connection, namespace string) error {
+	found, err := c.EvictionBudgets(ctx, client.InNamespace(namespace))
+	if err != nil {
+		return err
+	}
+	all := budgetStates(found)
+	if o.Output == cli.FormatJSON || o.Output == cli.FormatYAML {
+		return o.PrintValue(all)
+	}
+	return o.printBudgets(all, namespace)
+}
+
+// budgetStates are sorted by namespace and name.
+func budgetStates(budgets []v1alpha1.EvictionBudget) []budgetState {
+	all := make([]budgetState, 0, len(budgets))
+	for i := range budgets {
+		all = append(all, budgetStateOf(&budgets[i]))
+	}
+	slices.SortFunc(all, func(a, b budgetState) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+func budgetStateOf(b *v1alpha1.EvictionBudget) budgetState {
+	s := budgetState{
+		Namespace: b.Namespace, Name: b.Name, MaxUnavailable: "1",
+		Pods: b.Status.MatchingPods, Allowed: b.Status.DisruptionsAllowed, Waiting: b.Status.Waiting,
+		Groups: len(b.Status.Groups), Window: b.Status.Window, Guard: string(cmp.Or(b.Spec.Guard, v1alpha1.GuardWhileEvacuating)),
+	}
+	if b.Spec.MaxUnavailable != nil {
+		s.MaxUnavailable = b.Spec.MaxUnavailable.String()
+	}
+	if by := b.Spec.GroupBy; by != nil {
+		s.GroupBy, s.MaxGroups = cmp.Or(by.PodLabel, by.NodeLabel), ptr.Deref(b.Spec.MaxGroups, 1)
+	}
+	for _, g := range b.Status.Groups {
+		if g.Disrupted > 0 {
+			s.Disrupted++
+		}
+	}
+	granting := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionGranting)
+	if granting != nil {
+		s.Granting = granting.Reason
+	}
+	s.Accepted, s.Trouble = accepted(b.Status.Conditions)
+	if s.Trouble == "" && granting != nil && granting.Status == metav1.ConditionFalse {
+		s.Trouble = granting.Message
+	}
+	return s
+}
+
+func (o commands) printBudgets(all []budgetState, namespace string) error {
+	if len(all) == 0 {
+		where := ""
+		if namespace != "" {
+			where = " in namespace " + namespace
+		}
+		fmt.Fprintf(o.Out, "There is no EvictionBudget%s.\n", where)
+		return nil
+	}
+	wide := o.Output == cli.FormatWide
+	t := cli.NewTable(o.Out)
+	heading := []string{"NAMESPACE", "NAME", "PODS", "GROUPS", "DISRUPTED", "ALLOWED", "WAITING", "GRANTING", "WINDOW"}
+	if wide {
+		heading = append(heading, "GROUP-BY", "MAX-GROUPS", "MAX-UNAVAILABLE", "GUARD", "ACCEPTED")
+	}
+	t.Row(heading...)
+	for _, b := range all {
+		groups, disrupted, maxGroups := "", "", ""
+		if b.GroupBy != "" {
+			groups, disrupted, maxGroups = strconv.Itoa(b.Groups), strconv.Itoa(b.Disrupted), number(b.MaxGroups)
+		}
+		row := []string{
+			b.Namespace, b.Name, numberIfKnown(b.Pods), groups, disrupted, numberIfKnown(b.Allowed), numberIfKnown(b.Waiting),
+			cmp.Or(b.Granting, "Unknown"), o.opening(b.Window),
+		}
+		if wide {
+			row = append(row, b.GroupBy, maxGroups, b.MaxUnavailable, b.Guard, cmp.Or(b.Accepted, "Unknown"))
+		}
+		t.Row(row...)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, b := range all {
+		if b.Trouble != "" {
+			fmt.Fprintf(o.Out, "\n%s/%s: %s\n", b.Namespace, b.Name, text.Clean(b.Trouble))
+		}
+	}
+	return nil
+}
+
+// opening says when a window closes or opens; empty without one.
+func (o commands) opening(w *v1alpha1.BudgetOpening) string {
+	now := o.Clock.Now()
+	switch {
+	case w == nil:
+		return ""
+	case now.Before(w.Start.Time):
+		return "from " + w.Start.In(now.Location()).Format(time.RFC3339)
+	default:
+		return "until " + w.End.In(now.Location()).Format(time.RFC3339)
+	}
+}
+
+func (o commands) budget(ctx context.Context, c *cli.Connection, name string) error {
+	b := &v1alpha1.EvictionBudget{}
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, b); {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("there is no EvictionBudget %q in namespace %q: see --namespace", name, c.Namespace)
+	case err != nil:
+		return fmt.Errorf("get evictionbudget %s: %w", name, err)
+	}
+	if o.Output == cli.FormatJSON || o.Output == cli.FormatYAML {
+		return o.PrintValue(b.Status)
+	}
+	return o.printBudget(b)
+}
+
+// printBudget prints the groups of a budget, and what it has granted.
+func (o commands) printBudget(b *v1alpha1.EvictionBudget) error {
+	switch {
+	case b.Status.MatchingPods == nil:
+		fmt.Fprintf(o.Out, "The manager has not looked at EvictionBudget %s in namespace %s.\n", b.Name, b.Namespace)
+	case len(b.Status.Groups) == 0:
+		fmt.Fprintf(o.Out, "EvictionBudget %s covers no pod in namespace %s now.\n", b.Name, b.Namespace)
+	default:
+		t := cli.NewTable(o.Out)
+		t.Row("GROUP", "EXPECTED", "AVAILABLE", "DISRUPTED", "MAX-UNAVAILABLE", "WAITING")
+		for _, g := range b.Status.Groups {
+			t.Row(groupName(b, g.Name), number(g.Expected), number(g.Available), number(g.Disrupted), number(outlook.MaxUnavailable(b, g.Expected)), number(g.Waiting))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(b.Status.Grants) > 0 {
+		fmt.Fprintln(o.Out)
+		t := cli.NewTable(o.Out)
+		t.Row("GRANTED", "GROUP", "AGO")
+		for _, g := range b.Status.Grants {
+			t.Row(g.Pod, groupName(b, g.Group), cli.Age(o.Clock.Now(), g.Time.Time))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	state := budgetStateOf(b)
+	if opening := o.opening(state.Window); opening != "" {
+		fmt.Fprintf(o.Out, "\nWindow: %s\n", opening)
+	}
+	if state.Trouble != "" {
+		fmt.Fprintf(o.Out, "\n%s\n", text.Clean(state.Trouble))
+	}
+	return nil
+}
+
+// groupName is quoted, since the group of pods without the label has none.
+func groupName(b *v1alpha1.EvictionBudget, name string) string {
+	if b.Spec.GroupBy == nil {
+		return ""
+	}
+	return strconv.Quote(name)
+}
+
+// completeBudget completes the first argument, an EvictionBudget.
+func (o commands) completeBudget(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompletionTimeout)
+	defer cancel()
+	c, err := o.Connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	budgets, err := c.EvictionBudgets(ctx, client.InNamespace(c.Namespace))
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for i := range budgets {
+		names = append(names, budgets[i].Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
