@@ -211,6 +211,13 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 			bad:  `drawbridge_hook_held_pods{namespace="shop",hook="dump",pod="a"} 2x40` + "\n" + `drawbridge_hook_held_pods{namespace="shop",hook="flush",pod="a"} 0x40`,
 			at:   30 * time.Minute, want: "of EvacuationHook shop/dump has failed for 2 pods",
 		},
+		"DrawbridgeBudgetHolds": {
+			well: `drawbridge_budget_waiting_since_timestamp_seconds{namespace="shop",budget="night",pod="a"} 0+60x300` + "\n" +
+				`drawbridge_budget_waiting_since_timestamp_seconds{namespace="shop",budget="ingester",pod="a"} 0x230 _x70`,
+			bad: `drawbridge_budget_waiting_since_timestamp_seconds{namespace="shop",budget="night",pod="a"} 0+60x300` + "\n" +
+				`drawbridge_budget_waiting_since_timestamp_seconds{namespace="shop",budget="ingester",pod="a"} 0x300`,
+			at: 5 * time.Hour, want: "waited for EvictionBudget shop/ingester for 5h 0m 0s, and it has granted none",
+		},
 		"DrawbridgeEvacuationGivenUp": {
 			well: `drawbridge_evacuation_outcomes_total{policy="kubevirt",outcome="moved"} 0+1x20`,
 			bad:  `drawbridge_evacuation_outcomes_total{policy="kubevirt",outcome="gave_up_hold"} 0x10 1x10`,
