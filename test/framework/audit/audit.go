@@ -11,8 +11,8 @@
 // that anyone else made meanwhile
 //   - to that object, or
 //   - if it is a pod, to its EvictionRequest, and the other way round,
-//   - if it is an EvacuationHook, which records there what it does for each pod, to the
-//     EvictionRequests of its namespace.
+//   - if it is an EvacuationHook or an EvictionBudget, in which is recorded what is done for
+//     each pod, to the EvictionRequests of its namespace.
 //
 // Anyone else is any other writer, including our others. But each of them excuses at most
 // Limit writes a minute: two writers that change an object in turns endlessly are a fight,
@@ -171,7 +171,7 @@ func gather(log cluster.Requests, o Options) *book {
 		b.ours[object][w.writer] = append(b.ours[object][w.writer], w)
 	}
 	for object := range b.ours {
-		if object.Group == v1alpha1.GroupName && object.Resource == "evacuationhooks" {
+		if object.Group == v1alpha1.GroupName && (object.Resource == "evacuationhooks" || object.Resource == "evictionbudgets") {
 			b.partner[object] = b.requestsIn(object.Namespace)
 		}
 	}
