@@ -34,6 +34,7 @@ const (
 	PromiseDrain   = "a drain that nothing holds up ends, and evicts each pod once"
 	PromiseWork    = "an interceptor that works is not passed over"
 	PromiseGuard   = "a pod is guarded while its interceptors work"
+	PromiseZones   = "an EvictionBudget disrupts one zone at a time"
 )
 
 // Verdict on a run.
@@ -53,6 +54,10 @@ type Verdict struct {
 	// Starting are pods that did not run yet when a call for them came, so that nobody
 	// needed to be asked, and that did when the eviction API came to them.
 	Starting int
+	// Zoned are the evictions of ready pods behind an EvictionBudget. Unasked are those of
+	// which it could know nothing: they passed an outage, strayed, were let through before
+	// the pod ran, or the budget was silent for the whole deadline.
+	Zoned, Unasked int
 	// Requests is how many there were, Gaps how many times the observer lost the
 	// thread and took it up with the API server's log.
 	Requests, Gaps int
@@ -74,6 +79,7 @@ func Check(h *History) Verdict {
 	}
 	c.Verdict.Requests = len(c.requests)
 	c.checkPods()
+	c.checkZones()
 	c.checkRequests()
 	c.checkForged()
 	c.checkPace()

@@ -72,6 +72,9 @@ func (c *checker) planned(request *v1alpha1.EvictionRequest) ([]string, bool) {
 			if w.Kind == Surging {
 				names = append(names, surge.Name)
 			}
+			if w.Zone != "" {
+				names = append(names, v1alpha1.BudgetInterceptor)
+			}
 			return append(names, v1alpha1.ImperativeEvictionInterceptor), true
 		}
 	}
@@ -128,7 +131,7 @@ func (c *checker) leftOn(pod *corev1.Pod) string {
 		return ""
 	}
 	w := c.workload(pod)
-	always := w != nil && c.Plan.Mode == ModeAlways && len(w.Interceptors) > 0 && w.MaxUnavailable < 0
+	always := w != nil && c.Plan.Mode == ModeAlways && (len(w.Interceptors) > 0 || w.Zone != "") && w.MaxUnavailable < 0
 	closed := pod.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed
 	switch {
 	case closed && !always && c.Plan.Mode != ModeNoGuard:

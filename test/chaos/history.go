@@ -76,6 +76,13 @@ type BudgetSeen struct {
 	Budget *policyv1.PodDisruptionBudget
 }
 
+// EvictionBudgetSeen is a state of an EvictionBudget that the observer saw.
+type EvictionBudgetSeen struct {
+	At     time.Time
+	Gone   bool
+	Budget *v1alpha1.EvictionBudget
+}
+
 // Attempt is what somebody tried who makes trouble, as he knows it himself.
 type Attempt struct {
 	At   time.Time
@@ -132,6 +139,8 @@ type History struct {
 	Calls    []Call
 	// Budgets are all that were seen, the guard's and those of others.
 	Budgets []BudgetSeen
+	// EvictionBudgets are all that were seen.
+	EvictionBudgets []EvictionBudgetSeen
 	// Attempts of those who make trouble.
 	Attempts []Attempt
 	// Writes of the managers, without evictions, events and the leader's lease.

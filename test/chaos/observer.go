@@ -36,6 +36,7 @@ type observer struct {
 	pods     []PodSeen
 	requests []RequestSeen
 	budgets  []BudgetSeen
+	zoning   []EvictionBudgetSeen
 	podNow   map[types.UID]*corev1.Pod
 	erNow    map[types.UID]*v1alpha1.EvictionRequest
 	follow   []chan *v1alpha1.EvictionRequest
@@ -51,6 +52,7 @@ func startObserver(c client.WithWatch, namespace string, tellf func(string, ...a
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &corev1.PodList{} }) })
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &v1alpha1.EvictionRequestList{} }) })
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }) })
+	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &v1alpha1.EvictionBudgetList{} }) })
 	return o
 }
 
@@ -124,6 +126,10 @@ func (o *observer) listed(list client.ObjectList, gap bool) {
 		for i := range list.Items {
 			o.take(&list.Items[i], false, gap)
 		}
+	case *v1alpha1.EvictionBudgetList: // The same.
+		for i := range list.Items {
+			o.take(&list.Items[i], false, gap)
+		}
 	case *v1alpha1.EvictionRequestList:
 		for i := range list.Items {
 			here = append(here, list.Items[i].UID)
@@ -158,6 +164,8 @@ func (o *observer) take(object client.Object, gone, gap bool) {
 		}
 	case *policyv1.PodDisruptionBudget:
 		o.budgets = append(o.budgets, BudgetSeen{At: now, Gone: gone, Budget: object})
+	case *v1alpha1.EvictionBudget:
+		o.zoning = append(o.zoning, EvictionBudgetSeen{At: now, Gone: gone, Budget: object})
 	case *v1alpha1.EvictionRequest:
 		if known := o.erNow[object.UID]; known != nil && !gone && known.ResourceVersion == object.ResourceVersion {
 			return
@@ -233,11 +241,11 @@ func (o *observer) podEvents() <-chan *corev1.Pod {
 	return f
 }
 
-// seen is all that was seen.
-func (o *observer) seen() ([]PodSeen, []RequestSeen, []BudgetSeen) {
+// seen puts all that was seen into a history.
+func (o *observer) seen(h *History) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Clone(o.pods), slices.Clone(o.requests), slices.Clone(o.budgets)
+	h.Pods, h.Requests, h.Budgets, h.EvictionBudgets = slices.Clone(o.pods), slices.Clone(o.requests), slices.Clone(o.budgets), slices.Clone(o.zoning)
 }
 
 // callTimeout bounds every call of ours.

@@ -50,6 +50,8 @@ const (
 	// Machines are a StatefulSet of pods with a virtual machine each, moved by an
 	// EvacuationPolicy that holds them. The only interceptor is their platform.
 	Machines Kind = "machines"
+	// Zoned is the StatefulSet of one zone of the rollout group.
+	Zoned Kind = "zoned"
 )
 
 // Habit is how an interceptor behaves.
@@ -105,6 +107,8 @@ type Workload struct {
 	// of the number Node.
 	Tolerates, Pinned bool
 	Node              int
+	// Zone of the rollout group; empty for all others.
+	Zone string
 }
 
 // DrainKind is who drains.
@@ -212,6 +216,8 @@ type Plan struct {
 	Workloads []Workload
 	Drains    []Drain
 	Faults    []Fault
+	// Rollout is the rollout group, nil if there is none.
+	Rollout *Rollout
 	// Writers touch requests and pods all the time.
 	Writers bool
 	// Troubles are what others do.
@@ -267,6 +273,7 @@ func MakePlan(seed uint64, troubles ...[]TroubleKind) Plan {
 	for range 2 + d.IntN(maxFaults-1) {
 		p.addFault(d.fault())
 	}
+	p.addRollout()
 	allowed := AllTroubles
 	if len(troubles) > 0 {
 		allowed = slices.Concat(troubles...)

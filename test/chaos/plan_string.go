@@ -35,6 +35,12 @@ func (p *Plan) String() string {
 		if w.Registered && w.Kind == Intercepted {
 			b.WriteString(", registered")
 		}
+		if w.Zone != "" {
+			fmt.Fprintf(&b, ", zone %s", w.Zone)
+			if w.Registered {
+				b.WriteString(", registered")
+			}
+		}
 		if w.Tolerates {
 			b.WriteString(", tolerates everything")
 		}
@@ -45,6 +51,12 @@ func (p *Plan) String() string {
 			fmt.Fprintf(&b, ", %s (delay %s, work %s)", i.Habit, i.Delay, i.Work)
 		}
 		b.WriteByte('\n')
+	}
+	if p.Rollout != nil {
+		fmt.Fprintf(&b, "  an EvictionBudget for the zones: settle %s\n", p.Rollout.Settle)
+		for _, l := range p.Rollout.Losses {
+			fmt.Fprintf(&b, "  step %d: a pod of zone %s is deleted\n", l.At, l.Zone)
+		}
 	}
 	for _, d := range p.Drains {
 		fmt.Fprintf(&b, "  drain of node %d: %s, steps %d to %d\n", d.Node, d.Kind, d.From, d.To)

@@ -31,7 +31,7 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 	for _, word := range []string{
 		string(ModeFail), string(ModeNoGuard), string(ModeAlways), string(ModeIgnore), string(Plain), string(Surging), string(Intercepted), string(Machines),
 		string(Works), string(Silent), string(Hangs), string(Crashes), string(Twice), string(Future), string(Liar), string(OffClock),
-		string(Kubectl), string(Loop), string(Native), string(Maintained), "stateful", "uncordon", "finale", "outage",
+		string(Kubectl), string(Loop), string(Native), string(Maintained), string(Zoned), "stateful", "uncordon", "finale", "outage", "loss",
 	} {
 		missing[word] = true
 	}
@@ -40,6 +40,9 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 		delete(missing, string(p.Mode))
 		if p.Finale {
 			delete(missing, "finale")
+		}
+		if p.Rollout != nil && len(p.Rollout.Losses) > 0 {
+			delete(missing, "loss")
 		}
 		for _, trouble := range p.Troubles {
 			delete(missing, string(trouble.Kind))

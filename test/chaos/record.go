@@ -20,7 +20,9 @@ type Record struct {
 	Drainers []DrainKind       `json:"drainers"`
 	Faults   map[FaultKind]int `json:"faults"`
 	Troubles []TroubleKind     `json:"troubles"`
-	Verdict  Verdict           `json:"verdict"`
+	// Rollout: it has a rollout group.
+	Rollout bool    `json:"rollout,omitempty"`
+	Verdict Verdict `json:"verdict"`
 	// Seconds it took.
 	Seconds float64 `json:"seconds"`
 	// Logs is the folder with logs and timeline of a run that was kept.
@@ -31,7 +33,7 @@ type Record struct {
 
 // NewRecord is the record of a run.
 func NewRecord(p *Plan, v Verdict) Record {
-	r := Record{Seed: p.Seed, Mode: p.Mode, Faults: map[FaultKind]int{}, Verdict: v}
+	r := Record{Seed: p.Seed, Mode: p.Mode, Faults: map[FaultKind]int{}, Rollout: p.Rollout != nil, Verdict: v}
 	for _, kind := range drainKinds {
 		if slices.ContainsFunc(p.Drains, func(d Drain) bool { return d.Kind == kind }) {
 			r.Drainers = append(r.Drainers, kind)

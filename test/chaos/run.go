@@ -22,7 +22,10 @@ import (
 // Times of the manager under test, short enough for a run to see them pass.
 const (
 	heartbeatDeadline = 8 * time.Second
-	clockSkew         = 5 * time.Second
+	// zonedDeadline is the same for runs with a rollout group, whose pods wait for each
+	// other: no built-in interceptor tells of itself more than once a minute.
+	zonedDeadline = 30 * time.Second
+	clockSkew     = 5 * time.Second
 	// setUpPatience and patience bound the beginning and the end of a run.
 	setUpPatience   = 2 * time.Minute
 	defaultPatience = 90 * time.Second
@@ -30,12 +33,20 @@ const (
 	testLabel = foreign + "run"
 )
 
-func managerArgs(mode Mode) []string {
+// deadline is how long an interceptor may be silent in a run.
+func (p *Plan) deadline() time.Duration {
+	if p.Rollout != nil {
+		return zonedDeadline
+	}
+	return heartbeatDeadline
+}
+
+func managerArgs(plan *Plan) []string {
 	return []string{
 		"--leader-elect=true", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms",
-		"--allow-short-heartbeat-deadline", "--heartbeat-deadline=" + heartbeatDeadline.String(), "--clock-skew=" + clockSkew.String(), "--completion-grace=1s", "--startup-grace=2s",
+		"--allow-short-heartbeat-deadline", "--heartbeat-deadline=" + plan.deadline().String(), "--clock-skew=" + clockSkew.String(), "--completion-grace=1s", "--startup-grace=2s",
 		"--eviction-backoff-min=200ms", "--eviction-backoff-max=2s", "--marker-debounce=1s", "--shutdown-delay=0s", "--shutdown-timeout=3s",
-		"--maintenance-evacuation-wait=2s", fmt.Sprintf("--guard=%t", mode != ModeNoGuard),
+		"--maintenance-evacuation-wait=2s", fmt.Sprintf("--guard=%t", plan.Mode != ModeNoGuard),
 	}
 }
 
@@ -75,8 +86,8 @@ func (w *World) Run(ctx context.Context, plan Plan) (h *History, err error) {
 	w.runs++
 	w.takeFacts()
 	r := &run{
-		world: w, namespace: fmt.Sprintf("chaos-%d-%d", plan.Seed, w.runs), patience: defaultPatience, ledger: &ledger{},
-		history: &History{Plan: plan, Names: map[string][]string{}, Deadline: heartbeatDeadline, Slack: 2 * grain},
+		world: w, namespace: fmt.Sprintf("chaos-%d-%d", plan.Seed, w.runs), patience: defaultPatience + plan.deadline() - heartbeatDeadline, ledger: &ledger{},
+		history: &History{Plan: plan, Names: map[string][]string{}, Deadline: plan.deadline(), Slack: 2 * grain},
 	}
 	if plan.Skewed() {
 		r.history.Slack += 2 * maxSkew
@@ -106,7 +117,7 @@ func (w *World) Run(ctx context.Context, plan Plan) (h *History, err error) {
 	if err := r.readCalls(ctx, mark); err != nil {
 		return nil, err
 	}
-	r.history.Pods, r.history.Requests, r.history.Budgets = r.observer.seen()
+	r.observer.seen(r.history)
 	r.history.Ledger = r.ledger.read()
 	r.history.Facts = w.takeFacts()
 	return r.history, nil
@@ -137,7 +148,7 @@ func (r *run) setUp(ctx context.Context) error {
 		return err
 	}
 	for number := range Replicas {
-		manager, err := startReplica(w, number, managerArgs(plan.Mode))
+		manager, err := startReplica(w, number, managerArgs(&plan))
 		if err != nil {
 			return err
 		}
@@ -225,6 +236,11 @@ func (r *run) play(ctx context.Context) {
 	}
 	for _, t := range r.history.Plan.Troubles {
 		faults.Go(func() { r.makeTrouble(playing, t) })
+	}
+	if group := r.history.Plan.Rollout; group != nil {
+		for _, l := range group.Losses {
+			faults.Go(func() { r.lose(playing, l) })
+		}
 	}
 	r.until(ctx, Steps)
 	faults.Wait()

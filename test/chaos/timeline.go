@@ -23,6 +23,13 @@ func (h *History) Timeline() string {
 		lines = append(lines, Fact{b.At, fmt.Sprintf("budget %s: generation %d, observed %d, allowed %d, gone %t",
 			b.Budget.Name, b.Budget.Generation, b.Budget.Status.ObservedGeneration, b.Budget.Status.DisruptionsAllowed, b.Gone)})
 	}
+	for _, b := range h.EvictionBudgets {
+		var granted []string
+		for _, g := range b.Budget.Status.Grants {
+			granted = append(granted, g.Pod+" "+g.PodUID)
+		}
+		lines = append(lines, Fact{b.At, fmt.Sprintf("EvictionBudget %s (version %s): granted %v, groups %+v, gone %t", b.Budget.Name, b.Budget.ResourceVersion, granted, b.Budget.Status.Groups, b.Gone)})
+	}
 	for _, c := range h.Calls {
 		lines = append(lines, Fact{c.At, fmt.Sprintf("eviction of %s %s by %s: %d", c.Name, c.UID, c.User, c.Code)})
 	}

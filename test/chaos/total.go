@@ -11,8 +11,8 @@ import (
 
 // String is the verdict in a line.
 func (v Verdict) String() string {
-	return fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d passed an outage, %d strayed, %d starting, %d gaps, %d of %d attempts taken, %d writes a minute",
-		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.Passed, v.Strayed, v.Starting, v.Gaps, v.Taken, v.Attempts, v.Busiest)
+	return fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d passed an outage, %d strayed, %d starting, %d of zones (%d unasked), %d gaps, %d of %d attempts taken, %d writes a minute",
+		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.Passed, v.Strayed, v.Starting, v.Zoned, v.Unasked, v.Gaps, v.Taken, v.Attempts, v.Busiest)
 }
 
 // sum adds another verdict's numbers.
@@ -27,6 +27,8 @@ func sum(v, other Verdict) Verdict {
 	v.Gaps += other.Gaps
 	v.Strayed += other.Strayed
 	v.Starting += other.Starting
+	v.Zoned += other.Zoned
+	v.Unasked += other.Unasked
 	v.Attempts += other.Attempts
 	v.Taken += other.Taken
 	v.Finales += other.Finales
@@ -47,6 +49,8 @@ type Total struct {
 	Drains map[DrainKind]int
 	// Troubles has the runs that have one.
 	Troubles map[TroubleKind]int
+	// Rollouts are the runs with a rollout group.
+	Rollouts int
 	Sum      Verdict
 	// Median of the runs' lengths.
 	Median time.Duration
@@ -79,6 +83,9 @@ func TotalOf(records []Record) Total {
 		}
 		for _, kind := range r.Troubles {
 			t.Troubles[kind]++
+		}
+		if r.Rollout {
+			t.Rollouts++
 		}
 		if len(r.Verdict.Violations) > 0 {
 			t.Broken++
@@ -126,6 +133,8 @@ func (t *Total) String() string {
 		{"pods evicted; with interceptors", fmt.Sprintf("%d; %d", s.Evicted, s.Intercepted)},
 		{"turns of interceptors that ended well; by silence", fmt.Sprintf("%d; %d", s.Finished, s.TimedOut)},
 		{"passed an outage; strayed; starting", fmt.Sprintf("%d; %d; %d", s.Passed, s.Strayed, s.Starting)},
+		{"runs with a rollout group", t.Rollouts},
+		{"pods evicted of its zones; without its EvictionBudget", fmt.Sprintf("%d; %d", s.Zoned, s.Unasked)},
 		{"attempts of those who make trouble; accepted", fmt.Sprintf("%d; %d", s.Attempts, s.Taken)},
 		{"drains in the end, with everything well", s.Finales},
 		{"most writes of one object by the managers within a minute", s.Busiest},

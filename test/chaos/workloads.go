@@ -34,6 +34,9 @@ func (r *run) populate(ctx context.Context) error {
 	if err := r.prepareTroubles(ctx); err != nil {
 		return err
 	}
+	if err := r.createRollout(ctx); err != nil {
+		return err
+	}
 	for i := range r.history.Plan.Workloads {
 		workload := &r.history.Plan.Workloads[i]
 		interceptors := r.createInterceptors
@@ -143,6 +146,9 @@ func (r *run) createWorkload(ctx context.Context, workload *Workload) error {
 			p.Label(surge.OptInLabel, "enabled").Annotation(cluster.StartDelayAnnotation, "500ms")
 		case !workload.Registered && len(workload.Interceptors) > 0:
 			p.Interceptors(r.history.Names[workload.Name]...)
+		}
+		if workload.Zone != "" {
+			p.Label(rolloutLabel, rolloutName).Label(zoneLabel, workload.Zone)
 		}
 		if workload.Tolerates {
 			p.Tolerate()
