@@ -117,6 +117,7 @@ func TestTheCatalogHasEveryMetric(t *testing.T) {
 	metrics.NewPreemption(registry)
 	metrics.NewSurge(registry)
 	metrics.NewHooks(registry)
+	metrics.NewBudgets(registry)
 	metrics.NewMaintenance(registry)
 	metrics.NewVM(registry)
 	metrics.NewRegistrations(registry)
