@@ -85,7 +85,7 @@ func TestRequestLogGoesOnAfterAKill(t *testing.T) {
 		created <- err
 	}()
 	cluster.Eventually(t, patience, "the server works on the write", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, patience/100)
+		ctx, cancel := context.WithTimeout(ctx, patience/400)
 		defer cancel()
 		if _, err := shared.RequestLog().Since(ctx, mark); err == nil || !strings.Contains(err.Error(), "kill-witness: create pods") {
 			return fmt.Errorf("no open write: %v", err)
@@ -131,7 +131,7 @@ func TestAPausedComponentDoesNothing(t *testing.T) {
 			}
 		}
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), patience/30)
+	ctx, cancel := context.WithTimeout(t.Context(), patience/120)
 	defer cancel()
 	if err := scheduler.WaitReady(ctx); err == nil {
 		t.Error("a paused component is not ready")

@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long anything may take on a machine that does other work too.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 var shared *cluster.Cluster
 
