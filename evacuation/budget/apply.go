@@ -43,12 +43,16 @@ func (b *book) gather(s *space, entries []*entry, waiting []*request, blocked ma
 	in = s.gather(entries, waiting, blocked, over, o, now)
 	// Those that may be granted.
 	pods = map[types.UID]identity{}
+	counted := map[string]int{}
 	for _, r := range s.requests {
 		if pod := s.pods[r.pod]; pod != nil {
 			owner, unknown := o.owner(pod)
 			one := identity{name: pod.Name, owner: owner}
 			if unknown {
-				one.pods = s.podsOf(owner.UID)
+				if _, ok := counted[owner.UID]; !ok {
+					counted[owner.UID] = s.podsOf(owner.UID)
+				}
+				one.pods = counted[owner.UID]
 			}
 			pods[r.pod] = one
 		}
@@ -163,9 +167,9 @@ func (b *book) tellGranted(s *space, g pace.Granted, message string) (told *requ
 		return nil, ""
 	}
 	r.answer = answer{granted: true, message: message}
-	for _, e := range s.budgets {
-		if m := e.members[g.Pod]; m != nil && group == "" {
-			group = m.group
+	for _, e := range s.covering[g.Pod] {
+		if group == "" {
+			group = e.members[g.Pod].group
 		}
 	}
 	return r, group

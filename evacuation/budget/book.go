@@ -98,7 +98,8 @@ func (b *book) putBudget(from *v1alpha1.EvictionBudget) {
 	}
 	e := &entry{program: p, members: map[types.UID]*member{}}
 	if known := s.budgets[from.Name]; known != nil && known.uid == from.UID {
-		e.ledger, e.gone = known.ledger, known.gone
+		// A decision may be under way that still changes the list of the old one.
+		e.ledger, e.gone = known.ledger, slices.Clone(known.gone)
 	}
 	e.saw(from)
 	s.forget(s.budgets[from.Name])
@@ -146,13 +147,14 @@ func (b *book) removeBudget(key types.NamespacedName) {
 	b.wakeAll(key.Namespace)
 }
 
-// wakeAll wakes all requests of a namespace that wait.
+// wakeAll wakes all requests of a namespace that wait, to be decided about anew. What was
+// granted stays granted.
 func (b *book) wakeAll(namespace string) {
 	b.mu.Lock()
 	var wake []types.NamespacedName
 	if s := b.spaces[namespace]; s != nil {
 		for _, r := range s.requests {
-			if r.waits {
+			if r.waits && !r.answer.granted {
 				r.answer = answer{}
 				wake = append(wake, r.key)
 			}

@@ -12,26 +12,27 @@ import (
 )
 
 // gather makes the input of a decision from memory. Blocked says which condition of a
-// budget is not true, and over are the requests that want no eviction any more. The caller holds the lock of the book.
+// budget is not true, and over are the requests that want no eviction any more. The caller
+// holds the lock of the book.
 func (s *space) gather(entries []*entry, waiting []*request, blocked map[string]string, over map[types.UID]bool, owners *owners, now time.Time) pace.Input {
 	in := pace.Input{Now: now}
 	for _, r := range waiting {
 		in.Requests = append(in.Requests, pace.Request{UID: r.uid, Pod: r.pod, Created: r.created, Name: r.key.Name})
 	}
-	past := map[types.UID]*request{}
+	going := map[types.UID]*request{}
 	for _, r := range s.requests {
-		if r.past {
-			past[r.pod] = r
+		if r.goes() {
+			going[r.pod] = r
 		}
 	}
 	for _, e := range entries {
-		in.Budgets = append(in.Budgets, e.gather(blocked[e.key.Name], past, over, owners, now))
+		in.Budgets = append(in.Budgets, e.gather(blocked[e.key.Name], going, over, owners, now))
 	}
 	return in
 }
 
 // gather makes the input about one budget.
-func (e *entry) gather(blocked string, past map[types.UID]*request, over map[types.UID]bool, owners *owners, now time.Time) pace.Budget {
+func (e *entry) gather(blocked string, going map[types.UID]*request, over map[types.UID]bool, owners *owners, now time.Time) pace.Budget {
 	b := pace.Budget{
 		Name: e.key.Name, Rules: e.rules, Blocked: blocked, LastGrant: e.lastGrant,
 		Pods: make([]pace.Pod, 0, len(e.members)), Expected: map[types.UID]int{},
@@ -59,8 +60,8 @@ func (e *entry) gather(blocked string, past map[types.UID]*request, over map[typ
 		}
 		b.Grants = append(b.Grants, grant)
 	}
-	// Those that were skipped: nobody granted them, and they go all the same.
-	for pod, r := range past {
+	// Those that were skipped, for example: nobody granted them, and they go all the same.
+	for pod, r := range going {
 		if m := e.members[pod]; m != nil && !granted[pod] {
 			group := m.group
 			if !m.placed {

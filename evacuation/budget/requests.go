@@ -23,6 +23,10 @@ type request struct {
 	answer      answer
 }
 
+// goes reports whether nothing can keep the pod any more: the report of what was granted may
+// be on its way.
+func (r *request) goes() bool { return r.past || r.answer.granted }
+
 // answer is what was decided last; the zero value is nothing.
 type answer struct {
 	granted bool
@@ -127,11 +131,11 @@ func (b *book) answerOf(namespace string, uid, pod types.UID) (a answer, budgets
 }
 
 // component are the budgets that are decided together with one: those that share pods of
-// waiting requests with it, in turn. It is sorted.
+// requests with it that wait and have no grant, in turn. It is sorted.
 func (s *space) component(name string) (names []string, requests []*request) {
 	byBudget := map[string][]*request{}
 	for _, r := range s.requests {
-		if !r.waits {
+		if r.goes() {
 			continue
 		}
 		for _, e := range s.covering[r.pod] {

@@ -328,10 +328,10 @@ func (r *runner) record(ctx context.Context, e *entry, state pace.State, grants 
 // waits notes and measures how many requests wait, and since when in vain.
 func (r *runner) waits(e *entry, state pace.State, now time.Time) {
 	switch w := state.Wait; {
-	case state.Waiting == 0:
-		e.since = time.Time{}
-	case e.since.IsZero(), w != nil && w.Reason == v1alpha1.ReasonOutsideWindow:
-		e.since = now // Nobody expects anything before the next window.
+	case state.Waiting == 0, w != nil && w.Reason == v1alpha1.ReasonOutsideWindow:
+		e.since = time.Time{} // Nobody expects anything before the next window.
+	case e.since.IsZero():
+		e.since = now
 	}
 	r.metrics.Waiting(e.key.Namespace, e.key.Name, state.Waiting, e.since)
 }

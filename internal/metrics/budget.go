@@ -49,7 +49,8 @@ func NewBudgets(registerer prometheus.Registerer) *Budgets {
 func (m *Budgets) Granted(n int) { m.grants.Add(float64(n)) }
 
 // Waiting sets how many evictions wait for a budget, and since when none was granted
-// although some waited. One for which none waits has no series.
+// although some waited in vain: zero if nothing is expected. One for which none waits has no
+// series.
 func (m *Budgets) Waiting(namespace, budget string, waiting int, since time.Time) {
 	if waiting == 0 {
 		m.waiting.DeleteLabelValues(namespace, budget)
@@ -57,5 +58,9 @@ func (m *Budgets) Waiting(namespace, budget string, waiting int, since time.Time
 		return
 	}
 	m.waiting.WithLabelValues(namespace, budget).Set(float64(waiting))
+	if since.IsZero() {
+		m.since.DeleteLabelValues(namespace, budget)
+		return
+	}
 	m.since.WithLabelValues(namespace, budget).Set(float64(since.Unix()))
 }

@@ -19,6 +19,8 @@ func TestBudgetsAreMeasured(t *testing.T) {
 	m.Waiting("shop", "night", 1, since)
 	m.Waiting("shop", "night", 0, time.Time{})
 	m.Waiting("depot", "night", 4, since)
+	m.Waiting("depot", "closed", 5, since)
+	m.Waiting("depot", "closed", 5, time.Time{})
 
 	families, err := registry.Gather()
 	if err != nil {
@@ -38,6 +40,7 @@ func TestBudgetsAreMeasured(t *testing.T) {
 		"drawbridge_budget_grants_total":                                                   3,
 		"drawbridge_budget_waiting budget=ingester namespace=shop":                         2,
 		"drawbridge_budget_waiting budget=night namespace=depot":                           4,
+		"drawbridge_budget_waiting budget=closed namespace=depot":                          5,
 		"drawbridge_budget_waiting_since_timestamp_seconds budget=ingester namespace=shop": 1_700_000_060,
 		"drawbridge_budget_waiting_since_timestamp_seconds budget=night namespace=depot":   1_700_000_000,
 	}
