@@ -141,6 +141,13 @@ func TestOneBudgetPerNamespace(t *testing.T) {
 			counts[fmt.Sprintf("%s %s -> %d", r.Verb, r.Resource, r.Code)]++
 		}
 	}
+	// A refused patch has changed nothing: it tests what it saw, and on a busy machine the
+	// cache may be behind the guard's own write. That must stay rare.
+	const refused = "patch pods -> 422"
+	if counts[refused] > n/100 {
+		t.Errorf("want at most %d patches refused, got %d", n/100, counts[refused])
+	}
+	delete(counts, refused)
 	t.Logf("writes for %d pods in %d namespaces: %v", n, len(namespaces), counts)
 	want := map[string]int{"patch pods -> 200": n, "create poddisruptionbudgets -> 201": len(namespaces)}
 	if diff := gocmp.Diff(want, counts); diff != "" {

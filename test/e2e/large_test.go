@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -45,10 +46,18 @@ func TestALargeEvictionIsNotLetPastTheInterceptors(t *testing.T) {
 					FieldsV1: metav1.NewFieldsV1(tc.managed),
 				}}
 			}
-			err := admin.SubResource("eviction").Create(context.WithoutCancel(t.Context()), pod, eviction)
-			if !apierrors.IsTooManyRequests(err) {
-				t.Errorf("want 429, got: %.300v", err)
-			}
+			// A busy machine may need longer for megabytes than the API server waits for a webhook.
+			// That is no HTTP error of ours, and the next call finds them less busy.
+			eventually(t, "an answer in time", func(ctx context.Context) error {
+				err := admin.SubResource("eviction").Create(ctx, pod, eviction.DeepCopy())
+				if err != nil && strings.Contains(err.Error(), "context deadline exceeded") {
+					return fmt.Errorf("cut off: %w", err)
+				}
+				if !apierrors.IsTooManyRequests(err) {
+					t.Errorf("want 429, got: %.300v", err)
+				}
+				return nil
+			})
 			lives(t, pod)
 		})
 	}

@@ -17,7 +17,9 @@ import (
 // its preset, everything else by policies of the tests. Hooks may do all that they can.
 // Evictions by firefighters pass by the webhook.
 var withPlatforms = map[string]any{
-	"webhook": map[string]any{"breakGlassGroups": []any{firefighters}},
+	// The machine that runs the tests may be busier than any cluster: a call that is cut off
+	// ends a drain.
+	"webhook": map[string]any{"breakGlassGroups": []any{firefighters}, "timeoutSeconds": 30},
 	"vm":      map[string]any{"kubevirt": map[string]any{"enabled": true}},
 	"hooks": map[string]any{
 		"exec": map[string]any{"enabled": true},
