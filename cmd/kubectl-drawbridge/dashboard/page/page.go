@@ -4,6 +4,7 @@ package page
 
 import (
 	"context"
+	"errors"
 	"net/url"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/live"
@@ -54,3 +55,14 @@ type Page struct {
 	// the status 404.
 	Render func(context.Context, Request) (Content, error)
 }
+
+// ErrNotFound says that there is nothing at an address.
+var ErrNotFound = errors.New("not found")
+
+// Sections of the menu, in their order.
+const (
+	SectionDrains       = "Drains"
+	SectionInterceptors = "Interceptors"
+	SectionBudgets      = "Budgets"
+	SectionForecast     = "Forecast"
+)
