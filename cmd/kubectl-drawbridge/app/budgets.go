@@ -4,20 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
@@ -60,87 +56,19 @@ are not filled again.`,
 	return cmd
 }
 
-// budgetState is an EvictionBudget in one line.
-type budgetState struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	// GroupBy is the label of the groups, empty if all pods are one, and MaxGroups how many
-	// of them may be disrupted.
-	GroupBy        string `json:"groupBy,omitempty"`
-	MaxGroups      int32  `json:"maxGroups,omitempty"`
-	MaxUnavailable string `json:"maxUnavailable"`
-	// Pods that it covers, Allowed, which is how many evictions it would grant now, and
-	// Waiting, which is how many wait for it; nil if not known.
-	Pods    *int32 `json:"pods,omitempty"`
-	Allowed *int32 `json:"allowed,omitempty"`
-	Waiting *int32 `json:"waiting,omitempty"`
-	// Groups and Disrupted are how many groups there are, and how many of them have pods
-	// that are not available.
-	Groups    int `json:"groups"`
-	Disrupted int `json:"disrupted"`
-	// Granting is the reason of that condition.
-	Granting string `json:"granting,omitempty"`
-	// Window is the one that is open, else the next one.
-	Window   *v1alpha1.BudgetOpening `json:"window,omitempty"`
-	Guard    string                  `json:"guard"`
-	Accepted string                  `json:"accepted,omitempty"`
-	// Trouble is why it is not accepted, or why evictions wait.
-	Trouble string `json:"trouble,omitempty"`
-}
-
 func (o commands) budgets(ctx context.Context, c *cli.Connection, namespace string) error {
 	found, err := c.EvictionBudgets(ctx, client.InNamespace(namespace))
 	if err != nil {
 		return err
 	}
-	all := budgetStates(found)
+	all := listing.Budgets(found)
 	if o.Output == cli.FormatJSON || o.Output == cli.FormatYAML {
 		return o.PrintValue(all)
 	}
 	return o.printBudgets(all, namespace)
 }
 
-// budgetStates are sorted by namespace and name.
-func budgetStates(budgets []v1alpha1.EvictionBudget) []budgetState {
-	all := make([]budgetState, 0, len(budgets))
-	for i := range budgets {
-		all = append(all, budgetStateOf(&budgets[i]))
-	}
-	slices.SortFunc(all, func(a, b budgetState) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
-	return all
-}
-
-func budgetStateOf(b *v1alpha1.EvictionBudget) budgetState {
-	s := budgetState{
-		Namespace: b.Namespace, Name: b.Name, MaxUnavailable: "1",
-		Pods: b.Status.MatchingPods, Allowed: b.Status.DisruptionsAllowed, Waiting: b.Status.Waiting,
-		Groups: len(b.Status.Groups), Window: b.Status.Window, Guard: string(cmp.Or(b.Spec.Guard, v1alpha1.GuardWhileEvacuating)),
-	}
-	if b.Spec.MaxUnavailable != nil {
-		s.MaxUnavailable = b.Spec.MaxUnavailable.String()
-	}
-	if by := b.Spec.GroupBy; by != nil {
-		s.GroupBy, s.MaxGroups = cmp.Or(by.PodLabel, by.NodeLabel), ptr.Deref(b.Spec.MaxGroups, 1)
-	}
-	for _, g := range b.Status.Groups {
-		if g.Disrupted > 0 {
-			s.Disrupted++
-		}
-	}
-	granting := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionGranting)
-	if granting != nil {
-		s.Granting = granting.Reason
-	}
-	s.Accepted, s.Trouble = accepted(b.Status.Conditions)
-	if s.Trouble == "" && granting != nil && granting.Status == metav1.ConditionFalse {
-		s.Trouble = granting.Message
-	}
-	return s
-}
-
-func (o commands) printBudgets(all []budgetState, namespace string) error {
+func (o commands) printBudgets(all []listing.Budget, namespace string) error {
 	if len(all) == 0 {
 		where := ""
 		if namespace != "" {
@@ -236,7 +164,7 @@ func (o commands) printBudget(b *v1alpha1.EvictionBudget) error {
 			return err
 		}
 	}
-	state := budgetStateOf(b)
+	state := listing.BudgetOf(b)
 	if opening := o.opening(state.Window); opening != "" {
 		fmt.Fprintf(o.Out, "\nWindow: %s\n", opening)
 	}

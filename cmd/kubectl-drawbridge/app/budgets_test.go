@@ -11,6 +11,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -61,7 +62,7 @@ func TestBudgetsArePrinted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, out, _ := testOptions()
 			o.Output = tc.format
-			if err := o.printBudgets(budgetStates(tc.budgets), tc.namespace); err != nil {
+			if err := o.printBudgets(listing.Budgets(tc.budgets), tc.namespace); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, tc.file, out.String())
@@ -107,7 +108,7 @@ func TestBudgetsAreOneInterceptor(t *testing.T) {
 	waiting := builder.EvictionRequest("shop", "db-8", "uid-8").Requesters("r.example.com").Interceptors("a.example.com", v1alpha1.BudgetInterceptor).Active("a.example.com", now)
 	requests = append(requests, *active.Obj(), *waiting.Obj())
 	a := builder.EvictionInterceptor("a.example.com").Obj()
-	all := registeredOf([]v1alpha1.EvictionInterceptor{*a}, nil, []v1alpha1.EvictionBudget{*nightly(), *ingesters(), *badBudget()}, requests)
+	all := listing.Interceptors([]v1alpha1.EvictionInterceptor{*a}, nil, []v1alpha1.EvictionBudget{*nightly(), *ingesters(), *badBudget()}, requests)
 	if err := o.printInterceptors(all); err != nil {
 		t.Fatal(err)
 	}

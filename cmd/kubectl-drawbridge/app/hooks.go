@@ -12,12 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
@@ -64,94 +63,19 @@ hooks test runs a hook for a pod, without an eviction.`,
 	return cmd
 }
 
-// hookState is a hook in one line.
-type hookState struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	// Action is job, exec, http or wait.
-	Action   string `json:"action"`
-	Priority int32  `json:"priority"`
-	// Pods that it covers; nil if not known.
-	Pods *int32 `json:"pods,omitempty"`
-	// Running and Held count the pods for which it runs, and which it keeps because it
-	// failed.
-	Running   int    `json:"running"`
-	Held      int    `json:"held"`
-	OnFailure string `json:"onFailure"`
-	Accepted  string `json:"accepted,omitempty"`
-	LastRun   string `json:"lastRun,omitempty"`
-	Guard     string `json:"guard"`
-	Deadline  string `json:"deadline,omitempty"`
-	Retries   *int32 `json:"retries,omitempty"`
-	// Trouble is why it is not accepted, or which expression fails.
-	Trouble string `json:"trouble,omitempty"`
-}
-
 func (o commands) hooks(ctx context.Context, c *cli.Connection, namespace string) error {
 	found, err := c.Hooks(ctx, client.InNamespace(namespace))
 	if err != nil {
 		return err
 	}
-	all := hookStates(found)
+	all := listing.Hooks(found)
 	if o.Output == cli.FormatJSON || o.Output == cli.FormatYAML {
 		return o.PrintValue(all)
 	}
 	return o.printHooks(all, namespace)
 }
 
-// hookStates are sorted by namespace and name.
-func hookStates(hooks []v1alpha1.EvacuationHook) []hookState {
-	all := make([]hookState, 0, len(hooks))
-	for i := range hooks {
-		all = append(all, hookStateOf(&hooks[i]))
-	}
-	slices.SortFunc(all, func(a, b hookState) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
-	return all
-}
-
-func hookStateOf(hook *v1alpha1.EvacuationHook) hookState {
-	s := hookState{
-		Namespace: hook.Namespace, Name: hook.Name, Action: hookAction(hook),
-		Priority: ptr.Deref(hook.Spec.Priority, v1alpha1.DefaultInterceptorPriority), Pods: hook.Status.MatchingPods,
-		OnFailure: string(cmp.Or(hook.Spec.OnFailure, v1alpha1.HookHold)),
-		Guard:     string(cmp.Or(hook.Spec.Guard, v1alpha1.GuardWhileEvacuating)), Retries: hook.Spec.Retries,
-	}
-	if hook.Spec.Deadline != nil {
-		s.Deadline = hook.Spec.Deadline.Duration.String()
-	}
-	for _, run := range hook.Status.Runs {
-		switch run.Phase {
-		case v1alpha1.HookRunning, v1alpha1.HookRetrying, v1alpha1.HookUndoing:
-			s.Running++
-		case v1alpha1.HookHeld:
-			s.Held++
-		default:
-		}
-	}
-	s.Accepted, s.Trouble = accepted(hook.Status.Conditions)
-	if last := meta.FindStatusCondition(hook.Status.Conditions, v1alpha1.ConditionLastRun); last != nil {
-		s.LastRun = last.Reason
-	}
-	return s
-}
-
-func hookAction(hook *v1alpha1.EvacuationHook) string {
-	switch {
-	case hook.Spec.Job != nil:
-		return "job"
-	case hook.Spec.Exec != nil:
-		return "exec"
-	case hook.Spec.HTTP != nil:
-		return "http"
-	case hook.Spec.Wait != nil:
-		return "wait"
-	}
-	return "" // The schema refuses it.
-}
-
-func (o commands) printHooks(all []hookState, namespace string) error {
+func (o commands) printHooks(all []listing.Hook, namespace string) error {
 	if len(all) == 0 {
 		where := ""
 		if namespace != "" {
@@ -268,7 +192,7 @@ func hookPodsOf(hook *v1alpha1.EvacuationHook, namespaces []corev1.Namespace, al
 }
 
 func (o commands) printHookPods(hook *v1alpha1.EvacuationHook, covered []hookPod) error {
-	state := hookStateOf(hook)
+	state := listing.HookOf(hook)
 	if len(covered) == 0 {
 		fmt.Fprintf(o.Out, "Hook %s covers no pod in namespace %s now.\n", hook.Name, hook.Namespace)
 	} else {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -60,7 +61,7 @@ func TestHooksArePrinted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, out, _ := testOptions()
 			o.Output = tc.format
-			if err := o.printHooks(hookStates(tc.hooks), tc.namespace); err != nil {
+			if err := o.printHooks(listing.Hooks(tc.hooks), tc.namespace); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, tc.file, out.String())
@@ -78,7 +79,7 @@ func TestWhatAHookDoes(t *testing.T) {
 	}
 	for want, spec := range cases {
 		t.Run("action "+want, func(t *testing.T) {
-			if got := hookAction(&v1alpha1.EvacuationHook{Spec: spec}); got != want {
+			if got := listing.Action(&v1alpha1.EvacuationHook{Spec: spec}); got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})
@@ -137,7 +138,7 @@ func TestHooksAreInterceptors(t *testing.T) {
 	o.Output = cli.FormatWide
 	_, requests := state()
 	a := builder.EvictionInterceptor("a.example.com").Obj()
-	if err := o.printInterceptors(registeredOf([]v1alpha1.EvictionInterceptor{*a}, []v1alpha1.EvacuationHook{*badHook(), *dumpHook()}, nil, requests)); err != nil {
+	if err := o.printInterceptors(listing.Interceptors([]v1alpha1.EvictionInterceptor{*a}, []v1alpha1.EvacuationHook{*badHook(), *dumpHook()}, nil, requests)); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "interceptors-hooks.golden.txt", out.String())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
@@ -72,7 +73,7 @@ func (f *trialFollower) begin(ctx context.Context) error {
 
 // announced is the line about what begins.
 func announced(t *trial) string {
-	line := fmt.Sprintf("hook %s runs for pod %s (%s)", t.hook.Name, t.pod, hookAction(t.hook))
+	line := fmt.Sprintf("hook %s runs for pod %s (%s)", t.hook.Name, t.pod, listing.Action(t.hook))
 	if t.undoes() {
 		line += ", and then its undo"
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -20,7 +21,7 @@ func TestInterceptorsArePrinted(t *testing.T) {
 	c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Message: "matchConditions[0] does not compile"}}
 	o, out, _ := testOptions()
 	o.Output = cli.FormatWide
-	if err := o.printInterceptors(registeredOf([]v1alpha1.EvictionInterceptor{*c, *a}, nil, nil, requests)); err != nil {
+	if err := o.printInterceptors(listing.Interceptors([]v1alpha1.EvictionInterceptor{*c, *a}, nil, nil, requests)); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "interceptors.golden.txt", out.String())

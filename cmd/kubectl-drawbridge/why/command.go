@@ -40,7 +40,7 @@ Nothing is changed. What you may not read is left out, and said.`,
 }
 
 func run(ctx context.Context, o *cli.Options, c *cli.Connection, pod string) error {
-	facts, err := gatherer{o, c}.gather(ctx, pod)
+	facts, err := Gather(ctx, o, c, pod)
 	if err != nil {
 		return err
 	}

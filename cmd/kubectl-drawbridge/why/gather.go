@@ -29,6 +29,12 @@ type gatherer struct {
 	*cli.Connection
 }
 
+// Gather reads all facts about a pod of the connection's namespace. Only the pod and the
+// requests must be readable.
+func Gather(ctx context.Context, o *cli.Options, c *cli.Connection, pod string) (*Facts, error) {
+	return gatherer{o, c}.gather(ctx, pod)
+}
+
 // gather reads all facts about a pod. Only the pod and the requests must be readable.
 func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 	f := &Facts{System: g.System}
