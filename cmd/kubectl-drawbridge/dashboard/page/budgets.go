@@ -1,0 +1,166 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/live"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/state"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+)
+
+// maxWaiters is how many pods that wait a row names.
+const maxWaiters = 5
+
+// budgetRow is a budget of either kind.
+type budgetRow struct {
+	ID, Namespace, Name string
+	// Allowed is how many evictions it allows now; "not known" if nobody says.
+	Allowed, Tone string
+	// Counts says how many pods there are.
+	Counts string
+	// Waiting are pods that wait for it, and More how many are not named.
+	Waiting []waiter
+	More    int
+	Message string
+	Guard   bool
+	rank    int
+}
+
+type waiter struct{ Namespace, Pod string }
+
+func renderBudgets(_ context.Context, r Request) (Content, error) {
+	content := Content{Title: "Budgets", Section: SectionBudgets, Fragments: []live.Fragment{fragment("heading", "budgets-heading", nil)}}
+	for _, list := range []struct {
+		id, title, empty string
+		all              []budgetRow
+	}{
+		{"evictionbudgets", "EvictionBudgets", "There is no EvictionBudget.", evictionBudgetsOf(r.Snapshot)},
+		{"pdbs", "PodDisruptionBudgets", "There is no PodDisruptionBudget.", pdbsOf(r.Snapshot)},
+	} {
+		shown, pages := paged(list.all, r.Query, list.id)
+		var rows []live.Fragment
+		for _, b := range shown {
+			rows = append(rows, fragment(b.ID, "budget-row", b))
+		}
+		content.Fragments = append(content.Fragments, tableOf{
+			ID: list.id, Title: list.title, Heads: []string{"Namespace", "Name", "Allows now", "Pods", "Who waits", "Why"}, Empty: list.empty, Pager: pages,
+		}.with(rows))
+	}
+	return content, nil
+}
+
+// pdbsOf are all PodDisruptionBudgets: those that refuse somebody first, then those that
+// allow nothing.
+func pdbsOf(s *state.Snapshot) []budgetRow {
+	refused := map[waiter][]waiter{}
+	for _, er := range s.Requests {
+		if v1alpha1.Summarize(er).State != v1alpha1.StateBlocked {
+			continue
+		}
+		report := v1alpha1.ReportOf(er, v1alpha1.ImperativeEvictionInterceptor)
+		for _, name := range report.Refusal.Budgets {
+			key := waiter{er.Namespace, name}
+			refused[key] = append(refused[key], waiter{er.Namespace, er.Spec.Target.Pod.Name})
+		}
+	}
+	rows := make([]budgetRow, 0, len(s.PDBs))
+	for _, b := range s.PDBs {
+		row := budgetRow{ID: idOf("pdb", b.Namespace, b.Name), Namespace: b.Namespace, Name: b.Name, Guard: b.Labels[v1alpha1.GuardBudgetLabel] == "true",
+			Counts: fmt.Sprintf("%d of %d healthy, %d needed", b.Status.CurrentHealthy, b.Status.ExpectedPods, b.Status.DesiredHealthy)}
+		row.Allowed, row.Tone, row.rank = allowed(new(b.Status.DisruptionsAllowed), row.Guard)
+		if b.Status.ObservedGeneration < b.Generation {
+			row.Allowed, row.Tone = "not looked at yet", toneWait
+		}
+		if row.Guard {
+			row.Message = "Drawbridge's guard: it allows nothing until the interceptors are done"
+		}
+		row.wait(refused[waiter{b.Namespace, b.Name}])
+		rows = append(rows, row)
+	}
+	sortBudgets(rows)
+	return rows
+}
+
+// evictionBudgetsOf are all EvictionBudgets, in the same order.
+func evictionBudgetsOf(s *state.Snapshot) []budgetRow {
+	waiting := map[string][]*v1alpha1.EvictionRequest{}
+	for _, er := range s.Requests {
+		if slices.Contains(er.Status.ActiveInterceptors, v1alpha1.BudgetInterceptor) {
+			waiting[er.Namespace] = append(waiting[er.Namespace], er)
+		}
+	}
+	rows := make([]budgetRow, 0, len(s.Budgets))
+	for _, b := range s.Budgets {
+		one := listing.BudgetOf(b)
+		row := budgetRow{ID: idOf("budget", b.Namespace, b.Name), Namespace: b.Namespace, Name: b.Name, Message: text.Clean(one.Trouble), Counts: "not known"}
+		row.Allowed, row.Tone, row.rank = allowed(one.Allowed, false)
+		if one.Pods != nil {
+			row.Counts = text.Counted(*one.Pods, "pod")
+			if one.GroupBy != "" {
+				row.Counts += fmt.Sprintf(" in %d groups by %s, %d disrupted", one.Groups, text.Clean(one.GroupBy), one.Disrupted)
+			}
+		}
+		if w := one.Window; w != nil {
+			row.Message = trimmed(row.Message, windowText(w.Start.Time, w.End.Time, s.Now))
+		}
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		var pods []waiter
+		for _, er := range waiting[b.Namespace] {
+			pod := s.PodByUID[er.Spec.Target.Pod.UID]
+			if err == nil && pod != nil && selector.Matches(labels.Set(pod.Labels)) {
+				pods = append(pods, waiter{pod.Namespace, pod.Name})
+			}
+		}
+		row.wait(pods)
+		rows = append(rows, row)
+	}
+	sortBudgets(rows)
+	return rows
+}
+
+func windowText(start, end, now time.Time) string {
+	at := func(t time.Time) string { return t.In(now.Location()).Format(time.RFC3339) }
+	if now.Before(start) {
+		return "its next window opens at " + at(start)
+	}
+	return "its window is open until " + at(end)
+}
+
+// allowed says how many evictions a budget allows. A guard that allows none is as it should
+// be.
+func allowed(n *int32, guard bool) (said, tone string, rank int) {
+	switch {
+	case n == nil:
+		return "not known", toneFaint, 1
+	case *n > 0:
+		return fmt.Sprint(*n), toneGood, 2
+	case guard:
+		return "none", toneFaint, 2
+	default:
+		return "none", toneWait, 1
+	}
+}
+
+// wait names those who wait.
+func (r *budgetRow) wait(pods []waiter) {
+	slices.SortFunc(pods, func(a, b waiter) int { return strings.Compare(a.Pod, b.Pod) })
+	r.Waiting = pods[:min(len(pods), maxWaiters)]
+	r.More = len(pods) - len(r.Waiting)
+	if len(pods) > 0 && r.rank == 1 {
+		r.rank, r.Tone = 0, toneBad
+	}
+}
+
+func sortBudgets(rows []budgetRow) {
+	slices.SortStableFunc(rows, func(a, b budgetRow) int { return cmp.Compare(a.rank, b.rank) })
+}
