@@ -4,16 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/budget/pace"
@@ -46,9 +40,6 @@ type program struct {
 	problem error
 }
 
-// ownLabels differ between the pods of one owner; all others come from its template.
-var ownLabels = []string{appsv1.PodIndexLabel, appsv1.StatefulSetPodNameLabel, batchv1.JobCompletionIndexAnnotation}
-
 type condition struct {
 	name       string
 	expression cel.Expression
@@ -56,44 +47,18 @@ type condition struct {
 
 // compile compiles a budget.
 func compile(from *v1alpha1.EvictionBudget) *program {
-	p := &program{
-		key: types.NamespacedName{Namespace: from.Namespace, Name: from.Name}, uid: from.UID, generation: from.Generation,
-		selector: labels.Nothing(),
-	}
+	p := &program{key: types.NamespacedName{Namespace: from.Namespace, Name: from.Name}, uid: from.UID, generation: from.Generation}
 	spec := &from.Spec
-	p.rules = pace.Rules{
-		Grouped: spec.GroupBy != nil, MaxGroups: 1, MaxUnavailable: intstr.FromInt32(1),
-		Settle: durationOf(spec.Settle), MinInterval: durationOf(spec.MinInterval), Continue: spec.OutsideWindow == v1alpha1.OutsideWindowContinue,
-	}
 	if spec.GroupBy != nil {
 		p.podLabel, p.nodeLabel = spec.GroupBy.PodLabel, spec.GroupBy.NodeLabel
-		p.rules.Spread = p.nodeLabel != "" || slices.Contains(ownLabels, p.podLabel)
-	}
-	if spec.MaxGroups != nil {
-		p.rules.MaxGroups = int(*spec.MaxGroups)
-	}
-	if spec.MaxUnavailable != nil {
-		p.rules.MaxUnavailable = *spec.MaxUnavailable
 	}
 	var errs []error
+	p.rules, p.selector, errs = pace.RulesOf(spec)
 	refuse := func(reason string, err error) {
 		if p.rules.Refused == "" {
 			p.rules.Refused = reason
 		}
 		errs = append(errs, err)
-	}
-	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err != nil {
-		refuse(v1alpha1.ReasonInvalidSelector, fmt.Errorf("spec.selector cannot be read: %w", err))
-	} else {
-		p.selector = selector
-	}
-	for i, w := range spec.Windows {
-		window, err := pace.ParseWindow(w.Schedule, w.TimeZone, w.Duration.Duration)
-		if err != nil {
-			refuse(v1alpha1.ReasonInvalidWindow, fmt.Errorf("spec.windows[%d]: %w", i, err))
-			continue
-		}
-		p.rules.Windows = append(p.rules.Windows, window)
 	}
 	p.compileConditions(spec, refuse)
 	p.problem = errors.Join(errs...)
@@ -120,13 +85,6 @@ func (p *program) compileConditions(spec *v1alpha1.EvictionBudgetSpec, refuse fu
 	if c := spec.Config; c != nil {
 		p.config = &waitfor.Ref{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: p.key.Namespace, Name: c.Name}
 	}
-}
-
-func durationOf(d *metav1.Duration) time.Duration {
-	if d == nil {
-		return 0
-	}
-	return d.Duration
 }
 
 // maxBlocked is how much of an error a message repeats.
