@@ -10,6 +10,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/doctor"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/drain"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/forecast"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 )
 
@@ -43,7 +44,7 @@ func NewCommand(o *cli.Options) *cobra.Command {
 	root.PersistentFlags().StringVar(&o.System, "drawbridge-namespace", o.System, "namespace that Drawbridge runs in")
 	c := commands{o}
 	root.AddCommand(
-		drain.NewCommand(o), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newHooks(c), newBudgets(c), doctor.NewCommand(o), newVersion(c),
+		drain.NewCommand(o), forecast.NewCommand(o), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newHooks(c), newBudgets(c), doctor.NewCommand(o), newVersion(c),
 	)
 	root.InitDefaultCompletionCmd()
 	cli.Must(root.RegisterFlagCompletionFunc("namespace", o.CompleteNamespaces))
