@@ -1,0 +1,52 @@
+package forecastpage
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/page"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/state"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+)
+
+func TestThePage(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	a, b := builder.Node("a").Obj(), builder.Node("b").Obj()
+	hostile := builder.Pod("shop", "web").UID("uid").Node("a").OwnedBy("ReplicaSet", "web").Deleting(now.Add(-time.Hour)).Finalizer("<script>alert(1)</script>").Obj()
+	snapshot := &state.Snapshot{Now: now, Nodes: []*corev1.Node{a, b}, Pods: []*corev1.Pod{hostile}, NodeByName: map[string]*corev1.Node{"a": a, "b": b}}
+	cases := map[string]struct {
+		query    string
+		readOnly bool
+		has, not string
+	}{
+		"nothing is asked":                {"", false, "Name nodes", "Pods in their order"},
+		"a node that is not there":        {"node=%3Cscript%3E", false, "There is no node &lt;script&gt;", "<script"},
+		"messages are shown as text":      {"node=a", false, "&lt;script&gt;alert(1)&lt;/script&gt;", "<script"},
+		"a drain is offered":              {"node=a", false, `href="/act/drain?node=a"`, "style="},
+		"to readers it is not":            {"node=a", true, "Pods in their order", "/act/"},
+		"several nodes stand in one line": {"node=a+b", false, "Drain b", "There is no node"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			query, err := url.ParseQuery(tc.query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content, err := Pages()[0].Render(t.Context(), page.Request{Snapshot: snapshot, Query: query, ReadOnly: tc.readOnly})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var html strings.Builder
+			for _, f := range content.Fragments {
+				html.WriteString(string(f.HTML))
+			}
+			if !strings.Contains(html.String(), tc.has) || strings.Contains(html.String(), tc.not) {
+				t.Errorf("the page should have %q and not %q:\n%s", tc.has, tc.not, html.String())
+			}
+		})
+	}
+}
