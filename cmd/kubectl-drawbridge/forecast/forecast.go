@@ -48,7 +48,7 @@ func Of(in Input) Forecast {
 func (w *world) always() []string {
 	out := []string{
 		"affinity between pods, topology spread, volumes, scheduler profiles, preemption and a cluster autoscaler",
-		"limits of an interceptor on how many pods it works at a time, unless they are in its history; other drains that run or begin meanwhile",
+		"how many pods an interceptor or the hooks work on at a time, unless that is in their history; other drains that run or begin meanwhile",
 		"the backoff after evictions that fail for other reasons than budgets",
 	}
 	if w.in.Settings.Wait == nil {

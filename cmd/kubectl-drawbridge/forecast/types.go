@@ -178,7 +178,7 @@ const (
 	// minRuns of a large one.
 	minRuns = 3
 	// maxWork bounds the work of all runs, in pods and events that were looked at.
-	maxWork = 20_000_000
+	maxWork = 3_000_000
 	// maxEvents bounds one run.
 	maxEvents = 2_000_000
 	// maxSteps bounds how often the EvictionBudgets of one run decide.
