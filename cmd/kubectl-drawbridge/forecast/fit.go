@@ -3,6 +3,7 @@ package forecast
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,12 +35,11 @@ type placer struct {
 	rooms []room
 	// allowed are the rooms that pods of an owner may go to.
 	allowed map[types.UID][]int
-	asked   map[types.UID][]int64
 }
 
 // newPlacer counts what is free on the nodes that stay.
 func newPlacer(in *Input, drained map[string]bool) *placer {
-	p := &placer{index: map[corev1.ResourceName]int{}, allowed: map[types.UID][]int{}, asked: map[types.UID][]int64{}}
+	p := &placer{index: map[corev1.ResourceName]int{}, allowed: map[types.UID][]int{}}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
 		p.intern(name)
 	}
@@ -69,19 +69,17 @@ func usable(node *corev1.Node) bool {
 	return true // Made by hand, or so new that nobody has looked.
 }
 
-func (p *placer) intern(name corev1.ResourceName) int {
-	i, ok := p.index[name]
-	if !ok {
-		i = len(p.names)
-		p.index[name] = i
+// intern gives a resource its index.
+func (p *placer) intern(name corev1.ResourceName) {
+	if _, ok := p.index[name]; !ok {
+		p.index[name] = len(p.names)
 		p.names = append(p.names, name)
 	}
-	return i
 }
 
 // vector has the amounts by the index of their names.
 func (p *placer) vector(list corev1.ResourceList) []int64 {
-	for name := range list {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
 		p.intern(name)
 	}
 	v := make([]int64, len(p.names))
@@ -98,8 +96,7 @@ func amount(name corev1.ResourceName, q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// request is what a pod asks for. Pods of one owner mostly ask for the same, so those that
-// do not have an owner are the only ones that are always asked.
+// request is what a pod asks for.
 func (p *placer) request(pod *corev1.Pod) []int64 {
 	list := resources.PodRequests(pod, resources.PodResourcesOptions{})
 	if list == nil {
@@ -151,7 +148,7 @@ func (r *room) share(asked []int64) (share float64) {
 	return share
 }
 
-// rooms that the pod may go to, whatever is free there.
+// roomsFor are those that the pod may go to, whatever is free there.
 func (p *placer) roomsFor(pod *corev1.Pod) []int {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner != nil {

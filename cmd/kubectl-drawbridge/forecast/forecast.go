@@ -63,8 +63,8 @@ func (w *world) runAll(f *Forecast, stuck map[int]bool) []*run {
 	most := cmp.Or(max(w.in.Runs, 0), DefaultRuns)
 	var runs []*run
 	work := 0
-	for n := 0; n < most; n++ {
-		r := w.newRun(w.in.Seed, uint64(n)) //nolint:gosec // Not negative.
+	for n := range most {
+		r := w.newRun(w.in.Seed, uint64(n))
 		r.held = stuck
 		r.simulate()
 		runs = append(runs, r)

@@ -194,7 +194,7 @@ func smallWorld(seed uint64) Input {
 	in.Drain = []string{"a", "b"}[:1+r.IntN(2)]
 	in.Settings.MaxParallel = r.IntN(3)
 	if r.IntN(2) == 0 {
-		in.PDBs = []*policyv1.PodDisruptionBudget{disruptions("web", int32(r.IntN(3)), int32(n))} //nolint:gosec // Small.
+		in.PDBs = []*policyv1.PodDisruptionBudget{disruptions("web", int32(r.IntN(3)), int32(n))}
 	}
 	if r.IntN(2) == 0 {
 		b := builder.EvictionBudget("shop", "web", "app", "web").MaxUnavailable(fmt.Sprint(r.IntN(4)))
