@@ -79,12 +79,22 @@ demo: ## Show the main job on an embedded control plane (the first time builds i
 
 .PHONY: test
 test: lint verify test-go test-alerts test-examples ## Everything CI needs.
+	@go run ./test/framework/browser/cmd/browser --check
 
 # More packages at a time than CPUs: the suites wait more than they work.
 .PHONY: test-go
 test-go: ## Unit, property, conformance and e2e tests, on embedded control planes.
 	go run ./test/framework/cluster/cmd/cluster-up --build-only
 	go test -p=3 -timeout=30m ./...
+
+.PHONY: browser
+browser: ## Get what the tests of the dashboard need: Chromium (Debian's package) and axe-core (npm).
+	go run ./test/framework/browser/cmd/browser
+
+.PHONY: screenshots
+screenshots: browser ## Take the pictures of docs/images, with the tests of the dashboard.
+	go run ./test/framework/cluster/cmd/cluster-up --build-only
+	go test -count=1 -timeout=30m ./test/e2e/dashboard -args -screenshots='$(CURDIR)/docs/images'
 
 SKEW_ARGS ?=
 
