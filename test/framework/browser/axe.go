@@ -20,13 +20,23 @@ const (
 	axeSHA256 = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 )
 
-// axePath is where `make browser` puts axe-core.
+// axePath is where `make browser` puts axe-core: in the checkout, because results of tests
+// are cached, and the go command notices only there that a file has come.
 func axePath() (string, error) {
-	cache, err := os.UserCacheDir()
+	dir, err := os.Getwd()
 	if err != nil {
-		return "", fmt.Errorf("find the cache folder: %w", err)
+		return "", fmt.Errorf("find the checkout: %w", err)
 	}
-	return filepath.Join(cache, "drawbridge", "axe-core-"+axeVersion, "axe.min.js"), nil
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, "bin", "axe-core-"+axeVersion, "axe.min.js"), nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("find the checkout: no folder above has a go.mod")
+		}
+		dir = parent
+	}
 }
 
 // axeScript is the source of axe-core.

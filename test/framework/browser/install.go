@@ -43,7 +43,7 @@ func installPackages(ctx context.Context, out io.Writer, names ...string) error 
 	return nil
 }
 
-// installAxe unpacks axe-core into the cache.
+// installAxe unpacks axe-core into bin.
 func installAxe(ctx context.Context, out io.Writer) (err error) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		if err := installPackages(ctx, out, "npm"); err != nil {
@@ -74,7 +74,7 @@ func installAxe(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("create the cache of axe-core: %w", err)
+		return fmt.Errorf("create the folder of axe-core: %w", err)
 	}
 	if err := os.WriteFile(path, script, 0o644); err != nil {
 		return fmt.Errorf("write axe-core: %w", err)
