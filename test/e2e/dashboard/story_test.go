@@ -124,7 +124,11 @@ func (s *story) begin(t *testing.T) {
 	s.on(t, b, "db", "db-1", nil)
 	s.on(t, b, "web", "web-4", nil)
 	s.on(t, b, "ledger", "ledger-1", map[string]string{checkpoint: "100s", handover: "5m"})
+	// worker-a2 is what a forecast is asked for.
 	s.on(t, "worker-a2", "web", "web-5", nil)
+	s.on(t, "worker-a2", "shop", "vm-shop", map[string]string{migrate: "3m"})
+	s.on(t, "worker-a2", "ledger", "ledger-2", map[string]string{checkpoint: "1m", handover: "2m"})
+	s.on(t, "worker-a2", "queue", "queue-1", map[string]string{checkpoint: "30s"})
 
 	s.terminal = &screen{width: 108, height: 30}
 	s.terminal.run(t, s.clock, "drain", a, "--force", "--reason=kernel update")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -147,6 +148,13 @@ func (t *Tab) Problems() []string {
 		}
 	}
 	return all
+}
+
+// All are the problems, also those which were expected.
+func (t *Tab) All() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.problems)
 }
 
 // do runs actions within the patience.
