@@ -12,6 +12,7 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -41,6 +42,29 @@ type Tab struct {
 	mu       sync.Mutex
 	problems []string
 	expected []*regexp.Regexp
+	messages []Message
+}
+
+// Message is one that a stream of server-sent events brought.
+type Message struct {
+	// At is when the browser had it.
+	At time.Time
+	// Bytes of its data.
+	Bytes int
+}
+
+// Messages are those of all streams so far.
+func (t *Tab) Messages() []Message {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.messages)
+}
+
+// received keeps a message.
+func (t *Tab) received(e *network.EventEventSourceMessageReceived) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.messages = append(t.messages, Message{At: time.Now(), Bytes: len(e.Data)})
 }
 
 // Tab opens a tab with cookies and storage of its own. It is closed at the end of the test,
@@ -87,6 +111,10 @@ func (t *Tab) listen(event any) {
 		problem = entryProblem(e.Entry)
 	case *log.EventEntryAdded:
 		problem = entryProblem(e.Entry)
+	case network.EventEventSourceMessageReceived:
+		t.received(&e)
+	case *network.EventEventSourceMessageReceived:
+		t.received(e)
 	}
 	if problem == "" {
 		return
