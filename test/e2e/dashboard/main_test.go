@@ -43,11 +43,10 @@ const operators = "operators"
 var (
 	pictures = flag.String("screenshots", "", "folder that the pictures of the documentation are written to")
 
-	kube     *cluster.Cluster
-	inst     *manager.Installation
-	admin    client.Client
-	chromium *browser.Browser
-	scheme   = runtime.NewScheme()
+	kube   *cluster.Cluster
+	inst   *manager.Installation
+	admin  client.Client
+	scheme = runtime.NewScheme()
 )
 
 func TestMain(m *testing.M) {

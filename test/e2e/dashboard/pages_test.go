@@ -69,7 +69,7 @@ func TestEveryPage(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a page that is not there", func(t *testing.T) {
+	t.Run("a page that is not there", func(*testing.T) {
 		tab.Expect("404")
 		tab.Open(d.at("/nodes/no-such-node"))
 		tab.Shows("body", "no-such-node")
@@ -114,13 +114,19 @@ func export(t *testing.T, c clock.WithTicker) {
 // runPlugin runs a command of the plugin to its end, as olga, and returns what it prints.
 func runPlugin(t *testing.T, c clock.WithTicker, args ...string) string {
 	t.Helper()
+	return runPluginWith(t, olga(t), c, append(args, "--drawbridge-namespace="+inst.Namespace)...)
+}
+
+// runPluginWith does so with another kubeconfig. The clock may be nil.
+func runPluginWith(t *testing.T, kubeconfig string, c clock.WithTicker, args ...string) string {
+	t.Helper()
 	var out, stderr strings.Builder
 	o := cli.DefaultOptions()
 	o.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &stderr}
 	o.Clock = c
 	o.Size = func() (int, int, bool) { return 0, 0, false }
 	command := plugin.NewCommand(o)
-	command.SetArgs(append(args, "--kubeconfig="+olga(t), "--drawbridge-namespace="+inst.Namespace))
+	command.SetArgs(append(args, "--kubeconfig="+kubeconfig))
 	if err := command.ExecuteContext(t.Context()); err != nil {
 		t.Fatalf("%v: %s %s", args, plugin.Explain(err), stderr.String())
 	}

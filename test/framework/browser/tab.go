@@ -71,16 +71,16 @@ func (t *Tab) received(e *network.EventEventSourceMessageReceived) {
 // which fails if the page has complained about anything.
 func (b *Browser) Tab(tb testing.TB) *Tab {
 	tb.Helper()
-	return open(tb, b.ctx, chromedp.WithNewBrowserContext())
+	return open(b.ctx, tb, chromedp.WithNewBrowserContext())
 }
 
 // Beside opens another tab, which shares cookies with this one.
 func (t *Tab) Beside() *Tab {
 	t.tb.Helper()
-	return open(t.tb, t.ctx)
+	return open(t.ctx, t.tb)
 }
 
-func open(tb testing.TB, parent context.Context, options ...chromedp.ContextOption) *Tab {
+func open(parent context.Context, tb testing.TB, options ...chromedp.ContextOption) *Tab {
 	tb.Helper()
 	t := &Tab{tb: tb}
 	ctx, cancel := chromedp.NewContext(parent, append(options, chromedp.WithListener(t.listen))...)
