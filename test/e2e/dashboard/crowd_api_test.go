@@ -86,7 +86,9 @@ func (c *crowd) serve(w http.ResponseWriter, r *http.Request) {
 func reply(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // Whoever asked has gone.
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		return // Whoever asked has gone.
+	}
 }
 
 func missing(w http.ResponseWriter, r *http.Request) {
@@ -156,7 +158,9 @@ func (c *crowd) watch(w http.ResponseWriter, r *http.Request, resource schema.Gr
 	c.mu.Lock()
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
 		for _, object := range c.objects[resource] {
-			_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": object}) // As in reply.
+			if err := json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": object}); err != nil {
+				break // As in reply. The loop below ends, too.
+			}
 		}
 		fmt.Fprintf(w, `{"type":"BOOKMARK","object":{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d","annotations":{%q:"true"}}}}`+"\n",
 			kinds[resource], resource.GroupVersion().String(), c.version, metav1.InitialEventsAnnotationKey)
