@@ -115,3 +115,24 @@ func TestAxeFindsWhatIsWrong(t *testing.T) {
 		t.Errorf("said: %s", inner.said)
 	}
 }
+
+// A page that is refused is shown as any other, and what the server answered is a problem.
+func TestAPageThatIsRefused(t *testing.T) {
+	b := ForTest(t)
+	for name, body := range map[string]string{"with words": "who are you?", "without": ""} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusUnauthorized)
+				_, _ = io.WriteString(w, body) // The browser has gone.
+			}))
+			t.Cleanup(server.Close)
+			tab := b.Tab(t)
+			tab.Open(server.URL)
+			untilProblem(t, tab, "401")
+			tab.Expect("401")
+			if body != "" {
+				tab.Shows("body", body)
+			}
+		})
+	}
+}

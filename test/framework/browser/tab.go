@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -202,7 +203,15 @@ func (t *Tab) do(steps ...chromedp.Action[chromedp.Void]) {
 // Open goes to an address and waits until it is loaded.
 func (t *Tab) Open(url string) {
 	t.tb.Helper()
-	t.do(chromedp.Navigate(url))
+	t.do(func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+		none, err := chromedp.Navigate(url)(ctx, target)
+		// The server has refused with nothing to show. That is a problem of the page, which a
+		// test may expect, and no failure of the browser.
+		if load := (*chromedp.LoadError)(nil); errors.As(err, &load) && load.ErrorText == "net::ERR_HTTP_RESPONSE_CODE_FAILURE" {
+			err = nil
+		}
+		return none, err
+	})
 }
 
 // Reload loads the page again.
