@@ -24,7 +24,7 @@ import (
 func TestEveryPage(t *testing.T) {
 	needBrowser(t)
 	s := tell(t)
-	pictureTerminal(t, s.terminal, "kubectl drawbridge drain worker-a1 --force --reason='kernel update'", "terminal-drain")
+	pictureTerminal(t, s.terminal, "kubectl drawbridge drain worker-a1 --reason='kernel update'", "terminal-drain")
 	d := runDashboard(t, olga(t), s.clock)
 	tab := newTab(t)
 	tab.Open(d.first)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -30,12 +31,15 @@ const (
 )
 
 // story is a cluster in which one node was drained some minutes ago, two are being drained,
-// and things are in the way. Its minutes pass within seconds.
+// and things are in the way. Its minutes pass within seconds, but not for pictures (pass).
 type story struct {
 	namespace string
 	clock     *clock.Clock
 	workers   map[string]*worker
 	pods      map[string]*corev1.Pod
+	// owner stands for the controllers of all pods. Nobody makes them again, so that a node
+	// that was drained stays as it is.
+	owner metav1.OwnerReference
 	// terminal is what the drain of worker-a1 draws.
 	terminal *screen
 }
@@ -58,10 +62,13 @@ func tell(t *testing.T) *story {
 	create(t,
 		builder.EvictionInterceptor(migrate).InNamespace(shop).Pods("kind", "vm").Priority(20000).Obj(),
 		builder.EvictionBudget(shop, "db", builder.AppLabel, "db").ByNodeLabel(corev1.LabelTopologyZone, 1).Obj(),
-		builder.Budget(shop, "queue").Selects(builder.AppLabel, "queue").MaxUnavailable("0").Obj(),
+		builder.Budget(shop, "queue").Selects(builder.AppLabel, "queue").MinAvailable("2").Obj(),
 		hookJob(shop, "dump", "archive", "1h"),
 		hookJob(shop, "flush", "cache", "1s"),
 	)
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "apps"}}
+	create(t, owner)
+	s.owner = metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: new(true)}
 	s.yesterday(t)
 	s.begin(t)
 	return s
@@ -70,7 +77,7 @@ func tell(t *testing.T) *story {
 // on creates a pod of an application on a node, with the work of its interceptors.
 func (s *story) on(t *testing.T, node, app, name string, work map[string]string) {
 	t.Helper()
-	w := builder.Pod(s.namespace, name).Node(node).Label(builder.AppLabel, app).CPU("500m")
+	w := builder.Pod(s.namespace, name).Node(node).Label(builder.AppLabel, app).CPU("500m").Owner(s.owner)
 	if vm, ok := work[migrate]; ok && len(work) == 1 {
 		w.Label("kind", "vm").Label(workLabel(migrate), vm)
 	} else if len(work) > 0 {
@@ -83,11 +90,11 @@ func (s *story) on(t *testing.T, node, app, name string, work map[string]string)
 func (s *story) yesterday(t *testing.T) {
 	t.Helper()
 	const node = "worker-c1"
-	for name, work := range map[string]string{"vm-build-1": "90s", "vm-build-2": "140s", "vm-build-3": "3m", "vm-build-4": "4m"} {
+	for name, work := range map[string]string{"vm-build-1": "80s", "vm-build-2": "2m", "vm-build-3": "130s", "vm-build-4": "170s"} {
 		s.on(t, node, "build", name, map[string]string{migrate: work})
 	}
 	for name, work := range map[string]string{"ledger-7": "40s", "ledger-8": "1m"} {
-		s.on(t, node, "ledger", name, map[string]string{checkpoint: work, handover: "2m"})
+		s.on(t, node, "ledger", name, map[string]string{checkpoint: work, handover: "100s"})
 	}
 	s.on(t, node, "cache", "cache-0", nil)
 	maintenance := builder.NodeMaintenance("firmware-c1").Nodes(node).Drain().Reason("new firmware").Obj()
@@ -96,7 +103,7 @@ func (s *story) yesterday(t *testing.T) {
 	for _, name := range []string{"vm-build-1", "ledger-7"} {
 		waitRequest(t, s.pods[name], "in progress", func(er *v1alpha1.EvictionRequest) bool { return len(er.Status.ActiveInterceptors) > 0 })
 	}
-	pass(t, s.clock, s.namespace, 5*time.Minute, 20*time.Second)
+	pass(t, s.clock, s.namespace, 3*time.Minute, 20*time.Second)
 	for _, pod := range s.pods {
 		gone(t, pod)
 	}
@@ -131,14 +138,14 @@ func (s *story) begin(t *testing.T) {
 	s.on(t, "worker-a2", "queue", "queue-1", map[string]string{checkpoint: "30s"})
 
 	s.terminal = &screen{width: 108, height: 30}
-	s.terminal.run(t, s.clock, "drain", a, "--force", "--reason=kernel update")
+	s.terminal.run(t, s.clock, "drain", a, "--reason=kernel update")
 	for _, name := range []string{"vm-mail", "ledger-0", "queue-0"} {
 		waitRequest(t, s.pods[name], "in progress", func(er *v1alpha1.EvictionRequest) bool { return len(er.Status.ActiveInterceptors) > 0 })
 	}
 	waitRequest(t, s.pods["render-0"], "with "+license, reports(license))
 	pass(t, s.clock, s.namespace, time.Minute, 20*time.Second)
 
-	must(kube.StartKubectl(t.Context(), cluster.KubectlOptions{User: "alice", Groups: []string{"system:masters"}}, "drain", b, "--force"))(t)
+	must(kube.StartKubectl(t.Context(), cluster.KubectlOptions{User: "alice", Groups: []string{"system:masters"}}, "drain", b))(t)
 	waitRequest(t, s.pods["ledger-1"], "with "+checkpoint, reports(checkpoint))
 	waitRequest(t, s.pods["db-1"], "waiting for its budget", func(er *v1alpha1.EvictionRequest) bool {
 		return activeIs(v1alpha1.BudgetInterceptor)(er)
