@@ -123,7 +123,9 @@ func runPluginWith(t *testing.T, kubeconfig string, c clock.WithTicker, args ...
 	var out, stderr strings.Builder
 	o := cli.DefaultOptions()
 	o.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &stderr}
-	o.Clock = c
+	if c != nil {
+		o.Clock = c
+	}
 	o.Size = func() (int, int, bool) { return 0, 0, false }
 	command := plugin.NewCommand(o)
 	command.SetArgs(append(args, "--kubeconfig="+kubeconfig))
