@@ -82,23 +82,32 @@ func (o commands) cancel(ctx context.Context, c *cli.Connection, what string, wh
 
 var errNoPod = errors.New("there is no such pod")
 
-func (o commands) cancelPod(ctx context.Context, c *cli.Connection, name string) error {
+// withdrawable returns the request for a pod that can be called off.
+func withdrawable(ctx context.Context, c *cli.Connection, name string) (*v1alpha1.EvictionRequest, error) {
 	pod := &corev1.Pod{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, pod); {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("pod %q in namespace %q: %w", name, c.Namespace, errNoPod)
+		return nil, fmt.Errorf("pod %q in namespace %q: %w", name, c.Namespace, errNoPod)
 	case err != nil:
-		return fmt.Errorf("get pod %s: %w", name, err)
+		return nil, fmt.Errorf("get pod %s: %w", name, err)
 	}
 	er := &v1alpha1.EvictionRequest{}
 	switch err := c.Get(ctx, v1alpha1.RequestKey(pod), er); {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("nobody has requested the eviction of pod %s", name)
+		return nil, fmt.Errorf("nobody has requested the eviction of pod %s", name)
 	case err != nil:
-		return fmt.Errorf("get the request for pod %s: %w", name, err)
+		return nil, fmt.Errorf("get the request for pod %s: %w", name, err)
 	}
 	if state := requester.Observe(er).State; len(er.Spec.Requesters) == 0 || state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled {
-		return fmt.Errorf("there is nothing to call off: the eviction of pod %s is %s already", name, strings.ToLower(string(state)))
+		return nil, fmt.Errorf("there is nothing to call off: the eviction of pod %s is %s already", name, strings.ToLower(string(state)))
+	}
+	return er, nil
+}
+
+func (o commands) cancelPod(ctx context.Context, c *cli.Connection, name string) error {
+	er, err := withdrawable(ctx, c, name)
+	if err != nil {
+		return err
 	}
 	before := er.DeepCopy()
 	er.Spec.Requesters = nil
@@ -173,19 +182,28 @@ func (o commands) confirmed(ctx context.Context, look func() (bool, error)) erro
 	}
 }
 
-func (o commands) cancelNode(ctx context.Context, c *cli.Connection, node *corev1.Node, whole bool) error {
+// stoppable returns the maintenances that drain a node, all of which may be stopped for it.
+func stoppable(ctx context.Context, c *cli.Connection, node *corev1.Node, whole bool) ([]v1alpha1.NodeMaintenance, error) {
 	var maintenances v1alpha1.NodeMaintenanceList
 	if err := c.List(ctx, &maintenances); err != nil {
-		return fmt.Errorf("list nodemaintenances: %w", err)
+		return nil, fmt.Errorf("list nodemaintenances: %w", err)
 	}
 	draining := slices.DeleteFunc(covering(node, maintenances.Items), func(m v1alpha1.NodeMaintenance) bool { return !m.Spec.Drain || m.DeletionTimestamp != nil })
 	if len(draining) == 0 {
-		return fmt.Errorf("no maintenance drains node %s; if somebody drains it in another way, stop that, or withdraw what it asked for with kubectl drawbridge uncordon %s", node.Name, node.Name)
+		return nil, fmt.Errorf("no maintenance drains node %s; if somebody drains it in another way, stop that, or withdraw what it asked for with kubectl drawbridge uncordon %s", node.Name, node.Name)
 	}
 	for i := range draining {
 		if !whole && !onlyNode(&draining[i], node.Name) {
-			return fmt.Errorf("nodemaintenance %s drains other nodes, too: stop it for all of them with --whole, or take this one out with kubectl drawbridge uncordon %s", draining[i].Name, node.Name)
+			return nil, fmt.Errorf("nodemaintenance %s drains other nodes, too: stop it for all of them with --whole, or take this one out with kubectl drawbridge uncordon %s", draining[i].Name, node.Name)
 		}
+	}
+	return draining, nil
+}
+
+func (o commands) cancelNode(ctx context.Context, c *cli.Connection, node *corev1.Node, whole bool) error {
+	draining, err := stoppable(ctx, c, node, whole)
+	if err != nil {
+		return err
 	}
 	for i := range draining {
 		if err := drain.Stop(ctx, c, draining[i].Name); err != nil {

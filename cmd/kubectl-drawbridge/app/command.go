@@ -8,9 +8,11 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/doctor"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/drain"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/forecast"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/forecast/forecastpage"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 )
 
@@ -44,7 +46,8 @@ func NewCommand(o *cli.Options) *cobra.Command {
 	root.PersistentFlags().StringVar(&o.System, "drawbridge-namespace", o.System, "namespace that Drawbridge runs in")
 	c := commands{o}
 	root.AddCommand(
-		drain.NewCommand(o), forecast.NewCommand(o), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newHooks(c), newBudgets(c), doctor.NewCommand(o), newVersion(c),
+		drain.NewCommand(o), forecast.NewCommand(o), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newHooks(c), newBudgets(c),
+		dashboard.NewCommand(o, dashboard.Parts{Actions: newActions, Pages: forecastpage.Pages(), Version: clientVersion()}), doctor.NewCommand(o), newVersion(c),
 	)
 	root.InitDefaultCompletionCmd()
 	cli.Must(root.RegisterFlagCompletionFunc("namespace", o.CompleteNamespaces))

@@ -80,16 +80,22 @@ func releases(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, whole 
 	return all, nil
 }
 
-func (o commands) uncordon(ctx context.Context, c *cli.Connection, name string, whole bool) error {
+// releasesOf reads a node and how it leaves its maintenances.
+func releasesOf(ctx context.Context, c *cli.Connection, name string, whole bool) (*corev1.Node, []release, error) {
 	node, err := c.Node(ctx, name)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	var maintenances v1alpha1.NodeMaintenanceList
 	if err := c.List(ctx, &maintenances); err != nil {
-		return fmt.Errorf("list nodemaintenances: %w", err)
+		return nil, nil, fmt.Errorf("list nodemaintenances: %w", err)
 	}
 	all, err := releases(node, maintenances.Items, whole)
+	return node, all, err
+}
+
+func (o commands) uncordon(ctx context.Context, c *cli.Connection, name string, whole bool) error {
+	node, all, err := releasesOf(ctx, c, name, whole)
 	if err != nil {
 		return err
 	}

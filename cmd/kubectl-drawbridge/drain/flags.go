@@ -83,7 +83,7 @@ func (d *options) check(cmd *cobra.Command) error {
 func (d *options) command(args []string) string {
 	words := []string{"kubectl drawbridge drain"}
 	if d.selector != "" {
-		words = append(words, "-l "+quotedForShell(d.selector))
+		words = append(words, "-l "+cli.ShellWord(d.selector))
 	}
 	words = append(words, args...)
 	for _, flag := range []struct {
@@ -95,12 +95,4 @@ func (d *options) command(args []string) string {
 		}
 	}
 	return strings.Join(words, " ")
-}
-
-// quotedForShell quotes what a shell would read as more than a word.
-func quotedForShell(word string) string {
-	if strings.ContainsAny(word, " \t!()<>&|;*?[]$`\"'\\#~") {
-		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	return word
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -32,15 +33,52 @@ func (d *options) plan(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeM
 	if d.Output != "" {
 		return d.PrintObject(m)
 	}
-	inputs, err := d.gatherFates(ctx, c, m, nodes)
+	p, err := d.foresee(ctx, c, m, nodes)
 	if err != nil {
 		return err
+	}
+	return p.print(d.Out)
+}
+
+// foresee says what would happen.
+func (d *options) foresee(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeMaintenance, nodes []string) (Plan, error) {
+	inputs, err := d.gatherFates(ctx, c, m, nodes)
+	if err != nil {
+		return Plan{}, err
 	}
 	fates := make([]fate, 0, len(inputs))
 	for _, in := range inputs {
 		fates = append(fates, fateOf(in))
 	}
-	return d.printPlan(nodes, fates)
+	return planOf(nodes, fates), nil
+}
+
+// planOf sorts by node, namespace and pod.
+func planOf(nodes []string, fates []fate) Plan {
+	slices.SortFunc(fates, byPlace)
+	p := Plan{Rows: [][]string{{"NODE", "NAMESPACE", "POD", "WOULD"}}}
+	going := 0
+	for _, f := range fates {
+		if !f.stays {
+			going++
+		}
+		p.Rows = append(p.Rows, []string{f.node, f.namespace, f.pod, f.would})
+	}
+	p.Summary = fmt.Sprintf("%s would be cordoned, %s would have to go, %d would stay", text.Counted(len(nodes), "node"), text.Counted(going, "pod"), len(fates)-going)
+	return p
+}
+
+// print prints it for a terminal.
+func (p Plan) print(out io.Writer) error {
+	t := cli.NewTable(out)
+	for _, row := range p.Rows {
+		t.Row(row...)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("print the plan: %w", err)
+	}
+	fmt.Fprintf(out, "\n%s (dry run: nothing was changed)\n", p.Summary)
+	return nil
 }
 
 // gatherFates reads what determines the fates of the nodes' pods.
@@ -113,23 +151,4 @@ func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha
 // byPlace sorts by node, namespace and pod.
 func byPlace(a, b fate) int {
 	return cmp.Or(strings.Compare(a.node, b.node), strings.Compare(a.namespace, b.namespace), strings.Compare(a.pod, b.pod))
-}
-
-// printPlan prints what would happen, by node, namespace and pod.
-func (d *options) printPlan(nodes []string, fates []fate) error {
-	slices.SortFunc(fates, byPlace)
-	t := cli.NewTable(d.Out)
-	t.Row("NODE", "NAMESPACE", "POD", "WOULD")
-	going := 0
-	for _, f := range fates {
-		if !f.stays {
-			going++
-		}
-		t.Row(f.node, f.namespace, f.pod, f.would)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(d.Out, "\n%s would be cordoned, %s would have to go, %d would stay (dry run: nothing was changed)\n", text.Counted(len(nodes), "node"), text.Counted(going, "pod"), len(fates)-going)
-	return nil
 }

@@ -8,12 +8,11 @@ import (
 
 func TestThePlanIsPrinted(t *testing.T) {
 	o, out := testOptions()
-	d := &options{Options: o}
-	err := d.printPlan([]string{"node-1"}, []fate{
+	err := planOf([]string{"node-1"}, []fate{
 		{namespace: "shop", pod: "web", node: "node-1", would: "be evicted at once"},
 		{namespace: "shop", pod: "db-0", node: "node-1", would: "be evicted after a.example.com, then b.example.com"},
 		{namespace: "kube-system", pod: "agent", node: "node-1", stays: true, would: "stay: DaemonSet agent"},
-	})
+	}).print(o.Out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,10 +25,7 @@ type closedPipe struct{}
 func (closedPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 func TestThePlanThatNobodyReadsIsAnError(t *testing.T) {
-	o, _ := testOptions()
-	o.Out = closedPipe{}
-	d := &options{Options: o}
-	if err := d.printPlan([]string{"node-1"}, nil); !errors.Is(err, io.ErrClosedPipe) {
+	if err := planOf([]string{"node-1"}, nil).print(closedPipe{}); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("want %v, have %v", io.ErrClosedPipe, err)
 	}
 }

@@ -22,6 +22,8 @@ type Installation struct {
 	MaintenanceOff bool
 	// BudgetsOff: the manager does not decide about EvictionBudgets.
 	BudgetsOff bool
+	// Version of the manager, as its chart says; empty if it does not.
+	Version string
 	// Wait is maintenance.evacuationWait; nil if it is not known.
 	Wait *time.Duration
 }
@@ -43,7 +45,7 @@ func (o *Options) Installed(ctx context.Context, c *Connection) Installation {
 }
 
 func installationOf(d *appsv1.Deployment, args []string) Installation {
-	found := Installation{Name: d.Name, Ready: d.Status.ReadyReplicas, Wanted: ptr.Deref(d.Spec.Replicas, 1)}
+	found := Installation{Name: d.Name, Version: d.Labels["app.kubernetes.io/version"], Ready: d.Status.ReadyReplicas, Wanted: ptr.Deref(d.Spec.Replicas, 1)}
 	for _, arg := range args {
 		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		switch name {

@@ -48,6 +48,8 @@ type Result struct {
 	Lines []string
 	// Warnings say what else should be known.
 	Warnings []string
+	// Command has done the same, for the user's notes; empty if it does not matter.
+	Command string
 }
 
 // Actions plans and does.

@@ -1,10 +1,45 @@
 // What htmx does not do: say that the stream is broken, and move by keys.
 (function () {
   "use strict";
-  var lost = document.getElementById("lost");
-  function show(broken) { if (lost) { lost.hidden = !broken; } }
+  function show(broken) {
+    var lost = document.getElementById("lost");
+    if (!lost || broken === (lost.firstChild !== null)) { return; }
+    lost.textContent = "";
+    if (broken) {
+      var said = document.createElement("p");
+      said.className = "notice bad";
+      said.textContent = "The dashboard has ended, or does not answer: what you see is old. Start it again in the terminal.";
+      lost.appendChild(said);
+    }
+  }
   document.addEventListener("htmx:sseError", function () { show(true); });
   document.addEventListener("htmx:sseOpen", function () { show(false); });
+
+  // A part that is replaced keeps what the user did to it: what is open, where it is scrolled,
+  // and where the keyboard is.
+  var kept = {};
+  document.addEventListener("htmx:oobBeforeSwap", function (event) {
+    var old = event.detail.target, at = document.activeElement;
+    if (!old || !old.id) { return; }
+    var all = [old].concat(Array.prototype.slice.call(old.querySelectorAll("*")));
+    kept[old.id] = {
+      open: all.filter(function (e) { return e.tagName === "DETAILS" && e.open && e.id; }).map(function (e) { return e.id; }),
+      scroll: all.filter(function (e) { return e.classList.contains("scroll"); }).map(function (e) { return e.scrollLeft; }),
+      focus: !old.contains(at) ? "" : at.id ? "#" + at.id : at.getAttribute("href") ? "a[href=" + JSON.stringify(at.getAttribute("href")) + "]" : ""
+    };
+  });
+  document.addEventListener("htmx:oobAfterSwap", function () {
+    Object.keys(kept).forEach(function (id) {
+      var now = document.getElementById(id), was = kept[id];
+      delete kept[id];
+      if (!now) { return; }
+      was.open.forEach(function (open) { var e = document.getElementById(open); if (e) { e.open = true; } });
+      [now].concat(Array.prototype.slice.call(now.querySelectorAll("*"))).filter(function (e) { return e.classList.contains("scroll"); })
+        .forEach(function (e, i) { e.scrollLeft = was.scroll[i] || 0; });
+      var focus = was.focus && now.parentNode.querySelector(was.focus);
+      if (focus) { focus.focus({ preventScroll: true }); }
+    });
+  });
 
   // "/" goes to the filter; j and k go through the rows that are links.
   document.addEventListener("keydown", function (event) {

@@ -35,6 +35,8 @@ type Store struct {
 	client    client.WithWatch
 	installed func(context.Context) cli.Installation
 	kinds     []*kind
+	// plugin is the version of this program.
+	plugin string
 
 	mu         sync.Mutex
 	version    uint64
@@ -48,14 +50,17 @@ type Store struct {
 }
 
 // New returns a store of what the connection can read.
-func New(o *cli.Options, c *cli.Connection) (*Store, error) {
+// The version is that of this program.
+func New(o *cli.Options, c *cli.Connection, version string) (*Store, error) {
 	config := rest.CopyConfig(c.REST)
 	config.Timeout = 0 // It would end watches.
 	watching, err := client.NewWithWatch(config, client.Options{Scheme: cli.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the cluster: %w", err)
 	}
-	return newStore(o.Clock, watching, func(ctx context.Context) cli.Installation { return o.Installed(ctx, c) }), nil
+	s := newStore(o.Clock, watching, func(ctx context.Context) cli.Installation { return o.Installed(ctx, c) })
+	s.plugin = version
+	return s, nil
 }
 
 func newStore(c clock.WithTicker, watching client.WithWatch, installed func(context.Context) cli.Installation) *Store {
@@ -217,6 +222,9 @@ func (s *Store) build() *Snapshot {
 		if gap, ok := k.gap(); ok {
 			snapshot.Gaps = append(snapshot.Gaps, gap)
 		}
+	}
+	if gap, ok := skew(s.plugin, snapshot.Installed.Version); ok {
+		snapshot.Gaps = append(snapshot.Gaps, gap)
 	}
 	s.mu.Unlock()
 	for _, k := range s.kinds {
