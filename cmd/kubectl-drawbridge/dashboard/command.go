@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/act"
@@ -92,11 +93,12 @@ func (d *options) connect(ctx context.Context) (*cli.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Whoever may not ask that can still read.
-	if _, err := c.WhoAmI(ctx); err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+	switch _, err := c.WhoAmI(ctx); {
+	case err == nil, apierrors.IsForbidden(err), apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return c, nil // Whoever may not ask that, or cannot, may still read.
+	default:
 		return nil, err
 	}
-	return c, nil
 }
 
 func (d *options) run(ctx context.Context) error {

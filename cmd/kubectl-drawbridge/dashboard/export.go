@@ -25,7 +25,7 @@ var files embed.FS
 var report = template.Must(template.ParseFS(files, "export.html"))
 
 // filePolicy allows a file to load nothing at all; its style is inside.
-const filePolicy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
+const filePolicy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"
 
 func newExport(d *options) *cobra.Command {
 	node, pod := "", ""

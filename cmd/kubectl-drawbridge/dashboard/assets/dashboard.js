@@ -12,8 +12,11 @@
       lost.appendChild(said);
     }
   }
+  var source = null;
   document.addEventListener("htmx:sseError", function () { show(true); });
-  document.addEventListener("htmx:sseOpen", function () { show(false); });
+  document.addEventListener("htmx:sseOpen", function (event) { source = event.detail.source; show(false); });
+  // Leaving the page is not losing the stream.
+  window.addEventListener("beforeunload", function () { if (source) { source.close(); } });
 
   // A part that is replaced keeps what the user did to it: what is open, where it is scrolled,
   // and where the keyboard is.

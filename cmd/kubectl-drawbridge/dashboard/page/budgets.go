@@ -47,7 +47,7 @@ func renderBudgets(_ context.Context, r Request) (Content, error) {
 		{"evictionbudgets", "EvictionBudgets", "There is no EvictionBudget.", evictionBudgetsOf(r.Snapshot)},
 		{"pdbs", "PodDisruptionBudgets", "There is no PodDisruptionBudget.", pdbsOf(r.Snapshot)},
 	} {
-		shown, pages := paged(list.all, r.Query, list.id)
+		shown, pages := paged(list.all, r, list.id)
 		var rows []live.Fragment
 		for _, b := range shown {
 			rows = append(rows, fragment(b.ID, "budget-row", b))
@@ -68,6 +68,9 @@ func pdbsOf(s *state.Snapshot) []budgetRow {
 			continue
 		}
 		report := v1alpha1.ReportOf(er, v1alpha1.ImperativeEvictionInterceptor)
+		if report.Refusal == nil {
+			continue
+		}
 		for _, name := range report.Refusal.Budgets {
 			key := waiter{er.Namespace, name}
 			refused[key] = append(refused[key], waiter{er.Namespace, er.Spec.Target.Pod.Name})

@@ -72,14 +72,14 @@ func renderDrains(_ context.Context, r Request) (Content, error) {
 	maintenances := maintenancesOf(s)
 	fragments := []live.Fragment{fragment("counts", "counts", count)}
 	var rows []live.Fragment
-	shown, pages := paged(maintenances, r.Query, "maintenances")
+	shown, pages := paged(maintenances, r, "maintenances")
 	for _, m := range shown {
 		rows = append(rows, fragment(m.ID, "maintenance-row", m))
 	}
 	fragments = append(fragments, tableOf{ID: "maintenances", Title: "Maintenances", Heads: []string{"Name", "Stage", "Pods", "Nodes", "Blocked", "What is wrong", "Began"},
 		Empty: "There is no NodeMaintenance. kubectl drawbridge drain makes one.", Pager: pages}.with(rows))
 	rows = nil
-	busy, pages := paged(draining, r.Query, "drains")
+	busy, pages := paged(draining, r, "drains")
 	for _, d := range busy {
 		rows = append(rows, fragment(d.ID, "drain-row", d))
 	}
@@ -87,7 +87,7 @@ func renderDrains(_ context.Context, r Request) (Content, error) {
 		Empty: "Nobody drains a node, as far as can be seen.", Pager: pages}.with(rows))
 	rows = nil
 	wanted := r.Query.Get("q")
-	nodes, pages := paged(nodesOf(s, wanted, !r.ReadOnly && !r.Export), r.Query, "page")
+	nodes, pages := paged(nodesOf(s, wanted, !r.ReadOnly && !r.Export), r, "page")
 	for _, n := range nodes {
 		rows = append(rows, fragment(n.ID, "node-row", n))
 	}

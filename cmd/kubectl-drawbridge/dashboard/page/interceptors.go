@@ -32,7 +32,7 @@ type interceptorRow struct {
 
 func renderInterceptors(_ context.Context, r Request) (Content, error) {
 	all := interceptorsOf(r.Snapshot)
-	shown, pages := paged(all, r.Query, "page")
+	shown, pages := paged(all, r, "page")
 	var rows []live.Fragment
 	for _, one := range shown {
 		rows = append(rows, fragment(one.ID, "interceptor-row", one))

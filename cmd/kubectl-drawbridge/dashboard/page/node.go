@@ -44,7 +44,7 @@ func renderNode(_ context.Context, r Request) (Content, error) {
 		return title, fmt.Errorf("there is no node %q: %w", name, ErrNotFound)
 	}
 	lanes := lanesOf(s, name)
-	shown, pages := paged(lanes, r.Query, "lanes")
+	shown, pages := paged(lanes, r, "lanes")
 	fragments := []live.Fragment{
 		fragment("node", "node", nodeOf(s, name, node, !r.ReadOnly && !r.Export)),
 		fragment("lanes", "lanes", struct {
@@ -61,7 +61,7 @@ func renderNode(_ context.Context, r Request) (Content, error) {
 		fragments = append(fragments, words)
 	}
 	var rows []live.Fragment
-	here, pages := paged(podsOf(s, name), r.Query, "pods")
+	here, pages := paged(podsOf(s, name), r, "pods")
 	for _, p := range here {
 		rows = append(rows, fragment(p.ID, "pod-row", p))
 	}

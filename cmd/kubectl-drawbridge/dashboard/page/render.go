@@ -78,8 +78,12 @@ type pager struct {
 }
 
 // paged returns the rows of the page that the query asks for, by the parameter of that name.
-// What is not there is the last page.
-func paged[T any](all []T, query url.Values, parameter string) ([]T, *pager) {
+// What is not there is the last page; a file has all of them.
+func paged[T any](all []T, r Request, parameter string) ([]T, *pager) {
+	if r.Export {
+		return all, nil
+	}
+	query := r.Query
 	p := &pager{Page: 1, Pages: max(1, (len(all)+perPage-1)/perPage), Total: len(all)}
 	if n, err := strconv.Atoi(query.Get(parameter)); err == nil {
 		p.Page = min(max(n, 1), p.Pages)

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/act"
@@ -168,7 +169,7 @@ func (s *server) readOnly() bool { return s.Guard.ReadOnly || s.Actions == nil }
 // statusOf is the status of a page that could not be rendered.
 func statusOf(err error) int {
 	switch {
-	case errors.Is(err, page.ErrNotFound), errors.Is(err, act.ErrUnknown), apierrors.IsNotFound(err):
+	case errors.Is(err, page.ErrNotFound), errors.Is(err, act.ErrUnknown), apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return http.StatusNotFound
 	case apierrors.IsForbidden(err):
 		return http.StatusForbidden

@@ -248,7 +248,9 @@ func (s *Snapshot) add(object any) {
 	case *v1alpha1.NodeMaintenance:
 		s.Maintenances = append(s.Maintenances, o)
 	case *v1alpha1.EvictionRequest:
-		s.Requests = append(s.Requests, o)
+		if o.Spec.Target.Pod != nil { // Other kinds of targets may come with newer versions.
+			s.Requests = append(s.Requests, o)
+		}
 	case *v1alpha1.EvictionInterceptor:
 		s.Interceptors = append(s.Interceptors, o)
 	case *v1alpha1.EvacuationHook:
@@ -293,9 +295,6 @@ func (s *Snapshot) index() {
 	}
 	s.RequestsByNode, s.RequestByPod = map[string][]*v1alpha1.EvictionRequest{}, make(map[types.UID]*v1alpha1.EvictionRequest, len(s.Requests))
 	for _, er := range s.Requests {
-		if er.Spec.Target.Pod == nil {
-			continue
-		}
 		s.RequestByPod[er.Spec.Target.Pod.UID] = er
 		node := er.Status.NodeName
 		if pod := s.PodByUID[er.Spec.Target.Pod.UID]; node == "" && pod != nil {
