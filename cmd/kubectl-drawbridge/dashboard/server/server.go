@@ -121,7 +121,7 @@ func (s *server) page(p page.Page) http.HandlerFunc {
 			content.Title = http.StatusText(status)
 			content.Fragments = append(content.Fragments[:1:1], problem(err))
 		}
-		path := url.URL{Path: r.URL.Path, RawQuery: r.URL.RawQuery}
+		path := url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
 		s.show(w, status, layout{
 			Title: content.Title, Section: content.Section, Main: joined(content.Fragments),
 			Live: "/live?" + url.Values{"path": {path.String()}}.Encode(),

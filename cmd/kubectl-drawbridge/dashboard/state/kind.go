@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -31,6 +32,12 @@ type kind struct {
 	since  time.Time
 }
 
+// emptyWatch is what client-go returns instead of an error when a connection was closed before
+// an answer came, as that of a proxy without its server is.
+var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch())
+
+var errClosed = errors.New("the connection was closed without an answer")
+
 // start begins to watch; it ends with the context. The reflector below tries again after a
 // failure, with a pause that grows to half a minute.
 func (s *Store) start(ctx context.Context, k *kind) error {
@@ -43,6 +50,9 @@ func (s *Store) start(ctx context.Context, k *kind) error {
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			w, err := s.client.Watch(ctx, k.list(), &client.ListOptions{Raw: &options})
+			if err == nil && reflect.TypeOf(w) == emptyWatch {
+				w, err = nil, errClosed
+			}
 			s.heard(ctx, k, err)
 			return w, err
 		},
