@@ -95,8 +95,10 @@ func renderDrains(_ context.Context, r Request) (Content, error) {
 	if wanted != "" {
 		empty = "No node has that in its name."
 	}
+	if !r.Export {
+		fragments = append(fragments, fragment("filter", "filter", wanted))
+	}
 	fragments = append(fragments,
-		fragment("filter", "filter", wanted),
 		tableOf{ID: "nodes", Title: "All nodes", Heads: []string{"Node", "State", "Pods", ""}, Empty: empty, Pager: pages}.with(rows))
 	return Content{Title: "Drains", Section: SectionDrains, Fragments: fragments}, nil
 }
