@@ -14,15 +14,8 @@ func Handler() http.Handler {
 	return http.FileServerFS(files)
 }
 
-// Style is the text of the stylesheets, for pages that are saved as a file.
+// Style is the text of the stylesheet, for pages that are saved as a file.
 func Style() (string, error) {
-	var all []byte
-	for _, name := range []string{"style.css", "pages.css"} {
-		text, err := files.ReadFile(name)
-		if err != nil {
-			return "", err //nolint:wrapcheck // It names the file.
-		}
-		all = append(all, text...)
-	}
-	return string(all), nil
+	text, err := files.ReadFile("style.css")
+	return string(text), err //nolint:wrapcheck // It names the file.
 }
