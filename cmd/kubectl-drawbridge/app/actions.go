@@ -183,6 +183,12 @@ func (c one) doDrain(ctx context.Context) (string, error) {
 	return wish.Command(), wish.Start(ctx, c.Options, c.Connection)
 }
 
+// refused is the plan of what cannot be done, which the page says.
+func refused(p act.Plan, why error) (act.Plan, error) {
+	p.Refused = why.Error()
+	return p, nil
+}
+
 func (c one) planCancel(ctx context.Context) (act.Plan, error) {
 	if c.values.Get("pod") != "" {
 		return c.planCancelPod(ctx)
@@ -198,8 +204,7 @@ func (c one) planCancel(ctx context.Context) (act.Plan, error) {
 	}
 	draining, err := stoppable(ctx, c.Connection, node, false)
 	if err != nil {
-		p.Refused = err.Error()
-		return p, nil
+		return refused(p, err)
 	}
 	for i := range draining {
 		p.Lines = append(p.Lines, fmt.Sprintf("NodeMaintenance %s stops draining: what is not done is withdrawn, and interceptors undo what they can.", draining[i].Name))
@@ -216,8 +221,7 @@ func (c one) planCancelPod(ctx context.Context) (act.Plan, error) {
 	}
 	er, err := withdrawable(ctx, c.Connection, name)
 	if err != nil {
-		p.Refused = err.Error()
-		return p, nil
+		return refused(p, err)
 	}
 	for _, r := range er.Spec.Requesters {
 		p.Lines = append(p.Lines, fmt.Sprintf("The wish of %s is withdrawn.", r.Name))
@@ -252,8 +256,7 @@ func (c one) planUncordon(ctx context.Context) (act.Plan, error) {
 		if node == nil {
 			return p, err
 		}
-		p.Refused = err.Error()
-		return p, nil
+		return refused(p, err)
 	}
 	for _, r := range all {
 		if r.selector == nil {
@@ -299,8 +302,7 @@ func (c one) planSkip(ctx context.Context) (act.Plan, error) {
 		err = skippable(er, name)
 	}
 	if err != nil {
-		p.Refused = err.Error()
-		return p, nil
+		return refused(p, err)
 	}
 	p.Lines = []string{
 		fmt.Sprintf("The turn of %s for pod %s ends in its place, and the next one begins.", name, pod),

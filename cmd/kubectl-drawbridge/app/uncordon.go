@@ -95,7 +95,7 @@ func releasesOf(ctx context.Context, c *cli.Connection, name string, whole bool)
 }
 
 func (o commands) uncordon(ctx context.Context, c *cli.Connection, name string, whole bool) error {
-	node, all, err := releasesOf(ctx, c, name, whole)
+	_, all, err := releasesOf(ctx, c, name, whole)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,8 @@ func (o commands) uncordon(ctx context.Context, c *cli.Connection, name string, 
 			return err
 		}
 	}
-	if node, err = o.givenBack(ctx, c, name); err != nil {
+	node, err := o.givenBack(ctx, c, name)
+	if err != nil {
 		return err
 	}
 	if node.Spec.Unschedulable {

@@ -25,7 +25,7 @@ func TestStoriesAreShared(t *testing.T) {
 		var asked atomic.Int32
 		b := testBackend(func(_ context.Context, namespace, pod string) (why.Story, error) {
 			asked.Add(1)
-			time.Sleep(time.Second) // The bubble's time.
+			<-time.After(time.Second) // By the time of the bubble.
 			return why.Story{Namespace: namespace, Pod: pod}, nil
 		})
 		ask := func() {
@@ -44,7 +44,7 @@ func TestStoriesAreShared(t *testing.T) {
 		if n := asked.Load(); n != 1 {
 			t.Errorf("asked %d times, want once", n)
 		}
-		time.Sleep(storyFresh)
+		<-time.After(storyFresh)
 		ask()
 		if n := asked.Load(); n != 2 {
 			t.Errorf("asked %d times, want twice", n)

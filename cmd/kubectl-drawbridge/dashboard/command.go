@@ -119,8 +119,8 @@ func (d *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := store.Start(watching); err != nil {
-		return ended(ctx, err)
+	if err := store.Start(watching); err != nil && ctx.Err() == nil {
+		return err
 	}
 	address, ok := listener.Addr().(*net.TCPAddr)
 	if !ok {
@@ -162,14 +162,6 @@ func (d *options) run(ctx context.Context) error {
 		return fmt.Errorf("end the dashboard: %w", err)
 	}
 	return nil
-}
-
-// ended is no error if the user has pressed ^C.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // cluster is what the kubeconfig calls the cluster.

@@ -162,29 +162,29 @@ func TestOnlyTheUsersBrowserGetsIn(t *testing.T) {
 	token := u.Query().Get("token")
 	cookie := "Cookie: drawbridge-" + u.Port() + "=" + token + "\n"
 	host := "Host: " + u.Host + "\n"
-	const close, form = "Connection: close\n", "Content-Type: application/x-www-form-urlencoded\nContent-Length: 11\n"
+	const last, form = "Connection: close\n", "Content-Type: application/x-www-form-urlencoded\nContent-Length: 11\n"
 	cases := map[string]struct {
 		request string
 		status  int
 		says    string
 	}{
-		"no token":                       {"GET / HTTP/1.1\n" + host + close + "\n", 401, "not signed in"},
-		"a wrong token":                  {"GET /?token=AAAA HTTP/1.1\n" + host + close + "\n", 401, "not signed in"},
-		"a wrong cookie":                 {"GET / HTTP/1.1\n" + host + "Cookie: drawbridge-" + u.Port() + "=AAAA\n" + close + "\n", 401, "not signed in"},
-		"no page is told apart":          {"GET /no/such/page HTTP/1.1\n" + host + close + "\n", 401, "not signed in"},
-		"changes without a token":        {"GET /live?path=/ HTTP/1.1\n" + host + close + "\n", 401, "not signed in"},
-		"a name of somebody else's":      {"GET / HTTP/1.1\nHost: evil.example.com:" + u.Port() + "\n" + cookie + close + "\n", 403, "wrong host"},
-		"another port":                   {"GET / HTTP/1.1\nHost: 127.0.0.1:1\n" + cookie + close + "\n", 403, "wrong host"},
-		"the token by a wrong name":      {"GET /?token=" + token + " HTTP/1.1\nHost: evil.example.com\n" + close + "\n", 403, "wrong host"},
-		"another page's script":          {"GET / HTTP/1.1\n" + host + cookie + "Origin: http://evil.example.com\n" + close + "\n", 403, "wrong origin"},
-		"a page in a sandbox":            {"GET / HTTP/1.1\n" + host + cookie + "Origin: null\n" + close + "\n", 403, "wrong origin"},
-		"another page's image":           {"GET / HTTP/1.1\n" + host + cookie + "Sec-Fetch-Site: cross-site\nSec-Fetch-Mode: no-cors\nSec-Fetch-Dest: image\n" + close + "\n", 403, "wrong origin"},
-		"a form of another site":         {"POST /act/drain HTTP/1.1\n" + host + cookie + "Origin: http://evil.example.com\nSec-Fetch-Site: cross-site\n" + form + close + "\nnode=node-1", 403, "wrong origin"},
-		"a form of nobody":               {"POST /act/drain HTTP/1.1\n" + host + cookie + form + close + "\nnode=node-1", 403, "wrong origin"},
-		"a form without its own token":   {"POST /act/drain HTTP/1.1\n" + host + cookie + "Origin: http://" + u.Host + "\n" + form + close + "\nnode=node-1", 403, "not from this dashboard"},
-		"a form without the cookie":      {"POST /act/drain HTTP/1.1\n" + host + "Origin: http://" + u.Host + "\n" + form + close + "\nnode=node-1", 401, "not signed in"},
-		"another method":                 {"DELETE / HTTP/1.1\n" + host + cookie + close + "\n", 405, "wrong method"},
-		"the user's own browser gets in": {"GET / HTTP/1.1\n" + host + cookie + close + "\n", 200, "Drains"},
+		"no token":                       {"GET / HTTP/1.1\n" + host + last + "\n", 401, "not signed in"},
+		"a wrong token":                  {"GET /?token=AAAA HTTP/1.1\n" + host + last + "\n", 401, "not signed in"},
+		"a wrong cookie":                 {"GET / HTTP/1.1\n" + host + "Cookie: drawbridge-" + u.Port() + "=AAAA\n" + last + "\n", 401, "not signed in"},
+		"no page is told apart":          {"GET /no/such/page HTTP/1.1\n" + host + last + "\n", 401, "not signed in"},
+		"changes without a token":        {"GET /live?path=/ HTTP/1.1\n" + host + last + "\n", 401, "not signed in"},
+		"a name of somebody else's":      {"GET / HTTP/1.1\nHost: evil.example.com:" + u.Port() + "\n" + cookie + last + "\n", 403, "wrong host"},
+		"another port":                   {"GET / HTTP/1.1\nHost: 127.0.0.1:1\n" + cookie + last + "\n", 403, "wrong host"},
+		"the token by a wrong name":      {"GET /?token=" + token + " HTTP/1.1\nHost: evil.example.com\n" + last + "\n", 403, "wrong host"},
+		"another page's script":          {"GET / HTTP/1.1\n" + host + cookie + "Origin: http://evil.example.com\n" + last + "\n", 403, "wrong origin"},
+		"a page in a sandbox":            {"GET / HTTP/1.1\n" + host + cookie + "Origin: null\n" + last + "\n", 403, "wrong origin"},
+		"another page's image":           {"GET / HTTP/1.1\n" + host + cookie + "Sec-Fetch-Site: cross-site\nSec-Fetch-Mode: no-cors\nSec-Fetch-Dest: image\n" + last + "\n", 403, "wrong origin"},
+		"a form of another site":         {"POST /act/drain HTTP/1.1\n" + host + cookie + "Origin: http://evil.example.com\nSec-Fetch-Site: cross-site\n" + form + last + "\nnode=node-1", 403, "wrong origin"},
+		"a form of nobody":               {"POST /act/drain HTTP/1.1\n" + host + cookie + form + last + "\nnode=node-1", 403, "wrong origin"},
+		"a form without its own token":   {"POST /act/drain HTTP/1.1\n" + host + cookie + "Origin: http://" + u.Host + "\n" + form + last + "\nnode=node-1", 403, "not from this dashboard"},
+		"a form without the cookie":      {"POST /act/drain HTTP/1.1\n" + host + "Origin: http://" + u.Host + "\n" + form + last + "\nnode=node-1", 401, "not signed in"},
+		"another method":                 {"DELETE / HTTP/1.1\n" + host + cookie + last + "\n", 405, "wrong method"},
+		"the user's own browser gets in": {"GET / HTTP/1.1\n" + host + cookie + last + "\n", 200, "Drains"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestOnlyTheUsersBrowserGetsIn(t *testing.T) {
 			}
 		})
 	}
-	status, _, header := raw(t, u.Host, "GET /nodes/a?token="+token+"&x=y HTTP/1.1\n"+host+close+"\n")
+	status, _, header := raw(t, u.Host, "GET /nodes/a?token="+token+"&x=y HTTP/1.1\n"+host+last+"\n")
 	got := header.Get("Set-Cookie")
 	if status != http.StatusSeeOther || header.Get("Location") != "/nodes/a?x=y" || !strings.Contains(got, "SameSite=Strict") || !strings.Contains(got, "HttpOnly") {
 		t.Errorf("the first address: %d, to %q, with the cookie %q", status, header.Get("Location"), got)

@@ -45,7 +45,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // ask sends a request that is as our own page would send it, changed as the test wants.
-func (w *world) ask(method, path string, form url.Values, change func(*http.Request)) (answer, *http.Response) {
+func (w *world) ask(method, path string, form url.Values, change func(*http.Request)) (answer, http.Header) {
 	w.Helper()
 	r, err := http.NewRequestWithContext(w.Context(), method, w.url+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -70,8 +70,10 @@ func (w *world) ask(method, path string, form url.Values, change func(*http.Requ
 	if err != nil {
 		w.Fatal(err)
 	}
-	return answer{response.StatusCode, strings.TrimSpace(string(body))}, response
+	return answer{response.StatusCode, strings.TrimSpace(string(body))}, response.Header
 }
+
+func cookiesOf(h http.Header) []*http.Cookie { return (&http.Response{Header: h}).Cookies() }
 
 const notSignedIn = "not signed in: open the address that kubectl drawbridge dashboard has printed"
 
@@ -143,18 +145,18 @@ func TestOnlyOurOwnPagesGetIn(t *testing.T) {
 			if tc.path == "" {
 				tc.path = "/"
 			}
-			got, response := w.ask(tc.method, tc.path, tc.form, tc.change)
+			got, header := w.ask(tc.method, tc.path, tc.form, tc.change)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
-			if policy := response.Header.Get("Content-Security-Policy"); policy != Policy {
+			if policy := header.Get("Content-Security-Policy"); policy != Policy {
 				t.Errorf("the answer has the policy %q", policy)
 			}
-			if allowed := response.Header.Get("Access-Control-Allow-Origin"); allowed != "" {
+			if allowed := header.Get("Access-Control-Allow-Origin"); allowed != "" {
 				t.Errorf("pages of %q may read the answer", allowed)
 			}
-			if got.Status != http.StatusOK && len(response.Cookies()) > 0 {
-				t.Errorf("who is refused got cookies %v", response.Cookies())
+			if got.Status != http.StatusOK && len(cookiesOf(header)) > 0 {
+				t.Errorf("who is refused got cookies %v", cookiesOf(header))
 			}
 		})
 	}
@@ -169,11 +171,11 @@ func TestTheTokenBecomesACookie(t *testing.T) {
 		"/%5C%5Cattacker.example/?token=" + w.token: "/attacker.example/",
 		"/%2F%2Fattacker.example/?token=" + w.token: "/attacker.example/",
 	} {
-		got, response := w.ask(http.MethodGet, path, nil, func(r *http.Request) { r.Header.Del("Cookie") })
-		if got.Status != http.StatusSeeOther || response.Header.Get("Location") != want {
-			t.Errorf("GET %s: got %d to %q, want 303 to %q", path, got.Status, response.Header.Get("Location"), want)
+		got, header := w.ask(http.MethodGet, path, nil, func(r *http.Request) { r.Header.Del("Cookie") })
+		if got.Status != http.StatusSeeOther || header.Get("Location") != want {
+			t.Errorf("GET %s: got %d to %q, want 303 to %q", path, got.Status, header.Get("Location"), want)
 		}
-		cookies := response.Cookies()
+		cookies := cookiesOf(header)
 		if len(cookies) != 1 || cookies[0].Value != w.token || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode || cookies[0].Path != "/" {
 			t.Errorf("GET %s: the cookies are %v", path, cookies)
 		}

@@ -61,7 +61,7 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 
 func TestMessagesAreOneEventEach(t *testing.T) {
 	got := message([]Fragment{fragment("a", "1")}, []Fragment{fragment("a", "two\nlines\r\rand\r\n\r\nevent: forged")}, false)
-	want := "event: update\ndata: <template><p hx-swap-oob=\"true\" id=\"a\">two\ndata: lines\ndata: \ndata: and\ndata: \ndata: event: forged</p></template>\n\n"
+	want := "event: update\ndata: <template><p hx-swap-oob=\"true\" id=\"a\">two\ndata: lines\ndata: \ndata: and\ndata: \ndata: event: forged</p></template>\n\n" //nolint:dupword // Each line has its field.
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("message (-want +got):\n%s", diff)
 	}

@@ -45,10 +45,10 @@ func (s *Stream) Serve(w http.ResponseWriter, r *http.Request) error {
 	said := s.Clock.Now()
 	for first := true; ; first = false {
 		now, version, err := s.Render(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // The browser has left, so the rest does not matter.
+		case err != nil:
 			return fmt.Errorf("render the page: %w", err)
 		}
 		text := message(before, now, first)

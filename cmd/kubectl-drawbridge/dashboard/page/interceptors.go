@@ -55,7 +55,7 @@ func interceptorsOf(s *state.Snapshot) []interceptorRow {
 				h = &history{}
 				past[report.Name] = h
 			}
-			h.add(er, report)
+			h.add(report)
 		}
 	}
 	var rows []interceptorRow
@@ -91,7 +91,7 @@ type history struct {
 	skipped, retried int
 }
 
-func (h *history) add(er *v1alpha1.EvictionRequest, report v1alpha1.InterceptorStatus) {
+func (h *history) add(report v1alpha1.InterceptorStatus) {
 	if report.Retries > 0 {
 		h.retried++
 	}

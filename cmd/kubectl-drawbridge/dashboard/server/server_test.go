@@ -126,7 +126,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	o := Options{
 		Clock: clock.RealClock{}, Guard: door, Source: w.source, Actions: w.actions, Cluster: evil,
 		Pages: []page.Page{
-			{Pattern: "/", Section: "Drains", Render: func(_ context.Context, r page.Request) (page.Content, error) {
+			{Pattern: "/", Section: "Drains", Render: func(context.Context, page.Request) (page.Content, error) {
 				return page.Content{Title: evil, Section: "Drains", Fragments: []live.Fragment{{ID: "n", HTML: "<p id=\"n\">nodes</p>"}}}, nil
 			}},
 			{Pattern: "/nodes/{node}", Render: func(_ context.Context, r page.Request) (page.Content, error) {
