@@ -91,12 +91,12 @@ func TestANamespaceOptsIn(t *testing.T) {
 // request and kubectl say why.
 func TestWithoutARoomForTheReplacementEverythingIsUndone(t *testing.T) {
 	shareManager(t)
-	a := newApplication(t, 1, progressDeadline(8))
+	a := newApplication(t, 1, progressDeadline(20))
 	pod := &a.pods[0]
 
-	drain := startDrain(t, "alice", a.node, "--timeout=35s")
+	drain := startDrain(t, "alice", a.node, "--timeout=75s")
 	a.waitHandedUp(t, pod)
-	er := waitRequest(t, pod, "given up", surgeSaid("Not replaced beforehand: no replacement became available within 8s: 0/"))
+	er := waitRequest(t, pod, "given up", surgeSaid("Not replaced beforehand: no replacement became available within 20s: 0/"))
 	saysAll(t, "the interceptor's message", surgeSays(er), "nodes are available", "unschedulable")
 	a.waitGivenBack(t, pod)
 	saysAll(t, "the event", waitEvent(t, pod, "PodGivenBack").Note, "(failed)", "nodes are available")
@@ -193,14 +193,14 @@ func TestARolloutInTheMiddleReplacesThePod(t *testing.T) {
 // drain hears of its budget in the end.
 func TestARolloutThatNeverSucceedsDoesNotHoldTheDrainForEver(t *testing.T) {
 	shareManager(t)
-	a := newApplication(t, 1, progressDeadline(8))
+	a := newApplication(t, 1, progressDeadline(20))
 	pod := &a.pods[0]
 
 	startDrain(t, "alice", a.node)
 	a.waitHandedUp(t, pod)
 	a.rollOut(t)
 	a.waitRevision(t, "2")
-	er := waitRequest(t, pod, "given up", surgeSaid("Not replaced beforehand: no replacement became available within 8s"))
+	er := waitRequest(t, pod, "given up", surgeSaid("Not replaced beforehand: no replacement became available within 20s"))
 	saysAll(t, "the interceptor's message", surgeSays(er), "cannot be given back, has been waited for as long again")
 	waitRequest(t, pod, "blocked", blocked)
 	lives(t, pod)

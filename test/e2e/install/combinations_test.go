@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -82,7 +81,7 @@ func installDefinitions(t *testing.T, file string) {
 		t.Fatalf("definitions: %v", names)
 	}
 	for _, name := range names {
-		cluster.Eventually(t, time.Minute, name+" is served", func(ctx context.Context) error {
+		cluster.Eventually(t, patience, name+" is served", func(ctx context.Context) error {
 			crd, err := crds.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -141,7 +140,7 @@ func ofTheRelease(ctx context.Context) ([]string, error) {
 // wantOfTheRelease waits until nothing but the wanted objects is there.
 func wantOfTheRelease(t *testing.T, when string, want []string) {
 	t.Helper()
-	cluster.Eventually(t, time.Minute, "the objects of the release "+when, func(ctx context.Context) error {
+	cluster.Eventually(t, patience, "the objects of the release "+when, func(ctx context.Context) error {
 		got, err := ofTheRelease(ctx)
 		if err != nil {
 			return err

@@ -16,6 +16,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
+// patience is how long a test waits for what must happen.
+const patience = 3 * time.Minute
+
 // createPod creates a pod as soon as its namespace is ready for it.
 func createPod(ctx context.Context, client kubernetes.Interface, namespace string, pod *corev1.Pod) (*corev1.Pod, error) {
 	var created *corev1.Pod
@@ -41,7 +44,7 @@ func ownDefinitions(t *testing.T) {
 	crds := client.ApiextensionsV1().CustomResourceDefinitions()
 	remove := func() {
 		ctx := context.WithoutCancel(t.Context())
-		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 			list, err := crds.List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return false, err

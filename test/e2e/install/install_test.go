@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -213,7 +212,7 @@ func TestWhoseEvictionsAreSentToTheWebhook(t *testing.T) {
 				},
 			}
 			// kube-controller-manager makes the service account a pod needs.
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			created, err := createPod(ctx, admin, tc.namespace, pod)
 			if err != nil {

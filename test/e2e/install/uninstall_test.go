@@ -90,7 +90,7 @@ func startManager(t *testing.T, inst *manager.Installation) *manager.Process {
 // stopManager ends a manager as a kubelet does.
 func stopManager(t *testing.T, manager *manager.Process) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := manager.Stop(ctx); err != nil {
 		t.Errorf("stop the manager: %v", err)
@@ -128,7 +128,7 @@ func TestTheUninstallWaitsForAManagerThatGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := client.ObjectKey{Namespace: namespace, Name: "web"}
-	cluster.Eventually(t, time.Minute, "the guard to be closed", func(ctx context.Context) error { return guardClosed(ctx, admin, pod) })
+	cluster.Eventually(t, patience, "the guard to be closed", func(ctx context.Context) error { return guardClosed(ctx, admin, pod) })
 
 	job, done := uninstallForReal(ctx, t, inst)
 	waitRenewed(ctx, t, inst.Namespace)
@@ -166,7 +166,7 @@ func TestTheUninstallWaitsForAManagerThatGoesOn(t *testing.T) {
 func waitRenewed(ctx context.Context, t *testing.T, namespace string) {
 	t.Helper()
 	var seen []time.Time
-	cluster.Eventually(t, time.Minute, "the leader to renew its Lease", func(context.Context) error {
+	cluster.Eventually(t, patience, "the leader to renew its Lease", func(context.Context) error {
 		lease, err := kube.Client().CoordinationV1().Leases(namespace).Get(ctx, "drawbridge-leader", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -33,7 +33,7 @@ const folderVariable = "DRAWBRIDGE_KUBEVIRT"
 
 const (
 	// patience is how long a test waits for what must happen.
-	patience = time.Minute
+	patience = 3 * time.Minute
 	// drainers is the group of those who may drain nodes, and nothing more.
 	drainers = "drainers"
 )

@@ -136,12 +136,12 @@ func (l *RequestLog) Mark() Mark {
 }
 
 // sinceTimeout is how long Since waits for answers when its context has no end.
-const sinceTimeout = 30 * time.Second
+const sinceTimeout = 3 * time.Minute
 
 // Since returns the requests received between the mark and now, when all of them
 // have been answered. Watches count as answered when they begin. Requests the server
 // could not answer because it was killed have code 0. Error: the log cannot be read,
-// or ctx (or 30 seconds, if it has no end) ended while a request was still open.
+// or ctx (or three minutes, if it has no end) ended while a request was still open.
 func (l *RequestLog) Since(ctx context.Context, mark Mark) (Requests, error) {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc

@@ -31,7 +31,7 @@ import (
 
 const (
 	// readyTimeout bounds every wait for the manager or the API server.
-	readyTimeout = 60 * time.Second
+	readyTimeout = 3 * time.Minute
 	pollInterval = 50 * time.Millisecond
 )
 

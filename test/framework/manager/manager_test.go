@@ -100,7 +100,7 @@ func gone(t *testing.T, p *corev1.Pod) {
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
 		last = check()
 		return last == nil, nil
 	})
@@ -130,7 +130,7 @@ func start(t *testing.T, o manager.Options) *manager.Manager {
 
 func stop(t *testing.T, m interface{ Stop(context.Context) error }) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := m.Stop(ctx); err != nil {
 		t.Errorf("stop: %v", err)
