@@ -23,6 +23,7 @@ type nodeModel struct {
 	Schedulable  bool
 	Markers      []string
 	Maintenances []string
+	Blockers     []string
 	Pods         int
 	Act          bool
 	Draining     bool
@@ -85,11 +86,11 @@ func nodeOf(s *state.Snapshot, name string, node *corev1.Node, act bool) nodeMod
 			m.Maintenances = append(m.Maintenances, strings.TrimSuffix(text.Clean(fmt.Sprintf("%s, %s: %s", maintenance.Name, stage, maintenance.Spec.Reason)), ": "))
 			m.Blocked = max(m.Blocked, int(n.PodsBlocking))
 			for _, b := range n.BlockingPods {
-				m.By = append(m.By, text.Clean(b.Namespace+"/"+b.Name+" blocks it: "+b.Message))
+				m.Blockers = append(m.Blockers, text.Clean(b.Namespace+"/"+b.Name+": "+b.Message))
 			}
 		}
 	}
-	m.By = unique(m.By)
+	m.By, m.Blockers = unique(m.By), unique(m.Blockers)
 	return m
 }
 
