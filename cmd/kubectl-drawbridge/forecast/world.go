@@ -2,16 +2,13 @@ package forecast
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -289,78 +286,6 @@ func byNamespace(all []*corev1.Pod) map[string][]*corev1.Pod {
 		found[pod.Namespace] = append(found[pod.Namespace], pod)
 	}
 	return found
-}
-
-// pdb is a PodDisruptionBudget.
-type pdb struct {
-	namespace, name string
-	// spare is how many healthy pods there are more than needed; it may be negative.
-	spare int
-	// always: pods that are not ready may always go. never: it expects no pods, so that it
-	// allows none.
-	always, never bool
-	text          string
-}
-
-// findPDBs finds which select the pods to go, and which pods will be healthy soon.
-func (w *world) findPDBs() {
-	byUID := map[types.UID]int{}
-	for i := range w.pods {
-		byUID[w.pods[i].pod.UID] = i
-	}
-	spaces := byNamespace(w.in.Pods)
-	refills := map[types.UID]int{}
-	for _, from := range w.in.PDBs {
-		selector, err := metav1.LabelSelectorAsSelector(from.Spec.Selector)
-		if err != nil || from.Labels[v1alpha1.GuardBudgetLabel] == "true" {
-			continue // The guard opens when the interceptors are done.
-		}
-		index := len(w.pdbs)
-		w.pdbs = append(w.pdbs, w.pdbOf(from))
-		for _, pod := range spaces[from.Namespace] {
-			if !selector.Matches(labels.Set(pod.Labels)) {
-				continue
-			}
-			if i, ok := byUID[pod.UID]; ok {
-				w.pods[i].pdbs = append(w.pods[i].pdbs, index)
-			} else if c := metav1.GetControllerOfNoCopy(pod); c != nil && w.isStarting(pod) {
-				i, ok := refills[pod.UID]
-				if !ok {
-					i = len(w.refills)
-					refills[pod.UID] = i
-					w.refills = append(w.refills, refill{pod: pod, owner: c.UID})
-				}
-				w.refills[i].pdbs = append(w.refills[i].pdbs, index)
-			}
-		}
-	}
-	for i := range w.pods {
-		v := &w.pods[i]
-		if len(v.pdbs) > 1 && !v.leaving {
-			var names []string
-			for _, p := range v.pdbs[:min(len(v.pdbs), 5)] {
-				names = append(names, w.pdbs[p].name)
-			}
-			w.blockers = append(w.blockers, w.blocker(v, "PodDisruptionBudgets "+strings.Join(names, ", "),
-				fmt.Sprintf("%d of them select it, and the eviction API supports one", len(v.pdbs)), "change their selectors, so that one is left"))
-		}
-	}
-}
-
-// pdbOf reads what the disruption controller has counted.
-func (w *world) pdbOf(from *policyv1.PodDisruptionBudget) pdb {
-	status := &from.Status
-	p := pdb{
-		namespace: from.Namespace, name: from.Name,
-		spare:  int(status.DisruptionsAllowed),
-		always: from.Spec.UnhealthyPodEvictionPolicy != nil && *from.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow,
-		never:  status.ExpectedPods == 0 && status.DisruptionsAllowed == 0,
-	}
-	if status.DisruptionsAllowed <= 0 && status.CurrentHealthy < status.DesiredHealthy {
-		p.spare = int(status.CurrentHealthy - status.DesiredHealthy)
-	}
-	p.text = fmt.Sprintf("it needs %d of %d pods, and %d are healthy", status.DesiredHealthy, status.ExpectedPods, status.CurrentHealthy)
-	return p
 }
 
 // starting is how long a pod may be expected to become ready.

@@ -10,9 +10,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/lru"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/live"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/page"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/state"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/forecast"
 )
 
@@ -29,9 +34,52 @@ const (
 	runs = 50
 )
 
+const (
+	// settle is how old a forecast may be although something has changed: a page is rendered up
+	// to four times a second, and a simulation takes longer than that in a large cluster.
+	settle = 2 * time.Second
+	// stale is how old one may be when nothing has changed: turns that run come nearer their end.
+	stale = 10 * time.Second
+	// remembered is of how many lists of nodes.
+	remembered = 32
+)
+
 // Pages returns the page.
 func Pages() []page.Page {
-	return []page.Page{{Pattern: "/forecast", Section: section, Render: render}}
+	told := &memory{known: lru.New(remembered)}
+	return []page.Page{{Pattern: "/forecast", Section: section, Render: told.render}}
+}
+
+// memory has the last forecasts. Two pages at a time do not simulate the same twice.
+type memory struct {
+	mu    sync.Mutex
+	known *lru.Cache
+}
+
+// told is a forecast, and what it was made of.
+type told struct {
+	forecast forecast.Forecast
+	version  uint64
+	at       time.Time
+}
+
+// of is the forecast for nodes, which are sorted.
+func (m *memory) of(s *state.Snapshot, nodes []string) forecast.Forecast {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := strings.Join(nodes, " ")
+	if value, ok := m.known.Get(key); ok {
+		last := value.(told) //nolint:forcetypeassert // Only this function adds.
+		age := s.Now.Sub(last.at)
+		if age >= 0 && (age < settle || age < stale && last.version == s.Version) {
+			return last.forecast
+		}
+	}
+	in := forecast.FromSnapshot(s, nodes)
+	in.Runs = runs
+	made := forecast.Of(in)
+	m.known.Add(key, told{made, s.Version, s.Now})
+	return made
 }
 
 type view struct {
@@ -56,7 +104,7 @@ type historyRow struct {
 	Pods                    int
 }
 
-func render(_ context.Context, r page.Request) (page.Content, error) {
+func (m *memory) render(_ context.Context, r page.Request) (page.Content, error) {
 	v := view{Actions: !r.ReadOnly && !r.Export}
 	// A node may be given several times, and several in one field.
 	var nodes []string
@@ -76,9 +124,7 @@ func render(_ context.Context, r page.Request) (page.Content, error) {
 		}
 	}
 	if len(nodes) > 0 {
-		in := forecast.FromSnapshot(r.Snapshot, nodes)
-		in.Runs = runs
-		v.fill(forecast.Of(in))
+		v.fill(m.of(r.Snapshot, nodes))
 	}
 	content := page.Content{Title: section, Section: section}
 	for _, name := range []string{"ask", "told"} {
