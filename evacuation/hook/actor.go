@@ -53,7 +53,9 @@ type actor struct {
 	// fresh are the attempts that this process has recorded and not yet begun.
 	fresh marks
 	// jobs are the names of Jobs that this process has seen.
-	jobs    marks
+	jobs marks
+	// refused are the Jobs that could not be created.
+	refused refusals
 	exec    *execcall.Executor // Nil if it is switched off.
 	http    *httpcall.Client
 	watches *waitfor.Watches
@@ -250,6 +252,7 @@ func (a *actor) forget(t *attempt) {
 	a.calls.end(t.key())
 	a.fresh.take(t.key())
 	a.jobs.take(t.jobName())
+	a.refused.forget(t.jobName())
 	a.watches.Release(t.key())
 	a.follows.take(string(t.target.PodUID))
 }

@@ -51,6 +51,9 @@ func (a *actor) beginJob(ctx context.Context, t *attempt, r *jobRecipe) (work, e
 	case t.late:
 		return work{State: stateRunning, Message: fmt.Sprintf("Job %s was never created", t.jobName())}, nil
 	}
+	if w, ok := a.refused.lately(t.jobName(), a.clock.Now()); ok {
+		return w, nil
+	}
 	if err := a.look(ctx, t); err != nil {
 		return work{}, err
 	}
@@ -62,9 +65,14 @@ func (a *actor) beginJob(ctx context.Context, t *attempt, r *jobRecipe) (work, e
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return work{State: stateRunning, Message: "Job " + made.Name + " runs", CheckAfter: time.Second}, nil
+	case t.undo && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		// For a turn, the end of the pod decides. An undo has nobody to wait for.
+		return work{State: stateFailed, Final: true, Message: fmt.Sprintf("Job %s cannot be created: the namespace is being deleted", made.Name)}, nil
 	case apierrors.IsForbidden(err):
 		// A quota, a policy, or a permission of ours: it may be changed in time.
-		return work{State: stateRunning, Message: fmt.Sprintf("Job %s cannot be created: %s", made.Name, oneLine(err)), CheckAfter: troubleRetry}, nil
+		message := fmt.Sprintf("Job %s cannot be created: %s", made.Name, oneLine(err))
+		a.refused.add(made.Name, message, a.clock.Now())
+		return work{State: stateRunning, Message: message, CheckAfter: troubleRetry}, nil
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return work{State: stateFailed, Final: true, Message: fmt.Sprintf("the API server refuses the Job: %s", oneLine(err))}, nil
 	case err != nil:

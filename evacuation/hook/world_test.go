@@ -48,6 +48,9 @@ type world struct {
 	dead          bool
 	// blind: nobody may list events.
 	blind bool
+	// refuse is the answer to who creates something, and refused how often it was given.
+	refuse  error
+	refused int
 }
 
 var errDead = errors.New("the manager has died")
@@ -104,6 +107,10 @@ func (w *world) mortal() client.WithWatch {
 		},
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			return write(func() error {
+				if w.refuse != nil {
+					w.refused++
+					return w.refuse
+				}
 				err := c.Create(ctx, object, options...)
 				if err == nil {
 					w.made[object.GetName()]++

@@ -1,0 +1,98 @@
+package hook
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+)
+
+// forbidden is the API server's answer to who creates a Job, with its causes.
+func forbidden(causes ...metav1.CauseType) error {
+	err := apierrors.NewForbidden(batchv1.Resource("jobs"), "dump", errors.New("it is so"))
+	for _, cause := range causes {
+		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: cause})
+	}
+	return err
+}
+
+// done is a world in which the hook was done, and then the eviction was called off.
+func done(t *testing.T) (*world, *named) {
+	t.Helper()
+	w := newWorld(t, jobHook(func(s *v1alpha1.EvacuationHookSpec) { s.Undo = &v1alpha1.HookUndo{Job: s.Job} }))
+	n := w.born()
+	if _, err := n.Evacuate(t.Context(), w.target); err != nil {
+		t.Fatal(err)
+	}
+	w.finish(batchv1.JobComplete)
+	if _, err := n.Evacuate(t.Context(), w.target); err != nil {
+		t.Fatal(err)
+	}
+	w.cancel()
+	return w, n
+}
+
+// However often the undo is asked for, a Job that was refused is tried every 30 seconds.
+func TestAJobThatIsRefusedIsTriedNowAndThen(t *testing.T) {
+	w, n := done(t)
+	w.refuse = forbidden()
+	var tried []int
+	for range 3 {
+		for range 5 {
+			if err := n.Cancel(t.Context(), w.target); !errors.Is(err, interceptor.ErrNotYet) {
+				t.Fatalf("cancel: %v, want that it waits", err)
+			}
+			w.clock.Step(time.Second)
+		}
+		tried = append(tried, w.refused)
+		w.clock.Step(troubleRetry - 5*time.Second)
+	}
+	if diff := cmp.Diff([]int{1, 2, 3}, tried); diff != "" {
+		t.Errorf("Jobs that were tried (-want +got):\n%s", diff)
+	}
+	w.refuse = nil
+	if err := n.Cancel(t.Context(), w.target); !errors.Is(err, interceptor.ErrNotYet) {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]int{"dump-1": 1, "dump-undo-1": 1}, w.names()); diff != "" {
+		t.Errorf("Jobs (-want +got):\n%s", diff)
+	}
+}
+
+// In a namespace that is being deleted, nothing can be undone, and nobody tries for ever.
+func TestAnUndoEndsWithItsNamespace(t *testing.T) {
+	w, n := done(t)
+	w.refuse = forbidden(corev1.NamespaceTerminatingCause)
+	for range 3 {
+		if err := n.Cancel(t.Context(), w.target); err != nil {
+			t.Fatalf("cancel: %v, want that it is over", err)
+		}
+	}
+	if w.refused != 1 {
+		t.Errorf("the Job was tried %d times", w.refused)
+	}
+}
+
+// A turn waits: its pod ends with the namespace.
+func TestATurnWaitsForTheEndOfItsNamespace(t *testing.T) {
+	w := newWorld(t, jobHook())
+	w.refuse = forbidden(corev1.NamespaceTerminatingCause)
+	n := w.born()
+	for range 3 {
+		p, err := n.Evacuate(t.Context(), w.target)
+		if err != nil || p.Done {
+			t.Errorf("want that it waits: %+v, %v", p, err)
+		}
+	}
+	if w.refused != 1 {
+		t.Errorf("the Job was tried %d times", w.refused)
+	}
+}
