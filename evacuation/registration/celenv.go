@@ -85,7 +85,9 @@ func (e expression) evaluate(in *celInput) (match bool, cost int64, err error) {
 type celInput struct {
 	pod       *corev1.Pod
 	namespace *corev1.Namespace // Nil while not known.
-	made      map[string]any
+	// namespaceText is textOf the namespace.
+	namespaceText string
+	made          map[string]any
 }
 
 func (in *celInput) variables() (map[string]any, error) {

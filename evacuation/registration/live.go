@@ -54,7 +54,7 @@ func (r *Registry) ResolveLive(ctx context.Context, live client.Reader, pod *cor
 	for i := range namespaces.Items {
 		next.putNamespace(&namespaces.Items[i])
 	}
-	fresh := &Registry{options: r.options, annotated: r.annotated, next: next}
+	fresh := &Registry{options: r.options, annotated: r.annotated, memo: r.memo, next: next}
 	fresh.current.Store(next)
 	return fresh.Resolve(pod)
 }

@@ -33,6 +33,10 @@ type entry struct {
 	// seesNamespace: the answer depends on the pod's namespace, by its labels or by
 	// an expression.
 	seesNamespace bool
+	// id is another one for each entry, for the memo.
+	id uint64
+	// reads is what the conditions look at.
+	reads parts
 }
 
 // refusal is the reason and message of the condition Accepted=False.
@@ -59,7 +63,7 @@ func compileEntry(from *v1alpha1.EvictionInterceptor, allowReserved []string) *e
 
 func newEntry(from *v1alpha1.EvictionInterceptor) *entry {
 	return &entry{
-		key: from.Name, uid: from.UID, generation: from.Generation, Info: infoOf(from),
+		id: entryIDs.Add(1), key: from.Name, uid: from.UID, generation: from.Generation, Info: infoOf(from),
 		pods: labels.Nothing(), namespaces: labels.Nothing(),
 	}
 }
@@ -154,6 +158,7 @@ func (e *entry) compileConditions(from *v1alpha1.EvictionInterceptor) *refusal {
 		}
 		e.conditions = append(e.conditions, compiled)
 		e.seesNamespace = e.seesNamespace || compiled.namespace
+		e.reads.add(compiled.program)
 	}
 	return nil
 }

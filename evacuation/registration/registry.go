@@ -81,6 +81,7 @@ func (unmeasured) Forget(string) {}
 type Registry struct {
 	options   Options
 	annotated annotation
+	memo      *memo
 	current   atomic.Pointer[snapshot]
 
 	mu sync.Mutex // Guards next, dirty and the subscribers.
@@ -103,7 +104,7 @@ func NewRegistry(o Options) *Registry {
 	if o.Metrics == nil {
 		o.Metrics = unmeasured{}
 	}
-	r := &Registry{options: o, annotated: annotation{allowReserved: o.AllowedReserved}, next: newSnapshot()}
+	r := &Registry{options: o, annotated: annotation{allowReserved: o.AllowedReserved}, memo: newMemo(), next: newSnapshot()}
 	r.current.Store(newSnapshot())
 	return r
 }
@@ -290,7 +291,7 @@ func (r *Registry) each(s *snapshot, pod *corev1.Pod, yield func(slot int, e *en
 		case namespace == nil && e.seesNamespace:
 			err = ErrNamespaceUnknown
 		default:
-			match, failure := e.matchConditions(&in)
+			match, failure := r.memo.matchConditions(e, &in)
 			yield(slot, e, match, failure)
 		}
 	})
@@ -309,7 +310,7 @@ func (r *Registry) ask(s *snapshot, slot int, pod *corev1.Pod) (match bool, fail
 		return false, nil
 	}
 	in := namespace.input(pod)
-	return e.matchConditions(&in)
+	return r.memo.matchConditions(e, &in)
 }
 
 // excludes reports whether registrations ignore a namespace: the webhook is not called

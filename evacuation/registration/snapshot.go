@@ -40,7 +40,9 @@ type label struct{ key, value string }
 // namespaceView is a namespace and the registrations that select it, without hooks.
 type namespaceView struct {
 	object *corev1.Namespace
-	by     bitset
+	// text is all that expressions see of it, for the memo.
+	text string
+	by   bitset
 }
 
 // input is what expressions see of a pod in the namespace, which may be unknown.
@@ -48,7 +50,7 @@ func (v *namespaceView) input(pod *corev1.Pod) celInput {
 	if v == nil {
 		return celInput{pod: pod}
 	}
-	return celInput{pod: pod, namespace: v.object}
+	return celInput{pod: pod, namespace: v.object, namespaceText: v.text}
 }
 
 // clone returns a copy that may be changed.
@@ -107,7 +109,7 @@ func (s *snapshot) remove(key string) {
 
 // putNamespace adds or replaces a namespace.
 func (s *snapshot) putNamespace(namespace *corev1.Namespace) {
-	view := &namespaceView{object: namespace}
+	view := &namespaceView{object: namespace, text: textOf(namespace)}
 	for slot, e := range s.slots {
 		if e != nil && e.refused == nil && !e.isHook() && e.matchNamespace(namespace) {
 			view.by = view.by.with(slot)
@@ -134,7 +136,7 @@ func (s *snapshot) index(slot int) {
 	}
 	for name, view := range s.namespaces {
 		if e.matchNamespace(view.object) {
-			s.namespaces[name] = &namespaceView{view.object, view.by.with(slot)}
+			s.namespaces[name] = &namespaceView{view.object, view.text, view.by.with(slot)}
 		}
 	}
 }
@@ -153,7 +155,7 @@ func (s *snapshot) unindex(slot int) {
 	s.anyPod = s.anyPod.without(slot)
 	for name, view := range s.namespaces {
 		if view.by.has(slot) {
-			s.namespaces[name] = &namespaceView{view.object, view.by.without(slot)}
+			s.namespaces[name] = &namespaceView{view.object, view.text, view.by.without(slot)}
 		}
 	}
 }

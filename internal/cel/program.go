@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	celgo "github.com/google/cel-go/cel"
@@ -20,9 +19,9 @@ const MatchConditionsBudget = celconfig.RuntimeCELCostBudgetMatchConditions
 // Program is a compiled expression. It is safe for concurrent use.
 type Program struct {
 	program celgo.Program
-	// uses are the variables that it names. The tree is not kept, as registries have
-	// many programs.
-	uses []string
+	// reads are the variables that it names, and what it reads of each: nil is all. The tree
+	// is not kept, as registries have many programs.
+	reads map[string][][]string
 }
 
 // Compile compiles an expression whose result has one of the types; none means any.
@@ -64,17 +63,26 @@ func (e *Env) program(checked *celgo.Ast) (*Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the program: %w", err)
 	}
-	made := &Program{program: program}
+	made := &Program{program: program, reads: map[string][][]string{}}
 	for _, v := range e.variables {
-		if len(uses(checked, v)) > 0 {
-			made.uses = append(made.uses, v)
+		if paths, whole := reads(checked, v); whole || len(paths) > 0 {
+			made.reads[v] = paths
 		}
 	}
 	return made, nil
 }
 
 // Uses reports whether the program uses a variable of its environment.
-func (p *Program) Uses(variable string) bool { return slices.Contains(p.uses, variable) }
+func (p *Program) Uses(variable string) bool {
+	_, ok := p.reads[variable]
+	return ok
+}
+
+// Reads is Expression.Reads.
+func (p *Program) Reads(variable string) (paths [][]string, whole bool) {
+	paths, ok := p.reads[variable]
+	return paths, ok && paths == nil
+}
 
 // eval evaluates the program and says what that cost.
 func (p *Program) eval(ctx context.Context, vars map[string]any) (result ref.Val, cost int64, err error) {

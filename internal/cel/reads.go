@@ -23,7 +23,11 @@ func (e Expression) Reads(variable string) (paths [][]string, whole bool) {
 	if !e.Given() {
 		return nil, false
 	}
-	for _, use := range uses(e.checked, variable) {
+	return reads(e.checked, variable)
+}
+
+func reads(checked *celgo.Ast, variable string) (paths [][]string, whole bool) {
+	for _, use := range uses(checked, variable) {
 		path := pathFrom(use)
 		if len(path) == 0 {
 			return nil, true
