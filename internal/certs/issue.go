@@ -1,15 +1,23 @@
 package certs
 
 import (
-	"crypto/rsa"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
+	"math/big"
 	"time"
 
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // carry returns the Secret's data after the action. The data given is not
@@ -34,11 +42,11 @@ func carry(act action, data map[string][]byte, dnsNames []string, now time.Time)
 		next[keyCA], next[keyCAKey] = ca.CertPEM, ca.KeyPEM
 	}
 	if act == bootstrap || act == renewCert {
-		ca, err := signer(next)
+		ca, key, err := authority(next)
 		if err != nil {
 			return nil, err
 		}
-		next[keyCert], next[keyCertKey], err = issuer.CreateCertPEM(ca, begin, now.Add(certValidity))
+		next[keyCert], next[keyCertKey], err = serving(ca, key, dnsNames, begin)
 		if err != nil {
 			return nil, fmt.Errorf("create certificate: %w", err)
 		}
@@ -57,19 +65,50 @@ func issuerFor(dnsNames []string) *rotator.CertRotator {
 	}
 }
 
-// signer returns the authority in the form in which cert-controller signs.
-func signer(data map[string][]byte) (*rotator.KeyPairArtifacts, error) {
+// authority returns that of the data, and its key.
+func authority(data map[string][]byte) (*x509.Certificate, crypto.Signer, error) {
 	ca, err := readCA(data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	pair, err := tls.X509KeyPair(data[keyCA], data[keyCAKey])
 	if err != nil {
-		return nil, fmt.Errorf("authority: %w", err)
+		return nil, nil, fmt.Errorf("authority: %w", err)
 	}
-	key, ok := pair.PrivateKey.(*rsa.PrivateKey)
+	key, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok {
-		return nil, errors.New("authority: the key is not RSA")
+		return nil, nil, errors.New("authority: the key cannot sign")
 	}
-	return &rotator.KeyPairArtifacts{Cert: ca, CertPEM: data[keyCA], KeyPEM: data[keyCAKey], Key: key}, nil
+	return ca, key, nil
+}
+
+// maxSerial: serial numbers have at most 20 octets (RFC 5280, 4.1.2.2).
+var maxSerial = new(big.Int).Lsh(big.NewInt(1), 158)
+
+// serving makes a certificate of the server and its key. cert-controller's own has an RSA key,
+// with which a handshake costs the server more than answering its reviews does: 50 callers at a
+// time make the API server open and close connections, as it keeps only 25.
+func serving(ca *x509.Certificate, signer crypto.Signer, dnsNames []string, begin time.Time) (certPEM, keyPEM []byte, err error) {
+	serial, err := rand.Int(rand.Reader, maxSerial)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: dnsNames[0]}, DNSNames: dnsNames,
+		NotBefore: begin, NotAfter: begin.Add(backdate + certValidity),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca, key.Public(), signer)
+	if err != nil {
+		return nil, nil, err
+	}
+	if keyPEM, err = keyutil.MarshalPrivateKeyToPEM(key); err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}), keyPEM, nil
 }
