@@ -68,7 +68,7 @@ func TestAMemoAnswersAsTheConditions(t *testing.T) {
 	for _, object := range []*corev1.Namespace{namespace("a"), namespace("a", "env", "prod"), namespace("b", "env", "")} {
 		views = append(views, &namespaceView{object: object, text: textOf(object)})
 	}
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // The same in every run.
+	random := rand.New(rand.NewPCG(1, 2)) // The same in every run.
 	pick := func(values ...string) string { return values[random.IntN(len(values))] }
 	m := newMemo()
 	for n := range 20_000 {

@@ -86,8 +86,8 @@ func authority(data map[string][]byte) (*x509.Certificate, crypto.Signer, error)
 var maxSerial = new(big.Int).Lsh(big.NewInt(1), 158)
 
 // serving makes a certificate of the server and its key. cert-controller's own has an RSA key,
-// with which a handshake costs the server more than answering its reviews does: 50 callers at a
-// time make the API server open and close connections, as it keeps only 25.
+// with which a handshake takes the server many times as long, and a busy API server begins
+// connections again and again: it keeps at most 25 that are idle.
 func serving(ca *x509.Certificate, signer crypto.Signer, dnsNames []string, begin time.Time) (certPEM, keyPEM []byte, err error) {
 	serial, err := rand.Int(rand.Reader, maxSerial)
 	if err != nil {
