@@ -96,6 +96,11 @@ screenshots: browser ## Take the pictures of docs/images, with the tests of the 
 	go run ./test/framework/cluster/cmd/cluster-up --build-only
 	go test -count=1 -timeout=30m ./test/e2e/dashboard -args -screenshots='$(CURDIR)/docs/images'
 
+.PHONY: forecast-compare
+forecast-compare: ## Compare forecasts with ten real drains; writes the table of docs/forecast.md (about 10 minutes).
+	go run ./test/framework/cluster/cmd/cluster-up --build-only
+	go test -count=1 -timeout=60m -v ./test/e2e/forecast -args -forecast.scenarios=10 -forecast.table='$(CURDIR)/docs/forecast.md'
+
 SKEW_ARGS ?=
 
 .PHONY: test-skew
