@@ -37,11 +37,11 @@ type compared struct {
 
 // factor is how far the forecast was off, at least 1.
 func (c *compared) factor() float64 {
-	real, told := c.took.Seconds(), c.told.P50Seconds
-	if real <= 0 || told <= 0 {
+	took, told := c.took.Seconds(), c.told.P50Seconds
+	if took <= 0 || told <= 0 {
 		return math.Inf(1)
 	}
-	return max(real/told, told/real)
+	return max(took/told, told/took)
 }
 
 // TestForecastsComeTrue asserts times although no other test does: that a drain takes as long
@@ -275,7 +275,7 @@ func writeTable(t *testing.T, path, rows string) {
 	if !ok || !ok2 {
 		t.Fatalf("%s has no %s and %s", path, begin, end)
 	}
-	if err := os.WriteFile(path, []byte(before+begin+"\n"+rows+end+after), 0o644); err != nil { //nolint:gosec // It is a page for all to read.
+	if err := os.WriteFile(path, []byte(before+begin+"\n"+rows+end+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
