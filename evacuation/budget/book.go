@@ -63,6 +63,9 @@ type member struct {
 	pod    *corev1.Pod // Shared with the informer.
 	group  string
 	placed bool
+	// left is when it was deleted, as first seen: the API server moves the deletionTimestamp to
+	// the end of a pod when that is over. Zero if it was not.
+	left time.Time
 }
 
 // gonePod is a covered pod that has left.
@@ -249,6 +252,12 @@ func (b *book) observe(s *space, e *entry, pod *corev1.Pod) (changed bool) {
 	}
 	m := &member{pod: pod}
 	m.group, m.placed = b.groupOf(e.program, pod, known)
+	switch {
+	case known != nil && !known.left.IsZero():
+		m.left = known.left
+	case pod.DeletionTimestamp != nil:
+		m.left = leavesSince(pod)
+	}
 	e.members[pod.UID] = m
 	return known == nil || known.group != m.group || known.placed != m.placed || pods.DeletionChanged(known.pod, pod) ||
 		readyOf(known.pod) != readyOf(pod)

@@ -85,15 +85,15 @@ func (e *entry) gather(blocked string, going map[types.UID]*request, over map[ty
 // noteLeft notes when the pods with a grant that leave, or are gone, began to.
 func (e *entry) noteLeft(granted map[types.UID]bool) {
 	for uid := range granted {
-		if m := e.members[uid]; m != nil && m.pod.DeletionTimestamp != nil {
-			e.left(leavesSince(m.pod))
+		if m := e.members[uid]; m != nil {
+			e.left(m.left)
 		}
 	}
 	for _, g := range e.gone {
 		switch {
 		case !granted[g.uid]:
-		case g.member.pod.DeletionTimestamp != nil:
-			e.left(leavesSince(g.member.pod))
+		case !g.member.left.IsZero():
+			e.left(g.member.left)
 		default:
 			e.left(g.at) // It was gone at once.
 		}
