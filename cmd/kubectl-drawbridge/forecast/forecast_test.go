@@ -124,7 +124,7 @@ func TestVerdicts(t *testing.T) {
 			in := input(pod("x", "a"), pod("y", "a"))
 			in.Budgets = []*v1alpha1.EvictionBudget{builder.EvictionBudget("shop", "web", "app", "web").MaxUnavailable("2").MinInterval(time.Minute).Obj()}
 			return in
-		}, Done, 62, 66, ""},
+		}, Done, 63, 65, ""},
 		"a window that opens in an hour": {func() Input {
 			in := input(pod("x", "a"))
 			in.Budgets = []*v1alpha1.EvictionBudget{builder.EvictionBudget("shop", "web", "app", "web").MaxUnavailable("1").Window("0 13 * * *", time.Hour).Obj()}

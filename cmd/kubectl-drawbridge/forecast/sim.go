@@ -254,7 +254,7 @@ func (r *run) leave(i int) {
 		budget := &r.budgets[v.group][b]
 		p := &budget.Pods[r.index[v.group][b][v.pod.UID]]
 		p.Leaving, p.LeavingSince = true, r.in.Now.Add(r.now)
-		budget.LastLeft = laterOf(budget.LastLeft, p.LeavingSince)
+		budget.LastLeft = laterOf(budget.LastLeft, r.leftAt())
 	}
 	if v.owner >= 0 && !r.owners[v.owner].late && !f.replacing && !v.leaving {
 		r.replace(i)
@@ -264,6 +264,9 @@ func (r *run) leave(i int) {
 		r.later(v.group, r.now+stepDelay)
 	}
 }
+
+// leftAt is now as the manager knows it from a deletionTimestamp: up to a second later.
+func (r *run) leftAt() time.Time { return r.in.Now.Add(r.now).Truncate(time.Second).Add(time.Second) }
 
 // goneNow is when the pod's object is gone.
 func (r *run) goneNow(i int) {

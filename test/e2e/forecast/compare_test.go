@@ -77,7 +77,7 @@ func TestForecastsComeTrue(t *testing.T) {
 			good++
 		}
 	}
-	if want := *scenarios * 9 / 10; good < want {
+	if want := (*scenarios*9 + 9) / 10; good < want {
 		t.Errorf("%d of %d forecasts were within a factor of 1.5, want %d", good, *scenarios, want)
 	}
 	if *table != "" && !t.Failed() {
