@@ -46,7 +46,7 @@ func carry(act action, data map[string][]byte, dnsNames []string, now time.Time)
 		if err != nil {
 			return nil, err
 		}
-		next[keyCert], next[keyCertKey], err = serving(ca, key, dnsNames, begin)
+		next[keyCert], next[keyCertKey], err = Serving(ca, key, dnsNames, begin)
 		if err != nil {
 			return nil, fmt.Errorf("create certificate: %w", err)
 		}
@@ -85,10 +85,10 @@ func authority(data map[string][]byte) (*x509.Certificate, crypto.Signer, error)
 // maxSerial: serial numbers have at most 20 octets (RFC 5280, 4.1.2.2).
 var maxSerial = new(big.Int).Lsh(big.NewInt(1), 158)
 
-// serving makes a certificate of the server and its key. cert-controller's own has an RSA key,
+// Serving makes a certificate of the server and its key, signed by the authority. cert-controller's own has an RSA key,
 // with which a handshake takes the server many times as long, and a busy API server begins
 // connections again and again: it keeps at most 25 that are idle.
-func serving(ca *x509.Certificate, signer crypto.Signer, dnsNames []string, begin time.Time) (certPEM, keyPEM []byte, err error) {
+func Serving(ca *x509.Certificate, signer crypto.Signer, dnsNames []string, begin time.Time) (certPEM, keyPEM []byte, err error) {
 	serial, err := rand.Int(rand.Reader, maxSerial)
 	if err != nil {
 		return nil, nil, err

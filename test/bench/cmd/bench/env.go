@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/certs"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
@@ -137,7 +138,7 @@ func (e *env) startTrivial(ctx context.Context) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create authority: %w", err)
 	}
-	cert, key, err := issuer.CreateCertPEM(ca, begin, end)
+	cert, key, err := certs.Serving(ca.Cert, ca.Key, []string{"localhost"}, begin)
 	if err != nil {
 		return nil, fmt.Errorf("create certificate: %w", err)
 	}
