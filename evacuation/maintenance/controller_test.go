@@ -227,6 +227,27 @@ func TestANodeIsDrainedWhenALiveListSaysSo(t *testing.T) {
 	}
 }
 
+// The API server changes a pod once more just before it is gone. The worker that looks at the
+// change must not count a pod of whose end it was told meanwhile: its node would never be drained.
+func TestAPodThatGoesWhileItIsLookedAtIsNotCountedAgain(t *testing.T) {
+	w, _, pod := one(t)
+	w.put(drainOf("kernel"))
+	w.settle(t)
+	leaving := w.pods[client.ObjectKeyFromObject(pod)].(*corev1.Pod).DeepCopy()
+	leaving.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
+	w.put(leaving)
+	w.meanwhile = func() { w.remove(leaving) }
+	w.settle(t)
+	if w.meanwhile != nil {
+		t.Fatal("nobody has looked at the pod")
+	}
+	status := w.plan("kernel").Status
+	want := v1alpha1.MaintenanceProgress{Nodes: 1, NodesCordoned: 1, NodesDrained: 1, PodsEvacuated: 1}
+	if diff := cmp.Diff(want, status.Progress); diff != "" || status.Stage != drained {
+		t.Errorf("stage %s, progress (-want +got):\n%s", status.Stage, diff)
+	}
+}
+
 // The pod of a virtual machine that has moved ends as Succeeded; its object may stay. A
 // reconcile may see that in the cache before the informer tells of it.
 func TestAPodThatHasEndedCountsAsEvacuatedOnce(t *testing.T) {

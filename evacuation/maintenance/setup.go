@@ -235,7 +235,7 @@ func (c *Controller) podEvents() handler.EventHandler {
 
 // left counts a pod that has ended, for each maintenance that wanted it evicted.
 func (c *Controller) left(pod *corev1.Pod) {
-	drains := c.tally.drop(pod.Spec.NodeName, client.ObjectKeyFromObject(pod), pod.UID)
+	drains := c.tally.depart(pod.Spec.NodeName, client.ObjectKeyFromObject(pod), pod.UID)
 	for _, name := range drains {
 		c.tally.left(name, pod.Spec.NodeName)
 		c.plans.AddAfter(named(name), planDelay)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
@@ -19,7 +20,14 @@ type tally struct {
 	nodes map[string]*nodeTally
 	// gone is how many pods have left, by maintenance and node.
 	gone map[string]*goneTally
+	// departed has the UIDs of the last pods that have left. One may leave between the
+	// moment when somebody reads it from the cache and the moment when he counts it: then
+	// nothing would ever tell of it again.
+	departed *lru.Cache
 }
+
+// maxDeparted bounds departed. So many pods do not leave while one is looked at.
+const maxDeparted = 4096
 
 // goneTally is how many pods have left, by node. Until resume, the counts of earlier
 // processes are missing.
@@ -44,7 +52,7 @@ type podTally struct {
 }
 
 func newTally() *tally {
-	return &tally{nodes: map[string]*nodeTally{}, gone: map[string]*goneTally{}}
+	return &tally{nodes: map[string]*nodeTally{}, gone: map[string]*goneTally{}, departed: lru.New(maxDeparted)}
 }
 
 // drain notes which maintenances drain the node. It reports whether there were none
@@ -76,12 +84,15 @@ func (t *tally) drains(node string) []string {
 }
 
 // put counts a pod of a node. It reports whether anything has changed. Nodes that are
-// not drained are ignored.
+// not drained, and pods that have left, are ignored.
 func (t *tally) put(node string, pod types.NamespacedName, uid types.UID, class Class, block *Block, until time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.nodes[node]
 	if n == nil || class == ClassNone {
+		return false
+	}
+	if _, left := t.departed.Get(uid); left {
 		return false
 	}
 	before, known := n.pods[pod]
@@ -105,11 +116,25 @@ func (t *tally) knows(node string, pod types.NamespacedName, uid types.UID) bool
 	return n != nil && n.pods[pod].uid == uid && uid != ""
 }
 
+// depart is drop for a pod that has left, and is not counted again.
+func (t *tally) depart(node string, pod types.NamespacedName, uid types.UID) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.nodes[node] != nil {
+		t.departed.Add(uid, nil)
+	}
+	return t.dropped(node, pod, uid)
+}
+
 // drop stops counting a pod. It returns the maintenances that drained it, none if this
 // pod was not counted.
 func (t *tally) drop(node string, pod types.NamespacedName, uid types.UID) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.dropped(node, pod, uid)
+}
+
+func (t *tally) dropped(node string, pod types.NamespacedName, uid types.UID) []string {
 	n := t.nodes[node]
 	if n == nil {
 		return nil

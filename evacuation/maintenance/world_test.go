@@ -51,6 +51,8 @@ type world struct {
 	lists     int
 	parts     map[string]maintenance.Part
 	queues    []*stepQueue
+	// meanwhile happens once, when somebody has read a pod and looks for its request.
+	meanwhile func()
 }
 
 func newWorld(tb testing.TB, wait time.Duration) *world {
@@ -194,6 +196,10 @@ func (w *world) reconcile(tb testing.TB) {
 
 func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if er, ok := obj.(*v1alpha1.EvictionRequest); ok {
+		if happens := w.meanwhile; happens != nil {
+			w.meanwhile = nil
+			happens()
+		}
 		found, ok := w.requests[key]
 		if !ok {
 			return apierrors.NewNotFound(v1alpha1.Resource("evictionrequests"), key.Name)
