@@ -33,7 +33,7 @@ const maxPerSecond = 4
 const changesPerSecond = 200
 
 // A large cluster that changes all the time: the browser gets differences only, not too
-// often, and is not kept from work. The numbers of docs/dashboard.md come from
+// often, and is not kept from work. The numbers of docs/guides/dashboard.md come from
 // go test ./test/e2e/dashboard -run Large -v -args -load=30s.
 func TestALargeClusterStaysSmooth(t *testing.T) {
 	needBrowser(t)
@@ -45,10 +45,12 @@ func TestALargeClusterStaysSmooth(t *testing.T) {
 	}
 	d := startDashboard(t, apiOf(t, c))
 	tab := newTab(t)
+	opened, pages := time.Now(), 1
 	tab.Open(d.first)
 	for _, path := range []string{"/", "/nodes/worker-007", "/interceptors", "/pods/team-07/app-00007"} {
 		t.Run(path, func(t *testing.T) {
 			tab.Open(d.at(path))
+			pages++
 			tab.Visible("main")
 			browser.Eval[bool](tab, `window.longTasks = [], new PerformanceObserver(l => window.longTasks.push(...l.getEntries().map(e => e.duration))).observe({type: 'longtask'}), true`)
 			before, cpu := len(tab.Messages()), cpuTime(d.program)
@@ -67,28 +69,16 @@ func TestALargeClusterStaysSmooth(t *testing.T) {
 			t.Logf("%s: %d changes in %s; %.1f messages and %.1f KB per second; server %.0f ms of CPU per second; %d long tasks of the browser, the longest %.0f ms; page of %d KB",
 				path, changed, took.Round(time.Millisecond), float64(len(messages))/took.Seconds(), float64(bytes)/1024/took.Seconds(),
 				float64(used.Milliseconds())/took.Seconds(), len(long), worst, browser.Eval[int](tab, "document.documentElement.outerHTML.length")/1024)
-			if err := tooOften(messages); err != nil {
-				t.Error(err)
+			// A busy browser gets some messages late and then together, so what counts is how
+			// many there were since the beginning; each page begins with one. The time between
+			// two of them is tested where they are sent:
+			// TestMessagesKeepThePaceHoweverOftenThingsChange.
+			got := len(tab.Messages())
+			if most := pages + int(maxPerSecond*time.Since(opened).Seconds()); got > most {
+				t.Errorf("%d messages since the beginning, want at most %d", got, most)
 			}
 		})
 	}
-}
-
-// tooOften looks at each message and those within the second after it. The browser gets
-// them with a delay that varies, so one more than allowed is no error.
-func tooOften(messages []browser.Message) error {
-	for i, m := range messages {
-		n := 0
-		for _, later := range messages[i:] {
-			if later.At.Sub(m.At) < time.Second {
-				n++
-			}
-		}
-		if n > maxPerSecond+1 {
-			return fmt.Errorf("%d messages within a second, want at most %d", n, maxPerSecond)
-		}
-	}
-	return nil
 }
 
 // churn changes the crowd all the time, and returns how many changes there were.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
@@ -161,4 +163,56 @@ func TestAStreamSendsTheWholePageAndThenWhatChanges(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the browser left, and the stream ended with %v", err)
 	}
+}
+
+// sent keeps when each message was sent.
+type sent struct {
+	*httptest.ResponseRecorder
+
+	at []time.Time
+}
+
+func (s *sent) Write(text []byte) (int, error) {
+	s.at = append(s.at, time.Now())
+	n, err := s.ResponseRecorder.Write(text)
+	if err != nil {
+		return n, fmt.Errorf("record: %w", err)
+	}
+	return n, nil
+}
+
+// The time in here is that of the bubble: no machine is too busy for it.
+func TestMessagesKeepThePaceHoweverOftenThingsChange(t *testing.T) {
+	const changes, every, pace = 1000, 10 * time.Millisecond, time.Second / 4
+	synctest.Test(t, func(t *testing.T) {
+		source := &versions{newer: make(chan struct{})}
+		ctx, leave := context.WithCancel(t.Context())
+		got := &sent{ResponseRecorder: httptest.NewRecorder()}
+		stream := &Stream{Clock: clock.RealClock{}, Wait: source.wait, Render: func(context.Context) ([]Fragment, uint64, error) {
+			version, _ := source.now()
+			return []Fragment{fragment("version", fmt.Sprint(version))}, version, nil
+		}}
+		ended := make(chan error, 1)
+		go func() {
+			ended <- stream.Serve(got, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		}()
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for range changes {
+			<-tick.C
+			source.next()
+		}
+		leave()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		for i := 1; i < len(got.at); i++ {
+			if gap := got.at[i].Sub(got.at[i-1]); gap < pace || gap > pace+every {
+				t.Errorf("message %d came %s after the one before, want %s: not sooner, and what has changed not later", i, gap, pace)
+			}
+		}
+		if len(got.at) < int(changes*every/(pace+every)) {
+			t.Errorf("%d messages in %s", len(got.at), changes*every)
+		}
+	})
 }
