@@ -37,14 +37,13 @@ func keep[T any](names ...string) fields[T] {
 	return kept
 }
 
-// of copies the fields, shallowly.
-func (f fields[T]) of(from *T) T {
-	var to T
-	source, target := reflect.ValueOf(from).Elem(), reflect.ValueOf(&to).Elem()
-	for _, field := range f {
-		target.FieldByIndex(field.Index).Set(source.FieldByIndex(field.Index))
+// copy copies the fields, shallowly. They are fields of T itself, not of a struct in it.
+func (f fields[T]) copy(to, from *T) {
+	source, target := reflect.ValueOf(from).Elem(), reflect.ValueOf(to).Elem()
+	for i := range f {
+		n := f[i].Index[0]
+		target.Field(n).Set(source.Field(n))
 	}
-	return to
 }
 
 func byJSONName(t reflect.Type, name string) (reflect.StructField, bool) {

@@ -1,13 +1,16 @@
 package podcache
 
 import (
-	"encoding/binary"
+	"hash/maphash"
 	"maps"
+	"math/bits"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
 )
 
 // Sharing is the transform of a pod informer that stores equal values of many pods
@@ -32,15 +35,15 @@ func NewSharing() *Sharing {
 // Transform is podcache.Transform, with what is shared. It may be called from several
 // goroutines. Like that one it does not write to the object, and never fails.
 func (s *Sharing) Transform(obj any) (any, error) {
-	obj, err := Transform(obj)
-	pod, ok := obj.(*corev1.Pod)
-	if err != nil || !ok {
-		return obj, err
+	whole, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
 	}
+	pod := reduced(whole)
 	pod.Labels, pod.Annotations = s.ofMap(pod.Labels), s.ofMap(pod.Annotations)
-	pod.OwnerReferences = share(s.owners, pod.OwnerReferences, ownersKey)
-	pod.Spec.Volumes = share(s.volumes, pod.Spec.Volumes, volumesKey)
-	for _, text := range []*string{
+	pod.OwnerReferences = s.ofOwners(pod.OwnerReferences)
+	pod.Spec.Volumes = s.ofVolumes(pod.Spec.Volumes)
+	for _, text := range [...]*string{
 		&pod.Namespace, &pod.Spec.NodeName, &pod.Spec.PriorityClassName, &pod.Spec.ServiceAccountName, &pod.Spec.SchedulerName,
 		(*string)(&pod.Spec.RestartPolicy), (*string)(&pod.Status.Phase),
 	} {
@@ -49,12 +52,28 @@ func (s *Sharing) Transform(obj any) (any, error) {
 	pod.Status.Conditions = slices.Clone(pod.Status.Conditions)
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
-		for _, text := range []*string{(*string)(&c.Type), (*string)(&c.Status), &c.Reason, &c.Message} {
+		for _, text := range [...]*string{(*string)(&c.Type), (*string)(&c.Status), &c.Reason, &c.Message} {
 			*text = s.ofString(*text)
 		}
 	}
 	return pod, nil
 }
+
+// usual strings need no cache, which is most of them.
+var usual = func() map[string]string {
+	m := map[string]string{}
+	for _, text := range []string{
+		string(corev1.PodPending), string(corev1.PodRunning), string(corev1.PodSucceeded), string(corev1.PodFailed),
+		string(corev1.RestartPolicyAlways), string(corev1.RestartPolicyOnFailure), string(corev1.RestartPolicyNever),
+		string(corev1.PodScheduled), string(corev1.PodInitialized), string(corev1.ContainersReady), string(corev1.PodReady),
+		string(corev1.PodReadyToStartContainers), string(corev1.DisruptionTarget),
+		string(corev1.ConditionTrue), string(corev1.ConditionFalse), string(corev1.ConditionUnknown),
+		corev1.DefaultSchedulerName, "default",
+	} {
+		m[text] = text
+	}
+	return m
+}()
 
 // longest is how long a string may be to be shared, in bytes: longer ones are messages,
 // which are seldom alike.
@@ -64,6 +83,9 @@ func (s *Sharing) ofString(text string) string {
 	if text == "" || len(text) > longest {
 		return text
 	}
+	if same, ok := usual[text]; ok {
+		return same
+	}
 	if known, ok := s.strings.Get(text); ok {
 		return known.(string) //nolint:forcetypeassert // Only this function adds.
 	}
@@ -71,74 +93,86 @@ func (s *Sharing) ofString(text string) string {
 	return text
 }
 
+// seed of all hashes: they are for this process only.
+var seed = maphash.MakeSeed()
+
+// hash of a map does not depend on the order.
+func hash(m map[string]string) (sum uint64) {
+	for key, value := range m {
+		sum += bits.RotateLeft64(maphash.String(seed, key), 1) * (maphash.String(seed, value) | 1)
+	}
+	return sum
+}
+
 func (s *Sharing) ofMap(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return m
 	}
-	var key []byte
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		key = appendText(key, name, m[name])
-	}
-	return remembered(s.labels, key, m)
+	return remembered(s.labels, hash(m), m, maps.Equal)
 }
 
-func share[T any](cache *lru.Cache, values []T, keyOf func([]T) []byte) []T {
-	if len(values) == 0 {
-		return values
+func (s *Sharing) ofOwners(owners []metav1.OwnerReference) []metav1.OwnerReference {
+	if len(owners) == 0 {
+		return owners
 	}
-	return remembered(cache, keyOf(values), values)
+	// The UID of the first says nearly all.
+	return remembered(s.owners, maphash.String(seed, string(owners[0].UID)), owners, func(a, b []metav1.OwnerReference) bool {
+		return slices.EqualFunc(a, b, sameOwner)
+	})
 }
 
-// remembered is the value of that key that came first.
-func remembered[T any](cache *lru.Cache, key []byte, value T) T {
-	text := string(key)
-	if known, ok := cache.Get(text); ok {
-		return known.(T) //nolint:forcetypeassert // A cache has values of one type.
-	}
-	cache.Add(text, value)
-	return value
+func sameOwner(a, b metav1.OwnerReference) bool {
+	return a.APIVersion == b.APIVersion && a.Kind == b.Kind && a.Name == b.Name && a.UID == b.UID &&
+		ptr.Equal(a.Controller, b.Controller) && ptr.Equal(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
 }
 
-// appendText appends strings so that no two lists of them give the same bytes.
-func appendText(key []byte, texts ...string) []byte {
-	for _, text := range texts {
-		key = binary.AppendUvarint(key, uint64(len(text)))
-		key = append(key, text...)
+// ofVolumes are the names and kinds of volumes. Only those that are not known yet are made.
+func (s *Sharing) ofVolumes(volumes []corev1.Volume) []corev1.Volume {
+	if len(volumes) == 0 {
+		return nil
 	}
-	return key
-}
-
-func ownersKey(owners []metav1.OwnerReference) []byte {
-	var key []byte
-	for i := range owners {
-		o := &owners[i]
-		key = appendText(key, o.APIVersion, o.Kind, o.Name, string(o.UID))
-		key = append(key, tri(o.Controller), tri(o.BlockOwnerDeletion))
-	}
-	return key
-}
-
-// tri is a byte for each state of an optional bool.
-func tri(value *bool) byte {
-	switch {
-	case value == nil:
-		return 0
-	case *value:
-		return 1
-	default:
-		return 2
-	}
-}
-
-// volumesKey is the key of slim volumes, which have a name and one kind.
-func volumesKey(volumes []corev1.Volume) []byte {
-	var key []byte
+	var h maphash.Hash
+	h.SetSeed(seed)
 	for i := range volumes {
-		key = appendText(key, volumes[i].Name)
-		for _, kind := range kindsOf(&volumes[i]) {
-			key = binary.AppendVarint(key, int64(kind)+1)
+		maphash.WriteComparable(&h, volumeName(&volumes[i]))
+		for kind := range kindsOf(&volumes[i]) {
+			maphash.WriteComparable(&h, kind)
 		}
-		key = append(key, 0)
 	}
-	return key
+	sum := h.Sum64()
+	if known, ok := s.volumes.Get(sum); ok {
+		//nolint:forcetypeassert // Only this function adds.
+		if slim := known.([]corev1.Volume); slices.EqualFunc(slim, volumes, sameKind) {
+			return slim
+		}
+	}
+	slim := volumeKinds(volumes)
+	s.volumes.Add(sum, slim)
+	return slim
+}
+
+// sameKind compares a slim volume with a whole one.
+func sameKind(slim, whole corev1.Volume) bool {
+	if slim.Name != volumeName(&whole) {
+		return false
+	}
+	a, b := reflect.ValueOf(&slim.VolumeSource).Elem(), reflect.ValueOf(&whole.VolumeSource).Elem()
+	for f := range a.NumField() {
+		if field := a.Field(f); field.Kind() == reflect.Pointer && field.IsNil() != b.Field(f).IsNil() {
+			return false
+		}
+	}
+	return true
+}
+
+// remembered is an equal value that came before, or else the value itself. Values of one
+// key that are not equal are not shared for long, that is all.
+func remembered[T any](cache *lru.Cache, key uint64, value T, equal func(a, b T) bool) T {
+	if known, ok := cache.Get(key); ok {
+		if known := known.(T); equal(known, value) { //nolint:forcetypeassert // A cache has values of one type.
+			return known
+		}
+	}
+	cache.Add(key, value)
+	return value
 }

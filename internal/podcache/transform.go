@@ -5,6 +5,7 @@
 package podcache
 
 import (
+	"iter"
 	"reflect"
 	"strings"
 
@@ -27,14 +28,18 @@ func Transform(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	slim := &corev1.Pod{
-		TypeMeta:   pod.TypeMeta,
-		ObjectMeta: metaFields.of(&pod.ObjectMeta),
-		Spec:       specFields.of(&pod.Spec),
-		Status:     statusFields.of(&pod.Status),
-	}
-	slim.Spec.Volumes = volumeKinds(slim.Spec.Volumes)
+	slim := reduced(pod)
+	slim.Spec.Volumes = volumeKinds(pod.Spec.Volumes)
 	return slim, nil
+}
+
+// reduced is a pod with what we keep, and with whole volumes.
+func reduced(pod *corev1.Pod) *corev1.Pod {
+	slim := &corev1.Pod{TypeMeta: pod.TypeMeta}
+	metaFields.copy(&slim.ObjectMeta, &pod.ObjectMeta)
+	specFields.copy(&slim.Spec, &pod.Spec)
+	statusFields.copy(&slim.Status, &pod.Status)
+	return slim
 }
 
 // TransformNode is the transform of the node informer: it keeps what shows the drain
@@ -51,13 +56,13 @@ func TransformNode(obj any) (any, error) {
 		return obj, nil
 	}
 	slim := &corev1.Node{
-		TypeMeta:   node.TypeMeta,
-		ObjectMeta: metaFields.of(&node.ObjectMeta),
+		TypeMeta: node.TypeMeta,
 		Spec: corev1.NodeSpec{
 			Unschedulable: node.Spec.Unschedulable,
 			Taints:        node.Spec.Taints,
 		},
 	}
+	metaFields.copy(&slim.ObjectMeta, &node.ObjectMeta)
 	for _, c := range node.Status.Conditions {
 		slim.Status.Conditions = append(slim.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
 	}
@@ -68,6 +73,14 @@ func TransformNode(obj any) (any, error) {
 // ServiceAccount adds to every pod, with another random end to each.
 const tokenVolume = "kube-api-access"
 
+// volumeName is the name that a volume keeps.
+func volumeName(volume *corev1.Volume) string {
+	if volume.Projected != nil && strings.HasPrefix(volume.Name, tokenVolume+"-") {
+		return tokenVolume // Or the volumes of no two pods were alike, see Sharing.
+	}
+	return volume.Name
+}
+
 // volumeKinds keeps which kind each volume is, as an empty source of that kind.
 // VolumeSource is a struct of pointers, one per kind; reflection keeps this true
 // for kinds that do not exist yet.
@@ -77,12 +90,9 @@ func volumeKinds(volumes []corev1.Volume) []corev1.Volume {
 	}
 	kinds := make([]corev1.Volume, len(volumes))
 	for i := range volumes {
-		kinds[i].Name = volumes[i].Name
-		if volumes[i].Projected != nil && strings.HasPrefix(volumes[i].Name, tokenVolume+"-") {
-			kinds[i].Name = tokenVolume // Or the volumes of no two pods were alike, see Sharing.
-		}
+		kinds[i].Name = volumeName(&volumes[i])
 		to := reflect.ValueOf(&kinds[i].VolumeSource).Elem()
-		for _, f := range kindsOf(&volumes[i]) {
+		for f := range kindsOf(&volumes[i]) {
 			field := to.Field(f)
 			field.Set(reflect.New(field.Type().Elem()))
 		}
@@ -92,13 +102,13 @@ func volumeKinds(volumes []corev1.Volume) []corev1.Volume {
 
 // kindsOf are the fields of VolumeSource that a volume has set, by number: one, unless
 // it has a kind that this build does not know.
-func kindsOf(volume *corev1.Volume) []int {
-	var set []int
-	source := reflect.ValueOf(&volume.VolumeSource).Elem()
-	for f := range source.NumField() {
-		if field := source.Field(f); field.Kind() == reflect.Pointer && !field.IsNil() {
-			set = append(set, f)
+func kindsOf(volume *corev1.Volume) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		source := reflect.ValueOf(&volume.VolumeSource).Elem()
+		for f := range source.NumField() {
+			if field := source.Field(f); field.Kind() == reflect.Pointer && !field.IsNil() && !yield(f) {
+				return
+			}
 		}
 	}
-	return set
 }
