@@ -1,0 +1,213 @@
+// Package fanout gives many handlers the events of pods by one listener of the informer.
+// An informer wakes two goroutines for each listener and event, which costs more than most
+// of our handlers do.
+package fanout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Gathering is how long handlers are gathered before they listen. The controllers of a
+// leader start within a few milliseconds.
+const Gathering = 50 * time.Millisecond
+
+// NewCache returns a function for the manager's options: a cache whose informer of pods
+// gathers the handlers that are added at about the same time. To each of them it is like
+// any informer: it gets all pods first, and then their events in order. But those that are
+// gathered share a goroutine, so none may block. Everything else is the cache itself.
+func NewCache(clock clock.WithDelayedExecution, log logr.Logger) cache.NewCacheFunc {
+	return func(config *rest.Config, options cache.Options) (cache.Cache, error) {
+		inner, err := cache.New(config, options)
+		if err != nil {
+			return nil, fmt.Errorf("make cache: %w", err)
+		}
+		return &fanned{Cache: inner, clock: clock, log: log}, nil
+	}
+}
+
+type fanned struct {
+	cache.Cache
+
+	clock clock.WithDelayedExecution
+	log   logr.Logger
+
+	mu   sync.Mutex
+	pods *informer
+}
+
+// GetInformer is of the cache, with an informer of pods that gathers.
+func (f *fanned) GetInformer(ctx context.Context, obj client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
+	inner, err := f.Cache.GetInformer(ctx, obj, options...)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // It is the cache, to those who call.
+	}
+	if _, ok := obj.(*corev1.Pod); !ok {
+		return inner, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.pods == nil || f.pods.Informer != inner {
+		f.pods = &informer{Informer: inner, clock: f.clock, log: f.log}
+	}
+	return f.pods, nil
+}
+
+// informer gathers handlers.
+type informer struct {
+	cache.Informer
+
+	clock clock.WithDelayedExecution
+	log   logr.Logger
+
+	mu sync.Mutex
+	// open is the group that does not listen yet, nil if there is none.
+	open *group
+}
+
+// group is some handlers that listen together.
+type group struct {
+	members []*member // Fixed once they listen.
+	// listening is closed when registration and err are set.
+	listening    chan struct{}
+	registration toolscache.ResourceEventHandlerRegistration
+	err          error
+}
+
+// member is one handler, and its own registration.
+type member struct {
+	handler toolscache.ResourceEventHandler
+	group   *group
+	removed atomic.Bool
+}
+
+var (
+	_ toolscache.ResourceEventHandler             = &group{}
+	_ toolscache.ResourceEventHandlerRegistration = &member{}
+)
+
+// AddEventHandler gathers a handler.
+func (i *informer) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(handler, toolscache.HandlerOptions{})
+}
+
+// AddEventHandlerWithOptions gathers a handler. One that wants resyncs listens by itself.
+func (i *informer) AddEventHandlerWithOptions(
+	handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	if options.ResyncPeriod != nil || i.IsStopped() {
+		return i.Informer.AddEventHandlerWithOptions(handler, options) //nolint:wrapcheck // It is the informer, to those who call.
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.open == nil {
+		opened := &group{listening: make(chan struct{})}
+		i.open = opened
+		i.clock.AfterFunc(Gathering, func() { i.listen(opened) })
+	}
+	m := &member{handler: handler, group: i.open}
+	i.open.members = append(i.open.members, m)
+	return m, nil
+}
+
+// listen ends the gathering.
+func (i *informer) listen(g *group) {
+	i.mu.Lock()
+	i.open = nil
+	i.mu.Unlock()
+	g.registration, g.err = i.Informer.AddEventHandler(g)
+	close(g.listening)
+	if g.err != nil {
+		// It has been stopped, so the manager ends.
+		i.log.Error(g.err, "Could not listen to the events of pods", "handlers", len(g.members))
+	}
+}
+
+// RemoveEventHandler ends the events of a handler.
+func (i *informer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
+	m, ok := handle.(*member)
+	if !ok {
+		return i.Informer.RemoveEventHandler(handle) //nolint:wrapcheck // It is the informer, to those who call.
+	}
+	m.removed.Store(true)
+	i.mu.Lock()
+	gathering := i.open == m.group
+	all := !slices.ContainsFunc(m.group.members, func(m *member) bool { return !m.removed.Load() })
+	i.mu.Unlock()
+	if gathering || !all {
+		return nil
+	}
+	<-m.group.listening
+	if m.group.err != nil {
+		return nil //nolint:nilerr // It never listened.
+	}
+	return i.Informer.RemoveEventHandler(m.group.registration) //nolint:wrapcheck // It is the informer, to those who call.
+}
+
+// HasSynced reports whether the handler has had all pods.
+func (m *member) HasSynced() bool {
+	select {
+	case <-m.group.listening:
+		return m.group.err == nil && m.group.registration.HasSynced()
+	default:
+		return false
+	}
+}
+
+// HasSyncedChecker completes when the handler has had all pods.
+func (m *member) HasSyncedChecker() toolscache.DoneChecker {
+	c := &checker{done: make(chan struct{})}
+	go func() {
+		<-m.group.listening
+		if m.group.err == nil {
+			<-m.group.registration.HasSyncedChecker().Done()
+			close(c.done)
+		}
+	}()
+	return c
+}
+
+type checker struct{ done chan struct{} }
+
+func (c *checker) Name() string { return "handlers of pods" }
+
+func (c *checker) Done() <-chan struct{} { return c.done }
+
+// OnAdd tells all handlers of a pod.
+func (g *group) OnAdd(obj any, isInInitialList bool) {
+	for _, m := range g.members {
+		if !m.removed.Load() {
+			m.handler.OnAdd(obj, isInInitialList)
+		}
+	}
+}
+
+// OnUpdate tells all handlers of a change.
+func (g *group) OnUpdate(before, after any) {
+	for _, m := range g.members {
+		if !m.removed.Load() {
+			m.handler.OnUpdate(before, after)
+		}
+	}
+}
+
+// OnDelete tells all handlers that a pod is gone.
+func (g *group) OnDelete(obj any) {
+	for _, m := range g.members {
+		if !m.removed.Load() {
+			m.handler.OnDelete(obj)
+		}
+	}
+}
