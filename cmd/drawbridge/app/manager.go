@@ -30,7 +30,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
-	"github.com/drawbridge-dev/drawbridge/internal/fanout"
+	"github.com/drawbridge-dev/drawbridge/internal/informers"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 	"github.com/drawbridge-dev/drawbridge/internal/protect"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -68,7 +68,7 @@ func newManager(conf *rest.Config, o Options, server *webhook.Server, tlsOptions
 		Scheme:                        newScheme(),
 		Logger:                        o.Logger,
 		Cache:                         cacheOptions(o),
-		NewCache:                      fanout.NewCache(clock.RealClock{}, o.Logger),
+		NewCache:                      informers.NewCache(clock.RealClock{}, o.Logger),
 		WebhookServer:                 server,
 		Metrics:                       metricsOptions(o, tlsOptions),
 		HealthProbeBindAddress:        orOff(o.HealthAddr),

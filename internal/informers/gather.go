@@ -1,71 +1,23 @@
-// Package fanout gives many handlers the events of pods by one listener of the informer.
-// An informer wakes two goroutines for each listener and event, which costs more than most
-// of our handlers do.
-package fanout
+package informers
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Gathering is how long handlers are gathered before they listen. The controllers of a
 // leader start within a few milliseconds.
 const Gathering = 50 * time.Millisecond
 
-// NewCache returns a function for the manager's options: a cache whose informer of pods
-// gathers the handlers that are added at about the same time. To each of them it is like
-// any informer: it gets all pods first, and then their events in order. But those that are
-// gathered share a goroutine, so none may block. Everything else is the cache itself.
-func NewCache(clock clock.WithDelayedExecution, log logr.Logger) cache.NewCacheFunc {
-	return func(config *rest.Config, options cache.Options) (cache.Cache, error) {
-		inner, err := cache.New(config, options)
-		if err != nil {
-			return nil, fmt.Errorf("make cache: %w", err)
-		}
-		return &fanned{Cache: inner, clock: clock, log: log}, nil
-	}
-}
-
-type fanned struct {
-	cache.Cache
-
-	clock clock.WithDelayedExecution
-	log   logr.Logger
-
-	mu   sync.Mutex
-	pods *informer
-}
-
-// GetInformer is of the cache, with an informer of pods that gathers.
-func (f *fanned) GetInformer(ctx context.Context, obj client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
-	inner, err := f.Cache.GetInformer(ctx, obj, options...)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // It is the cache, to those who call.
-	}
-	if _, ok := obj.(*corev1.Pod); !ok {
-		return inner, nil
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.pods == nil || f.pods.Informer != inner {
-		f.pods = &informer{Informer: inner, clock: f.clock, log: f.log}
-	}
-	return f.pods, nil
-}
-
-// informer gathers handlers.
+// informer gathers handlers: an informer wakes two goroutines for each listener and event,
+// which costs more than most of our handlers do.
 type informer struct {
 	cache.Informer
 

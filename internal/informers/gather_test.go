@@ -1,8 +1,7 @@
-package fanout
+package informers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	cachetesting "k8s.io/client-go/tools/cache/testing"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
@@ -238,48 +236,6 @@ func TestAnInformerThatHasEndedRefuses(t *testing.T) {
 	}
 	if err := outer.RemoveEventHandler(gathered); err != nil {
 		t.Error(err)
-	}
-}
-
-// informers is a cache that has some.
-type informers struct {
-	cache.Cache
-
-	pods, nodes cache.Informer
-}
-
-func (i informers) GetInformer(_ context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
-	switch obj.(type) {
-	case *corev1.Pod:
-		return i.pods, nil
-	case *corev1.Node:
-		return i.nodes, nil
-	}
-	return nil, errors.New("no such kind")
-}
-
-func TestOnlyPodsAreGathered(t *testing.T) {
-	inner := informers{pods: &counted{}, nodes: &counted{}}
-	f := &fanned{Cache: inner}
-	get := func(obj client.Object) cache.Informer {
-		t.Helper()
-		i, err := f.GetInformer(t.Context(), obj)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return i
-	}
-	if got, ok := get(&corev1.Pod{}).(*informer); !ok || got.Informer != inner.pods {
-		t.Errorf("the informer of pods is %T", got)
-	}
-	if get(&corev1.Pod{}) != get(&corev1.Pod{}) {
-		t.Error("two informers of pods do not gather together")
-	}
-	if get(&corev1.Node{}) != inner.nodes {
-		t.Error("the informer of nodes is another one")
-	}
-	if _, err := f.GetInformer(t.Context(), &corev1.Namespace{}); err == nil {
-		t.Error("the error of the cache is lost")
 	}
 }
 

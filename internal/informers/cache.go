@@ -1,0 +1,106 @@
+// Package informers makes the manager's cache cheaper where every pod costs something: the
+// handlers of pods share a listener, and to ask for an EvictionRequest that does not exist,
+// as nearly all pods have none, is a lookup in a map.
+package informers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// NewCache returns a function for the manager's options. The informer of pods gathers the
+// handlers that are added at about the same time. To each of them it is like any informer:
+// it gets all pods first, and then their events in order. But those that are gathered share
+// a goroutine, so none may block. Everything else is the cache itself.
+func NewCache(clock clock.WithDelayedExecution, log logr.Logger) cache.NewCacheFunc {
+	return func(config *rest.Config, options cache.Options) (cache.Cache, error) {
+		inner, err := cache.New(config, options)
+		if err != nil {
+			return nil, fmt.Errorf("make cache: %w", err)
+		}
+		return &cheaper{Cache: inner, clock: clock, log: log}, nil
+	}
+}
+
+type cheaper struct {
+	cache.Cache
+
+	clock clock.WithDelayedExecution
+	log   logr.Logger
+
+	mu   sync.Mutex
+	pods *informer
+	// requests is nil until the informer of requests is wanted.
+	requests atomic.Pointer[store]
+}
+
+// GetInformer is of the cache, with an informer of pods that gathers.
+func (c *cheaper) GetInformer(ctx context.Context, obj client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
+	inner, err := c.Cache.GetInformer(ctx, obj, options...)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // It is the cache, to those who call.
+	}
+	switch obj.(type) {
+	case *corev1.Pod:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.pods == nil || c.pods.Informer != inner {
+			c.pods = &informer{Informer: inner, clock: c.clock, log: c.log}
+		}
+		return c.pods, nil
+	case *v1alpha1.EvictionRequest:
+		if indexed, ok := inner.(indexedInformer); ok {
+			c.requests.CompareAndSwap(nil, &store{informer: indexed})
+		}
+	}
+	return inner, nil
+}
+
+// Get is of the cache. That there is no such request is found out first.
+func (c *cheaper) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
+	if _, ok := obj.(*v1alpha1.EvictionRequest); ok && c.requests.Load().lacks(key) {
+		return errNoRequest
+	}
+	return c.Cache.Get(ctx, key, obj, options...) //nolint:wrapcheck // It is the cache, to those who call.
+}
+
+// errNoRequest says less than the cache does, which composes a sentence each time.
+var errNoRequest error = &apierrors.StatusError{ErrStatus: metav1.Status{
+	Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "the EvictionRequest is not found",
+}}
+
+type indexedInformer interface {
+	HasSynced() bool
+	GetIndexer() toolscache.Indexer
+}
+
+// store is what an informer holds.
+type store struct {
+	informer indexedInformer
+	synced   atomic.Bool
+}
+
+// lacks reports whether the informer has synced and does not have an object.
+func (s *store) lacks(key client.ObjectKey) bool {
+	if s == nil || !s.synced.Load() && !s.informer.HasSynced() {
+		return false
+	}
+	s.synced.Store(true) // It stays so.
+	_, exists, err := s.informer.GetIndexer().GetByKey(key.Namespace + "/" + key.Name)
+	return err == nil && !exists
+}
