@@ -9,6 +9,10 @@ const (
 	serviceAccountPrefix = "system:serviceaccount:"
 )
 
+// FieldManagerPrefix begins the field manager of a legacy requester's entry.
+// Each has its own, so that entries come and go independently (statement 21).
+const FieldManagerPrefix = "drawbridge-requester-"
+
 // hashDigits is the length of the hash that keeps sanitised names apart.
 const hashDigits = 8
 

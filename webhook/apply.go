@@ -18,18 +18,15 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
-
-// fieldManagerPrefix begins the field manager of a legacy requester's entry.
-// Each has its own, so that entries come and go independently (statement 21).
-const fieldManagerPrefix = "drawbridge-requester-"
 
 // FieldManager is the field manager under which a legacy requester's entry is
 // applied.
 func FieldManager(requester string) string {
 	sum := sha256.Sum256([]byte(requester))
-	return fieldManagerPrefix + hex.EncodeToString(sum[:])[:10]
+	return translate.FieldManagerPrefix + hex.EncodeToString(sum[:])[:10]
 }
 
 // apply writes what a decision requires, in an order that survives a crash at any
@@ -123,7 +120,9 @@ func (h *EvictionHandler) applyEntry(ctx context.Context, in gathered) (*v1alpha
 	if grace := in.wantedGrace(); grace != nil {
 		entry.WithGracePeriodSeconds(*grace)
 	}
+	// With the pod's labels, so that the controller need not write them (ruling R7).
 	desired := applyv1alpha1.EvictionRequest(string(pod.UID), pod.Namespace).
+		WithLabels(pods.CopiedLabels(pod.Labels)).
 		WithSpec(applyv1alpha1.EvictionRequestSpec().
 			WithTarget(applyv1alpha1.EvictionTarget().
 				WithPod(applyv1alpha1.LocalPodReference().WithName(pod.Name).WithUID(pod.UID))).

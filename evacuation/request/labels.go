@@ -4,43 +4,48 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // labelManager owns the labels copied from the pod (ruling R7). It differs from
 // the status's manager, because an apply drops what its manager leaves out.
 const labelManager = "drawbridge-labels"
 
-// labelsInSync reports whether the request has all of the pod's labels and our manager
-// owns exactly these (statements 57-60, ruling R7). Equal values are not enough: a
-// label that another manager wrote would stay when the pod loses it.
-func labelsInSync(er *v1alpha1.EvictionRequest, pod map[string]string) (bool, error) {
-	owned, err := ownedLabels(er.ManagedFields)
-	if err != nil {
-		return false, err
-	}
-	if len(owned) != len(pod) {
-		return false, nil
-	}
-	for key, value := range pod {
-		have, ok := er.Labels[key]
-		if !ok || have != value || !owned[key] {
-			return false, nil
-		}
-	}
-	return true, nil
+// copiedByWebhook reports whether a manager's labels are the pod's: the webhook's entries
+// come with them, so that a request of a drain needs no write for them.
+func copiedByWebhook(e *metav1.ManagedFieldsEntry) bool {
+	return e.Operation == metav1.ManagedFieldsOperationApply && strings.HasPrefix(e.Manager, translate.FieldManagerPrefix)
 }
 
-// ownedLabels returns the keys of the labels that our manager applied.
-func ownedLabels(fields []metav1.ManagedFieldsEntry) (map[string]bool, error) {
-	owned := map[string]bool{}
-	for _, entry := range fields {
-		if entry.Manager != labelManager || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" || entry.FieldsV1 == nil {
+// copiedByUs reports whether a manager is the labelManager.
+func copiedByUs(e *metav1.ManagedFieldsEntry) bool {
+	return e.Operation == metav1.ManagedFieldsOperationApply && e.Manager == labelManager
+}
+
+// owners are the keys of labels by who owns them; one may have several owners.
+type owners struct{ ours, webhooks, others map[string]bool }
+
+// ownersOf reads who owns the labels.
+func ownersOf(fields []metav1.ManagedFieldsEntry) (owners, error) {
+	o := owners{ours: map[string]bool{}, webhooks: map[string]bool{}, others: map[string]bool{}}
+	for i := range fields {
+		entry := &fields[i]
+		if entry.Subresource != "" || entry.FieldsV1 == nil {
 			continue
+		}
+		owned := o.others
+		switch {
+		case copiedByUs(entry):
+			owned = o.ours
+		case copiedByWebhook(entry):
+			owned = o.webhooks
 		}
 		var tree struct {
 			Metadata struct {
@@ -48,7 +53,7 @@ func ownedLabels(fields []metav1.ManagedFieldsEntry) (map[string]bool, error) {
 			} `json:"f:metadata"`
 		}
 		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &tree); err != nil {
-			return nil, fmt.Errorf("read managedFields of %s: %w", labelManager, err)
+			return o, fmt.Errorf("read managedFields of %s: %w", entry.Manager, err)
 		}
 		for field := range tree.Metadata.Labels {
 			// "f:NAME" is a member, "." stands for the map itself.
@@ -57,7 +62,37 @@ func ownedLabels(fields []metav1.ManagedFieldsEntry) (map[string]bool, error) {
 			}
 		}
 	}
-	return owned, nil
+	return o, nil
+}
+
+// stale are the labels that the webhook copied, that the pod has lost and that are nobody
+// else's. An apply of the labelManager does not remove what the webhook owns.
+func (o owners) stale(pod map[string]string) (keys []string) {
+	for key := range o.webhooks {
+		if _, ok := pod[key]; !ok && !o.others[key] {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// labelsInSync reports whether the request has all of the pod's labels and the webhook or
+// we own exactly these (statements 57-60, ruling R7). Equal values are not enough: a
+// label that another manager wrote would stay when the pod loses it.
+func labelsInSync(er *v1alpha1.EvictionRequest, o owners, pod map[string]string) bool {
+	for key, value := range pod {
+		have, ok := er.Labels[key]
+		if !ok || have != value || !o.ours[key] && !o.webhooks[key] {
+			return false
+		}
+	}
+	for key := range o.ours {
+		if _, ok := pod[key]; !ok {
+			return false
+		}
+	}
+	return len(o.stale(pod)) == 0
 }
 
 // labelPatch is what the label manager wants: the pod's labels and nothing else. UID

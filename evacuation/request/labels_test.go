@@ -9,7 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
+
+// webhookManager applies the entry of a legacy caller.
+const webhookManager = translate.FieldManagerPrefix + "5d1c0a1b6a"
 
 // fields is a managedFields entry of an apply of these labels.
 func fields(manager string, labels ...string) metav1.ManagedFieldsEntry {
@@ -56,16 +60,21 @@ func TestLabelsInSync(t *testing.T) {
 		"R7: nor is it beside one of ours that the pod lost": {labeled(map[string]string{"app": "web", "tier": "front"}, fields("kubectl", "app"), fields(labelManager, "tier")), map[string]string{"app": "web"}, false},
 		"a label with a prefix":                              {labeled(map[string]string{"app.kubernetes.io/name": "web"}, fields(labelManager, "app.kubernetes.io/name")), map[string]string{"app.kubernetes.io/name": "web"}, true},
 		"an owned label that somebody removed":               {labeled(nil, fields(labelManager, "app")), map[string]string{"app": "web"}, false},
+		"R7: the webhook has copied it":                      {labeled(map[string]string{"app": "web"}, fields(webhookManager, "app")), map[string]string{"app": "web"}, true},
+		"R7: the webhook and we have":                        {labeled(map[string]string{"app": "web", "tier": "front"}, fields(webhookManager, "app"), fields(labelManager, "app", "tier")), map[string]string{"app": "web", "tier": "front"}, true},
+		"60: another value than the webhook's":               {labeled(map[string]string{"app": "old"}, fields(webhookManager, "app")), map[string]string{"app": "web"}, false},
+		"R7: a label of the webhook that the pod lost":       {labeled(map[string]string{"app": "web"}, fields(webhookManager, "app")), nil, false},
+		"59: one that it lost and that is another's, too":    {labeled(map[string]string{"app": "web"}, fields(webhookManager, "app"), fields("kubectl", "app")), nil, true},
 		"an update of that name is not our apply":            {labeled(map[string]string{"app": "web"}, update), map[string]string{"app": "web"}, false},
 		"the status is not where labels are owned":           {labeled(map[string]string{"app": "web"}, status), map[string]string{"app": "web"}, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := labelsInSync(tc.request, tc.pod)
+			owned, err := ownersOf(tc.request.ManagedFields)
 			if err != nil {
-				t.Fatalf("labels in sync: %v", err)
+				t.Fatalf("read the owners: %v", err)
 			}
-			if got != tc.want {
+			if got := labelsInSync(tc.request, owned, tc.pod); got != tc.want {
 				t.Errorf("in sync: got %t, want %t", got, tc.want)
 			}
 		})
@@ -75,7 +84,7 @@ func TestLabelsInSync(t *testing.T) {
 func TestUnreadableManagedFieldsAreAnError(t *testing.T) {
 	broken := fields(labelManager, "app")
 	broken.FieldsV1.SetRawBytes([]byte(`{"f:metadata":[]}`))
-	if _, err := labelsInSync(labeled(nil, broken), map[string]string{"app": "web"}); err == nil {
+	if _, err := ownersOf(labeled(nil, broken).ManagedFields); err == nil {
 		t.Error("got no error")
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 const (
@@ -175,7 +176,7 @@ func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s 
 	before := er.DeepCopy()
 	var labelsErr error
 	if s.Outcome == process.OutcomeRunning && !s.Withdrawn && target.pod != nil && d.Cause != process.TargetGrouped {
-		labelsErr = r.syncLabels(ctx, before, copiedLabels(target.pod.Labels))
+		labelsErr = r.syncLabels(ctx, before, pods.CopiedLabels(target.pod.Labels))
 		if apierrors.IsConflict(labelsErr) || apierrors.IsNotFound(labelsErr) {
 			return nil, labelsErr // Decided for an outdated version.
 		}
@@ -212,8 +213,11 @@ func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s 
 // version that holds them. It is a write of its own: the status subresource
 // ignores metadata.
 func (r *Reconciler) syncLabels(ctx context.Context, er *v1alpha1.EvictionRequest, labels map[string]string) error {
-	synced, err := labelsInSync(er, labels)
-	if err != nil || synced {
+	owned, err := ownersOf(er.ManagedFields)
+	if err != nil || labelsInSync(er, owned, labels) {
+		return err
+	}
+	if err := r.dropLabels(ctx, er, owned.stale(labels)); err != nil {
 		return err
 	}
 	patch := labelPatch(er, labels)
@@ -223,6 +227,23 @@ func (r *Reconciler) syncLabels(ctx context.Context, er *v1alpha1.EvictionReques
 	if patch.ResourceVersion != nil {
 		er.ResourceVersion = *patch.ResourceVersion
 	}
+	return nil
+}
+
+// dropLabels removes labels, which is rarely needed.
+func (r *Reconciler) dropLabels(ctx context.Context, er *v1alpha1.EvictionRequest, stale []string) error {
+	if len(stale) == 0 {
+		return nil
+	}
+	after := er.DeepCopy()
+	for _, key := range stale {
+		delete(after.Labels, key)
+	}
+	patch := client.MergeFromWithOptions(er, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, after, patch, client.FieldOwner(labelManager)); err != nil {
+		return fmt.Errorf("remove labels that the pod has lost from EvictionRequest: %w", err)
+	}
+	er.ResourceVersion = after.ResourceVersion
 	return nil
 }
 

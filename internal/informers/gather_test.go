@@ -61,7 +61,7 @@ type ear struct {
 	heard []string
 }
 
-func (e *ear) hear(format string, args ...any) {
+func (e *ear) hearf(format string, args ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.heard = append(e.heard, fmt.Sprintf(format, args...))
@@ -73,9 +73,9 @@ func (e *ear) all() []string {
 	return slices.Clone(e.heard)
 }
 
-func (e *ear) OnAdd(obj any, initial bool) { e.hear("add %s %t", name(obj), initial) }
-func (e *ear) OnUpdate(_, obj any)         { e.hear("update %s", name(obj)) }
-func (e *ear) OnDelete(obj any)            { e.hear("delete %s", name(obj)) }
+func (e *ear) OnAdd(obj any, initial bool) { e.hearf("add %s %t", name(obj), initial) }
+func (e *ear) OnUpdate(_, obj any)         { e.hearf("update %s", name(obj)) }
+func (e *ear) OnDelete(obj any)            { e.hearf("delete %s", name(obj)) }
 
 func name(obj any) string {
 	key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj)

@@ -1,4 +1,4 @@
-package request
+package pods_test
 
 import (
 	"testing"
@@ -6,11 +6,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 func TestTheGuardsLabelIsNotCopied(t *testing.T) {
 	pod := map[string]string{"app": "web", v1alpha1.GuardLabel: v1alpha1.GuardClosed}
-	if diff := cmp.Diff(map[string]string{"app": "web"}, copiedLabels(pod)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"app": "web"}, pods.CopiedLabels(pod)); diff != "" {
 		t.Errorf("copied (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{"app": "web", v1alpha1.GuardLabel: v1alpha1.GuardClosed}, pod); diff != "" {
