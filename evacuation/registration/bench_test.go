@@ -128,6 +128,31 @@ func BenchmarkRegistry(b *testing.B) {
 	})
 }
 
+// The webhook, the guard and the count ask at every event of every pod.
+func TestToAskWhoInterceptsAllocatesTheAnswerOnly(t *testing.T) {
+	r, _ := benchRegistry()
+	cases := map[string]struct {
+		pod         *corev1.Pod
+		names, most int
+	}{
+		"nobody":               {benchPodsOf(1, 0)[0], 0, 0},
+		"one, by its selector": {benchPodsOf(1, 1)[0], 1, 2},
+		"one, by its expression, of pods that are alike": {builder.Pod("ns-1", "db-0").Label("app", "app-3").OwnedBy("StatefulSet", "db").Obj(), 1, 2},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := testing.AllocsPerRun(100, func() {
+				if names, err := r.Resolve(tc.pod); err != nil || len(names) != tc.names {
+					t.Fatalf("%d interceptors and error %v, want %d", len(names), err, tc.names)
+				}
+			})
+			if int(got) > tc.most {
+				t.Errorf("%v allocations, want %d at most", got, tc.most)
+			}
+		})
+	}
+}
+
 func perLoop(b *testing.B) float64 {
 	b.Helper()
 	return float64(b.Elapsed()) / float64(b.N)

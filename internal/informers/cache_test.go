@@ -127,6 +127,22 @@ func TestTheCacheIsAskedOnlyForWhatItMayHave(t *testing.T) {
 	}
 }
 
+// Several handlers ask at every event of every pod.
+func TestToAskForNoRequestAllocatesTheKey(t *testing.T) {
+	c := &cheaper{Cache: &fixed{requests: &held{indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, nil), synced: true}}}
+	er := &v1alpha1.EvictionRequest{}
+	get(t, c, er)
+	key := client.ObjectKey{Namespace: "shop", Name: "5d1c0a1b-6a9d-2e6f-43b5-b0f8e1d9a7c2"}
+	got := testing.AllocsPerRun(100, func() {
+		if err := c.Get(t.Context(), key, er); !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+	})
+	if got > 2 {
+		t.Errorf("%v allocations, want 2 at most", got)
+	}
+}
+
 // BenchmarkGet is the question of every event of a pod: is there a request? Beside it the
 // part of the cache's own answer that composes the error.
 func BenchmarkGet(b *testing.B) {

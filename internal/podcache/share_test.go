@@ -127,6 +127,20 @@ func TestPodsOfOneOwnerShareWhatTheyHaveAlike(t *testing.T) {
 	}
 }
 
+// Every event of every pod is transformed.
+func TestTheTransformAllocatesThePodAndItsConditions(t *testing.T) {
+	s, pod := podcache.NewSharing(), member("a")
+	shared(t, s, pod)
+	got := testing.AllocsPerRun(100, func() {
+		if _, err := s.Transform(pod); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got > 2 {
+		t.Errorf("%v allocations for a pod like others, want 2", got)
+	}
+}
+
 func BenchmarkSharing(b *testing.B) {
 	for name, transform := range map[string]func(any) (any, error){"transform": podcache.Transform, "sharing": podcache.NewSharing().Transform} {
 		b.Run(name, func(b *testing.B) {

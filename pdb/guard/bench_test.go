@@ -74,11 +74,7 @@ func BenchmarkPodEvent(b *testing.B) {
 				for i := range kind.budgets - 1 {
 					cached.budgets = append(cached.budgets, *builder.Budget("shop", fmt.Sprint("db-", i)).Selects("app", fmt.Sprint("db-", i)).MinAvailable("1").Obj())
 				}
-				c := &Controller{
-					Client: cached, Clock: testingclock.NewFakeClock(t0), Resolver: registration.FromAnnotation(), Synced: func() bool { return true },
-					Registrations: registrations{}, Preflights: asks(nil), Holds: holds{},
-					Metrics: metrics.NewGuard(prometheus.NewRegistry()), memory: newMemory(),
-				}
+				c := benchController(cached)
 				queue := controllers.NewQueue(c.Clock)("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 				defer queue.ShutDown()
 				events := make([]event.UpdateEvent, pods)
@@ -107,6 +103,35 @@ func BenchmarkPodEvent(b *testing.B) {
 				b.ReportMetric(perEvent/base, "times-a-plain-pod")
 			})
 		}
+	}
+}
+
+func benchController(c client.Client) *Controller {
+	return &Controller{
+		Client: c, Clock: testingclock.NewFakeClock(t0), Resolver: registration.FromAnnotation(), Synced: func() bool { return true },
+		Registrations: registrations{}, Preflights: asks(nil), Holds: holds{},
+		Metrics: metrics.NewGuard(prometheus.NewRegistry()), memory: newMemory(),
+	}
+}
+
+// noRequest is a cache without requests, which costs nothing itself.
+type noRequest struct{ client.Client }
+
+var errNoRequest = apierrors.NewNotFound(schema.GroupResource{Resource: "evictionrequests"}, "any")
+
+func (noRequest) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errNoRequest
+}
+
+// Most events are of pods that nobody intercepts.
+func TestAnEventOfAPlainPodAllocatesLittle(t *testing.T) {
+	c := benchController(noRequest{})
+	queue := controllers.NewQueue(c.Clock)("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	pod := builder.Pod("shop", "web").UID("uid-web").Label("app", "web").Ready().Obj()
+	changed, handler := event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}, c.podEvents()
+	if got := testing.AllocsPerRun(100, func() { handler.Update(t.Context(), changed, queue) }); got > 3 {
+		t.Errorf("%v allocations, want 3 at most", got)
 	}
 }
 
