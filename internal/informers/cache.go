@@ -64,9 +64,11 @@ func (c *cheaper) GetInformer(ctx context.Context, obj client.Object, options ..
 		}
 		return c.pods, nil
 	case *v1alpha1.EvictionRequest:
-		if indexed, ok := inner.(indexedInformer); ok {
-			c.requests.CompareAndSwap(nil, &store{informer: indexed})
+		shared, ok := inner.(toolscache.SharedIndexInformer)
+		if !ok {
+			return nil, fmt.Errorf("the informer of EvictionRequests is a %T, which does not show what it holds", inner)
 		}
+		c.requests.CompareAndSwap(nil, &store{informer: shared})
 	}
 	return inner, nil
 }
@@ -84,14 +86,9 @@ var errNoRequest error = &apierrors.StatusError{ErrStatus: metav1.Status{
 	Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "the EvictionRequest is not found",
 }}
 
-type indexedInformer interface {
-	HasSynced() bool
-	GetIndexer() toolscache.Indexer
-}
-
 // store is what an informer holds.
 type store struct {
-	informer indexedInformer
+	informer toolscache.SharedIndexInformer
 	synced   atomic.Bool
 }
 

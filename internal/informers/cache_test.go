@@ -18,7 +18,7 @@ import (
 
 // held is an informer that has some objects.
 type held struct {
-	cache.Informer
+	toolscache.SharedIndexInformer
 
 	indexer toolscache.Indexer
 	synced  bool
@@ -77,6 +77,10 @@ func TestOnlyPodsAreGathered(t *testing.T) {
 	if get(t, c, &corev1.Node{}) != inner.nodes || get(t, c, &v1alpha1.EvictionRequest{}) != inner.requests {
 		t.Error("the informers of others are other ones")
 	}
+	mute := &cheaper{Cache: &fixed{requests: struct{ cache.Informer }{}}}
+	if _, err := mute.GetInformer(t.Context(), &v1alpha1.EvictionRequest{}); err == nil {
+		t.Error("an informer that does not show what it holds is no error")
+	}
 	if _, err := c.GetInformer(t.Context(), &corev1.Namespace{}); err == nil {
 		t.Error("the error of the cache is lost")
 	}
@@ -100,12 +104,11 @@ func TestTheCacheIsAskedOnlyForWhatItMayHave(t *testing.T) {
 		asked    int
 		found    bool
 	}{
-		"a request that is there":               {requests(true), request, "there", 1, true},
-		"one that is not":                       {requests(true), request, "other", 0, false},
-		"one that is not yet, as far as seen":   {requests(false), request, "there", 1, true},
-		"one of an informer that shows nothing": {struct{ cache.Informer }{}, request, "other", 1, false},
-		"no request, and no informer":           {nil, request, "other", 1, false},
-		"another kind":                          {requests(true), pod, "other", 1, false},
+		"a request that is there":             {requests(true), request, "there", 1, true},
+		"one that is not":                     {requests(true), request, "other", 0, false},
+		"one that is not yet, as far as seen": {requests(false), request, "there", 1, true},
+		"no request, and no informer":         {nil, request, "other", 1, false},
+		"another kind":                        {requests(true), pod, "other", 1, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
