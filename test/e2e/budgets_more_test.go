@@ -37,7 +37,8 @@ func TestABudgetKeepsItsInterval(t *testing.T) {
 			t.Errorf("pod %s was evicted %s after pod %s, want at least %s", next.Name, gap, done[i].Name, interval)
 		}
 	}
-	saysAll(t, "the event", waitEvent(t, p.budget, events.ReasonBudgetWaits).Note, "another eviction was granted a moment ago, the next one follows")
+	// "A moment ago", or its pod has not begun to leave: the guard's budget may hold it up longer than the interval.
+	saysAll(t, "the event", waitEvent(t, p.budget, events.ReasonBudgetWaits).Note, "another eviction was granted")
 }
 
 // A pod is available when it has been ready for some time, and not before.

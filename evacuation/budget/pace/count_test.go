@@ -218,6 +218,10 @@ func TestMessages(t *testing.T) {
 			zones(func(b *Budget) { b.Rules.MinInterval, b.LastGrant = time.Minute, noon }), "a-0",
 			`another eviction was granted a moment ago, the next one follows`,
 		},
+		"the interval, and the pod before has not begun to leave": {
+			zones(granted("b-0"), func(b *Budget) { b.Rules.MinInterval, b.LastGrant = time.Minute, at(-time.Hour) }), "b-1",
+			`another eviction was granted, and its pod has not begun to leave`,
+		},
 		"nothing allowed": {
 			zones(rules(func(r *Rules) { r.MaxUnavailable = intstr.FromInt32(0) })), "a-0", `it allows no pod to be unavailable`,
 		},
