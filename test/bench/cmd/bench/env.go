@@ -63,6 +63,8 @@ type env struct {
 	crs  client.Client
 	// trivialURL is the address of the trivial webhook.
 	trivialURL string
+	// certFile and keyFile are its certificate for localhost.
+	certFile, keyFile string
 
 	manager *manager.Process
 	// pprofAddr is where the running manager tells about itself.
@@ -142,8 +144,8 @@ func (e *env) startTrivial(ctx context.Context) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create certificate: %w", err)
 	}
-	certFile, keyFile := filepath.Join(e.cluster.Dir(), "trivial.crt"), filepath.Join(e.cluster.Dir(), "trivial.key")
-	if err := errors.Join(os.WriteFile(certFile, cert, 0o600), os.WriteFile(keyFile, key, 0o600)); err != nil {
+	e.certFile, e.keyFile = filepath.Join(e.cluster.Dir(), "trivial.crt"), filepath.Join(e.cluster.Dir(), "trivial.key")
+	if err := errors.Join(os.WriteFile(e.certFile, cert, 0o600), os.WriteFile(e.keyFile, key, 0o600)); err != nil {
 		return nil, fmt.Errorf("write certificate: %w", err)
 	}
 	program, err := e.as(trivialRole)
@@ -151,7 +153,7 @@ func (e *env) startTrivial(ctx context.Context) (*exec.Cmd, error) {
 		return nil, err
 	}
 	e.trivialURL = "https://localhost:" + strconv.Itoa(port) + "/validate-eviction"
-	server := exec.CommandContext(context.WithoutCancel(ctx), program, "127.0.0.1:"+strconv.Itoa(port), certFile, keyFile)
+	server := exec.CommandContext(context.WithoutCancel(ctx), program, "127.0.0.1:"+strconv.Itoa(port), e.certFile, e.keyFile)
 	server.Stderr = io.Discard // Probes without a handshake.
 	if err := server.Start(); err != nil {
 		return nil, fmt.Errorf("start trivial webhook: %w", err)

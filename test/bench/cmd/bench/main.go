@@ -29,11 +29,13 @@ import (
 const (
 	trivialRole = "bench-trivial-webhook"
 	wholeRole   = "bench-manager-with-whole-cache"
+	liveRole    = "bench-live-webhook"
 )
 
 // roles are the parts of the program besides the benchmark itself.
 var roles = map[string]func(context.Context) error{
 	trivialRole: serveTrivial,
+	liveRole:    serveLive,
 	// The manager as it would be if its informers kept all that the API server sends.
 	wholeRole: func(ctx context.Context) error {
 		return app.NewCommand(func(o *app.Options) { o.CacheWhole = true }).ExecuteContext(ctx)

@@ -23,6 +23,8 @@ type row struct {
 var rows = []row{
 	{name: "evictions", measure: measureEvictions},
 	{name: "denials", measure: measureDenials},
+	{name: "admission", measure: measureAdmission},
+	{name: "repeated", measure: measureRepeated},
 	{name: "requests", measure: measureRequests},
 	{name: "growth", measure: measureGrowth},
 	{name: "budget", measure: measureBudget},

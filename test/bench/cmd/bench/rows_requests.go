@@ -24,81 +24,118 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 )
 
-// plainEvictions is how long n pods take to go by plain evictions, without us.
-func (e *env) plainEvictions(ctx context.Context, n int) (time.Duration, error) {
+// spent is what something took: time, and CPU of the API server.
+type spent struct{ took, api time.Duration }
+
+// spending runs work and says what it took.
+func (e *env) spending(work func() error) (spent, error) {
+	before, err := e.apiServerCPU()
+	if err != nil {
+		return spent{}, err
+	}
+	begun := time.Now()
+	if err := work(); err != nil {
+		return spent{}, err
+	}
+	took := time.Since(begun)
+	after, err := e.apiServerCPU()
+	return spent{took, after - before}, err
+}
+
+// plainEvictions is what n pods take to go by plain evictions, without us.
+func (e *env) plainEvictions(ctx context.Context, n int) (spent, error) {
 	if err := e.stopManager(ctx); err != nil {
-		return 0, err
+		return spent{}, err
 	}
 	pods, err := e.makePods(ctx, plainNamespace, "node-1", n)
 	if err != nil {
-		return 0, err
+		return spent{}, err
 	}
 	gone, err := e.follow(ctx, plainNamespace, &corev1.Pod{}, n, deleted)
 	if err != nil {
-		return 0, err
+		return spent{}, err
 	}
-	begun := time.Now()
-	if _, err := e.evictAll(ctx, pods, callers); err != nil {
-		return 0, err
-	}
-	err = gone.wait(ctx, "the evicted pods to go")
-	return time.Since(begun), err
+	return e.spending(func() error {
+		if _, err := e.evictAll(ctx, pods, callers); err != nil {
+			return err
+		}
+		return gone.wait(ctx, "the evicted pods to go")
+	})
 }
 
-// requested is how long n requests take from their creation to Evicted.
-func (e *env) requested(ctx context.Context, n int) (took time.Duration, err error) {
+// requested is what n requests take from their creation to Evicted.
+func (e *env) requested(ctx context.Context, n int) (used spent, err error) {
 	if err := e.startManager(ctx); err != nil {
-		return 0, err
+		return spent{}, err
 	}
 	pods, err := e.makePods(ctx, ourNamespace, "node-1", n)
 	if err != nil {
-		return 0, err
+		return spent{}, err
 	}
 	done, err := e.follow(ctx, ourNamespace, &v1alpha1.EvictionRequest{}, n, isEvicted)
 	if err != nil {
-		return 0, err
+		return spent{}, err
 	}
 	err = e.profiled(ctx, 5, func() error {
-		begun := time.Now()
-		err := inParallel(ctx, n, callers, func(ctx context.Context, i int) error { return e.crs.Create(ctx, request(pods[i])) })
-		if err != nil {
-			return fmt.Errorf("create requests: %w", err)
-		}
-		err = done.wait(ctx, "the requests to end")
-		took = time.Since(begun)
+		used, err = e.spending(func() error {
+			err := inParallel(ctx, n, callers, func(ctx context.Context, i int) error { return e.crs.Create(ctx, request(pods[i])) })
+			if err != nil {
+				return fmt.Errorf("create requests: %w", err)
+			}
+			return done.wait(ctx, "the requests to end")
+		})
 		return err
 	})
-	return took, errors.Join(err, e.noRequests(ctx, ourNamespace))
+	return used, errors.Join(err, e.noRequests(ctx, ourNamespace))
 }
 
 // measureRequests: many requests against as many plain evictions.
 func measureRequests(ctx context.Context, e *env) error {
 	n := e.size(1000, 200)
 	got, err := alternate(ctx, e.rounds,
-		func(ctx context.Context) (time.Duration, error) { return e.plainEvictions(ctx, n) },
-		func(ctx context.Context) (time.Duration, error) { return e.requested(ctx, n) })
+		func(ctx context.Context) (spent, error) { return e.plainEvictions(ctx, n) },
+		func(ctx context.Context) (spent, error) { return e.requested(ctx, n) })
 	if err != nil {
 		return err
 	}
-	plain, ours := median(got[0]), median(got[1])
+	plain, ours := median(times(got[0])), median(times(got[1]))
 	e.table.add(line{
 		what: fmt.Sprintf("%d requests from creation to Evicted", n), ours: seconds(ours), theirs: seconds(plain) + " plain evictions",
 		ratio: ratioOf(ours.Seconds(), plain.Seconds()), goal: "<= 2", met: new(ours <= 2*plain),
 	})
+	apiPlain, apiOurs := median(cpus(got[0]))/time.Duration(n), median(cpus(got[1]))/time.Duration(n)
+	e.table.add(line{
+		what: "CPU of kube-apiserver for each of them, without etcd", ours: fmt.Sprintf("%.2f ms", float64(apiOurs)/1e6),
+		theirs: fmt.Sprintf("%.2f ms each plain eviction", float64(apiPlain)/1e6), ratio: ratioOf(apiOurs.Seconds(), apiPlain.Seconds()),
+	})
 	return nil
+}
+
+func times(all []spent) (took []time.Duration) {
+	for _, s := range all {
+		took = append(took, s.took)
+	}
+	return took
+}
+
+func cpus(all []spent) (used []time.Duration) {
+	for _, s := range all {
+		used = append(used, s.api)
+	}
+	return used
 }
 
 // measureGrowth: the time per request when there are more.
 func measureGrowth(ctx context.Context, e *env) error {
 	few, many := 100, e.size(5000, 1000)
 	got, err := alternate(ctx, min(e.rounds, 3),
-		func(ctx context.Context) (time.Duration, error) { return e.requested(ctx, few) },
-		func(ctx context.Context) (time.Duration, error) { return e.requested(ctx, many) })
+		func(ctx context.Context) (spent, error) { return e.requested(ctx, few) },
+		func(ctx context.Context) (spent, error) { return e.requested(ctx, many) })
 	if err != nil {
 		return err
 	}
 	each := func(took time.Duration, n int) time.Duration { return took / time.Duration(n) }
-	small, large := each(median(got[0]), few), each(median(got[1]), many)
+	small, large := each(median(times(got[0])), few), each(median(times(got[1])), many)
 	tell := func(d time.Duration, n int) string { return fmt.Sprintf("%.1f ms each of %d", float64(d)/1e6, n) }
 	e.table.add(line{what: "time per request when there are more", ours: tell(large, many), theirs: tell(small, few), ratio: ratioOf(large.Seconds(), small.Seconds())})
 	return nil

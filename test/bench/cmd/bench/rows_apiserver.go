@@ -1,0 +1,176 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
+	"github.com/drawbridge-dev/drawbridge/webhook"
+)
+
+// admissionDuration is the API server's own histogram of its calls of webhooks.
+const admissionDuration = "apiserver_admission_webhook_admission_duration_seconds"
+
+// Names of the webhooks in their configurations.
+const (
+	trivialWebhook = "trivial.bench.drawbridge.dev"
+	ourWebhook     = "eviction-requests.drawbridge.dev"
+)
+
+// apiServerCPU is what kube-apiserver has used so far. It is a process of its own: etcd
+// and the controllers are not in it.
+func (e *env) apiServerCPU() (time.Duration, error) {
+	return cpuOf(e.cluster.Component(cluster.APIServer).PID())
+}
+
+// admission is how long the API server has waited for a webhook so far.
+func (e *env) admission(ctx context.Context, name string) (histogram, error) {
+	content, err := e.kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return histogram{}, fmt.Errorf("read metrics of the API server: %w", err)
+	}
+	return readHistogram(string(content), admissionDuration, fmt.Sprintf("name=%q", name))
+}
+
+// measureAdmission: the latency that a webhook adds to an eviction, as the API server
+// sees it. All rounds count as one.
+func measureAdmission(ctx context.Context, e *env) error {
+	if err := e.startManager(ctx); err != nil {
+		return err
+	}
+	n := e.size(1000, 300)
+	for _, workers := range []int{1, callers} {
+		side := func(namespace, name string) func(context.Context) (histogram, error) {
+			return func(ctx context.Context) (histogram, error) {
+				pods, err := e.makePods(ctx, namespace, "node-1", n)
+				if err != nil {
+					return histogram{}, err
+				}
+				before, err := e.admission(ctx, name)
+				if err != nil {
+					return histogram{}, err
+				}
+				if _, err := e.evictAll(ctx, pods, workers); err != nil {
+					return histogram{}, err
+				}
+				after, err := e.admission(ctx, name)
+				if err != nil {
+					return histogram{}, err
+				}
+				got := after.since(before)
+				if int(got.count) < n {
+					return histogram{}, fmt.Errorf("the API server counts %.0f calls of %s for %d evictions", got.count, name, n)
+				}
+				return got, e.noPods(ctx, namespace)
+			}
+		}
+		got, err := alternate(ctx, e.rounds, side(trivialNamespace, trivialWebhook), side(ourNamespace, ourWebhook))
+		if err != nil {
+			return err
+		}
+		trivial, ours := together(got[0]), together(got[1])
+		what := fmt.Sprintf("webhook in the API server's metrics, %d callers: p50, p99, mean", workers)
+		if workers == 1 {
+			what = "webhook in the API server's metrics, 1 caller: p50, p99, mean"
+		}
+		e.table.add(line{
+			what: what, ours: quantiles(ours), theirs: quantiles(trivial) + " trivial webhook", ratio: ratioOf(ours.mean(), trivial.mean()),
+			goal: "p99 < 5 ms", met: new(ours.quantile(0.99) < 0.005),
+		})
+	}
+	return nil
+}
+
+func quantiles(h histogram) string {
+	return fmt.Sprintf("%.2f, %.2f, %.2f ms", 1e3*h.quantile(0.5), 1e3*h.quantile(0.99), 1e3*h.mean())
+}
+
+// measureRepeated: our denial of a repeated call against one that reads live.
+func measureRepeated(ctx context.Context, e *env) (err error) {
+	if err := e.startManager(ctx); err != nil {
+		return err
+	}
+	pod, _, err := e.denied(ctx, "repeated")
+	if err != nil {
+		return err
+	}
+	body, err := reviewFor(pod)
+	if err != nil {
+		return err
+	}
+	ourURL, err := e.inst.WebhookURL(ctx, webhook.EvictionPath)
+	if err != nil {
+		return err
+	}
+	liveURL, stop, err := e.startLive(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	span := time.Duration(e.size(5, 2)) * time.Second
+	got, err := alternate(ctx, e.rounds,
+		func(ctx context.Context) (float64, error) {
+			return hammer(ctx, liveURL, body, liveAnswer, callers, span)
+		},
+		func(ctx context.Context) (float64, error) {
+			return hammer(ctx, ourURL, body, silentInterceptor, callers, span)
+		})
+	if err != nil {
+		return err
+	}
+	reading, ours := median(got[0]), median(got[1])
+	e.table.add(line{
+		what: fmt.Sprintf("repeated denied call, %d callers", callers), ours: perSecond(ours) + ", no API request",
+		theirs: perSecond(reading) + " stand-in with KubeVirt's 2 live reads", ratio: ratioOf(ours, reading),
+	})
+	return errors.Join(e.crs.Delete(ctx, pod), e.noPods(ctx, pod.Namespace))
+}
+
+// startLive runs the stand-in, which nobody but us calls; stop ends it.
+func (e *env) startLive(ctx context.Context) (url string, stop func(), err error) {
+	port, err := manager.FreePort(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	program, err := e.as(liveRole)
+	if err != nil {
+		return "", nil, err
+	}
+	kubeconfig, err := e.cluster.KubeconfigFile("bench-live", "system:masters")
+	if err != nil {
+		return "", nil, err
+	}
+	address := "localhost:" + strconv.Itoa(port)
+	server := exec.CommandContext(context.WithoutCancel(ctx), program, "127.0.0.1:"+strconv.Itoa(port), e.certFile, e.keyFile, kubeconfig)
+	server.Stderr = io.Discard // Probes without a handshake.
+	if err := server.Start(); err != nil {
+		return "", nil, fmt.Errorf("start stand-in: %w", err)
+	}
+	stop = func() {
+		_ = server.Process.Kill() // It has nothing to lose.
+		_ = server.Wait()
+	}
+	if err := eventually(ctx, "the stand-in", func(ctx context.Context) (bool, error) { return listens(ctx, address), nil }); err != nil {
+		stop()
+		return "", nil, err
+	}
+	return "https://" + address + "/validate-eviction", stop, nil
+}
+
+func listens(ctx context.Context, address string) bool {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close() // Nothing was sent.
+	return true
+}
