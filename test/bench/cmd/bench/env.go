@@ -70,8 +70,10 @@ type env struct {
 	// pprofAddr is where the running manager tells about itself.
 	pprofAddr string
 	// row is what is measured now, for the names of profiles.
-	row     string
-	written int
+	row string
+	// extraArgs are further arguments of the manager.
+	extraArgs []string
+	written   int
 }
 
 // unlimited is a configuration without a limit of the client's.
@@ -211,12 +213,12 @@ func (e *env) startManagerAs(ctx context.Context, program string) (err error) {
 		return err
 	}
 	e.pprofAddr = "127.0.0.1:" + strconv.Itoa(port)
-	e.manager, err = e.inst.StartProcess(ctx, manager.ProcessOptions{Binary: program, Args: []string{
+	e.manager, err = e.inst.StartProcess(ctx, manager.ProcessOptions{Binary: program, Args: append([]string{
 		// As the chart runs it, but for the grace after the start, which would be over in
 		// a cluster, for the minutes in which a pod's owner may act before a
 		// NodeMaintenance does, which are no cost of ours, and for what the profiles need.
 		"--log-level=info", "--log-format=json", "--startup-grace=0s", "--maintenance-evacuation-wait=0s", "--pprof-addr=" + e.pprofAddr,
-	}})
+	}, e.extraArgs...)})
 	return err
 }
 
@@ -279,6 +281,26 @@ func (e *env) metric(ctx context.Context, name string) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("the manager has no metric %s", name)
+}
+
+// metricSum adds up all series of a metric of the manager.
+func (e *env) metricSum(ctx context.Context, name string) (total float64, err error) {
+	content, err := get(ctx, e.manager.MetricsURL)
+	if err != nil {
+		return 0, err
+	}
+	for l := range strings.Lines(string(content)) {
+		series, value, ok := strings.Cut(strings.TrimSpace(l), "} ")
+		if !ok || !strings.HasPrefix(series, name+"{") {
+			continue
+		}
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read metric %s: %w", name, err)
+		}
+		total += n
+	}
+	return total, nil
 }
 
 // eventually waits until a condition holds; what says what for.

@@ -16,9 +16,11 @@ type row struct {
 	measure func(ctx context.Context, e *env) error
 	// logs: it reads the request log, which slows the API server down.
 	logs bool
+	// alone: it has a control plane of its own.
+	alone bool
 }
 
-// rows in the order of the table. Those without logs share a control plane, which
+// rows in the order of the table. Those without logs that are not alone share a control plane, which
 // memory leaves full of pods.
 var rows = []row{
 	{name: "evictions", measure: measureEvictions},
@@ -31,6 +33,7 @@ var rows = []row{
 	{name: "drain", measure: measureDrain},
 	{name: "maintenance", measure: measureMaintenance},
 	{name: "memory", measure: measureMemory},
+	{name: "scale", measure: measureScale, alone: true},
 	{name: "hotloop", measure: measureHotLoop, logs: true},
 	{name: "writes", measure: measureWrites, logs: true},
 	{name: "hooks", measure: measureHooks, logs: true},
@@ -47,14 +50,14 @@ func rowNames() []string {
 func run(ctx context.Context, s settings) (err error) {
 	t := &table{}
 	about := ""
-	for _, logs := range []bool{false, true} {
+	for _, plane := range []row{{}, {alone: true}, {logs: true}} {
 		wanted := slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
-			return r.logs != logs || (len(s.rows) > 0 && !slices.Contains(s.rows, r.name))
+			return r.logs != plane.logs || r.alone != plane.alone || (len(s.rows) > 0 && !slices.Contains(s.rows, r.name))
 		})
 		if len(wanted) == 0 {
 			continue
 		}
-		if about, err = runRows(ctx, s, t, logs, wanted); err != nil {
+		if about, err = runRows(ctx, s, t, plane.logs, wanted); err != nil {
 			return err
 		}
 	}

@@ -103,8 +103,13 @@ func (e *env) denied(ctx context.Context, name string) (*corev1.Pod, *kubernetes
 	if err != nil {
 		return nil, nil, err
 	}
-	return pods[0], alice, eventually(ctx, "the first denial that names the interceptor", func(ctx context.Context) (bool, error) {
-		err := alice.PolicyV1().Evictions(ourNamespace).Evict(ctx, evictionOf(pods[0]))
+	return pods[0], alice, firstDenial(ctx, alice, pods[0])
+}
+
+// firstDenial calls until the answer names the interceptor.
+func firstDenial(ctx context.Context, alice kubernetes.Interface, pod *corev1.Pod) error {
+	return eventually(ctx, "the first denial that names the interceptor", func(ctx context.Context) (bool, error) {
+		err := alice.PolicyV1().Evictions(pod.Namespace).Evict(ctx, evictionOf(pod))
 		if !apierrors.IsTooManyRequests(err) {
 			return false, fmt.Errorf("want a denial, got %w", errors.Join(err, errors.New("the call")))
 		}
