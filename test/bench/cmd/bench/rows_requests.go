@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -192,7 +191,7 @@ func measureBudget(ctx context.Context, e *env) error {
 			er := &v1alpha1.EvictionRequest{}
 			err := e.crs.Get(ctx, client.ObjectKey{Namespace: ourNamespace, Name: string(pod.UID)}, er)
 			for _, report := range er.Status.Interceptors {
-				if strings.Contains(report.Message, "allows no disruption") {
+				if report.Refusal != nil {
 					return true, nil
 				}
 			}

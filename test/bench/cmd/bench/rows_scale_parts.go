@@ -177,7 +177,7 @@ func (s *scaled) freed(ctx context.Context, at *atScale) error {
 // waits says that a request of such a pod was refused by its budget.
 func waits(er *v1alpha1.EvictionRequest, name string) bool {
 	for _, report := range er.Status.Interceptors {
-		if strings.HasPrefix(er.Spec.Target.Pod.Name, name) && strings.Contains(report.Message, "allows no disruption") {
+		if strings.HasPrefix(er.Spec.Target.Pod.Name, name) && report.Refusal != nil {
 			return true
 		}
 	}
