@@ -243,5 +243,5 @@ func (s *scaled) leaderChange(ctx context.Context, at *atScale) (err error) {
 	}
 	err = turn.waitFor(ctx, "the first move of the new leader", scalePatience)
 	at.move = time.Since(begun)
-	return err
+	return errors.Join(err, s.forget(ctx, pods))
 }
