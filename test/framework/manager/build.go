@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,11 +17,12 @@ import (
 
 const modulePath = "github.com/drawbridge-dev/drawbridge"
 
-// programs built by this process, by name.
+// programs built by this process, by name, and what they were built from.
 var programs = struct {
 	sync.Mutex
-	path map[string]string
-}{path: map[string]string{}}
+	path    map[string]string
+	sources map[string][]string
+}{path: map[string]string{}, sources: map[string][]string{}}
 
 // Build builds cmd/drawbridge once per process and returns the program's path.
 func Build(ctx context.Context) (string, error) {
@@ -49,7 +51,7 @@ func buildOnce(ctx context.Context, name, folder string) (string, error) {
 	programs.Lock()
 	defer programs.Unlock()
 	if path := programs.path[name]; path != "" {
-		return path, nil
+		return path, lookAt(programs.sources[name])
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -57,6 +59,9 @@ func buildOnce(ctx context.Context, name, folder string) (string, error) {
 	}
 	root, err := goCommand(ctx, "", "list", "-m", "-f", "{{.Dir}}", modulePath)
 	if err != nil {
+		return "", err
+	}
+	if programs.sources[name], err = sourcesOf(ctx, root, folder); err != nil {
 		return "", err
 	}
 	// One file per checkout, so that no run leaves something behind, and put in its
@@ -70,7 +75,43 @@ func buildOnce(ctx context.Context, name, folder string) (string, error) {
 		return "", fmt.Errorf("build %s: %w", name, err)
 	}
 	programs.path[name] = path
-	return path, nil
+	return path, lookAt(programs.sources[name])
+}
+
+// sourcesOf are the files of the checkout that a program is built from, and the chart
+// that it is installed with.
+func sourcesOf(ctx context.Context, root, folder string) ([]string, error) {
+	listed, err := goCommand(ctx, filepath.Join(root, folder), "list", "-deps", "-f",
+		`{{if not .Standard}}{{range .GoFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}`, ".")
+	if err != nil {
+		return nil, err
+	}
+	sources := []string{filepath.Join(root, "go.mod")}
+	for file := range strings.SplitSeq(listed, "\n") {
+		if strings.HasPrefix(file, root+string(filepath.Separator)) {
+			sources = append(sources, file)
+		}
+	}
+	err = filepath.WalkDir(filepath.Join(root, "charts"), func(path string, _ fs.DirEntry, err error) error {
+		sources = append(sources, path)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the chart: %w", err)
+	}
+	return sources, nil
+}
+
+// lookAt looks at each file, or the go command would not know that a test depends on
+// them, and repeat an old result. It notices what is done in a test only, and not what
+// TestMain does before, so each test that starts a program looks again.
+func lookAt(files []string) error {
+	for _, file := range files {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("look at the sources: %w", err)
+		}
+	}
+	return nil
 }
 
 // goCommand runs the go command in a folder and returns what it prints.
