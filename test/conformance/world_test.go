@@ -295,9 +295,7 @@ func (w *world) updatePod(t *testing.T, pod *corev1.Pod, change func(*corev1.Pod
 	}
 }
 
-// deletePod deletes the pod and waits until it is gone. Not with a grace period of
-// 0: the fake kubelet deletes by name what it sees terminating, and would hit a
-// new pod of that name.
+// deletePod deletes the pod and waits until it is gone.
 func (w *world) deletePod(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	if err := w.admin.Delete(t.Context(), pod); err != nil && !apierrors.IsNotFound(err) {

@@ -56,11 +56,13 @@ func createBudget(t *testing.T, budget *policyv1.PodDisruptionBudget, healthy in
 
 // complete reports that an interceptor began and is done, as that would, when it
 // is its turn.
-func complete(t *testing.T, pod *corev1.Pod, name string, now time.Time) {
+func complete(t *testing.T, pod *corev1.Pod, name string, now func() time.Time) {
 	t.Helper()
 	waitRequest(t, pod, "in the hands of "+name, activeIs(name))
-	at := metav1.NewTime(now.Truncate(time.Second))
-	report(t, pod, name, func(s *v1alpha1.InterceptorStatus) { s.StartTime, s.HeartbeatTime, s.CompletionTime = &at, &at, &at })
+	report(t, pod, name, func(s *v1alpha1.InterceptorStatus) {
+		at := metav1.NewTime(now().Truncate(time.Second)) // Of this attempt: an earlier time may be too old.
+		s.StartTime, s.HeartbeatTime, s.CompletionTime = &at, &at, &at
+	})
 }
 
 // blocked wants that the eviction itself was tried and refused.
@@ -110,7 +112,7 @@ func TestTheBudgetsEventTriggersTheEviction(t *testing.T) {
 	if err := drain.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	complete(t, pod, name, m.Clock.Now())
+	complete(t, pod, name, m.Clock.Now)
 	er := waitRequest(t, pod, "blocked", blocked)
 	saysAll(t, "the report", er.Status.Interceptors[1].Message, "number of retries: 1.")
 	saysAll(t, "the refusal", lastReport(er).Refusal.Message, "disruption budget "+budget+" needs 1 healthy pods")

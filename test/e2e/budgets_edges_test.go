@@ -173,7 +173,7 @@ func TestABudgetThatHasNoSayHoldsNobody(t *testing.T) {
 	drain := startDrain(t, "alice", node)
 	waitRequest(t, &pods[0], "in progress", activeIs(flush))
 	late := createEvictionBudget(t, builder.EvictionBudget(namespace, "late", builder.AppLabel, pacedSet).MaxUnavailable("0"), 1)
-	complete(t, &pods[0], flush, m.Clock.Now())
+	complete(t, &pods[0], flush, m.Clock.Now)
 	er := evicted(t, drain, &pods[0])
 	if names := targets(er); slices.Contains(names, v1alpha1.BudgetInterceptor) {
 		t.Errorf("interceptors: want none of budgets, got %v", names)

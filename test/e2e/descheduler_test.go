@@ -153,7 +153,7 @@ func TestTheDeschedulerSeesThatAnEvictionGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitHint(t, deleted, inProgress, "")
-	complete(t, moved, slow, m.Clock.Now())
+	complete(t, moved, slow, m.Clock.Now)
 	gone(t, moved)
 	gone(t, plain)
 

@@ -79,14 +79,14 @@ func TestABudgetThatSelectsTheGuardsLabelMovesNoGuard(t *testing.T) {
 			create(t, stranger)
 			rebalancer.apply(t, pod, true)
 			waitGuard(t, pod, true)
-			goesOn(t, namespace, node, rebalancer, func(pod *corev1.Pod) { complete(t, pod, failover, m.Clock.Now()) })
+			goesOn(t, namespace, node, rebalancer, func(pod *corev1.Pod) { complete(t, pod, failover, m.Clock.Now) })
 
 			waitGuard(t, pod, true)
 			if writes := podWrites(t, mark, namespace, pod.Name); len(writes) > guardFlips {
 				t.Errorf("the guard of one pod moved %d times while nothing about it changed", len(writes))
 			}
 			waitEvent(t, stranger, events.ReasonGuardLabelSelected)
-			complete(t, pod, failover, m.Clock.Now())
+			complete(t, pod, failover, m.Clock.Now)
 			gone(t, pod)
 		})
 	}
@@ -120,7 +120,7 @@ func TestALabelOfTheGuardInATemplateMakesNoPods(t *testing.T) {
 			owner := tc.object(namespace)
 			create(t, owner)
 			pods := readyPods(t, namespace, tc.pods, node)
-			goesOn(t, namespace, node, rebalancer, func(pod *corev1.Pod) { complete(t, pod, failover, m.Clock.Now()) })
+			goesOn(t, namespace, node, rebalancer, func(pod *corev1.Pod) { complete(t, pod, failover, m.Clock.Now) })
 			made := since(t, mark).Where(func(r cluster.Request) bool {
 				return r.Verb == "create" && r.Resource == "pods" && r.Subresource == "" && r.Namespace == namespace && strings.HasSuffix(r.User, "-controller")
 			})
@@ -138,7 +138,7 @@ func TestALabelOfTheGuardInATemplateMakesNoPods(t *testing.T) {
 			// It is not held for ever either.
 			rebalancer.apply(t, &pods[0], true)
 			waitGuard(t, &pods[0], true)
-			complete(t, &pods[0], failover, m.Clock.Now())
+			complete(t, &pods[0], failover, m.Clock.Now)
 			gone(t, &pods[0])
 		})
 	}
@@ -203,14 +203,14 @@ func TestABudgetWithOneMoreFieldIsInForceAndTold(t *testing.T) {
 	event := waitEvent(t, budget, events.ReasonGuardBudgetChanged)
 	saysAll(t, "the event", event.Note, "spec.unhealthyPodEvictionPolicy")
 
-	goesOn(t, namespace, node, rebalancer, func(pod *corev1.Pod) { complete(t, pod, failover, m.Clock.Now()) })
+	goesOn(t, namespace, node, rebalancer, func(pod *corev1.Pod) { complete(t, pod, failover, m.Clock.Now) })
 	writes := since(t, mark).By(drawbridge()).Where(func(r cluster.Request) bool {
 		return r.Resource == "poddisruptionbudgets" && r.Namespace == namespace && r.Writes()
 	})
 	if len(writes) > 6 {
 		t.Errorf("the budget was written %d times", len(writes))
 	}
-	complete(t, pod, failover, m.Clock.Now())
+	complete(t, pod, failover, m.Clock.Now)
 	gone(t, pod)
 }
 

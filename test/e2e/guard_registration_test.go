@@ -75,7 +75,7 @@ func TestTheGuardDoesWhatRegistrationsWant(t *testing.T) {
 	waitRequest(t, pods["never-0"], "in the hands of its interceptor", activeIs(never))
 	noGuard(t, pods["never-0"])
 
-	complete(t, pods["while-0"], while, m.Clock.Now())
+	complete(t, pods["while-0"], while, m.Clock.Now)
 	waitRequest(t, pods["while-0"], "in the hands of the one that evicts", activeIs(evicts))
 	waitGuard(t, pods["while-0"], false)
 	byUID := eviction(pods["while-0"])
@@ -87,8 +87,8 @@ func TestTheGuardDoesWhatRegistrationsWant(t *testing.T) {
 		return nil
 	})
 	gone(t, pods["while-0"])
-	complete(t, pods["always-0"], always, m.Clock.Now())
-	complete(t, pods["never-0"], never, m.Clock.Now())
+	complete(t, pods["always-0"], always, m.Clock.Now)
+	complete(t, pods["never-0"], never, m.Clock.Now)
 	gone(t, pods["always-0"])
 	gone(t, pods["never-0"])
 

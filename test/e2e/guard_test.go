@@ -51,7 +51,7 @@ func TestTheGuardProtectsWhileTheManagerIsDown(t *testing.T) {
 	lives(t, pod)
 
 	m = back(t, nil, pod, &labelStop{})
-	complete(t, pod, name, m.Clock.Now())
+	complete(t, pod, name, m.Clock.Now)
 	saysAll(t, "standard output", finishWell(t, drain).Stdout, "node/"+node+" drained")
 	gone(t, pod)
 	waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
@@ -77,7 +77,7 @@ func TestTheGuardOpensInTheImperativeStage(t *testing.T) {
 	waitGuard(t, canceled, false)
 
 	labels.stop()
-	complete(t, pod, name, m.Clock.Now())
+	complete(t, pod, name, m.Clock.Now)
 	got := evictUntil(t, "judy", pod, "Eviction triggered evacuation: the guard of the pod is closed")
 	if got.code != http.StatusTooManyRequests || got.header.Get("Retry-After") != "" {
 		t.Errorf("before the guard is open: want a 429 without Retry-After, got %d %s", got.code, got.body)
@@ -196,7 +196,7 @@ func TestNoEvictionMeetsTwoBudgets(t *testing.T) {
 	labels.stop()
 	createBudget(t, builder.Budget(namespace, "db").Selects(builder.AppLabel, "db").MinAvailable("0").Obj(), n)
 	for _, pod := range pods {
-		complete(t, pod, name, m.Clock.Now())
+		complete(t, pod, name, m.Clock.Now)
 	}
 	for _, pod := range pods {
 		evictUntil(t, "judy", pod, "the guard of the pod is closed")
@@ -238,7 +238,7 @@ func TestAUsersBudgetKeepsTheGuardAway(t *testing.T) {
 		}
 		return nil
 	})
-	complete(t, pod, name, m.Clock.Now())
+	complete(t, pod, name, m.Clock.Now)
 	er := waitRequest(t, pod, "blocked", blocked)
 	if got := er.Status.Interceptors[1].Refusal; got == nil || got.Reason != "EvictionBlocked" || !slices.Equal(got.Budgets, []string{"db"}) {
 		t.Errorf("the report should name budget db, got %+v", got)

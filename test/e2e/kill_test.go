@@ -72,7 +72,7 @@ var stages = map[string]stage{
 	},
 	"between two interceptors": {
 		reach:  func(t *testing.T, v *victim) { waitRequest(t, v.pod, "in progress", activeIs(checkpoint)) },
-		outage: func(t *testing.T, v *victim) { complete(t, v.pod, checkpoint, time.Now()) },
+		outage: func(t *testing.T, v *victim) { complete(t, v.pod, checkpoint, time.Now) },
 	},
 	"the eviction blocked by a budget that is freed in the outage": {
 		budget: true,
@@ -114,7 +114,7 @@ func completeAll(t *testing.T, pod *corev1.Pod) {
 			return activeIs(name)(er) || slices.Contains(er.Status.ProcessedInterceptors, name)
 		})
 		if activeIs(name)(er) && er.Status.Interceptors[slices.IndexFunc(er.Status.Interceptors, func(s v1alpha1.InterceptorStatus) bool { return s.Name == name })].CompletionTime == nil {
-			complete(t, pod, name, time.Now())
+			complete(t, pod, name, time.Now)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestTheLastStageSaysWhatItWaitsFor(t *testing.T) {
 	budget := createBudget(t, builder.Budget(namespace, budgetName).Selects(builder.AppLabel, "db").MaxUnavailable("0").Obj(), 1)
 
 	evictUntil(t, "alice", pod, "waiting for interceptor")
-	complete(t, pod, name, m.Clock.Now())
+	complete(t, pod, name, m.Clock.Now)
 	got := evictUntil(t, "alice", pod, "Eviction triggered evacuation: waiting for the pod's disruption budget "+budgetName+" (2 of 2)")
 	if got.code != http.StatusTooManyRequests || got.header.Get("Retry-After") != "" {
 		t.Errorf("want 429 without Retry-After, got %d %v", got.code, got.header)

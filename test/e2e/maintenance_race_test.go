@@ -114,13 +114,13 @@ func TestPodsThatLandInTheMiddle(t *testing.T) {
 	late := createPod(t, builder.Pod(namespace, "late").Node(node).Interceptors("db.example.com").Obj())
 	waitRequest(t, late, "wanted", wantedBy(m.RequesterName()))
 	for _, pod := range []*corev1.Pod{first, late} {
-		complete(t, pod, "db.example.com", time.Now())
+		complete(t, pod, "db.example.com", time.Now)
 		gone(t, pod)
 	}
 	waitMaintenance(t, m, "drained", inStage(v1alpha1.StageDrainComplete))
 	again := createPod(t, builder.Pod(namespace, "again").Node(node).Interceptors("db.example.com").Obj())
 	waitMaintenance(t, m, "draining again", inStage(v1alpha1.StageDrain))
-	complete(t, again, "db.example.com", time.Now())
+	complete(t, again, "db.example.com", time.Now)
 	gone(t, again)
 	waitMaintenance(t, m, "drained again", inStage(v1alpha1.StageDrainComplete))
 	noRequest(t, daemon)
@@ -173,7 +173,7 @@ func TestKubectlDrainsANodeUnderMaintenance(t *testing.T) {
 	waitRequest(t, pod, "wanted by both", func(er *v1alpha1.EvictionRequest) bool {
 		return len(er.Spec.Requesters) == 2 && strings.Contains(strings.Join(requesters(er), " "), m.RequesterName())
 	})
-	complete(t, pod, "db.example.com", time.Now())
+	complete(t, pod, "db.example.com", time.Now)
 	gone(t, pod)
 	gone(t, plain)
 	finishWell(t, drain)

@@ -174,7 +174,7 @@ func TestNodesAreDrainedOneByOne(t *testing.T) {
 		for _, later := range nodes[i+1:] {
 			waitNode(t, later, cordonIs{true, v1alpha1.CordonOurs, m.Name + "=Cordon"})
 		}
-		complete(t, pod, "db.example.com", time.Now())
+		complete(t, pod, "db.example.com", time.Now)
 		gone(t, pod)
 	}
 	waitMaintenance(t, m, "drained", inStage(v1alpha1.StageDrainComplete))

@@ -83,7 +83,7 @@ func foretellWorlds(silent string) map[string]foretellWorld {
 	last := func(t *testing.T, pod *corev1.Pod) {
 		t.Helper()
 		ask(t, pod)
-		complete(t, pod, silent, time.Now())
+		complete(t, pod, silent, time.Now)
 	}
 	lastBlocked := func(t *testing.T, pod *corev1.Pod) {
 		t.Helper()
@@ -151,7 +151,7 @@ func foretellWorlds(silent string) map[string]foretellWorld {
 		"held": {pod: uncovered, then: func(t *testing.T, pod *corev1.Pod) {
 			t.Helper()
 			ask(t, pod)
-			complete(t, pod, silent, time.Now())
+			complete(t, pod, silent, time.Now)
 			waitRequest(t, pod, "in the hands of an interceptor whose policies do not cover it", activeIs(kubevirtInterceptor))
 			plugin(t, "skip", pod.Name, kubevirtInterceptor, "-n", pod.Namespace, "--reason=nobody covers it")
 			evictUntil(t, "carol", pod, "the guard of the pod is closed")

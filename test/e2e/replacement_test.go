@@ -65,8 +65,6 @@ func TestADrainSparesTheReplacementsOfAStatefulSet(t *testing.T) {
 
 			log := since(t, mark)
 			for i, pod := range pods {
-				// The simulated kubelet deletes by name, sometimes a second time.
-				replacements[i] = replacementOf(t, &pod, tt.otherNode)
 				ofPod := func(r cluster.Request) bool { return r.Name == pod.Name }
 				if diff := cmp.Diff([]int{http.StatusTooManyRequests, http.StatusNotFound}, codes(evictionsBy(log, "frank", namespace).Where(ofPod))); diff != "" {
 					t.Errorf("answers to kubectl about %s (-want +got):\n%s", pod.Name, diff)

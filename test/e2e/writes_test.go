@@ -69,7 +69,7 @@ func TestWritesPerEviction(t *testing.T) {
 			mark := kube.RequestLog().Mark()
 			tt.ask(t, pod)
 			for _, interceptor := range interceptors {
-				complete(t, pod, interceptor, m.Clock.Now())
+				complete(t, pod, interceptor, m.Clock.Now)
 			}
 			gone(t, pod)
 			waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))

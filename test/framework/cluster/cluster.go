@@ -113,6 +113,9 @@ func start(ctx context.Context, binaries Binaries, options Options) (c *Cluster,
 	if err := c.boot(ctx); err != nil {
 		return c, err
 	}
+	if err := c.restrainKubelet(ctx); err != nil {
+		return c, err
+	}
 	if _, err := c.AddNodes(ctx, options.Nodes); err != nil {
 		return c, err
 	}

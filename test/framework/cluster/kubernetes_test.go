@@ -238,6 +238,25 @@ func TestStatefulSetReplacesItsPod(t *testing.T) {
 	}
 }
 
+func TestTheFakeKubeletEndsOnlyWhatWasDeleted(t *testing.T) {
+	namespace := shared.Namespace(t)
+	kubelet := clientFor(t, must(shared.ConfigFor("kwok", "system:masters"))(t)).CoreV1().Pods(namespace)
+	dryRun := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	pod := createReady(t, shared, builder.Pod(namespace, "db-0").Annotation(cluster.StopDelayAnnotation, "1h").Obj())
+	cluster.Eventually(t, patience, "the policy is in force", func(ctx context.Context) error {
+		if err := kubelet.Delete(ctx, pod.Name, dryRun); !apierrors.IsInvalid(err) {
+			return fmt.Errorf("want the pod to be kept, got %v", err)
+		}
+		return nil
+	})
+	if err := shared.Client().CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := kubelet.Delete(t.Context(), pod.Name, dryRun); err != nil {
+		t.Errorf("a pod that is terminating: %v", err)
+	}
+}
+
 func TestUsersAreReal(t *testing.T) {
 	namespace := shared.Namespace(t)
 	tests := map[string]struct {

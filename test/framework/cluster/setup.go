@@ -317,7 +317,7 @@ func schedulerConfig(given, kubeconfig string) ([]byte, error) {
 }
 
 func (c *Cluster) kwokArgs(port int) ([]string, error) {
-	kubeconfig, err := c.KubeconfigFile("kwok", mastersGroup)
+	kubeconfig, err := c.KubeconfigFile(kubeletUser, mastersGroup)
 	if err != nil {
 		return nil, err
 	}
