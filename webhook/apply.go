@@ -113,16 +113,29 @@ func (h *EvictionHandler) afterRefusal(in gathered, err error) (translate.Verdic
 	}
 }
 
-// applyEntry creates or joins the request, in one call.
+// applyEntry creates or joins the request, in one call: with the pod's labels, so that the
+// controller need not write them (ruling R7). Labels that somebody's policy refuses hold up
+// no eviction.
 func (h *EvictionHandler) applyEntry(ctx context.Context, in gathered) (*v1alpha1.EvictionRequest, error) {
+	labels := pods.CopiedLabels(in.Pod.Labels)
+	request, err := h.applyWith(ctx, in, labels)
+	if len(labels) > 0 && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)) {
+		if request, without := h.applyWith(ctx, in, nil); without == nil {
+			return request, nil
+		}
+	}
+	return request, err
+}
+
+// applyWith creates or joins the request with these labels.
+func (h *EvictionHandler) applyWith(ctx context.Context, in gathered, labels map[string]string) (*v1alpha1.EvictionRequest, error) {
 	pod, caller := in.Pod, in.Call.Caller
 	entry := applyv1alpha1.Requester().WithName(caller.Requester).WithLeaseName(in.LeaseName)
 	if grace := in.wantedGrace(); grace != nil {
 		entry.WithGracePeriodSeconds(*grace)
 	}
-	// With the pod's labels, so that the controller need not write them (ruling R7).
 	desired := applyv1alpha1.EvictionRequest(string(pod.UID), pod.Namespace).
-		WithLabels(pods.CopiedLabels(pod.Labels)).
+		WithLabels(labels).
 		WithSpec(applyv1alpha1.EvictionRequestSpec().
 			WithTarget(applyv1alpha1.EvictionTarget().
 				WithPod(applyv1alpha1.LocalPodReference().WithName(pod.Name).WithUID(pod.UID))).

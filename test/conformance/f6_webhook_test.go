@@ -4,13 +4,17 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -91,5 +95,62 @@ func TestConformance_F6_Webhook(t *testing.T) {
 		if diff := cmp.Diff(labels{"app": "web", "team": "a", "new": "yes"}, w.sync(t, keyOf(pod)).Labels); diff != "" {
 			t.Errorf("labels (-want +got):\n%s", diff)
 		}
+	})
+	t.Run("57 labels that a policy refuses hold up no eviction", func(t *testing.T) {
+		refuseLabel(t, w, "secret")
+		pod := w.createPod(t, builder.Pod(w.ns, "refused").Interceptors(interceptorA).Label("secret", "yes").Obj())
+		call(t, "erin", pod)
+		w.untilActive(t, keyOf(pod), interceptorA)
+		call(t, "frank", pod)
+		w.report(t, keyOf(pod), completes(interceptorA, w.now()))
+		w.untilActive(t, keyOf(pod), imperative)
+		if diff := cmp.Diff(labels(nil), w.sync(t, keyOf(pod)).Labels); diff != "" {
+			t.Errorf("labels (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// refuseLabel lets no request of the namespace have the label, as somebody's policy may.
+func refuseLabel(t *testing.T, w *world, label string) {
+	t.Helper()
+	name := "refuse-" + label + "." + w.ns
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: metav1.SetAsLabelSelector(labels{corev1.LabelMetadataName: w.ns}),
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{v1alpha1.GroupName}, APIVersions: []string{"*"}, Resources: []string{"evictionrequests"}},
+				}}},
+			},
+			Validations: []admissionregistrationv1.Validation{{
+				Expression: fmt.Sprintf("!(%q in object.metadata.?labels.orValue({}))", label), Message: "the label is ours",
+			}},
+		},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	for _, object := range []client.Object{policy, binding} {
+		if err := w.admin.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := w.admin.Delete(context.WithoutCancel(t.Context()), object); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	probe := builder.EvictionRequest(w.ns, "probe", uuid.NewUUID()).Requesters("probe.example.com").Obj()
+	probe.Labels = labels{label: "yes"}
+	await(t, "the policy to be in force", func(ctx context.Context) error {
+		if err := w.admin.Create(ctx, probe.DeepCopy(), client.DryRunAll); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "is ours") {
+			return fmt.Errorf("the label is not refused: %w", err)
+		}
+		return nil
 	})
 }
