@@ -129,10 +129,10 @@ func measureRepeated(ctx context.Context, e *env) (err error) {
 	}
 	reading, ours := median(got[0]), median(got[1])
 	e.table.add(line{
-		what: fmt.Sprintf("repeated denied call, %d callers", callers), ours: perSecond(ours) + ", no API request",
-		theirs: perSecond(reading) + " stand-in with KubeVirt's 2 live reads", ratio: ratioOf(ours, reading),
+		what: fmt.Sprintf("repeated denied call, %d callers", callers), ours: spread(got[1], perSecond) + ", no API request",
+		theirs: spread(got[0], perSecond) + " stand-in with KubeVirt's 2 live reads", ratio: ratioOf(ours, reading),
 	})
-	return errors.Join(e.crs.Delete(ctx, pod), e.noPods(ctx, pod.Namespace))
+	return errors.Join(e.deletePod(ctx, pod), e.noPods(ctx, pod.Namespace))
 }
 
 // startLive runs the stand-in, which nobody but us calls; stop ends it.

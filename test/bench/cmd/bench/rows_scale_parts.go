@@ -220,7 +220,7 @@ func (s *scaled) free(ctx context.Context, at *atScale, pdb *policyv1.PodDisrupt
 // forget deletes pods and their requests.
 func (s *scaled) forget(ctx context.Context, pods []*corev1.Pod) error {
 	return inParallel(ctx, len(pods), callers, func(ctx context.Context, i int) error {
-		return errors.Join(client.IgnoreNotFound(s.crs.Delete(ctx, request(pods[i]))), client.IgnoreNotFound(s.crs.Delete(ctx, pods[i])))
+		return errors.Join(client.IgnoreNotFound(s.crs.Delete(ctx, request(pods[i]))), client.IgnoreNotFound(s.crs.Delete(ctx, pods[i], client.Preconditions{UID: &pods[i].UID})))
 	})
 }
 

@@ -99,6 +99,15 @@ func median[T float64 | time.Duration](values []T) T {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
+// spread tells the median of at least one value and, if there are more, the least and the
+// most.
+func spread[T float64 | time.Duration](values []T, tell func(T) string) string {
+	if len(values) == 1 {
+		return tell(values[0])
+	}
+	return fmt.Sprintf("%s (%s to %s)", tell(median(values)), tell(slices.Min(values)), tell(slices.Max(values)))
+}
+
 // percentile of at least one value, of 0 to 100.
 func percentile(values []time.Duration, p int) time.Duration {
 	sorted := slices.Sorted(slices.Values(values))
@@ -113,5 +122,8 @@ func perSecond(rate float64) string { return fmt.Sprintf("%.0f/s", rate) }
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.0f ms", float64(d)/1e6) }
+
+// hundredths are milliseconds to the hundredth, for what takes few.
+func hundredths(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d)/1e6) }
 
 func mebi(bytes float64) string { return fmt.Sprintf("%.1f MiB", bytes/(1<<20)) }
