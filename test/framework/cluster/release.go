@@ -24,7 +24,7 @@ type release struct {
 
 var (
 	// newest has every part: etcd and kwok as well.
-	newest = release{folder: "kube", version: "v1.37.1"}
+	newest = release{folder: "kube", version: "v1.37.2"}
 	// oldest is the last patch of the oldest minor that the chart allows. It has the
 	// parts of Kubernetes itself; etcd and kwok, whose libraries are newer than its
 	// own, are those of newest.
@@ -52,7 +52,7 @@ func chosenRelease() (release, error) {
 	}
 }
 
-// minor is 37 of v1.37.1.
+// minor is 37 of v1.37.2.
 func (r release) minor() int { return int(version.MustParseGeneric(r.version).Minor()) }
 
 // linkerFlags stamp the version into both places that report one, and leave out
