@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// Gathering is how long handlers are gathered before they listen. The controllers of a
+// gathering is how long handlers are gathered before they listen. The controllers of a
 // leader start within a few milliseconds.
-const Gathering = 50 * time.Millisecond
+const gathering = 50 * time.Millisecond
 
 // informer gathers handlers: an informer wakes two goroutines for each listener and event,
 // which costs more than most of our handlers do.
@@ -67,7 +67,7 @@ func (i *informer) AddEventHandlerWithOptions(
 	if i.open == nil {
 		opened := &group{listening: make(chan struct{})}
 		i.open = opened
-		i.clock.AfterFunc(Gathering, func() { i.listen(opened) })
+		i.clock.AfterFunc(gathering, func() { i.listen(opened) })
 	}
 	m := &member{handler: handler, group: i.open}
 	i.open.members = append(i.open.members, m)

@@ -148,7 +148,7 @@ func TestHandlersThatComeTogetherShareAListener(t *testing.T) {
 	if handles[0].HasSynced() {
 		t.Error("it has synced, and nobody has listened")
 	}
-	w.clock.Step(Gathering)
+	w.clock.Step(gathering)
 	for _, handle := range handles {
 		w.eventually("all pods", handle.HasSynced)
 		<-handle.HasSyncedChecker().Done()
@@ -161,7 +161,7 @@ func TestHandlersThatComeTogetherShareAListener(t *testing.T) {
 	}
 
 	handle := w.add(late)
-	w.clock.Step(Gathering)
+	w.clock.Step(gathering)
 	w.eventually("all pods", handle.HasSynced)
 	w.hears(late, "add shop/new true")
 	if diff := cmp.Diff([]int{2, 0}, w.inner.listeners()); diff != "" {
@@ -182,7 +182,7 @@ func TestAHandlerThatIsRemovedHearsNoMore(t *testing.T) {
 		}
 	}
 	remove(earlyHandle)
-	w.clock.Step(Gathering)
+	w.clock.Step(gathering)
 	w.hears(gone, "add shop/old true")
 	remove(goneHandle)
 	w.source.Add(pod("new"))
@@ -230,7 +230,7 @@ func TestAnInformerThatHasEndedRefuses(t *testing.T) {
 	if _, err := outer.AddEventHandler(&ear{}); err == nil {
 		t.Error("it has ended, and takes a handler")
 	}
-	clock.Step(Gathering)
+	clock.Step(gathering)
 	if gathered.HasSynced() {
 		t.Error("it has ended, and a handler has had all pods")
 	}
@@ -260,7 +260,7 @@ func BenchmarkEvent(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			clock.Step(Gathering)
+			clock.Step(gathering)
 			ctx, stop := context.WithCancel(b.Context())
 			ended := make(chan struct{})
 			go func() {

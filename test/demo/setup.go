@@ -123,22 +123,22 @@ func build(ctx context.Context, p *printer) (interceptor, plugin string, err err
 		return "", "", err
 	}
 	for _, part := range []struct {
-		name  string
+		name  string // And how long it takes the first time, on two cores.
 		build func(context.Context) error
 	}{
-		{"helm", func(ctx context.Context) error {
+		{"helm, about a minute", func(ctx context.Context) error {
 			_, err := install.Helm(ctx)
 			return err
 		}},
-		{"the manager", func(ctx context.Context) error {
+		{"the manager, about half a minute", func(ctx context.Context) error {
 			_, err := manager.Build(ctx)
 			return err
 		}},
-		{"the example interceptor", func(ctx context.Context) (err error) {
+		{"the example interceptor, some seconds", func(ctx context.Context) (err error) {
 			interceptor, err = manager.BuildInterceptor(ctx)
 			return err
 		}},
-		{"the plugin", func(ctx context.Context) (err error) {
+		{"the plugin, some seconds", func(ctx context.Context) (err error) {
 			plugin, err = manager.BuildPlugin(ctx)
 			return err
 		}},

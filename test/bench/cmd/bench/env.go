@@ -84,7 +84,9 @@ func unlimited(config *rest.Config) *rest.Config {
 
 // newEnv starts everything; stop ends it.
 func newEnv(ctx context.Context, s settings, t *table, requestLog bool) (_ *env, _ func() error, err error) {
-	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, RequestLog: requestLog})
+	c, err := cluster.Start(ctx, cluster.Options{
+		Nodes: 2, RequestLog: requestLog, APIServerArgs: []string{"--profiling=" + strconv.FormatBool(s.pprof != "")},
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -231,17 +233,27 @@ func (e *env) stopManager(ctx context.Context) error {
 	return m.Stop(ctx)
 }
 
-// profiled runs work, with profiles of the manager if they are wanted.
+// profiled runs work, with profiles of the manager and of the API server if they are wanted.
 func (e *env) profiled(ctx context.Context, seconds int, work func() error) error {
 	if e.pprof == "" || e.manager == nil {
 		return work()
 	}
 	e.written++
 	name := filepath.Join(e.pprof, fmt.Sprintf("%s-%d", e.row, e.written))
-	done := make(chan error, 1)
+	done := make(chan error, 2)
 	go func() { done <- e.fetch(ctx, "/debug/pprof/profile?seconds="+strconv.Itoa(seconds), name+".cpu.pprof") }()
+	go func() { done <- e.profileAPIServer(ctx, seconds, name+".apiserver.pprof") }()
 	err := work()
-	return errors.Join(err, <-done, e.fetch(ctx, "/debug/pprof/heap", name+".heap.pprof"))
+	return errors.Join(err, <-done, <-done, e.fetch(ctx, "/debug/pprof/heap", name+".heap.pprof"))
+}
+
+// profileAPIServer writes what kube-apiserver's CPU does.
+func (e *env) profileAPIServer(ctx context.Context, seconds int, file string) error {
+	content, err := e.kube.Discovery().RESTClient().Get().AbsPath("/debug/pprof/profile").Param("seconds", strconv.Itoa(seconds)).DoRaw(ctx)
+	if err != nil {
+		return fmt.Errorf("profile kube-apiserver: %w", err)
+	}
+	return os.WriteFile(file, content, 0o600)
 }
 
 // fetch reads a page of the manager's pprof into a file; nowhere if it is empty.

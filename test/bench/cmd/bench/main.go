@@ -73,7 +73,7 @@ func bench(ctx context.Context) error {
 	flag.IntVar(&s.rounds, "rounds", 0, "how often each side is measured; 5 if 0, 3 with --quick")
 	flag.StringVar(&chosen, "rows", "", "measure only these, separated by commas: "+strings.Join(rowNames(), ", "))
 	flag.StringVar(&s.page, "page", "", "write the table into this page, between its marks")
-	flag.StringVar(&s.pprof, "pprof", "", "write profiles of the manager's CPU and memory for each row into this folder")
+	flag.StringVar(&s.pprof, "pprof", "", "write profiles of the manager (CPU, memory) and of kube-apiserver (CPU) for each row into this folder")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("there are no arguments, only flags: %q", flag.Args())

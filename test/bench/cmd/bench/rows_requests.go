@@ -141,7 +141,9 @@ func measureGrowth(ctx context.Context, e *env) error {
 		return one
 	}
 	small, large := each(got[0], few), each(got[1], many)
-	tell := func(one []time.Duration, n int) string { return fmt.Sprintf("%s each of %d", spread(one, hundredths), n) }
+	tell := func(one []time.Duration, n int) string {
+		return fmt.Sprintf("%s each of %d", spread(one, hundredths), n)
+	}
 	e.table.add(line{
 		what: "time per request when there are more", ours: tell(large, many), theirs: tell(small, few),
 		ratio: ratioOf(median(large).Seconds(), median(small).Seconds()),
