@@ -13,6 +13,7 @@ import (
 	_ "time/tzdata"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/internal/garbage"
 )
 
 func main() {
@@ -20,6 +21,7 @@ func main() {
 	// behaviour is restored.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
+	garbage.Pace()
 	if err := app.NewCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "drawbridge:", err)
 		os.Exit(1)

@@ -67,7 +67,7 @@ func (d *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // memory. So a restart finds what its predecessor left on pods, and ordinary changes of
 // a pod cost nothing.
 func (d *Reconciler) podEvents() handler.EventHandler {
-	return handler.Funcs{
+	return controllers.Handler{
 		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) { d.enqueue(ctx, ev.Object, queue) },
 		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workQueue) { d.enqueue(ctx, ev.ObjectNew, queue) },
 	}

@@ -155,7 +155,7 @@ func (e *Reconciler) budgetEvents() handler.EventHandler {
 			wake(queue, e.budgets.Observe(pdb))
 		}
 	}
-	return handler.Funcs{
+	return controllers.Handler{
 		CreateFunc: func(_ context.Context, ev event.CreateEvent, queue workQueue) { observe(ev.Object, queue) },
 		UpdateFunc: func(_ context.Context, ev event.UpdateEvent, queue workQueue) { observe(ev.ObjectNew, queue) },
 		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, queue workQueue) {

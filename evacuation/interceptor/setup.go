@@ -95,7 +95,7 @@ func (r *reconciler) requestEvents() handler.EventHandler {
 	enqueue := func(obj client.Object, q queue) {
 		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
 	}
-	return handler.Funcs{
+	return controllers.Handler{
 		CreateFunc: func(_ context.Context, ev event.CreateEvent, q queue) {
 			if _, turn := mine(ev.Object); turn != noTurn {
 				enqueue(ev.Object, q)

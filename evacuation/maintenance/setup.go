@@ -92,7 +92,7 @@ func eventsOf[T client.Object](see func(ctx context.Context, before, after T)) h
 		t, _ := obj.(T)
 		return t
 	}
-	return handler.Funcs{
+	return controllers.Handler{
 		CreateFunc: func(ctx context.Context, ev event.CreateEvent, _ queue) { see(ctx, none, as(ev.Object)) },
 		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, _ queue) { see(ctx, as(ev.ObjectOld), as(ev.ObjectNew)) },
 		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, _ queue) { see(ctx, as(ev.Object), none) },

@@ -79,7 +79,7 @@ func (c *Controller) validate() error {
 // podEvents enqueues a pod only if there is something to do, which is decided from
 // memory. The rescan handles the first list.
 func (c *Controller) podEvents() handler.EventHandler {
-	return handler.Funcs{
+	return controllers.Handler{
 		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) {
 			if !ev.IsInInitialList {
 				c.enqueue(ctx, ev.Object, queue)
@@ -172,7 +172,7 @@ func requestEvents() predicate.Predicate {
 // budgetEvents handles our own budgets, and other budgets that start or stop selecting
 // pods. Their statuses, which change all the time, do not matter.
 func (c *Controller) budgetEvents() handler.EventHandler {
-	return handler.Funcs{
+	return controllers.Handler{
 		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) {
 			c.budgetChanged(ctx, nil, asBudget(ev.Object), ev.IsInInitialList, queue)
 		},
