@@ -6,7 +6,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -271,28 +270,6 @@ func TestTheTextsOfAnswersAreQuoted(t *testing.T) {
 				t.Errorf("answers.md does not quote %q", text)
 			}
 		}
-	}
-}
-
-var link = regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
-
-func TestLinksLeadSomewhere(t *testing.T) {
-	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".md" {
-			return err
-		}
-		for _, match := range link.FindAllStringSubmatch(page(t, path), -1) {
-			if strings.Contains(match[1], "://") {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), filepath.FromSlash(match[1]))); err != nil {
-				t.Errorf("%s: %v", path, err)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
