@@ -163,6 +163,11 @@ chaos: ## Randomized drains under faults, 200 runs; for fewer ARGS='--runs=10 --
 	@go build -o bin/chaos ./test/chaos/cmd/chaos
 	@bin/chaos $(ARGS)
 
+.PHONY: chaos-quick
+chaos-quick: ## Ten chaos runs with seeds that nobody has chosen.
+	@go build -o bin/chaos ./test/chaos/cmd/chaos
+	@bin/chaos --runs=10 --seed=$$(date +%s)
+
 .PHONY: cluster-up
 cluster-up: ## Start the embedded Kubernetes and stay until interrupted.
 	go run ./test/framework/cluster/cmd/cluster-up --nodes=3
