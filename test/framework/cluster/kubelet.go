@@ -15,7 +15,8 @@ const kubeletUser = "kwok"
 // deletes by name and without the UID, on a busy machine once more when the successor
 // has the name already; a kubelet never ends a pod that nobody has deleted.
 func (c *Cluster) restrainKubelet(ctx context.Context) error {
-	const name = "kubelet.test.drawbridge.dev"
+	// Not a name of ours: tests of a removal look for those.
+	const name = "fake-kubelet.example.com"
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
