@@ -200,10 +200,13 @@ func (e *env) as(role string) (string, error) {
 // startManager runs the manager, if it does not run.
 func (e *env) startManager(ctx context.Context) error { return e.startManagerAs(ctx, "") }
 
-// startManagerAs runs this program as the manager; the built one if empty.
+// startManagerAs runs this program as the manager; that of --manager, or the built one, if empty.
 func (e *env) startManagerAs(ctx context.Context, program string) (err error) {
 	if e.manager != nil {
 		return nil
+	}
+	if program == "" {
+		program = e.settings.manager
 	}
 	if program == "" && managerRole != "" {
 		if program, err = e.as(managerRole); err != nil {

@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -49,6 +50,8 @@ type settings struct {
 	rows   []string
 	page   string
 	pprof  string
+	// manager is the program to measure; built from these sources if empty.
+	manager string
 }
 
 func main() {
@@ -74,6 +77,7 @@ func bench(ctx context.Context) error {
 	flag.StringVar(&chosen, "rows", "", "measure only these, separated by commas: "+strings.Join(rowNames(), ", "))
 	flag.StringVar(&s.page, "page", "", "write the table into this page, between its marks")
 	flag.StringVar(&s.pprof, "pprof", "", "write profiles of the manager (CPU, memory) and of kube-apiserver (CPU) for each row into this folder")
+	flag.StringVar(&s.manager, "manager", "", "measure this program, such as an older one, instead of the manager of these sources")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("there are no arguments, only flags: %q", flag.Args())
@@ -83,6 +87,12 @@ func bench(ctx context.Context) error {
 		if s.quick {
 			s.rounds = 3
 		}
+	}
+	if _, err := os.Stat(s.manager); s.manager != "" && err != nil {
+		return fmt.Errorf("--manager: %w", err)
+	}
+	if s.manager != "" && s.page != "" {
+		return errors.New("--page is about the manager of these sources: leave out --manager")
 	}
 	if chosen != "" {
 		s.rows = strings.Split(chosen, ",")
