@@ -1,6 +1,10 @@
 package translate
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
 
 // Suffixes of the names that we give to callers.
 const (
@@ -12,6 +16,13 @@ const (
 // FieldManagerPrefix begins the field manager of a legacy requester's entry.
 // Each has its own, so that entries come and go independently (statement 21).
 const FieldManagerPrefix = "drawbridge-requester-"
+
+// CopiesLabels reports whether the labels that a field manager applies to a request are
+// those of its pod (ruling R7): the managers of legacy requesters' entries, and those of
+// Drawbridge's own requesters, which have their names below its domain.
+func CopiesLabels(fieldManager string) bool {
+	return strings.HasPrefix(fieldManager, FieldManagerPrefix) || strings.HasSuffix(fieldManager, "."+v1alpha1.GroupName)
+}
 
 // hashDigits is the length of the hash that keeps sanitised names apart.
 const hashDigits = 8

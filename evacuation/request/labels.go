@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,10 +17,11 @@ import (
 // the status's manager, because an apply drops what its manager leaves out.
 const labelManager = "drawbridge-labels"
 
-// copiedByWebhook reports whether a manager's labels are the pod's: the webhook's entries
-// come with them, so that a request of a drain needs no write for them.
-func copiedByWebhook(e *metav1.ManagedFieldsEntry) bool {
-	return e.Operation == metav1.ManagedFieldsOperationApply && strings.HasPrefix(e.Manager, translate.FieldManagerPrefix)
+// copiedByRequester reports whether a manager's labels are the pod's: the entries of the
+// webhook and of Drawbridge's own requesters come with them, so that a request of a drain
+// needs no write for them.
+func copiedByRequester(e *metav1.ManagedFieldsEntry) bool {
+	return e.Operation == metav1.ManagedFieldsOperationApply && translate.CopiesLabels(e.Manager)
 }
 
 // copiedByUs reports whether a manager is the labelManager.
@@ -30,11 +30,11 @@ func copiedByUs(e *metav1.ManagedFieldsEntry) bool {
 }
 
 // owners are the keys of labels by who owns them; one may have several owners.
-type owners struct{ ours, webhooks, others map[string]bool }
+type owners struct{ ours, requesters, others map[string]bool }
 
 // ownersOf reads who owns the labels.
 func ownersOf(fields []metav1.ManagedFieldsEntry) (owners, error) {
-	o := owners{ours: map[string]bool{}, webhooks: map[string]bool{}, others: map[string]bool{}}
+	o := owners{ours: map[string]bool{}, requesters: map[string]bool{}, others: map[string]bool{}}
 	for i := range fields {
 		entry := &fields[i]
 		if entry.Subresource != "" || entry.FieldsV1 == nil {
@@ -44,8 +44,8 @@ func ownersOf(fields []metav1.ManagedFieldsEntry) (owners, error) {
 		switch {
 		case copiedByUs(entry):
 			owned = o.ours
-		case copiedByWebhook(entry):
-			owned = o.webhooks
+		case copiedByRequester(entry):
+			owned = o.requesters
 		}
 		var tree struct {
 			Metadata struct {
@@ -65,10 +65,10 @@ func ownersOf(fields []metav1.ManagedFieldsEntry) (owners, error) {
 	return o, nil
 }
 
-// stale are the labels that the webhook copied, that the pod has lost and that are nobody
-// else's. An apply of the labelManager does not remove what the webhook owns.
+// stale are the labels that a requester copied, that the pod has lost and that are nobody
+// else's. An apply of the labelManager does not remove what a requester owns.
 func (o owners) stale(pod map[string]string) (keys []string) {
-	for key := range o.webhooks {
+	for key := range o.requesters {
 		if _, ok := pod[key]; !ok && !o.others[key] {
 			keys = append(keys, key)
 		}
@@ -77,13 +77,13 @@ func (o owners) stale(pod map[string]string) (keys []string) {
 	return keys
 }
 
-// labelsInSync reports whether the request has all of the pod's labels and the webhook or
+// labelsInSync reports whether the request has all of the pod's labels and a requester or
 // we own exactly these (statements 57-60, ruling R7). Equal values are not enough: a
 // label that another manager wrote would stay when the pod loses it.
 func labelsInSync(er *v1alpha1.EvictionRequest, o owners, pod map[string]string) bool {
 	for key, value := range pod {
 		have, ok := er.Labels[key]
-		if !ok || have != value || !o.ours[key] && !o.webhooks[key] {
+		if !ok || have != value || !o.ours[key] && !o.requesters[key] {
 			return false
 		}
 	}

@@ -65,6 +65,9 @@ func TestLabelsInSync(t *testing.T) {
 		"60: another value than the webhook's":               {labeled(map[string]string{"app": "old"}, fields(webhookManager, "app")), map[string]string{"app": "web"}, false},
 		"R7: a label of the webhook that the pod lost":       {labeled(map[string]string{"app": "web"}, fields(webhookManager, "app")), nil, false},
 		"59: one that it lost and that is another's, too":    {labeled(map[string]string{"app": "web"}, fields(webhookManager, "app"), fields("kubectl", "app")), nil, true},
+		"R7: a requester of ours has copied it":              {labeled(map[string]string{"app": "web"}, fields("rack.node-maintenance.drawbridge.dev", "app")), map[string]string{"app": "web"}, true},
+		"R7: one of its labels that the pod lost":            {labeled(map[string]string{"app": "web"}, fields("surge.drawbridge.dev", "app")), nil, false},
+		"R7: another requester's labels are its own":         {labeled(map[string]string{"app": "web"}, fields("rebalancer.example.com", "app")), map[string]string{"app": "web"}, false},
 		"an update of that name is not our apply":            {labeled(map[string]string{"app": "web"}, update), map[string]string{"app": "web"}, false},
 		"the status is not where labels are owned":           {labeled(map[string]string{"app": "web"}, status), map[string]string{"app": "web"}, false},
 	}

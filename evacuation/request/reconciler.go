@@ -198,6 +198,11 @@ func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s 
 		}
 		for _, event := range append(announcements(after, s.Outcome, d, r.Policy), heldAnnouncements(before, after)...) {
 			log.FromContext(ctx).Info(event.Note, "event", event.Reason, "pod", podName(after))
+			if d.Cause == process.TargetDeleted && event.Reason == events.ReasonEvicted {
+				// Nobody can describe a pod that is gone, and every pod of a drain ends so.
+				events.Emit(r.Recorder, after, events.PodReference(after), event)
+				continue
+			}
 			events.EmitOnBoth(r.Recorder, after, event)
 		}
 		if doubtful != "" {

@@ -186,7 +186,7 @@ func TestReconcileFollowsAWholeRequest(t *testing.T) {
 	want := []string{
 		"EvictionRequest InterceptorActivated", "Pod InterceptorActivated",
 		"EvictionRequest InterceptorTimedOut", "Pod InterceptorTimedOut", // Of the last one's turn the evictor tells.
-		"EvictionRequest Evicted", "Pod Evicted",
+		"EvictionRequest Evicted", // Nobody can describe the pod any more.
 	}
 	if diff := cmp.Diff(want, b.events.events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)

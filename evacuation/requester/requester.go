@@ -17,6 +17,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -35,7 +36,8 @@ var ErrDeleting = errors.New("the request is still being deleted")
 // requesters (000:L203-217, statement 114). All its state is in the API: it can be
 // created again at any time, and several processes may share a name.
 //
-// The pod is a Pod or its metadata; only namespace, name and UID are used.
+// The pod is a Pod or its metadata; only namespace, name and UID are used, and, where the
+// name is one of Drawbridge's own, the labels.
 //
 // Its account must be allowed to get, list, watch, create, patch and delete
 // evictionrequests, to get pods, and to delete the pods it wants evicted.
@@ -86,7 +88,7 @@ func (r *Requester) Join(ctx context.Context, pod client.Object) (*v1alpha1.Evic
 				return nil, r.explain("join", pod, ErrTooManyRequesters)
 			}
 			var joined *v1alpha1.EvictionRequest
-			if joined, err = r.apply(ctx, pod, nil, true); err == nil && wishFor(joined, r.Name) == wishNothing {
+			if joined, err = r.join(ctx, pod); err == nil && wishFor(joined, r.Name) == wishNothing {
 				return joined, nil
 			}
 		}
@@ -119,9 +121,12 @@ func (r *Requester) Withdraw(ctx context.Context, pod client.Object) error {
 		case er == nil || !hasRequester(er, r.Name) || wishFor(er, r.Name) != wishNothing:
 			return nil
 		}
-		left, err := r.apply(ctx, pod, er, false)
+		left := er
+		if !translate.CopiesLabels(r.fieldOwner()) { // To omit the entry would be to omit the labels, too.
+			left, err = r.apply(ctx, pod, nil, er, false)
+		}
 		if err == nil && hasRequester(left, r.Name) {
-			// Another manager also owns our entry, so omitting it does not remove it.
+			// Or another manager also owns our entry, so omitting it does not remove it.
 			without := left.DeepCopy()
 			without.Spec.Requesters = slices.DeleteFunc(without.Spec.Requesters, func(e v1alpha1.Requester) bool { return e.Name == r.Name })
 			err = r.Client.Patch(ctx, without, client.MergeFromWithOptions(left, client.MergeFromWithOptimisticLock{}), client.FieldOwner(r.fieldOwner()))
@@ -167,10 +172,27 @@ func (r *Requester) get(ctx context.Context, pod client.Object) (*v1alpha1.Evict
 	return er, err
 }
 
+// join creates or joins the request. Drawbridge's own requesters do it with the pod's
+// labels, so that the controller need not write them (ruling R7). Labels that somebody's
+// policy refuses hold up no eviction.
+func (r *Requester) join(ctx context.Context, pod client.Object) (*v1alpha1.EvictionRequest, error) {
+	var labels map[string]string
+	if translate.CopiesLabels(r.fieldOwner()) {
+		labels = pods.CopiedLabels(pod.GetLabels())
+	}
+	er, err := r.apply(ctx, pod, labels, nil, true)
+	if len(labels) > 0 && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)) {
+		if er, without := r.apply(ctx, pod, nil, nil, true); without == nil {
+			return er, nil
+		}
+	}
+	return er, err
+}
+
 // apply writes the fields of this requester: the target, which is in every request of
-// that name, and its entry if it should be in the list. If seen is given, only that
-// request is changed.
-func (r *Requester) apply(ctx context.Context, pod client.Object, seen *v1alpha1.EvictionRequest, wanted bool) (*v1alpha1.EvictionRequest, error) {
+// that name, these labels, and its entry if it should be in the list. If seen is given,
+// only that request is changed.
+func (r *Requester) apply(ctx context.Context, pod client.Object, labels map[string]string, seen *v1alpha1.EvictionRequest, wanted bool) (*v1alpha1.EvictionRequest, error) {
 	spec := applyv1alpha1.EvictionRequestSpec().WithTarget(applyv1alpha1.EvictionTarget().
 		WithPod(applyv1alpha1.LocalPodReference().WithName(pod.GetName()).WithUID(pod.GetUID())))
 	if wanted {
@@ -180,7 +202,7 @@ func (r *Requester) apply(ctx context.Context, pod client.Object, seen *v1alpha1
 		}
 		spec.WithRequesters(entry)
 	}
-	desired := applyv1alpha1.EvictionRequest(string(pod.GetUID()), pod.GetNamespace()).WithSpec(spec)
+	desired := applyv1alpha1.EvictionRequest(string(pod.GetUID()), pod.GetNamespace()).WithLabels(labels).WithSpec(spec)
 	if seen != nil {
 		desired.WithUID(seen.UID)
 	}

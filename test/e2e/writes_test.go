@@ -11,8 +11,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -39,12 +41,21 @@ func TestWritesPerEviction(t *testing.T) {
 		t.Helper()
 		evict(t, "writer", pod, eviction(pod))
 	}
+	// As a NodeMaintenance and the surge do, which put the pod's labels on the request it creates.
+	maintenance := func(t *testing.T, pod *corev1.Pod) {
+		t.Helper()
+		r := &requester.Requester{Name: "rebalancer.drawbridge.dev", Client: must(client.NewWithWatch(kube.Config(), client.Options{Scheme: scheme}))(t)}
+		if _, err := r.Join(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
 	tests := map[string]struct {
 		interceptors int
 		ask          func(*testing.T, *corev1.Pod)
 		atMost       int
 	}{
 		"a native request, no interceptor":       {0, native, writesPerEviction},
+		"a request of our own, no interceptor":   {0, maintenance, writesPerEviction - 1},
 		"a native request, one interceptor":      {1, native, writesPerEviction + writesPerInterceptor + writesPerGuard},
 		"a native request, two interceptors":     {2, native, writesPerEviction + 2*writesPerInterceptor + writesPerGuard},
 		"a native request, fifteen interceptors": {15, native, writesPerEviction + 15*writesPerInterceptor + writesPerGuard},

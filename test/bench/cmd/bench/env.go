@@ -60,7 +60,7 @@ type env struct {
 	table   *table
 	// kube and crs are without a limit of their own.
 	kube kubernetes.Interface
-	crs  client.Client
+	crs  client.WithWatch
 	// trivialURL is the address of the trivial webhook.
 	trivialURL string
 	// certFile and keyFile are its certificate for localhost.
@@ -111,7 +111,7 @@ func newEnv(ctx context.Context, s settings, t *table, requestLog bool) (_ *env,
 	if e.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, nil, fmt.Errorf("make client: %w", err)
 	}
-	if e.crs, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+	if e.crs, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, nil, fmt.Errorf("make client: %w", err)
 	}
 	for _, name := range []string{plainNamespace, trivialNamespace, ourNamespace} {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 )
@@ -62,8 +63,20 @@ func (e *env) plainEvictions(ctx context.Context, n int) (spent, error) {
 	})
 }
 
+// asking makes somebody want the eviction of a pod.
+type asking func(ctx context.Context, pod *corev1.Pod) error
+
+// native asks as a program of somebody else does.
+func (e *env) native(ctx context.Context, pod *corev1.Pod) error { return e.crs.Create(ctx, request(pod)) }
+
+// own asks as a NodeMaintenance does.
+func (e *env) own(ctx context.Context, pod *corev1.Pod) error {
+	_, err := (&requester.Requester{Name: "bench." + v1alpha1.GroupName, Client: e.crs}).Join(ctx, pod)
+	return err
+}
+
 // requested is what n requests take from their creation to Evicted.
-func (e *env) requested(ctx context.Context, n int) (used spent, err error) {
+func (e *env) requested(ctx context.Context, n int, ask asking) (used spent, err error) {
 	if err := e.startManager(ctx); err != nil {
 		return spent{}, err
 	}
@@ -77,7 +90,7 @@ func (e *env) requested(ctx context.Context, n int) (used spent, err error) {
 	}
 	err = e.profiled(ctx, 5, func() error {
 		used, err = e.spending(func() error {
-			err := inParallel(ctx, n, callers, func(ctx context.Context, i int) error { return e.crs.Create(ctx, request(pods[i])) })
+			err := inParallel(ctx, n, callers, func(ctx context.Context, i int) error { return ask(ctx, pods[i]) })
 			if err != nil {
 				return fmt.Errorf("create requests: %w", err)
 			}
@@ -93,20 +106,28 @@ func measureRequests(ctx context.Context, e *env) error {
 	n := e.size(1000, 200)
 	got, err := alternate(ctx, e.rounds,
 		func(ctx context.Context) (spent, error) { return e.plainEvictions(ctx, n) },
-		func(ctx context.Context) (spent, error) { return e.requested(ctx, n) })
+		func(ctx context.Context) (spent, error) { return e.requested(ctx, n, e.own) },
+		func(ctx context.Context) (spent, error) { return e.requested(ctx, n, e.native) })
 	if err != nil {
 		return err
 	}
-	plain, ours := median(times(got[0])), median(times(got[1]))
-	e.table.add(line{
-		what: fmt.Sprintf("%d requests from creation to Evicted", n), ours: spread(times(got[1]), seconds), theirs: spread(times(got[0]), seconds) + " plain evictions",
-		ratio: ratioOf(ours.Seconds(), plain.Seconds()), goal: "<= 3", met: new(ours <= 3*plain),
-	})
-	apiPlain, apiOurs := cpus(got[0], n), cpus(got[1], n)
-	e.table.add(line{
-		what: "CPU of kube-apiserver for each of them, without etcd", ours: spread(apiOurs, hundredths),
-		theirs: spread(apiPlain, hundredths) + " each plain eviction", ratio: ratioOf(median(apiOurs).Seconds(), median(apiPlain).Seconds()),
-	})
+	plain, apiPlain := got[0], cpus(got[0], n)
+	for _, side := range []struct {
+		of  string
+		all []spent
+	}{{"of a NodeMaintenance", got[1]}, {"of others", got[2]}} {
+		theirs, ours := median(times(plain)), median(times(side.all))
+		e.table.add(line{
+			what: fmt.Sprintf("%d requests %s from creation to Evicted", n, side.of), ours: spread(times(side.all), seconds),
+			theirs: spread(times(plain), seconds) + " plain evictions",
+			ratio:  ratioOf(ours.Seconds(), theirs.Seconds()), goal: "<= 3", met: new(ours <= 3*theirs),
+		})
+		apiOurs := cpus(side.all, n)
+		e.table.add(line{
+			what: "CPU of kube-apiserver for each of them, without etcd", ours: spread(apiOurs, hundredths),
+			theirs: spread(apiPlain, hundredths) + " each plain eviction", ratio: ratioOf(median(apiOurs).Seconds(), median(apiPlain).Seconds()),
+		})
+	}
 	return nil
 }
 
@@ -129,8 +150,8 @@ func cpus(all []spent, n int) (used []time.Duration) {
 func measureGrowth(ctx context.Context, e *env) error {
 	few, many := 100, e.size(5000, 1000)
 	got, err := alternate(ctx, min(e.rounds, 3),
-		func(ctx context.Context) (spent, error) { return e.requested(ctx, few) },
-		func(ctx context.Context) (spent, error) { return e.requested(ctx, many) })
+		func(ctx context.Context) (spent, error) { return e.requested(ctx, few, e.native) },
+		func(ctx context.Context) (spent, error) { return e.requested(ctx, many, e.native) })
 	if err != nil {
 		return err
 	}
