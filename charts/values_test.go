@@ -41,6 +41,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"one of milliseconds":         {values{"times": values{"heartbeatDeadline": "900000ms"}}, "heartbeatDeadline"},
 		"an unknown failure policy":   {values{"webhook": values{"failurePolicy": "Maybe"}}, "failurePolicy"},
 		"a URL without TLS":           {values{"webhook": values{"url": "http://localhost"}}, "url"},
+		"a URL left to the manager":   {values{"gitops": values{"enabled": true}, "webhook": values{"url": "https://localhost:1234"}}, "gitops.enabled"},
 		"a URL with a path":           {values{"webhook": values{"url": "https://localhost/x"}}, "url"},
 		"an unknown guard":            {values{"replacementGuard": values{"mode": "Never"}}, "mode"},
 		"a timeout of zero":           {values{"webhook": values{"timeoutSeconds": 0}}, "timeoutSeconds"},

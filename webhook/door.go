@@ -77,6 +77,14 @@ func (d *Door) lead(path string, to hook) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, path, to) })
 }
 
+// refuse returns a handler that turns every call away, as one without a token.
+func (d *Door) refuse(to hook) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.logTurnedAway(r, certs.ErrNoToken)
+		d.turnAway(w, r, to, metrics.TurnedAwayNoToken, translate.ReasonNotAuthenticated)
+	})
+}
+
 func (d *Door) serve(w http.ResponseWriter, r *http.Request, path string, to hook) {
 	if reason, err := d.authenticate(r, path); err != nil {
 		d.logTurnedAway(r, err)

@@ -103,6 +103,7 @@ func TestOnlyAPIServersGetThroughTheDoor(t *testing.T) {
 		"an eviction with the token only":         {path: EvictionPath + "/" + goodToken, certified: errors.New("none"), wantCode: http.StatusTooManyRequests, wantText: unknown, wantCounts: "certificate"},
 		"a status without one":                    {path: StatusPath, wantCode: http.StatusTooManyRequests, wantText: unknown, wantCounts: "no-token"},
 		"the probe, which would prove nothing":    {path: ProbePath, wantCode: http.StatusTooManyRequests, wantText: unknown, wantCounts: "no-token"},
+		"a call before the manager wrote a path":  {path: "/", wantCode: http.StatusTooManyRequests, wantText: unknown, wantCounts: "no-token"},
 		"a deletion of the scheduler's, as ever":  {path: PodDeletePath, wantCounts: "no-token"},
 		"a status with the token of another path": {path: StatusPath + "/1", wantCode: http.StatusTooManyRequests, wantText: unknown, wantCounts: "wrong-token"},
 	}

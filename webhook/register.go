@@ -3,6 +3,9 @@ package webhook
 import (
 	"errors"
 	"net/http"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 )
 
 // Paths under which the webhooks are served; the chart's webhook configuration
@@ -12,6 +15,20 @@ const (
 	StatusPath   = "/validate-evictionrequest-status"
 	ProbePath    = "/probe"
 )
+
+// leftOut is where API servers call while the configuration has no path: somebody has
+// applied the chart, and the manager has not yet written the path with the token.
+const leftOut = "/{$}"
+
+// Paths are the paths by the names of the webhooks in the configuration.
+func Paths() map[string]string {
+	return map[string]string{
+		failurepolicy.EvictionWebhook:                  EvictionPath,
+		"evictionrequest-status." + v1alpha1.GroupName: StatusPath,
+		"scheduler-deletions." + v1alpha1.GroupName:    PodDeletePath,
+		failurepolicy.ProbeWebhook:                     ProbePath,
+	}
+}
 
 // Registry is the part of controller-runtime's webhook.Server that Register
 // needs.
@@ -31,6 +48,9 @@ func Register(server Registry, door *Door, eviction *EvictionHandler, status *St
 	door.register(server, EvictionPath, eviction)
 	door.register(server, StatusPath, status)
 	door.register(server, ProbePath, probe)
+	// Without a path nobody knows what is asked, nor who asks. A 429 is right for evictions,
+	// and the others repeat it, too.
+	server.Register(leftOut, door.refuse(eviction))
 	return nil
 }
 

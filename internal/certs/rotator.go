@@ -36,6 +36,9 @@ type Config struct {
 	// WebhookConfiguration is the name of the ValidatingWebhookConfiguration whose
 	// webhooks get the bundle. If empty, there is none.
 	WebhookConfiguration string
+	// Paths are the paths of the webhooks by their names, for a configuration that has a
+	// Service without a path.
+	Paths map[string]string
 	// DNSNames are all names under which the webhook is called, at least one.
 	DNSNames []string
 	// External: another component, such as cert-manager, fills the Secret. Then nothing is
@@ -260,10 +263,10 @@ func (r *Rotator) inject(ctx context.Context, data map[string][]byte, conf *admi
 			c.CABundle = bundle
 			r.injectedAt, changed = now, true
 		}
-		if path := pathOf(c); token && path != nil {
-			base, present := splitToken(*path)
+		if path, ok := r.pathOf(&conf.Webhooks[i]); token && ok {
+			base, present := splitToken(path)
 			if wanted := readTokens(data).in(base).current; present != wanted {
-				*path = strings.TrimSuffix(base, "/") + "/" + wanted
+				setPath(&conf.Webhooks[i], strings.TrimSuffix(base, "/")+"/"+wanted)
 				changed = true
 			}
 		}

@@ -30,6 +30,7 @@ import (
 var config = Config{
 	Secret:               types.NamespacedName{Namespace: "drawbridge-system", Name: "drawbridge-webhook-cert"},
 	WebhookConfiguration: "drawbridge",
+	Paths:                map[string]string{"a.drawbridge.dev": "/validate-eviction"},
 	DNSNames:             names,
 }
 

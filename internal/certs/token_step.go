@@ -17,8 +17,8 @@ func (r *Rotator) planToken(ctx context.Context, data map[string][]byte, conf *a
 		for i := range conf.Webhooks {
 			c := &conf.Webhooks[i].ClientConfig
 			in.Called = in.Called || len(c.CABundle) > 0
-			if path := pathOf(c); path != nil {
-				in.InPaths = append(in.InPaths, known.behind(*path))
+			if path, ok := r.pathOf(&conf.Webhooks[i]); ok {
+				in.InPaths = append(in.InPaths, known.behind(path))
 			}
 		}
 	}
@@ -63,10 +63,27 @@ func (r *Rotator) noteToken(current string, inPaths []string, now time.Time) tim
 	return r.tokenSince
 }
 
-// pathOf is the path of a webhook, or its URL, which ends with it; nil if there is none.
-func pathOf(c *admissionregistrationv1.WebhookClientConfig) *string {
-	if c.Service != nil {
-		return c.Service.Path
+// pathOf is the path of a webhook, or its URL, which ends with it. The path of a Service
+// may be missing: whoever applies the chart then leaves it to us. False if there is none
+// that we know.
+func (r *Rotator) pathOf(w *admissionregistrationv1.ValidatingWebhook) (string, bool) {
+	switch c := &w.ClientConfig; {
+	case c.URL != nil:
+		return *c.URL, true
+	case c.Service == nil:
+		return "", false
+	case c.Service.Path != nil:
+		return *c.Service.Path, true
 	}
-	return c.URL
+	path, ok := r.Paths[w.Name]
+	return path, ok
+}
+
+// setPath writes what pathOf reads.
+func setPath(w *admissionregistrationv1.ValidatingWebhook, path string) {
+	if c := &w.ClientConfig; c.URL != nil {
+		c.URL = &path
+	} else {
+		c.Service.Path = &path
+	}
 }

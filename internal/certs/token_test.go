@@ -163,16 +163,19 @@ func TestTheTokenOfAPIServers(t *testing.T) {
 		t.Errorf("the token of the probe: %v", err)
 	}
 
-	// Somebody renders the chart once more. Calls without a token are not answered.
-	conf := r.conf(t)
-	conf.Webhooks[0].ClientConfig.Service.Path = new("/validate-eviction")
-	if err := r.Client.Update(t.Context(), conf); err != nil {
-		t.Fatal(err)
-	}
-	answers(t, s, map[string]bool{first: true, "": false})
-	r.settles(t)
-	if diff := cmp.Diff(first, r.sent(t)); diff != "" {
-		t.Fatalf("token (-want +got):\n%s", diff)
+	// Somebody renders the chart once more, with the path or without. Calls without a token
+	// are not answered.
+	for _, rendered := range []*string{new("/validate-eviction"), nil} {
+		conf := r.conf(t)
+		conf.Webhooks[0].ClientConfig.Service.Path = rendered
+		if err := r.Client.Update(t.Context(), conf); err != nil {
+			t.Fatal(err)
+		}
+		answers(t, s, map[string]bool{first: true, "": false})
+		r.settles(t)
+		if diff := cmp.Diff(first, r.sent(t)); diff != "" {
+			t.Fatalf("token (-want +got):\n%s", diff)
+		}
 	}
 
 	// Somebody takes it out of the Secret: what API servers send counts until they have

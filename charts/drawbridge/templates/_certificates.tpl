@@ -5,7 +5,7 @@
 
 {{/* drawbridge.presentFailurePolicy is the failure policy to render. The manager sets the one that is
 wanted when it has proven that the API server reaches it, so an upgrade keeps what is in the
-cluster, and an installation begins with Ignore. */}}
+cluster, and an installation begins with Ignore. With gitops.enabled, nobody but the chart sets it. */}}
 {{- define "drawbridge.presentFailurePolicy" -}}
 {{- $policy := "Ignore" -}}
 {{- $present := lookup "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "" (include "drawbridge.fullname" .) -}}
@@ -14,7 +14,7 @@ cluster, and an installation begins with Ignore. */}}
 {{- $policy = .failurePolicy -}}
 {{- end -}}
 {{- end -}}
-{{- if hasKey .Values.featureGates "ManagedFailurePolicy" | and (not (get .Values.featureGates "ManagedFailurePolicy")) -}}
+{{- if or .Values.gitops.enabled (hasKey .Values.featureGates "ManagedFailurePolicy" | and (not (get .Values.featureGates "ManagedFailurePolicy"))) -}}
 {{- $policy = include "drawbridge.failurePolicy" . -}}
 {{- end -}}
 {{- $policy -}}

@@ -50,7 +50,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* drawbridge.clientConfig is the way to the manager's webhook: (list . "/path"). The CA is left
 out: the manager puts it in, and an upgrade must not take it away. Nor must it take away the
-token that the manager has put behind the path: what is in the cluster stays. */}}
+token that the manager has put behind the path: what is in the cluster stays. With
+gitops.enabled, the path is left out as well: a field that nobody renders is nobody's to reset. */}}
 {{- define "drawbridge.clientConfig" -}}
 {{- $root := index . 0 -}}
 {{- $path := index . 1 -}}
@@ -75,7 +76,9 @@ url: {{ $url | quote }}
 service:
   namespace: {{ $root.Release.Namespace }}
   name: {{ include "drawbridge.webhookService" $root }}
+  {{- if not $root.Values.gitops.enabled }}
   path: {{ $path }}
+  {{- end }}
   port: 443
 {{- end -}}
 {{- end -}}

@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/features"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/ownership"
+	"github.com/drawbridge-dev/drawbridge/webhook"
 )
 
 // newServer returns the server of the webhook's certificate. It needs a cache before it
@@ -23,6 +24,7 @@ func newServer(o Options) *certs.Server {
 		Config: certs.Config{
 			Secret:               o.key(o.WebhookCertSecret),
 			WebhookConfiguration: o.WebhookConfiguration,
+			Paths:                webhook.Paths(),
 			DNSNames:             o.dnsNames(),
 			External:             o.Operations.CertManagerCertificate != "",
 			Settle:               o.Operations.CertificateSettle,
