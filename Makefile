@@ -78,7 +78,7 @@ demo: ## Show the main job on an embedded control plane (the first time builds i
 	@bin/demo
 
 .PHONY: test
-test: lint verify test-go test-alerts test-examples ## Everything CI needs.
+test: lint verify test-go test-alerts test-examples test-push ## Everything CI needs.
 	@go run ./test/framework/browser/cmd/browser --check
 
 # As many packages at a time as CPUs: with a third control plane everything is starved on a busy machine.
@@ -127,6 +127,10 @@ test-alerts: ## Prove the alerts and the dashboard with Prometheus' own engine.
 test-examples: ## Tests of the examples, which are modules of their own.
 	cd examples/interceptor && go vet ./... && go test ./...
 	cd examples/interceptor-client-go && go vet ./... && go test ./...
+
+.PHONY: test-push
+test-push: ## Push an image and the chart to a registry on this machine.
+	cd hack/push && go vet ./... && go test ./...
 
 .PHONY: race
 race: ## Unit tests under the race detector.
@@ -185,6 +189,21 @@ sbom: ## Write the bill of materials of the manager, CycloneDX, to dist/drawbrid
 	mkdir -p dist
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -buildid=" -o dist/drawbridge ./cmd/drawbridge
 	go run ./hack/sbom dist/drawbridge >dist/drawbridge.cdx.json
+
+VERSION ?=
+REGISTRY ?=
+
+.PHONY: push
+push: ## Push image and chart of `make release` to a registry: VERSION=vX.Y.Z REGISTRY=ghcr.io/drawbridge-dev.
+	hack/push/push.sh '$(VERSION)' '$(REGISTRY)' dist
+
+.PHONY: sign
+sign: ## Sign what `make push` has pushed, without a key; needs cosign in the PATH.
+	hack/push/sign.sh dist
+
+.PHONY: publish
+publish: ## Make the release VERSION=vX.Y.Z on GitHub, with the files of dist; needs gh in the PATH.
+	hack/push/publish.sh '$(VERSION)' dist
 
 .PHONY: vulncheck
 vulncheck: ## Look for known vulnerabilities; says so when the database cannot be reached.
