@@ -12,6 +12,7 @@ GOLANGCI_LINT := go tool -modfile=go.tools.lint.mod golangci-lint
 CRD_REF_DOCS := go tool -modfile=go.tools.mod crd-ref-docs
 HELM_DOCS := go tool -modfile=go.tools.docs.mod helm-docs
 HELM := go tool -modfile=go.tools.helm.mod helm
+ACTIONLINT := go tool -modfile=go.tools.actions.mod actionlint
 
 BOILERPLATE := hack/boilerplate.go.txt
 CHART := charts/drawbridge
@@ -41,7 +42,7 @@ generate-docs: ## Write the pages of docs/ that come from the sources.
 		--sort-values-order=file --log-level=warning
 
 .PHONY: verify
-verify: verify-modules verify-generate verify-chart ## Check what must not go stale; changes nothing.
+verify: verify-modules verify-generate verify-chart verify-workflows ## Check what must not go stale; changes nothing.
 
 # The modules beside the main one follow its requirements; the go command says so only when it
 # is used in them, which is at the end of `make test`.
@@ -58,6 +59,10 @@ verify-generate: ## Check that the generated files are up to date.
 .PHONY: verify-chart
 verify-chart: ## Check the chart with helm's own linter.
 	$(HELM) lint --strict --quiet $(CHART)
+
+.PHONY: verify-workflows
+verify-workflows: ## Check the workflows with actionlint; docs/workflows_audit_test.go checks that they are safe.
+	$(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
 
 .PHONY: lint
 lint: ## Check the Go sources; `make lint-fix` repairs what can be repaired.
