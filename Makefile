@@ -48,7 +48,7 @@ verify: verify-modules verify-generate verify-chart verify-workflows ## Check wh
 # is used in them, which is at the end of `make test`.
 .PHONY: verify-modules
 verify-modules: ## Check that the modules of rules and examples need no `go mod tidy`.
-	for module in test/alerts examples/interceptor examples/interceptor-client-go; do \
+	for module in test/alerts test/gitops examples/interceptor examples/interceptor-client-go; do \
 		(cd $$module && go list -deps -test ./... >/dev/null) || { echo "run 'go mod tidy' in $$module" >&2; exit 1; }; \
 	done
 
@@ -83,7 +83,7 @@ demo: ## Show the main job on an embedded control plane (the first time builds i
 	@bin/demo
 
 .PHONY: test
-test: lint verify test-go test-alerts test-examples test-push ## Everything CI needs.
+test: lint verify test-go test-alerts test-examples test-gitops test-push ## Everything CI needs.
 	@go run ./test/framework/browser/cmd/browser --check
 
 # As many packages at a time as CPUs: with a third control plane everything is starved on a busy machine.
@@ -133,9 +133,14 @@ test-examples: ## Tests of the examples, which are modules of their own.
 	cd examples/interceptor && go vet ./... && go test ./...
 	cd examples/interceptor-client-go && go vet ./... && go test ./...
 
+.PHONY: test-gitops
+test-gitops: ## Apply the examples for Argo CD, Flux, kustomize and Terraform to an embedded control plane.
+	go run ./test/framework/cluster/cmd/cluster-up --build-only
+	cd test/gitops && go vet ./... && go test -count=1 -timeout=30m ./...
+
 .PHONY: test-push
 test-push: ## Push an image and the chart to a registry on this machine.
-	cd hack/push && go vet ./... && go test ./...
+	cd hack/push && go vet ./... && go test -count=1 ./...
 
 .PHONY: race
 race: ## Unit tests under the race detector.
