@@ -47,7 +47,7 @@ func NewCommand(o *cli.Options) *cobra.Command {
 	c := commands{o}
 	root.AddCommand(
 		drain.NewCommand(o), forecast.NewCommand(o), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newHooks(c), newBudgets(c),
-		dashboard.NewCommand(o, dashboard.Parts{Actions: newActions, Pages: forecastpage.Pages(), Version: clientVersion()}), doctor.NewCommand(o), newVersion(c),
+		dashboard.NewCommand(o, dashboard.Parts{Actions: newActions, Pages: forecastpage.Pages(), Version: clientVersion()}), doctor.NewCommand(o, clientVersion()), newVersion(c),
 	)
 	root.InitDefaultCompletionCmd()
 	cli.Must(root.RegisterFlagCompletionFunc("namespace", o.CompleteNamespaces))

@@ -1,16 +1,21 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/skew"
 )
 
 // version of the program, set by the linker for releases.
@@ -22,6 +27,13 @@ type Versions struct {
 	Client string `json:"client"`
 	// Server is the version of Kubernetes.
 	Server string `json:"server,omitempty"`
+	// Manager is the version of the manager, and Chart of what it was installed with; empty
+	// if the Deployment could not be read.
+	Manager string `json:"manager,omitempty"`
+	Chart   string `json:"chart,omitempty"`
+	// Definitions are the versions of the CustomResourceDefinitions; empty if they could not
+	// be read, or do not say.
+	Definitions []string `json:"definitions,omitempty"`
 	// API is our API as the server serves it; empty if it does not.
 	API string `json:"api,omitempty"`
 	// Kinds of our API that the server serves.
@@ -31,8 +43,14 @@ type Versions struct {
 func newVersion(o commands) *cobra.Command {
 	only := false
 	cmd := &cobra.Command{
-		Use:     "version",
-		Short:   "Print the versions of the plugin, of the cluster and of the API",
+		Use:   "version",
+		Short: "Print the versions of the plugin, the cluster, the manager and the API",
+		Long: `Print the versions of the plugin, of Kubernetes, of the manager, of its chart and of
+the CustomResourceDefinitions, as far as you may read them.
+
+Versions that differ are named on standard error, with what that means: "note" is a
+difference that an upgrade may leave for a while, "warning" one that is not supported.
+The exit code is 0 all the same.`,
 		Example: `  kubectl drawbridge version --client`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -73,6 +91,8 @@ func (o commands) version(ctx context.Context, only bool) error {
 		return fmt.Errorf("learn the version of the cluster: %w", err)
 	}
 	v.Server = info.GitVersion
+	installed := o.Installed(ctx, c)
+	v.Manager, v.Chart = installed.Version, installed.Chart
 	resources, err := server.ServerResourcesForGroupVersionWithContext(ctx, v1alpha1.SchemeGroupVersion.String())
 	if err == nil {
 		v.API = resources.GroupVersion
@@ -84,7 +104,41 @@ func (o commands) version(ctx context.Context, only bool) error {
 	} else if !isNotInstalled(err) {
 		return fmt.Errorf("learn the version of the API: %w", err)
 	}
+	unread := installed.Unread
+	if v.API != "" {
+		var err error
+		if v.Definitions, err = definitions(ctx, c); err != nil {
+			unread = strings.TrimPrefix(unread+"; "+err.Error(), "; ")
+		}
+	}
+	if unread != "" {
+		fmt.Fprintln(o.ErrOut, "note: not compared: "+unread)
+	}
+	for _, finding := range skew.Check(skew.Versions{Plugin: v.Client, Manager: v.Manager, Chart: v.Chart, Definitions: v.Definitions}) {
+		kind := "warning"
+		if finding.Supported {
+			kind = "note"
+		}
+		fmt.Fprintf(o.ErrOut, "%s: %s\n", kind, finding)
+	}
 	return o.printVersions(v)
+}
+
+// definitions are the versions of our CustomResourceDefinitions, each once.
+func definitions(ctx context.Context, c *cli.Connection) ([]string, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
+	if err := c.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("the CustomResourceDefinitions could not be read (%w)", err)
+	}
+	var versions []string
+	for i := range list.Items {
+		if crd := &list.Items[i]; strings.HasSuffix(crd.Name, "."+v1alpha1.GroupName) && crd.Labels[cli.VersionLabel] != "" {
+			versions = append(versions, crd.Labels[cli.VersionLabel])
+		}
+	}
+	slices.Sort(versions)
+	return slices.Compact(versions), nil
 }
 
 func isSubresource(resource string) bool { return strings.Contains(resource, "/") }
@@ -93,15 +147,18 @@ func (o commands) printVersions(v Versions) error {
 	if o.Output != "" {
 		return o.PrintValue(v)
 	}
-	fmt.Fprintln(o.Out, "Client:    ", v.Client)
+	line := func(what, value string) { fmt.Fprintf(o.Out, "%-12s%s\n", what+":", value) }
+	line("Client", v.Client)
 	if v.Server == "" {
 		return nil
 	}
-	fmt.Fprintln(o.Out, "Kubernetes:", v.Server)
+	line("Kubernetes", v.Server)
+	line("Manager", cmp.Or(v.Manager, "not seen"))
+	line("Chart", cmp.Or(v.Chart, "not seen"))
 	if v.API == "" {
-		fmt.Fprintln(o.Out, "API:        not installed")
+		line("API", "not installed")
 		return nil
 	}
-	fmt.Fprintln(o.Out, "API:       ", v.API)
+	line("API", fmt.Sprintf("%s, definitions %s", v.API, cmp.Or(strings.Join(v.Definitions, ", "), "of an unknown version")))
 	return nil
 }

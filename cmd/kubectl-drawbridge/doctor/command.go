@@ -16,8 +16,8 @@ import (
 // plainWidth is the width of the report if standard output is no terminal.
 const plainWidth = 120
 
-// NewCommand returns the command doctor.
-func NewCommand(o *cli.Options) *cobra.Command {
+// NewCommand returns the command doctor. The version is that of this program.
+func NewCommand(o *cli.Options, version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong with the installation, and say what to do",
@@ -45,7 +45,7 @@ Checks:
 			if cmd.Flags().Changed("drawbridge-namespace") {
 				namespace = o.System
 			}
-			return run(cmd.Context(), o, namespace)
+			return run(cmd.Context(), o, namespace, version)
 		},
 	}
 	o.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML)
@@ -60,7 +60,7 @@ func checkLines() string {
 	return strings.Join(lines, "\n")
 }
 
-func run(ctx context.Context, o *cli.Options, namespace string) error {
+func run(ctx context.Context, o *cli.Options, namespace, version string) error {
 	c, err := o.Connect()
 	if err != nil {
 		return err
@@ -73,6 +73,7 @@ func run(ctx context.Context, o *cli.Options, namespace string) error {
 	if err != nil {
 		return err
 	}
+	facts.Plugin = version
 	report := Examine(*facts)
 	if o.Output != "" {
 		err = o.PrintValue(report)

@@ -116,7 +116,8 @@ func (v *verdict) add(severity Severity, object, what, do string) {
 // checks are all there are, in the order of the report.
 var checks = []check{
 	{"kubernetes", "the version of Kubernetes is supported", []Source{Version}, kubernetesVersion},
-	{"api", "the CustomResourceDefinitions are installed and of the manager's version", []Source{CRDs}, api},
+	{"api", "the CustomResourceDefinitions are installed, and served", []Source{CRDs}, api},
+	{"versions", "plugin, manager, chart and CustomResourceDefinitions may run together", []Source{CRDs, Deployments}, versions},
 	{"admission-policies", "the ValidatingAdmissionPolicies are there, and bound", []Source{AdmissionPolicies, PolicyBindings}, admissionPolicies},
 	{"replicas", "the manager's replicas are ready and of one version, and one leads", []Source{Deployments, ManagerPods, Leader}, replicas},
 	{"permissions", "the manager may do what it has to", []Source{ServiceAccounts, Reviews}, permissions},

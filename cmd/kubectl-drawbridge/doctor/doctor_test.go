@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
@@ -32,9 +33,9 @@ const system = "drawbridge-system"
 // fine are the facts of an installation in which nothing is wrong.
 func fine() Facts {
 	f := Facts{
-		Now: t0, Namespace: system, ServiceAccount: "drawbridge", Kubernetes: "v1.37.2", Unread: map[Source]Unread{},
+		Now: t0, Namespace: system, ServiceAccount: "drawbridge", Plugin: "v0.1.0", Kubernetes: "v1.37.2", Unread: map[Source]Unread{},
 		Deployments: []appsv1.Deployment{{
-			ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "drawbridge", Labels: map[string]string{versionLabel: "0.1.0"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "drawbridge", Labels: map[string]string{cli.VersionLabel: "0.1.0"}},
 			Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
 				Name: managerContainer,
 				Args: []string{"--leader-elect", "--webhook-configuration=drawbridge", "--webhook-cert-secret=drawbridge-webhook-cert", "--guard=true", "--surge=false"},
@@ -51,7 +52,7 @@ func fine() Facts {
 	f.Certificate, f.Validating[0].Webhooks[0].ClientConfig.CABundle = issue("drawbridge-webhook."+system+".svc", t0.Add(300*24*time.Hour))
 	for _, name := range kinds {
 		f.CRDs = append(f.CRDs, apiextensionsv1.CustomResourceDefinition{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{versionLabel: "0.1.0"}},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{cli.VersionLabel: "0.1.0"}},
 			Spec:       apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha1", Served: true, Storage: true}}},
 			Status:     apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}},
 		})

@@ -56,6 +56,8 @@ type Facts struct {
 	Namespace string
 	// ServiceAccount is the manager's.
 	ServiceAccount string
+	// Plugin is the version of this program.
+	Plugin string
 	// Kubernetes is the API server's version, such as v1.37.2.
 	Kubernetes string
 	// CRDs are those of our group.

@@ -16,6 +16,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/skew"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
@@ -46,16 +48,9 @@ var kinds = []string{
 	"nodemaintenances." + v1alpha1.GroupName,
 }
 
-// versionLabel is on all objects of the chart.
-const versionLabel = "app.kubernetes.io/version"
-
 func api(f *Facts) verdict {
 	var v verdict
 	v.summary = fmt.Sprintf("%s, served as %s", text.Counted(len(kinds), "kind"), v1alpha1.SchemeGroupVersion.Version)
-	wanted := ""
-	if d := f.deployment(); d != nil {
-		wanted = d.Labels[versionLabel]
-	}
 	for _, name := range kinds {
 		object := "customresourcedefinition/" + name
 		i := slices.IndexFunc(f.CRDs, func(c apiextensionsv1.CustomResourceDefinition) bool { return c.Name == name })
@@ -63,17 +58,16 @@ func api(f *Facts) verdict {
 			v.fail(object, "it is not installed", "Install the chart, with crds.enabled=true, or apply the files of charts/drawbridge/files/crds.")
 			continue
 		}
-		v.crd(object, &f.CRDs[i], wanted)
+		v.crd(object, &f.CRDs[i])
 	}
 	return v
 }
 
-func (v *verdict) crd(object string, crd *apiextensionsv1.CustomResourceDefinition, wanted string) {
+func (v *verdict) crd(object string, crd *apiextensionsv1.CustomResourceDefinition) {
 	const apply = "Apply the CustomResourceDefinitions of the chart that is installed: helm upgrade with crds.enabled=true."
 	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Name == v1alpha1.SchemeGroupVersion.Version && v.Served
 	})
-	present := crd.Labels[versionLabel]
 	switch {
 	case at < 0:
 		v.fail(object, fmt.Sprintf("version %s is not served", v1alpha1.SchemeGroupVersion.Version), apply)
@@ -81,8 +75,6 @@ func (v *verdict) crd(object string, crd *apiextensionsv1.CustomResourceDefiniti
 		v.fail(object, "the API server does not serve it: "+notEstablished(crd), "Look for another CustomResourceDefinition with the same names: kubectl get crd.")
 	case !crd.Spec.Versions[at].Storage:
 		v.warn(object, fmt.Sprintf("objects are not stored as %s", v1alpha1.SchemeGroupVersion.Version), apply)
-	case wanted != "" && present != "" && present != wanted:
-		v.warn(object, fmt.Sprintf("it is of version %s, and the manager of %s", present, wanted), apply)
 	}
 }
 
@@ -99,6 +91,35 @@ func notEstablished(crd *apiextensionsv1.CustomResourceDefinition) string {
 		}
 	}
 	return "it has no condition Established"
+}
+
+// versions compares the parts with each other. What an upgrade leaves different for a while
+// is no finding.
+func versions(f *Facts) verdict {
+	var v verdict
+	all := skew.Versions{Plugin: f.Plugin}
+	if d := f.deployment(); d != nil {
+		all.Manager, all.Chart = cli.VersionsOf(d)
+	}
+	names := map[string]string{}
+	for i := range f.CRDs {
+		if present := f.CRDs[i].Labels[cli.VersionLabel]; present != "" {
+			all.Definitions = append(all.Definitions, present)
+			names[present] = f.CRDs[i].Name
+		}
+	}
+	v.summary = fmt.Sprintf("plugin %s, manager %s", cmp.Or(all.Plugin, "unknown"), cmp.Or(all.Manager, "unknown"))
+	for _, finding := range skew.Check(all) {
+		object := ""
+		if finding.Definitions != "" {
+			object = "customresourcedefinition/" + names[finding.Definitions]
+		}
+		if finding.Supported {
+			continue
+		}
+		v.warn(object, finding.What, finding.Do)
+	}
+	return v
 }
 
 // admissionPolicyNames are the chart's policies that refuse, with the effect of their

@@ -109,7 +109,7 @@ func TestFindingsInTheDeployment(t *testing.T) {
 				changed(t, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "evictionrequests.drawbridge.dev"}},
 					func(c *apiextensionsv1.CustomResourceDefinition) { c.Labels["app.kubernetes.io/version"] = "0.0.1" })
 			},
-			want: wanted{"api", doctor.Warn, "customresourcedefinition/evictionrequests.drawbridge.dev", "it is of version 0.0.1"},
+			want: wanted{"versions", doctor.Warn, "customresourcedefinition/evictionrequests.drawbridge.dev", "the CustomResourceDefinitions are of version 0.0.1, older than the manager (0.1.0)"},
 		},
 		{
 			name: "a second installation", make: secondInstallation,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -22,8 +23,9 @@ type Installation struct {
 	MaintenanceOff bool
 	// BudgetsOff: the manager does not decide about EvictionBudgets.
 	BudgetsOff bool
-	// Version of the manager, as its chart says; empty if it does not.
-	Version string
+	// Version of the manager, and Chart of what it was installed with; empty if the
+	// Deployment does not say.
+	Version, Chart string
 	// Wait is maintenance.evacuationWait; nil if it is not known.
 	Wait *time.Duration
 }
@@ -45,7 +47,8 @@ func (o *Options) Installed(ctx context.Context, c *Connection) Installation {
 }
 
 func installationOf(d *appsv1.Deployment, args []string) Installation {
-	found := Installation{Name: d.Name, Version: d.Labels["app.kubernetes.io/version"], Ready: d.Status.ReadyReplicas, Wanted: ptr.Deref(d.Spec.Replicas, 1)}
+	manager, chart := VersionsOf(d)
+	found := Installation{Name: d.Name, Version: manager, Chart: chart, Ready: d.Status.ReadyReplicas, Wanted: ptr.Deref(d.Spec.Replicas, 1)}
 	for _, arg := range args {
 		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		switch name {
@@ -60,6 +63,34 @@ func installationOf(d *appsv1.Deployment, args []string) Installation {
 		}
 	}
 	return found
+}
+
+// VersionLabel is on all objects of the chart, and on those of install.yaml.
+const VersionLabel = "app.kubernetes.io/version"
+
+// VersionsOf reads the versions of the manager and of the chart from the Deployment. The
+// tag of the image is what runs, if it is a version. Without it the manager is the chart's.
+func VersionsOf(d *appsv1.Deployment) (manager, chart string) {
+	released := d.Labels[VersionLabel]
+	manager, chart = released, released
+	if name, ok := strings.CutPrefix(d.Labels["helm.sh/chart"], "drawbridge-"); ok {
+		chart = name
+	}
+	for _, container := range d.Spec.Template.Spec.Containers {
+		if tag := tagOf(container.Image); container.Name == "manager" && tag != "" {
+			if _, err := version.ParseGeneric(tag); err == nil {
+				manager = tag
+			}
+		}
+	}
+	return manager, chart
+}
+
+// tagOf is the tag of an image, HOST:PORT/NAME:TAG@DIGEST; empty if it has none.
+func tagOf(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	_, tag, _ := strings.Cut(image[strings.LastIndexByte(image, '/')+1:], ":")
+	return tag
 }
 
 // NobodyWorks says why no manager may process a NodeMaintenance, and what to do.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/skew"
 )
 
 const (
@@ -223,8 +224,8 @@ func (s *Store) build() *Snapshot {
 			snapshot.Gaps = append(snapshot.Gaps, gap)
 		}
 	}
-	if gap, ok := skew(s.plugin, snapshot.Installed.Version); ok {
-		snapshot.Gaps = append(snapshot.Gaps, gap)
+	for _, finding := range skew.Check(skew.Versions{Plugin: s.plugin, Manager: snapshot.Installed.Version, Chart: snapshot.Installed.Chart}) {
+		snapshot.Gaps = append(snapshot.Gaps, Gap{Resource: "versions", Why: finding.String()})
 	}
 	s.mu.Unlock()
 	for _, k := range s.kinds {

@@ -51,6 +51,17 @@ func started(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) (*
 	return s, cluster
 }
 
+// What differs is decided in package skew. Here it is only shown.
+func TestAPluginOfAnotherVersionIsAGap(t *testing.T) {
+	s, _ := started(t, interceptor.Funcs{})
+	s.plugin = "v0.2.0"
+	now := until(t, s, "about the versions", func(s *Snapshot) bool { return len(s.Gaps) > 0 })
+	want := []Gap{{Resource: "versions", Why: "the manager (0.1.0) is older than this plugin (v0.2.0): what only one of them knows is left out, or not done. Use the plugin of the manager's version."}}
+	if diff := cmp.Diff(want, now.Gaps); diff != "" {
+		t.Errorf("gaps (-want +got):\n%s", diff)
+	}
+}
+
 // until waits for a snapshot with what is wanted. The test's own deadline ends it.
 func until(t *testing.T, s *Store, what string, holds func(*Snapshot) bool) *Snapshot {
 	t.Helper()
