@@ -194,6 +194,13 @@ image: ## Build the image as an OCI layout in dist/image, without a container en
 test-image: ## Check that two builds of the image are the same (the first time compiles everything once more).
 	cd hack/image && go vet ./... && go test -timeout=30m ./...
 
+VERSION ?=
+OUT ?= dist
+
+.PHONY: manifests
+manifests: ## Write install.yaml, install-crds.yaml and cleanup.yaml of VERSION=vX.Y.Z to OUT (default dist), for kubectl.
+	go run ./hack/manifests --version='$(VERSION)' --out='$(OUT)'
+
 .PHONY: sbom
 sbom: ## Write the bill of materials of the manager, CycloneDX, to dist/drawbridge.cdx.json.
 	mkdir -p dist
