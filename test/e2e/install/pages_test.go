@@ -23,11 +23,7 @@ import (
 // spaces and begin with this word, each with the lines that it goes on in.
 func commandsOf(t *testing.T, page, section, word string) []string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(chartFolder(t))), "docs", filepath.FromSlash(page)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, found := strings.Cut(string(content), "\n"+section+"\n")
+	_, text, found := strings.Cut(readPage(t, page), "\n"+section+"\n")
 	if !found {
 		t.Fatalf("docs/%s has no section %q", page, section)
 	}
@@ -52,8 +48,23 @@ func commandsOf(t *testing.T, page, section, word string) []string {
 	return commands
 }
 
+func readPage(t *testing.T, page string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(chartFolder(t))), "docs", filepath.FromSlash(page)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
 // shell runs commands as a reader of the page does, in the folder of the repository.
 func shell(ctx context.Context, t *testing.T, commands ...string) error {
+	t.Helper()
+	return shellIn(ctx, t, filepath.Dir(filepath.Dir(chartFolder(t))), commands...)
+}
+
+// shellIn runs them in another folder.
+func shellIn(ctx context.Context, t *testing.T, folder string, commands ...string) error {
 	t.Helper()
 	helm, err := install.Helm(ctx)
 	if err != nil {
@@ -63,7 +74,7 @@ func shell(ctx context.Context, t *testing.T, commands ...string) error {
 	if err := os.Symlink(helm, filepath.Join(bin, "helm")); err != nil {
 		t.Fatal(err)
 	}
-	script := "set -euo pipefail\ncd " + filepath.Dir(filepath.Dir(chartFolder(t))) + "\n" + strings.Join(commands, "\n")
+	script := "set -euo pipefail\ncd " + folder + "\n" + strings.Join(commands, "\n")
 	list := string(filepath.ListSeparator)
 	env := append(os.Environ(), "KUBECONFIG="+kubeconfig(t), "PATH="+bin+list+filepath.Join(kube.Dir(), "bin")+list+os.Getenv("PATH"))
 	program, err := kube.StartProgram(ctx, cluster.ProgramOptions{Env: env}, "/bin/bash", "-c", script)

@@ -66,14 +66,18 @@ func addNodes(t *testing.T, n int, change ...func(*corev1.Node)) []string {
 // with the arguments of the Deployment that are not about where it listens.
 func startManager(t *testing.T, inst *manager.Installation) *manager.Process {
 	t.Helper()
+	return startWithout(t, inst, "--webhook-host", "--webhook-port", "--health-addr", "--metrics-", "--log-", "--webhook-dns-name")
+}
+
+// startWithout leaves out the arguments with these beginnings.
+func startWithout(t *testing.T, inst *manager.Installation, prefixes ...string) *manager.Process {
+	t.Helper()
 	deployment, err := kube.Client().AppsV1().Deployments(inst.Namespace).Get(t.Context(), inst.Release, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	args := slices.DeleteFunc(slices.Clone(deployment.Spec.Template.Spec.Containers[0].Args), func(arg string) bool {
-		return slices.ContainsFunc([]string{"--webhook-host", "--webhook-port", "--health-addr", "--metrics-", "--log-", "--webhook-dns-name"}, func(prefix string) bool {
-			return strings.HasPrefix(arg, prefix)
-		})
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(arg, prefix) })
 	})
 	manager, err := inst.StartProcess(t.Context(), manager.ProcessOptions{Args: append(args, "--leader-elect=true")})
 	if err != nil {
