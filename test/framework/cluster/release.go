@@ -52,6 +52,15 @@ func chosenRelease() (release, error) {
 	}
 }
 
+// Version is the release of Kubernetes that the environment chooses, such as v1.37.2.
+func Version() (string, error) {
+	r, err := chosenRelease()
+	return r.version, err
+}
+
+// Versions are the releases that there are, the oldest first.
+func Versions() []string { return []string{oldest.version, newest.version} }
+
 // minor is 37 of v1.37.2.
 func (r release) minor() int { return int(version.MustParseGeneric(r.version).Minor()) }
 
