@@ -11,6 +11,7 @@ CONTROLLER_GEN := go tool -modfile=go.tools.mod controller-gen
 GOLANGCI_LINT := go tool -modfile=go.tools.lint.mod golangci-lint
 CRD_REF_DOCS := go tool -modfile=go.tools.mod crd-ref-docs
 HELM_DOCS := go tool -modfile=go.tools.docs.mod helm-docs
+MISSPELL := go tool -modfile=go.tools.lint.mod misspell
 HELM := go tool -modfile=go.tools.helm.mod helm
 ACTIONLINT := go tool -modfile=go.tools.actions.mod actionlint
 
@@ -42,7 +43,7 @@ generate-docs: ## Write the pages of docs/ that come from the sources.
 		--sort-values-order=file --log-level=warning
 
 .PHONY: verify
-verify: verify-modules verify-generate verify-chart verify-workflows ## Check what must not go stale; changes nothing.
+verify: verify-modules verify-generate verify-chart verify-workflows verify-spelling ## Check what must not go stale; changes nothing.
 
 # The modules beside the main one follow its requirements; the go command says so only when it
 # is used in them, which is at the end of `make test`.
@@ -63,6 +64,11 @@ verify-chart: ## Check the chart with helm's own linter.
 .PHONY: verify-workflows
 verify-workflows: ## Check the workflows with actionlint; docs/workflows_audit_test.go checks that they are safe.
 	$(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
+# Go sources are checked by the linter, with the same list of words.
+.PHONY: verify-spelling
+verify-spelling: ## Check the spelling of pages, examples and the chart.
+	git ls-files '*.md' 'docs/*.yaml' 'charts/*.yaml' 'charts/*.gotmpl' 'charts/*.txt' 'examples/*.yaml' '.github' | \
+		xargs $(MISSPELL) -locale=US -error -source=text
 
 .PHONY: lint
 lint: ## Check the Go sources; `make lint-fix` repairs what can be repaired.
