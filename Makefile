@@ -11,6 +11,8 @@ CONTROLLER_GEN := go tool -modfile=go.tools.mod controller-gen
 GOLANGCI_LINT := go tool -modfile=go.tools.lint.mod golangci-lint
 CRD_REF_DOCS := go tool -modfile=go.tools.mod crd-ref-docs
 HELM_DOCS := go tool -modfile=go.tools.docs.mod helm-docs
+HUGO := go tool -modfile=go.tools.hugo.mod hugo
+MISSPELL := go tool -modfile=go.tools.lint.mod misspell
 HELM := go tool -modfile=go.tools.helm.mod helm
 ACTIONLINT := go tool -modfile=go.tools.actions.mod actionlint
 
@@ -42,7 +44,7 @@ generate-docs: ## Write the pages of docs/ that come from the sources.
 		--sort-values-order=file --log-level=warning
 
 .PHONY: verify
-verify: verify-modules verify-generate verify-chart verify-workflows ## Check what must not go stale; changes nothing.
+verify: verify-modules verify-generate verify-chart verify-workflows verify-spelling verify-site ## Check what must not go stale; changes nothing.
 
 # The modules beside the main one follow its requirements; the go command says so only when it
 # is used in them, which is at the end of `make test`.
@@ -64,6 +66,17 @@ verify-chart: ## Check the chart with helm's own linter.
 verify-workflows: ## Check the workflows with actionlint; docs/workflows_audit_test.go checks that they are safe.
 	$(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
 
+# The tests render the site themselves, so a site of yesterday in dist/ proves nothing.
+.PHONY: verify-site
+verify-site: site ## Check the rendered site: links and anchors, menu, search, old addresses.
+	go test ./site
+
+# Go sources are checked by the linter, with the same list of words.
+.PHONY: verify-spelling
+verify-spelling: ## Check the spelling of pages, examples and the chart.
+	git ls-files '*.md' 'docs/*.yaml' 'charts/*.yaml' 'charts/*.gotmpl' 'charts/*.txt' 'examples/*.yaml' 'site/*.html' '.github' | \
+		xargs $(MISSPELL) -locale=US -error -source=text
+
 .PHONY: lint
 lint: ## Check the Go sources; `make lint-fix` repairs what can be repaired.
 	$(GOLANGCI_LINT) run ./...
@@ -71,6 +84,23 @@ lint: ## Check the Go sources; `make lint-fix` repairs what can be repaired.
 .PHONY: lint-fix
 lint-fix: ## Format the Go sources and repair findings of the linter.
 	$(GOLANGCI_LINT) run --fix ./...
+
+SITE_URL ?=
+
+# Pages of releases come from their Go module, by the same proxy as everything else.
+.PHONY: site
+site: ## Render docs/ into dist/site; with SITE_URL=ADDRESS for another place than that of site/hugo.yaml.
+	rm -rf dist/site
+	HUGO_MODULE_PROXY="$$(go env GOPROXY)" $(HUGO) build --source=site --destination=../dist/site --noBuildLock \
+		--panicOnWarning $(if $(SITE_URL),--baseURL='$(SITE_URL)')
+
+.PHONY: site-serve
+site-serve: ## Show the site on 127.0.0.1:1313 while you write.
+	HUGO_MODULE_PROXY="$$(go env GOPROXY)" $(HUGO) server --source=site --bind=127.0.0.1 --baseURL=http://127.0.0.1:1313/ --noBuildLock --renderToMemory
+
+.PHONY: site-picture
+site-picture: browser ## Take the picture of the landing page, docs/images/site.png.
+	go test -count=1 ./site -run=TestTheLandingPageIsPictured -args -screenshots='$(CURDIR)/docs/images'
 
 .PHONY: plugin
 plugin: ## Build the kubectl plugin, bin/kubectl-drawbridge.

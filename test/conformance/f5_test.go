@@ -277,12 +277,12 @@ func TestConformance_F5_Order(t *testing.T) {
 	lag := &podLag{}
 	mgr := startManager(t, manager.Options{Wrap: lag.wrap})
 
-	t.Run("56 requests that were created right after their pods are not cancelled", func(t *testing.T) {
+	t.Run("56 requests that were created right after their pods are not canceled", func(t *testing.T) {
 		const pods = 40
 		w := newWorld(t, mgr)
 		w.notCancelled(t, w.requestedAtOnce(t, pods))
 	})
-	t.Run("56 a request whose pod is not in the cache yet is not cancelled", func(t *testing.T) {
+	t.Run("56 a request whose pod is not in the cache yet is not canceled", func(t *testing.T) {
 		w := newWorld(t, mgr)
 		release := lag.hold(t)
 		keys := w.requestedAtOnce(t, 3)
@@ -294,7 +294,7 @@ func TestConformance_F5_Order(t *testing.T) {
 		w.sync(t, keys[0])
 		w.notCancelled(t, keys)
 	})
-	t.Run("56 a request for a replaced pod is not cancelled when the cache has only the old one", func(t *testing.T) {
+	t.Run("56 a request for a replaced pod is not canceled when the cache has only the old one", func(t *testing.T) {
 		w := newWorld(t, mgr)
 		old := w.pod(t, "web", interceptorA)
 		w.untilActive(t, w.request(t, old).ObjectKey, interceptorA) // So the cache knows it.
@@ -334,13 +334,13 @@ func (w *world) requestedAtOnce(t *testing.T, pods int) []client.ObjectKey {
 }
 
 // notCancelled waits until the manager has looked at each request; it must not
-// have cancelled it.
+// have canceled it.
 func (w *world) notCancelled(t *testing.T, keys []client.ObjectKey) {
 	t.Helper()
 	for _, key := range keys {
 		er := w.until(t, key, "a first verdict", func(er *v1alpha1.EvictionRequest) bool { return er.Status.ObservedGeneration > 0 })
 		if c := meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCanceled); c != nil {
-			t.Errorf("%s is cancelled: %s", er.Spec.Target.Pod.Name, c.Message)
+			t.Errorf("%s is canceled: %s", er.Spec.Target.Pod.Name, c.Message)
 		}
 	}
 }

@@ -264,6 +264,7 @@ const (
 	KeyTab   = kb.Tab
 	KeyEnter = kb.Enter
 	KeySpace = " "
+	KeyDown  = kb.ArrowDown
 )
 
 // Key presses a key.
