@@ -54,7 +54,7 @@ func NewCommand(changes ...func(*Options)) *cobra.Command {
 	cmd.CompletionOptions.DisableDefaultCmd = true // Nobody types this in a shell.
 	cleanup := newCleanupCommand()
 	selfTest := newSelfTestCommand()
-	cmd.AddCommand(cleanup, selfTest)
+	cmd.AddCommand(cleanup, selfTest, newVersionCommand())
 	for _, c := range []*cobra.Command{cmd, cleanup, selfTest} {
 		// controller-runtime owns this one; GetConfig reads it.
 		c.Flags().AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))

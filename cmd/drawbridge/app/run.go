@@ -19,6 +19,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/health"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
 	drawbridgemetrics "github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/version"
 )
 
 // startTimeout limits the calls made before the manager starts.
@@ -99,7 +100,7 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 	); err != nil {
 		return fmt.Errorf("set up manager: %w", err)
 	}
-	o.Logger.Info("Starting", "account", self, "namespace", o.Namespace)
+	o.Logger.Info("Starting", "version", version.Get(), "account", self, "namespace", o.Namespace)
 	return start(ctx, mgr, shutdown, o.ShutdownDelay)
 }
 
