@@ -59,9 +59,13 @@ func chartVersion(path string) (string, error) {
 }
 
 // compile builds the program so that neither the folder nor the time nor the state of
-// the checkout gets into it.
-func compile(root, output string, platform v1.Platform) error {
-	command := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", output, "./cmd/drawbridge")
+// the checkout gets into it. The flags are those of .goreleaser.yaml.
+func compile(root, output, version string, platform v1.Platform) error {
+	flags := "-s -w -buildid="
+	if version != "" {
+		flags += " -X github.com/drawbridge-dev/drawbridge/internal/version.version=" + version
+	}
+	command := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+flags, "-o", output, "./cmd/drawbridge")
 	command.Dir = root
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
 	if out, err := command.CombinedOutput(); err != nil {

@@ -6,12 +6,15 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
@@ -45,7 +48,7 @@ func TestTwoImagesAreTheSame(t *testing.T) {
 	var trees []map[string]string
 	for _, name := range []string{"first", "second"} {
 		program := filepath.Join(scratch, name, "drawbridge")
-		if err := compile("../..", program, platform); err != nil {
+		if err := compile("../..", program, "v1.2.3", platform); err != nil {
 			t.Fatal(err)
 		}
 		content, err := os.ReadFile(program)
@@ -53,10 +56,14 @@ func TestTwoImagesAreTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		output := filepath.Join(scratch, name, "image")
-		if _, err := write(output, "1.2.3", []byte("licence"), []build{{platform, content}}); err != nil {
+		builds := []build{{platform, content}}
+		if _, err := write(output, "1.2.3", []byte("licence"), builds); err != nil {
 			t.Fatal(err)
 		}
-		trees = append(trees, tree(t, output))
+		if err := writeArchives(filepath.Dir(output), output, "1.2.3", []byte("licence"), builds); err != nil {
+			t.Fatal(err)
+		}
+		trees = append(trees, tree(t, filepath.Dir(output)))
 		if name == "first" {
 			checkProgram(t, content)
 		}
@@ -70,6 +77,55 @@ func TestTwoImagesAreTheSame(t *testing.T) {
 		}
 	}
 	checkLayout(t, filepath.Join(scratch, "first", "image"), platform)
+	checkArchives(t, filepath.Join(scratch, "first"), platform)
+}
+
+// checkArchives checks that the archives hold the same image as the layout.
+func checkArchives(t *testing.T, folder string, platform v1.Platform) {
+	t.Helper()
+	tag, err := name.NewTag("ghcr.io/drawbridge-dev/drawbridge:1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := tarball.ImageFromPath(filepath.Join(folder, "drawbridge-image_v1.2.3_linux_"+platform.Architecture+".docker.tar"), &tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Image(image); err != nil {
+		t.Error(err)
+	}
+	loaded, err := image.ConfigName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpacked := t.TempDir()
+	if out, err := exec.Command("tar", "-xf", filepath.Join(folder, "drawbridge-image_v1.2.3.oci.tar"), "-C", unpacked).CombinedOutput(); err != nil {
+		t.Fatalf("unpack the OCI archive: %v: %s", err, out)
+	}
+	checkLayout(t, unpacked, platform)
+	if _, err := os.Stat(filepath.Join(unpacked, "blobs", "sha256", loaded.Hex)); err != nil {
+		t.Errorf("the archive for one platform is of another image than the OCI archive: %v", err)
+	}
+}
+
+func TestProgramsThatAreGivenAreNotCompiled(t *testing.T) {
+	folder := t.TempDir()
+	program := filepath.Join(folder, "program")
+	if err := os.WriteFile(program, []byte("a program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	builds, err := read([]string{"linux/arm64=" + program})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(builds) != 1 || string(builds[0].program) != "a program" || builds[0].platform.Architecture != "arm64" {
+		t.Errorf("builds: %v", builds)
+	}
+	for _, bad := range []string{"linux/arm64", "windows/amd64=" + program, "linux/amd64=" + program + "2"} {
+		if _, err := read([]string{bad}); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
 }
 
 func checkProgram(t *testing.T, program []byte) {

@@ -4,11 +4,14 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/url"
@@ -19,14 +22,32 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "sbom: want one argument, the path of a Go program; the bill goes to standard output")
+	version := flag.String("version", "", "Version of the program; empty to take what the linker knows.")
+	output := flag.String("output", "", "File of the bill; standard output when empty.")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		fmt.Fprintln(os.Stderr, "sbom: want one argument, the path of a Go program")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Stdout); err != nil {
+	if err := write(flag.Arg(0), *version, *output); err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
+}
+
+// write writes the bill into a file, or to standard output.
+func write(program, version, output string) error {
+	if output == "" {
+		return run(program, version, os.Stdout)
+	}
+	var bill bytes.Buffer
+	if err := run(program, version, &bill); err != nil {
+		return err
+	}
+	if err := os.WriteFile(output, bill.Bytes(), 0o644); err != nil { //nolint:gosec // Everybody may read it.
+		return fmt.Errorf("write bill: %w", err)
+	}
+	return nil
 }
 
 // bill is a CycloneDX document. It has no time and no random serial number, so that
@@ -69,7 +90,7 @@ type dependency struct {
 	DependsOn []string `json:"dependsOn"`
 }
 
-func run(program string, out io.Writer) error {
+func run(program, version string, out io.Writer) error {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return fmt.Errorf("read what is in %s (is it a Go program?): %w", program, err)
@@ -78,7 +99,7 @@ func run(program string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read program: %w", err)
 	}
-	b, err := newBill(filepath.Base(program), sha256.Sum256(content), info)
+	b, err := newBill(filepath.Base(program), version, sha256.Sum256(content), info)
 	if err != nil {
 		return err
 	}
@@ -91,13 +112,14 @@ func run(program string, out io.Writer) error {
 }
 
 // newBill lists the modules of a program and the standard library.
-func newBill(name string, sum [sha256.Size]byte, info *debug.BuildInfo) (bill, error) {
+func newBill(name, release string, sum [sha256.Size]byte, info *debug.BuildInfo) (bill, error) {
 	if info.Main.Path == "" {
 		return bill{}, errors.New("the program names no main module: build it with modules")
 	}
+	release = cmp.Or(release, version(info.Main.Version))
 	main := component{
-		Type: "application", Ref: info.Path, Name: name, Version: version(info.Main.Version),
-		PURL: purl(info.Main.Path, version(info.Main.Version)), Hashes: []hash{{"SHA-256", hex.EncodeToString(sum[:])}},
+		Type: "application", Ref: info.Path, Name: name, Version: release, PURL: purl(info.Main.Path, release),
+		Hashes: []hash{{"SHA-256", hex.EncodeToString(sum[:])}},
 	}
 	for _, setting := range info.Settings {
 		main.Properties = append(main.Properties, property{"go:" + setting.Key, setting.Value})

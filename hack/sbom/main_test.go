@@ -22,14 +22,14 @@ func TestTheBillListsWhatIsInTheProgram(t *testing.T) {
 		},
 		Settings: []debug.BuildSetting{{Key: "CGO_ENABLED", Value: "0"}},
 	}
-	got, err := newBill("x", [sha256.Size]byte{}, info)
+	got, err := newBill("x", "v1.2.3", [sha256.Size]byte{}, info)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := bill{
 		Format: "CycloneDX", SpecVersion: "1.6", Version: 1,
 		Metadata: metadata{component{
-			Type: "application", Ref: "example.com/x/cmd/x", Name: "x", PURL: "pkg:golang/example.com/x",
+			Type: "application", Ref: "example.com/x/cmd/x", Name: "x", Version: "v1.2.3", PURL: "pkg:golang/example.com/x@v1.2.3",
 			Hashes:     []hash{{"SHA-256", "0000000000000000000000000000000000000000000000000000000000000000"}},
 			Properties: []property{{"go:CGO_ENABLED", "0"}},
 		}},
@@ -60,10 +60,10 @@ func TestAProgramHasABill(t *testing.T) {
 		t.Fatal(err)
 	}
 	var first, second bytes.Buffer
-	if err := run(program, &first); err != nil {
+	if err := run(program, "", &first); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(program, &second); err != nil {
+	if err := run(program, "", &second); err != nil {
 		t.Fatal(err)
 	}
 	if first.String() != second.String() {
@@ -83,7 +83,7 @@ func TestWhatIsNoProgramIsRefused(t *testing.T) {
 	if err := os.WriteFile(text, []byte("no program"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(text, &bytes.Buffer{}); err == nil {
+	if err := run(text, "", &bytes.Buffer{}); err == nil {
 		t.Error("a text has a bill")
 	}
 }
