@@ -15,6 +15,7 @@ HUGO := go tool -modfile=go.tools.hugo.mod hugo
 MISSPELL := go tool -modfile=go.tools.lint.mod misspell
 HELM := go tool -modfile=go.tools.helm.mod helm
 ACTIONLINT := go tool -modfile=go.tools.actions.mod actionlint
+GORELEASER := go tool -modfile=go.tools.goreleaser.mod goreleaser
 
 BOILERPLATE := hack/boilerplate.go.txt
 CHART := charts/drawbridge
@@ -44,7 +45,7 @@ generate-docs: ## Write the pages of docs/ that come from the sources.
 		--sort-values-order=file --log-level=warning
 
 .PHONY: verify
-verify: verify-modules verify-generate verify-chart verify-workflows verify-spelling verify-site ## Check what must not go stale; changes nothing.
+verify: verify-modules verify-generate verify-chart verify-workflows verify-spelling verify-site verify-release ## Check what must not go stale; changes nothing.
 
 # The modules beside the main one follow its requirements; the go command says so only when it
 # is used in them, which is at the end of `make test`.
@@ -76,6 +77,10 @@ verify-site: site ## Check the rendered site: links and anchors, menu, search, o
 verify-spelling: ## Check the spelling of pages, examples and the chart.
 	git ls-files '*.md' 'docs/*.yaml' 'charts/*.yaml' 'charts/*.gotmpl' 'charts/*.txt' 'examples/*.yaml' 'site/*.html' '.github' | \
 		xargs $(MISSPELL) -locale=US -error -source=text
+
+.PHONY: verify-release
+verify-release: ## Check GoReleaser's configuration (the first time builds GoReleaser).
+	$(GORELEASER) check --quiet
 
 .PHONY: lint
 lint: ## Check the Go sources; `make lint-fix` repairs what can be repaired.
@@ -220,6 +225,22 @@ chaos-quick: ## Ten chaos runs with seeds that nobody has chosen.
 cluster-up: ## Start the embedded Kubernetes and stay until interrupted.
 	go run ./test/framework/cluster/cmd/cluster-up --nodes=3
 
+VERSION ?=
+# What is built for one platform only, as in tests: PLATFORMS=linux/amd64.
+PLATFORMS ?=
+DIST ?= dist
+
+.PHONY: release
+release: ## Write all files of a release below dist/: VERSION=v1.2.3 (docs/operations/release.md).
+	rm -rf '$(DIST)'
+	go run ./hack/release --version='$(VERSION)' --platforms='$(PLATFORMS)' --output='$(DIST)'
+	$(MAKE) --no-print-directory manifests VERSION='$(VERSION)' OUT='$(DIST)'
+	go run ./hack/release --checksums --output='$(DIST)'
+
+.PHONY: test-release
+test-release: ## Check that two releases from two clones, in two folders, are the same (the first time about 15 minutes).
+	hack/test-release.sh
+
 .PHONY: image
 image: ## Build the image as an OCI layout in dist/image, without a container engine; always the same bytes.
 	cd hack/image && go run .
@@ -228,7 +249,6 @@ image: ## Build the image as an OCI layout in dist/image, without a container en
 test-image: ## Check that two builds of the image are the same (the first time compiles everything once more).
 	cd hack/image && go vet ./... && go test -timeout=30m ./...
 
-VERSION ?=
 OUT ?= dist
 
 .PHONY: manifests
@@ -241,7 +261,6 @@ sbom: ## Write the bill of materials of the manager, CycloneDX, to dist/drawbrid
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -buildid=" -o dist/drawbridge ./cmd/drawbridge
 	go run ./hack/sbom dist/drawbridge >dist/drawbridge.cdx.json
 
-VERSION ?=
 REGISTRY ?=
 
 .PHONY: push

@@ -42,6 +42,8 @@ type InstallOptions struct {
 	Values map[string]any
 	// WebhookPort is where managers will listen; a free one when 0.
 	WebhookPort int
+	// Chart is a folder or a package; this repository's chart when empty.
+	Chart string
 }
 
 // Installation is the chart in a cluster.
@@ -93,7 +95,7 @@ func Install(ctx context.Context, c *cluster.Cluster, o InstallOptions) (*Instal
 		WebhookPort:    port,
 		admin:          admin,
 	}
-	if err := install.Run(ctx, install.Options{Kubeconfig: kubeconfig, Release: i.Release, Namespace: i.Namespace, Values: values}); err != nil {
+	if err := install.Run(ctx, install.Options{Kubeconfig: kubeconfig, Release: i.Release, Namespace: i.Namespace, Values: values, Chart: o.Chart}); err != nil {
 		return nil, err
 	}
 	if err := install.WaitReady(ctx, c.Config()); err != nil {
