@@ -54,7 +54,9 @@ func (r release) goreleaser(ctx context.Context, scratch string) (map[string]str
 		"SOURCE_DATE=" + r.time.Format(time.RFC3339),
 		"PATH=" + bin + string(filepath.ListSeparator) + os.Getenv("PATH"),
 	}
-	if err := r.command(ctx, r.root, env, "go", "tool", "-modfile=go.tools.goreleaser.mod", "goreleaser", "release", "--snapshot", "--config="+config); err != nil {
+	// One program at a time: two go commands at once compile twice what the programs share.
+	if err := r.command(ctx, r.root, env, "go", "tool", "-modfile=go.tools.goreleaser.mod", "goreleaser", "release",
+		"--snapshot", "--parallelism=1", "--config="+config); err != nil {
 		return nil, err
 	}
 	return r.collect(dist)
