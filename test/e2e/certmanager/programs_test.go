@@ -129,7 +129,11 @@ func startInPlaceOf(ctx context.Context, folder string, object *unstructured.Uns
 	if err != nil {
 		return fmt.Errorf("create log: %w", err)
 	}
-	options := cluster.ProgramOptions{OnLine: func(line cluster.Line) { _, _ = fmt.Fprintln(log, line.Text) }}
+	options := cluster.ProgramOptions{
+		// cainjector takes no notice of the flag.
+		Env:    []string{"KUBECONFIG=" + kubeconfig},
+		OnLine: func(line cluster.Line) { _, _ = fmt.Fprintln(log, line.Text) },
+	}
 	started, err := kube.StartProgram(context.WithoutCancel(ctx), options, binary, args...)
 	if err != nil {
 		return err
@@ -200,6 +204,9 @@ func apply(ctx context.Context, objects []*unstructured.Unstructured, wanted fun
 func poll(ctx context.Context, what string, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		if err := stillRuns(); err != nil {
+			return false, err
+		}
 		last = check(ctx)
 		return last == nil, nil
 	})

@@ -201,7 +201,7 @@ func sparing(t *testing.T, mark cluster.Mark, rotations int) {
 		all += n
 	}
 	t.Logf("%d rotations, writes to the webhook configuration: %v", rotations, counts)
-	if all > mostWrites*rotations {
+	if all > mostWrites*(rotations+1) { // The token of the rotation before may still be on its way.
 		t.Errorf("the leader has written the webhook configuration %d times for %d rotations", all, rotations)
 	}
 }
