@@ -114,6 +114,12 @@ func renewed(t *testing.T, name, secretName string) {
 		if err := admin.Get(ctx, client.ObjectKey{Namespace: install.DefaultNamespace, Name: name}, certificate); err != nil {
 			return err
 		}
+		// Or this would be taken for the renewal before, which has not quite ended.
+		if slices.ContainsFunc(certificate.Status.Conditions, func(c certmanagerv1.CertificateCondition) bool {
+			return c.Type == certmanagerv1.CertificateConditionIssuing && c.Status == cmmetav1.ConditionTrue
+		}) {
+			return errors.New("one is under way")
+		}
 		now := metav1.Now()
 		conditions := slices.DeleteFunc(certificate.Status.Conditions, func(c certmanagerv1.CertificateCondition) bool {
 			return c.Type == certmanagerv1.CertificateConditionIssuing
