@@ -163,6 +163,17 @@ test-kubevirt: ## Drive Drawbridge against KubeVirt's real programs: KUBEVIRT=CH
 	if [[ -d $$folder/cmd/virt-api ]]; then hack/kubevirt/build.sh "$$folder" bin/kubevirt; folder=$$PWD/bin/kubevirt; fi; \
 	DRAWBRIDGE_KUBEVIRT=$$folder go test -count=1 -timeout=60m -v $(KUBEVIRT_ARGS) ./test/e2e/kubevirt
 
+CERT_MANAGER ?=
+CERT_MANAGER_ARGS ?=
+
+.PHONY: test-cert-manager
+test-cert-manager: ## Let cert-manager's real programs rotate our certificate: CERT_MANAGER=CHECKOUT (hack/cert-manager/README.md).
+	@test -n '$(CERT_MANAGER)' || { echo 'CERT_MANAGER names no folder: see hack/cert-manager/README.md' >&2; exit 2; }
+	go run ./test/framework/cluster/cmd/cluster-up --build-only
+	folder='$(abspath $(CERT_MANAGER))'; \
+	if [[ -d $$folder/cmd/cainjector ]]; then hack/cert-manager/build.sh "$$folder" bin/cert-manager; folder=$$PWD/bin/cert-manager; fi; \
+	DRAWBRIDGE_CERT_MANAGER=$$folder go test -count=1 -timeout=60m -v ./test/e2e/certmanager $(CERT_MANAGER_ARGS)
+
 .PHONY: test-alerts
 test-alerts: ## Prove the alerts and the dashboard with Prometheus' own engine.
 	cd test/alerts && go vet ./... && go test -count=1 ./...

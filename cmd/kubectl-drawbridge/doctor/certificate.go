@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
@@ -20,6 +21,9 @@ const (
 // nearEnd is how long before its end a certificate should have been renewed: the
 // manager does so after three quarters of a year, cert-manager 30 days before.
 const nearEnd = 14 * 24 * time.Hour
+
+// injections are the annotations by which cert-manager's CA injector writes caBundle.
+var injections = []string{certmanagerv1.WantInjectAnnotation, certmanagerv1.WantInjectFromSecretAnnotation, certmanagerv1.WantInjectAPIServerCAAnnotation}
 
 func certificate(f *Facts) verdict {
 	var v verdict
@@ -53,6 +57,12 @@ func certificate(f *Facts) verdict {
 		return v
 	case left < nearEnd:
 		v.warn(object, fmt.Sprintf("the certificate ends in %s, and should have been renewed", duration.HumanDuration(left)), "Look at the leader's log. "+renew)
+	}
+	for _, annotation := range injections {
+		if c.Annotations[annotation] != "" {
+			v.warn("validatingwebhookconfiguration/"+c.Name, fmt.Sprintf("the annotation %s lets cert-manager's CA injector write the authority, as the leader does", annotation),
+				"Remove the annotation. The injector takes the previous authority away at once, and does not wait until every replica serves the new certificate.")
+		}
 	}
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]

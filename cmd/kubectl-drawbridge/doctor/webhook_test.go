@@ -24,3 +24,25 @@ func TestProblemsOfTheProbeAreExplained(t *testing.T) {
 		}
 	}
 }
+
+func TestASecondWriterOfTheAuthorityIsFound(t *testing.T) {
+	cases := map[string]struct {
+		annotations map[string]string
+		want        Severity
+	}{
+		"nobody asks the injector":              {map[string]string{"cert-manager.io/certificate-name": "web"}, OK},
+		"the authority of a Certificate":        {map[string]string{"cert-manager.io/inject-ca-from": "drawbridge-system/drawbridge-webhook"}, Warn},
+		"the authority in a Secret":             {map[string]string{"cert-manager.io/inject-ca-from-secret": "drawbridge-system/drawbridge-webhook-cert"}, Warn},
+		"the API server's authority":            {map[string]string{"cert-manager.io/inject-apiserver-ca": "true"}, Warn},
+		"an annotation that is there and empty": {map[string]string{"cert-manager.io/inject-ca-from": ""}, OK},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := fine()
+			f.Validating[0].Annotations = tc.annotations
+			if r := only(t, f, "certificate"); r.Severity != tc.want {
+				t.Errorf("want %s, got %s, %+v", tc.want, r.Severity, r.Findings)
+			}
+		})
+	}
+}

@@ -109,6 +109,16 @@ func TestFindingsInTheInstallation(t *testing.T) {
 			want: wanted{"certificate", doctor.Fail, "validatingwebhookconfiguration/drawbridge", "signed by unknown authority"},
 		},
 		{
+			name: "cert-manager's injector is told to write the CA as well",
+			make: func(t *testing.T) {
+				t.Helper()
+				changed(t, configuration(), func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+					c.Annotations["cert-manager.io/inject-ca-from"] = "drawbridge-system/drawbridge-webhook"
+				})
+			},
+			want: wanted{"certificate", doctor.Warn, "validatingwebhookconfiguration/drawbridge", "cert-manager.io/inject-ca-from lets cert-manager's CA injector"},
+		},
+		{
 			name: "the Secret is empty",
 			make: func(t *testing.T) {
 				t.Helper()

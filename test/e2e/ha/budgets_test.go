@@ -31,8 +31,8 @@ var shortLease = []string{"--leader-elect-lease-duration=4s", "--leader-elect-re
 // ./test/e2e/ha -run Zones -args -kills=10.
 func TestZonesAreKeptWhileLeadersDie(t *testing.T) {
 	inst := installed(t, nil)
-	s := newService(t, inst)
-	replicas := []*manager.Process{s.replica(t, inst, shortLease...), s.replica(t, inst, shortLease...)}
+	s := inst.NewService(t)
+	replicas := []*manager.Process{s.Replica(t, shortLease...), s.Replica(t, shortLease...)}
 	namespace := kube.Namespace(t)
 	const only = "zones-of"
 	label := func(node *corev1.Node) { node.Labels[only] = namespace }
@@ -76,7 +76,7 @@ func TestZonesAreKeptWhileLeadersDie(t *testing.T) {
 		if err := leads.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		replicas = []*manager.Process{other, s.replica(t, inst, shortLease...)}
+		replicas = []*manager.Process{other, s.Replica(t, shortLease...)}
 		drains.Wait()
 		readyOn(t, namespace, 12, to...)
 		for _, node := range from {

@@ -10,7 +10,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -98,15 +97,15 @@ func TestCertManagerIssuesTheCertificate(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	s := newService(t, inst)
+	s := inst.NewService(t)
 	args := []string{"--cert-manager-certificate=drawbridge-webhook", "--certificate-settle=" + settle.String()}
-	p := s.replica(t, inst, args...)
-	s.replica(t, inst, args...)
+	p := s.Replica(t, args...)
+	s.Replica(t, args...)
 
 	ready := func(want float64) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("the metric to be %v", want), func(ctx context.Context) error {
-			got, err := metric(ctx, p, `drawbridge_webhook_certificate_ready{certificate="drawbridge-webhook"}`)
+			got, err := p.Metric(ctx, `drawbridge_webhook_certificate_ready{certificate="drawbridge-webhook"}`)
 			if err == nil && got != want {
 				err = fmt.Errorf("it is %v", got)
 			}
@@ -125,20 +124,7 @@ func TestCertManagerIssuesTheCertificate(t *testing.T) {
 		maps.Copy(secret.Data, issue(t, 10))
 		return admin.Update(ctx, secret)
 	})
-	eventually(t, "every replica to serve it", func(ctx context.Context) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, b := range s.backends {
-			served, err := servedBy(ctx, b.addr)
-			if err == nil && string(served) != string(secret.Data["tls.crt"]) {
-				err = errors.New(b.addr + " serves the one of before")
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	eventually(t, "every replica to serve it", func(ctx context.Context) error { return s.Serve(ctx, secret.Data["tls.crt"]) })
 	l.stop(t)
 
 	// The manager never writes what is cert-manager's.

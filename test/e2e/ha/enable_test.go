@@ -57,7 +57,7 @@ func TestDisableAndEnableWithRequestsInFlight(t *testing.T) {
 	}
 	series := `evictionrequest_controller_imperative_evictions{evictionrequest="` + string(podB.UID) + `",namespace="` + namespace + `",pod="b"}`
 	eventually(t, "the budget to be told", func(ctx context.Context) error {
-		value, err := metric(ctx, p, series)
+		value, err := p.Metric(ctx, series)
 		if err != nil {
 			return err
 		}

@@ -106,8 +106,8 @@ func taken(t *testing.T, pod *corev1.Pod, since time.Time) time.Duration {
 // has run out. The other replica answers evictions all the time.
 func TestTheOtherReplicaTakesOver(t *testing.T) {
 	inst := installed(t, nil)
-	s := newService(t, inst)
-	replicas := []*manager.Process{s.replica(t, inst), s.replica(t, inst)}
+	s := inst.NewService(t)
+	replicas := []*manager.Process{s.Replica(t), s.Replica(t)}
 	namespace := kube.Namespace(t)
 	held := intercepted(t, namespace, "held")
 	handOver := func(name string, end func(*manager.Process)) (remains *manager.Process) {
@@ -134,7 +134,7 @@ func TestTheOtherReplicaTakesOver(t *testing.T) {
 		return other
 	}
 	other := handOver("stopped", func(p *manager.Process) { stop(t, p) })
-	replicas = []*manager.Process{other, s.replica(t, inst)}
+	replicas = []*manager.Process{other, s.Replica(t)}
 	handOver("killed", func(p *manager.Process) {
 		if err := p.Kill(); err != nil {
 			t.Error(err)
@@ -146,15 +146,15 @@ func TestTheOtherReplicaTakesOver(t *testing.T) {
 // API, so they may differ in flags and gates. Nobody notices.
 func TestARollingUpdateLosesNoCall(t *testing.T) {
 	inst := installed(t, nil)
-	s := newService(t, inst)
+	s := inst.NewService(t)
 	old := []string{"--surge=false", "--feature-gates=Surge=false", "--descheduler-mark-in-progress=false", "--heartbeat-deadline=1h"}
-	before := []*manager.Process{s.replica(t, inst, old...), s.replica(t, inst, old...)}
+	before := []*manager.Process{s.Replica(t, old...), s.Replica(t, old...)}
 	namespace := kube.Namespace(t)
 	held := intercepted(t, namespace, "held")
 	l := startLoad(t, held)
 	taken(t, held, time.Now())
 	for _, p := range before {
-		s.replica(t, inst)
+		s.Replica(t)
 		stop(t, p)
 		pod := intercepted(t, namespace, "next-"+fmt.Sprint(l.calls.Load()))
 		if err := evict(t.Context(), pod, false); !apierrors.IsTooManyRequests(err) {

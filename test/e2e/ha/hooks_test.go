@@ -26,8 +26,8 @@ import (
 // and begins those that were not begun: there is one for each pod.
 func TestTheOtherReplicaGoesOnWithHooks(t *testing.T) {
 	inst := installed(t, nil)
-	s := newService(t, inst)
-	replicas := []*manager.Process{s.replica(t, inst), s.replica(t, inst)}
+	s := inst.NewService(t)
+	replicas := []*manager.Process{s.Replica(t), s.Replica(t)}
 	namespace := kube.Namespace(t)
 	pods := make([]*corev1.Pod, 7) // More than run at a time.
 	for i := range pods {

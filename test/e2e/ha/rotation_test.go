@@ -24,9 +24,9 @@ const settle = 2 * time.Second
 // is a 500.
 func TestCertificatesRotateUnderLoad(t *testing.T) {
 	inst := installed(t, nil)
-	s := newService(t, inst)
+	s := inst.NewService(t)
 	for range 2 {
-		s.replica(t, inst, "--certificate-settle="+settle.String())
+		s.Replica(t, "--certificate-settle="+settle.String())
 	}
 	namespace := kube.Namespace(t)
 	l := startLoad(t, intercepted(t, namespace, "a"), intercepted(t, namespace, "b"))
@@ -44,7 +44,7 @@ func TestCertificatesRotateUnderLoad(t *testing.T) {
 
 // rotate takes keys from the Secret, and waits until every replica serves what was
 // issued instead.
-func rotate(t *testing.T, inst *manager.Installation, s *service, lose []string) {
+func rotate(t *testing.T, inst *manager.Installation, s *manager.Service, lose []string) {
 	t.Helper()
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: inst.Namespace, Name: inst.Release + "-webhook-cert"}
@@ -68,20 +68,7 @@ func rotate(t *testing.T, inst *manager.Installation, s *service, lose []string)
 		}
 		return nil
 	})
-	eventually(t, "every replica to serve it", func(ctx context.Context) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, b := range s.backends {
-			served, err := servedBy(ctx, b.addr)
-			if err != nil {
-				return err
-			}
-			if !bytes.Contains(secret.Data["tls.crt"], served) {
-				return errors.New(b.addr + " serves the one of before")
-			}
-		}
-		return nil
-	})
+	eventually(t, "every replica to serve it", func(ctx context.Context) error { return s.Serve(ctx, secret.Data["tls.crt"]) })
 }
 
 // The authority in the webhook configuration is repaired when somebody changes it.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"io"
 	"net"
@@ -41,16 +40,6 @@ func pool(authority []byte) *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(authority)
 	return pool
-}
-
-// servedBy is the certificate of the server, as PEM.
-func servedBy(ctx context.Context, addr string) ([]byte, error) {
-	conn, err := dial(ctx, addr, tls.VersionTLS13)
-	if err != nil {
-		return nil, err
-	}
-	leaf := conn.ConnectionState().PeerCertificates[0]
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Raw}), conn.Close()
 }
 
 // Webhook and metrics speak TLS 1.2 and later; the metrics only to those who may read

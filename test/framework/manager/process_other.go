@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package suite
+package manager
 
 import "syscall"
 

@@ -1,0 +1,170 @@
+//go:build unix
+
+package certmanager
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/framework/audit"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/install"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
+)
+
+// folderVariable names the folder with cert-manager's programs and objects.
+const folderVariable = "DRAWBRIDGE_CERT_MANAGER"
+
+const (
+	// patience is how long a test waits for what must happen.
+	patience = 3 * time.Minute
+	// settle is what the replicas are told, so that a rotation takes seconds.
+	settle = 2 * time.Second
+)
+
+var (
+	kube *cluster.Cluster
+	// admin may do everything.
+	admin  client.Client
+	scheme = runtime.NewScheme()
+
+	rotations = flag.Int("rotations", 6, "how often each test rotates the certificate")
+)
+
+type values = map[string]any
+
+func init() {
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	utilruntime.Must(certmanagerv1.AddToScheme(scheme))
+}
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	flag.Parse()
+	folder := os.Getenv(folderVariable)
+	if folder == "" {
+		os.Exit(m.Run()) // Every test is skipped.
+	}
+	os.Exit(cluster.MainThen(m, cluster.Options{Nodes: 1, RequestLog: true}, func(c *cluster.Cluster) (err error) {
+		kube = c
+		if admin, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		return startCertManager(ctx, folder)
+	}, func(c *cluster.Cluster) error {
+		return errors.Join(stillRuns(), audit.After(c, install.DefaultNamespace, nil))
+	}))
+}
+
+// needCertManager skips a test for which there is no cert-manager.
+func needCertManager(t *testing.T) {
+	t.Helper()
+	if kube == nil {
+		t.Skipf("%s names no folder with cert-manager's programs: see hack/cert-manager/README.md", folderVariable)
+	}
+}
+
+// byCertManager are the values of the chart with which cert-manager issues the certificate.
+func byCertManager(others ...values) values {
+	all := values{"certificates": values{"mode": "cert-manager", "settle": settle.String()}}
+	for _, more := range others {
+		for key, value := range more {
+			all[key] = value
+		}
+	}
+	return all
+}
+
+// installed installs the chart for the test, and uninstalls it at its end.
+func installed(t *testing.T, v values) *manager.Installation {
+	t.Helper()
+	inst := must(manager.Install(t.Context(), kube, manager.InstallOptions{Values: v}))(t)
+	t.Cleanup(func() { uninstall(t) })
+	return inst
+}
+
+// uninstall removes the release, if it is there.
+func uninstall(t *testing.T) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	account := &corev1.ServiceAccount{}
+	if err := admin.Get(ctx, client.ObjectKey{Namespace: install.DefaultNamespace, Name: install.DefaultRelease}, account); apierrors.IsNotFound(err) {
+		return
+	}
+	if err := install.Uninstall(ctx, install.Options{Kubeconfig: kubeconfig(t), NoHooks: true}); err != nil {
+		t.Error(err)
+	}
+}
+
+func kubeconfig(t *testing.T) string {
+	t.Helper()
+	return must(kube.KubeconfigFile("drawbridge-installer", "system:masters"))(t)
+}
+
+// pair is two replicas behind a Service.
+type pair struct {
+	*manager.Service
+	replicas []*manager.Process
+}
+
+func startPair(t *testing.T, inst *manager.Installation, args ...string) *pair {
+	t.Helper()
+	p := &pair{Service: inst.NewService(t)}
+	args = append([]string{"--cert-manager-certificate=" + leaf, "--certificate-settle=" + settle.String()}, args...)
+	for range 2 {
+		p.replicas = append(p.replicas, p.Replica(t, args...))
+	}
+	return p
+}
+
+// asked is how many evictions the replicas were asked about.
+func (p *pair) asked(t *testing.T) int {
+	t.Helper()
+	all := 0
+	for _, replica := range p.replicas {
+		all += int(must(replica.Metric(t.Context(), "drawbridge_eviction_handler_duration_seconds_count"))(t))
+	}
+	return all
+}
+
+func must[T any](value T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+func eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	cluster.Eventually(t, patience, what, check)
+}
+
+// stillRuns is an error if a program of cert-manager has ended.
+func stillRuns() error {
+	if name := ended.Load(); name != nil {
+		return fmt.Errorf("cert-manager's %s has ended", name)
+	}
+	return nil
+}
