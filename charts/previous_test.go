@@ -80,9 +80,9 @@ func broken(before, now *apiextensionsv1.JSONSchemaProps, path string) (problems
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(before.Properties)) {
-		field, kept := before.Properties[name], false
-		var after apiextensionsv1.JSONSchemaProps
-		if after, kept = now.Properties[name]; !kept {
+		field := before.Properties[name]
+		after, kept := now.Properties[name]
+		if !kept {
 			say("has no %s any more", name)
 			continue
 		}

@@ -67,7 +67,9 @@ func (e *env) plainEvictions(ctx context.Context, n int) (spent, error) {
 type asking func(ctx context.Context, pod *corev1.Pod) error
 
 // native asks as a program of somebody else does.
-func (e *env) native(ctx context.Context, pod *corev1.Pod) error { return e.crs.Create(ctx, request(pod)) }
+func (e *env) native(ctx context.Context, pod *corev1.Pod) error {
+	return e.crs.Create(ctx, request(pod))
+}
 
 // own asks as a NodeMaintenance does.
 func (e *env) own(ctx context.Context, pod *corev1.Pod) error {
