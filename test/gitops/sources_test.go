@@ -5,6 +5,7 @@ package gitops
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -146,14 +147,14 @@ func overlay(ctx context.Context, t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests, err := encode(helmTemplate(ctx, t, install.DefaultRelease, install.DefaultNamespace, map[string]any{"gitops": map[string]any{"enabled": true}}))
-	if err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string][]byte{"kustomization.yaml": content, "install.yaml": manifests.Bytes()} {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	// What `make manifests` runs.
+	command := exec.CommandContext(ctx, "go", "run", "./hack/manifests", "--version=v0.1.0", "--out="+folder)
+	command.Dir = example(t, "..")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("write install.yaml: %v: %s", err, out)
 	}
 	return folder
 }
