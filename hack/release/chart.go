@@ -49,11 +49,11 @@ type image struct {
 func (r release) annotate(content []byte, platforms []string, log changelog) ([]byte, error) {
 	var chart map[string]any
 	if err := yaml.Unmarshal(content, &chart); err != nil {
-		return nil, fmt.Errorf("Chart.yaml: %w", err)
+		return nil, fmt.Errorf("read Chart.yaml: %w", err)
 	}
 	annotations, ok := chart["annotations"].(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("Chart.yaml: want annotations, have %v", chart["annotations"])
+		return nil, fmt.Errorf("read Chart.yaml: want annotations, have %v", chart["annotations"])
 	}
 	changes, err := log.changes()
 	if err != nil {

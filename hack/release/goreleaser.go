@@ -41,7 +41,7 @@ func (r release) goreleaser(ctx context.Context, scratch string) (map[string]str
 		return nil, fmt.Errorf(".goreleaser.yaml: %w", err)
 	}
 	config := filepath.Join(scratch, "goreleaser.yaml")
-	if err := os.WriteFile(config, content, 0o600); err != nil {
+	if err := os.WriteFile(config, content, 0o600); err != nil { //nolint:gosec // The folder is our own temporary one.
 		return nil, fmt.Errorf("write GoReleaser's configuration: %w", err)
 	}
 	bin := filepath.Join(scratch, "bin")

@@ -95,7 +95,7 @@ func run(program, version string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read what is in %s (is it a Go program?): %w", program, err)
 	}
-	content, err := os.ReadFile(program) //nolint:gosec // It is the caller who names the program.
+	content, err := os.ReadFile(program)
 	if err != nil {
 		return fmt.Errorf("read program: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/forecast"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/forecast/forecastpage"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
+	"github.com/drawbridge-dev/drawbridge/internal/version"
 )
 
 const longHelp = `Drain nodes, see what is going on, why it is not finished, and stop it.
@@ -47,7 +48,7 @@ func NewCommand(o *cli.Options) *cobra.Command {
 	c := commands{o}
 	root.AddCommand(
 		drain.NewCommand(o), forecast.NewCommand(o), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newHooks(c), newBudgets(c),
-		dashboard.NewCommand(o, dashboard.Parts{Actions: newActions, Pages: forecastpage.Pages(), Version: clientVersion()}), doctor.NewCommand(o, clientVersion()), newVersion(c),
+		dashboard.NewCommand(o, dashboard.Parts{Actions: newActions, Pages: forecastpage.Pages(), Version: version.Get()}), doctor.NewCommand(o, version.Get()), newVersion(c),
 	)
 	root.InitDefaultCompletionCmd()
 	cli.Must(root.RegisterFlagCompletionFunc("namespace", o.CompleteNamespaces))

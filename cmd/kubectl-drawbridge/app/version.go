@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -16,10 +15,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/skew"
+	"github.com/drawbridge-dev/drawbridge/internal/version"
 )
-
-// version of the program, set by the linker for releases.
-var version = ""
 
 // Versions are the versions of the components.
 type Versions struct {
@@ -62,19 +59,8 @@ The exit code is 0 all the same.`,
 	return cmd
 }
 
-// clientVersion is the version that the program was built as.
-func clientVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "development"
-}
-
 func (o commands) version(ctx context.Context, only bool) error {
-	v := Versions{Client: clientVersion()}
+	v := Versions{Client: version.Get()}
 	if only {
 		return o.printVersions(v)
 	}

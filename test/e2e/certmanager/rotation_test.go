@@ -121,10 +121,10 @@ func renewed(t *testing.T, name, secretName string) {
 			return errors.New("one is under way")
 		}
 		now := metav1.Now()
-		conditions := slices.DeleteFunc(certificate.Status.Conditions, func(c certmanagerv1.CertificateCondition) bool {
+		certificate.Status.Conditions = slices.DeleteFunc(certificate.Status.Conditions, func(c certmanagerv1.CertificateCondition) bool {
 			return c.Type == certmanagerv1.CertificateConditionIssuing
 		})
-		certificate.Status.Conditions = append(conditions, certmanagerv1.CertificateCondition{
+		certificate.Status.Conditions = append(certificate.Status.Conditions, certmanagerv1.CertificateCondition{
 			Type: certmanagerv1.CertificateConditionIssuing, Status: cmmetav1.ConditionTrue, ObservedGeneration: certificate.Generation,
 			Reason: "ManuallyTriggered", Message: "Certificate re-issuance manually triggered", LastTransitionTime: &now,
 		})

@@ -88,7 +88,11 @@ func unpack(t *testing.T, path, folder string, compressed bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	var content io.Reader = file
 	if compressed {
 		if content, err = gzip.NewReader(file); err != nil {
