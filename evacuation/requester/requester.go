@@ -121,12 +121,13 @@ func (r *Requester) Withdraw(ctx context.Context, pod client.Object) error {
 		case er == nil || !hasRequester(er, r.Name) || wishFor(er, r.Name) != wishNothing:
 			return nil
 		}
-		left := er
-		if !translate.CopiesLabels(r.fieldOwner()) { // To omit the entry would be to omit the labels, too.
-			left, err = r.apply(ctx, pod, nil, er, false)
+		var labels map[string]string
+		if translate.CopiesLabels(r.fieldOwner()) {
+			labels = er.Labels // What an apply omits goes, and the labels must stay.
 		}
+		left, err := r.apply(ctx, pod, labels, er, false)
 		if err == nil && hasRequester(left, r.Name) {
-			// Or another manager also owns our entry, so omitting it does not remove it.
+			// Another manager also owns our entry, so omitting it does not remove it.
 			without := left.DeepCopy()
 			without.Spec.Requesters = slices.DeleteFunc(without.Spec.Requesters, func(e v1alpha1.Requester) bool { return e.Name == r.Name })
 			err = r.Client.Patch(ctx, without, client.MergeFromWithOptions(left, client.MergeFromWithOptimisticLock{}), client.FieldOwner(r.fieldOwner()))
