@@ -114,7 +114,7 @@ plugin: ## Build the kubectl plugin, bin/kubectl-drawbridge.
 .PHONY: demo
 demo: ## Show the main job on an embedded control plane (the first time builds it: 10 to 15 minutes).
 	@echo "Building the demo, which takes some minutes the first time. A control plane, helm and the manager follow."
-	@hack/fetch-modules.sh & go build -o bin/demo ./test/demo
+	@hack/fetch-modules.sh & hack/tell.sh "building the demo's own program, about 4 minutes the first time" go build -o bin/demo ./test/demo
 	@bin/demo
 
 .PHONY: test
