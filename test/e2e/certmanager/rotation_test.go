@@ -49,10 +49,30 @@ func TestCertManagerRotatesUnderLoad(t *testing.T) {
 		"the Secret, which somebody deletes": func(t *testing.T, p *pair) {
 			t.Helper()
 			before := secret(t, leafSecret)
+			// An issuance that ends now would write its certificate again, the same one.
+			eventually(t, "no issuance to be under way", func(ctx context.Context) error {
+				certificate := &certmanagerv1.Certificate{}
+				if err := admin.Get(ctx, client.ObjectKey{Namespace: install.DefaultNamespace, Name: leaf}, certificate); err != nil {
+					return err
+				}
+				if issuing(certificate) {
+					return errors.New("one is under way")
+				}
+				return nil
+			})
 			if err := admin.Delete(t.Context(), before); err != nil {
 				t.Fatal(err)
 			}
-			another(t, before)
+			eventually(t, "a Secret in place of the deleted one", func(ctx context.Context) error {
+				now := &corev1.Secret{}
+				if err := admin.Get(ctx, client.ObjectKeyFromObject(before), now); err != nil {
+					return err
+				}
+				if now.UID == before.UID || len(now.Data["tls.crt"]) == 0 {
+					return errors.New("it is not there yet")
+				}
+				return nil
+			})
 			served(t, p)
 		},
 	}
@@ -86,25 +106,6 @@ func TestCertManagerRotatesUnderLoad(t *testing.T) {
 // unprotected are the values with which nothing but the webhook protects pods.
 var unprotected = values{"webhook": values{"failurePolicy": "Ignore"}, "guard": values{"enabled": false}}
 
-// A certificate that is always about to end is renewed without anybody asking for it.
-func TestCertManagerRenewsInTimeUnderLoad(t *testing.T) {
-	needCertManager(t)
-	// The shortest certificate that cert-manager issues, renewed after some seconds.
-	short := values{"certificates": values{
-		"mode": "cert-manager", "settle": settle.String(),
-		"certManager": values{"duration": "1h", "renewBefore": "59m50s"},
-	}}
-	p := startPair(t, installed(t, byCertManager(unprotected, short)), "--guard=false")
-	l := startLoad(t, p)
-	before := secret(t, leafSecret)
-	for range *rotations {
-		before = another(t, before)
-	}
-	served(t, p)
-	l.unharmed(t, l.stop(t))
-	sparing(t, l.mark, *rotations)
-}
-
 // renewed does what cmctl renew does, and waits for what is issued.
 func renewed(t *testing.T, name, secretName string) {
 	t.Helper()
@@ -115,9 +116,7 @@ func renewed(t *testing.T, name, secretName string) {
 			return err
 		}
 		// Or this would be taken for the renewal before, which has not quite ended.
-		if slices.ContainsFunc(certificate.Status.Conditions, func(c certmanagerv1.CertificateCondition) bool {
-			return c.Type == certmanagerv1.CertificateConditionIssuing && c.Status == cmmetav1.ConditionTrue
-		}) {
+		if issuing(certificate) {
 			return errors.New("one is under way")
 		}
 		now := metav1.Now()
@@ -131,6 +130,13 @@ func renewed(t *testing.T, name, secretName string) {
 		return admin.Status().Update(ctx, certificate)
 	})
 	another(t, before)
+}
+
+// issuing reports whether cert-manager is about to issue the certificate.
+func issuing(certificate *certmanagerv1.Certificate) bool {
+	return slices.ContainsFunc(certificate.Status.Conditions, func(c certmanagerv1.CertificateCondition) bool {
+		return c.Type == certmanagerv1.CertificateConditionIssuing && c.Status == cmmetav1.ConditionTrue
+	})
 }
 
 func secret(t *testing.T, name string) *corev1.Secret {
