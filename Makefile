@@ -79,8 +79,9 @@ verify-spelling: ## Check the spelling of pages, examples and the chart.
 		xargs $(MISSPELL) -locale=US -error -source=text
 
 .PHONY: verify-release
-verify-release: ## Check GoReleaser's configuration (the first time builds GoReleaser).
+verify-release: ## Check GoReleaser's configuration, and let krew judge its manifest (the first time builds GoReleaser).
 	$(GORELEASER) check --quiet
+	go run ./hack/release --rehearse
 
 .PHONY: lint
 lint: ## Check the Go sources; `make lint-fix` repairs what can be repaired.

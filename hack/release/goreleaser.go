@@ -28,6 +28,9 @@ type artifact struct {
 	} `json:"extra"`
 }
 
+// sbomProgram is what .goreleaser.yaml calls for the bills of materials.
+const sbomProgram = "drawbridge-sbom"
+
 // goreleaser lets GoReleaser make what .goreleaser.yaml says, puts what is to be published
 // into the output folder, and returns the manager's programs by their platform.
 func (r release) goreleaser(ctx context.Context, scratch string) (map[string]string, error) {
@@ -36,7 +39,7 @@ func (r release) goreleaser(ctx context.Context, scratch string) (map[string]str
 	if err != nil {
 		return nil, fmt.Errorf("read GoReleaser's configuration: %w", err)
 	}
-	content, err = configure(content, dist, r.platforms)
+	content, err = configure(content, dist, r.compiler, r.platforms)
 	if err != nil {
 		return nil, fmt.Errorf(".goreleaser.yaml: %w", err)
 	}
@@ -45,7 +48,7 @@ func (r release) goreleaser(ctx context.Context, scratch string) (map[string]str
 		return nil, fmt.Errorf("write GoReleaser's configuration: %w", err)
 	}
 	bin := filepath.Join(scratch, "bin")
-	if err := r.command(ctx, r.root, nil, "go", "build", "-o", filepath.Join(bin, "drawbridge-sbom"), "./hack/sbom"); err != nil {
+	if err := r.command(ctx, r.root, nil, "go", "build", "-o", filepath.Join(bin, sbomProgram), "./hack/sbom"); err != nil {
 		return nil, err
 	}
 	env := []string{
@@ -62,17 +65,14 @@ func (r release) goreleaser(ctx context.Context, scratch string) (map[string]str
 	return r.collect(dist)
 }
 
-// configure makes GoReleaser write into another folder, and build for these platforms
-// only; for all when there are none.
-func configure(content []byte, dist string, platforms []string) ([]byte, error) {
+// configure makes GoReleaser write into another folder, build with another go command, unless
+// that is empty, and for these platforms only; for all when there are none.
+func configure(content []byte, dist, compiler string, platforms []string) ([]byte, error) {
 	var config map[string]any
 	if err := yaml.Unmarshal(content, &config); err != nil {
 		return nil, err
 	}
 	config["dist"] = dist
-	if len(platforms) == 0 {
-		return yaml.Marshal(config)
-	}
 	builds, ok := config["builds"].([]any)
 	if !ok {
 		return nil, errors.New("there are no builds")
@@ -81,6 +81,12 @@ func configure(content []byte, dist string, platforms []string) ([]byte, error) 
 		build, ok := b.(map[string]any)
 		if !ok {
 			return nil, fmt.Errorf("build %v is no object", b)
+		}
+		if compiler != "" {
+			build["tool"] = compiler
+		}
+		if len(platforms) == 0 {
+			continue
 		}
 		all, ok := build["targets"].([]any)
 		if !ok {

@@ -36,6 +36,8 @@ type release struct {
 	time time.Time
 	// platforms OS/ARCH to build for; all of .goreleaser.yaml when empty.
 	platforms []string
+	// compiler is the go command of GoReleaser; go when empty.
+	compiler string
 }
 
 // number is the version without its v, as charts and tags of images have it.
@@ -50,6 +52,7 @@ func main() {
 	version := flag.String("version", "", "Version of the release, such as v1.2.3 or v1.2.3-rc.1.")
 	platforms := flag.String("platforms", "", "Platforms to build for, OS/ARCH, separated by commas; all when empty.")
 	sums := flag.Bool("checksums", false, "Only write the checksums of all files in the output folder.")
+	rehearsal := flag.Bool("rehearse", false, "Only check archives and krew's manifest, with stand-ins for the programs; leaves nothing.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -57,6 +60,8 @@ func main() {
 	switch {
 	case *sums:
 		err = writeChecksums(*output)
+	case *rehearsal:
+		err = rehearse(ctx, *root)
 	case flag.NArg() == 0:
 		err = run(ctx, *root, *output, *version, *platforms)
 	}

@@ -163,7 +163,7 @@ func TestAPartOfThePlatforms(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			configured, err := configure(content, "elsewhere", tc.platforms)
+			configured, err := configure(content, "elsewhere", "stand-in", tc.platforms)
 			if (err != nil) != tc.wantErr {
 				t.Fatalf("error %v, want one: %t", err, tc.wantErr)
 			}
@@ -174,6 +174,7 @@ func TestAPartOfThePlatforms(t *testing.T) {
 				Dist   string `json:"dist"`
 				Builds []struct {
 					ID      string   `json:"id"`
+					Tool    string   `json:"tool"`
 					Targets []string `json:"targets"`
 				} `json:"builds"`
 			}
@@ -183,6 +184,9 @@ func TestAPartOfThePlatforms(t *testing.T) {
 			got := map[string][]string{}
 			for _, build := range config.Builds {
 				got[build.ID] = build.Targets
+				if build.Tool != "stand-in" {
+					t.Errorf("build %s is made by %q, want the go command that was asked for", build.ID, build.Tool)
+				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" || config.Dist != "elsewhere" {
 				t.Errorf("folder %q, targets (-want +got):\n%s", config.Dist, diff)
