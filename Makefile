@@ -7,15 +7,19 @@ SHELL := /usr/bin/env bash
 MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
 .DEFAULT_GOAL := help
 
-CONTROLLER_GEN := go tool -modfile=go.tools.mod controller-gen
-GOLANGCI_LINT := go tool -modfile=go.tools.lint.mod golangci-lint
-CRD_REF_DOCS := go tool -modfile=go.tools.mod crd-ref-docs
-HELM_DOCS := go tool -modfile=go.tools.docs.mod helm-docs
-HUGO := go tool -modfile=go.tools.hugo.mod hugo
-MISSPELL := go tool -modfile=go.tools.lint.mod misspell
-HELM := go tool -modfile=go.tools.helm.mod helm
-ACTIONLINT := go tool -modfile=go.tools.actions.mod actionlint
-GORELEASER := go tool -modfile=go.tools.goreleaser.mod goreleaser
+# The compiler takes a fifth less CPU when it collects garbage less often, for about 100 MiB per
+# process. Only the compiler: tools and tests must not inherit it.
+GO_BUILD := env GOGC=400 go build
+tool = $$(GOGC=400 go tool -modfile=$(1) -n $(2))
+CONTROLLER_GEN := $(call tool,go.tools.mod,controller-gen)
+GOLANGCI_LINT := $(call tool,go.tools.lint.mod,golangci-lint)
+CRD_REF_DOCS := $(call tool,go.tools.mod,crd-ref-docs)
+HELM_DOCS := $(call tool,go.tools.docs.mod,helm-docs)
+HUGO := $(call tool,go.tools.hugo.mod,hugo)
+MISSPELL := $(call tool,go.tools.lint.mod,misspell)
+HELM := $(call tool,go.tools.helm.mod,helm)
+ACTIONLINT := $(call tool,go.tools.actions.mod,actionlint)
+GORELEASER := $(call tool,go.tools.goreleaser.mod,goreleaser)
 
 BOILERPLATE := hack/boilerplate.go.txt
 CHART := charts/drawbridge
@@ -83,8 +87,13 @@ verify-release: ## Check GoReleaser's configuration, and let krew judge its mani
 	$(GORELEASER) check --quiet
 	go run ./hack/release --rehearse
 
+# What linter and tests would compile anyway.
+.PHONY: compile
+compile:
+	$(GO_BUILD) ./...
+
 .PHONY: lint
-lint: ## Check the Go sources; `make lint-fix` repairs what can be repaired.
+lint: compile ## Check the Go sources; `make lint-fix` repairs what can be repaired.
 	$(GOLANGCI_LINT) run ./...
 
 .PHONY: lint-fix
@@ -110,12 +119,12 @@ site-picture: browser ## Take the picture of the landing page, docs/images/site.
 
 .PHONY: plugin
 plugin: ## Build the kubectl plugin, bin/kubectl-drawbridge.
-	go build -trimpath -ldflags='-s -w' -o bin/kubectl-drawbridge ./cmd/kubectl-drawbridge
+	$(GO_BUILD) -trimpath -ldflags='-s -w' -o bin/kubectl-drawbridge ./cmd/kubectl-drawbridge
 
 .PHONY: demo
 demo: ## Show the main job on an embedded control plane (the first time builds it: 10 to 15 minutes).
 	@echo "Building the demo, which takes some minutes the first time. A control plane, helm and the manager follow."
-	@hack/fetch-modules.sh & hack/tell.sh "building the demo's own program, about 4 minutes the first time" go build -o bin/demo ./test/demo
+	@hack/fetch-modules.sh & hack/tell.sh "building the demo's own program, about 4 minutes the first time" $(GO_BUILD) -o bin/demo ./test/demo
 	@bin/demo
 
 .PHONY: test

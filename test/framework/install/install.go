@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/gocommand"
 )
 
 const modulePath = "github.com/drawbridge-dev/drawbridge"
@@ -225,7 +227,7 @@ func Helm(ctx context.Context) (string, error) {
 		return "", err
 	}
 	// -n builds the tool and prints where it is instead of running it.
-	path, err := goOutput(ctx, root, "tool", "-modfile=go.tools.helm.mod", "-n", "helm")
+	path, err := gocommand.Output(ctx, root, "tool", "-modfile=go.tools.helm.mod", "-n", "helm")
 	if err != nil {
 		return "", fmt.Errorf("build helm: %w", err)
 	}
@@ -235,22 +237,9 @@ func Helm(ctx context.Context) (string, error) {
 
 // moduleRoot is the folder of this module, from wherever in it the caller runs.
 func moduleRoot(ctx context.Context) (string, error) {
-	root, err := goOutput(ctx, "", "list", "-m", "-f", "{{.Dir}}", modulePath)
+	root, err := gocommand.Output(ctx, "", "list", "-m", "-f", "{{.Dir}}", modulePath)
 	if err != nil {
 		return "", fmt.Errorf("find module: %w", err)
 	}
 	return root, nil
-}
-
-func goOutput(ctx context.Context, dir string, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, "go", args...)
-	command.Dir = dir
-	command.Env = append(os.Environ(), "GOWORK=off")
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	stdout, err := command.Output()
-	if err != nil {
-		return "", fmt.Errorf("go %s: %w: %s", args[0], errors.Join(err, ctx.Err()), strings.TrimSpace(stderr.String()))
-	}
-	return strings.TrimSpace(string(stdout)), nil
 }

@@ -4,15 +4,15 @@ package manager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/gocommand"
 )
 
 const modulePath = "github.com/drawbridge-dev/drawbridge"
@@ -57,7 +57,7 @@ func buildOnce(ctx context.Context, name, folder string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find cache folder: %w", err)
 	}
-	root, err := goCommand(ctx, "", "list", "-m", "-f", "{{.Dir}}", modulePath)
+	root, err := gocommand.Output(ctx, "", "list", "-m", "-f", "{{.Dir}}", modulePath)
 	if err != nil {
 		return "", err
 	}
@@ -68,7 +68,7 @@ func buildOnce(ctx context.Context, name, folder string) (string, error) {
 	// place whole, as another test may be running it.
 	path := filepath.Join(cache, "drawbridge", "programs", strings.ReplaceAll(strings.Trim(root, "/"), "/", "-"), name)
 	fresh := path + "." + strconv.Itoa(os.Getpid())
-	if _, err := goCommand(ctx, filepath.Join(root, folder), "build", "-o", fresh, "."); err != nil {
+	if _, err := gocommand.Output(ctx, filepath.Join(root, folder), "build", "-o", fresh, "."); err != nil {
 		return "", err
 	}
 	if err := os.Rename(fresh, path); err != nil {
@@ -81,7 +81,7 @@ func buildOnce(ctx context.Context, name, folder string) (string, error) {
 // sourcesOf are the files of the checkout that a program is built from, and the chart
 // that it is installed with.
 func sourcesOf(ctx context.Context, root, folder string) ([]string, error) {
-	listed, err := goCommand(ctx, filepath.Join(root, folder), "list", "-deps", "-f",
+	listed, err := gocommand.Output(ctx, filepath.Join(root, folder), "list", "-deps", "-f",
 		`{{if not .Standard}}{{range .GoFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}`, ".")
 	if err != nil {
 		return nil, err
@@ -112,19 +112,4 @@ func lookAt(files []string) error {
 		}
 	}
 	return nil
-}
-
-// goCommand runs the go command in a folder and returns what it prints.
-func goCommand(ctx context.Context, folder string, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, "go", args...)
-	command.Dir = folder
-	out, err := command.Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = fmt.Errorf("%w: %s", err, exit.Stderr)
-		}
-		return "", fmt.Errorf("go %s: %w", args[0], err)
-	}
-	return strings.TrimSpace(string(out)), nil
 }
