@@ -145,3 +145,7 @@ func (c *Cluster) waitServiceAccount(ctx context.Context, namespace, name string
 	}
 	return nil
 }
+
+// EtcdURL is where etcd serves its clients, without TLS and without a password, for what cannot be
+// done through kube-apiserver.
+func (c *Cluster) EtcdURL() string { return c.etcd }

@@ -46,6 +46,7 @@ type Cluster struct {
 	requestLog *RequestLog
 	components map[ComponentName]*Component
 
+	etcd  string       // Where etcd serves its clients.
 	nodes atomic.Int64 // Nodes named so far.
 	// kubeletPort is where kwok serves as the kubelet of all nodes.
 	kubeletPort int

@@ -100,6 +100,9 @@ func (c *Component) launch() error {
 	command.Args[0] = string(c.name) // Decides which part of the binary runs.
 	command.Dir = c.cluster.dir
 	command.Env = c.cluster.environment()
+	if limit := c.cluster.options.MemoryLimits[c.name]; limit != "" {
+		command.Env = append(command.Env, "GOMEMLIMIT="+limit)
+	}
 	command.Stdout, command.Stderr = log, log
 	if c.process != nil && c.whenEnded != nil {
 		c.whenEnded() // Again, in case the process had ended by itself.

@@ -34,6 +34,10 @@ type Options struct {
 	// codes of commands that fail.
 	LocalExec bool
 
+	// MemoryLimits of components, as $GOMEMLIMIT has them ("6GiB"): below them a component
+	// collects garbage when its heap has doubled, near them as often as it must.
+	MemoryLimits map[ComponentName]string
+
 	// Dir is the folder in which the cluster makes its own temporary one. Default:
 	// the system's folder for temporary files.
 	Dir string

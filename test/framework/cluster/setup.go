@@ -98,9 +98,9 @@ func (c *Cluster) prepare() error {
 	if c.client, err = kubernetes.NewForConfig(c.admin); err != nil {
 		return fmt.Errorf("create client: %w", err)
 	}
-	etcd := "http://" + loopback(ports[0])
-	c.add(Etcd, etcd+"/health", c.etcdArgs(etcd, "http://"+loopback(ports[1])))
-	apiserverArgs, err := c.apiserverArgs(etcd, ports[2])
+	c.etcd = "http://" + loopback(ports[0])
+	c.add(Etcd, c.etcd+"/health", c.etcdArgs(c.etcd, "http://"+loopback(ports[1])))
+	apiserverArgs, err := c.apiserverArgs(c.etcd, ports[2])
 	if err != nil {
 		return err
 	}

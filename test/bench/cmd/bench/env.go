@@ -82,11 +82,16 @@ func unlimited(config *rest.Config) *rest.Config {
 	return config
 }
 
-// newEnv starts everything; stop ends it.
-func newEnv(ctx context.Context, s settings, t *table, requestLog bool) (_ *env, _ func() error, err error) {
-	c, err := cluster.Start(ctx, cluster.Options{
-		Nodes: 2, RequestLog: requestLog, APIServerArgs: []string{"--profiling=" + strconv.FormatBool(s.pprof != "")},
-	})
+// scaleLimits let a control plane of 150,000 pods fit into 24 GiB.
+var scaleLimits = map[cluster.ComponentName]string{cluster.APIServer: "9GiB", cluster.ControllerManager: "2500MiB"}
+
+// newEnv starts everything for a kind of row; stop ends it.
+func newEnv(ctx context.Context, s settings, t *table, plane row) (_ *env, _ func() error, err error) {
+	options := cluster.Options{Nodes: 2, RequestLog: plane.logs, APIServerArgs: []string{"--profiling=" + strconv.FormatBool(s.pprof != "")}}
+	if plane.alone {
+		options.MemoryLimits = scaleLimits
+	}
+	c, err := cluster.Start(ctx, options)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -57,7 +57,7 @@ func run(ctx context.Context, s settings) (err error) {
 		if len(wanted) == 0 {
 			continue
 		}
-		if about, err = runRows(ctx, s, t, plane.logs, wanted); err != nil {
+		if about, err = runRows(ctx, s, t, plane, wanted); err != nil {
 			return err
 		}
 	}
@@ -68,9 +68,9 @@ func run(ctx context.Context, s settings) (err error) {
 	return t.write(s.page, about)
 }
 
-func runRows(ctx context.Context, s settings, t *table, logs bool, wanted []row) (about string, err error) {
+func runRows(ctx context.Context, s settings, t *table, plane row, wanted []row) (about string, err error) {
 	fmt.Println("Starting a control plane.")
-	e, stop, err := newEnv(ctx, s, t, logs)
+	e, stop, err := newEnv(ctx, s, t, plane)
 	if err != nil {
 		return "", err
 	}

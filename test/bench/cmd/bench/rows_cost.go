@@ -200,11 +200,12 @@ func measureMemory(ctx context.Context, e *env) error {
 	if err := e.crs.Create(ctx, owner); err != nil {
 		return fmt.Errorf("create owner: %w", err)
 	}
-	err = inParallel(ctx, n, callers, func(ctx context.Context, i int) error {
-		return e.crs.Create(ctx, ordinaryPod(fmt.Sprintf("ordinary-%d", i), owner))
-	})
-	if err != nil {
-		return fmt.Errorf("create pods: %w", err)
+	first := ordinaryPod("ordinary", owner)
+	if err := e.crs.Create(ctx, first); err != nil {
+		return fmt.Errorf("create pod: %w", err)
+	}
+	if _, err := e.copyPods(ctx, first, n-1, func(i int, pod *corev1.Pod) { pod.Name = fmt.Sprintf("ordinary-%d", i) }); err != nil {
+		return err
 	}
 	slimHeap, slimRSS, idle, err := e.footprint(ctx, "")
 	if err != nil {

@@ -133,14 +133,9 @@ func (s *scaled) grow(ctx context.Context, size scale) (created int, took time.D
 	}); err != nil {
 		return 0, 0, err
 	}
-	more := make([]string, size.pods-size.requests-len(s.ordinary))
-	if err := inParallel(ctx, len(more), callers, func(ctx context.Context, i int) error {
-		pod := ordinaryPod(fmt.Sprintf("ordinary-%d", len(s.ordinary)+i), s.owner)
-		pod.Spec.NodeName, pod.Spec.TerminationGracePeriodSeconds = fmt.Sprintf("scale-%d", i%size.nodes), new(int64)
-		more[i] = pod.Name
-		return s.crs.Create(ctx, pod)
-	}); err != nil {
-		return 0, 0, fmt.Errorf("create pods: %w", err)
+	more, err := s.addOrdinary(ctx, size)
+	if err != nil {
+		return 0, 0, err
 	}
 	s.ordinary = append(s.ordinary, more...)
 	if err := s.startManager(ctx); err != nil {
@@ -151,16 +146,41 @@ func (s *scaled) grow(ctx context.Context, size scale) (created int, took time.D
 	if err != nil {
 		return 0, 0, err
 	}
-	pods, err := s.pods(ctx, fmt.Sprintf("asked-%d", size.pods), n, func(_ int, w *builder.PodWrapper) { w.Interceptors(silentInterceptor) })
+	name := fmt.Sprintf("asked-%d", size.pods)
+	pods, err := s.pods(ctx, name, 1, func(_ int, w *builder.PodWrapper) { w.Interceptors(silentInterceptor) })
 	if err != nil {
 		return 0, 0, err
 	}
+	copies, err := s.copyPods(ctx, pods[0], n-1, func(i int, pod *corev1.Pod) {
+		pod.Name, pod.Spec.NodeName = fmt.Sprintf("%s-%d", name, i+1), fmt.Sprintf("scale-%d", i%size.nodes)
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	pods = append(pods, copies...)
 	if err := inParallel(ctx, n, callers, func(ctx context.Context, i int) error { return s.crs.Create(ctx, request(pods[i])) }); err != nil {
 		return 0, 0, fmt.Errorf("create requests: %w", err)
 	}
 	s.asked = append(s.asked, pods...)
 	err = turns.waitFor(ctx, "the turns of the silent interceptor", scalePatience)
 	return len(more) + 2*n + size.nodes - from.nodes, time.Since(begun), err
+}
+
+// addOrdinary adds the pods without a request that a size still lacks, and returns their names.
+func (s *scaled) addOrdinary(ctx context.Context, size scale) (names []string, err error) {
+	from := len(s.ordinary)
+	first := ordinaryPod(fmt.Sprintf("ordinary-%d", from), s.owner)
+	first.Spec.NodeName, first.Spec.TerminationGracePeriodSeconds = "scale-0", new(int64)
+	if err := s.crs.Create(ctx, first); err != nil {
+		return nil, fmt.Errorf("create pod: %w", err)
+	}
+	copies, err := s.copyPods(ctx, first, size.pods-size.requests-from-1, func(i int, pod *corev1.Pod) {
+		pod.Name, pod.Spec.NodeName = fmt.Sprintf("ordinary-%d", from+1+i), fmt.Sprintf("scale-%d", i%size.nodes)
+	})
+	for _, pod := range append(copies, first) {
+		names = append(names, pod.Name)
+	}
+	return names, err
 }
 
 func hasTurn(_ watch.EventType, object runtime.Object) bool {
