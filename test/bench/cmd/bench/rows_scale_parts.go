@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -187,6 +188,9 @@ func waits(er *v1alpha1.EvictionRequest, name string) bool {
 // free lets the budget allow one disruption and measures until it is used, and the CPU
 // until all others have looked.
 func (s *scaled) free(ctx context.Context, at *atScale, pdb *policyv1.PodDisruptionBudget, n int, evicted *following) error {
+	if err := s.quiet(ctx); err != nil {
+		return err
+	}
 	before, err := cpuOf(s.manager.PID())
 	if err != nil {
 		return err
@@ -215,6 +219,20 @@ func (s *scaled) free(ctx context.Context, at *atScale, pdb *policyv1.PodDisrupt
 	total, err := s.metricSum(ctx, "rest_client_requests_total")
 	at.budgetRequests = total - requests
 	return err
+}
+
+// quiet waits until the manager has told what it had to tell: events follow later than statuses.
+func (s *scaled) quiet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, scalePatience)
+	defer cancel()
+	last := -1.0
+	return wait.PollUntilContextCancel(ctx, 5*time.Second, true, func(ctx context.Context) (bool, error) {
+		requests, err := s.metricSum(ctx, "rest_client_requests_total")
+		// A lease that is renewed and the API server's readiness go on.
+		settled := last >= 0 && requests-last < 10
+		last = requests
+		return settled, err
+	})
 }
 
 // forget deletes pods and their requests.
