@@ -122,7 +122,7 @@ func (i *Installation) Start(ctx context.Context, o Options) (*Manager, error) {
 		defer close(m.done)
 		m.err = errors.Join(app.Run(running, conf, options), sink.Close())
 	}()
-	if err := i.waitReady(ctx, options.HealthAddr, m.done, func() error { return m.err }); err != nil {
+	if err := i.waitReady(ctx, options.HealthAddr, readyTimeout, m.done, func() error { return m.err }); err != nil {
 		m.Kill()
 		return nil, fmt.Errorf("%w (its log: %s)", err, log.Name())
 	}
@@ -158,8 +158,8 @@ func (i *Installation) appOptions(ctx context.Context, o Options) (app.Options, 
 
 // waitReady waits for the readiness probe, for the failure policy, and then for the
 // API server to trust the webhook. It gives up when the manager ends.
-func (i *Installation) waitReady(ctx context.Context, healthAddr string, done <-chan struct{}, failure func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+func (i *Installation) waitReady(ctx context.Context, healthAddr string, patience time.Duration, done <-chan struct{}, failure func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {

@@ -3,6 +3,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // ProcessOptions of a manager in a process of its own. The zero value is fine.
@@ -26,6 +28,8 @@ type ProcessOptions struct {
 	Binary string
 	// Log gets what the program prints, besides the log file.
 	Log io.Writer
+	// Patience is how long it may take until it is ready; 3 minutes when zero.
+	Patience time.Duration
 }
 
 // Process is the built program.
@@ -105,7 +109,7 @@ func (i *Installation) StartProcess(ctx context.Context, o ProcessOptions) (*Pro
 		defer close(p.done)
 		p.err = errors.Join(p.command.Wait(), log.Close())
 	}()
-	if err := i.waitReady(ctx, health, p.done, func() error { return p.err }); err != nil {
+	if err := i.waitReady(ctx, health, cmp.Or(o.Patience, readyTimeout), p.done, func() error { return p.err }); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w (its log: %s)", err, p.LogFile), p.Kill())
 	}
 	return p, nil

@@ -83,7 +83,7 @@ func unlimited(config *rest.Config) *rest.Config {
 }
 
 // scaleLimits let a control plane of 150,000 pods fit into 24 GiB.
-var scaleLimits = map[cluster.ComponentName]string{cluster.APIServer: "9GiB", cluster.ControllerManager: "2500MiB"}
+var scaleLimits = map[cluster.ComponentName]string{cluster.APIServer: "12GiB", cluster.ControllerManager: "2500MiB"}
 
 // newEnv starts everything for a kind of row; stop ends it.
 func newEnv(ctx context.Context, s settings, t *table, plane row) (_ *env, _ func() error, err error) {
@@ -223,7 +223,7 @@ func (e *env) startManagerAs(ctx context.Context, program string) (err error) {
 		return err
 	}
 	e.pprofAddr = "127.0.0.1:" + strconv.Itoa(port)
-	e.manager, err = e.inst.StartProcess(ctx, manager.ProcessOptions{Binary: program, Args: append([]string{
+	e.manager, err = e.inst.StartProcess(ctx, manager.ProcessOptions{Binary: program, Patience: scalePatience, Args: append([]string{
 		// As the chart runs it, but for the grace after the start, which would be over in
 		// a cluster, for the minutes in which a pod's owner may act before a
 		// NodeMaintenance does, which are no cost of ours, and for what the profiles need.

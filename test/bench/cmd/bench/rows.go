@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,25 +48,27 @@ func rowNames() []string {
 	return names
 }
 
-func run(ctx context.Context, s settings) (err error) {
+func run(ctx context.Context, s settings) error {
 	t := &table{}
 	about := ""
-	for _, plane := range []row{{}, {alone: true}, {logs: true}} {
+	var failed []error
+	for _, plane := range []row{{}, {logs: true}, {alone: true}} {
 		wanted := slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
 			return r.logs != plane.logs || r.alone != plane.alone || (len(s.rows) > 0 && !slices.Contains(s.rows, r.name))
 		})
 		if len(wanted) == 0 {
 			continue
 		}
-		if about, err = runRows(ctx, s, t, plane, wanted); err != nil {
-			return err
-		}
+		// What was measured is worth its time, whatever became of the rest.
+		of, err := runRows(ctx, s, t, plane, wanted)
+		failed = append(failed, err)
+		about = cmp.Or(about, of)
 	}
 	fmt.Printf("\n%s\n%s", about, t.markdown())
-	if s.page == "" {
-		return nil
+	if s.page != "" && about != "" {
+		failed = append(failed, t.write(s.page, about))
 	}
-	return t.write(s.page, about)
+	return errors.Join(failed...)
 }
 
 func runRows(ctx context.Context, s settings, t *table, plane row, wanted []row) (about string, err error) {
@@ -84,7 +87,8 @@ func runRows(ctx context.Context, s settings, t *table, plane row, wanted []row)
 		fmt.Printf("%s:\n", r.name)
 		e.row = r.name
 		if err := r.measure(ctx, e); err != nil {
-			return "", fmt.Errorf("%s: %w", r.name, err)
+			t.add(line{what: "row " + r.name + " and what comes after it", ours: "**failed**"})
+			return machine(version.GitVersion, s), fmt.Errorf("%s: %w", r.name, err)
 		}
 		fmt.Printf("  (%s)\n", time.Since(begun).Round(time.Second))
 	}
