@@ -21,15 +21,14 @@ import (
 )
 
 const (
-	// headerTimeout is how long a stranger may take for the handshake and the header of
-	// the first call.
-	headerTimeout = 5 * time.Second
-	// callTimeout bounds a whole call, its body and its answer included. No webhook may
-	// take longer than 30 seconds (timeoutSeconds).
+	// callTimeout bounds a whole call, its body and its answer included, and the handshake
+	// of a connection. No webhook may take longer than 30 seconds (timeoutSeconds).
 	callTimeout = 35 * time.Second
 	// idleTimeout is longer than the 90 seconds after which an API server gives up a
 	// connection it does not need (client-go: transport defaults): it must be the one that
-	// closes it, or a call may meet the end.
+	// closes it, or a call may meet the end. That goes for a connection that had no call yet,
+	// too: client-go dials when it finds none free, and keeps the new one if a used one was
+	// faster. Strangers may stall as long; their number is limited.
 	idleTimeout = 3 * time.Minute
 	// maxHeader is the largest header of a call, in bytes.
 	maxHeader = 16 << 10
@@ -89,24 +88,9 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("listen for API servers: %w", err)
 	}
 	limited := &limitedListener{Listener: listener, all: &connections{dropped: s.Dropped}}
-	// API servers speak HTTP/1.1 to webhooks (kubernetes/apiserver: pkg/util/webhook/client.go).
-	// A connection of HTTP/2 would hold a mebibyte of each body that nobody reads.
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	s.TLS(config)
-	server := &http.Server{
-		Handler:           s.farewell(s.WebhookMux()),
-		Protocols:         &protocols,
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       callTimeout,
-		WriteTimeout:      callTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
-		ConnContext:       withConnection,
-		ErrorLog:          log.New(lines{s.Log}, "", 0),
-		TLSConfig:         config,
-	}
+	server := s.server(s.WebhookMux(), config)
 	s.Log.Info("Serving the webhooks", "address", listener.Addr().String())
 	s.listening.Store(true)
 	defer s.listening.Store(false)
@@ -130,6 +114,36 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("serve the webhooks: %w", err)
 	}
 	return nil
+}
+
+// server serves a handler with bounds for what a connection may take.
+func (s *Server) server(to http.Handler, config *tls.Config) *http.Server {
+	// API servers speak HTTP/1.1 to webhooks (kubernetes/apiserver: pkg/util/webhook/client.go).
+	// A connection of HTTP/2 would hold a mebibyte of each body that nobody reads.
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	return &http.Server{
+		Handler:   bounded(s.farewell(to)),
+		Protocols: &protocols,
+		// net/http counts both from the handshake on, not from the first byte of a call.
+		ReadHeaderTimeout: idleTimeout,
+		IdleTimeout:       idleTimeout,
+		WriteTimeout:      callTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ConnContext:       withConnection,
+		ErrorLog:          log.New(lines{s.Log}, "", 0),
+		TLSConfig:         config,
+	}
+}
+
+// bounded ends the reading of a body that takes too long. The server's ReadTimeout would count the
+// time before the first call of a connection.
+func bounded(to http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A connection without deadlines is one of a test.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(callTimeout))
+		to.ServeHTTP(w, r)
+	})
 }
 
 // farewell makes API servers leave a replica that is about to stop. Stopping closes idle

@@ -33,7 +33,8 @@ type served struct {
 	leaving atomic.Bool
 }
 
-func startServer(t *testing.T, w *world) *served {
+// newCertificate is one for localhost that signs itself.
+func newCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -51,8 +52,15 @@ func startServer(t *testing.T, w *world) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &served{t: t, roots: x509.NewCertPool()}
-	s.roots.AddCert(leaf)
+	roots := x509.NewCertPool()
+	roots.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, roots
+}
+
+func startServer(t *testing.T, w *world) *served {
+	t.Helper()
+	certificate, roots := newCertificate(t)
+	s := &served{t: t, roots: roots}
 	var listen net.ListenConfig
 	free, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,9 +71,7 @@ func startServer(t *testing.T, w *world) *served {
 		t.Fatal(err)
 	}
 	server := NewServer("127.0.0.1", port)
-	server.TLS = func(c *tls.Config) {
-		c.Certificates = []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}}
-	}
+	server.TLS = func(c *tls.Config) { c.Certificates = []tls.Certificate{certificate} }
 	server.ShutdownTimeout, server.Log = time.Second, logr.Discard()
 	server.Dropped, server.Leaving = func() { s.dropped.Add(1) }, s.leaving.Load
 	d := newDoorway(w)

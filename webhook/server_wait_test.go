@@ -1,0 +1,104 @@
+package webhook
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// pipes is a listener for connections within the process, whose time can be made up.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	conn, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// dialed starts the server in a bubble of its own time, and is a connection to it after the
+// handshake. The handler answers with what it has read of the body.
+func dialed(t *testing.T) net.Conn {
+	t.Helper()
+	certificate, roots := newCertificate(t)
+	s := &Server{Leaving: func() bool { return false }, Log: logr.Discard()}
+	server := s.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s, error %v", body, err)
+	}), &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}})
+	listener := make(pipes, 1)
+	done := make(chan error, 1)
+	go func() { done <- server.ServeTLS(listener, "", "") }()
+	ours, theirs := net.Pipe()
+	listener <- theirs
+	conn := tls.Client(ours, &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12})
+	if err := conn.HandshakeContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		close(listener)
+		_ = server.Close()
+		<-done
+	})
+	return conn
+}
+
+// answerOn sends a call and returns the answer to it.
+func answerOn(conn net.Conn, call string) (string, error) {
+	if _, err := io.WriteString(conn, call); err != nil {
+		return "", err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}
+
+// An API server dials for a call that finds no free connection, and keeps the new one for later if
+// another became free first. It gives up what it does not need after 90 seconds. If we were faster,
+// we would close it under a call that has just begun: the caller's eviction would fail with 500.
+func TestAConnectionMayWaitForItsCallsLongerThanAnAPIServerKeepsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := dialed(t)
+		for _, call := range []string{"first", "second"} {
+			time.Sleep(100 * time.Second)
+			got, err := answerOn(conn, fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(call), call))
+			if err != nil || got != call+", error <nil>" {
+				t.Fatalf("the %s call after 100 seconds of silence: %q, %v", call, got, err)
+			}
+		}
+	})
+}
+
+// What waits for its first byte may take long, what has begun may not.
+func TestABodyThatStallsIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := dialed(t)
+		time.Sleep(100 * time.Second)
+		begun := time.Now()
+		got, err := answerOn(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nstalled")
+		if err == nil && !strings.Contains(got, "timeout") {
+			t.Errorf("got %q, want no whole body", got)
+		}
+		if took := time.Since(begun); took != callTimeout {
+			t.Errorf("given up after %s, want %s", took, callTimeout)
+		}
+	})
+}
