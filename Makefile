@@ -217,7 +217,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 1m each).
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: ## Measure Drawbridge against what it costs not to have it; writes docs/benchmarks.md (most of an hour).
+bench: ## Measure Drawbridge against what it costs not to have it; writes docs/benchmarks.md (one to two hours).
 	go run ./test/framework/cluster/cmd/cluster-up --build-only
 	go run ./test/bench/cmd/bench --page=docs/benchmarks.md
 

@@ -72,7 +72,7 @@ func bench(ctx context.Context) error {
 	log.SetLogger(logr.Discard())
 	s := settings{}
 	chosen := ""
-	flag.BoolVar(&s.quick, "quick", false, "smaller numbers: minutes instead of most of an hour")
+	flag.BoolVar(&s.quick, "quick", false, "smaller numbers: minutes instead of one to two hours")
 	flag.IntVar(&s.rounds, "rounds", 0, "how often each side is measured; 5 if 0, 3 with --quick")
 	flag.StringVar(&chosen, "rows", "", "measure only these, separated by commas: "+strings.Join(rowNames(), ", "))
 	flag.StringVar(&s.page, "page", "", "write the table into this page, between its marks")

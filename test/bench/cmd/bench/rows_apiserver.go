@@ -47,7 +47,7 @@ func measureAdmission(ctx context.Context, e *env) error {
 	if err := e.startManager(ctx); err != nil {
 		return err
 	}
-	n := e.size(1000, 300)
+	n := e.size(300, 100)
 	for _, workers := range []int{1, callers} {
 		side := func(namespace, name string) func(context.Context) (histogram, error) {
 			return func(ctx context.Context) (histogram, error) {
