@@ -325,7 +325,12 @@ func (e *env) metricSum(ctx context.Context, name string) (total float64, err er
 
 // eventually waits until a condition holds; what says what for.
 func eventually(ctx context.Context, what string, condition func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	return within(ctx, patience, what, condition)
+}
+
+// within is eventually for what takes another time.
+func within(ctx context.Context, limit time.Duration, what string, condition func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, condition); err != nil {
 		return fmt.Errorf("wait for %s: %w", what, err)

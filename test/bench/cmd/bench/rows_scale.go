@@ -75,10 +75,11 @@ func measureScale(ctx context.Context, e *env) error {
 	var got []atScale
 	for _, size := range []scale{small, small.times(10)} {
 		at, err := s.measure(ctx, size)
+		// Also if something failed: it took half an hour to get there.
+		fmt.Printf("  %d pods: %d objects created in %s, measured: %+v\n", size.pods, at.created, at.creation.Round(time.Second), at)
 		if err != nil {
 			return fmt.Errorf("%d pods: %w", size.pods, err)
 		}
-		fmt.Printf("  %d pods: %d objects created in %s\n", size.pods, at.created, at.creation.Round(time.Second))
 		got = append(got, at)
 	}
 	e.addScale(got[0], got[1])

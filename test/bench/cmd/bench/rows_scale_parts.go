@@ -131,21 +131,22 @@ func (s *scaled) freed(ctx context.Context, at *atScale) error {
 	if err != nil {
 		return err
 	}
-	pdb := builder.Budget(ourNamespace, name).Selects("app", name).MinAvailable(fmt.Sprint(n)).Obj()
-	if err := s.crs.Create(ctx, pdb); err != nil {
-		return fmt.Errorf("create budget: %w", err)
-	}
 	err = inParallel(ctx, n, callers, func(ctx context.Context, i int) error {
 		return s.crs.Status().Patch(ctx, pods[i].DeepCopy(), client.RawPatch(types.MergePatchType, []byte(runningStatus)))
 	})
 	if err != nil {
 		return fmt.Errorf("run pods: %w", err)
 	}
+	// After the pods run: kube-controller-manager counts all pods of a budget for each that changes.
+	pdb := builder.Budget(ourNamespace, name).Selects("app", name).MinAvailable(fmt.Sprint(n)).Obj()
+	if err := s.crs.Create(ctx, pdb); err != nil {
+		return fmt.Errorf("create budget: %w", err)
+	}
 	counted := func(ctx context.Context) (bool, error) {
 		err := s.crs.Get(ctx, client.ObjectKeyFromObject(pdb), pdb)
 		return pdb.Status.CurrentHealthy == int32(n) && pdb.Status.ObservedGeneration == pdb.Generation, err
 	}
-	if err := eventually(ctx, "the budget to count its pods", counted); err != nil {
+	if err := within(ctx, scalePatience, "the budget to count its pods", counted); err != nil {
 		return err
 	}
 	refused, err := s.follow(ctx, ourNamespace, &v1alpha1.EvictionRequest{}, n, func(_ watch.EventType, object runtime.Object) bool {
