@@ -140,8 +140,9 @@ func (s *Server) server(to http.Handler, config *tls.Config) *http.Server {
 // time before the first call of a connection.
 func bounded(to http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A connection without deadlines is one of a test.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(callTimeout))
+		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+		defer cancel()
+		readUntil(ctx, w) // Also what is left of the body when the handler is done.
 		to.ServeHTTP(w, r)
 	})
 }

@@ -3,6 +3,7 @@ package webhook
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -52,7 +53,9 @@ func dialed(t *testing.T) net.Conn {
 		_ = conn.Close()
 		close(listener)
 		_ = server.Close()
-		<-done
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("the server: %v", err)
+		}
 	})
 	return conn
 }
@@ -78,7 +81,7 @@ func TestAConnectionMayWaitForItsCallsLongerThanAnAPIServerKeepsIt(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		conn := dialed(t)
 		for _, call := range []string{"first", "second"} {
-			time.Sleep(100 * time.Second)
+			<-time.After(100 * time.Second) // Of the bubble's time.
 			got, err := answerOn(conn, fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(call), call))
 			if err != nil || got != call+", error <nil>" {
 				t.Fatalf("the %s call after 100 seconds of silence: %q, %v", call, got, err)
@@ -91,7 +94,7 @@ func TestAConnectionMayWaitForItsCallsLongerThanAnAPIServerKeepsIt(t *testing.T)
 func TestABodyThatStallsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := dialed(t)
-		time.Sleep(100 * time.Second)
+		<-time.After(100 * time.Second) // Of the bubble's time.
 		begun := time.Now()
 		got, err := answerOn(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nstalled")
 		if err == nil && !strings.Contains(got, "timeout") {
