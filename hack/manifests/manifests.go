@@ -51,25 +51,25 @@ func manifests(rendered []byte, version string) (map[string][]byte, error) {
 		}
 	}
 	files := map[string][]byte{}
-	for name, file := range map[string]struct {
-		about   string
-		objects []*unstructured.Unstructured
+	for _, file := range []struct { // In this order, so that the same error comes first each time.
+		name, about string
+		objects     []*unstructured.Unstructured
 	}{
-		"install.yaml": {
+		{"install.yaml",
 			"# Drawbridge " + version + ", with the default values of the chart. To install and to upgrade:\n" +
 				"#\n#     kubectl apply --server-side -f install.yaml\n#\n" +
 				"# Run cleanup.yaml before you delete it.\n", all},
-		"install-crds.yaml": {
+		{"install-crds.yaml",
 			"# The CustomResourceDefinitions of Drawbridge " + version + ":\n#\n#     kubectl apply --server-side -f install-crds.yaml\n", definitions},
-		"cleanup.yaml": {
+		{"cleanup.yaml",
 			"# Takes back what Drawbridge " + version + " has written to objects of others. Before install.yaml is deleted:\n#\n" +
 				"#     kubectl apply --server-side -f cleanup.yaml\n" +
 				"#     kubectl -n " + namespace + " wait --for=condition=Complete --timeout=5m job/drawbridge-cleanup\n", cleanup},
 	} {
 		if len(file.objects) == 0 {
-			return nil, fmt.Errorf("the chart renders nothing for %s", name)
+			return nil, fmt.Errorf("the chart renders nothing for %s", file.name)
 		}
-		if files[name], err = encode(file.about, file.objects); err != nil {
+		if files[file.name], err = encode(file.about, file.objects); err != nil {
 			return nil, err
 		}
 	}
