@@ -138,8 +138,7 @@ func (d *Door) turnAway(w http.ResponseWriter, r *http.Request, to hook, counted
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), frontTimeout)
 	defer cancel()
-	stopReading := readUntil(ctx, w)
-	defer stopReading()
+	readUntil(ctx, w) // For good, as the connection ends with this answer.
 	front, err := readFront(r)
 	uid := uidIn(front)
 	if uid == "" {
@@ -184,9 +183,9 @@ func (d *Door) give(room int64) {
 }
 
 // readUntil has reads of the body fail at the deadline of a context, which is how long
-// somebody may take to send it, until it is stopped. A writer that has no connection, as
-// in tests, has no deadlines either.
-func readUntil(ctx context.Context, w http.ResponseWriter) (stop func()) {
+// somebody may take to send it. end is for a body that was read to its end. A writer that
+// has no connection, as in tests, has no deadlines either.
+func readUntil(ctx context.Context, w http.ResponseWriter) (end func()) {
 	control := http.NewResponseController(w)
 	deadline, ok := ctx.Deadline()
 	if !ok || control.SetReadDeadline(deadline) != nil {

@@ -95,12 +95,13 @@ func review[R reviewed](ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if r.Method != http.MethodPost {
 		return nil, fmt.Errorf("%w: method %s", errNotReview, r.Method)
 	}
-	stopReading := readUntil(ctx, w)
+	endDeadline := readUntil(ctx, w)
 	body, err := readBody(r, a.limit())
-	stopReading()
 	if err != nil {
+		// The deadline stays: before net/http sends an answer, it reads what is left of the body.
 		return withoutReading(ctx, a, body, whyUnread(err), err)
 	}
+	endDeadline()
 	request, err := decodeReview[R](body)
 	if err != nil {
 		return withoutReading(ctx, a, body, translate.ReasonUnreadable, err)

@@ -125,7 +125,7 @@ func (s *Server) server(to http.Handler, config *tls.Config) *http.Server {
 	return &http.Server{
 		Handler:   bounded(s.farewell(to)),
 		Protocols: &protocols,
-		// net/http counts both from the handshake on, not from the first byte of a call.
+		// Before the first call, net/http counts it from the handshake on, not from the first byte.
 		ReadHeaderTimeout: idleTimeout,
 		IdleTimeout:       idleTimeout,
 		WriteTimeout:      callTimeout,
@@ -142,7 +142,7 @@ func bounded(to http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 		defer cancel()
-		readUntil(ctx, w) // Also what is left of the body when the handler is done.
+		readUntil(ctx, w)
 		to.ServeHTTP(w, r)
 	})
 }

@@ -30,16 +30,19 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// dialed starts the server in a bubble of its own time, and is a connection to it after the
-// handshake. The handler answers with what it has read of the body.
-func dialed(t *testing.T) net.Conn {
+// echo answers with what it has read of the body.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	fmt.Fprintf(w, "%s, error %v", body, err)
+}
+
+// dialed starts the server for a handler, in a bubble of its own time, and is a connection to it
+// after the handshake.
+func dialed(t *testing.T, handler http.Handler) net.Conn {
 	t.Helper()
 	certificate, roots := newCertificate(t)
 	s := &Server{Leaving: func() bool { return false }, Log: logr.Discard()}
-	server := s.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		fmt.Fprintf(w, "%s, error %v", body, err)
-	}), &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}})
+	server := s.server(handler, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}})
 	listener := make(pipes, 1)
 	done := make(chan error, 1)
 	go func() { done <- server.ServeTLS(listener, "", "") }()
@@ -79,7 +82,7 @@ func answerOn(conn net.Conn, call string) (string, error) {
 // we would close it under a call that has just begun: the caller's eviction would fail with 500.
 func TestAConnectionMayWaitForItsCallsLongerThanAnAPIServerKeepsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn := dialed(t)
+		conn := dialed(t, http.HandlerFunc(echo))
 		for _, call := range []string{"first", "second"} {
 			<-time.After(100 * time.Second) // Of the bubble's time.
 			got, err := answerOn(conn, fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(call), call))
@@ -93,7 +96,7 @@ func TestAConnectionMayWaitForItsCallsLongerThanAnAPIServerKeepsIt(t *testing.T)
 // What waits for its first byte may take long, what has begun may not.
 func TestABodyThatStallsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn := dialed(t)
+		conn := dialed(t, http.HandlerFunc(echo))
 		<-time.After(100 * time.Second) // Of the bubble's time.
 		begun := time.Now()
 		got, err := answerOn(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nstalled")
@@ -102,6 +105,25 @@ func TestABodyThatStallsIsGivenUp(t *testing.T) {
 		}
 		if took := time.Since(begun); took != callTimeout {
 			t.Errorf("given up after %s, want %s", took, callTimeout)
+		}
+	})
+}
+
+// An API server that waits in vain applies its failure policy. So the answer to a review whose body
+// stalls comes before that, and does not wait for what is left of the body.
+func TestAReviewThatStallsIsDeniedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := dialed(t, newWorld(t, db0().Obj(), n1().Obj()).handler)
+		begun, body := time.Now(), reviewOf()
+		got, err := answerOn(conn, fmt.Sprintf("POST %s?timeout=10s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", EvictionPath, len(body), body[:300]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(got, `"uid":"review-1"`) || !strings.Contains(got, `"code":429`) {
+			t.Errorf("answer %s, want 429", got)
+		}
+		if took := time.Since(begun); took != 9*time.Second {
+			t.Errorf("answered after %s, want 9s of the API server's 10s", took)
 		}
 	})
 }
