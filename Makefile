@@ -9,8 +9,8 @@ MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
 
 # The compiler takes a fifth less CPU when it collects garbage less often, for about 100 MiB per
 # process. Only the compiler: tools and tests must not inherit it.
-GO_BUILD := env GOGC=400 go build
-tool = $$(GOGC=400 go tool -modfile=$(1) -n $(2))
+GO_BUILD := env GOGC=$${GOGC:-400} go build
+tool = $$(GOGC=$${GOGC:-400} go tool -modfile=$(1) -n $(2))
 CONTROLLER_GEN := $(call tool,go.tools.mod,controller-gen)
 GOLANGCI_LINT := $(call tool,go.tools.lint.mod,golangci-lint)
 CRD_REF_DOCS := $(call tool,go.tools.mod,crd-ref-docs)

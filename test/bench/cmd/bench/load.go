@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -28,31 +27,25 @@ import (
 // callers is how many call at a time where nothing else is said.
 const callers = 50
 
-// inParallel calls work for 0 to n-1 with so many at a time, and returns the first
-// errors. It stops soon after one.
+// inParallel calls work for 0 to n-1 with so many at a time, and returns the first error.
+// It stops soon after one.
 func inParallel(ctx context.Context, n, workers int, work func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	// What fails because something else has failed tells nothing: the cause is the first error.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var next atomic.Int64
-	errs := make([]error, workers)
 	var running sync.WaitGroup
-	for w := range workers {
+	for range workers {
 		running.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n || ctx.Err() != nil {
-					return
-				}
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				if err := work(ctx, i); err != nil {
-					errs[w] = err
-					cancel()
-					return
+					cancel(err)
 				}
 			}
 		})
 	}
 	running.Wait()
-	return errors.Join(errs...)
+	return context.Cause(ctx)
 }
 
 // makePods creates n pods on a node and returns them when all run. Each change

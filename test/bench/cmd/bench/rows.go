@@ -34,10 +34,10 @@ var rows = []row{
 	{name: "drain", measure: measureDrain},
 	{name: "maintenance", measure: measureMaintenance},
 	{name: "memory", measure: measureMemory},
-	{name: "scale", measure: measureScale, alone: true},
 	{name: "hotloop", measure: measureHotLoop, logs: true},
 	{name: "writes", measure: measureWrites, logs: true},
 	{name: "hooks", measure: measureHooks, logs: true},
+	{name: "scale", measure: measureScale, alone: true},
 }
 
 func rowNames() []string {
