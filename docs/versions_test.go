@@ -25,7 +25,7 @@ func TestTheSupportedReleasesAgree(t *testing.T) {
 			continue
 		}
 		for _, cell := range cells[1:] {
-			if cell != "not run" && !regexp.MustCompile(`^[1-9][0-9]* passed$`).MatchString(cell) {
+			if !regexp.MustCompile(`^[1-9][0-9]* passed$`).MatchString(cell) {
 				t.Errorf("Kubernetes %s: the table says %q", cells[0], cell)
 			}
 		}

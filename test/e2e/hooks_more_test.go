@@ -138,7 +138,10 @@ func TestHookWaitsForAWorkload(t *testing.T) {
 	})
 	er := evicted(t, drain, pod)
 	saysAll(t, "the report", reportOf(er, actsAs(hook)).Message, "it is done: the condition is true")
-	asked := since(t, mark).By(drawbridge()).Where(func(r cluster.Request) bool { return r.Resource == "statefulsets" && r.Namespace == h.namespace })
+	asked := since(t, mark).By(drawbridge()).Where(func(r cluster.Request) bool {
+		// Older API servers refuse to list by a watch; client-go asks once, and lists.
+		return r.Resource == "statefulsets" && r.Namespace == h.namespace && r.Code != http.StatusUnprocessableEntity
+	})
 	if len(asked) > 4 { // A probe and an informer, which list and watch.
 		t.Errorf("the StatefulSet was asked for %d times:\n%s", len(asked), asked)
 	}

@@ -87,9 +87,10 @@ func podsOn(ctx context.Context, namespace, node string) []string {
 	return kinds
 }
 
-// refusals are the sentences in which a drain refuses, with the pods they name, sorted.
+// refusals are the sentences in which a drain refuses, with the pods they name, sorted. The
+// kubectl of older releases stammers: "cannot delete cannot delete Pods".
 func refusals(said string) []string {
-	found := regexp.MustCompile(`(cannot delete [^:]*): ([^\n\]]*?)(?:, cannot delete|\]|, continuing|\n|$)`)
+	found := regexp.MustCompile(`(?:cannot delete )*(cannot delete [^:]*): ([^\n\]]*?)(?:, cannot delete|\]|, continuing|\n|$)`)
 	var all []string
 	for rest := said; ; {
 		at := found.FindStringSubmatchIndex(rest)

@@ -79,6 +79,11 @@ func TestWritesPerEviction(t *testing.T) {
 
 			mark := kube.RequestLog().Mark()
 			tt.ask(t, pod)
+			if len(interceptors) > 0 {
+				// Or the eviction might meet a guard that is just closing, and be tried again: a
+				// real interceptor takes longer than the guard.
+				waitGuard(t, pod, true)
+			}
 			for _, interceptor := range interceptors {
 				complete(t, pod, interceptor, m.Clock.Now)
 			}
