@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -187,22 +188,30 @@ func (l *leases) create(ctx context.Context, name, node string, caller translate
 		rec.Markers = view.Markers
 	}
 	rec.RenewedAt = l.clock.Now()
+	// Another replica may do the same at this moment. Whoever was slower looks again.
+	overtaken := func(err error) bool {
+		return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
+	}
+	return retry.OnError(retry.DefaultRetry, overtaken, func() error { return l.createOrRevive(ctx, name, rec, view) })
+}
+
+// createOrRevive returns a conflict, that there is one already, or that there is none, if
+// somebody else has written or deleted the lease meanwhile.
+func (l *leases) createOrRevive(ctx context.Context, name string, rec translate.LeaseRecord, view translate.NodeView) error {
 	err := l.writer.Create(ctx, translate.EncodeLease(rec, l.namespace))
 	if apierrors.IsAlreadyExists(err) {
 		var other coordinationv1.Lease
-		switch err := l.live.Get(ctx, types.NamespacedName{Namespace: l.namespace, Name: name}, &other); {
-		case apierrors.IsNotFound(err): // Gone again; create below.
-		case err != nil:
-			return fmt.Errorf("get lease %s: %w", name, err)
-		default:
+		switch got := l.live.Get(ctx, types.NamespacedName{Namespace: l.namespace, Name: name}, &other); {
+		case got == nil:
 			return l.revive(ctx, name, rec, view, &other)
+		case !apierrors.IsNotFound(got):
+			return fmt.Errorf("get lease %s: %w", name, got)
 		}
-		err = l.writer.Create(ctx, translate.EncodeLease(rec, l.namespace))
 	}
 	if err != nil {
 		return fmt.Errorf("create lease %s: %w", name, err)
 	}
-	l.remember(name, caller.Class, rec.RenewedAt)
+	l.remember(name, rec.Class, rec.RenewedAt)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +154,45 @@ func TestExpiredLeaseStartsAfresh(t *testing.T) {
 	w.wantCalls("get Node n1", "create Lease "+leaseN1, "get Lease "+leaseN1, "update Lease "+leaseN1, "apply EvictionRequest ")
 	if w.lease().Labels["old"] != "" || !w.renewedAt().Equal(t0.Add(160*time.Second)) {
 		t.Errorf("not like a new lease: %+v", w.lease())
+	}
+}
+
+// Two replicas get the first calls after a lease has run out, in the same millisecond. Each
+// finds it, and one is slower.
+func TestTheSlowerOfTwoReplicasUsesTheLeaseOfTheOther(t *testing.T) {
+	for name, meanwhile := range map[string]struct {
+		change func(*world) error
+		calls  []string
+	}{
+		"which has written it": {func(w *world) error {
+			rec := translate.LeaseRecord{Requester: alice, Node: "n1", Class: translate.ClassKubectl, TTL: 2 * time.Minute, RenewedAt: w.clock.Now()}
+			lease := translate.EncodeLease(rec, ownNamespace)
+			lease.ResourceVersion = w.lease().ResourceVersion
+			return w.api.Update(context.Background(), lease)
+		}, []string{"get Lease " + leaseN1}},
+		"which has deleted it": {func(w *world) error { return w.api.Delete(context.Background(), w.lease()) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := draining(t, n1())
+			w.clock.Step(160 * time.Second)
+			var err error
+			w.failing(func(call string) error {
+				if call == "update Lease "+leaseN1 {
+					w.fail = nil
+					err = meanwhile.change(w)
+				}
+				return nil
+			})
+			w.wantAnswer(textAccepted)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.wantCalls(slices.Concat([]string{"get Node n1", "create Lease " + leaseN1, "get Lease " + leaseN1, "update Lease " + leaseN1,
+				"create Lease " + leaseN1}, meanwhile.calls, []string{"apply EvictionRequest "})...)
+			if !w.renewedAt().Equal(t0.Add(160 * time.Second)) {
+				t.Errorf("renewed at %s", w.renewedAt())
+			}
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,6 +59,13 @@ const (
 	TokenInPath     = "path"
 )
 
+// Somebody else who writes the bundle, such as cert-manager's injector, answers each write
+// with one of its own. So after the first ones there is a pause before each.
+const (
+	writesAtOnce  = 2
+	betweenWrites = time.Second
+)
+
 // DefaultSettle is the default of Config.Settle.
 const DefaultSettle = time.Minute
 
@@ -67,6 +75,10 @@ func (c *Config) settle() time.Duration {
 	}
 	return DefaultSettle
 }
+
+// pause is shorter than the time in which replicas still serve a certificate that callers
+// trust.
+func (c *Config) pause() time.Duration { return min(betweenWrites, c.settle()/2) }
 
 // ValidateDNSNames returns an error unless a certificate can be issued for all of
 // the names. Addresses cannot: cert-controller issues names only.
@@ -102,6 +114,8 @@ type Rotator struct {
 
 	// injectedAt is when we last found the bundle missing. There is one worker.
 	injectedAt time.Time
+	// pace of our writes to the webhook configuration; made by the first.
+	pace *rate.Limiter
 	// tokenSince is since when the configuration has tokenSeen and no other.
 	tokenSince time.Time
 	tokenSeen  string
@@ -161,7 +175,7 @@ func (r *Rotator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	}
 	// The leader may have been away when the new authority was to be announced.
 	if wait := r.injectedAt.Add(r.settle()).Sub(now); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
+		return reconcile.Result{RequeueAfter: min(wait, result.RequeueAfter)}, nil
 	}
 	return reconcile.Result{}, r.write(ctx, secret, conf, p, now)
 }
@@ -188,8 +202,11 @@ func (r *Rotator) announce(ctx context.Context, secret *corev1.Secret, conf *adm
 	if plan.Make || plan.Drop {
 		return reconcile.Result{}, r.store(ctx, secret, carryToken(plan, secret.Data, now))
 	}
-	if err := r.inject(ctx, secret.Data, conf, plan.Put, now); err != nil {
+	switch done, err := r.inject(ctx, secret.Data, conf, plan.Put, now); {
+	case err != nil:
 		return reconcile.Result{}, err
+	case !done:
+		return reconcile.Result{RequeueAfter: r.pause()}, nil
 	}
 	if !plan.Again.IsZero() && plan.Again.Before(next) {
 		next = plan.Again
@@ -250,10 +267,11 @@ func (r *Rotator) store(ctx context.Context, secret *corev1.Secret, data map[str
 
 // inject puts the authorities, and the token if it is time, into every webhook of the
 // configuration, in one write, so that callers that trust us also authenticate. A conflict
-// is no error: the other write's event enqueues us again.
-func (r *Rotator) inject(ctx context.Context, data map[string][]byte, conf *admissionregistrationv1.ValidatingWebhookConfiguration, token bool, now time.Time) error {
+// is no error: the other write's event enqueues us again. It is not done if it is too soon
+// after other writes.
+func (r *Rotator) inject(ctx context.Context, data map[string][]byte, conf *admissionregistrationv1.ValidatingWebhookConfiguration, token bool, now time.Time) (done bool, err error) {
 	if conf == nil || len(caBundle(data)) == 0 {
-		return nil
+		return true, nil
 	}
 	conf = conf.DeepCopy()
 	changed := false
@@ -272,10 +290,16 @@ func (r *Rotator) inject(ctx context.Context, data map[string][]byte, conf *admi
 		}
 	}
 	if !changed {
-		return nil
+		return true, nil
+	}
+	if r.pace == nil {
+		r.pace = rate.NewLimiter(rate.Every(r.pause()), writesAtOnce)
+	}
+	if !r.pace.AllowN(now, 1) {
+		return false, nil
 	}
 	if err := r.Client.Update(ctx, conf, client.FieldOwner(ownership.FieldManager)); err != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("inject authority and token into webhook configuration: %w", err)
+		return false, fmt.Errorf("inject authority and token into webhook configuration: %w", err)
 	}
-	return nil
+	return true, nil
 }

@@ -64,7 +64,7 @@ func newRig(objs ...client.Object) *rig {
 	return r
 }
 
-// settles reconciles until nothing is written any more and returns the result.
+// settles reconciles until nothing is written any more, pauses included, and returns the result.
 func (r *rig) settles(t *testing.T) reconcile.Result {
 	t.Helper()
 	for range 10 {
@@ -73,8 +73,11 @@ func (r *rig) settles(t *testing.T) reconcile.Result {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.writes == before {
+		if r.writes == before && (res.RequeueAfter != r.pause() || r.pace.TokensAt(r.clock.Now()) >= 1) {
 			return res
+		}
+		if r.writes == before {
+			r.clock.Step(r.pause())
 		}
 	}
 	t.Fatal("still writing after ten rounds")
@@ -165,6 +168,43 @@ func TestRotatorInjectsAgainWhenTheBundleWasLost(t *testing.T) {
 	r.settles(t)
 	if err := s.Ready(t.Context()); err != nil {
 		t.Errorf("readiness says %v after the repair", err)
+	}
+}
+
+// Somebody who overwrites the bundle as soon as we have written it, as cert-manager's injector
+// does, is not fought without a pause.
+func TestABundleThatSomebodyOverwritesIsRepairedWithAPause(t *testing.T) {
+	r := newRig(webhooks())
+	r.settles(t)
+	bundle := r.conf(t).Webhooks[0].ClientConfig.CABundle
+	overwritten := func() reconcile.Result {
+		conf := r.conf(t)
+		conf.Webhooks[0].ClientConfig.CABundle = nil
+		if err := r.Client.Update(t.Context(), conf); err != nil {
+			t.Fatal(err)
+		}
+		r.writes = 0
+		result, err := r.Reconcile(t.Context(), reconcile.Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	r.clock.Step(time.Minute)
+	for range writesAtOnce {
+		if overwritten(); r.writes != 1 {
+			t.Fatalf("%d writes, want the repair at once", r.writes)
+		}
+	}
+	for range 5 {
+		if result := overwritten(); r.writes != 0 || result.RequeueAfter != time.Second {
+			t.Fatalf("%d writes, the next after %s, want a pause of a second", r.writes, result.RequeueAfter)
+		}
+	}
+	r.clock.Step(time.Second)
+	r.settles(t)
+	if diff := cmp.Diff(bundle, r.conf(t).Webhooks[0].ClientConfig.CABundle); diff != "" {
+		t.Errorf("bundle after the pause (-want +got):\n%s", diff)
 	}
 }
 

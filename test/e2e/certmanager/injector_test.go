@@ -19,8 +19,8 @@ import (
 const injector = "system:serviceaccount:" + systemNamespace + ":cert-manager-cainjector"
 
 // mostWritesBeside is how often the leader may write for a rotation beside the injector: its
-// own writes, and each again after a conflict with the injector's.
-const mostWritesBeside = 4 * mostWrites
+// own writes, and a repair a second while the injector overwrites them.
+const mostWritesBeside = 2 * mostWrites
 
 // Somebody has annotated our webhook configuration for cainjector, which then writes the
 // authority as well as our leader does. They do not fight.
