@@ -159,6 +159,20 @@ func (a *asker) stop(t *testing.T, when string) {
 	}
 }
 
+// paused waits until kubectl has just been refused and pauses. It asks again five seconds later,
+// which is long enough to put another manager in the place of the only one.
+func (h *heldDrain) paused(t *testing.T) {
+	t.Helper()
+	refused := func() int { return strings.Count(said(h.drain), "(will retry after 5s)") }
+	before := refused()
+	cluster.Eventually(t, patience, "kubectl to be refused", func(context.Context) error {
+		if refused() == before {
+			return fmt.Errorf("%d times so far", before)
+		}
+		return nil
+	})
+}
+
 // finish makes room for the replacement and waits for kubectl.
 func (h *heldDrain) finish(ctx context.Context, t *testing.T) {
 	t.Helper()

@@ -214,6 +214,7 @@ func TestInstallWithoutHelm(t *testing.T) {
 	wantManaged(ctx, t, "after the upgrade")
 	asker.more(t, 50)
 	asker.stop(t, "during the upgrade")
+	held.paused(t)
 	stopManager(t, process)
 	process = startOfFile(ctx, t, inst)
 	held.finish(ctx, t)

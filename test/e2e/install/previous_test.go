@@ -59,6 +59,7 @@ func TestUpgradeFromThePreviousReleaseInTheMiddleOfADrain(t *testing.T) {
 	if now := versionOfTheRelease(ctx, t); now == old {
 		t.Errorf("the release is %s, before and after the upgrade", now)
 	}
+	held.paused(t)
 	stopManager(t, process)
 	startManager(t, inst)
 	cluster.Eventually(t, patience, "the API server to reach the manager", func(context.Context) error { return reached(ctx, inst) })
