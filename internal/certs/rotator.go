@@ -175,7 +175,10 @@ func (r *Rotator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	}
 	// The leader may have been away when the new authority was to be announced.
 	if wait := r.injectedAt.Add(r.settle()).Sub(now); wait > 0 {
-		return reconcile.Result{RequeueAfter: min(wait, result.RequeueAfter)}, nil
+		if result.RequeueAfter > 0 { // The announcement may have been put off.
+			wait = min(wait, result.RequeueAfter)
+		}
+		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	return reconcile.Result{}, r.write(ctx, secret, conf, p, now)
 }
@@ -267,8 +270,8 @@ func (r *Rotator) store(ctx context.Context, secret *corev1.Secret, data map[str
 
 // inject puts the authorities, and the token if it is time, into every webhook of the
 // configuration, in one write, so that callers that trust us also authenticate. A conflict
-// is no error: the other write's event enqueues us again. It is not done if it is too soon
-// after other writes.
+// is no error: the other write's event enqueues us again. It is put off, and not done, if it is
+// too soon after other writes.
 func (r *Rotator) inject(ctx context.Context, data map[string][]byte, conf *admissionregistrationv1.ValidatingWebhookConfiguration, token bool, now time.Time) (done bool, err error) {
 	if conf == nil || len(caBundle(data)) == 0 {
 		return true, nil
