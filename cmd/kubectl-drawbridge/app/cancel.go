@@ -167,7 +167,12 @@ func (o commands) settled(ctx context.Context, c *cli.Connection, er *v1alpha1.E
 // confirmed polls until a condition holds, for at most confirmPatience. It is no error
 // if it does not hold.
 func (o commands) confirmed(ctx context.Context, look func() (bool, error)) error {
-	deadline := o.Clock.Now().Add(confirmPatience)
+	return o.holdsWithin(ctx, confirmPatience, look)
+}
+
+// holdsWithin polls until a condition holds, for at most so long. It is no error if it does not.
+func (o commands) holdsWithin(ctx context.Context, patience time.Duration, look func() (bool, error)) error {
+	deadline := o.Clock.Now().Add(patience)
 	tick := o.Clock.NewTicker(confirmInterval)
 	defer tick.Stop()
 	for {

@@ -140,31 +140,44 @@ func (f *trialFollower) conclude(ctx context.Context, t *trial, failed error) er
 	return failed
 }
 
+// eventPatience is how long to wait for an event of something that has happened: a busy manager
+// writes its events some seconds later.
+const eventPatience = 30 * time.Second
+
 // undoFailed returns an error if the undo has failed. Its record does not tell, so the
-// events of the request are asked; if they cannot be read, nothing is known.
+// events of the request are asked; if they cannot be read, or say nothing, nothing is known.
 func (f *trialFollower) undoFailed(ctx context.Context, t *trial) error {
-	var failed error
+	known, failed := false, false
 	about := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.uid", string(t.request))}
-	err := f.confirmed(ctx, func() (bool, error) {
+	err := f.holdsWithin(ctx, eventPatience, func() (bool, error) {
 		var list corev1.EventList
 		if err := f.List(ctx, &list, client.InNamespace(f.facts.Pod.Namespace), about); err != nil {
 			return false, fmt.Errorf("list events: %w", err)
 		}
-		for i := range list.Items {
-			switch list.Items[i].Reason {
-			case events.ReasonHookUndoFailed:
-				failed = fmt.Errorf("what hook %s did could not be undone: %s. Undo it by hand", t.hook.Name, t.run.Message)
-				return true, nil
-			case events.ReasonHookUndone:
-				return true, nil
-			}
-		}
-		return false, nil
+		known, failed = undoTold(list.Items)
+		return known, nil
 	})
+	t.unknown = !known
 	if err != nil && !errors.Is(err, cli.ErrInterrupted) {
 		fmt.Fprintf(f.ErrOut, "Warning: whether the undo has succeeded is not known: %v\n", err)
 	}
-	return failed
+	if failed {
+		return fmt.Errorf("what hook %s did could not be undone: %s. Undo it by hand", t.hook.Name, t.run.Message)
+	}
+	return nil
+}
+
+// undoTold is what the events of a request say of an undo that has ended.
+func undoTold(told []corev1.Event) (known, failed bool) {
+	for i := range told {
+		switch told[i].Reason {
+		case events.ReasonHookUndoFailed:
+			return true, true
+		case events.ReasonHookUndone:
+			return true, false
+		}
+	}
+	return false, false
 }
 
 // late ends a trial that takes longer than --timeout.

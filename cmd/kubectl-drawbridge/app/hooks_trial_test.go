@@ -14,6 +14,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -289,6 +290,41 @@ func TestHowATrialIsTold(t *testing.T) {
 			}
 			if tc.summary != "" && told.summary() != tc.summary {
 				t.Errorf("summary %q, want %q", told.summary(), tc.summary)
+			}
+		})
+	}
+}
+
+// Events come late, or not at all.
+func TestWhetherAnUndoHasSucceededIsSaidOnlyIfItIsKnown(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reasons       []string
+		known, failed bool
+		fate          string
+	}{
+		"no event yet":          {[]string{"EvacuationStarted"}, false, false, "Whether what it did is undone is not known."},
+		"an event of the end":   {[]string{"EvacuationStarted", events.ReasonHookUndone}, true, false, "What it did is undone."},
+		"an event of a failure": {[]string{"EvacuationStarted", events.ReasonHookUndoFailed}, true, true, ""},
+		"no events at all":      {nil, false, false, "Whether what it did is undone is not known."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told []corev1.Event
+			for _, reason := range tc.reasons {
+				told = append(told, corev1.Event{Reason: reason})
+			}
+			known, failed := undoTold(told)
+			if known != tc.known || failed != tc.failed {
+				t.Errorf("known %t, failed %t", known, failed)
+			}
+			if failed {
+				return
+			}
+			hook := triedHook()
+			hook.Spec.Undo = &v1alpha1.HookUndo{}
+			of := &trial{hook: hook, pod: "db-0", unknown: !known}
+			want := "Hook dump has succeeded for pod db-0, which was not evicted. " + tc.fate
+			if diff := cmp.Diff(want, of.summary()); diff != "" {
+				t.Errorf("summary (-want +got):\n%s", diff)
 			}
 		})
 	}

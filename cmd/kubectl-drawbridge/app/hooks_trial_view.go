@@ -39,6 +39,8 @@ type trial struct {
 	// refused is why Drawbridge does not take the request, and evicted why the pod went.
 	refused, evicted string
 	hookGone         bool
+	// unknown: nobody has said whether the undo has succeeded.
+	unknown bool
 }
 
 func (t *trial) interceptor() string {
@@ -184,6 +186,8 @@ func (t *trial) summary() string {
 		return fmt.Sprintf("Hook %s has succeeded for pod %s. Others want the pod evicted by now, and the eviction goes on.", t.hook.Name, t.pod)
 	case t.hookGone:
 		fate = "What it did stays: the hook was deleted."
+	case t.unknown:
+		fate = "Whether what it did is undone is not known."
 	case t.undoes():
 		fate = "What it did is undone."
 	case t.hook.Spec.Undo != nil:
