@@ -121,7 +121,7 @@ func (s *story) begin(t *testing.T) {
 	for _, name := range []string{"web-1", "web-2", "web-3"} {
 		s.on(t, a, "web", name, nil)
 	}
-	s.on(t, a, "db", "db-0", map[string]string{checkpoint: "80s"})
+	s.on(t, a, "db", "db-0", map[string]string{checkpoint: "40s"})
 	s.on(t, a, "mail", "vm-mail", map[string]string{migrate: "4m"})
 	s.on(t, a, "wiki", "vm-wiki", map[string]string{migrate: "150s"})
 	s.on(t, a, "ledger", "ledger-0", map[string]string{checkpoint: "1m", handover: "6m"})
@@ -144,6 +144,9 @@ func (s *story) begin(t *testing.T) {
 	}
 	waitRequest(t, s.pods["render-0"], "with "+license, reports(license))
 	pass(t, s.clock, s.namespace, time.Minute, 20*time.Second)
+	// Its place stays empty, so that the budget lets db-1 wait.
+	waitRequest(t, s.pods["db-0"], "evicted", evicted)
+	gone(t, s.pods["db-0"])
 
 	must(kube.StartKubectl(t.Context(), cluster.KubectlOptions{User: "alice", Groups: []string{"system:masters"}}, "drain", b))(t)
 	waitRequest(t, s.pods["ledger-1"], "with "+checkpoint, reports(checkpoint))
