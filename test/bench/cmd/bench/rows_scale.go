@@ -34,7 +34,7 @@ const scalePatience = 30 * time.Minute
 type atScale struct {
 	size                      scale
 	resident, rest            float64 // Bytes, share of one CPU.
-	ready, move               time.Duration
+	ready, readyCPU, move     time.Duration
 	denied50, denied99        time.Duration
 	allowed50, allowed99      time.Duration
 	event                     time.Duration
@@ -100,7 +100,10 @@ func (s *scaled) measure(ctx context.Context, size scale) (at atScale, err error
 		return at, err
 	}
 	at.ready = time.Since(begun)
-	if err := pause(ctx, time.Duration(s.size(30, 5))*time.Second); err != nil {
+	if at.readyCPU, err = cpuOf(s.manager.PID()); err != nil {
+		return at, err
+	}
+	if err := s.quiet(ctx); err != nil {
 		return at, err
 	}
 	if at.rest, err = s.atRest(ctx, time.Duration(s.size(60, 10))*time.Second); err != nil {

@@ -31,6 +31,7 @@ func (e *env) addScale(small, large atScale) {
 	for _, l := range []line{
 		pods("resident memory as it grows", small.resident, large.resident, mebi),
 		pods("from start to ready", lots(small.ready), lots(large.ready), inSeconds),
+		pods("CPU of the manager until then", lots(small.readyCPU), lots(large.readyCPU), inSeconds),
 		pods("from the end of a leader to the first move of the next", lots(small.move), lots(large.move), inSeconds),
 		pods("CPU at rest", small.rest, large.rest, func(share float64) string { return fmt.Sprintf("%.2f%%", 100*share) }),
 		one("denied review over TLS, p50", small.denied50, large.denied50),
