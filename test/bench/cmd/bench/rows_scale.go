@@ -181,10 +181,13 @@ func (s *scaled) addOrdinary(ctx context.Context, size scale) (names []string, e
 	copies, err := s.copyPods(ctx, first, size.pods-size.requests-from-1, func(i int, pod *corev1.Pod) {
 		pod.Name, pod.Spec.NodeName = fmt.Sprintf("ordinary-%d", from+1+i), fmt.Sprintf("scale-%d", i%size.nodes)
 	})
+	if err != nil {
+		return nil, err
+	}
 	for _, pod := range append(copies, first) {
 		names = append(names, pod.Name)
 	}
-	return names, err
+	return names, nil
 }
 
 func hasTurn(_ watch.EventType, object runtime.Object) bool {
