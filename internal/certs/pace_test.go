@@ -48,16 +48,8 @@ func TestABundleThatSomebodyOverwritesIsRepairedWithAPause(t *testing.T) {
 // A new authority whose announcement is put off is not served, and not forgotten for the time that
 // it needs to settle.
 func TestAnAnnouncementThatIsPutOffComesSoon(t *testing.T) {
-	r := newRig(webhooks())
-	r.settles(t)
-	r.clock.SetTime(start.Add(caValidity - renewBefore))
-	for len(r.secret(t).Data[keyPreviousCA]) == 0 {
-		if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	r := unannounced(t)
 	before := r.secret(t).Data[keyCert]
-	r.clock.SetTime(r.clock.Now().Add(time.Hour))
 	var result reconcile.Result
 	for range writesAtOnce + 1 {
 		conf := r.conf(t)

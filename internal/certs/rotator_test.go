@@ -148,13 +148,12 @@ func TestRotatorInjectsAgainWhenTheBundleWasLost(t *testing.T) {
 	}
 }
 
-// TestANewAuthorityIsAnnouncedBeforeItIsUsed: a certificate of an authority that
-// an API server has not been told of fails every call.
-func TestANewAuthorityIsAnnouncedBeforeItIsUsed(t *testing.T) {
+// unannounced is near the authority's end, when both it and the certificate are renewed: the
+// new authority is written, and then nobody was there for an hour.
+func unannounced(t *testing.T) *rig {
+	t.Helper()
 	r := newRig(webhooks())
 	r.settles(t)
-	// Near the authority's end, and both it and the certificate are renewed. The
-	// new authority is written, and then nobody is there for a while.
 	r.clock.SetTime(start.Add(caValidity - renewBefore))
 	for len(r.secret(t).Data[keyPreviousCA]) == 0 {
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
@@ -162,6 +161,13 @@ func TestANewAuthorityIsAnnouncedBeforeItIsUsed(t *testing.T) {
 		}
 	}
 	r.clock.SetTime(r.clock.Now().Add(time.Hour))
+	return r
+}
+
+// TestANewAuthorityIsAnnouncedBeforeItIsUsed: a certificate of an authority that
+// an API server has not been told of fails every call.
+func TestANewAuthorityIsAnnouncedBeforeItIsUsed(t *testing.T) {
+	r := unannounced(t)
 	before := r.secret(t).Data[keyCert]
 
 	working := r.Client
