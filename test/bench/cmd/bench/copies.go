@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -57,8 +59,29 @@ func (e *env) copyPods(ctx context.Context, like *corev1.Pod, n int, change func
 	return pods, err
 }
 
-// commit is one transaction of etcd at an address.
-func commit(ctx context.Context, address string, puts []put) (err error) {
+// copyPatience bounds how long one transaction is tried, copyPause is between two tries.
+const (
+	copyPatience = 5 * time.Minute
+	copyPause    = time.Second
+)
+
+// commit is one transaction of etcd at an address. It is tried again: etcd refuses what it cannot
+// write in some seconds, as it may while the API server reads 150,000 pods on the same CPUs. To put
+// the same pods a second time does no harm.
+func commit(ctx context.Context, address string, puts []put) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, copyPause, copyPatience, true, func(ctx context.Context) (bool, error) {
+		last = try(ctx, address, puts)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return nil
+}
+
+// try is one try of a transaction.
+func try(ctx context.Context, address string, puts []put) (err error) {
 	body, err := json.Marshal(map[string]any{"success": puts})
 	if err != nil {
 		return fmt.Errorf("encode a transaction: %w", err)
