@@ -3,12 +3,19 @@ package app
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/rest"
 )
 
 // answering is a transport that answers when it is told to, and knows whom it keeps
@@ -21,7 +28,10 @@ type answering struct {
 func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.calls <- r.Method + " " + r.URL.Path
 	<-a.answers
-	return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody}, nil
+	return &http.Response{
+		StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": []string{"application/json"}},
+		Body: io.NopCloser(strings.NewReader(`{"kind":"Event","apiVersion":"events.k8s.io/v1"}`)),
+	}, nil
 }
 
 func TestEventsWaitForEachOther(t *testing.T) {
@@ -42,7 +52,7 @@ func TestEventsWaitForEachOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &answering{calls: make(chan string, 10), answers: make(chan struct{}, 10)}
-				transport := newEventsLast(server)
+				transport := eventsLastOf(func() { t.Error("an event was dropped") })(server)
 				done := make(chan error, 10)
 				for range 10 {
 					go func() { done <- send(t.Context(), transport, tt.method, tt.path) }()
@@ -67,7 +77,7 @@ func TestEventsWaitForEachOther(t *testing.T) {
 func TestAnEventThatIsGivenUpDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &answering{calls: make(chan string, 10), answers: make(chan struct{}, 10)}
-		transport := newEventsLast(server)
+		transport := eventsLastOf(func() { t.Error("an event was dropped") })(server)
 		const event = "/apis/events.k8s.io/v1/namespaces/default/events"
 		done := make(chan error, eventsInFlight)
 		for range eventsInFlight {
@@ -84,6 +94,48 @@ func TestAnEventThatIsGivenUpDoesNotWait(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Errorf("want the others to be sent, got %v", err)
 			}
+		}
+	})
+}
+
+func TestEventsForWhichThereIsNoRoomAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const more, room = 25, eventsWaiting + eventsInFlight
+		server := &answering{calls: make(chan string, room+1), answers: make(chan struct{}, room+1)}
+		var dropped atomic.Int64
+		conf := &rest.Config{Host: "https://kubernetes.default", Transport: server}
+		conf.Wrap(eventsLastOf(func() { dropped.Add(1) }))
+		clients, err := eventsclient.NewForConfig(conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		create := func() error {
+			_, err := clients.Events("default").Create(t.Context(), &eventsv1.Event{}, metav1.CreateOptions{})
+			return err
+		}
+		done := make(chan error, room)
+		for range room {
+			go func() { done <- create() }()
+		}
+		synctest.Wait()
+		for range more {
+			_, err := clients.Events("default").Patch(t.Context(), "db-0.1", types.StrategicMergePatchType, []byte("{}"), metav1.PatchOptions{})
+			if err := errors.Join(create(), err); err != nil {
+				t.Errorf("want that nobody tries again or logs it, got %v", err)
+			}
+		}
+		if diff := cmp.Diff(int64(2*more), dropped.Load()); diff != "" {
+			t.Errorf("dropped events (-want +got):\n%s", diff)
+		}
+		for range room {
+			server.answers <- struct{}{}
+			if err := <-done; err != nil {
+				t.Errorf("want those that waited to be written, got %v", err)
+			}
+		}
+		server.answers <- struct{}{}
+		if err := create(); err != nil || dropped.Load() != 2*more {
+			t.Errorf("want that there is room again, got %v and %d dropped", err, dropped.Load())
 		}
 	})
 }

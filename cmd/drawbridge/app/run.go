@@ -47,7 +47,7 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 	// As kube-scheduler and kube-controller-manager: to unpack the watch of pods was a
 	// quarter of what one of their events cost us.
 	conf.DisableCompression = true
-	conf.Wrap(newEventsLast)
+	conf.Wrap(eventsLastOf(drawbridgemetrics.NewEvents(o.Registerer).Dropped))
 
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
