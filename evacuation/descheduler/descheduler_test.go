@@ -340,7 +340,7 @@ func TestDeschedulerLooksAgainWhenRegistrationsChange(t *testing.T) {
 	b.Resolver = resolver
 	var notify func()
 	b.OnChange = func(f func()) { notify = f }
-	if err := b.changes().Start(t.Context(), b.queue); err != nil {
+	if err := b.changes(b.Client).Start(t.Context(), b.queue); err != nil {
 		t.Fatal(err)
 	}
 	pass := func() { // One pass of the rescan, from the change to the queue.

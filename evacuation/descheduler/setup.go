@@ -55,7 +55,7 @@ func (d *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			NewQueue:                controllers.NewQueue(d.Clock),
 		})
 	if d.MarkEvictOnly {
-		c = c.WatchesRawSource(d.changes())
+		c = c.WatchesRawSource(d.changes(mgr.GetCache()))
 	}
 	if err := c.Complete(d); err != nil {
 		return fmt.Errorf("set up controller %s: %w", controllerName, err)
@@ -115,9 +115,9 @@ func requestEvents() predicate.Predicate {
 }
 
 // changes is the source of the pods for which the resolver's answer has changed.
-func (d *Reconciler) changes() source.Source {
+func (d *Reconciler) changes(cached client.Reader) source.Source {
 	return controllers.Rescan{
-		Pods: d.Client, Clock: d.Clock, OnChange: d.OnChange, Synced: d.Synced,
+		Pods: cached, Clock: d.Clock, OnChange: d.OnChange, Synced: d.Synced,
 		Each: func(ctx context.Context, pod *corev1.Pod, queue workQueue) { d.enqueue(ctx, pod, queue) },
 	}.Source()
 }

@@ -9,6 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/drawbridge-dev/drawbridge/internal/informers"
 )
 
 // RescanDelay batches changes of registrations.
@@ -18,7 +20,8 @@ const RescanDelay = time.Second
 // depend on, once for all changes within RescanDelay, and once at the start. All fields
 // but AtOnce are required.
 type Rescan struct {
-	// Pods is the cache. What it lists is shared and must not be changed.
+	// Pods is the manager's cache, which copies no pod; another reader lists them. What it
+	// has is shared and must not be changed.
 	Pods  client.Reader
 	Clock clock.Clock
 	// OnChange calls its argument after each change.
@@ -62,13 +65,8 @@ func (r Rescan) run(ctx context.Context, changed <-chan struct{}, queue Queue) {
 			case <-r.Clock.After(RescanDelay):
 			}
 		}
-		pods := &corev1.PodList{}
-		if err := r.Pods.List(ctx, pods, client.UnsafeDisableDeepCopy); err != nil {
-			log.FromContext(ctx).Error(err, "Could not list the pods after a change of the registrations")
-			continue
-		}
-		for i := range pods.Items {
-			r.Each(ctx, &pods.Items[i], queue)
+		if err := informers.EachPod(ctx, r.Pods, func(pod *corev1.Pod) { r.Each(ctx, pod, queue) }); err != nil {
+			log.FromContext(ctx).Error(err, "Could not visit the pods after a change of the registrations")
 		}
 	}
 }

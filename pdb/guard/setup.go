@@ -48,7 +48,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, c.podEvents()).
 		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(c.podOfRequest), builder.WithPredicates(requestEvents())).
 		Watches(&policyv1.PodDisruptionBudget{}, c.budgetEvents()).
-		WatchesRawSource(c.changes()).
+		WatchesRawSource(c.changes(mgr.GetCache())).
 		WatchesRawSource(c.holds()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
@@ -245,9 +245,9 @@ func (c *Controller) emitSelector(pdb *policyv1.PodDisruptionBudget) {
 
 // changes is the source of pods for which other answers have changed, and of all pods at
 // the start.
-func (c *Controller) changes() source.Source {
+func (c *Controller) changes(cached client.Reader) source.Source {
 	return controllers.Rescan{
-		Pods: c.Client, Clock: c.Clock, OnChange: c.OnChange, Synced: c.Synced, AtOnce: true,
+		Pods: cached, Clock: c.Clock, OnChange: c.OnChange, Synced: c.Synced, AtOnce: true,
 		Each: func(ctx context.Context, pod *corev1.Pod, queue workQueue) {
 			if state := c.enqueue(ctx, pod, queue); state.Closes() && labeled(pod) {
 				queue.Add(namespaceKey(pod.Namespace)) // Its budget may have been deleted while no manager ran.
