@@ -83,7 +83,7 @@ func unlimited(config *rest.Config) *rest.Config {
 }
 
 // scaleLimits let a control plane of 150,000 pods fit into 24 GiB.
-var scaleLimits = map[cluster.ComponentName]string{cluster.APIServer: "12GiB", cluster.ControllerManager: "2500MiB"}
+var scaleLimits = map[cluster.ComponentName]string{cluster.APIServer: "12GiB", cluster.ControllerManager: "5GiB"}
 
 // newEnv starts everything for a kind of row; stop ends it.
 func newEnv(ctx context.Context, s settings, t *table, plane row) (_ *env, _ func() error, err error) {
