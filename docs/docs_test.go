@@ -122,6 +122,7 @@ func TestTheCatalogHasEveryMetric(t *testing.T) {
 	metrics.NewRegistrations(registry)
 	metrics.NewCertificates(registry)
 	metrics.NewDoor(registry)
+	metrics.NewEvents(registry)
 	metrics.NewFailurePolicy(registry)
 	want := map[string]string{}
 	for _, m := range metrics.All() {
