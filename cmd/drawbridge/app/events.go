@@ -12,8 +12,8 @@ import (
 )
 
 // eventsInFlight is how many events are written at a time. The recorder writes each
-// event immediately and separately. An eviction without interceptors has three, as many
-// as writes to its request: during a drain, events would take the API server's time
+// event immediately and separately. An eviction without interceptors has two, and three
+// writes to its request: during a drain, events would take the API server's time
 // from the evictions themselves. An idle API server stores some hundred a second this
 // way.
 const eventsInFlight = 4

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -10,12 +11,15 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
-	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/api/core/v1"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
 // answering is a transport that answers when it is told to, and knows whom it keeps
@@ -98,45 +102,57 @@ func TestAnEventThatIsGivenUpDoesNotWait(t *testing.T) {
 	})
 }
 
+// client-go's own recorder is asked, because it decides what becomes of an event by the answer.
 func TestEventsForWhichThereIsNoRoomAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const more, room = 25, eventsWaiting + eventsInFlight
+		const room, more = eventsWaiting + eventsInFlight, 25
 		server := &answering{calls: make(chan string, room+1), answers: make(chan struct{}, room+1)}
-		var dropped atomic.Int64
-		conf := &rest.Config{Host: "https://kubernetes.default", Transport: server}
+		var dropped, logged atomic.Int64
+		conf := &rest.Config{Host: "https://kubernetes.default", QPS: -1, Transport: server}
 		conf.Wrap(eventsLastOf(func() { dropped.Add(1) }))
 		clients, err := eventsclient.NewForConfig(conf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		create := func() error {
-			_, err := clients.Events("default").Create(t.Context(), &eventsv1.Event{}, metav1.CreateOptions{})
-			return err
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), funcr.New(func(_, args string) {
+			logged.Add(1)
+			t.Log(args)
+		}, funcr.Options{})))
+		defer cancel()
+		broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: clients})
+		defer broadcaster.Shutdown()
+		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+			t.Fatal(err)
 		}
-		done := make(chan error, room)
-		for range room {
-			go func() { done <- create() }()
+		recorder := broadcaster.NewRecorder(newScheme(), recorderName)
+		record := func(pod int) {
+			recorder.Eventf(builder.Pod("default", fmt.Sprintf("web-%d", pod)).Obj(), nil, corev1.EventTypeNormal, "Evicted", "Evict", "gone")
+			synctest.Wait()
 		}
-		synctest.Wait()
-		for range more {
-			_, err := clients.Events("default").Patch(t.Context(), "db-0.1", types.StrategicMergePatchType, []byte("{}"), metav1.PatchOptions{})
-			if err := errors.Join(create(), err); err != nil {
-				t.Errorf("want that nobody tries again or logs it, got %v", err)
-			}
+
+		for pod := range room {
+			record(pod)
 		}
-		if diff := cmp.Diff(int64(2*more), dropped.Load()); diff != "" {
-			t.Errorf("dropped events (-want +got):\n%s", diff)
+		for pod := range more {
+			record(room + pod)
+			record(room + pod) // It goes on: a patch.
+		}
+		if diff := cmp.Diff([]int64{2 * more, 0}, []int64{dropped.Load(), logged.Load()}); diff != "" {
+			t.Errorf("dropped events, and what the recorder logs of them because it tries again or gives up (-want +got):\n%s", diff)
 		}
 		for range room {
 			server.answers <- struct{}{}
-			if err := <-done; err != nil {
-				t.Errorf("want those that waited to be written, got %v", err)
-			}
+		}
+		synctest.Wait()
+		if got := len(server.calls); got != room {
+			t.Errorf("%d events were sent, want all %d that waited", got, room)
+		}
+		record(room + more)
+		if got := len(server.calls); got != room+1 || dropped.Load() != 2*more {
+			t.Errorf("%d events were sent and %d dropped, want that there is room again", got, dropped.Load())
 		}
 		server.answers <- struct{}{}
-		if err := create(); err != nil || dropped.Load() != 2*more {
-			t.Errorf("want that there is room again, got %v and %d dropped", err, dropped.Load())
-		}
+		synctest.Wait()
 	})
 }
 

@@ -75,7 +75,7 @@ func commit(ctx context.Context, address string, puts []put) error {
 		return last == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %w", err, last)
+		return errors.Join(err, last) // There was no try if ctx had ended before.
 	}
 	return nil
 }
