@@ -8,8 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -323,5 +326,22 @@ func TestServingCertificateIsTrusted(t *testing.T) {
 		if err := response.Body.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestAChildIsInterruptedAlsoIfWeIgnoreInterrupts(t *testing.T) {
+	signal.Ignore(syscall.SIGINT) // As `make test &` does in a script.
+	t.Cleanup(func() { signal.Reset(syscall.SIGINT) })
+	p, err := spawn(exec.Command("sleep", "60"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	<-p.done
+	status, ok := p.command.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || status.Signal() != syscall.SIGINT {
+		t.Errorf("the child ended with %v, want by an interrupt", p.command.ProcessState)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"syscall"
 )
@@ -24,6 +25,7 @@ type process struct {
 // on Linux the child is to be killed when its parent dies, and the kernel takes
 // the starting thread for the parent.
 func spawn(command *exec.Cmd) (*process, error) {
+	handInterruptsOn()
 	command.SysProcAttr = childAttributes()
 	p := &process{command: command, done: make(chan struct{})}
 	started := make(chan error)
@@ -44,10 +46,20 @@ func spawn(command *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
+// handInterruptsOn lets children be interrupted although we are not to be. A shell
+// without job control lets what it starts in the background ignore SIGINT, and that is
+// inherited. A signal that somebody is notified of is not: nobody reads it here, so we
+// go on ignoring it.
+func handInterruptsOn() {
+	if signal.Ignored(syscall.SIGINT) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
+	}
+}
+
 // signal sends a signal to the process. A process that has ended is no error.
-func (p *process) signal(signal os.Signal) error {
-	if err := p.command.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("signal %s (%v): %w", p.command.Args[0], signal, err)
+func (p *process) signal(s os.Signal) error {
+	if err := p.command.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal %s (%v): %w", p.command.Args[0], s, err)
 	}
 	return nil
 }
