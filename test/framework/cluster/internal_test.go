@@ -329,9 +329,24 @@ func TestServingCertificateIsTrusted(t *testing.T) {
 	}
 }
 
+// IgnoringEnv is set in a process of TestAChildIsInterruptedAlsoIfWeIgnoreInterrupts, which
+// ignores SIGINT and needs no cluster.
+const IgnoringEnv = "DRAWBRIDGE_TEST_IGNORES_INTERRUPTS"
+
 func TestAChildIsInterruptedAlsoIfWeIgnoreInterrupts(t *testing.T) {
-	signal.Ignore(syscall.SIGINT) // As `make test &` does in a script.
-	t.Cleanup(func() { signal.Reset(syscall.SIGINT) })
+	if os.Getenv(IgnoringEnv) == "" {
+		// A process that has ignored a signal goes on ignoring it after signal.Reset, and
+		// so do its children. So this must not be the process of the other tests.
+		command := exec.CommandContext(t.Context(), "/bin/sh", "-c", `trap "" INT; exec "$0" "$@"`, os.Args[0], "-test.run=^"+t.Name()+"$")
+		command.Env = append(os.Environ(), IgnoringEnv+"=yes")
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	if !signal.Ignored(syscall.SIGINT) { // As after `make test &` in a script.
+		t.Fatal("the shell lets this process be interrupted")
+	}
 	p, err := spawn(exec.Command("sleep", "60"))
 	if err != nil {
 		t.Fatal(err)

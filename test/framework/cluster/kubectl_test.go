@@ -74,12 +74,12 @@ func TestDrainIsWatchedAndInterrupted(t *testing.T) {
 	waitBudget(t, namespace, "db", 0)
 
 	var seen []string
-	drain := must(shared.StartKubectl(t.Context(), cluster.KubectlOptions{
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	drain := must(shared.StartKubectl(ctx, cluster.KubectlOptions{
 		User: "operator", Groups: []string{"system:masters"},
 		OnLine: func(line cluster.Line) { seen = append(seen, line.Text) },
 	}, "drain", "drained", "--force"))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	line := must(drain.WaitLine(ctx, "Cannot evict pod"))(t)
 	if !line.Stderr || line.Time.IsZero() || time.Since(line.Time) > patience {
 		t.Errorf("kubectl complains on standard error, just now; got %+v", line)
@@ -92,7 +92,7 @@ func TestDrainIsWatchedAndInterrupted(t *testing.T) {
 	if err := drain.Interrupt(); err != nil {
 		t.Fatal(err)
 	}
-	result := must(drain.Wait())(t)
+	result := must(drain.Wait())(t) // An error if it is ended by ctx, since the interrupt did nothing.
 	if result.Err() == nil {
 		t.Error("an interrupted drain has not succeeded")
 	}
