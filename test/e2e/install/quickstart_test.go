@@ -99,13 +99,14 @@ func quickStart(ctx context.Context, t *testing.T) string {
 	if err := os.WriteFile(filepath.Join(bin, "helm"), []byte(wrapper), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	watched := filepath.Join(t.TempDir(), "watched") // Into one file with the rest, lines could be torn.
 	script := "set -euo pipefail\ncd " + root + "\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
 	for _, command := range quickStartCommands(t, root) {
 		if strings.Contains(command, "--watch") {
 			continue
 		}
 		if strings.HasPrefix(command, "kubectl drain ") { // The other window comes first.
-			script += watchCommand(t, root) + " &\n"
+			script += watchCommand(t, root) + " >" + watched + " &\n"
 		}
 		script += command + "\n"
 	}
@@ -119,7 +120,11 @@ func quickStart(ctx context.Context, t *testing.T) string {
 	if err := errors.Join(err, result.Err()); err != nil {
 		t.Fatalf("the steps failed: %v\n%s\n%s\n%s", err, script, result.Stdout, result.Stderr)
 	}
-	return result.Stdout + result.Stderr
+	seen, err := os.ReadFile(watched)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Stdout + result.Stderr + string(seen)
 }
 
 // quickStartCommands are the commands for a cluster in docs/quick-start.md: the
