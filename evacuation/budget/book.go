@@ -60,7 +60,7 @@ type entry struct {
 
 // member is a covered pod that has not ended.
 type member struct {
-	pod    *corev1.Pod // Shared with the informer.
+	pod    *corev1.Pod // What it points to is shared with the informer.
 	group  string
 	placed bool
 	// left is when it was deleted, as first seen: the API server moves the deletionTimestamp to

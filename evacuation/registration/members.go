@@ -10,7 +10,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/internal/informers"
+	"github.com/drawbridge-dev/drawbridge/internal/podcache/packed"
 )
 
 // members counts how many pods each registration selects and for how many an expression
@@ -37,7 +39,7 @@ type members struct {
 
 // member is a pod and the slots of the registrations that select it or fail for it.
 type member struct {
-	pod               *corev1.Pod // Shared with the informer. Nil when the pod is gone.
+	held              any // The pod as the informer holds it, see packed.Of. Nil when it is gone.
 	matching, failing bitset
 }
 
@@ -63,17 +65,17 @@ func newMembers(registry *Registry, notify func(key string)) *members {
 }
 
 // start begins to count and returns. It ends with the context.
-func (m *members) start(ctx context.Context, informers cache.Informers) error {
-	informer, err := informers.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+func (m *members) start(ctx context.Context, cached cache.Informers) error {
+	informer, err := cached.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watch pods to count them: %w", err)
 	}
 	m.loading = true
-	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	handler, err := informer.AddEventHandler(informers.Keeping{ResourceEventHandler: toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    m.see,
 		UpdateFunc: func(_, obj any) { m.see(obj) },
 		DeleteFunc: m.gone,
-	})
+	}})
 	if err != nil {
 		return fmt.Errorf("watch pods to count them: %w", err)
 	}
@@ -104,11 +106,10 @@ func (m *members) loaded() {
 
 // see notes a pod.
 func (m *members) see(obj any) {
-	pod, ok := obj.(*corev1.Pod)
+	key, ok := packed.Key(obj)
 	if !ok {
 		return
 	}
-	key := client.ObjectKeyFromObject(pod)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.pods[key]
@@ -116,7 +117,7 @@ func (m *members) see(obj any) {
 		known = &member{}
 		m.pods[key] = known
 	}
-	known.pod = pod
+	known.held = obj
 	if !m.loading {
 		m.queue.Add(work{pod: key})
 	}
@@ -135,7 +136,7 @@ func (m *members) gone(obj any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if known := m.pods[key]; known != nil {
-		known.pod = nil
+		known.held = nil
 		m.queue.Add(work{pod: key})
 	}
 }
@@ -194,7 +195,7 @@ func (m *members) observe(s *snapshot, key types.NamespacedName) []string {
 		m.mu.Unlock()
 		return nil
 	}
-	pod := known.pod
+	pod := packed.Of(known.held)
 	m.mu.Unlock()
 
 	var matching, failing bitset
@@ -220,7 +221,7 @@ func (m *members) observe(s *snapshot, key types.NamespacedName) []string {
 	failing.differ(known.failing, update)
 	// A pod that was deleted during the evaluation is evaluated again: it was just
 	// counted.
-	if pod == nil && known.pod == nil && m.pods[key] == known {
+	if pod == nil && known.held == nil && m.pods[key] == known {
 		delete(m.pods, key)
 	}
 	return changed
@@ -248,8 +249,9 @@ func (m *members) count(s *snapshot, key string) (changed []string) {
 		if same {
 			continue // Already counted; later changes are separate items.
 		}
+		var scratch packed.Scratch // There may be very many.
 		for _, known := range m.concerned(s, slot) {
-			m.recount(s, slot, known)
+			m.recount(s, slot, known, &scratch)
 		}
 		m.mu.Lock()
 		// Another generation is always emitted.
@@ -276,9 +278,9 @@ func (m *members) concerned(s *snapshot, slot int) (pods []*member) {
 	return pods
 }
 
-func (m *members) recount(s *snapshot, slot int, known *member) {
+func (m *members) recount(s *snapshot, slot int, known *member, scratch *packed.Scratch) {
 	m.mu.Lock()
-	pod := known.pod
+	pod := scratch.Of(known.held)
 	m.mu.Unlock()
 	match, failed := false, false
 	if pod != nil {
@@ -386,19 +388,19 @@ func (m *members) report(key string) (report, bool) {
 
 // example is about the first of the pods by name, so that it stays the same.
 func (m *members) example(s *snapshot, slot int) string {
-	var first *corev1.Pod
-	for _, known := range m.pods {
-		if pod := known.pod; known.failing.has(slot) && pod != nil && (first == nil || podKey(pod) < podKey(first)) {
-			first = pod
+	var name string
+	var held any
+	for key, known := range m.pods {
+		if known.failing.has(slot) && known.held != nil && (held == nil || key.String() < name) {
+			name, held = key.String(), known.held
 		}
 	}
+	first := packed.Of(held)
 	if first == nil {
 		return ""
 	}
 	if _, failure := m.registry.ask(s, slot, first); failure != nil {
-		return fmt.Sprintf("pod %s: %s", podKey(first), oneLine(failure))
+		return fmt.Sprintf("pod %s: %s", name, oneLine(failure))
 	}
 	return "" // It has just ended.
 }
-
-func podKey(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

@@ -3,18 +3,14 @@ package informers
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
@@ -29,6 +25,10 @@ type held struct {
 }
 
 func (h *held) GetIndexer() toolscache.Indexer { return h.indexer }
+
+func (h *held) AddIndexers(indexers toolscache.Indexers) error {
+	return h.indexer.AddIndexers(indexers)
+}
 
 func (h *held) HasSynced() bool { return h.synced }
 
@@ -131,41 +131,6 @@ func TestTheCacheIsAskedOnlyForWhatItMayHave(t *testing.T) {
 				t.Errorf("the cache was asked %d times for two calls, want %d", inner.asked, 2*tc.asked)
 			}
 		})
-	}
-}
-
-func TestToVisitAllPodsCopiesNone(t *testing.T) {
-	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, nil)
-	var want []*corev1.Pod
-	for _, name := range []string{"web-1", "web-2", "web-3"} {
-		pod := builder.Pod("shop", name).Obj()
-		want = append(want, pod)
-		if err := indexer.Add(pod); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c := &cheaper{Cache: &fixed{pods: &held{indexer: indexer, synced: true}}}
-	var got []*corev1.Pod
-	if err := EachPod(t.Context(), c, func(pod *corev1.Pod) { got = append(got, pod) }); err != nil {
-		t.Fatal(err)
-	}
-	slices.SortFunc(got, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	if !slices.Equal(want, got) { // The same pods, not only equal ones.
-		t.Errorf("visited %v, want those that the informer holds: %v", got, want)
-	}
-
-	var listed []string
-	reader := fake.NewClientBuilder().WithObjects(want[0], want[1]).Build()
-	if err := EachPod(t.Context(), reader, func(pod *corev1.Pod) { listed = append(listed, pod.Name) }); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"web-1", "web-2"}, listed); diff != "" {
-		t.Errorf("pods of another reader (-want +got):\n%s", diff)
-	}
-
-	mute := &cheaper{Cache: &fixed{pods: struct{ cache.Informer }{}}}
-	if err := EachPod(t.Context(), mute, func(*corev1.Pod) {}); err == nil {
-		t.Error("an informer that does not show what it holds is no error")
 	}
 }
 

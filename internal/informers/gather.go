@@ -10,6 +10,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/drawbridge-dev/drawbridge/internal/podcache/packed"
 )
 
 // gathering is how long handlers are gathered before they listen. The controllers of a
@@ -60,7 +62,7 @@ func (i *informer) AddEventHandlerWithOptions(
 	handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	if options.ResyncPeriod != nil || i.IsStopped() {
-		return i.Informer.AddEventHandlerWithOptions(handler, options) //nolint:wrapcheck // It is the informer, to those who call.
+		return i.Informer.AddEventHandlerWithOptions(alone(handler), options) //nolint:wrapcheck // It is the informer, to those who call.
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -72,6 +74,13 @@ func (i *informer) AddEventHandlerWithOptions(
 	m := &member{handler: handler, group: i.open}
 	i.open.members = append(i.open.members, m)
 	return m, nil
+}
+
+// AddEventHandlerWithResyncPeriod does not gather: it is for handlers that want resyncs.
+func (i *informer) AddEventHandlerWithResyncPeriod(
+	handler toolscache.ResourceEventHandler, period time.Duration,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.Informer.AddEventHandlerWithResyncPeriod(alone(handler), period) //nolint:wrapcheck // It is the informer, to those who call.
 }
 
 // listen ends the gathering.
@@ -139,27 +148,67 @@ func (c *checker) Done() <-chan struct{} { return c.done }
 
 // OnAdd tells all handlers of a pod.
 func (g *group) OnAdd(obj any, isInInitialList bool) {
+	var pod once
 	for _, m := range g.members {
 		if !m.removed.Load() {
-			m.handler.OnAdd(obj, isInInitialList)
+			m.handler.OnAdd(pod.of(obj, m.handler), isInInitialList)
 		}
 	}
 }
 
 // OnUpdate tells all handlers of a change.
 func (g *group) OnUpdate(before, after any) {
+	var was, is once
 	for _, m := range g.members {
 		if !m.removed.Load() {
-			m.handler.OnUpdate(before, after)
+			m.handler.OnUpdate(was.of(before, m.handler), is.of(after, m.handler))
 		}
 	}
 }
 
 // OnDelete tells all handlers that a pod is gone.
 func (g *group) OnDelete(obj any) {
+	var pod once
 	for _, m := range g.members {
 		if !m.removed.Load() {
-			m.handler.OnDelete(obj)
+			m.handler.OnDelete(pod.of(obj, m.handler))
 		}
 	}
+}
+
+// Keeping is a handler of pods that keeps them after the event, so that they must stay
+// small: it gets them as the informer holds them, for packed.Of. Any other informer calls
+// it with pods.
+type Keeping struct {
+	toolscache.ResourceEventHandler
+}
+
+// once is the pod of an object, made for the first handler that wants one.
+type once struct{ pod any }
+
+func (o *once) of(obj any, handler toolscache.ResourceEventHandler) any {
+	if _, keeps := handler.(Keeping); keeps {
+		return obj
+	}
+	if o.pod == nil {
+		o.pod = whole(obj)
+	}
+	return o.pod
+}
+
+// whole is the pod of an object, also of one that was deleted unseen.
+func whole(obj any) any {
+	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		gone.Obj = whole(gone.Obj)
+		return gone
+	}
+	if pod := packed.Of(obj); pod != nil {
+		return pod
+	}
+	return obj
+}
+
+// alone is a group of one.
+func alone(handler toolscache.ResourceEventHandler) toolscache.ResourceEventHandler {
+	return &group{members: []*member{{handler: handler}}}
 }

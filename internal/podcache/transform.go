@@ -5,11 +5,9 @@
 package podcache
 
 import (
-	"iter"
-	"reflect"
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drawbridge-dev/drawbridge/internal/podcache/packed"
 )
 
 // Transform is the transform of the pod informer. It keeps what fields.go lists:
@@ -29,7 +27,7 @@ func Transform(obj any) (any, error) {
 		return obj, nil
 	}
 	slim := reduced(pod)
-	slim.Spec.Volumes = volumeKinds(pod.Spec.Volumes)
+	slim.Spec.Volumes = packed.VolumeKinds(pod.Spec.Volumes)
 	return slim, nil
 }
 
@@ -67,48 +65,4 @@ func TransformNode(obj any) (any, error) {
 		slim.Status.Conditions = append(slim.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
 	}
 	return slim, nil
-}
-
-// tokenVolume is the beginning of the name of the volume that the admission plugin
-// ServiceAccount adds to every pod, with another random end to each.
-const tokenVolume = "kube-api-access"
-
-// volumeName is the name that a volume keeps.
-func volumeName(volume *corev1.Volume) string {
-	if volume.Projected != nil && strings.HasPrefix(volume.Name, tokenVolume+"-") {
-		return tokenVolume // Or the volumes of no two pods were alike, see Sharing.
-	}
-	return volume.Name
-}
-
-// volumeKinds keeps which kind each volume is, as an empty source of that kind.
-// VolumeSource is a struct of pointers, one per kind; reflection keeps this true
-// for kinds that do not exist yet.
-func volumeKinds(volumes []corev1.Volume) []corev1.Volume {
-	if len(volumes) == 0 {
-		return nil
-	}
-	kinds := make([]corev1.Volume, len(volumes))
-	for i := range volumes {
-		kinds[i].Name = volumeName(&volumes[i])
-		to := reflect.ValueOf(&kinds[i].VolumeSource).Elem()
-		for f := range kindsOf(&volumes[i]) {
-			field := to.Field(f)
-			field.Set(reflect.New(field.Type().Elem()))
-		}
-	}
-	return kinds
-}
-
-// kindsOf are the fields of VolumeSource that a volume has set, by number: one, unless
-// it has a kind that this build does not know.
-func kindsOf(volume *corev1.Volume) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		source := reflect.ValueOf(&volume.VolumeSource).Elem()
-		for f := range source.NumField() {
-			if field := source.Field(f); field.Kind() == reflect.Pointer && !field.IsNil() && !yield(f) {
-				return
-			}
-		}
-	}
 }

@@ -3,6 +3,8 @@ package preemption
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/internal/podcache/packed"
 )
 
 // promising returns the dropped nodes, in the order in which they came, that have a budget
@@ -40,7 +42,9 @@ func (v *View) withOthers(preemptor *Preemptor, byNode map[string]*Candidate) ma
 	}
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	for uid, pod := range v.pods {
+	var scratch packed.Scratch // There may be very many.
+	for uid, held := range v.pods {
+		pod := scratch.Of(held)
 		candidate := byNode[pod.Spec.NodeName]
 		if candidate == nil || found[candidate.Node] || priorityOf(pod) >= preemptor.Priority {
 			continue
@@ -69,7 +73,7 @@ func (v *View) substituteInput(preemptor Preemptor, candidate *Candidate, sent m
 	var occupants []Occupant
 	for i := range pods {
 		pod := &pods[i]
-		cached := v.pods[pod.UID]
+		cached := v.pod(pod.UID)
 		if cached == nil {
 			continue // It is gone, or very new.
 		}

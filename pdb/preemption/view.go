@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drawbridge-dev/drawbridge/internal/informers"
+	"github.com/drawbridge-dev/drawbridge/internal/podcache/packed"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -27,7 +29,7 @@ type View struct {
 	log     logr.Logger
 
 	mu      sync.RWMutex
-	pods    map[types.UID]*corev1.Pod // Shared with the informer.
+	pods    map[types.UID]any // As the informer holds them, see pod.
 	budgets *budgetIndex
 	// classes are the values of the PriorityClasses that have one.
 	classes map[string]*int32
@@ -40,21 +42,23 @@ type View struct {
 func NewView(stamped bool, clock clock.PassiveClock, log logr.Logger) *View {
 	return &View{
 		stamped: stamped, clock: clock, log: log,
-		pods: map[types.UID]*corev1.Pod{}, budgets: newBudgetIndex(), classes: map[string]*int32{},
+		pods: map[types.UID]any{}, budgets: newBudgetIndex(), classes: map[string]*int32{},
 	}
 }
 
 // Setup lets the view follow the informers. It does not block.
-func (v *View) Setup(ctx context.Context, informers cache.Informers) error {
+func (v *View) Setup(ctx context.Context, cached cache.Informers) error {
 	for _, kind := range []struct {
 		object  client.Object
 		handler toolscache.ResourceEventHandler
 	}{
-		{&corev1.Pod{}, following(v.setPod, v.removePod)},
+		{&corev1.Pod{}, informers.Keeping{ResourceEventHandler: toolscache.ResourceEventHandlerFuncs{
+			AddFunc: v.setPod, UpdateFunc: func(_, held any) { v.setPod(held) }, DeleteFunc: v.removePod,
+		}}},
 		{&policyv1.PodDisruptionBudget{}, following(v.setBudget, v.removeBudget)},
 		{&schedulingv1.PriorityClass{}, following(v.setClass, v.removeClass)},
 	} {
-		informer, err := informers.GetInformer(ctx, kind.object, cache.BlockUntilSynced(false))
+		informer, err := cached.GetInformer(ctx, kind.object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", kind.object, err)
 		}
@@ -94,23 +98,38 @@ func following[T any](set, remove func(T)) toolscache.ResourceEventHandler {
 	}
 }
 
-func (v *View) setPod(pod *corev1.Pod) {
+// setPod keeps a pod as the informer holds it.
+func (v *View) setPod(held any) {
+	pod := packed.Of(held)
+	if pod == nil {
+		return
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if before := v.pods[pod.UID]; before != nil && pod.DeletionTimestamp != nil {
+	if before := v.pod(pod.UID); before != nil && pod.DeletionTimestamp != nil {
 		v.left(before)
 	}
-	v.pods[pod.UID] = pod
+	v.pods[pod.UID] = held
 }
 
-func (v *View) removePod(pod *corev1.Pod) {
+func (v *View) removePod(held any) {
+	if gone, ok := held.(toolscache.DeletedFinalStateUnknown); ok {
+		held = gone.Obj
+	}
+	pod := packed.Of(held)
+	if pod == nil {
+		return
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if before := v.pods[pod.UID]; before != nil {
+	if before := v.pod(pod.UID); before != nil {
 		v.left(before)
 	}
 	delete(v.pods, pod.UID)
 }
+
+// pod is a pod, nil if it is not known. The lock is held.
+func (v *View) pod(uid types.UID) *corev1.Pod { return packed.Of(v.pods[uid]) }
 
 // left notes that a pod leaves, if a budget counted it. The lock is held.
 func (v *View) left(before *corev1.Pod) {
@@ -171,7 +190,7 @@ func (v *View) complete(in *Input, sent map[types.UID]*corev1.Pod) {
 		pods := make([]*corev1.Pod, len(candidate.Victims))
 		for j := range candidate.Victims {
 			victim := &candidate.Victims[j]
-			pod := v.pods[victim.UID]
+			pod := v.pod(victim.UID)
 			if pod == nil {
 				pod = sent[victim.UID]
 			}
@@ -243,7 +262,7 @@ func (v *View) highest() *int32 {
 func (v *View) lookUp(uid types.UID) (Victim, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	pod := v.pods[uid]
+	pod := v.pod(uid)
 	if pod == nil {
 		return Victim{}, false
 	}

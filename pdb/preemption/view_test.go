@@ -212,7 +212,7 @@ func TestDisruptionsThatABudgetDoesNotCountYetAreCharged(t *testing.T) {
 		want int32
 	}{
 		"nothing has happened": {pod("b").Obj(), func(*View, *corev1.Pod) {}, 0},
-		"a pod was deleted":    {pod("b").Obj(), (*View).removePod, 1},
+		"a pod was deleted":    {pod("b").Obj(), func(v *View, p *corev1.Pod) { v.removePod(p) }, 1},
 		"a pod is being deleted": {pod("b").Obj(), func(v *View, _ *corev1.Pod) {
 			v.setPod(pod("b").Deleting(t0).Obj())
 		}, 1},
@@ -220,8 +220,8 @@ func TestDisruptionsThatABudgetDoesNotCountYetAreCharged(t *testing.T) {
 			v.setPod(pod("b").Deleting(t0).Obj())
 			v.removePod(pod("b").Deleting(t0).Obj())
 		}, 1},
-		"a pod that was not Ready": {pod("b").Unready().Obj(), (*View).removePod, 0},
-		"a pod that had ended":     {pod("b").Phase(corev1.PodSucceeded).Obj(), (*View).removePod, 0},
+		"a pod that was not Ready": {pod("b").Unready().Obj(), func(v *View, p *corev1.Pod) { v.removePod(p) }, 0},
+		"a pod that had ended":     {pod("b").Phase(corev1.PodSucceeded).Obj(), func(v *View, p *corev1.Pod) { v.removePod(p) }, 0},
 		"a pod that the eviction API has told the budget of": {pod("b").Obj(), func(v *View, p *corev1.Pod) {
 			pdb := web(1, "2")
 			pdb.Status.DisruptedPods = map[string]metav1.Time{"b": {}}

@@ -32,6 +32,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
 	"github.com/drawbridge-dev/drawbridge/internal/informers"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
+	"github.com/drawbridge-dev/drawbridge/internal/podcache/packed"
 	"github.com/drawbridge-dev/drawbridge/internal/protect"
 	"github.com/drawbridge-dev/drawbridge/translate"
 	"github.com/drawbridge-dev/drawbridge/webhook"
@@ -118,7 +119,7 @@ func protected(conf *rest.Config, client *http.Client) (metricsserver.Filter, er
 // that is not ours.
 func cacheOptions(o Options) cache.Options {
 	own := map[string]cache.Config{o.Namespace: {}}
-	pods, nodes := cache.ByObject{Transform: podcache.NewSharing().Transform}, cache.ByObject{Transform: podcache.TransformNode}
+	pods, nodes := cache.ByObject{Transform: packed.NewSharing().Transform}, cache.ByObject{Transform: podcache.TransformNode}
 	if o.CacheWhole {
 		pods, nodes = cache.ByObject{}, cache.ByObject{}
 	}
