@@ -169,6 +169,17 @@ func Trouble(about Subject, reason Reason) Verdict {
 	}
 }
 
+// WriteRefused denies because the cluster refuses for good what we must write first. Who
+// refuses, and what, are a few words that are always the same for a cause.
+func WriteRefused(about Subject, who, what string) Verdict {
+	about.Request = ""
+	text := who + " refuses " + what
+	return Verdict{
+		Outcome: Deny, Reason: ReasonWriteRefused, Subject: about,
+		Message: NotCoordinated + ": " + text + ", retry", CauseType: causeTrouble, CauseMessage: text,
+	}
+}
+
 // ReplacementNotFound answers 404: the pod that was to be evicted has left node
 // from, and its successor on node to is not touched. An empty to means that the
 // successor has no node yet.

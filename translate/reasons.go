@@ -54,6 +54,7 @@ const (
 	ReasonLookupFailed    Reason = "lookup-failed"
 	ReasonPreflightFailed Reason = "preflight-failed"
 	ReasonWriteFailed     Reason = "write-failed"
+	ReasonWriteRefused    Reason = "write-refused"
 	ReasonChanged         Reason = "changed"
 	ReasonDeadline        Reason = "deadline"
 	ReasonInternalError   Reason = "internal-error"
@@ -77,7 +78,7 @@ func Reasons() []Reason {
 		ReasonActiveInterceptor, ReasonPreflightAllowed, ReasonRequestRefused, ReasonDryRun, ReasonAccepted, ReasonWaiting,
 		ReasonStalled, ReasonRestarting, ReasonRequestHeld, ReasonTooManyRequesters, ReasonReplacement, ReasonLeft,
 		ReasonPreflightDenied, ReasonTooManyNew, ReasonGuardClosed, ReasonNotSynced, ReasonLookupFailed,
-		ReasonPreflightFailed, ReasonWriteFailed, ReasonChanged, ReasonDeadline, ReasonInternalError, ReasonOwnCall,
+		ReasonPreflightFailed, ReasonWriteFailed, ReasonWriteRefused, ReasonChanged, ReasonDeadline, ReasonInternalError, ReasonOwnCall,
 		ReasonNotItsTurn, ReasonTooLarge, ReasonUnreadable, ReasonBusy, ReasonNotAuthenticated,
 	}
 }

@@ -19,6 +19,7 @@ import (
 	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -37,6 +38,7 @@ func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decis
 		return decision.Verdict, nil
 	}
 	caller := in.Call.Caller
+	ctx = refused.About(ctx, refused.Pod(in.Pod))
 	if err := h.leases.ensure(ctx, in.Pod.Spec.NodeName, caller); err != nil {
 		return translate.Verdict{}, err
 	}
@@ -80,7 +82,7 @@ func (h *EvictionHandler) tellEnd(ctx context.Context, in gathered, decision Dec
 	if err != nil {
 		return translate.Verdict{}, fmt.Errorf("encode patch: %w", err)
 	}
-	target := &v1alpha1.EvictionRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ended.Namespace, Name: ended.Name}}
+	target := &v1alpha1.EvictionRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ended.Namespace, Name: ended.Name, UID: ended.UID}}
 	switch err := h.Writer.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return translate.Trouble(in.subject(), translate.ReasonChanged), nil
@@ -104,7 +106,7 @@ func (h *EvictionHandler) discard(ctx context.Context, request *v1alpha1.Evictio
 // our read and our write.
 func (h *EvictionHandler) afterRefusal(in gathered, err error) (translate.Verdict, error) {
 	switch {
-	case apierrors.IsInvalid(err) && in.Request != nil:
+	case isInvalid(err) && in.Request != nil:
 		return translate.Restarting(in.subject()), nil // No revival (ruling R3).
 	case apierrors.IsConflict(err):
 		return translate.Trouble(in.subject(), translate.ReasonChanged), nil
@@ -113,16 +115,20 @@ func (h *EvictionHandler) afterRefusal(in gathered, err error) (translate.Verdic
 	}
 }
 
+// isInvalid reports whether the schema refuses a write, and no policy.
+func isInvalid(err error) bool {
+	cause, _ := refused.Of(err)
+	return cause == refused.Invalid
+}
+
 // applyEntry creates or joins the request, in one call: with the pod's labels, so that the
 // controller need not write them (ruling R7). Labels that somebody's policy refuses hold up
 // no eviction.
 func (h *EvictionHandler) applyEntry(ctx context.Context, in gathered) (*v1alpha1.EvictionRequest, error) {
 	labels := pods.CopiedLabels(in.Pod.Labels)
 	request, err := h.applyWith(ctx, in, labels)
-	if len(labels) > 0 && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)) {
-		if request, without := h.applyWith(ctx, in, nil); without == nil {
-			return request, nil
-		}
+	if _, refused := refused.Of(err); refused && len(labels) > 0 {
+		return h.applyWith(ctx, in, nil)
 	}
 	return request, err
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -225,6 +226,10 @@ func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict transla
 			return h.apply(ctx, in, decision)
 		})
 	}
+	var refusal *refused.Error
+	if errors.As(err, &refusal) {
+		return h.refused(ctx, call, refusal), true
+	}
 	if err != nil {
 		return h.trouble(ctx, call, translate.ReasonWriteFailed, err), true
 	}
@@ -249,6 +254,17 @@ func (h *EvictionHandler) trouble(ctx context.Context, call Call, reason transla
 		return verdict.InDryRun()
 	}
 	return verdict
+}
+
+// refused is the verdict on a write that the cluster refuses for good. Its text is the same
+// for a cause; the server's words are in an event on the pod.
+func (h *EvictionHandler) refused(ctx context.Context, call Call, refusal *refused.Error) translate.Verdict {
+	logr.FromContextOrDiscard(ctx).V(1).Info("A write for an eviction is refused", "namespace", call.Namespace, "pod", call.Pod, "cause", refusal.Cause, "reason", refusal.Error())
+	about := translate.Subject{Namespace: call.Namespace, Pod: call.Pod, Requester: call.Caller.Requester}
+	if refusal.Write == refused.Lease {
+		return translate.WriteRefused(about, refusal.Cause.Who(h.Namespace), "the lease of the caller")
+	}
+	return translate.WriteRefused(about, refusal.Cause.Who(call.Namespace), "the request")
 }
 
 // stalled says why the active interceptor makes no progress, if known.

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -333,7 +334,7 @@ func TestOwnCallLooksBeforeItIsDenied(t *testing.T) {
 
 func TestTroubleIsRetryable(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("no"))
-	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "EvictionRequest"}, "uid-1", nil)
+	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "EvictionRequest"}, "uid-1", field.ErrorList{field.Forbidden(field.NewPath("spec", "requesters"), "it is canceled")})
 	const trouble = "Eviction could not be coordinated yet: "
 	cases := map[string]struct {
 		objects []client.Object

@@ -66,15 +66,15 @@ func (h *PodDeleteHandler) answer(ctx context.Context, request *admissionv1.Admi
 	if verdict != preemption.VerdictRefused {
 		return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}, nil
 	}
-	status := refused(request, refusal)
+	status := budgetRefused(request, refusal)
 	log.V(1).Info("Refused a deletion by the scheduler", "message", status.Message)
 	return &admissionv1.AdmissionResponse{UID: request.UID, Result: status}, nil
 }
 
-// refused is the answer of the eviction API to a pod whose budget is used up
+// budgetRefused is the answer of the eviction API to a pod whose budget is used up
 // (KEP-3280: the scheduler chooses another victim then). Without a number of seconds
 // to retry after, the scheduler's client does not repeat the call by itself.
-func refused(request *admissionv1.AdmissionRequest, refusal preemption.Refusal) *metav1.Status {
+func budgetRefused(request *admissionv1.AdmissionRequest, refusal preemption.Refusal) *metav1.Status {
 	budget := refusal.Budget
 	return &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,

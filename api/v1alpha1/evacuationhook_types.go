@@ -354,13 +354,16 @@ type HookRun struct {
 
 // HookPhase is the phase of a run.
 //
-// +kubebuilder:validation:Enum=Running;Retrying;Succeeded;Held;Continued;Undoing;Undone
+// +kubebuilder:validation:Enum=Running;Refused;Retrying;Succeeded;Held;Continued;Undoing;Undone
 type HookPhase string
 
 // Phases of a run.
 const (
 	// HookRunning: the attempt has begun.
 	HookRunning HookPhase = "Running"
+	// HookRefused: the attempt cannot begin, because the cluster refuses its Job. It is
+	// tried again at startTime, and does not count as one that has failed.
+	HookRefused HookPhase = "Refused"
 	// HookRetrying: the attempt has failed, and there will be another one.
 	HookRetrying HookPhase = "Retrying"
 	// HookSucceeded: the hook is done.

@@ -184,7 +184,7 @@ func (r *runner) setupDecisions(mgr ctrl.Manager, o Options) error {
 			MaxConcurrentReconciles: o.Workers, ReconciliationTimeout: timeout,
 			RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
 		}).
-		Complete(r)
+		Complete(controllers.Patient(o.Clock, r))
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", decideName, err)
 	}
@@ -207,7 +207,7 @@ func (r *runner) setupTurns(mgr ctrl.Manager, o Options) error {
 			MaxConcurrentReconciles: o.Workers, ReconciliationTimeout: timeout,
 			RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
 		}).
-		Complete(sdk)
+		Complete(controllers.Patient(o.Clock, sdk))
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", turnsName, err)
 	}

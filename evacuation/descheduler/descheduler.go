@@ -21,6 +21,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 const (
@@ -29,6 +30,8 @@ const (
 	// cacheDelay lets the cache catch up with what we have just written: a pod changes
 	// several times while it starts, and an event may be older than our patch.
 	cacheDelay = 200 * time.Millisecond
+	// fieldOwner of the annotations.
+	fieldOwner = "descheduler." + v1alpha1.GroupName
 )
 
 // Reconciler is the controller of the handshake with the descheduler: it sets and
@@ -118,7 +121,7 @@ func (d *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		if err != nil {
 			return reconcile.Result{}, err
 		}
-		err = d.Client.Patch(ctx, pod, client.RawPatch(types.JSONPatchType, patch))
+		err = d.Client.Patch(ctx, pod, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldOwner))
 		switch {
 		case err == nil:
 			log.FromContext(ctx).V(1).Info("Told the descheduler", "hints", hints)
@@ -128,7 +131,7 @@ func (d *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, nil
 		case apierrors.IsNotFound(err):
 			return reconcile.Result{}, nil
-		case !apierrors.IsConflict(err) && !apierrors.IsInvalid(err):
+		case !refused.Changed(err):
 			return reconcile.Result{}, fmt.Errorf("annotate pod for the descheduler: %w", err)
 		}
 	}

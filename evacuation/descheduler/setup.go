@@ -57,7 +57,7 @@ func (d *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if d.MarkEvictOnly {
 		c = c.WatchesRawSource(d.changes(mgr.GetCache()))
 	}
-	if err := c.Complete(d); err != nil {
+	if err := c.Complete(controllers.Patient(d.Clock, d)); err != nil {
 		return fmt.Errorf("set up controller %s: %w", controllerName, err)
 	}
 	return nil

@@ -81,7 +81,7 @@ func (e *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 				return e.queue
 			},
 		}).
-		Complete(e)
+		Complete(controllers.Patient(e.Clock, e))
 	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", controllerName, err)
 	}

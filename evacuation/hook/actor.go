@@ -22,6 +22,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/internal/text"
 	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
 )
@@ -53,9 +54,7 @@ type actor struct {
 	// fresh are the attempts that this process has recorded and not yet begun.
 	fresh marks
 	// jobs are the names of Jobs that this process has seen.
-	jobs marks
-	// refused are the Jobs that could not be created.
-	refused refusals
+	jobs    marks
 	exec    *execcall.Executor // Nil if it is switched off.
 	http    *httpcall.Client
 	watches *waitfor.Watches
@@ -108,6 +107,7 @@ var (
 
 // Evacuate does what the hook says before the pod is evicted.
 func (n *named) Evacuate(ctx context.Context, t interceptor.Target) (interceptor.Progress, error) {
+	ctx = about(ctx, t)
 	if t.Pod.Namespace != n.hook.Namespace {
 		return interceptor.Progress{Done: true, Message: "A hook covers pods of its own namespace only."}, nil
 	}
@@ -139,7 +139,7 @@ func (n *named) Evacuate(ctx context.Context, t interceptor.Target) (interceptor
 func trouble(err error) interceptor.Progress {
 	p := interceptor.Progress{Message: "The hook waits: " + oneLine(err) + ".", CheckAfter: troubleRetry}
 	var status apierrors.APIStatus
-	if errors.As(err, &status) && !apierrors.IsForbidden(err) {
+	if _, refusal := refused.Of(err); errors.As(err, &status) && !refusal {
 		p.CheckAfter = soon
 	}
 	return p
@@ -179,7 +179,7 @@ func (n *named) evacuate(ctx context.Context, p *program, target interceptor.Tar
 			t.run = *run
 		}
 		switch {
-		case run == nil, run.Phase == v1alpha1.HookRetrying && !in.Now.Before(run.StartTime.Time), run.Phase == v1alpha1.HookHeld && run.Generation != p.rules.Generation:
+		case run == nil, waits(run.Phase) && !in.Now.Before(run.StartTime.Time), run.Phase == v1alpha1.HookHeld && run.Generation != p.rules.Generation:
 			in.Room = n.room.take(target.RequestUID, target.Request)
 		case run.Phase == v1alpha1.HookRunning:
 			n.room.hold(target.RequestUID, target.Pod.Namespace)
@@ -213,6 +213,16 @@ func (n *named) evacuate(ctx context.Context, p *program, target interceptor.Tar
 	return interceptor.Progress{CheckAfter: soon}, nil
 }
 
+// waits reports whether the next attempt, or the same one, begins at the run's time.
+func waits(phase v1alpha1.HookPhase) bool {
+	return phase == v1alpha1.HookRetrying || phase == v1alpha1.HookRefused
+}
+
+// about lets the refusal of a write be told on the pod and its request.
+func about(ctx context.Context, t interceptor.Target) context.Context {
+	return refused.AboutPodOfRequest(ctx, t.Pod, t.PodUID, t.Request, t.RequestUID)
+}
+
 // record writes what was decided, and then counts and tells it.
 func (n *named) record(ctx context.Context, p *program, t *attempt, d decision) error {
 	pod := t.target.Pod.Name
@@ -227,11 +237,17 @@ func (n *named) record(ctx context.Context, p *program, t *attempt, d decision) 
 	began := &attempt{program: p, target: t.target, run: d.Run}
 	if d.Run.Phase == v1alpha1.HookRunning {
 		n.fresh.add(began.key())
+		if t.run.Phase == v1alpha1.HookRefused {
+			return nil // It is told already that this attempt begins.
+		}
 		n.emit(t.target, events.HookBegan(p.hook.Name, pod, p.do.name(), p.rules.ordinal(d.Run)))
 		return nil
 	}
 	n.room.give(t.target.RequestUID)
 	n.forget(t)
+	if d.Run.Phase == v1alpha1.HookRefused {
+		return nil // The client tells it, once per cause.
+	}
 	n.metrics.Ended(p.do.name(), d.Result)
 	switch d.Run.Phase {
 	case v1alpha1.HookSucceeded:
@@ -242,7 +258,7 @@ func (n *named) record(ctx context.Context, p *program, t *attempt, d decision) 
 		n.emit(t.target, events.HookFailed(p.hook.Name, pod, d.Run.Message, "The pod is kept."))
 	case v1alpha1.HookContinued:
 		n.emit(t.target, events.HookFailed(p.hook.Name, pod, d.Run.Message, "The eviction goes on."))
-	case v1alpha1.HookRunning, v1alpha1.HookUndoing, v1alpha1.HookUndone:
+	case v1alpha1.HookRunning, v1alpha1.HookRefused, v1alpha1.HookUndoing, v1alpha1.HookUndone:
 	}
 	return nil
 }
@@ -252,7 +268,6 @@ func (a *actor) forget(t *attempt) {
 	a.calls.end(t.key())
 	a.fresh.take(t.key())
 	a.jobs.take(t.jobName())
-	a.refused.forget(t.jobName())
 	a.watches.Release(t.key())
 	a.follows.take(string(t.target.PodUID))
 }

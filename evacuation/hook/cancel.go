@@ -18,6 +18,7 @@ import (
 
 // Cancel stops what was begun and, if the eviction was called off, undoes it.
 func (n *named) Cancel(ctx context.Context, t interceptor.Target) error {
+	ctx = about(ctx, t)
 	skipped, err := n.goesOn(ctx, t)
 	if err != nil {
 		return err
@@ -58,7 +59,9 @@ func (n *named) callOff(ctx context.Context, t interceptor.Target, skipped bool)
 		return nil // Nothing was begun.
 	}
 	p := n.programs.get(hook)
-	if p.noReturn && !skipped && (run.Phase == v1alpha1.HookRunning || run.Phase == v1alpha1.HookRetrying) {
+	// An attempt whose Job was refused has not begun.
+	nothing := run.Phase == v1alpha1.HookRefused && run.Attempt == 1
+	if p.noReturn && !skipped && !nothing && (run.Phase == v1alpha1.HookRunning || waits(run.Phase)) {
 		return interceptor.ErrPointOfNoReturn
 	}
 	did := &attempt{program: p, target: t, run: *run}
@@ -72,7 +75,7 @@ func (n *named) callOff(ctx context.Context, t interceptor.Target, skipped bool)
 		}
 	}
 	n.forget(did)
-	if skipped || p.undo == nil || p.noReturn || run.Phase == v1alpha1.HookUndone {
+	if skipped || nothing || p.undo == nil || p.noReturn || run.Phase == v1alpha1.HookUndone {
 		n.room.give(t.RequestUID)
 		n.ledger.drop(n.hook, t.RequestUID)
 		return nil
@@ -105,6 +108,8 @@ func (n *named) undo(ctx context.Context, did *attempt) error {
 	case w.State == stateLost:
 		// It may have been done, and is done once.
 		result, w.Message = resultUndoFailed, "the manager restarted while it ran, and it is not repeated"
+	case w.State == stateRefused:
+		return n.undoRefused(ctx, did, run, w)
 	case t.late:
 		if _, err := n.stop(ctx, p.undo, t); err != nil {
 			return err
@@ -127,6 +132,18 @@ func (n *named) undo(ctx context.Context, did *attempt) error {
 		n.emit(target, events.HookUndoFailed(p.hook.Name, target.Pod.Name, run.Message))
 	}
 	return nil
+}
+
+// undoRefused waits for as long as the Job of the undo is refused. Its deadline counts
+// from when it can begin.
+func (n *named) undoRefused(ctx context.Context, did *attempt, run v1alpha1.HookRun, w work) error {
+	if now := n.clock.Now(); now.Sub(run.StartTime.Time) > did.program.rules.Deadline/2 {
+		run.StartTime = stamp(now)
+		if err := n.ledger.update(ctx, did.program.hook, func(status *v1alpha1.EvacuationHookStatus) error { return put(status, run) }); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: the undo of hook %s waits: %s", interceptor.ErrNotYet, did.program.hook.Name, w.Message)
 }
 
 // Gone stops what still runs for a pod that has ended during the turn.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/internal/text"
 )
 
@@ -51,9 +52,6 @@ func (a *actor) beginJob(ctx context.Context, t *attempt, r *jobRecipe) (work, e
 	case t.late:
 		return work{State: stateRunning, Message: fmt.Sprintf("Job %s was never created", t.jobName())}, nil
 	}
-	if w, ok := a.refused.lately(t.jobName(), a.clock.Now()); ok {
-		return w, nil
-	}
 	if err := a.look(ctx, t); err != nil {
 		return work{}, err
 	}
@@ -68,18 +66,29 @@ func (a *actor) beginJob(ctx context.Context, t *attempt, r *jobRecipe) (work, e
 	case t.undo && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		// For a turn, the end of the pod decides. An undo has nobody to wait for.
 		return work{State: stateFailed, Final: true, Message: fmt.Sprintf("Job %s cannot be created: the namespace is being deleted", made.Name)}, nil
-	case apierrors.IsForbidden(err):
-		// A quota, a policy, or a permission of ours: it may be changed in time.
-		message := fmt.Sprintf("Job %s cannot be created: %s", made.Name, oneLine(err))
-		a.refused.add(made.Name, message, a.clock.Now())
-		return work{State: stateRunning, Message: message, CheckAfter: troubleRetry}, nil
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return work{State: stateFailed, Final: true, Message: fmt.Sprintf("the API server refuses the Job: %s", oneLine(err))}, nil
 	case err != nil:
-		return work{}, fmt.Errorf("create Job %s: %w", made.Name, err)
+		return a.notCreated(made.Name, err)
 	}
 	a.jobs.add(made.Name)
 	return work{State: stateRunning, Message: "Job " + made.Name + " was created", CheckAfter: jobPatience}, nil
+}
+
+// notCreated tells a refusal of the Job, which somebody may end, from a fault of the
+// template, which only a change of the hook can.
+func (a *actor) notCreated(job string, err error) (work, error) {
+	switch cause, _ := refused.Of(err); cause {
+	case "":
+		return work{}, fmt.Errorf("create Job %s: %w", job, err)
+	case refused.Invalid, refused.TooLarge:
+		return work{State: stateFailed, Final: true, Message: fmt.Sprintf("the API server refuses the Job: %s", oneLine(err))}, nil
+	}
+	w := work{State: stateRefused, Message: fmt.Sprintf("Job %s cannot be created: %s", job, oneLine(err)), RetryAt: a.clock.Now().Add(troubleRetry)}
+	var refusal *refused.Error
+	if errors.As(err, &refusal) {
+		w.RetryAt = refusal.RetryAt()
+	}
+	w.CheckAfter = max(w.RetryAt.Sub(a.clock.Now()), time.Second)
+	return w, nil
 }
 
 // findJob returns the Job of an attempt, nil if there is none. The cache may not have
@@ -343,10 +352,10 @@ func (a *actor) problemOf(ctx context.Context, p *program) (*problemError, error
 			return &problemError{v1alpha1.ReasonInvalidTemplate, err}, nil
 		}
 		err = a.client.Create(ctx, job, client.DryRunAll, client.FieldOwner(fieldOwner))
-		switch {
-		case apierrors.IsForbidden(err): // A quota, for example. It says nothing about the template.
-		case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		switch cause, refusal := refused.Of(err); {
+		case cause == refused.Invalid, cause == refused.TooLarge:
 			return &problemError{v1alpha1.ReasonInvalidTemplate, fmt.Errorf("the API server refuses the Job: %w", err)}, nil
+		case refusal: // A quota, for example. It says nothing about the template.
 		case err != nil && !apierrors.IsAlreadyExists(err):
 			return nil, errors.Join(errDryRun, err)
 		}

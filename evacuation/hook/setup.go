@@ -172,7 +172,7 @@ func setupRunner(mgr ctrl.Manager, r *runner, o Options) error {
 			MaxConcurrentReconciles: o.Workers, ReconciliationTimeout: runTimeout,
 			RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
 		}).
-		Complete(r)
+		Complete(controllers.Patient(o.Clock, r))
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", runnerName, err)
 	}
@@ -232,7 +232,7 @@ func setupStatus(mgr ctrl.Manager, r *reporter, o Options) error {
 		WithOptions(controller.Options{
 			ReconciliationTimeout: statusTimeout, RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
 		}).
-		Complete(r)
+		Complete(controllers.Patient(o.Clock, r))
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", statusName, err)
 	}

@@ -30,6 +30,8 @@ const (
 	stateRunning
 	stateDone
 	stateFailed
+	// stateRefused: it cannot be begun, because the cluster refuses it.
+	stateRefused
 	// stateLost: nobody knows how it ended, because the process that ran it is gone.
 	stateLost
 )
@@ -43,6 +45,8 @@ type work struct {
 	ETA time.Time
 	// Final: another attempt of this generation would fail the same way.
 	Final bool
+	// RetryAt is when what is refused may be tried again.
+	RetryAt time.Time
 	// CheckAfter is after how long to look again; zero leaves it to events.
 	CheckAfter time.Duration
 }
@@ -121,6 +125,12 @@ func step(in input) decision {
 			return decision{Do: doWait, WakeAt: at, Message: fmt.Sprintf("attempt %s failed, the next one follows: %s", in.Rules.ordinal(run), run.Message)}
 		}
 		return in.next(run)
+	case v1alpha1.HookRefused:
+		if at := run.StartTime.Time; in.Now.Before(at) {
+			return decision{Do: doWait, WakeAt: at, Message: run.Message}
+		}
+		run.Attempt-- // It was not begun, so it is the same one.
+		return in.next(run)
 	case v1alpha1.HookHeld:
 		if run.Generation == in.Rules.Generation {
 			return decision{Do: doHold, Message: run.Message}
@@ -154,6 +164,9 @@ func (in input) running(run v1alpha1.HookRun) decision {
 		return decision{Do: doRecord, Run: run, Result: resultSucceeded}
 	case w.State == stateFailed:
 		return in.failed(run, w.Message, resultFailed, w.Final)
+	case w.State == stateRefused:
+		run.Phase, run.Message, run.StartTime = v1alpha1.HookRefused, text.OneLine(w.Message, maxFailure), stamp(w.RetryAt.Add(time.Second-1))
+		return decision{Do: doRecord, Run: run}
 	case w.State == stateLost:
 		// Nobody knows how it ended, which is no fault of the hook: it does not count.
 		run.FirstAttempt++

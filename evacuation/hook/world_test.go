@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook/httpcall"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
 )
 
@@ -131,7 +133,7 @@ func (w *world) mortal() client.WithWatch {
 func (w *world) born() *named {
 	w.t.Helper()
 	w.dead = false
-	c := w.mortal()
+	c := refused.NewTracker(w.clock, metrics.NewRefused(prometheus.NewRegistry()), logr.Discard()).WrapWatch(w.mortal())
 	r := newRunner(c, c, Options{
 		Clock: w.clock, Metrics: metrics.NewHooks(prometheus.NewRegistry()), Bounds: Bounds{MaxTotal: 24 * time.Hour, HTTP: true},
 		MaxConcurrent: 1, MaxPerNamespace: 1, HTTP: &httpcall.Client{}, Watches: &waitfor.Watches{}, Recorder: eventsclient.NewFakeRecorder(1000),
@@ -140,6 +142,19 @@ func (w *world) born() *named {
 		w.t.Fatal(err)
 	}
 	return &named{actor: r.actor, hook: client.ObjectKeyFromObject(w.hook)}
+}
+
+// run is the record of the hook.
+func (w *world) run(t *testing.T) v1alpha1.HookRun {
+	t.Helper()
+	hook := &v1alpha1.EvacuationHook{}
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(w.hook), hook); err != nil {
+		t.Fatal(err)
+	}
+	if len(hook.Status.Runs) != 1 {
+		t.Fatalf("runs: %+v, want one", hook.Status.Runs)
+	}
+	return hook.Status.Runs[0]
 }
 
 // finish ends all Jobs that run, those of an undo as well.

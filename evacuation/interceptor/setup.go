@@ -51,7 +51,7 @@ func Add(mgr ctrl.Manager, impl Interceptor, o Options) error {
 		// For earlier work, the current call, and a report.
 		ReconciliationTimeout: 4*o.Timeout + 2*reportTimeout,
 		NewQueue:              controllers.NewQueue(o.Clock),
-	}).Complete(r)
+	}).Complete(controllers.Patient(o.Clock, r))
 	if err != nil {
 		return fmt.Errorf("set up interceptor %s: %w", o.Name, err)
 	}

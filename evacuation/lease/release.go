@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
 	"github.com/drawbridge-dev/drawbridge/internal/jsonpatch"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 // patchTries is how often a patch is tried on a request that keeps changing
@@ -79,7 +80,7 @@ func (l *Reconciler) releaseOne(ctx context.Context, er *v1alpha1.EvictionReques
 			return nil
 		case apierrors.IsNotFound(err):
 			return nil
-		case !apierrors.IsConflict(err) && !apierrors.IsInvalid(err):
+		case !refused.Changed(err):
 			return fmt.Errorf("remove requesters %q from %s: %w", names, key, err)
 		}
 		// A test of the patch failed: the request is newer than what we saw.

@@ -71,7 +71,7 @@ func (l *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 				return newQueue(name, limiter)
 			},
 		}).
-		Complete(l)
+		Complete(controllers.Patient(l.Clock, l))
 	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", controllerName, err)
 	}

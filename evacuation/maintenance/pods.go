@@ -3,6 +3,7 @@ package maintenance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 // reconcilePod gathers, decides and applies for one pod.
@@ -210,12 +212,15 @@ func (c *Controller) planLater(node string) {
 // applyPod applies a decision: first the conditions for the pod's owner, then the
 // request.
 func (c *Controller) applyPod(ctx context.Context, pod *corev1.Pod, d PodDecision) error {
-	if err := c.patchConditions(ctx, pod, d); err != nil {
-		return err
+	// A condition that is refused for good must not keep the pod from being evicted.
+	conditions := c.patchConditions(ctx, pod, d)
+	if _, refusal := refused.Of(conditions); conditions != nil && !refusal {
+		return conditions
 	}
+	ctx = refused.About(ctx, refused.Pod(pod))
 	for _, requester := range d.Leave {
 		if err := c.requester(requester).Withdraw(ctx, pod); err != nil {
-			return err
+			return errors.Join(conditions, err)
 		}
 		c.Metrics.Wrote(metrics.MaintenanceWriteWithdraw)
 	}
@@ -229,9 +234,9 @@ func (c *Controller) applyPod(ctx context.Context, pod *corev1.Pod, d PodDecisio
 		if why := failure(err); why != "" {
 			c.memory.fail(pod.UID, why)
 		}
-		return err
+		return errors.Join(conditions, err)
 	}
-	return nil
+	return conditions
 }
 
 // failure says why a pod's eviction cannot be requested, unless the reason is

@@ -66,7 +66,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		if p.queue == &c.pods {
 			b = b.Watches(&v1alpha1.EvictionRequest{}, c.requestEvents())
 		}
-		if err := b.Complete(p.reconcile); err != nil {
+		if err := b.Complete(controllers.Patient(c.Clock, p.reconcile)); err != nil {
 			return fmt.Errorf("set up controller %s: %w", p.name, err)
 		}
 	}

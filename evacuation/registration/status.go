@@ -77,7 +77,7 @@ func (r *StatusReconciler) SetupWithManager(mgr ctrl.Manager) error {
 			RateLimiter:           controllers.FastBackoff(),
 			NewQueue:              controllers.NewQueue(r.Clock),
 		}).
-		Complete(r)
+		Complete(controllers.Patient(r.Clock, r))
 }
 
 // count starts counting pods, and enqueues every EvictionInterceptor whose count has

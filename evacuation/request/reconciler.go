@@ -22,6 +22,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 const (
@@ -122,10 +123,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	decision := process.Step(snapshot, now, r.Policy)
 	er, err = r.apply(ctx, er, snapshot, decision, target, now)
-	if err != nil {
+	if _, refusal := refused.Of(err); er == nil || err != nil && !refusal {
 		return r.afterFailedWrite(ctx, err)
 	}
-	return r.next(ctx, er, decision)
+	// What is due does not wait for labels that are refused.
+	result, next := r.next(ctx, er, decision)
+	return result, errors.Join(err, next)
 }
 
 // gather collects the input of the decision.

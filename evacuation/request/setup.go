@@ -46,7 +46,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.EvictionRequest{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.requestOfPod), builder.WithPredicates(podEvents())).
 		WithOptions(r.options()).
-		Complete(r)
+		Complete(controllers.Patient(r.Clock, r))
 }
 
 func (r *Reconciler) options() controller.Options {

@@ -183,9 +183,7 @@ func (r *Requester) join(ctx context.Context, pod client.Object) (*v1alpha1.Evic
 	}
 	er, err := r.apply(ctx, pod, labels, nil, true)
 	if len(labels) > 0 && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)) {
-		if er, without := r.apply(ctx, pod, nil, nil, true); without == nil {
-			return er, nil
-		}
+		return r.apply(ctx, pod, nil, nil, true)
 	}
 	return er, err
 }

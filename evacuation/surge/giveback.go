@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 // Returned is what happened to a handed-up pod.
@@ -57,7 +59,7 @@ func GiveBack(ctx context.Context, c client.Client, key types.NamespacedName) (R
 			if err != nil {
 				return 0, err
 			}
-			if err = c.Patch(ctx, in.pod, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(Name)); changed(err) {
+			if err = c.Patch(ctx, in.pod, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(Name)); refused.Changed(err) {
 				continue
 			} else if err != nil {
 				return 0, fmt.Errorf("give back pod %s: %w", key, err)

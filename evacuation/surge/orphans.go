@@ -53,7 +53,7 @@ func (o *orphans) setup(mgr ctrl.Manager) error {
 			ReconciliationTimeout: orphanTimeout,
 			NewQueue:              controllers.NewQueue(o.surge.Clock),
 		}).
-		Complete(o)
+		Complete(controllers.Patient(o.surge.Clock, o))
 	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", orphansName, err)
 	}

@@ -3,7 +3,6 @@ package surge
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,26 +23,21 @@ type Options struct {
 	Policy   Policy
 	Recorder eventsclient.EventRecorder
 	Metrics  *metrics.Surge
+	// Live has no cache: joining a request must see what was just written.
+	Live client.WithWatch
 }
 
 // Add adds the interceptor and the controller of orphans to a manager, on the leader
 // only. The cache needs informers of Kinds.
 func Add(ctx context.Context, mgr ctrl.Manager, o Options) error {
-	err := controllers.Require("set up surge", map[string]bool{"Clock": o.Clock != nil, "Recorder": o.Recorder != nil, "Metrics": o.Metrics != nil})
+	err := controllers.Require("set up surge", map[string]bool{"Clock": o.Clock != nil, "Recorder": o.Recorder != nil, "Metrics": o.Metrics != nil, "Live": o.Live != nil})
 	if err != nil {
 		return err
-	}
-	// Joining a request must see what was just written.
-	live, err := client.NewWithWatch(mgr.GetConfig(), client.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-	})
-	if err != nil {
-		return fmt.Errorf("make client: %w", err)
 	}
 	s := &Surge{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
-		Requester: &requester.Requester{Name: Name, Client: live, Clock: o.Clock},
+		Requester: &requester.Requester{Name: Name, Client: o.Live, Clock: o.Clock},
 		Clock:     o.Clock,
 		Policy:    o.Policy,
 		Recorder:  o.Recorder,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
+	"github.com/drawbridge-dev/drawbridge/internal/text"
 )
 
 // tries is how often a decision is repeated because the pod has changed, before the
@@ -91,8 +94,11 @@ func (s *Surge) Evacuate(ctx context.Context, t interceptor.Target) (interceptor
 			err = s.giveBack(ctx, in, rec, d.reason, &failure{Request: t.RequestUID, Message: d.message})
 		}
 		switch {
-		case changed(err):
+		case refused.Changed(err):
 			continue
+		case isRefusal(err):
+			// Somebody has to act, and the next interceptor would have no replacement.
+			return interceptor.Progress{Message: refusal(in, err), CheckAfter: recheckRefused}, nil
 		case err != nil:
 			return interceptor.Progress{}, err
 		case d.verdict == giveBack && d.reason == metrics.GivenBackFailed:
@@ -136,7 +142,7 @@ func (s *Surge) restore(ctx context.Context, about subject, reason string) error
 			return nil
 		case back:
 			rec, _ := handedUp(in.pod)
-			if err := s.giveBack(ctx, in, rec, reason, nil); changed(err) {
+			if err := s.giveBack(ctx, in, rec, reason, nil); refused.Changed(err) {
 				continue
 			} else if err != nil {
 				return err
@@ -186,7 +192,7 @@ func (s *Surge) handUp(ctx context.Context, in *input, d decision) (decision, er
 	}
 	switch {
 	case err == nil:
-	case refused(err):
+	case notMade(err):
 		s.ledger.release(in.pod.UID)
 		return d, err
 	default:
@@ -239,14 +245,26 @@ func (s *Surge) patch(ctx context.Context, pod *corev1.Pod, patch []byte) error 
 	return nil
 }
 
-// changed reports whether a test of the patch failed, or the pod went away.
-func changed(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
+// recheckRefused is how soon a patch that is refused is looked at again. How often it is
+// sent is not decided here.
+const recheckRefused = time.Minute
+
+func isRefusal(err error) bool {
+	_, is := refused.Of(err)
+	return is
 }
 
-// refused reports whether the patch was certainly not made.
-func refused(err error) bool {
-	return changed(err) || apierrors.IsForbidden(err) || apierrors.IsTooManyRequests(err)
+// refusal says that the pod cannot be changed, and why.
+func refusal(in *input, err error) string {
+	return fmt.Sprintf("Pod %s cannot be handed up to its Deployment or given back: %s. It is tried again.", in.pod.Name, text.OneLine(err.Error(), maxRefusal))
+}
+
+// maxRefusal is how much of the API server's text a message has, in characters.
+const maxRefusal = 500
+
+// notMade reports whether the patch was certainly not made.
+func notMade(err error) bool {
+	return refused.Changed(err) || isRefusal(err) || apierrors.IsTooManyRequests(err)
 }
 
 // emit records an event on the pod and on its Deployment: people may check either.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 // Cancel removes the mark and stops what we started.
@@ -17,6 +17,7 @@ func (a *actor) Cancel(ctx context.Context, t interceptor.Target) error {
 	defer a.stuck.remove(t.RequestUID)
 	defer a.unheard.remove(t.RequestUID)
 	defer a.ends.forget(t.Request)
+	ctx = about(ctx, t)
 	pod, err := a.findPod(ctx, t)
 	if err != nil || pod == nil {
 		return err
@@ -127,7 +128,5 @@ func (e *evacuation) stopMigrations(ctx context.Context, sub *subject) error {
 // changed reports whether a write failed because the object has changed: it is gone, or
 // a test operation failed. The API server answers 422 to that.
 func changed(err error) bool {
-	var status apierrors.APIStatus
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) ||
-		(errors.As(err, &status) && status.Status().Code == 422)
+	return refused.Changed(err)
 }

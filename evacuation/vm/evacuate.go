@@ -18,6 +18,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 const (
@@ -50,6 +51,7 @@ var (
 
 // Evacuate marks the workload of a pod and follows its evacuation.
 func (a *actor) Evacuate(ctx context.Context, t interceptor.Target) (interceptor.Progress, error) {
+	ctx = about(ctx, t)
 	pod, err := a.findPod(ctx, t)
 	switch {
 	case err != nil:
@@ -89,7 +91,18 @@ func lasting(err error) bool {
 	if !errors.As(err, &status) {
 		return true // An expression, or a kind that cannot be read.
 	}
-	return apierrors.IsForbidden(err) || changed(err)
+	return isRefusal(err) || changed(err)
+}
+
+// isRefusal reports whether the cluster refuses a write for good.
+func isRefusal(err error) bool {
+	_, is := refused.Of(err)
+	return is
+}
+
+// about lets the refusal of a write be told on the pod and its request.
+func about(ctx context.Context, t interceptor.Target) context.Context {
+	return refused.AboutPodOfRequest(ctx, t.Pod, t.PodUID, t.Request, t.RequestUID)
 }
 
 // findPod returns this pod, nil if it has ended.
@@ -155,6 +168,8 @@ func (e *evacuation) run(ctx context.Context) (interceptor.Progress, error) {
 			switch last = e.mark(ctx, sub); {
 			case last == nil:
 				return e.following(e.progress(sub, f), f), nil
+			case isRefusal(last):
+				return e.stumbled(sub, f, &rejectedError{last}), nil
 			case !changed(last):
 				return e.afterMark(sub, f, last)
 			case wasLive:

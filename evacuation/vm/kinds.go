@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 // podKind is served by the manager's own informer.
@@ -46,6 +47,8 @@ type kinds struct {
 	mapper  meta.RESTMapper
 	// access creates SelfSubjectAccessReviews.
 	access client.Writer
+	// writes tracks the writes that are refused.
+	writes *refused.Tracker
 	log    logr.Logger
 	// changed is called with every object that changed, from the informers.
 	changed func(schema.GroupVersionKind, *unstructured.Unstructured)

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 // get returns an object from memory, nil if there is none. It must not be changed.
@@ -129,7 +131,11 @@ func (k *kinds) patch(ctx context.Context, n need, key types.NamespacedName, dat
 	if subresource != "" {
 		subresources = append(subresources, subresource)
 	}
-	u, err := found.resource.Namespace(key.Namespace).Patch(ctx, key.Name, types.JSONPatchType, data, metav1.PatchOptions{FieldManager: manager}, subresources...)
+	var u *unstructured.Unstructured
+	err = k.writes.Do(ctx, refused.Mark, "patch", objectOf(n, key), manager, nil, func() (err error) {
+		u, err = found.resource.Namespace(key.Namespace).Patch(ctx, key.Name, types.JSONPatchType, data, metav1.PatchOptions{FieldManager: manager}, subresources...)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("patch %s %s: %w", n.kind.Kind, key, err)
 	}
@@ -145,10 +151,19 @@ func (k *kinds) create(ctx context.Context, n need, object *unstructured.Unstruc
 	if err != nil {
 		return err
 	}
-	if _, err := found.resource.Namespace(object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldManager: manager}); err != nil {
+	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+	if err := k.writes.Do(ctx, refused.Migration, "create", objectOf(n, key), manager, nil, func() error {
+		_, err := found.resource.Namespace(key.Namespace).Create(ctx, object, metav1.CreateOptions{FieldManager: manager})
+		return err
+	}); err != nil {
 		return fmt.Errorf("create %s %s/%s: %w", n.kind.Kind, object.GetNamespace(), object.GetName(), err)
 	}
 	return nil
+}
+
+// objectOf is what is written, for a refusal.
+func objectOf(n need, key types.NamespacedName) refused.Object {
+	return refused.Object{Kind: n.kind.Kind, Namespace: key.Namespace, Name: key.Name}
 }
 
 // remove deletes this object.
@@ -157,7 +172,9 @@ func (k *kinds) remove(ctx context.Context, n need, key types.NamespacedName, ui
 	if err != nil {
 		return err
 	}
-	err = found.resource.Namespace(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))})
+	err = k.writes.Do(ctx, refused.Migration, "delete", objectOf(n, key), "", nil, func() error {
+		return found.resource.Namespace(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))})
+	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %s %s: %w", n.kind.Kind, key, err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 // createDelay batches changes.
@@ -274,7 +275,7 @@ func (m *migrator) create(ctx context.Context, p *policy, e *evacuee) error {
 	if err := m.store.paces.begin(pace); err != nil {
 		return err
 	}
-	err = m.store.kinds.create(ctx, p.needs[p.migration.kind], object, p.interceptor)
+	err = m.store.kinds.create(refused.AboutRequest(ctx, e.er), p.needs[p.migration.kind], object, p.interceptor)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return err

@@ -193,7 +193,7 @@ func setupReporter(mgr ctrl.Manager, r *reporter, o Options) error {
 		For(&v1alpha1.EvacuationPolicy{}).
 		WatchesRawSource(source.Func(r.attach)).
 		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock)}).
-		Complete(r)
+		Complete(controllers.Patient(o.Clock, r))
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", reporterName, err)
 	}
@@ -219,7 +219,7 @@ func setupDispatcher(mgr ctrl.Manager, d *dispatcher, m *migrator, o Options) er
 			MaxConcurrentReconciles: o.MaxConcurrent, RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
 			ReconciliationTimeout: dispatchTimeout,
 		}).
-		Complete(d)
+		Complete(controllers.Patient(o.Clock, d))
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", dispatchName, err)
 	}
@@ -262,7 +262,7 @@ func setupMigrator(mgr ctrl.Manager, m *migrator, o Options) error {
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1, ReconciliationTimeout: timeout, RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
 		}).
-		Complete(m)
+		Complete(controllers.Patient(o.Clock, m))
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", migratorName, err)
 	}

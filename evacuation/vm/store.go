@@ -26,6 +26,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/cel"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 // ErrNotLoaded says that the policies are not known yet; that resolves itself soon.
@@ -47,7 +48,9 @@ type StoreOptions struct {
 	// itself takes back.
 	Put   func(ctx context.Context, path string, body []byte) error
 	Clock clock.PassiveClock
-	Log   logr.Logger
+	// Writes tracks the writes that are refused.
+	Writes *refused.Tracker
+	Log    logr.Logger
 }
 
 // Store knows all EvacuationPolicies and the objects behind the pods they cover.
@@ -95,7 +98,7 @@ func NewStore(o StoreOptions) *Store {
 	s.paces.init(o.Clock)
 	s.ends.init()
 	s.kinds = &kinds{
-		dynamic: o.Dynamic, mapper: o.Mapper, access: o.Client, log: o.Log,
+		dynamic: o.Dynamic, mapper: o.Mapper, access: o.Client, writes: o.Writes, log: o.Log,
 		changed:  s.objectChanged,
 		synced:   func() { s.wakeAll(); s.policiesChanged() },
 		troubled: func() { s.askReload() },

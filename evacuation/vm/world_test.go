@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 var (
@@ -99,7 +101,7 @@ func newWorld(t *testing.T, objects []runtime.Object, pods []client.Object, with
 		},
 	}).Build()
 	w.store = NewStore(StoreOptions{
-		Client: c, Live: c, Dynamic: w.dynamic, Mapper: w.mapper, Clock: w.clock, Resolver: staticResolver{"kubevirt.drawbridge.dev"},
+		Client: c, Live: c, Writes: refused.NewTracker(w.clock, metrics.NewRefused(prometheus.NewRegistry()), logr.Discard()), Dynamic: w.dynamic, Mapper: w.mapper, Clock: w.clock, Resolver: staticResolver{"kubevirt.drawbridge.dev"},
 		Put: func(_ context.Context, path string, body []byte) error {
 			w.puts = append(w.puts, path+" "+string(body))
 			if w.put != nil {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/ownership"
 )
 
@@ -144,7 +145,7 @@ func (r *Rotator) SetupWithManager(mgr ctrl.Manager) error {
 	if r.WebhookConfiguration != "" {
 		b = b.Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, toKey)
 	}
-	return b.Complete(r)
+	return b.Complete(controllers.Patient(r.Clock, r))
 }
 
 // Reconcile synchronizes the Secret and the webhook configuration.

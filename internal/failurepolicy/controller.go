@@ -69,7 +69,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{
 			NeedLeaderElection: new(true), ReconciliationTimeout: timeout, NewQueue: controllers.NewQueue(c.Clock),
 		}).
-		Complete(c)
+		Complete(controllers.Patient(c.Clock, c))
 	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", controllerName, err)
 	}

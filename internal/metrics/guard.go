@@ -29,13 +29,15 @@ const (
 	GuardBudgetChanged = "changed"
 	// GuardBudgetNotInForce: it protects nobody, or not yet.
 	GuardBudgetNotInForce = "not_in_force"
+	// GuardBudgetRefused: there is none, because the cluster refuses it.
+	GuardBudgetRefused = "refused"
 	// GuardBudgetNameTaken: a budget of somebody else has its name.
 	GuardBudgetNameTaken = "name_taken"
 )
 
 var (
 	guardStates       = []string{GuardClosed, GuardHeld, GuardUnguarded, GuardOtherBudget, GuardLabelLeft}
-	guardBudgetStates = []string{GuardBudgetInForce, GuardBudgetChanged, GuardBudgetNotInForce, GuardBudgetNameTaken}
+	guardBudgetStates = []string{GuardBudgetInForce, GuardBudgetChanged, GuardBudgetNotInForce, GuardBudgetRefused, GuardBudgetNameTaken}
 )
 
 var (

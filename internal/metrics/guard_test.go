@@ -42,7 +42,7 @@ func TestGuardCountsPodsByState(t *testing.T) {
 	want := map[string]float64{
 		"drawbridge_guard_pods closed": 1, "drawbridge_guard_pods held": 0, "drawbridge_guard_pods unguarded": 0, "drawbridge_guard_pods other_budget": 1,
 		"drawbridge_guard_pods label_left":  0,
-		"drawbridge_guard_budgets in_force": 1, "drawbridge_guard_budgets changed": 0, "drawbridge_guard_budgets not_in_force": 0, "drawbridge_guard_budgets name_taken": 0,
+		"drawbridge_guard_budgets in_force": 1, "drawbridge_guard_budgets changed": 0, "drawbridge_guard_budgets not_in_force": 0, "drawbridge_guard_budgets refused": 0, "drawbridge_guard_budgets name_taken": 0,
 		"drawbridge_guard_label_writes_total close": 1, "drawbridge_guard_label_writes_total open": 2,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -19,6 +19,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 // repairAgain is when to retry a repair that did not last.
@@ -92,6 +93,9 @@ func (c *Controller) reconcileBudget(ctx context.Context, namespace string) (rec
 		}
 	}
 	if err != nil {
+		if _, refusal := refused.Of(err); refusal && (pdb == nil || !inForce(pdb)) {
+			c.Metrics.ObserveBudget(namespace, metrics.GuardBudgetRefused)
+		}
 		return reconcile.Result{}, fmt.Errorf("%s the guard's budget of namespace %s: %w", d.Action, namespace, err)
 	}
 	c.Metrics.ObserveBudget(namespace, c.budgetState(pdb))
@@ -177,7 +181,7 @@ func (c *Controller) create(ctx context.Context, namespace string) (reconcile.Re
 	}
 	pdb := newBudget(namespace, owner)
 	c.memory.writes(budgetKey(namespace), "", "", c.Clock.Now())
-	err = c.Client.Create(ctx, pdb, client.FieldOwner(fieldOwner))
+	err = c.Client.Create(refused.About(ctx, c.waitingPods(ctx, namespace)...), pdb, client.FieldOwner(fieldOwner))
 	switch {
 	case err == nil:
 		c.memory.make(namespace, c.Clock.Now())
@@ -191,6 +195,21 @@ func (c *Controller) create(ctx context.Context, namespace string) (reconcile.Re
 	default:
 		return reconcile.Result{}, err
 	}
+}
+
+// maxWaiting bounds the pods that have an event when their namespace's budget is refused.
+const maxWaiting = 50
+
+// waitingPods are the pods of a namespace that wait for its budget.
+func (c *Controller) waitingPods(ctx context.Context, namespace string) []corev1.ObjectReference {
+	var waiting []corev1.ObjectReference
+	for _, key := range c.memory.waitingIn(namespace) {
+		pod := &corev1.Pod{}
+		if c.Client.Get(ctx, key, pod, client.UnsafeDisableDeepCopy) == nil && len(waiting) < maxWaiting {
+			waiting = append(waiting, refused.Pod(pod))
+		}
+	}
+	return waiting
 }
 
 // repair restores the budget. The stored object shows whether something else writes it,

@@ -20,6 +20,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 const (
@@ -237,7 +238,7 @@ func (c *Controller) label(ctx context.Context, pod *corev1.Pod, request types.U
 		return true, nil
 	case apierrors.IsNotFound(err):
 		return true, nil
-	case apierrors.IsConflict(err), apierrors.IsInvalid(err):
+	case refused.Changed(err):
 		return false, nil
 	default:
 		return false, fmt.Errorf("label pod for the guard: %w", err)

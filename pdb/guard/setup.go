@@ -61,7 +61,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 				return c.queue
 			},
 		}).
-		Complete(c)
+		Complete(controllers.Patient(c.Clock, c))
 	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", controllerName, err)
 	}

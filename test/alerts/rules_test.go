@@ -196,6 +196,11 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 			bad:  `drawbridge_guard_pods{state="unguarded"} 3x40`,
 			at:   30 * time.Minute, want: "3 pods would be evicted past their interceptors",
 		},
+		"DrawbridgeWritesRefused": {
+			well: `drawbridge_writes_refused_total{what="request",cause="NamespaceTerminating",pod="a"} 0+1x60` + "\n" + `drawbridge_writes_refused_total{what="job",cause="Quota",pod="a"} 3x60`,
+			bad:  `drawbridge_writes_refused_total{what="request",cause="Quota",pod="a"} 0+1x60`,
+			at:   40 * time.Minute, want: "request is refused by Quota",
+		},
 		"DrawbridgeRegistrationRefused": {
 			well: `drawbridge_interceptor_registrations{accepted="false",pod="a"} 0x40`,
 			bad:  `drawbridge_interceptor_registrations{accepted="false",pod="a"} 2x40` + "\n" + `drawbridge_interceptor_registrations{accepted="false",pod="b"} 2x40`,

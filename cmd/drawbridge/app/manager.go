@@ -34,6 +34,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache/packed"
 	"github.com/drawbridge-dev/drawbridge/internal/protect"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/translate"
 	"github.com/drawbridge-dev/drawbridge/webhook"
 )
@@ -64,12 +65,13 @@ func serveWith(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error))
 }
 
 // newManager makes the manager with everything that listens or caches.
-func newManager(conf *rest.Config, o Options, server *webhook.Server, tlsOptions func(*tls.Config)) (manager.Manager, error) {
+func newManager(conf *rest.Config, o Options, server *webhook.Server, tlsOptions func(*tls.Config), writes *refused.Tracker) (manager.Manager, error) {
 	mgr, err := ctrl.NewManager(conf, manager.Options{
 		Scheme:                        newScheme(),
 		Logger:                        o.Logger,
 		Cache:                         cacheOptions(o),
 		NewCache:                      informers.NewCache(clock.RealClock{}, o.Logger),
+		NewClient:                     writes.NewClient,
 		WebhookServer:                 server,
 		Metrics:                       metricsOptions(o, tlsOptions),
 		HealthProbeBindAddress:        orOff(o.HealthAddr),
@@ -91,7 +93,17 @@ func newManager(conf *rest.Config, o Options, server *webhook.Server, tlsOptions
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
+	writes.Record(mgr.GetEventRecorder(recorderName))
 	return mgr, nil
+}
+
+// liveClient is a client without a cache: joining a request must see what was just written.
+func liveClient(mgr manager.Manager, writes *refused.Tracker) (client.WithWatch, error) {
+	c, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return writes.WrapWatch(c), nil
 }
 
 // metricsOptions say how the metrics are served. The bearer token must not be sent in

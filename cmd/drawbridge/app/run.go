@@ -19,6 +19,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/health"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
 	drawbridgemetrics "github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/internal/version"
 )
 
@@ -66,7 +67,8 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 
 	certificate, door := newServer(o), drawbridgemetrics.NewDoor(o.Registerer)
 	shutdown, tlsOptions := &health.Shutdown{}, serveWith(certificate.GetCertificate)
-	mgr, err := newManager(conf, o, newWebhookServer(o, door, shutdown, tlsOptions), tlsOptions)
+	writes := refused.NewTracker(o.Clock, drawbridgemetrics.NewRefused(o.Registerer), o.Logger.WithName("writes"))
+	mgr, err := newManager(conf, o, newWebhookServer(o, door, shutdown, tlsOptions), tlsOptions, writes)
 	if err != nil {
 		return err
 	}
@@ -79,9 +81,9 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 		setupLogLevel(mgr, o),
 		setup(starting, mgr, o, discovered{
 			self: self, workloadRef: workloads, synced: caches.Synced,
-			token: certificate.Token, door: door, certificate: certificate.GetCertificate,
+			token: certificate.Token, door: door, certificate: certificate.GetCertificate, writes: writes,
 		}),
-		setupSurge(starting, mgr, o),
+		setupSurge(starting, mgr, o, writes),
 	); err != nil {
 		return fmt.Errorf("set up manager: %w", err)
 	}

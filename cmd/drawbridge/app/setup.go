@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/lease"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/webhook"
 )
 
@@ -33,6 +34,8 @@ type discovered struct {
 	door  *metrics.Door
 	// certificate is the one to serve.
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// writes tracks the writes that are refused.
+	writes *refused.Tracker
 }
 
 // setup wires the parts of Drawbridge into the manager: engine, evictor and
@@ -42,7 +45,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 	if err != nil {
 		return err
 	}
-	policies, err := setupVM(mgr, o, resolver)
+	policies, err := setupVM(mgr, o, resolver, known.writes)
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,10 @@
 package app
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/maintenance"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
@@ -45,10 +43,9 @@ func setupMaintenance(mgr ctrl.Manager, o Options, known discovered, resolver re
 	if !o.Maintenance.Enabled {
 		return nil
 	}
-	// Joining a request must see what was just written.
-	live, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	live, err := liveClient(mgr, known.writes)
 	if err != nil {
-		return fmt.Errorf("make client: %w", err)
+		return err
 	}
 	return (&maintenance.Controller{
 		Client:    mgr.GetClient(),

@@ -8,14 +8,20 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 // setupSurge adds the interceptor surge.drawbridge.dev, if enabled.
-func setupSurge(ctx context.Context, mgr ctrl.Manager, o Options) error {
+func setupSurge(ctx context.Context, mgr ctrl.Manager, o Options, writes *refused.Tracker) error {
 	if !o.Surge {
 		return nil
 	}
+	live, err := liveClient(mgr, writes)
+	if err != nil {
+		return err
+	}
 	return surge.Add(ctx, mgr, surge.Options{
+		Live:     live,
 		Clock:    o.Clock,
 		Policy:   surge.Policy{ProgressDeadline: o.SurgeProgressDeadline, ClusterLimit: o.SurgeClusterLimit},
 		Recorder: mgr.GetEventRecorder(recorderName),

@@ -21,13 +21,14 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/vm"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // setupVM adds the interceptors of EvacuationPolicies. It returns the store of the
 // policies, which runs on every replica and is used by the webhook and the guard. The
 // replica is ready when they are loaded.
-func setupVM(mgr ctrl.Manager, o Options, resolver registration.Resolver) (*vm.Store, error) {
+func setupVM(mgr ctrl.Manager, o Options, resolver registration.Resolver, writes *refused.Tracker) (*vm.Store, error) {
 	dynamicClient, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("make dynamic client: %w", err)
@@ -41,7 +42,7 @@ func setupVM(mgr ctrl.Manager, o Options, resolver registration.Resolver) (*vm.S
 			return plain.Put().AbsPath(path).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
 		},
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Dynamic: dynamicClient, Mapper: mgr.GetRESTMapper(), Resolver: resolver,
-		Clock: o.Clock, Log: mgr.GetLogger().WithName("evacuation-policies"),
+		Clock: o.Clock, Writes: writes, Log: mgr.GetLogger().WithName("evacuation-policies"),
 	})
 	ready := func(*http.Request) error {
 		if !store.Loaded() {

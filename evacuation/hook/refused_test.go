@@ -40,25 +40,27 @@ func done(t *testing.T) (*world, *named) {
 	return w, n
 }
 
-// However often the undo is asked for, a Job that was refused is tried every 30 seconds.
-func TestAJobThatIsRefusedIsTriedNowAndThen(t *testing.T) {
+// However often the undo is asked for, and however long its Job is refused: it is tried with
+// growing pauses, and is no failure of the hook.
+func TestAnUndoWhoseJobIsRefusedIsTriedNowAndThen(t *testing.T) {
 	w, n := done(t)
 	w.refuse = forbidden()
 	var tried []int
-	for range 3 {
-		for range 5 {
+	for range 6 {
+		for range 20 {
 			if err := n.Cancel(t.Context(), w.target); !errors.Is(err, interceptor.ErrNotYet) {
 				t.Fatalf("cancel: %v, want that it waits", err)
 			}
-			w.clock.Step(time.Second)
+			w.clock.Step(30 * time.Second)
 		}
 		tried = append(tried, w.refused)
-		w.clock.Step(troubleRetry - 5*time.Second)
 	}
-	if diff := cmp.Diff([]int{1, 2, 3}, tried); diff != "" {
-		t.Errorf("Jobs that were tried (-want +got):\n%s", diff)
+	// Of the first ten minutes, and then one in five.
+	if diff := cmp.Diff([]int{7, 9, 11, 13, 15, 17}, tried); diff != "" {
+		t.Errorf("Jobs that were tried after ten minutes each (-want +got):\n%s", diff)
 	}
 	w.refuse = nil
+	w.clock.Step(5 * time.Minute)
 	if err := n.Cancel(t.Context(), w.target); !errors.Is(err, interceptor.ErrNotYet) {
 		t.Fatal(err)
 	}
@@ -67,7 +69,7 @@ func TestAJobThatIsRefusedIsTriedNowAndThen(t *testing.T) {
 	}
 }
 
-// In a namespace that is being deleted, nothing can be undone, and nobody tries for ever.
+// In a namespace that is being deleted, nothing can be undone, and nobody tries forever.
 func TestAnUndoEndsWithItsNamespace(t *testing.T) {
 	w, n := done(t)
 	w.refuse = forbidden(corev1.NamespaceTerminatingCause)
@@ -94,5 +96,49 @@ func TestATurnWaitsForTheEndOfItsNamespace(t *testing.T) {
 	}
 	if w.refused != 1 {
 		t.Errorf("the Job was tried %d times", w.refused)
+	}
+}
+
+// A refusal from outside is no failure of the hook: however long it lasts, the same attempt
+// begins when it ends, and has all of its time. Another manager goes on with it.
+func TestAnAttemptBeginsWhenItsJobIsRefusedNoMore(t *testing.T) {
+	denied := apierrors.NewInvalid(batchv1.SchemeGroupVersion.WithKind("Job").GroupKind(), "dump", nil)
+	denied.ErrStatus.Message = `jobs.batch "dump" is forbidden: ValidatingAdmissionPolicy 'labels' with binding 'labels' denied request: it has no label team`
+	for name, refusal := range map[string]error{
+		"a missing right or a quota": forbidden(),
+		"a policy, which says 422":   denied,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, jobHook(func(s *v1alpha1.EvacuationHookSpec) { s.Retries = new(int32(0)) }))
+			w.refuse = refusal
+			n := w.born()
+			for range 40 {
+				p, err := n.Evacuate(t.Context(), w.target)
+				if err != nil || p.Done {
+					t.Fatalf("want that it waits: %+v, %v", p, err)
+				}
+				w.clock.Step(30 * time.Second)
+			}
+			run := w.run(t)
+			if run.Phase != v1alpha1.HookRefused || run.Attempt != 1 || run.Message == "" {
+				t.Fatalf("run while the Job is refused: %+v", run)
+			}
+			if w.refused > 10 {
+				t.Errorf("the Job was tried %d times in 20 minutes", w.refused)
+			}
+			w.refuse = nil
+			n = w.born()
+			w.clock.Step(5 * time.Minute)
+			if _, err := n.Evacuate(t.Context(), w.target); err != nil {
+				t.Fatal(err)
+			}
+			run = w.run(t)
+			if run.Phase != v1alpha1.HookRunning || run.Attempt != 1 || w.clock.Since(run.StartTime.Time) > time.Minute {
+				t.Errorf("run after that: %+v, now %s", run, w.clock.Now())
+			}
+			if diff := cmp.Diff(map[string]int{"dump-1": 1}, w.names()); diff != "" {
+				t.Errorf("Jobs (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
