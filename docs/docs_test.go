@@ -124,6 +124,7 @@ func TestTheCatalogHasEveryMetric(t *testing.T) {
 	metrics.NewDoor(registry)
 	metrics.NewEvents(registry)
 	metrics.NewFailurePolicy(registry)
+	metrics.NewRefused(registry)
 	want := map[string]string{}
 	for _, m := range metrics.All() {
 		labels := make([]string, len(m.Labels))

@@ -254,8 +254,9 @@ func TestPlacesBecomeFree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(deployment(2), replicaSet("web-new", 2, 2), pod("web-1", "web-new"), pod("web-2", "web-new"))
 			w.fail, w.made = tc.fail, tc.made
-			if _, err := w.Evacuate(t.Context(), target("web-1")); (err != nil) != (tc.fail != nil) {
-				t.Fatal(err)
+			progress, err := w.Evacuate(t.Context(), target("web-1"))
+			if told := strings.Contains(progress.Message, "cannot be handed up"); (err != nil) != (tc.fail == timeout) || told != (tc.fail == denied) { //nolint:errorlint // They are the same.
+				t.Fatalf("%+v, %v", progress, err)
 			}
 			for _, step := range tc.then {
 				switch step {

@@ -3,6 +3,7 @@ package refused
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,11 +116,10 @@ func causeOf(status metav1.Status) Cause {
 	case http.StatusForbidden:
 		return forbidden(status)
 	case http.StatusUnprocessableEntity:
-		if status.Details == nil || len(status.Details.Causes) == 0 {
-			// A test of a JSON patch: apiserver, pkg/endpoints/handlers/patch.go.
-			return ""
+		if status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Type != metav1.CauseTypeUnexpectedServerResponse }) {
+			return Invalid
 		}
-		return Invalid
+		return "" // A test of a JSON patch: apiserver, pkg/endpoints/handlers/patch.go.
 	case http.StatusBadRequest:
 		return Invalid
 	case http.StatusRequestEntityTooLarge:

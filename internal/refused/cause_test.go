@@ -50,6 +50,7 @@ func TestCauseOfAnError(t *testing.T) {
 		"a method that is not there":    {apierrors.NewMethodNotSupported(jobs, "create"), Other},
 		"wrapped":                       {fmt.Errorf("create Job: %w", invalid), Invalid},
 		"the test of a JSON patch":      {apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", jobs, "", "testing value /metadata/uid failed", 0, false), ""},
+		"the same, read from its text":  {apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", jobs, "dump", "testing value failed", 0, true), ""},
 		"a conflict":                    {apierrors.NewConflict(jobs, "dump", errors.New("it has changed")), ""},
 		"one that exists":               {apierrors.NewAlreadyExists(jobs, "dump"), ""},
 		"one that is missing":           {apierrors.NewNotFound(jobs, "dump"), ""},
