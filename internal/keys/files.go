@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// entry is a row in the chart's file. A text is written here if CEL would have to make it.
+// entry is a row in the chart's file: texts alone, because a map of CEL has values of one
+// type.
 type entry struct {
 	// Is is the form: "a label".
 	Is string `json:"is"`
-	// On are the places, and Places the same in words.
-	On     []Place `json:"on"`
-	Places string  `json:"places"`
-	// Own: Drawbridge alone writes it.
-	Own     bool   `json:"own"`
+	// On are the places, separated by separator.
+	On string `json:"on"`
+	// Own is "true" if Drawbridge alone writes it.
+	Own     string `json:"own"`
 	Values  string `json:"values"`
 	Pattern string `json:"pattern"`
 	Switch  string `json:"switch"`
@@ -31,10 +31,11 @@ func ChartFile() ([]byte, error) {
 	}{Domains: domains, Page: Page, Keys: map[string]entry{}}
 	for i := range Rows {
 		r := &Rows[i]
-		file.Keys[r.Key] = entry{
-			Is: r.Form.one(), On: r.On, Places: r.places(), Own: r.Writer == Drawbridge,
-			Values: r.Values, Pattern: r.pattern(), Switch: r.Switch, Idle: r.Idle,
+		e := entry{Is: r.Form.one(), On: r.places(), Values: r.Values, Pattern: r.pattern(), Switch: r.Switch, Idle: r.Idle}
+		if r.Writer == Drawbridge {
+			e.Own = "true"
 		}
+		file.Keys[r.Key] = e
 	}
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)

@@ -19,8 +19,12 @@ type Written struct {
 	Value string
 }
 
-// quoted is how many characters of a value are repeated.
-const quoted = 60
+const (
+	// quoted is how many characters of a value are repeated.
+	quoted = 60
+	// separator of places. The chart's policy splits by it.
+	separator = ", "
+)
 
 // Problem says why what is written has no effect, or not the one that is meant; empty if
 // nothing is wrong, or if the key is not ours. off are the switches that are off.
@@ -74,7 +78,7 @@ func (r *Row) places() string {
 	for _, p := range r.On {
 		names = append(names, string(p))
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(names, separator)
 }
 
 func (r *Row) understands(value string) bool {
