@@ -86,7 +86,7 @@ func writable(t *testing.T, namespace string) map[string]func() withTemplate {
 		"EvictionRequest":     plain(builder.EvictionRequest(namespace, "gone", "0d7c6e5e-0000-4000-8000-000000000000").Requesters("native.example.com").Obj()),
 		"EvictionInterceptor": plain(builder.EvictionInterceptor(namespace + ".example.com").Obj()),
 		"EvictionBudget":      plain(builder.EvictionBudget(namespace, meta.Name, "app", "keys").Obj()),
-		"NodeMaintenance":     plain(builder.NodeMaintenance(meta.Name).Obj()),
+		"NodeMaintenance":     plain(builder.NodeMaintenance(meta.Name).Term(testLabel, corev1.NodeSelectorOpIn, namespace).Obj()),
 		"EvacuationHook":      plain(hook),
 		"ReplicationController": func() withTemplate {
 			pods := template()
