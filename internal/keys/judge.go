@@ -33,7 +33,7 @@ func (w Written) Problem(off ...string) string {
 		return ""
 	}
 	row := byKey(w.Key)
-	what := ""
+	var what string
 	switch {
 	case row == nil:
 		what = "Drawbridge knows no such key, so it does nothing; those it knows are in " + Page

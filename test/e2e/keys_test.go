@@ -154,9 +154,9 @@ func TestThePolicyOfKeysAgreesWithTheTable(t *testing.T) {
 			values[name] = []string{"x"}
 		}
 	}
-	for kind, make := range writable(t, namespace) {
+	for kind, writable := range writable(t, namespace) {
 		places := []keys.Place{keys.Place(kind)}
-		if make().template != nil {
+		if writable().template != nil {
 			places = append(places, keys.TemplateOf(kind))
 		}
 		for _, place := range places {
@@ -167,7 +167,7 @@ func TestThePolicyOfKeysAgreesWithTheTable(t *testing.T) {
 						if form == keys.Label && len(validation.IsValidLabelValue(value)) > 0 || refused(written) {
 							continue
 						}
-						object := make()
+						object := writable()
 						if place == keys.Place(kind) {
 							object.template = nil
 						}
@@ -195,13 +195,15 @@ func told(object withTemplate, place keys.Place) string {
 	if object.template != nil {
 		on.Labels, on.Annotations = object.template.Labels, object.template.Annotations
 	}
-	for _, w := range keys.Of(on, nil) {
-		if w.Key == v1alpha1.GuardLabel && w.Form == keys.Label && (place == "Pod" || object.template != nil) {
-			return "" // The policy guard-label tells it.
-		}
-		return w.Warning(off...)
+	written := keys.Of(on, nil)
+	if len(written) == 0 {
+		return ""
 	}
-	return ""
+	w := written[0]
+	if w.Key == v1alpha1.GuardLabel && w.Form == keys.Label && (place == "Pod" || object.template != nil) {
+		return "" // The policy guard-label tells it.
+	}
+	return w.Warning(off...)
 }
 
 // refused reports whether other policies refuse it.
