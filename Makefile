@@ -45,6 +45,7 @@ generate-docs: ## Write the pages of docs/ that come from the sources.
 	$(CRD_REF_DOCS) --log-level=ERROR --source-path=./api/v1alpha1 --config=hack/crd-ref-docs/config.yaml --renderer=markdown --output-path=docs/reference/api.md
 	go run ./cmd/kubectl-drawbridge/gen
 	go run ./internal/metrics/gen
+	go run ./internal/keys/gen
 	$(HELM_DOCS) --chart-search-root=$(CHART) --template-files=values.md.gotmpl --output-file=../../docs/reference/values.md \
 		--sort-values-order=file --log-level=warning
 

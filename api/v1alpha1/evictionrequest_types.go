@@ -362,9 +362,10 @@ type InterceptorStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	SkippedBy string `json:"skippedBy,omitempty"`
 
-	// message describes the interceptor's progress. It may be empty. Writers cut it at
-	// 4000 characters.
+	// message describes the interceptor's progress. It may be empty, and is if a report
+	// leaves it out. Writers cut it at 4000 characters.
 	// +required
+	// +kubebuilder:default=""
 	// +kubebuilder:validation:MaxLength=32768
 	Message string `json:"message"`
 }

@@ -129,6 +129,7 @@ var checks = []check{
 	{"several-budgets", "no pod has more than one PodDisruptionBudget", []Source{Budgets, Pods}, severalBudgets},
 	{"blocking-budgets", "every PodDisruptionBudget can allow a disruption", []Source{Budgets, Pods}, blockingBudgets},
 	{"annotations", "the interceptors that pods name are well formed", []Source{Pods}, annotations},
+	{"keys", "the labels and annotations under drawbridge.dev are known, and their values understood", []Source{Namespaces, Pods, Nodes, Workloads}, understoodKeys},
 	{"excluded-namespaces", "no pod with interceptors is in a namespace that the webhook leaves out", []Source{ValidatingWebhooks, Namespaces, Pods}, excludedNamespaces},
 	{"registrations", "the EvictionInterceptors are accepted, and say which pods they mean", []Source{Registrations}, registrations},
 	{"eviction-budgets", "the EvictionBudgets are accepted and cover pods, and grant what waits", []Source{EvictionBudgets}, evictionBudgets},

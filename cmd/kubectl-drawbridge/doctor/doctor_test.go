@@ -57,11 +57,13 @@ func fine() Facts {
 			Status:     apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}},
 		})
 	}
-	f.AdmissionPolicies = append(f.AdmissionPolicies, admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: warningPolicyName}})
-	f.PolicyBindings = append(f.PolicyBindings, admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: warningPolicyName},
-		Spec:       admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: warningPolicyName, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}},
-	})
+	for _, policy := range warningPolicyNames {
+		f.AdmissionPolicies = append(f.AdmissionPolicies, admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy[0]}})
+		f.PolicyBindings = append(f.PolicyBindings, admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: policy[0]},
+			Spec:       admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy[0], ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}},
+		})
+	}
 	for _, policy := range admissionPolicyNames {
 		f.AdmissionPolicies = append(f.AdmissionPolicies, admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy[0]}})
 		f.PolicyBindings = append(f.PolicyBindings, admissionregistrationv1.ValidatingAdmissionPolicyBinding{

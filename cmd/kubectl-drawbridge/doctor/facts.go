@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/vm"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
+	"github.com/drawbridge-dev/drawbridge/internal/keys"
 )
 
 // Source is something that facts are read from.
@@ -46,6 +47,7 @@ const (
 	EvictionBudgets    Source = "evictionbudgets"
 	Requests           Source = "evictionrequests"
 	Maintenances       Source = "nodemaintenances"
+	Workloads          Source = "deployments, statefulsets, daemonsets, jobs, cronjobs, priorityclasses and clusterroles"
 )
 
 // Facts are the input of a report. What could not be read is empty, and Unread says
@@ -100,6 +102,8 @@ type Facts struct {
 	// Requests that have not ended.
 	Requests     []v1alpha1.EvictionRequest
 	Maintenances []v1alpha1.NodeMaintenance
+	// Keys are the labels and annotations of ours on the objects of the cluster.
+	Keys []Key
 	// Unread says what could not be read.
 	Unread map[Source]Unread
 }
@@ -134,6 +138,15 @@ type Rehearsal struct {
 	Problem string
 }
 
+// Key is a label or an annotation of ours, on an object.
+type Key struct {
+	keys.Written
+	// Object has it, as findings name objects.
+	Object string
+	// Owner is the controller of a pod, as kind/namespace/name: the pods of one owner are one finding.
+	Owner string
+}
+
 // Permission is one that the manager needs.
 type Permission struct {
 	Need
@@ -161,6 +174,7 @@ type settings struct {
 	hooks           bool
 	hooksExec       bool
 	budgets         bool
+	preemption      bool
 	descheduler     bool
 	protected       bool
 	configuration   string
@@ -211,6 +225,8 @@ func (s *settings) set(name, value string, on bool) {
 		s.hooksExec = on
 	case "budgets":
 		s.budgets = on
+	case "preemption":
+		s.preemption = on
 	case "descheduler-mark-in-progress", "descheduler-mark-evict-only":
 		s.descheduler = s.descheduler || on
 	case "metrics-protected":

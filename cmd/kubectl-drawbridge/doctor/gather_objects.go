@@ -121,13 +121,18 @@ func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 	read(ctx, g, f, Budgets, func() *policyv1.PodDisruptionBudgetList { return &policyv1.PodDisruptionBudgetList{} }, func(b *policyv1.PodDisruptionBudget) {
 		b.ManagedFields = nil
 		f.Budgets = append(f.Budgets, *b)
+		f.keysOf(b, "PodDisruptionBudget", nil)
 		withBudget[b.Namespace] = withBudget[b.Namespace] || !isGuard(b)
 	})
 	read(ctx, g, f, Namespaces, func() *corev1.NamespaceList { return &corev1.NamespaceList{} }, func(n *corev1.Namespace) {
 		f.Namespaces = append(f.Namespaces, *n)
+		f.keysOf(n, "Namespace", nil)
 	})
 	read(ctx, g, f, Pods, func() *corev1.PodList { return &corev1.PodList{} }, func(p *corev1.Pod) {
 		_, names := p.Annotations[v1alpha1.InterceptorsAnnotation]
+		if !pods.HasEnded(p) {
+			f.keysOf(p, "Pod", nil)
+		}
 		if pods.HasEnded(p) || !names && !withBudget[p.Namespace] {
 			return
 		}
@@ -136,6 +141,7 @@ func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 		}
 	})
 	read(ctx, g, f, Nodes, func() *corev1.NodeList { return &corev1.NodeList{} }, func(n *corev1.Node) {
+		f.keysOf(n, "Node", nil)
 		_, marked := n.Annotations[v1alpha1.MaintenancesAnnotation]
 		_, cordoned := n.Annotations[v1alpha1.CordonAnnotation]
 		if marked || cordoned {
@@ -143,22 +149,37 @@ func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 		}
 	})
 	read(ctx, g, f, Registrations, func() *v1alpha1.EvictionInterceptorList { return &v1alpha1.EvictionInterceptorList{} },
-		func(r *v1alpha1.EvictionInterceptor) { f.Registrations = append(f.Registrations, *r) })
+		func(r *v1alpha1.EvictionInterceptor) {
+			f.Registrations = append(f.Registrations, *r)
+			f.keysOf(r, "EvictionInterceptor", nil)
+		})
 	read(ctx, g, f, Hooks, func() *v1alpha1.EvacuationHookList { return &v1alpha1.EvacuationHookList{} }, func(h *v1alpha1.EvacuationHook) {
 		f.Hooks = append(f.Hooks, *h)
+		f.keysOf(h, "EvacuationHook", nil)
 	})
 	if f.Unread[Hooks].Missing {
 		delete(f.Unread, Hooks) // An installation without the feature has none.
 	}
 	read(ctx, g, f, EvictionBudgets, func() *v1alpha1.EvictionBudgetList { return &v1alpha1.EvictionBudgetList{} },
-		func(b *v1alpha1.EvictionBudget) { f.EvictionBudgets = append(f.EvictionBudgets, *b) })
+		func(b *v1alpha1.EvictionBudget) {
+			f.EvictionBudgets = append(f.EvictionBudgets, *b)
+			f.keysOf(b, "EvictionBudget", nil)
+		})
 	read(ctx, g, f, EvacuationPolicies, func() *v1alpha1.EvacuationPolicyList { return &v1alpha1.EvacuationPolicyList{} },
-		func(p *v1alpha1.EvacuationPolicy) { f.EvacuationPolicies = append(f.EvacuationPolicies, *p) })
+		func(p *v1alpha1.EvacuationPolicy) {
+			f.EvacuationPolicies = append(f.EvacuationPolicies, *p)
+			f.keysOf(p, "EvacuationPolicy", nil)
+		})
 	read(ctx, g, f, Requests, func() *v1alpha1.EvictionRequestList { return &v1alpha1.EvictionRequestList{} }, func(er *v1alpha1.EvictionRequest) {
 		if state := v1alpha1.Summarize(er).State; state != v1alpha1.StateEvicted && state != v1alpha1.StateCanceled {
 			f.Requests = append(f.Requests, *er)
+			f.keysOf(er, "EvictionRequest", nil)
 		}
 	})
 	read(ctx, g, f, Maintenances, func() *v1alpha1.NodeMaintenanceList { return &v1alpha1.NodeMaintenanceList{} },
-		func(m *v1alpha1.NodeMaintenance) { f.Maintenances = append(f.Maintenances, *m) })
+		func(m *v1alpha1.NodeMaintenance) {
+			f.Maintenances = append(f.Maintenances, *m)
+			f.keysOf(m, "NodeMaintenance", nil)
+		})
+	g.workloads(ctx, f)
 }

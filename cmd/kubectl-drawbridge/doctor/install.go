@@ -134,18 +134,19 @@ var admissionPolicyNames = [][2]string{
 	{"reserved-interceptors." + v1alpha1.GroupName, "others may register interceptors under Drawbridge's own names"},
 }
 
-// warningPolicyName is the policy that warns users who register an interceptor for
-// every pod, and withoutWarning the effect of its absence.
-const (
-	warningPolicyName = "interceptor-selectors." + v1alpha1.GroupName
-	withoutWarning    = "nobody is warned who registers an interceptor for every pod of the cluster"
-)
+// warningPolicyNames are the chart's policies that warn, with the effect of their absence.
+var warningPolicyNames = [][2]string{
+	{"interceptor-selectors." + v1alpha1.GroupName, "nobody is warned who registers an interceptor for every pod of the cluster"},
+	{"keys." + v1alpha1.GroupName, "nobody is warned who writes a label or an annotation that does nothing"},
+}
 
 func admissionPolicies(f *Facts) verdict {
 	const reinstall = "Run helm upgrade with the values of the installation."
 	var v verdict
-	v.summary = fmt.Sprintf("%d, bound with Deny, and one with Warn", len(admissionPolicyNames))
-	v.warning(f, reinstall)
+	v.summary = fmt.Sprintf("%d, bound with Deny, and %d with Warn", len(admissionPolicyNames), len(warningPolicyNames))
+	for _, policy := range warningPolicyNames {
+		v.warning(f, policy[0], policy[1], reinstall)
+	}
 	for _, policy := range admissionPolicyNames {
 		name, without := policy[0], policy[1]
 		object := "validatingadmissionpolicy/" + name
@@ -166,25 +167,25 @@ func admissionPolicies(f *Facts) verdict {
 	return v
 }
 
-// warning checks the policy that warns. Without it nothing wrong is admitted, so it is
+// warning checks a policy that warns. Without it nothing wrong is admitted, so it is
 // no failure.
-func (v *verdict) warning(f *Facts, reinstall string) {
-	if !slices.ContainsFunc(f.AdmissionPolicies, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool { return p.Name == warningPolicyName }) {
-		v.warn("validatingadmissionpolicy/"+warningPolicyName, "it is missing: "+withoutWarning, reinstall)
+func (v *verdict) warning(f *Facts, policy, without, reinstall string) {
+	if !slices.ContainsFunc(f.AdmissionPolicies, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool { return p.Name == policy }) {
+		v.warn("validatingadmissionpolicy/"+policy, "it is missing: "+without, reinstall)
 		return
 	}
 	bound := func(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
-		return b.Spec.PolicyName == warningPolicyName
+		return b.Spec.PolicyName == policy
 	}
 	warns := func(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
 		return bound(b) && (denies(&b) || slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Warn))
 	}
-	object := "validatingadmissionpolicybinding/" + warningPolicyName
+	object := "validatingadmissionpolicybinding/" + policy
 	switch {
 	case !slices.ContainsFunc(f.PolicyBindings, bound):
-		v.warn(object, "the policy is not bound: "+withoutWarning, reinstall)
+		v.warn(object, "the policy is not bound: "+without, reinstall)
 	case !slices.ContainsFunc(f.PolicyBindings, warns):
-		v.warn(object, "it does not warn: "+withoutWarning, reinstall)
+		v.warn(object, "it does not warn: "+without, reinstall)
 	}
 }
 

@@ -68,6 +68,15 @@ func TestFindingsInTheCluster(t *testing.T) {
 			want: wanted{"annotations", doctor.Warn, "pod/", `"Not A Name" is not a fully qualified domain name`}, do: "pod template",
 		},
 		{
+			name: "nobody understands a label",
+			make: func(t *testing.T) {
+				t.Helper()
+				label := map[string]string{"drawbridge.dev/aggregate-to-budgets": "yes"}
+				passing(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "odd", Labels: label}})
+			},
+			want: wanted{"keys", doctor.Warn, "clusterrole/odd", `"yes" is not understood`}, do: "docs/reference/labels-and-annotations.md",
+		},
+		{
 			name: "a registration does not compile",
 			make: func(t *testing.T) {
 				t.Helper()

@@ -806,6 +806,7 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: message
       type:
         scalar: string
+      default: ""
     - name: name
       type:
         scalar: string

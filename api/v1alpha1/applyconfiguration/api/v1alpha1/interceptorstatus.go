@@ -41,8 +41,8 @@ type InterceptorStatusApplyConfiguration struct {
 	// evictionrequests, and users can only set their own name. The interceptor may still
 	// be working.
 	SkippedBy *string `json:"skippedBy,omitempty"`
-	// message describes the interceptor's progress. It may be empty. Writers cut it at
-	// 4000 characters.
+	// message describes the interceptor's progress. It may be empty, and is if a report
+	// leaves it out. Writers cut it at 4000 characters.
 	Message *string `json:"message,omitempty"`
 }
 
