@@ -162,8 +162,10 @@ func never(b *policyv1.PodDisruptionBudget, c Count, t tally) string {
 	switch {
 	case value == nil:
 		return "it has neither minAvailable nor maxUnavailable"
-	case byScale(b) && !t.managed:
+	case byScale(b) && !t.managed && (b.Spec.MaxUnavailable == nil || desired(b, 1) == 0):
 		return fmt.Sprintf("%s is %s, which counts replicas, and its pods have no controller", name, value)
+	case byScale(b) && !t.managed:
+		return fmt.Sprintf("%s is %s", name, value)
 	case byScale(b):
 		most = max(most, c.Expected)
 	case t.incomplete:

@@ -124,6 +124,8 @@ func TestBudgetsThatCanNeverAllow(t *testing.T) {
 		"minAvailable is 0":                            {min: "0", status: status(1, 0, 0, 0), pods: but(replicas(1, "ReplicaSet"), unready)},
 		"a budget that says nothing":                   {status: status(0, 0, 0, 0), pods: replicas(1, "ReplicaSet"), want: "can never allow a disruption (it has neither minAvailable nor maxUnavailable)"},
 		"maxUnavailable for pods without a controller": {max: "1", status: status(0, 0, 0, 0), pods: replicas(1, ""), want: "can never allow a disruption (maxUnavailable is 1, which counts replicas, and its pods have no controller)"},
+		"maxUnavailable is 0, without a controller":    {max: "0", status: status(0, 0, 0, 0), pods: replicas(1, ""), want: "can never allow a disruption (maxUnavailable is 0)"},
+		"a percentage for pods without a controller":   {min: "50%", status: status(0, 0, 0, 0), pods: replicas(2, ""), want: "can never allow a disruption (minAvailable is 50%, which counts replicas, and its pods have no controller)"},
 		"the controller has no scale that is known":    {max: "1", status: status(0, 0, 0, 0), pods: replicas(1, "Unknown")},
 		"no pod, so nobody is held":                    {max: "0", status: status(1, 1, 1, 0), pods: but(replicas(1, "ReplicaSet"), lost)},
 		"only pods that are being deleted":             {max: "0", status: status(1, 0, 1, 0), pods: but(replicas(1, "ReplicaSet"), leaving)},
