@@ -23,7 +23,8 @@ type pdb struct {
 	// always: pods that are not ready may always go. never: it expects no pods, so that it
 	// allows none.
 	always, never bool
-	text          string
+	// text says what it counts, and remedy what to do.
+	text, remedy string
 }
 
 // findPDBs finds which select the pods to go, and which pods will be healthy soon.
@@ -84,12 +85,13 @@ func pdbOf(from *policyv1.PodDisruptionBudget, selected []*corev1.Pod) pdb {
 		always: from.Spec.UnhealthyPodEvictionPolicy != nil && *from.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow,
 		never:  count.Expected == 0 && !allows,
 		text:   fmt.Sprintf("it needs %d of %d pods, and %d are healthy, so that it does not allow the eviction", count.Desired, count.Expected, count.Healthy),
+		remedy: "let the budget allow a disruption, add replicas, or make its pods ready",
 	}
 	if allows {
 		p.spare = max(p.spare, 1) // The API server believes the status, and then it is counted again.
 	}
 	if never := count.Says(); never != "" {
-		p.text = "it " + never
+		p.text, p.remedy = "it "+never, "let the budget allow a disruption, or add replicas"
 	}
 	return p
 }
