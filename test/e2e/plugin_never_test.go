@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -26,7 +27,8 @@ func TestABudgetThatCanNeverAllowIsToldAlikeEverywhere(t *testing.T) {
 	namespace := kube.Namespace(t)
 	node := addNodes(t, namespace, 1)[0]
 	const name, says = "flush.example.com", "can never allow a disruption (maxUnavailable is 0)"
-	create(t, builder.Deployment(namespace, "web").Replicas(3).Pods(onNodesOf(namespace, intercepted(name))).Obj())
+	web := builder.Deployment(namespace, "web").Replicas(3).Pods(onNodesOf(namespace, intercepted(name))).Obj()
+	create(t, web)
 	pod := readyPods(t, namespace, 3, node)[0]
 	budget := createBudget(t, builder.Budget(namespace, "web").Selects(builder.AppLabel, "web").MaxUnavailable("0").Obj(), 3)
 	tells := func(command, text string) {
@@ -67,12 +69,17 @@ func TestABudgetThatCanNeverAllowIsToldAlikeEverywhere(t *testing.T) {
 	}
 	evictUntil(t, "alice", &pod, "The disruption budget web needs 3 healthy pods and has 3 currently")
 
-	// One may be unavailable now, and one of the others is.
-	other := readyPods(t, namespace, 3, node)[1]
-	if other.UID == pod.UID {
-		t.Fatal("the pods have changed places")
-	}
-	setReady(t, &other, corev1.ConditionFalse)
+	// One may be unavailable now, and one is: it finds no place on the cordoned node.
+	patch(t, web, func() { web.Spec.Replicas = new(int32(4)) })
+	eventually(t, "the fourth replica to be counted", func(ctx context.Context) error {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(budget), budget); err != nil {
+			return err
+		}
+		if budget.Status.ExpectedPods != 4 {
+			return fmt.Errorf("status %+v", budget.Status)
+		}
+		return nil
+	})
 	patch(t, budget, func() { budget.Spec.MaxUnavailable = new(intstr.FromInt32(1)) })
 	waitRequest(t, &pod, "refused for now only", func(er *v1alpha1.EvictionRequest) bool {
 		r := lastReport(er).Refusal
@@ -80,17 +87,8 @@ func TestABudgetThatCanNeverAllowIsToldAlikeEverywhere(t *testing.T) {
 	})
 	waitMaintenance(t, m, "blocked for now", blocks(v1alpha1.BlockEvictionRefused, "waiting for budget web: "))
 	lives(t, &pod)
-	setReady(t, &other, corev1.ConditionTrue)
+	patch(t, budget, func() { budget.Spec.MaxUnavailable = new(intstr.FromInt32(2)) })
 	gone(t, &pod)
-}
-
-// setReady makes a pod Ready or not, which its kubelet does not take back.
-func setReady(t *testing.T, pod *corev1.Pod, status corev1.ConditionStatus) {
-	t.Helper()
-	data := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, status)
-	if err := admin.Status().Patch(t.Context(), pod.DeepCopy(), client.RawPatch("application/strategic-merge-patch+json", []byte(data))); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Kubernetes does not look at a budget again when a pod loses its label. What is said of it
