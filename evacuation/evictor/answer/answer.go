@@ -163,9 +163,7 @@ func (r Answer) Explain(budgets []string) string {
 	if r.Never != "" {
 		sentence = "%s " + r.Never + "."
 	}
-	if strings.Contains(sentence, "%s") {
-		sentence = strings.Replace(sentence, "%s", budgetList(r.Result, budgets), 1)
-	}
+	sentence = strings.Replace(sentence, "%s", budgetList(r.Result, budgets), 1)
 	if detail := strings.TrimSpace(r.Detail); detail != "" && r.Result != translate.ResultSeveralBudgets {
 		sentence += " " + text.Cut(strings.TrimRight(detail, ".")+".", maxDetail)
 	}
