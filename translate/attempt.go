@@ -16,6 +16,9 @@ const (
 
 	// ResultBudget means 429, the pod's budget allows no disruption now.
 	ResultBudget Result = "budget"
+	// ResultBudgetNever means 429, the pod's budget can never allow a disruption as long as
+	// its spec and the replicas stay.
+	ResultBudgetNever Result = "budget-never-allows"
 	// ResultBudgetNotSynced means 429, the budget's status is behind its spec.
 	ResultBudgetNotSynced Result = "budget-not-synced"
 	// ResultBudgetRefuses means 403, the budget cannot count any more evictions.
@@ -51,7 +54,7 @@ const (
 func Results() []Result {
 	return []Result{
 		ResultEvicted, ResultGone, ResultReplaced,
-		ResultBudget, ResultBudgetNotSynced, ResultBudgetRefuses, ResultSeveralBudgets, ResultOwnWebhook, ResultWebhook,
+		ResultBudget, ResultBudgetNever, ResultBudgetNotSynced, ResultBudgetRefuses, ResultSeveralBudgets, ResultOwnWebhook, ResultWebhook,
 		ResultOverloaded, ResultForbidden, ResultNamespaceTerminating, ResultConflict, ResultServerTimeout, ResultDeadline,
 		ResultServerError, ResultOther,
 	}
@@ -65,7 +68,7 @@ func (r Result) Failed() bool {
 // BlockedByBudget reports whether a change of a budget can make a difference.
 func (r Result) BlockedByBudget() bool {
 	switch r {
-	case ResultBudget, ResultBudgetNotSynced, ResultBudgetRefuses, ResultSeveralBudgets:
+	case ResultBudget, ResultBudgetNever, ResultBudgetNotSynced, ResultBudgetRefuses, ResultSeveralBudgets:
 		return true
 	default:
 		return false

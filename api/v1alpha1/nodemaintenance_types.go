@@ -315,13 +315,16 @@ type MaintenanceNodeStatus struct {
 
 // BlockReason says in one word why a pod is stuck.
 //
-// +kubebuilder:validation:Enum=EvictionRefused;InterceptorSilent;OwnerSilent;RequestRefused;RequestFailed;Terminating;UnmanagedPod;EmptyDirData
+// +kubebuilder:validation:Enum=EvictionRefused;BudgetNeverAllows;InterceptorSilent;OwnerSilent;RequestRefused;RequestFailed;Terminating;UnmanagedPod;EmptyDirData
 type BlockReason string
 
 // Why pods are stuck.
 const (
 	// BlockEvictionRefused says that the eviction is refused, most often by a budget.
 	BlockEvictionRefused BlockReason = "EvictionRefused"
+	// BlockBudgetNeverAllows says that the eviction is refused by a PodDisruptionBudget
+	// that can never allow it, by arithmetic, as long as its spec and the replicas stay.
+	BlockBudgetNeverAllows BlockReason = "BudgetNeverAllows"
 	// BlockInterceptorSilent says that the active interceptor has not reported for a
 	// while.
 	BlockInterceptorSilent BlockReason = "InterceptorSilent"
@@ -355,8 +358,8 @@ type BlockingPod struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// reason in one word: EvictionRefused, InterceptorSilent, OwnerSilent,
-	// RequestRefused, RequestFailed, Terminating, UnmanagedPod or EmptyDirData.
+	// reason in one word: EvictionRefused, BudgetNeverAllows, InterceptorSilent,
+	// OwnerSilent, RequestRefused, RequestFailed, Terminating, UnmanagedPod or EmptyDirData.
 	// +required
 	Reason BlockReason `json:"reason"`
 

@@ -45,6 +45,10 @@ type budget struct {
 	seen uint64
 	// waiting has the places that wait for this budget, the oldest first.
 	waiting budgetHeap
+	// never says that it can never allow a disruption, empty if it can; judged: that was
+	// looked at since the last status.
+	never  string
+	judged bool
 	// inFlight has the places whose attempt counts against allowed.
 	inFlight map[*budgetPlace]struct{}
 }
@@ -222,6 +226,10 @@ func (q *budgetQueue) Observe(pdb *policyv1.PodDisruptionBudget) []types.Namespa
 		q.budgets[pdb.Namespace][pdb.Name] = b
 	}
 	b.seen++
+	b.judged = false
+	if len(b.waiting) == 0 {
+		b.never = "" // Whoever comes next asks again.
+	}
 	b.allowed = 0
 	if pdb.Status.ObservedGeneration >= pdb.Generation {
 		b.allowed = int(pdb.Status.DisruptionsAllowed)

@@ -209,6 +209,7 @@ func (e *Reconciler) attempt(ctx context.Context, er *v1alpha1.EvictionRequest, 
 			last.Result = settleConflict(pod, found)
 		}
 	}
+	last.Answer = e.judged(ctx, key, last.Budgets, last.Answer, trigger)
 	e.Metrics.Attempt(string(last.Result), string(trigger))
 	logger = logger.WithValues("result", last.Result)
 	switch {
@@ -265,6 +266,7 @@ func (e *Reconciler) input(er *v1alpha1.EvictionRequest, pod *corev1.Pod, state 
 	if er.Status.ActivationTime != nil {
 		in.ActivatedAt = er.Status.ActivationTime.Time
 	}
+	in.Last.Answer = in.Last.Judged(e.budgets.Never(key))
 	if state == PodTerminating {
 		in.EndsBy, in.Finalizers = pod.DeletionTimestamp.Time, pod.Finalizers
 	}

@@ -10,6 +10,7 @@ import (
 // reasons are the reasons of the events, one per class.
 var reasons = map[translate.Result]string{
 	translate.ResultBudget:               events.ReasonEvictionBlocked,
+	translate.ResultBudgetNever:          events.ReasonBudgetNeverAllows,
 	translate.ResultBudgetNotSynced:      events.ReasonBudgetNotSynced,
 	translate.ResultBudgetRefuses:        events.ReasonBudgetRefuses,
 	translate.ResultSeveralBudgets:       events.ReasonSeveralBudgets,

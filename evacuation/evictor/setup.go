@@ -150,14 +150,18 @@ func (e *Reconciler) budgetEvents() handler.EventHandler {
 			queue.Add(reconcile.Request{NamespacedName: key})
 		}
 	}
-	observe := func(obj client.Object, queue workQueue) {
+	observe := func(ctx context.Context, obj client.Object, queue workQueue) {
 		if pdb, ok := obj.(*policyv1.PodDisruptionBudget); ok {
 			wake(queue, e.budgets.Observe(pdb))
+			if name := client.ObjectKeyFromObject(pdb); e.budgets.Waits(name) {
+				seen, _ := e.budgets.Judged(name)
+				wake(queue, e.judge(ctx, pdb, seen))
+			}
 		}
 	}
 	return controllers.Handler{
-		CreateFunc: func(_ context.Context, ev event.CreateEvent, queue workQueue) { observe(ev.Object, queue) },
-		UpdateFunc: func(_ context.Context, ev event.UpdateEvent, queue workQueue) { observe(ev.ObjectNew, queue) },
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) { observe(ctx, ev.Object, queue) },
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workQueue) { observe(ctx, ev.ObjectNew, queue) },
 		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, queue workQueue) {
 			wake(queue, e.budgets.Remove(client.ObjectKeyFromObject(ev.Object)))
 		},

@@ -286,7 +286,12 @@ func (l *Attempt) Refusal() *v1alpha1.EvictionRefusal {
 	refusal := &v1alpha1.EvictionRefusal{Reason: reasons[l.Result], Message: l.Explain(l.Budgets)}
 	if l.Result.BlockedByBudget() {
 		refusal.Budgets = slices.Clone(l.Budgets[:min(len(l.Budgets), answer.MaxBudgets)])
-		if l.Detail != "" && l.Result != translate.ResultSeveralBudgets {
+		switch {
+		case l.Result == translate.ResultBudgetNever:
+			known := *l
+			known.Detail = "" // It tells how many pods are missing, as if that could help.
+			refusal.Message = known.Explain(l.Budgets)
+		case l.Detail != "" && l.Result != translate.ResultSeveralBudgets:
 			refusal.Message = strings.TrimRight(l.Detail, ".") + "." // It says how many pods are missing, and the rest stands beside it.
 		}
 	}

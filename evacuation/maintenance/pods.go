@@ -19,6 +19,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/internal/refused"
@@ -159,6 +160,7 @@ func evictionOf(er *v1alpha1.EvictionRequest) *Eviction {
 		e.LastHeard = er.Status.ActivationTime.Time
 	}
 	report := v1alpha1.ReportOf(er, u.Interceptor)
+	e.Never = report.Refusal != nil && report.Refusal.Reason == events.ReasonBudgetNeverAllows
 	e.Started = report.StartTime != nil && u.State == v1alpha1.StateIntercepting
 	if report.HeartbeatTime != nil && report.HeartbeatTime.After(e.LastHeard) {
 		e.LastHeard = report.HeartbeatTime.Time

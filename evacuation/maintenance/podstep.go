@@ -37,6 +37,8 @@ type Eviction struct {
 	// LastHeard is when it was activated or last reported, whichever is later; zero if
 	// none is active.
 	LastHeard time.Time
+	// Never: a budget refuses the eviction that can never allow it.
+	Never bool
 	// Refused: the request was refused, which is final.
 	Refused bool
 }
@@ -315,6 +317,8 @@ func (in *PodInput) block(wake time.Time) (*Block, time.Time) {
 		return &Block{v1alpha1.BlockRequestFailed, in.Failure}, wake
 	case er == nil, er.State == v1alpha1.StateCanceled:
 		return in.ownerBlock(wake)
+	case er.State == v1alpha1.StateBlocked && er.Never:
+		return &Block{v1alpha1.BlockBudgetNeverAllows, er.Message}, wake
 	case er.State == v1alpha1.StateBlocked:
 		return &Block{v1alpha1.BlockEvictionRefused, er.Message}, wake
 	case er.State != v1alpha1.StateIntercepting || er.LastHeard.IsZero():

@@ -139,6 +139,12 @@ func TestPodStep(t *testing.T) {
 			}},
 			want: decision{Initiated: maintenance.ChangeFalse, Class: pending, Block: &maintenance.Block{Reason: v1alpha1.BlockEvictionRefused, Message: "budget db allows none"}},
 		},
+		"a budget refuses that can never allow": {
+			in: input{Wants: want, Request: asked, Joined: []string{"a"}, Eviction: &maintenance.Eviction{
+				State: v1alpha1.StateBlocked, Never: true, Message: "PodDisruptionBudget db can never allow a disruption (maxUnavailable is 0).",
+			}},
+			want: decision{Class: pending, Block: &maintenance.Block{Reason: v1alpha1.BlockBudgetNeverAllows, Message: "PodDisruptionBudget db can never allow a disruption (maxUnavailable is 0)."}},
+		},
 		"the request is refused": {
 			in: input{Wants: want, Request: asked, Intercepted: true, Eviction: &maintenance.Eviction{
 				State: v1alpha1.StateCanceled, Refused: true, Message: "it is in a group",

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
 
 // Update is the progress of a request. Updates can be compared with ==.
@@ -59,9 +60,10 @@ func Observe(er *v1alpha1.EvictionRequest) Update {
 }
 
 // refusalText is shown in place of the message, which is the KEP's sentence: that has a
-// count but no reason. The budget's name comes first, because columns are narrow.
+// count but no reason. The budget's name comes first, because columns are narrow. A budget
+// that can never allow is not waited for.
 func refusalText(refusal *v1alpha1.EvictionRefusal) string {
-	if len(refusal.Budgets) == 0 {
+	if len(refusal.Budgets) == 0 || refusal.Reason == events.ReasonBudgetNeverAllows {
 		return refusal.Message
 	}
 	return "waiting for budget " + strings.Join(refusal.Budgets, ", ") + ": " + refusal.Message

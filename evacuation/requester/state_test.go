@@ -97,6 +97,12 @@ func TestObserve(t *testing.T) {
 		er.Status.Interceptors[2].Refusal = &v1alpha1.EvictionRefusal{Reason: "EvictionBlocked", Budgets: budgets, Message: "it says no"}
 		return er
 	}
+	never := func() *v1alpha1.EvictionRequest {
+		er := refused("web")
+		er.Status.Interceptors[2].Refusal.Reason = "BudgetNeverAllows"
+		er.Status.Interceptors[2].Refusal.Message = "PodDisruptionBudget web can never allow a disruption (maxUnavailable is 0)."
+		return er
+	}
 	cases := map[string]struct {
 		request *v1alpha1.EvictionRequest
 		want    Update
@@ -104,6 +110,10 @@ func TestObserve(t *testing.T) {
 		"a budget refuses": {
 			refused("web"),
 			Update{State: v1alpha1.StateBlocked, Interceptor: v1alpha1.ImperativeEvictionInterceptor, Position: 3, Total: 3, Message: "waiting for budget web: it says no"},
+		},
+		"a budget can never allow": {
+			never(),
+			Update{State: v1alpha1.StateBlocked, Interceptor: v1alpha1.ImperativeEvictionInterceptor, Position: 3, Total: 3, Message: "PodDisruptionBudget web can never allow a disruption (maxUnavailable is 0)."},
 		},
 		"somebody else refuses": {
 			refused(),

@@ -12,6 +12,7 @@ import (
 const (
 	ReasonEvictionAccepted     = "EvictionAccepted"
 	ReasonEvictionBlocked      = "EvictionBlocked"
+	ReasonBudgetNeverAllows    = "BudgetNeverAllows"
 	ReasonBudgetNotSynced      = "BudgetNotSynced"
 	ReasonBudgetRefuses        = "BudgetRefuses"
 	ReasonSeveralBudgets       = "SeveralBudgets"

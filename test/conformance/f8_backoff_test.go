@@ -115,7 +115,7 @@ func TestConformance_F8_Backoff(t *testing.T) {
 			}
 			told = nil
 			for _, e := range list.Items {
-				if e.ReportingController == "drawbridge" && e.Reason == "EvictionBlocked" {
+				if e.ReportingController == "drawbridge" && e.Reason == "BudgetNeverAllows" {
 					told = append(told, e)
 				}
 			}

@@ -115,10 +115,10 @@ func TestTheBudgetsEventTriggersTheEviction(t *testing.T) {
 	complete(t, pod, name, m.Clock.Now)
 	er := waitRequest(t, pod, "blocked", blocked)
 	saysAll(t, "the report", er.Status.Interceptors[1].Message, "number of retries: 1.")
-	saysAll(t, "the refusal", lastReport(er).Refusal.Message, "disruption budget "+budget+" needs 1 healthy pods")
-	saysAll(t, "the event", waitEvent(t, pod, "EvictionBlocked").Note, "the first try of this manager", budget)
+	saysAll(t, "the refusal", lastReport(er).Refusal.Message, "PodDisruptionBudget "+budget+" can never allow a disruption (minAvailable is 1 of 1 pod).")
+	saysAll(t, "the event", waitEvent(t, pod, "BudgetNeverAllows").Note, "the first try of this manager", budget, "needs 1 healthy pods and has 1 currently")
 	lives(t, pod)
-	if diff := gocmp.Diff(map[string]int{"budget by first": 1}, attempts(t, m)); diff != "" {
+	if diff := gocmp.Diff(map[string]int{"budget-never-allows by first": 1}, attempts(t, m)); diff != "" {
 		t.Errorf("attempts before the budget moved (-want +got):\n%s", diff)
 	}
 
@@ -126,7 +126,7 @@ func TestTheBudgetsEventTriggersTheEviction(t *testing.T) {
 	createPod(t, builder.Pod(namespace, "db-1").Node(nodes[1]).Change(ofApp("db")).Obj())
 	gone(t, pod)
 	er = waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
-	if diff := gocmp.Diff(map[string]int{"budget by first": 1, "evicted by budget": 1}, attempts(t, m)); diff != "" {
+	if diff := gocmp.Diff(map[string]int{"budget-never-allows by first": 1, "evicted by budget": 1}, attempts(t, m)); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
 	saysAll(t, "the event", waitEvent(t, er, "EvictionAccepted").Note, "because a budget made room")

@@ -240,7 +240,7 @@ func TestAUsersBudgetKeepsTheGuardAway(t *testing.T) {
 	})
 	complete(t, pod, name, m.Clock.Now)
 	er := waitRequest(t, pod, "blocked", blocked)
-	if got := er.Status.Interceptors[1].Refusal; got == nil || got.Reason != "EvictionBlocked" || !slices.Equal(got.Budgets, []string{"db"}) {
+	if got := er.Status.Interceptors[1].Refusal; got == nil || got.Reason != "BudgetNeverAllows" || !slices.Equal(got.Budgets, []string{"db"}) {
 		t.Errorf("the report should name budget db, got %+v", got)
 	}
 	lives(t, pod)

@@ -60,8 +60,8 @@ func TestTheLastStageSaysWhatItWaitsFor(t *testing.T) {
 		Name: v1alpha1.ImperativeEvictionInterceptor, Retries: 1,
 		Message: "Could not evict a pod due to failing eviction requests, number of retries: 1.",
 		Refusal: &v1alpha1.EvictionRefusal{
-			Reason: "EvictionBlocked", Budgets: []string{budgetName},
-			Message: "The disruption budget db-quorum needs 1 healthy pods and has 1 currently.",
+			Reason: "BudgetNeverAllows", Budgets: []string{budgetName},
+			Message: "PodDisruptionBudget db-quorum can never allow a disruption (maxUnavailable is 0).",
 		},
 	}
 	times := cmpopts.IgnoreFields(v1alpha1.InterceptorStatus{}, "StartTime", "HeartbeatTime")

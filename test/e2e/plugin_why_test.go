@@ -53,10 +53,10 @@ func TestWhyTellsWhatBlocksAPod(t *testing.T) {
 	waiting := createPod(t, on("waiting").Interceptors(silent).Obj())
 
 	eventually(t, "the budget to be counted", func(context.Context) error {
-		return wantVerdict(storyOf(t, budgeted, 0), why.VerdictBudgetBlocks)
+		return wantVerdict(storyOf(t, budgeted, 0), why.VerdictBudgetNeverAllows)
 	})
 	told := storyOf(t, budgeted, 0)
-	if diff := cmp.Diff([]why.Budget{{Name: "keep", Why: "allows none now; 1 of 1 pods healthy, 1 needed"}}, told.Budgets); diff != "" {
+	if diff := cmp.Diff([]why.Budget{{Name: "keep", Never: "can never allow a disruption (minAvailable is 1 of 1 pod)", Why: "can never allow a disruption (minAvailable is 1 of 1 pod); 1 of 1 pods healthy, 1 needed"}}, told.Budgets); diff != "" {
 		t.Errorf("budgets (-want +got):\n%s", diff)
 	}
 	if told.Answer.Evicts || !strings.HasPrefix(told.Answer.Text, "refused (budget): ") {

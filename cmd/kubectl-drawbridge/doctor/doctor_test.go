@@ -105,7 +105,7 @@ func broken() Facts {
 	f.Probe = &Probe{Problem: `evict drawbridge-webhook-probe as a dry run: Internal error occurred: failed calling webhook "probe.drawbridge.dev": context deadline exceeded`}
 	f.Unread[Nodes] = Unread{Forbidden: true, Detail: `nodes is forbidden: User "pat" cannot list resource "nodes" in API group "" at the cluster scope`}
 	f.Unread[Maintenances] = Unread{Missing: true, Detail: "no matches for kind"}
-	f.Pods = []corev1.Pod{*builder.Pod("shop", "db-0").Label("app", "db").OwnedBy("StatefulSet", "db").Obj()}
+	f.Pods = []corev1.Pod{*builder.Pod("shop", "db-0").Label("app", "db").OwnedBy("StatefulSet", "db").Ready().Obj()}
 	f.Budgets = append(f.Budgets,
 		*builder.Budget("shop", "db").Selects("app", "db").MinAvailable("1").Obj(),
 		*builder.Budget("shop", "all").SelectsAll().MaxUnavailable("1").Obj(),

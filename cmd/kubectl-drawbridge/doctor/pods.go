@@ -17,6 +17,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
+	"github.com/drawbridge-dev/drawbridge/internal/disruption"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -157,11 +158,11 @@ func crowdFindings(crowds map[string]*crowd) []Finding {
 }
 
 // notCounted says why the disruption controller cannot count the budget's pods and
-// therefore allows no disruption; empty if it can, or if the budget selects no pod.
+// therefore allows no disruption; empty if it can.
 func notCounted(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) string {
 	c := meta.FindStatusCondition(b.Status.Conditions, policyv1.DisruptionAllowedCondition)
 	switch {
-	case pod == nil || b.Status.DisruptionsAllowed > 0 || b.Status.ObservedGeneration != b.Generation:
+	case b.Status.DisruptionsAllowed > 0 || b.Status.ObservedGeneration != b.Generation:
 		return ""
 	case c != nil && c.Status == metav1.ConditionFalse && c.Reason == policyv1.SyncFailedReason:
 		return "the disruption controller could not compute it: " + c.Message
@@ -219,23 +220,6 @@ func excludedNamespaces(f *Facts) verdict {
 	return v
 }
 
-// neverAllows says why a budget allows no disruption even if all its pods are healthy;
-// empty if it does. A budget without pods blocks nothing.
-func neverAllows(b *policyv1.PodDisruptionBudget) string {
-	s := b.Status
-	if s.ObservedGeneration != b.Generation || s.ExpectedPods == 0 || s.DesiredHealthy < s.ExpectedPods {
-		return ""
-	}
-	switch {
-	case b.Spec.MaxUnavailable != nil:
-		return fmt.Sprintf("maxUnavailable is %s", b.Spec.MaxUnavailable.String())
-	case b.Spec.MinAvailable != nil:
-		return fmt.Sprintf("minAvailable is %s of %s", b.Spec.MinAvailable.String(), text.Counted(int(s.ExpectedPods), "pod"))
-	default:
-		return fmt.Sprintf("it wants %d healthy pods of %d", s.DesiredHealthy, s.ExpectedPods)
-	}
-}
-
 func blockingBudgets(f *Facts) verdict {
 	var v verdict
 	registry := resolver(f)
@@ -250,7 +234,11 @@ func blockingBudgets(f *Facts) verdict {
 	pods := byNamespace(f.Pods)
 	for _, namespace := range namespaces {
 		for _, b := range budgets[namespace] {
-			pod := selectedBy(b, pods[namespace])
+			selected := disruption.Selected(b.PodDisruptionBudget, pods[namespace])
+			if len(selected) == 0 {
+				continue // It holds nobody, whatever its status still says.
+			}
+			pod := selected[0]
 			if why := notCounted(b.PodDisruptionBudget, pod); why != "" {
 				findings = append(findings, Finding{
 					Severity: Warn, Object: fmt.Sprintf("poddisruptionbudget/%s/%s", b.Namespace, b.Name),
@@ -259,17 +247,17 @@ func blockingBudgets(f *Facts) verdict {
 				})
 				continue
 			}
-			why := neverAllows(b.PodDisruptionBudget)
-			if why == "" {
+			never := disruption.Of(b.PodDisruptionBudget, selected).Says()
+			if never == "" {
 				continue
 			}
-			if pod != nil && slices.Contains(interceptorsOf(registry, pod), surge.Name) {
+			if slices.Contains(interceptorsOf(registry, pod), surge.Name) {
 				surged++
 				continue
 			}
 			findings = append(findings, Finding{
 				Severity: Warn, Object: fmt.Sprintf("poddisruptionbudget/%s/%s", b.Namespace, b.Name),
-				What: fmt.Sprintf("it can never allow a disruption (%s): no drain of a node with its pods ends", why),
+				What: fmt.Sprintf("it %s: no drain of a node with its pods ends", never),
 				Do:   unblock(f, b, pod),
 			})
 		}
@@ -290,23 +278,12 @@ func byNamespace(pods []corev1.Pod) map[string][]*corev1.Pod {
 	return m
 }
 
-func selectedBy(b budget, pods []*corev1.Pod) *corev1.Pod {
-	for _, pod := range pods {
-		if b.selector.Matches(labels.Set(pod.Labels)) {
-			return pod
-		}
-	}
-	return nil
-}
-
 // unblock says what to do about a budget that never allows a disruption.
 func unblock(f *Facts, b budget, pod *corev1.Pod) string {
 	relax := fmt.Sprintf("Relax it (maxUnavailable: 1), run more replicas, or write an interceptor that moves the pods: kubectl -n %s edit poddisruptionbudget %s", b.Namespace, b.Name)
 	owner := ""
-	if pod != nil {
-		if c := metav1.GetControllerOf(pod); c != nil {
-			owner = c.Kind
-		}
+	if c := metav1.GetControllerOf(pod); c != nil {
+		owner = c.Kind
 	}
 	if owner != "ReplicaSet" && owner != "Deployment" {
 		return relax

@@ -43,36 +43,42 @@ func TestSeveralBudgetsAreBoundedAndTheInterceptedOnesComeFirst(t *testing.T) {
 
 func TestBudgetsThatNeverAllow(t *testing.T) {
 	cases := map[string]struct {
-		minAvailable, maxUnavailable string
-		expected, desired            int32
-		stale                        bool
-		want                         string
+		// label of the pods, of which the status counts 2.
+		label string
+		unready, alwaysAllow, guard,
+		behind bool
+		want string
 	}{
-		"maxUnavailable 0":                {maxUnavailable: "0", expected: 3, desired: 3, want: "maxUnavailable is 0"},
-		"as many as there are":            {minAvailable: "3", expected: 3, desired: 3, want: "minAvailable is 3 of 3 pods"},
-		"more than there are":             {minAvailable: "5", expected: 3, desired: 5, want: "minAvailable is 5 of 3 pods"},
-		"all of them":                     {minAvailable: "100%", expected: 2, desired: 2, want: "minAvailable is 100% of 2 pods"},
-		"one less":                        {minAvailable: "2", expected: 3, desired: 2},
-		"no pod, so nobody is held":       {maxUnavailable: "0"},
-		"a status of an older generation": {maxUnavailable: "0", expected: 3, desired: 3, stale: true},
+		"as many as there are":               {label: "web", want: "it can never allow a disruption (minAvailable is 2 of 2 pods): no drain of a node with its pods ends"},
+		"those that are not ready may go":    {label: "web", alwaysAllow: true, want: "it can never allow the disruption of a pod that is ready (minAvailable is 2 of 2 pods): no drain of a node with its pods ends"},
+		"a StatefulSet may still make more":  {label: "web", unready: true},
+		"the pods have lost the label":       {label: "former"},
+		"a status of an older generation":    {label: "web", behind: true},
+		"Drawbridge's own is meant to block": {label: "web", guard: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := builder.Budget("shop", "web").Generation(2)
-			if tc.minAvailable != "" {
-				w.MinAvailable(tc.minAvailable)
-			}
-			if tc.maxUnavailable != "" {
-				w.MaxUnavailable(tc.maxUnavailable)
-			}
-			b := w.Obj()
-			b.Status.ExpectedPods, b.Status.DesiredHealthy, b.Status.ObservedGeneration = tc.expected, tc.desired, 2
-			if tc.stale {
+			f := fine()
+			b := builder.Budget("shop", "web").Generation(2).Selects("app", "web").MinAvailable("2").Obj()
+			b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2, ExpectedPods: 2, CurrentHealthy: 2, DesiredHealthy: 2}
+			if tc.behind {
 				b.Status.ObservedGeneration = 1
 			}
-			if got := neverAllows(b); got != tc.want {
-				t.Errorf("%q, want %q", got, tc.want)
+			if tc.alwaysAllow {
+				b.Spec.UnhealthyPodEvictionPolicy = new(policyv1.AlwaysAllow)
 			}
+			if tc.guard {
+				b.Labels = map[string]string{"drawbridge.dev/guard-budget": "true"}
+			}
+			f.Budgets = append(f.Budgets, *b)
+			for _, name := range []string{"web-0", "web-1"} {
+				w := builder.Pod("shop", name).Label("app", tc.label).OwnedBy("StatefulSet", "web")
+				if !tc.unready {
+					w.Ready()
+				}
+				f.Pods = append(f.Pods, *w.Obj())
+			}
+			wantFinding(t, only(t, f, "blocking-budgets"), tc.want)
 		})
 	}
 }
@@ -112,7 +118,7 @@ func TestABudgetThatIsNotCountedIsAFinding(t *testing.T) {
 			}
 			f.Budgets = append(f.Budgets, *b)
 			if tc.pods {
-				f.Pods = []corev1.Pod{*builder.Pod("shop", "web-0").Label("app", "web").Obj()}
+				f.Pods = []corev1.Pod{*builder.Pod("shop", "web-0").Label("app", "web").Obj(), *builder.Pod("shop", "web-1").Label("app", "web").Obj()}
 			}
 			wantFinding(t, only(t, f, "blocking-budgets"), tc.want)
 		})

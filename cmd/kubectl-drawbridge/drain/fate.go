@@ -137,6 +137,7 @@ func (in *fateInput) plain() string {
 // refusal is what blocks the eviction now; interceptors may change that.
 func (in *fateInput) refusal() string {
 	var names, refusing []string
+	never := ""
 	for _, b := range in.budgets {
 		if b.Guard {
 			continue // It opens when the interceptors are done.
@@ -145,10 +146,15 @@ func (in *fateInput) refusal() string {
 		if !b.Allows {
 			refusing = append(refusing, b.Name)
 		}
+		if b.Never != "" {
+			never = "budget " + b.Name + " " + b.Never
+		}
 	}
 	switch {
 	case len(names) > 1:
 		return fmt.Sprintf("; as things are it is refused: %d budgets select it (%s), and the eviction API supports one", len(names), strings.Join(names, ", "))
+	case never != "":
+		return "; " + never
 	case len(refusing) > 0:
 		return "; as things are budget " + refusing[0] + " refuses it"
 	case in.foretold() != "":
@@ -160,6 +166,11 @@ func (in *fateInput) refusal() string {
 	default:
 		return "; as things are it is refused: " + text.Clean(in.dryRun.Detail)
 	}
+}
+
+// refused reports whether a budget of a user's refuses the eviction now.
+func (in *fateInput) refused() bool {
+	return slices.ContainsFunc(in.budgets, func(b why.Budget) bool { return !b.Guard && !b.Allows })
 }
 
 // foretold is why the webhook would refuse a call, unless the reason is only the pod's

@@ -29,6 +29,7 @@ func TestFates(t *testing.T) {
 		"nobody knows for how long":     {fateInput{pod: owned}, "be evicted, after maintenance.evacuationWait, which could not be read"},
 		"intercepted":                   {fateInput{pod: owned, interceptors: []string{"a.example.com", "b.example.com"}}, "be evicted after a.example.com, then b.example.com"},
 		"a budget refuses":              {fateInput{pod: owned, wait: &none, budgets: []why.Budget{{Name: "web"}}}, "be evicted at once; as things are budget web refuses it"},
+		"a budget can never allow":      {fateInput{pod: owned, wait: &none, budgets: []why.Budget{{Name: "web", Never: "can never allow a disruption (maxUnavailable is 0)"}}}, "be evicted at once; budget web can never allow a disruption (maxUnavailable is 0)"},
 		"the guard is ours":             {fateInput{pod: owned, interceptors: []string{"a.example.com"}, budgets: []why.Budget{{Name: "guard", Guard: true}}}, "be evicted after a.example.com"},
 		"two budgets":                   {fateInput{pod: owned, wait: &none, budgets: []why.Budget{{Name: "a", Allows: true}, {Name: "b", Allows: true}}}, "be evicted at once; as things are it is refused: 2 budgets select it (a, b), and the eviction API supports one"},
 		"an interceptor would refuse":   {fateInput{pod: owned, interceptors: []string{"a.example.com"}, dryRun: warned("429: its disks are local")}, "be evicted after a.example.com; as things are it is refused: its disks are local"},

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -122,6 +123,7 @@ func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha
 	if err != nil {
 		return nil, err
 	}
+	peers := peersOf(c)
 	registry := registration.Static(registration.Options{
 		Namespace: d.System, AllowedReserved: why.AllowedReserved(registrations.Items),
 	}, registration.Known{Registrations: registrations.Items, Hooks: hooks, Budgets: evictionBudgets, Namespaces: namespaces.Items})
@@ -135,7 +137,14 @@ func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha
 			pod := &pods.Items[i]
 			in := fateInput{
 				pod: pod, maintenance: m, request: byUID[pod.Namespace+"/"+string(pod.UID)],
-				budgets: why.BudgetsOf(pod, budgets.Items), wait: installed.Wait,
+				budgets: why.BudgetsOf(pod, budgets.Items, nil), wait: installed.Wait,
+			}
+			if in.refused() {
+				others, err := peers(ctx, pod.Namespace)
+				if err != nil {
+					return nil, err
+				}
+				in.budgets = why.BudgetsOf(pod, budgets.Items, others)
 			}
 			in.interceptors, in.unsure = registry.Resolve(pod)
 			if d.dryRun == cmdutil.DryRunServer && !fateOf(in).stays {
@@ -146,6 +155,27 @@ func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha
 	}
 	d.foretellGrants(inputs, evictionBudgets, byName)
 	return inputs, nil
+}
+
+// peersOf reads all pods of a namespace, once. Whether a budget that refuses can ever allow
+// depends on them; nobody has to have the right to read them.
+func peersOf(c *cli.Connection) func(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
+	known := map[string][]*corev1.Pod{}
+	return func(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
+		if all, ok := known[namespace]; ok {
+			return all, nil
+		}
+		var list corev1.PodList
+		if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
+		}
+		all := make([]*corev1.Pod, 0, len(list.Items))
+		for i := range list.Items {
+			all = append(all, &list.Items[i])
+		}
+		known[namespace] = all
+		return all, nil
+	}
 }
 
 // byPlace sorts by node, namespace and pod.

@@ -135,7 +135,7 @@ func (w *world) whyStuck(v *victim, r *run, f *fate) Blocker {
 		return w.blocker(v, cmp.Or(text.Clean(f.waits), "the simulation"), r.short, "see kubectl drawbridge why")
 	case f.waits == "PodDisruptionBudget":
 		p := &w.pdbs[v.pdbs[0]]
-		return w.blocker(v, "PodDisruptionBudget "+p.name, p.text+", so that it never allows the eviction"+unfit, "let the budget allow a disruption, add replicas, or make its pods ready")
+		return w.blocker(v, "PodDisruptionBudget "+p.name, p.text+unfit, p.remedy)
 	case strings.HasPrefix(f.waits, "EvictionBudget"):
 		return w.blocker(v, "EvictionBudget", text.Clean(f.waits)+unfit, "change the budget, make its pods ready, or skip it: kubectl drawbridge skip")
 	case f.start == 0 && !v.asked:

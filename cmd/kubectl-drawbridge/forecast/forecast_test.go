@@ -54,7 +54,7 @@ func past(name string, took time.Duration) *v1alpha1.EvictionRequest {
 func saved(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.InterceptorsAnnotation: saver} }
 
 func disruptions(name string, allowed, expected int32) *policyv1.PodDisruptionBudget {
-	b := builder.Budget("shop", name).Selects("app", "web").Obj()
+	b := builder.Budget("shop", name).Selects("app", "web").MinAvailable(fmt.Sprint(expected - allowed)).Obj()
 	b.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed, ExpectedPods: expected, CurrentHealthy: expected, DesiredHealthy: expected - allowed}
 	return b
 }
@@ -99,6 +99,11 @@ func TestVerdicts(t *testing.T) {
 			in.PDBs = []*policyv1.PodDisruptionBudget{disruptions("web", 0, 3)}
 			return in
 		}, Blocked, 0, 0, "PodDisruptionBudget web"},
+		"a budget that can never allow, by arithmetic": {func() Input {
+			in := input(pod("x", "a"), pod("y", "b"))
+			in.PDBs = []*policyv1.PodDisruptionBudget{disruptions("web", 0, 2)}
+			return in
+		}, Blocked, 0, 0, "PodDisruptionBudget web: it can never allow a disruption (minAvailable is 2 of 2 pods)"},
 		"two budgets": {func() Input {
 			in := input(pod("x", "a"))
 			in.PDBs = []*policyv1.PodDisruptionBudget{disruptions("web", 1, 3), disruptions("more", 1, 3)}
@@ -145,7 +150,7 @@ func TestVerdicts(t *testing.T) {
 			}
 			said := strings.Join(got.Unknowns, " ")
 			if len(got.Blockers) > 0 {
-				said = got.Blockers[0].Who
+				said = got.Blockers[0].Who + ": " + got.Blockers[0].Why
 			}
 			if !strings.Contains(said, tc.says) {
 				t.Errorf("said %q, want %q", said, tc.says)

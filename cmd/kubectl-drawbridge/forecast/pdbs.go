@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,11 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/internal/disruption"
 )
 
 // pdb is a PodDisruptionBudget.
@@ -25,7 +23,8 @@ type pdb struct {
 	// always: pods that are not ready may always go. never: it expects no pods, so that it
 	// allows none.
 	always, never bool
-	text          string
+	// text says what it counts, and remedy what to do.
+	text, remedy string
 }
 
 // findPDBs finds which select the pods to go, and which pods will be healthy soon.
@@ -42,12 +41,10 @@ func (w *world) findPDBs() {
 			continue // The guard opens when the interceptors are done.
 		}
 		index := len(w.pdbs)
-		var selected []*corev1.Pod
 		for _, pod := range spaces[from.Namespace] {
 			if !selector.Matches(labels.Set(pod.Labels)) {
 				continue
 			}
-			selected = append(selected, pod)
 			if i, ok := byUID[pod.UID]; ok {
 				w.pods[i].pdbs = append(w.pods[i].pdbs, index)
 			} else if c := metav1.GetControllerOfNoCopy(pod); c != nil && w.isStarting(pod) {
@@ -61,10 +58,9 @@ func (w *world) findPDBs() {
 			}
 		}
 		if from.Status.ObservedGeneration < from.Generation {
-			from = countedNow(from, selected)
 			w.leaveOut(fmt.Sprintf("what PodDisruptionBudget %s allows, which is not counted yet: it is guessed from its pods", client.ObjectKeyFromObject(from)))
 		}
-		w.pdbs = append(w.pdbs, pdbOf(from))
+		w.pdbs = append(w.pdbs, pdbOf(from, disruption.Selected(from, spaces[from.Namespace])))
 	}
 	for i := range w.pods {
 		v := &w.pods[i]
@@ -79,59 +75,23 @@ func (w *world) findPDBs() {
 	}
 }
 
-// countedNow is the budget with a status as the disruption controller makes it, for one that it
-// has not looked at yet. It takes the pods that there are for those that there should be.
-func countedNow(from *policyv1.PodDisruptionBudget, selected []*corev1.Pod) *policyv1.PodDisruptionBudget {
-	b := from.DeepCopy()
-	expected, healthy := 0, 0
-	for _, pod := range selected {
-		if pods.HasEnded(pod) || pod.DeletionTimestamp != nil {
-			continue
-		}
-		expected++
-		if ready(pod) {
-			healthy++
-		}
-	}
-	scaled := func(value *intstr.IntOrString) int {
-		n, err := intstr.GetScaledValueFromIntOrPercent(value, expected, true)
-		if err != nil {
-			return 0 // The API server refuses what is neither a number nor a percentage.
-		}
-		return n
-	}
-	desired := 0
-	switch {
-	case b.Spec.MaxUnavailable != nil:
-		desired = max(expected-scaled(b.Spec.MaxUnavailable), 0)
-	case b.Spec.MinAvailable != nil:
-		desired = scaled(b.Spec.MinAvailable)
-	default: // A budget that says neither counts none.
-		expected = 0
-	}
-	allowed := 0
-	if expected > 0 {
-		allowed = max(healthy-desired, 0)
-	}
-	b.Status = policyv1.PodDisruptionBudgetStatus{
-		ObservedGeneration: b.Generation, DisruptionsAllowed: int32(min(allowed, math.MaxInt32)),
-		ExpectedPods: int32(min(expected, math.MaxInt32)), CurrentHealthy: int32(min(healthy, math.MaxInt32)), DesiredHealthy: int32(min(desired, math.MaxInt32)),
-	}
-	return b
-}
-
-// pdbOf reads what the disruption controller has counted.
-func pdbOf(from *policyv1.PodDisruptionBudget) pdb {
-	status := &from.Status
+// pdbOf is the budget with what it counts now: its status may be older than its pods.
+func pdbOf(from *policyv1.PodDisruptionBudget, selected []*corev1.Pod) pdb {
+	count := disruption.Of(from, selected)
+	allows := from.Status.ObservedGeneration >= from.Generation && from.Status.DisruptionsAllowed > 0
 	p := pdb{
 		namespace: from.Namespace, name: from.Name,
-		spare:  int(status.DisruptionsAllowed),
+		spare:  count.Healthy - count.Desired,
 		always: from.Spec.UnhealthyPodEvictionPolicy != nil && *from.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow,
-		never:  status.ExpectedPods == 0 && status.DisruptionsAllowed == 0,
+		never:  count.Expected == 0 && !allows,
+		text:   fmt.Sprintf("it needs %d of %d pods, and %d are healthy, so that it does not allow the eviction", count.Desired, count.Expected, count.Healthy),
+		remedy: "let the budget allow a disruption, add replicas, or make its pods ready",
 	}
-	if status.DisruptionsAllowed <= 0 && status.CurrentHealthy < status.DesiredHealthy {
-		p.spare = int(status.CurrentHealthy - status.DesiredHealthy)
+	if allows {
+		p.spare = max(p.spare, 1) // The API server believes the status, and then it is counted again.
 	}
-	p.text = fmt.Sprintf("it needs %d of %d pods, and %d are healthy", status.DesiredHealthy, status.ExpectedPods, status.CurrentHealthy)
+	if never := count.Says(); never != "" {
+		p.text, p.remedy = "it "+never, "let the budget allow a disruption, or add replicas"
+	}
 	return p
 }

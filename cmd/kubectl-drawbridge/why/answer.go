@@ -86,7 +86,9 @@ func webhookNotAsked(c *podCase) (string, []string, bool) {
 		return "", nil, false
 	}
 	headline := fmt.Sprintf("%s should come first, but an eviction call passes them by: %s.", strings.Join(c.first, ", then "), why)
-	if blocking, _ := c.refusing(); len(blocking) > 0 {
+	if _, never := c.never(); never != "" {
+		headline += " Budget" + strings.TrimPrefix(never, "budget") + "."
+	} else if blocking, _ := c.refusing(); len(blocking) > 0 {
 		headline += " Budget " + strings.Join(blocking, ", ") + " refuses it at present."
 	}
 	return headline, []string{

@@ -18,6 +18,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/internal/disruption"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -48,7 +49,7 @@ type podCase struct {
 func newCase(f *Facts) *podCase {
 	c := &podCase{Facts: f}
 	if f.Pod != nil {
-		c.budgets = BudgetsOf(f.Pod, f.Budgets)
+		c.budgets = BudgetsOf(f.Pod, f.Budgets, f.Peers)
 	}
 	c.outlooks = outlooksOf(f)
 	if f.Request != nil {
@@ -216,8 +217,9 @@ func at(t *metav1.Time) *time.Time {
 }
 
 // BudgetsOf returns the budgets that select the pod, by name, and whether each would
-// allow the eviction.
-func BudgetsOf(pod *corev1.Pod, all []policyv1.PodDisruptionBudget) []Budget {
+// allow the eviction. Peers are the pods that they select; without them, what the budgets
+// count is read from their statuses.
+func BudgetsOf(pod *corev1.Pod, all []policyv1.PodDisruptionBudget, peers []*corev1.Pod) []Budget {
 	var found []Budget
 	for i := range all {
 		pdb := &all[i]
@@ -226,7 +228,14 @@ func BudgetsOf(pod *corev1.Pod, all []policyv1.PodDisruptionBudget) []Budget {
 			continue
 		}
 		b := Budget{Name: pdb.Name, Guard: pdb.Labels[v1alpha1.GuardBudgetLabel] == "true"}
-		b.Allows, b.Why = allows(pdb, pod)
+		count := disruption.Count{Healthy: int(pdb.Status.CurrentHealthy), Expected: int(pdb.Status.ExpectedPods), Desired: int(pdb.Status.DesiredHealthy)}
+		if len(peers) > 0 {
+			count = disruption.Of(pdb, disruption.Selected(pdb, peers))
+		}
+		b.Allows, b.Why = allows(pdb, pod, count)
+		if !b.Allows {
+			b.Never = count.Says()
+		}
 		if b.Guard {
 			b.Why = "Drawbridge's guard: it allows nothing until the interceptors are done"
 		}
@@ -238,20 +247,22 @@ func BudgetsOf(pod *corev1.Pod, all []policyv1.PodDisruptionBudget) []Budget {
 
 // allows follows the eviction handler (kubernetes:
 // pkg/registry/core/pod/storage/eviction.go).
-func allows(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) (bool, string) {
+func allows(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod, count disruption.Count) (bool, string) {
 	status := pdb.Status
-	counts := fmt.Sprintf("%d of %d pods healthy, %d needed", status.CurrentHealthy, status.ExpectedPods, status.DesiredHealthy)
+	counts := fmt.Sprintf("%d of %d pods healthy, %d needed", count.Healthy, count.Expected, count.Desired)
 	policy := pdb.Spec.UnhealthyPodEvictionPolicy
 	always := policy != nil && *policy == policyv1.AlwaysAllow
 	switch {
 	case pod.DeletionTimestamp != nil, pod.Status.Phase == corev1.PodPending, pods.HasEnded(pod):
 		return true, "does not count for a pod that is " + strings.ToLower(podState(pod))
-	case !ready(pod) && (always || status.DesiredHealthy > 0 && status.CurrentHealthy >= status.DesiredHealthy):
+	case !pods.IsReady(pod) && (always || status.DesiredHealthy > 0 && status.CurrentHealthy >= status.DesiredHealthy):
 		return true, "lets pods go that are not ready; " + counts
 	case status.ObservedGeneration < pdb.Generation:
 		return false, "the disruption controller has not processed it yet"
 	case status.DisruptionsAllowed > 0:
 		return true, fmt.Sprintf("allows %d more; %s", status.DisruptionsAllowed, counts)
+	case count.Never != "":
+		return false, count.Says() + "; " + counts
 	default:
 		return false, "allows none now; " + counts
 	}
@@ -262,12 +273,6 @@ func podState(pod *corev1.Pod) string {
 		return "terminating"
 	}
 	return string(pod.Status.Phase)
-}
-
-func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // controller names the pod's owner, "StatefulSet/db".
@@ -290,6 +295,17 @@ func (c *podCase) refusing() (names []string, guard bool) {
 		}
 	}
 	return names, guard
+}
+
+// never says which of the budgets that refuse can never allow the eviction, and why; empty
+// if there is none.
+func (c *podCase) never() (name, says string) {
+	for _, b := range c.budgets {
+		if b.Never != "" {
+			return b.Name, "budget " + b.Name + " " + b.Never
+		}
+	}
+	return "", ""
 }
 
 // intercepted reports whether any interceptor but the last one intercepts the pod.

@@ -75,6 +75,7 @@ func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 	var budgets policyv1.PodDisruptionBudgetList
 	if read(f, "poddisruptionbudgets", g.List(ctx, &budgets, client.InNamespace(pod.Namespace))) {
 		f.Budgets = budgets.Items
+		g.gatherPeers(ctx, f)
 	}
 	if pod.Spec.PriorityClassName != "" {
 		class := &schedulingv1.PriorityClass{}
@@ -92,12 +93,32 @@ func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 	g.gatherMaintenances(ctx, f)
 	g.gatherHistory(ctx, f)
 	g.gatherUnavailable(ctx, f)
-	f.DryRun = TryEviction(ctx, g.Connection, pod, len(BudgetsOf(pod, f.Budgets)))
+	f.DryRun = TryEviction(ctx, g.Connection, pod, len(BudgetsOf(pod, f.Budgets, nil)))
 	f.Now = g.Clock.Now()
 	if needsWebhook(*f) {
 		f.Webhook = g.gatherWebhook(ctx, f)
 	}
 	return f, nil
+}
+
+// gatherPeers reads the pods that the pod's budget selects: its status may be old. Of several
+// budgets nothing needs to be counted.
+func (g gatherer) gatherPeers(ctx context.Context, f *Facts) {
+	all := slices.DeleteFunc(BudgetsOf(f.Pod, f.Budgets, nil), func(b Budget) bool { return b.Guard })
+	if len(all) != 1 {
+		return
+	}
+	i := slices.IndexFunc(f.Budgets, func(b policyv1.PodDisruptionBudget) bool { return b.Name == all[0].Name })
+	selector, err := metav1.LabelSelectorAsSelector(f.Budgets[i].Spec.Selector)
+	if err != nil {
+		return // Then it would not select the pod.
+	}
+	var pods corev1.PodList
+	if read(f, "the other pods, so what the budget counts is taken from its status", g.List(ctx, &pods, client.InNamespace(f.Pod.Namespace), client.MatchingLabelsSelector{Selector: selector})) {
+		for i := range pods.Items {
+			f.Peers = append(f.Peers, &pods.Items[i])
+		}
+	}
 }
 
 // gatherMaintenances reads the maintenances that the pod's node is under.

@@ -29,6 +29,9 @@ type Facts struct {
 	Hooks []v1alpha1.EvacuationHook
 	// Budgets are those of the pod's namespace.
 	Budgets []policyv1.PodDisruptionBudget
+	// Peers are the pods that the budgets of the pod select, it is one of them; none if they
+	// could not be read.
+	Peers []*corev1.Pod
 	// EvictionBudgets are those of the pod's namespace.
 	EvictionBudgets []v1alpha1.EvictionBudget
 	// Unavailable are pods of the pod's EvictionBudgets that are not available, and Nodes
@@ -136,6 +139,9 @@ type Budget struct {
 	Guard bool `json:"guard,omitempty"`
 	// Allows: it would allow this eviction now.
 	Allows bool `json:"allows"`
+	// Never says that it can never allow a disruption, and why, as what follows its name;
+	// empty if it can, or if that is not certain.
+	Never string `json:"never,omitempty"`
 	// Why in words.
 	Why string `json:"why"`
 }

@@ -2,6 +2,7 @@ package why
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
@@ -116,6 +118,16 @@ func withBudgets(all ...policyv1.PodDisruptionBudget) func(*Facts) {
 	return func(f *Facts) { f.Budgets = all }
 }
 
+// withPeers are as many pods, and the pod itself, that the budget selects.
+func withPeers(n int) func(*Facts) {
+	return func(f *Facts) {
+		f.Peers = []*corev1.Pod{f.Pod}
+		for i := range n {
+			f.Peers = append(f.Peers, pod().UID(types.UID(fmt.Sprint("peer-", i))).Obj())
+		}
+	}
+}
+
 func answering(d *DryRun) func(*Facts) { return func(f *Facts) { f.DryRun = d } }
 
 func TestVerdicts(t *testing.T) {
@@ -145,6 +157,8 @@ func TestVerdicts(t *testing.T) {
 		"something unknown is in the way":    {facts(pod(), answering(&DryRun{Result: translate.ResultWebhook, Detail: "no"})), VerdictNothingBlocks, "the eviction is refused: no.", "refused (webhook): no", false},
 		"you may not evict":                  {facts(pod(), answering(&DryRun{Result: translate.ResultForbidden, Detail: "forbidden"})), VerdictNothingBlocks, "As far as you may look, nothing blocks", "not known to you: forbidden", false},
 		"a budget":                           {facts(pod(), withBudgets(*budget(0).Obj()), answering(refusal)), VerdictBudgetBlocks, "budget db refuses", "refused (budget): The disruption budget", false},
+		"a budget that can never allow":      {facts(pod(), withBudgets(*budget(0).Obj()), withPeers(1), answering(refusal)), VerdictBudgetNeverAllows, "budget db can never allow a disruption (minAvailable is 2 of 2 pods)", "refused (budget): The disruption budget", false},
+		"a budget of more pods":              {facts(pod(), withBudgets(*budget(0).Obj()), withPeers(2), answering(refusal)), VerdictBudgetBlocks, "budget db refuses", "refused (budget): The disruption budget", false},
 		"a budget that allows":               {facts(pod(), withBudgets(*budget(1).Obj())), VerdictNothingBlocks, "Nothing blocks", "evicted", true},
 		"a budget of other pods":             {facts(pod().Label("app", "web"), withBudgets(*budget(0).Obj())), VerdictNothingBlocks, "Nothing blocks", "evicted", true},
 		"two budgets":                        {facts(pod(), withBudgets(*budget(1).Obj(), *builder.Budget("shop", "all").SelectsAll().Allows(1).Obj())), VerdictSeveralBudgets, "2 budgets select the pod (all, db)", "evicted", true},
@@ -173,6 +187,7 @@ func TestVerdicts(t *testing.T) {
 		"the last stage":              {facts(pod(), with(imperative(0))), VerdictEvicting, "evicted in a moment", "evicted", true},
 		"a budget in the last stage":  {facts(pod(), with(imperative(3)), withBudgets(*budget(0).Obj()), answering(refusal)), VerdictEvictionBlocked, "budget db refuses the eviction (3 tries so far)", "refused (budget)", false},
 		"failures in the last stage":  {facts(pod(), with(imperative(2)), answering(&DryRun{Result: translate.ResultWebhook, Detail: "no"})), VerdictEvictionFails, "failed 2 times", "refused (webhook): no", false},
+		"one that can never allow":    {facts(pod(), with(imperative(3)), withBudgets(*budget(0).Obj()), withPeers(1), answering(refusal)), VerdictBudgetNeverAllows, "All interceptors are done; budget db can never allow a disruption (minAvailable is 2 of 2 pods).", "refused (budget)", false},
 		"the guard in the last stage": {facts(pod(), with(imperative(0)), withBudgets(guard()), answering(refusal)), VerdictGuardHolds, "guard keeps the pod", "refused", false},
 		"the guard, held by a policy": {facts(pod(), with(imperative(0)), withBudgets(guard()), answering(refusal), func(f *Facts) {
 			f.Events = []eventsv1.Event{{Reason: "GuardHeld", Note: "The pod is not evicted, its guard stays closed: EvacuationPolicy db keeps the pod."}}
@@ -183,6 +198,7 @@ func TestVerdicts(t *testing.T) {
 		"an interceptor works, and the webhook is not asked":           {facts(pod(), with(active(interA, time.Minute)), asked("it is gone", "")), VerdictInterceptorWorks, "has its turn", "evicted at once, past the interceptors", true},
 		"the webhook is not asked":                                     {facts(pod().Interceptors(interA), asked("namespace shop is excluded", "")), VerdictWebhookNotAsked, "a.example.com should come first, but an eviction call passes them by: namespace shop is excluded.", "evicted at once", true},
 		"it is not known whether it is":                                {facts(pod().Interceptors(interA), asked("", "forbidden")), VerdictWebhookNotAsked, "which could not be learned: forbidden", "evicted at once", true},
+		"the webhook is not asked, and a budget can never allow":       {facts(pod().Interceptors(interA), asked("it is gone", ""), withBudgets(*budget(0).Obj()), withPeers(1), answering(refusal)), VerdictWebhookNotAsked, "Budget db can never allow a disruption (minAvailable is 2 of 2 pods).", "refused (budget)", false},
 		"the webhook is not asked, and a budget refuses":               {facts(pod().Interceptors(interA), asked("it is gone", ""), withBudgets(*budget(0).Obj()), answering(refusal)), VerdictWebhookNotAsked, "Budget db refuses it at present.", "refused (budget)", false},
 		"interceptors that have nothing to do":                         {facts(pod().Interceptors(interA), asked("", "")), VerdictNothingBlocks, "its interceptors have nothing to do for it now", "evicted at once", true},
 		"interceptors that you cannot see":                             {facts(pod(), answering(warned)), VerdictWouldIntercept, "interceptors that you cannot see", "429: ", false},
@@ -258,6 +274,48 @@ func TestWhereInterceptorsComeFrom(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, Tell(f).Interceptors); diff != "" {
 		t.Errorf("interceptors (-want +got):\n%s", diff)
+	}
+}
+
+// What is known by arithmetic is said in each place, and never as something that may pass.
+func TestABudgetThatCanNeverAllowIsNotToldAsOneThatMight(t *testing.T) {
+	const says = "can never allow a disruption (minAvailable is 2 of 2 pods)"
+	cases := map[string]struct {
+		facts Facts
+		want  []string
+	}{
+		"nobody intercepts it": {facts(pod(), withBudgets(*budget(0).Obj()), withPeers(1), answering(refusal)),
+			[]string{"Waiting does not help. Relax the budget, or run more replicas than it needs: kubectl -n shop edit poddisruptionbudget db. Then the drain's next try goes through."}},
+		"a Deployment's pod": {facts(pod().Change(func(p *corev1.Pod) { p.OwnerReferences = nil }).OwnedBy("ReplicaSet", "db"), withBudgets(*budget(0).Obj()), withPeers(1), answering(refusal)),
+			[]string{"Waiting does not help", "For a Deployment, opt in to replacements first"}},
+		"interceptors come first": {facts(pod().Interceptors(interA), withBudgets(*budget(0).Obj()), withPeers(1), answering(warned)),
+			[]string{"Nothing: drain the node.", "Then budget db " + says + ", unless an interceptor makes room for it."}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			story := Tell(tc.facts)
+			if got := story.Advice; len(got) != len(tc.want) || !slices.EqualFunc(got, tc.want, strings.Contains) {
+				t.Errorf("advice: want %q, have %q", tc.want, got)
+			}
+			if diff := cmp.Diff([]Budget{{Name: "db", Never: says, Why: says + "; 2 of 2 pods healthy, 2 needed"}}, story.Budgets); diff != "" {
+				t.Errorf("budgets (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A status may be older than the labels of the pods.
+func TestBudgetsCountThePodsThemselves(t *testing.T) {
+	stale := budget(0)
+	stale.Status.ExpectedPods, stale.Status.CurrentHealthy, stale.Status.DesiredHealthy = 4, 4, 2
+	lost := pod().UID("lost").Label("app", "former").Obj()
+	f := facts(pod(), withBudgets(*stale.Obj()), withPeers(1), func(f *Facts) { f.Peers = append(f.Peers, lost) })
+	got := BudgetsOf(f.Pod, f.Budgets, f.Peers)[0].Why
+	if want := "can never allow a disruption (minAvailable is 2 of 2 pods); 2 of 2 pods healthy, 2 needed"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := BudgetsOf(f.Pod, f.Budgets, nil)[0].Why, "allows none now; 4 of 4 pods healthy, 2 needed"; got != want {
+		t.Errorf("without the pods: %q, want %q", got, want)
 	}
 }
 

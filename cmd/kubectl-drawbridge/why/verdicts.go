@@ -34,6 +34,7 @@ const (
 	VerdictInterceptorWorks  Verdict = "InterceptorWorks"
 	VerdictGuardHolds        Verdict = "GuardHolds"
 	VerdictSeveralBudgets    Verdict = "SeveralBudgets"
+	VerdictBudgetNeverAllows Verdict = "BudgetNeverAllows"
 	VerdictEvictionBlocked   Verdict = "EvictionBlocked"
 	VerdictEvictionFails     Verdict = "EvictionFails"
 	VerdictEvicting          Verdict = "Evicting"
@@ -72,6 +73,7 @@ var verdicts = []struct {
 	{VerdictInterceptorWorks, works},          // All is well: wait.
 	{VerdictGuardHolds, guardHolds},           // All interceptors are done, and Drawbridge's own budget is closed.
 	{VerdictSeveralBudgets, severalBudgets},   // No call can succeed, no matter what the budgets allow.
+	{VerdictBudgetNeverAllows, evictionNever}, // All interceptors are done, and a budget can never allow it.
 	{VerdictEvictionBlocked, evictionBlocked}, // All interceptors are done, and a budget refuses.
 	{VerdictEvictionFails, evictionFails},     // All interceptors are done, and something else refuses.
 	{VerdictEvicting, evicting},
@@ -81,6 +83,7 @@ var verdicts = []struct {
 	{VerdictWouldIntercept, wouldIntercept},
 	{VerdictKept, kept},               // A maintenance keeps the pod,
 	{VerdictLeftToOwner, leftToOwner}, // or to its owner for a while.
+	{VerdictBudgetNeverAllows, budgetNever},
 	{VerdictBudgetBlocks, budgetBlocks},
 	{VerdictDaemonSet, daemonSet},
 	{VerdictNothingBlocks, nothingBlocks},
@@ -98,10 +101,17 @@ func wouldIntercept(c *podCase) (string, []string, bool) {
 		names = []string{"interceptors that you cannot see"}
 	}
 	advice := []string{"Nothing: drain the node. The first call starts the interceptors."}
-	if blocking, _ := c.refusing(); len(blocking) > 0 {
+	if _, never := c.never(); never != "" {
+		advice = append(advice, "Then "+never+", unless an interceptor makes room for it.")
+	} else if blocking, _ := c.refusing(); len(blocking) > 0 {
 		advice = append(advice, fmt.Sprintf("Budget %s would refuse at the end, as things are; the interceptors may change that.", strings.Join(blocking, ", ")))
 	}
 	return "Nobody has asked for the pod's eviction. When somebody does, " + strings.Join(names, ", then ") + " come first.", advice, true
+}
+
+func budgetNever(c *podCase) (string, []string, bool) {
+	name, says := c.never()
+	return c.nobody() + "; " + says + ".", c.relaxNever(name, "Then the drain's next try goes through."), says != ""
 }
 
 func budgetBlocks(c *podCase) (string, []string, bool) {

@@ -62,13 +62,30 @@ func (c *podCase) budgetNames() string {
 	return strings.Join(names, ", ")
 }
 
-// relax is the advice about a budget.
+// relax is the advice about a budget that refuses now.
 func (c *podCase) relax(names []string, then string) []string {
-	advice := []string{fmt.Sprintf("If pods are unhealthy, repair or scale up the application; if the budget allows nothing at all, relax it: kubectl -n %s edit poddisruptionbudget %s. %s", c.Pod.Namespace, names[0], then)}
+	return c.orSurge(fmt.Sprintf("If pods are unhealthy, repair or scale up the application; if the budget allows nothing at all, relax it: kubectl -n %s edit poddisruptionbudget %s. %s", c.Pod.Namespace, names[0], then))
+}
+
+// relaxNever is the advice about a budget that can never allow the eviction.
+func (c *podCase) relaxNever(name, then string) []string {
+	return c.orSurge(fmt.Sprintf("Waiting does not help. Relax the budget, or run more replicas than it needs: kubectl -n %s edit poddisruptionbudget %s. %s", c.Pod.Namespace, name, then))
+}
+
+// orSurge adds that a Deployment's pods can have replacements first.
+func (c *podCase) orSurge(advice ...string) []string {
 	if owner := controller(c.Pod); strings.HasPrefix(owner, "ReplicaSet/") && !c.intercepted() {
 		advice = append(advice, "For a Deployment, opt in to replacements first: surge.drawbridge.dev makes room without an edit of the budget.")
 	}
 	return advice
+}
+
+func evictionNever(c *podCase) (string, []string, bool) {
+	name, says := c.never()
+	if !c.lastStage() || says == "" {
+		return "", nil, false
+	}
+	return "All interceptors are done; " + says + ".", c.relaxNever(name, "The pod is evicted at once when it allows."), true
 }
 
 func evictionBlocked(c *podCase) (string, []string, bool) {

@@ -29,6 +29,20 @@ type Answer struct {
 	Detail string
 	// RetryAfter is the server's Retry-After, zero if there is none.
 	RetryAfter time.Duration
+	// Never belongs to ResultBudgetNever: what is said of the budget, after its name.
+	Never string
+}
+
+// Judged is the answer with what is known of the budget that gave it: that it can never
+// allow, in the words of Count.Says; or nothing, if never is empty.
+func (r Answer) Judged(never string) Answer {
+	if r.Result == translate.ResultBudget || r.Result == translate.ResultBudgetNever {
+		r.Result, r.Never = translate.ResultBudget, never
+		if never != "" {
+			r.Result = translate.ResultBudgetNever
+		}
+	}
+	return r
 }
 
 // Classify reads the answer to an eviction call; nil is success. Budgets
@@ -120,6 +134,7 @@ func causesOf(status metav1.Status, cause metav1.CauseType) []string {
 // sentences explain a class; the server's own words follow.
 var sentences = map[translate.Result]string{
 	translate.ResultBudget:               "%s allows no disruption now.",
+	translate.ResultBudgetNever:          "%s can never allow a disruption.", // Explain knows why.
 	translate.ResultBudgetNotSynced:      "%s has not been processed by the disruption controller yet.",
 	translate.ResultBudgetRefuses:        "%s cannot take any more evictions now.",
 	translate.ResultSeveralBudgets:       "More than one PodDisruptionBudget selects the pod, which the eviction API does not support: %s.",
@@ -145,9 +160,10 @@ const maxDetail = 500
 // names of those that select the pod, sorted.
 func (r Answer) Explain(budgets []string) string {
 	sentence := sentences[r.Result]
-	if strings.Contains(sentence, "%s") {
-		sentence = strings.ReplaceAll(sentence, "%s", budgetList(r.Result, budgets))
+	if r.Never != "" {
+		sentence = "%s " + r.Never + "."
 	}
+	sentence = strings.Replace(sentence, "%s", budgetList(r.Result, budgets), 1)
 	if detail := strings.TrimSpace(r.Detail); detail != "" && r.Result != translate.ResultSeveralBudgets {
 		sentence += " " + text.Cut(strings.TrimRight(detail, ".")+".", maxDetail)
 	}

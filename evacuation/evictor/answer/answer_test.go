@@ -156,6 +156,35 @@ func TestClassifyEviction(t *testing.T) {
 	}
 }
 
+func TestAnswersOfABudgetAreJudged(t *testing.T) {
+	t.Parallel()
+	const never = "can never allow a disruption (maxUnavailable is 100%)"
+	of := func(r translate.Result, never string) Answer { return Answer{Result: r, Never: never, Detail: "No"} }
+	cases := map[string]struct {
+		given   Answer
+		never   string
+		want    Answer
+		explain string
+	}{
+		"it can never allow":     {of(translate.ResultBudget, ""), never, of(translate.ResultBudgetNever, never), "PodDisruptionBudget web can never allow a disruption (maxUnavailable is 100%). No."},
+		"it can again":           {of(translate.ResultBudgetNever, never), "", of(translate.ResultBudget, ""), "PodDisruptionBudget web allows no disruption now. No."},
+		"for another reason":     {of(translate.ResultBudgetNever, "x"), never, of(translate.ResultBudgetNever, never), "PodDisruptionBudget web can never allow a disruption (maxUnavailable is 100%). No."},
+		"it is not about budget": {of(translate.ResultWebhook, ""), never, of(translate.ResultWebhook, ""), "An admission webhook refuses the eviction for now. No."},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := tc.given.Judged(tc.never)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.explain, got.Explain([]string{"web"})); diff != "" {
+				t.Errorf("explanation (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestClassifyEvictionKeepsRetryAfter(t *testing.T) {
 	t.Parallel()
 	got := Classify(apierrors.NewGenericServerResponse(429, "post", podsResource, "web-1", "", 7, true), 0)

@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -145,6 +146,7 @@ func TestFindingsInTheCluster(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a pod has lost the label that its budget selects", budgetWithoutPods)
 	t.Run("nobody may read anything", nothingMayBeRead)
 	t.Run("the role for it is enough", theRoleIsEnough)
 }
@@ -190,6 +192,30 @@ func blockingBudgetOfPod(t *testing.T) {
 	namespace := kube.Namespace(t)
 	passing(t, builder.Pod(namespace, "db-0").Label("app", "db").Obj())
 	waitBudget(t, builder.Budget(namespace, "db").Generation(0).Selects("app", "db").MinAvailable("1").Obj())
+}
+
+// budgetWithoutPods: Kubernetes does not look at the budget again, and it blocks nobody.
+func budgetWithoutPods(t *testing.T) {
+	namespace := kube.Namespace(t)
+	pod := builder.Pod(namespace, "db-0").Label("role", "primary").Obj()
+	passing(t, pod)
+	budget := builder.Budget(namespace, "primary").Generation(0).Selects("role", "primary").MinAvailable("1").Obj()
+	waitBudget(t, budget)
+	w := wanted{"blocking-budgets", doctor.Warn, "poddisruptionbudget/" + namespace + "/primary", "minAvailable is 1 of 1 pod"}
+	recognised(t, 0, w)
+	if err := admin.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"role":"replica"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	r := consult(t, asAdmin, 0)
+	if f := r.find(w); f != nil {
+		t.Errorf("it finds %+v", f)
+	}
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(budget), budget); err != nil {
+		t.Fatal(err)
+	}
+	if budget.Status.ExpectedPods != 1 {
+		t.Errorf("Kubernetes counts again by itself: %+v", budget.Status)
+	}
 }
 
 // waitBudget creates a budget and waits until it has counted its pods.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/state"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/internal/disruption"
 )
 
 // maxWaiters is how many pods that wait a row names.
@@ -34,6 +37,8 @@ type budgetRow struct {
 	Message string
 	Guard   bool
 	rank    int
+	// pdb is set for a PodDisruptionBudget.
+	pdb *policyv1.PodDisruptionBudget
 }
 
 type waiter struct{ Namespace, Pod string }
@@ -48,6 +53,7 @@ func renderBudgets(_ context.Context, r Request) (Content, error) {
 		{"pdbs", "PodDisruptionBudgets", "There is no PodDisruptionBudget.", pdbsOf(r.Snapshot)},
 	} {
 		shown, pages := paged(list.all, r, list.id)
+		countPods(r.Snapshot, shown)
 		var rows []live.Fragment
 		for _, b := range shown {
 			rows = append(rows, fragment(b.ID, "budget-row", b))
@@ -78,7 +84,7 @@ func pdbsOf(s *state.Snapshot) []budgetRow {
 	}
 	rows := make([]budgetRow, 0, len(s.PDBs))
 	for _, b := range s.PDBs {
-		row := budgetRow{ID: idOf("pdb", b.Namespace, b.Name), Namespace: b.Namespace, Name: b.Name, Guard: b.Labels[v1alpha1.GuardBudgetLabel] == "true",
+		row := budgetRow{pdb: b, ID: idOf("pdb", b.Namespace, b.Name), Namespace: b.Namespace, Name: b.Name, Guard: b.Labels[v1alpha1.GuardBudgetLabel] == "true",
 			Counts: fmt.Sprintf("%d of %d healthy, %d needed", b.Status.CurrentHealthy, b.Status.ExpectedPods, b.Status.DesiredHealthy)}
 		row.Allowed, row.Tone, row.rank = allowed(new(b.Status.DisruptionsAllowed), row.Guard)
 		if b.Status.ObservedGeneration < b.Generation {
@@ -92,6 +98,41 @@ func pdbsOf(s *state.Snapshot) []budgetRow {
 	}
 	sortBudgets(rows)
 	return rows
+}
+
+// countPods counts the pods of the PodDisruptionBudgets that are shown, if pods are known:
+// their statuses may be old.
+func countPods(s *state.Snapshot, shown []budgetRow) {
+	if slices.ContainsFunc(s.Gaps, func(g state.Gap) bool { return g.Resource == "pods" }) {
+		return
+	}
+	pods := map[string][]*corev1.Pod{}
+	for i := range shown {
+		if shown[i].pdb != nil {
+			pods[shown[i].Namespace] = nil
+		}
+	}
+	for _, p := range s.Pods {
+		if all, ok := pods[p.Namespace]; ok {
+			pods[p.Namespace] = append(all, p)
+		}
+	}
+	for i := range shown {
+		if row := &shown[i]; row.pdb != nil {
+			row.count(disruption.Of(row.pdb, disruption.Selected(row.pdb, pods[row.Namespace])))
+		}
+	}
+}
+
+// count says what the budget counts now.
+func (r *budgetRow) count(c disruption.Count) {
+	r.Counts = fmt.Sprintf("%d of %d healthy, %d needed", c.Healthy, c.Expected, c.Desired)
+	switch never := c.Says(); {
+	case c.Pods == 0:
+		r.Counts, r.Tone = "selects none", toneFaint
+	case never != "":
+		r.Allowed, r.Tone, r.Message = "never any", toneBad, "It "+never
+	}
 }
 
 // evictionBudgetsOf are all EvictionBudgets, in the same order.

@@ -29,10 +29,12 @@ func before(d time.Duration) time.Time { return noon.Add(-d) }
 
 // world has a node that is drained, one that somebody else drains, and one in peace.
 func world() *state.Snapshot {
+	stale := builder.Budget("shop", "stale").Selects("role", "primary").MinAvailable("1")
+	stale.Status.ExpectedPods, stale.Status.CurrentHealthy, stale.Status.DesiredHealthy = 1, 1, 1
 	s := state.NewSnapshot(noon,
 		builder.Node("node-1").Cordoned().Obj(), builder.Node("node-2").Obj(), builder.Node("node-3").Obj(),
-		builder.Pod("shop", "db-0").UID("db-0").Node("node-1").Label("app", "db").Obj(),
-		builder.Pod("shop", "db-1").UID("db-1").Node("node-1").Label("app", "db").Obj(),
+		builder.Pod("shop", "db-0").UID("db-0").Node("node-1").Label("app", "db").Ready().Obj(),
+		builder.Pod("shop", "db-1").UID("db-1").Node("node-1").Label("app", "db").Ready().Obj(),
 		builder.Pod("shop", "web").UID("web").Node("node-2").Obj(),
 		builder.EvictionRequest("shop", "db-0", "db-0").Created(before(10*time.Minute)).NodeName("node-1").Observed().Requesters("m."+v1alpha1.MaintenanceRequesterSuffix).
 			Interceptors(first, second).Processed(first).
@@ -48,11 +50,14 @@ func world() *state.Snapshot {
 		builder.EvictionRequest("shop", "web", "web").Created(before(time.Minute)).NodeName("node-2").Observed().Requesters("alice.users.drawbridge.dev").
 			Interceptors(first).Active(first, before(time.Minute)).Obj(),
 		builder.EvictionInterceptor(first).Obj(),
-		builder.Budget("shop", "quorum").Selects("app", "db").Obj(),
+		builder.Budget("shop", "quorum").Selects("app", "db").MinAvailable("2").Obj(),
+		stale.Obj(),
 		builder.NodeMaintenance("m").Nodes("node-1").Drain().Reason("kernel update").Obj(),
 	)
 	s.Maintenances[0].Status.Stage = v1alpha1.StageDrain
-	s.Maintenances[0].Status.Nodes = []v1alpha1.MaintenanceNodeStatus{{Name: "node-1", Stage: v1alpha1.StageDrain, PodsEvacuated: 1, PodsPendingEvacuation: 2}}
+	s.Maintenances[0].Status.Nodes = []v1alpha1.MaintenanceNodeStatus{{Name: "node-1", Stage: v1alpha1.StageDrain, PodsEvacuated: 1, PodsPendingEvacuation: 2, PodsBlocking: 1, BlockingPods: []v1alpha1.BlockingPod{
+		{Namespace: "shop", Name: "db-1", Reason: v1alpha1.BlockBudgetNeverAllows, Message: "budget quorum can never allow a disruption (maxUnavailable is 0)"},
+	}}}
 	return s
 }
 
@@ -91,16 +96,20 @@ func TestWhatPagesSay(t *testing.T) {
 	}{
 		"drains: what is blocked comes first, and everybody who drains": {"/", nil, "", []string{
 			"2 nodes being drained", "3 evictions going on", "1 blocked", "1 done and still kept",
-			"m kernel update", "node-1 blocked", "maintenance m", "node-2 draining", "alice.users.drawbridge.dev", "not known", "shop/db-1",
+			"m kernel update", "node-1 blocked", "shop/db-1: budget quorum can never allow", "maintenance m", "node-2 draining", "alice.users.drawbridge.dev", "not known", "shop/db-1",
 		}, nil},
 		"drains: nodes are found by their names": {"/", nil, "q=node-3", []string{"node-3 takes pods"}, []string{"node-1 cordoned"}},
 		"drains: nothing is found":               {"/", nil, "q=node-9", []string{"No node has that in its name."}, nil},
 		"a node: turns as lanes and in words": {"/nodes/{node}", map[string]string{"node": "node-1"}, "", []string{
-			"Node node-1", "cordoned", "1 of 3 have left", "m, draining: kernel update",
+			"Node node-1", "cordoned", "1 of 3 have left", "Maintenance m, blocked: kernel update Blocked by shop/db-1: budget quorum can never allow a disruption (maxUnavailable is 0) Marks",
 			first + ", 11:51:00 to 11:55:00 (4m)", second + ", 11:56:00 until now (4m): flushing tables", "blocked", "gone",
-		}, nil},
+		}, []string{"Wanted by"}},
+		"a node: who wants its pods to go":  {"/nodes/{node}", map[string]string{"node": "node-2"}, "", []string{"Wanted by alice.users.drawbridge.dev"}, []string{"Blocked by"}},
 		"interceptors: how long turns took": {"/interceptors", nil, "", []string{first, "not looked at yet", "2 4m 30m", second, "not registered"}, nil},
-		"budgets: who waits":                {"/budgets", nil, "", []string{"shop quorum", "none", "db-1", "There is no EvictionBudget."}, nil},
+		"budgets: who waits": {"/budgets", nil, "", []string{
+			"shop quorum never any 2 of 2 healthy, 2 needed db-1 It can never allow a disruption (minAvailable is 2 of 2 pods)",
+			"shop stale none selects none nobody", "There is no EvictionBudget.",
+		}, []string{"1 of 1 healthy"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -18,8 +18,8 @@ type BlockingPodApplyConfiguration struct {
 	Namespace *string `json:"namespace,omitempty"`
 	// name of the pod.
 	Name *string `json:"name,omitempty"`
-	// reason in one word: EvictionRefused, InterceptorSilent, OwnerSilent,
-	// RequestRefused, RequestFailed, Terminating, UnmanagedPod or EmptyDirData.
+	// reason in one word: EvictionRefused, BudgetNeverAllows, InterceptorSilent,
+	// OwnerSilent, RequestRefused, RequestFailed, Terminating, UnmanagedPod or EmptyDirData.
 	Reason *apiv1alpha1.BlockReason `json:"reason,omitempty"`
 	// message explains the reason to people.
 	Message *string `json:"message,omitempty"`

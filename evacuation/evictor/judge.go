@@ -1,0 +1,106 @@
+package evictor
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/internal/disruption"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// judged is the answer with what is known of the budget that gave it. Of many pods that wait
+// for the same budget, the first has the pods counted; later only those whose pause is over.
+func (e *Reconciler) judged(ctx context.Context, key types.NamespacedName, budgets []string, given answer.Answer, trigger translate.Trigger) answer.Answer {
+	if given.Result != translate.ResultBudget || len(budgets) != 1 {
+		return given
+	}
+	name := types.NamespacedName{Namespace: key.Namespace, Name: budgets[0]}
+	if seen, judged := e.budgets.Judged(name); !judged || trigger == translate.TriggerBackoff {
+		pdb := &policyv1.PodDisruptionBudget{}
+		switch err := e.Client.Get(ctx, name, pdb); {
+		case err == nil:
+			e.enqueue(e.judge(ctx, pdb, seen))
+		case !apierrors.IsNotFound(err):
+			log.FromContext(ctx).Error(err, "Could not look at a budget", "budget", name)
+		}
+	}
+	return given.Judged(e.budgets.Never(key))
+}
+
+// judge counts the budget's pods, and returns the requests to look at again because it has
+// turned out that the budget can never allow, or that it can again.
+func (e *Reconciler) judge(ctx context.Context, pdb *policyv1.PodDisruptionBudget, seen uint64) []types.NamespacedName {
+	name := client.ObjectKeyFromObject(pdb)
+	if pdb.Status.DisruptionsAllowed > 0 {
+		return e.budgets.Judge(name, seen, "") // Nothing needs to be counted.
+	}
+	list := &corev1.PodList{}
+	if err := e.Client.List(ctx, list, client.InNamespace(pdb.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Could not count the pods of a budget", "budget", name)
+		return nil
+	}
+	all := make([]*corev1.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return e.budgets.Judge(name, seen, disruption.Of(pdb, disruption.Selected(pdb, all)).Says())
+}
+
+// Judged is how many statuses of the budget were seen, and whether somebody has looked since
+// the last one whether the budget can ever allow.
+func (q *budgetQueue) Judged(name types.NamespacedName) (seen uint64, judged bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if b := q.budgets[name.Namespace][name.Name]; b != nil {
+		return b.seen, b.judged
+	}
+	return 0, false
+}
+
+// Waits reports whether somebody waits for the budget.
+func (q *budgetQueue) Waits(name types.NamespacedName) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := q.budgets[name.Namespace][name.Name]
+	return b != nil && len(b.waiting) > 0
+}
+
+// Judge notes whether the budget can ever allow, as of a status, unless there is a newer one.
+// It returns the requests that wait for the budget if that has changed: what they say of it
+// has to change, too.
+func (q *budgetQueue) Judge(name types.NamespacedName, seen uint64, never string) []types.NamespacedName {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := q.budgets[name.Namespace][name.Name]
+	if b == nil || b.seen != seen {
+		return nil
+	}
+	before := b.never
+	b.never, b.judged = never, true
+	if before == never {
+		return nil
+	}
+	keys := make([]types.NamespacedName, 0, len(b.waiting))
+	for _, p := range b.waiting {
+		keys = append(keys, p.key)
+	}
+	return keys
+}
+
+// Never is what is known of the only budget that selects the request's pod: that it can
+// never allow; empty if it can.
+func (q *budgetQueue) Never(key types.NamespacedName) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if p := q.places[key.Namespace][key]; p != nil && p.home != nil {
+		return p.home.never
+	}
+	return ""
+}
