@@ -164,7 +164,7 @@ func TestThePolicyOfKeysAgreesWithTheTable(t *testing.T) {
 				for _, key := range names {
 					for _, value := range values[key] {
 						written := keys.Written{Place: place, Form: form, Key: key, Value: value}
-						if form == keys.Label && len(validation.IsValidLabelValue(value)) > 0 || refused(written) {
+						if form == keys.Label && len(validation.IsValidLabelValue(value)) > 0 || isRefused(written) {
 							continue
 						}
 						object := writable()
@@ -206,8 +206,8 @@ func told(object withTemplate, place keys.Place) string {
 	return w.Warning(off...)
 }
 
-// refused reports whether other policies refuse it.
-func refused(w keys.Written) bool {
+// isRefused reports whether other policies refuse it.
+func isRefused(w keys.Written) bool {
 	return w.Form == keys.Annotation && w.Place == "Pod" && w.Key == v1alpha1.InterceptorsAnnotation && w.Problem() != ""
 }
 

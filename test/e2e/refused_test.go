@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
 	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
@@ -234,7 +235,7 @@ func refusedHandUp(t *testing.T, m *manager.Manager) {
 	mark := kube.RequestLog().Mark()
 	answered(t, pod, "waiting for interceptor")
 	wantRefused(t, m, pod, refused.HandUp, refused.Policy, words)
-	waitRequest(t, pod, "told that it waits", says(v1alpha1.SurgeInterceptor, "cannot be handed up"))
+	waitRequest(t, pod, "told that it waits", says(surge.Name, "cannot be handed up"))
 	lives(t, pod)
 	end()
 	unschedulable(t, a.node, true)
@@ -368,7 +369,7 @@ func refusedNode(t *testing.T, m *manager.Manager) {
 	wish := maintain(t, ofNamespace(namespace, "-m").Cordon())
 	wantRefused(t, m, node, refused.Node, refused.Policy, words)
 	end()
-	waitMaintenance(t, wish, "cordoned", inStage(v1alpha1.StageCordonComplete))
+	waitMaintenance(t, wish, "cordoned", inStage(v1alpha1.StageCordon))
 }
 
 func refusedPodCondition(t *testing.T, m *manager.Manager) {
@@ -390,7 +391,7 @@ func refusedMaintenance(t *testing.T, m *manager.Manager) {
 	wish := maintain(t, ofNamespace(namespace, "-m").Cordon())
 	wantRefused(t, m, wish, refused.Maintenance, refused.Policy, words)
 	end()
-	waitMaintenance(t, wish, "cordoned", inStage(v1alpha1.StageCordonComplete))
+	waitMaintenance(t, wish, "cordoned", inStage(v1alpha1.StageCordon))
 }
 
 func refusedDeschedulerMark(t *testing.T, m *manager.Manager) {
