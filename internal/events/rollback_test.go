@@ -24,13 +24,13 @@ func TestWriteWaitsForTheEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []eventsv1.Event{{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "drawbridge-system", Name: "drawbridge-0.18ac578f0fdf8000"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "drawbridge-system", Name: "drawbridge-0.18ac5afe07968000"},
 		EventTime:  metav1.NewMicroTime(now), ReportingController: "drawbridge", Regarding: *pod,
 		Type: "Warning", Reason: "StoreRolledBack", Action: "Restart",
 		Note: "The API server went back in time: the list of pods is at resource version 90, and 120 was seen before. Was etcd restored? " +
 			"Drawbridge restarts to read everything again. Other controllers may need a restart, too.",
 	}}
-	if diff := cmp.Diff(want, list.Items, cmpopts.IgnoreFields(eventsv1.Event{}, "ReportingInstance", "ObjectMeta.ManagedFields")); diff != "" {
+	if diff := cmp.Diff(want, list.Items, cmpopts.IgnoreFields(eventsv1.Event{}, "TypeMeta", "ReportingInstance", "ObjectMeta.ManagedFields")); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
