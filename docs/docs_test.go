@@ -123,7 +123,7 @@ func TestTheCatalogHasEveryMetric(t *testing.T) {
 	metrics.NewCertificates(registry)
 	metrics.NewDoor(registry)
 	metrics.NewEvents(registry)
-	metrics.NewRollback(registry).ResourceVersion(metrics.ResourcePods, "1")
+	metrics.NewRollback(registry)
 	metrics.NewFailurePolicy(registry)
 	want := map[string]string{}
 	for _, m := range metrics.All() {
