@@ -76,10 +76,13 @@ func TestADrainGoesOnAfterEtcdWasRestored(t *testing.T) {
 	after := r.follow(t)
 	stop = r.drain(t, "node-1")
 	// They believe their caches just as well, and people restart them.
-	for _, name := range []cluster.ComponentName{cluster.ControllerManager, cluster.Scheduler, cluster.Kwok} {
+	for _, name := range []cluster.ComponentName{cluster.ControllerManager, cluster.Scheduler} {
 		if err := restored.Component(name).Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := restored.RestartKwok(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	eventually(t, "the manager to end", func(context.Context) error {
 		if len(replica.exitCodes()) == 0 {
