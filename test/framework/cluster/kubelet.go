@@ -8,7 +8,9 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -62,9 +64,9 @@ const (
 )
 
 // RestartKwok restarts kwok while there are pods. It then meets pods and nodes at the same
-// time and makes its CEL environments in two goroutines, which ends it ("concurrent map
-// writes") or makes it hang now and then. So it has to prove itself by a pod, and is started
-// again if it does not.
+// time and makes its CEL environments in two goroutines, which now and then ends it
+// ("concurrent map writes") or loses a pod. So it has to prove itself by a new pod, is started
+// again if it does not, and then hears of all pods once more.
 func (c *Cluster) RestartKwok(ctx context.Context) error {
 	var last error
 	for range kwokAttempts {
@@ -101,6 +103,22 @@ func (c *Cluster) restartKwok(ctx context.Context) (err error) {
 	})
 	if err != nil {
 		return fmt.Errorf("wait for kwok to run a pod: %w", err)
+	}
+	return c.touchPods(ctx)
+}
+
+// touchPods changes an annotation of every pod, which makes an event of each.
+func (c *Cluster) touchPods(ctx context.Context) error {
+	all, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, realClock.Now().UnixNano())
+	for _, pod := range all.Items {
+		_, err := c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("touch pod %s: %w", pod.Name, err)
+		}
 	}
 	return nil
 }
