@@ -123,6 +123,7 @@ func TestTheCatalogHasEveryMetric(t *testing.T) {
 	metrics.NewCertificates(registry)
 	metrics.NewDoor(registry)
 	metrics.NewEvents(registry)
+	metrics.NewRollback(registry)
 	metrics.NewFailurePolicy(registry)
 	metrics.NewRefused(registry)
 	want := map[string]string{}

@@ -24,6 +24,6 @@ func main() {
 	garbage.Pace()
 	if err := app.NewCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "drawbridge:", err)
-		os.Exit(1)
+		os.Exit(app.ExitCode(err))
 	}
 }

@@ -84,6 +84,24 @@ func (c *cheaper) GetInformerForKind(ctx context.Context, kind schema.GroupVersi
 	return c.Cache.GetInformerForKind(ctx, kind, options...) //nolint:wrapcheck // It is the cache, to those who call.
 }
 
+// LastSyncResourceVersion is the resource version up to which a cache's informer has seen all
+// objects of a kind. It is empty before the first list. The cache has the kind as a whole,
+// not by namespace.
+func LastSyncResourceVersion(ctx context.Context, c cache.Informers, obj client.Object) (string, error) {
+	inner, err := c.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+	if err != nil {
+		return "", fmt.Errorf("get the informer of %T: %w", obj, err)
+	}
+	if gathers, ok := inner.(*informer); ok {
+		inner = gathers.Informer
+	}
+	shared, ok := inner.(toolscache.SharedIndexInformer)
+	if !ok {
+		return "", fmt.Errorf("the informer of %T is a %T, which does not show what it has seen", obj, inner)
+	}
+	return shared.LastSyncResourceVersion(), nil
+}
+
 // Get is of the cache. That there is no such request is found out first.
 func (c *cheaper) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
 	switch obj := obj.(type) {

@@ -32,6 +32,8 @@ func (h *held) AddIndexers(indexers toolscache.Indexers) error {
 
 func (h *held) HasSynced() bool { return h.synced }
 
+func (h *held) LastSyncResourceVersion() string { return "17" }
+
 // fixed is a cache of which the informers are given. It counts what is asked of it.
 type fixed struct {
 	cache.Cache
@@ -170,6 +172,28 @@ func BenchmarkGet(b *testing.B) {
 				if err := way.get(b.Context(), key, er); !apierrors.IsNotFound(err) {
 					b.Fatal(err)
 				}
+			}
+		})
+	}
+}
+
+func TestAnInformerTellsWhatItHasSeen(t *testing.T) {
+	cases := map[string]struct {
+		obj client.Object
+		// want is empty for an error.
+		want string
+	}{
+		"one that gathers":              {&corev1.Pod{}, "17"},
+		"one that does not":             {&v1alpha1.EvictionRequest{}, "17"},
+		"one that does not show it":     {&corev1.Node{}, ""},
+		"a kind that nobody has wanted": {&corev1.Namespace{}, ""},
+	}
+	c := &cheaper{Cache: &fixed{pods: &held{}, requests: &held{}, nodes: struct{ cache.Informer }{}}}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := LastSyncResourceVersion(t.Context(), c, tc.obj)
+			if got != tc.want || (err == nil) != (tc.want != "") {
+				t.Errorf("got %q and %v, want %q", got, err, tc.want)
 			}
 		})
 	}

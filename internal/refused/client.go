@@ -75,14 +75,20 @@ func (c *tracked) do(ctx context.Context, obj client.Object, subresource, verb, 
 // subjects are the object, if it exists; and for a request its pod as well, as the cache
 // has it.
 func (c *tracked) subjects(ctx context.Context, apiVersion string, object Object, uid types.UID) []corev1.ObjectReference {
-	if object.Kind == "EvictionRequest" {
+	switch {
+	case object.Kind == "EvictionRequest":
 		var er v1alpha1.EvictionRequest
 		if err := c.Get(ctx, types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, &er); err != nil {
 			return nil // It does not exist, or no longer.
 		}
 		return ofRequest(&er)
-	}
-	if uid == "" {
+	case object.Kind == "EvacuationPolicy" && uid == "": // It is applied.
+		var policy v1alpha1.EvacuationPolicy
+		if err := c.Get(ctx, types.NamespacedName{Name: object.Name}, &policy); err != nil {
+			return nil
+		}
+		uid = policy.UID
+	case uid == "":
 		return nil
 	}
 	return []corev1.ObjectReference{{APIVersion: apiVersion, Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, UID: uid}}

@@ -228,6 +228,11 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 			bad:  `drawbridge_evacuation_outcomes_total{policy="kubevirt",outcome="gave_up_hold"} 0x10 1x10`,
 			at:   15 * time.Minute, want: "by EvacuationPolicy kubevirt ended in the last 15 minutes with gave_up_hold",
 		},
+		"DrawbridgeStoreRolledBack": {
+			well: `drawbridge_apiserver_resource_version{resource="pods",pod="a"} 1000+10x20`,
+			bad:  `drawbridge_apiserver_resource_version{resource="pods",pod="a"} 1000+10x9 500+10x10`,
+			at:   15 * time.Minute, want: "The resource version of pods has fallen in the last 15 minutes",
+		},
 		"DrawbridgeMarksComeToNothing": {
 			well: `drawbridge_evacuation_writes_untaken_total{policy="kubevirt",reason="discarded"} 3x20`,
 			bad:  `drawbridge_evacuation_writes_untaken_total{policy="kubevirt",reason="discarded"} 0x10 1x10`,

@@ -307,7 +307,7 @@ func refusedMark(t *testing.T, m *manager.Manager) {
 	runPlatform(t, &vmcrds.Platform{Namespace: namespace, Target: nodes[1], Evacuates: true})
 	waitPolicy(t, "kubevirt", v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	pod := createMachine(t, namespace, "vm", nodes[0], "LiveMigrate", "True")
-	end := refuse(t, refusal{group: "kubevirt.io", resource: "*", namespace: namespace})
+	end := refuse(t, refusal{group: "kubevirt.io", resource: "virtualmachineinstances", namespace: namespace})
 	mark := kube.RequestLog().Mark()
 	evictUntil(t, "alice", pod, kubevirtInterceptor)
 	wantRefused(t, m, pod, refused.Mark, refused.Policy, words)

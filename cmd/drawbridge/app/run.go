@@ -30,7 +30,8 @@ const startTimeout = 30 * time.Second
 // and keeps serving for the shutdown delay, then the controllers stop, the webhook
 // finishes the reviews it has begun, and the leader's lease is released. It fails when
 // the options are wrong, the API server cannot be reached at the start, an address
-// cannot be listened on, the leadership is lost, or the shutdown takes too long.
+// cannot be listened on, the leadership is lost, the API server went back in time
+// (rollback.ErrRolledBack), or the shutdown takes too long.
 func Run(ctx context.Context, conf *rest.Config, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -84,6 +85,7 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 			token: certificate.Token, door: door, certificate: certificate.GetCertificate, writes: writes,
 		}),
 		setupSurge(starting, mgr, o, writes),
+		setupRollback(mgr, o, clients),
 	); err != nil {
 		return fmt.Errorf("set up manager: %w", err)
 	}

@@ -13,13 +13,14 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/lease"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/webhook"
 )
 
 // recorderName is the reportingController of our events.
-const recorderName = "drawbridge"
+const recorderName = events.Reporter
 
 // discovered is what was found out before the manager was created.
 type discovered struct {

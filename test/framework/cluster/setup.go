@@ -170,7 +170,7 @@ func (c *Cluster) writePKI() error {
 func (c *Cluster) etcdArgs(client, peer string) []string {
 	return []string{
 		"--name=etcd",
-		"--data-dir=" + filepath.Join(c.dir, "etcd"),
+		"--data-dir=" + c.etcdDir(),
 		"--listen-client-urls=" + client,
 		"--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer,

@@ -172,3 +172,9 @@ func (p *Process) Metric(ctx context.Context, series string) (float64, error) {
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
+
+// ExitCode is that of a process that has ended; -1 if a signal ended it.
+func (p *Process) ExitCode() int {
+	<-p.done
+	return p.command.ProcessState.ExitCode()
+}
