@@ -18,6 +18,8 @@ type memory struct {
 	decided map[string]map[string]v1alpha1.MaintenanceStage
 	// failures are why evictions could not be requested, by the pod's UID.
 	failures map[types.UID]string
+	// asked is when the conditions of pods were first refused, by the pod's UID.
+	asked map[types.UID]time.Time
 	// written is when the status of a maintenance was written.
 	written map[string]time.Time
 }
@@ -26,6 +28,7 @@ func newMemory() *memory {
 	return &memory{
 		decided:  map[string]map[string]v1alpha1.MaintenanceStage{},
 		failures: map[types.UID]string{},
+		asked:    map[types.UID]time.Time{},
 		written:  map[string]time.Time{},
 	}
 }
@@ -60,6 +63,25 @@ func (m *memory) failure(pod types.UID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.failures[pod]
+}
+
+// ask notes that a pod's condition is refused; not refused: that it is stored, or needed no
+// more.
+func (m *memory) ask(pod types.UID, refused bool, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !refused {
+		delete(m.asked, pod)
+	} else if m.asked[pod].IsZero() {
+		m.asked[pod] = now
+	}
+}
+
+// askedInVain is when a pod's condition was first refused; zero if it was not.
+func (m *memory) askedInVain(pod types.UID) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.asked[pod]
 }
 
 // wrote notes when a status was written.

@@ -66,6 +66,8 @@ func (c *Controller) gatherPod(ctx context.Context, pod *corev1.Pod) (PodInput, 
 		Failure:   c.memory.failure(pod.UID),
 		Policy:    c.Policy,
 		Now:       c.Clock.Now(),
+
+		AskedInVain: c.memory.askedInVain(pod.UID),
 	}
 	if pod.DeletionTimestamp != nil {
 		in.Deleting, in.DeletionTime = true, pod.DeletionTimestamp.Time
@@ -216,9 +218,11 @@ func (c *Controller) planLater(node string) {
 func (c *Controller) applyPod(ctx context.Context, pod *corev1.Pod, d PodDecision) error {
 	// A condition that is refused for good must not keep the pod from being evicted.
 	conditions := c.patchConditions(ctx, pod, d)
-	if _, refusal := refused.Of(conditions); conditions != nil && !refusal {
+	_, refusal := refused.Of(conditions)
+	if conditions != nil && !refusal {
 		return conditions
 	}
+	c.memory.ask(pod.UID, refusal, c.Clock.Now())
 	ctx = refused.About(ctx, refused.Pod(pod))
 	for _, requester := range d.Leave {
 		if err := c.requester(requester).Withdraw(ctx, pod); err != nil {

@@ -81,6 +81,9 @@ type PodInput struct {
 	Eviction *Eviction
 	// Intercepted: its eviction would be intercepted.
 	Intercepted bool
+	// AskedInVain is when the pod's owner was to be asked and the cluster refused the condition
+	// that says so; zero if it did not. The owner's time runs all the same.
+	AskedInVain time.Time
 	// Failure is why the last join failed; empty if it did not.
 	Failure string
 	Policy  PodPolicy
@@ -286,8 +289,11 @@ func (in *PodInput) begins() time.Time {
 
 // asked is when the pod's owner was asked to move it.
 func (in *PodInput) asked() time.Time {
-	if in.Request != nil && in.Request.True {
+	switch {
+	case in.Request != nil && in.Request.True:
 		return in.Request.Since
+	case !in.AskedInVain.IsZero():
+		return in.AskedInVain
 	}
 	return in.Now
 }

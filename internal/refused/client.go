@@ -83,15 +83,22 @@ func (c *tracked) subjects(ctx context.Context, apiVersion string, object Object
 		}
 		return ofRequest(&er)
 	case object.Kind == "EvacuationPolicy" && uid == "": // It is applied.
-		var policy v1alpha1.EvacuationPolicy
-		if err := c.Get(ctx, types.NamespacedName{Name: object.Name}, &policy); err != nil {
-			return nil
-		}
-		uid = policy.UID
-	case uid == "":
+		uid = c.uidOf(ctx, object, &v1alpha1.EvacuationPolicy{})
+	case object.Kind == "EvictionInterceptor" && uid == "":
+		uid = c.uidOf(ctx, object, &v1alpha1.EvictionInterceptor{})
+	}
+	if uid == "" {
 		return nil
 	}
 	return []corev1.ObjectReference{{APIVersion: apiVersion, Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, UID: uid}}
+}
+
+// uidOf is the UID of an object in the cache, empty if there is none.
+func (c *tracked) uidOf(ctx context.Context, object Object, into client.Object) types.UID {
+	if err := c.Get(ctx, types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, into); err != nil {
+		return ""
+	}
+	return into.GetUID()
 }
 
 // isReview reports whether objects of the group are questions, which store nothing.

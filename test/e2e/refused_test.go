@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -419,4 +422,66 @@ func TestARefusalIsTheSameForEverybody(t *testing.T) {
 			t.Errorf("%s is answered %d, %v", user, got.code, got.header)
 		}
 	}
+}
+
+// What the manager writes for itself: its presets, its certificate and its webhooks. With a
+// manager of its own, or all tests would be without certificate.
+func TestRefusedWritesOfTheInstallation(t *testing.T) {
+	end := refuse(t, refusal{group: v1alpha1.GroupName, resource: "evictioninterceptors", namespace: inst.Namespace, only: "request.options.?fieldManager.orValue('') == 'presets'"})
+	registration := &v1alpha1.EvictionInterceptor{}
+	m := startManager(t, nil)
+	if err := admin.Get(t.Context(), client.ObjectKey{Name: kubevirtInterceptor}, registration); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, m, registration, refused.Preset, refused.Policy, words)
+	end()
+	eventually(t, "the preset to be written", func(ctx context.Context) error { return wantAccepted(ctx, registration) })
+
+	end = refuse(t, refusal{group: "admissionregistration.k8s.io", resource: "validatingwebhookconfigurations", namespace: inst.Namespace})
+	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := admin.Get(t.Context(), client.ObjectKey{Name: inst.Release}, conf); err != nil {
+		t.Fatal(err)
+	}
+	bundle := conf.Webhooks[0].ClientConfig.CABundle
+	conf.Webhooks[0].ClientConfig.CABundle = nil
+	if err := admin.Update(t.Context(), conf); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, m, conf, refused.WebhookConfiguration, refused.Policy, words)
+	end()
+	eventually(t, "the bundle to be back", func(ctx context.Context) error {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(conf), conf); err != nil {
+			return err
+		}
+		if !bytes.Equal(conf.Webhooks[0].ClientConfig.CABundle, bundle) {
+			return fmt.Errorf("it has %d bytes", len(conf.Webhooks[0].ClientConfig.CABundle))
+		}
+		return nil
+	})
+
+	end = refuse(t, refusal{resource: "secrets", namespace: inst.Namespace})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: inst.Release + "-webhook-cert"}}
+	if err := admin.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the certificate to be refused", func(context.Context) error {
+		if refusedMetric(t, m, refused.Certificate, refused.Policy) == 0 {
+			return fmt.Errorf("nothing is counted")
+		}
+		return nil
+	})
+	end()
+	eventually(t, "a new certificate", func(ctx context.Context) error { return admin.Get(ctx, client.ObjectKeyFromObject(secret), secret) })
+}
+
+// wantAccepted wants an event that what was refused is accepted.
+func wantAccepted(ctx context.Context, about client.Object) error {
+	list := &corev1.EventList{}
+	if err := admin.List(ctx, list, client.MatchingFields{"involvedObject.uid": string(about.GetUID()), "reason": "WriteAccepted"}); err != nil {
+		return err
+	}
+	if len(list.Items) == 0 {
+		return errors.New("no event says so")
+	}
+	return nil
 }
