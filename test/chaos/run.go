@@ -41,6 +41,17 @@ func (p *Plan) deadline() time.Duration {
 	return heartbeatDeadline
 }
 
+// patience is how long a run may take to come to rest.
+func (p *Plan) patience() time.Duration {
+	patience := defaultPatience + p.deadline() - heartbeatDeadline
+	for _, f := range p.Faults {
+		if f.Kind == RefuseWrites { // It is followed by a pause of that length.
+			patience += time.Duration(f.Lasts)*Step + firstPause
+		}
+	}
+	return patience
+}
+
 func managerArgs(plan *Plan) []string {
 	return []string{
 		"--leader-elect=true", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms",
@@ -86,7 +97,7 @@ func (w *World) Run(ctx context.Context, plan Plan) (h *History, err error) {
 	w.runs++
 	w.takeFacts()
 	r := &run{
-		world: w, namespace: fmt.Sprintf("chaos-%d-%d", plan.Seed, w.runs), patience: defaultPatience + plan.deadline() - heartbeatDeadline, ledger: &ledger{},
+		world: w, namespace: fmt.Sprintf("chaos-%d-%d", plan.Seed, w.runs), patience: plan.patience(), ledger: &ledger{},
 		history: &History{Plan: plan, Names: map[string][]string{}, Deadline: plan.deadline(), Slack: 2 * grain},
 	}
 	if plan.Skewed() {
