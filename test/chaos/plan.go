@@ -52,6 +52,8 @@ const (
 	Machines Kind = "machines"
 	// Zoned is the StatefulSet of one zone of the rollout group.
 	Zoned Kind = "zoned"
+	// Hooked is a StatefulSet whose pods have an EvacuationHook that runs a Job.
+	Hooked Kind = "hooked"
 )
 
 // Habit is how an interceptor behaves.

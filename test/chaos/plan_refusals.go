@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -25,11 +26,14 @@ const (
 	RefusedBudgetStatus       RefusedWrite = "status of EvictionBudgets"
 	RefusedNodes              RefusedWrite = "nodes"
 	RefusedMaintenancesStatus RefusedWrite = "status of NodeMaintenances"
+	RefusedJobs               RefusedWrite = "Jobs"
+	RefusedHookStatus         RefusedWrite = "status of hooks"
 )
 
 // refusedWrites are all of them.
 var refusedWrites = []RefusedWrite{
 	RefusedRequests, RefusedRequestStatus, RefusedLeases, RefusedGuardBudget, RefusedPods, RefusedBudgetStatus, RefusedNodes, RefusedMaintenancesStatus,
+	RefusedJobs, RefusedHookStatus,
 }
 
 // Refusal is what a policy engine refuses, and with which reason.
@@ -53,9 +57,12 @@ const (
 	// minRefusalSteps and maxRefusalSteps are how long it lasts: the product pauses for 5, 10
 	// and 20 seconds after the first refusals. It may be longer than all other faults.
 	minRefusalSteps, maxRefusalSteps = 4, 40
+	// maxHookSteps is how long Jobs are refused: the pause after that ends before the hook would
+	// be passed over.
+	maxHookSteps = 28
 )
 
-// addRefusal draws the policy engine. It has dice of its own, so that plans that have none
+// addRefusal draws the policy engine, and an application with a hook if it is about hooks. It has dice of its own, so that plans that have none
 // are as they were.
 func (p *Plan) addRefusal() {
 	d := diceFor(p.Seed, "policy engine")
@@ -68,6 +75,13 @@ func (p *Plan) addRefusal() {
 	}
 	writes := slices.DeleteFunc(slices.Clone(refusedWrites), func(w RefusedWrite) bool { return !p.writes(w) })
 	f.Refusal.Write = writes[d.IntN(len(writes))]
+	if w := f.Refusal.Write; w == RefusedJobs || w == RefusedHookStatus {
+		f.Lasts = min(f.Lasts, maxHookSteps)
+		p.Workloads = append(p.Workloads, Workload{
+			Name: "hooked", Kind: Hooked, Replicas: int32(1 + d.IntN(3)), Stateful: true, MaxUnavailable: -1, Registered: true,
+			Interceptors: []Behaviour{{Habit: Works, Work: d.upTo(maxWork)}},
+		})
+	}
 	p.addFault(f)
 }
 
@@ -115,6 +129,10 @@ func (w RefusedWrite) rule() admissionregistrationv1.RuleWithOperations {
 		resource = "evictionbudgets/status"
 	case RefusedMaintenancesStatus:
 		resource = "nodemaintenances/status"
+	case RefusedJobs:
+		group, version, resource = batchv1.GroupName, "v1", "jobs"
+	case RefusedHookStatus:
+		resource = "evacuationhooks/status"
 	case RefusedLeases:
 		group, version, resource = coordinationv1.GroupName, "v1", "leases"
 	case RefusedGuardBudget:

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,10 +23,10 @@ import (
 // Times of the manager under test, short enough for a run to see them pass.
 const (
 	heartbeatDeadline = 8 * time.Second
-	// zonedDeadline is the same for runs with a rollout group, whose pods wait for each
-	// other: no built-in interceptor tells of itself more than once a minute.
-	zonedDeadline = 30 * time.Second
-	clockSkew     = 5 * time.Second
+	// longDeadline is the same for runs with a rollout group, whose pods wait for each
+	// other, or a hook: no built-in interceptor tells of itself more than once a minute.
+	longDeadline = 30 * time.Second
+	clockSkew    = 5 * time.Second
 	// setUpPatience and patience bound the beginning and the end of a run.
 	setUpPatience   = 2 * time.Minute
 	defaultPatience = 90 * time.Second
@@ -35,8 +36,8 @@ const (
 
 // deadline is how long an interceptor may be silent in a run.
 func (p *Plan) deadline() time.Duration {
-	if p.Rollout != nil {
-		return zonedDeadline
+	if p.Rollout != nil || slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Kind == Hooked }) {
+		return longDeadline
 	}
 	return heartbeatDeadline
 }
@@ -129,7 +130,7 @@ func (w *World) Run(ctx context.Context, plan Plan) (h *History, err error) {
 		return nil, err
 	}
 	r.observer.seen(r.history)
-	r.history.Ledger = r.ledger.read()
+	r.history.Ledger = append(r.history.Ledger, r.ledger.read()...)
 	r.history.Facts = w.takeFacts()
 	return r.history, nil
 }
@@ -201,6 +202,9 @@ func (r *run) whole(ctx context.Context) error {
 		want += workload.Replicas
 	}
 	for i := range pods.Items {
+		if ofHook(&pods.Items[i]) {
+			continue
+		}
 		got++
 		if isReady(&pods.Items[i]) {
 			ready++
