@@ -67,6 +67,9 @@ type Verdict struct {
 	Finales int
 	// Busiest is how often the managers have written the same object within a minute, at most.
 	Busiest int
+	// Refused are the writes of the managers that a policy engine has refused, and
+	// MostRefused those of one object within a minute, at most.
+	Refused, MostRefused int
 }
 
 // Check judges a run. It is pure.
@@ -279,7 +282,7 @@ func (c *checker) unfinished(w *Workload, request, pod types.UID, name string, a
 }
 
 // unmoved says why a machine was still in its pod, or nothing. Its interceptor is the
-// manager itself, whose silence is no excuse.
+// manager itself, whose silence is no excuse unless its reports were refused.
 func (c *checker) unmoved(pod types.UID, name string, at time.Time, count bool) string {
 	moved := false
 	for _, e := range c.Ledger {
@@ -287,7 +290,13 @@ func (c *checker) unmoved(pod types.UID, name string, at time.Time, count bool) 
 			moved = e.Deed == Finished
 		}
 	}
-	if !moved {
+	switch {
+	case !moved && c.hushed(pod, name, at):
+		if count {
+			c.TimedOut++
+		}
+		return ""
+	case !moved:
 		return fmt.Sprintf("%s had not moved the machine", name)
 	}
 	if count {

@@ -103,9 +103,20 @@ const (
 
 // checkPace looks for loops of the managers, and for those they drive others into.
 func (c *checker) checkPace() {
-	times := map[string][]time.Time{}
+	times, refused := map[string][]time.Time{}, map[string][]time.Time{}
 	for _, w := range c.Writes {
 		times[w.Of] = append(times[w.Of], w.At)
+		if c.refused(w) {
+			c.Refused++
+			refused[w.Of] = append(refused[w.Of], w.At)
+		}
+	}
+	for _, of := range slices.Sorted(maps.Keys(refused)) {
+		most := mostInAMinute(refused[of])
+		c.MostRefused = max(c.MostRefused, most)
+		if most > maxRefused {
+			c.violatedf(PromisePace, of, "refused %d times within a minute", most)
+		}
 	}
 	for _, of := range slices.Sorted(maps.Keys(times)) {
 		if most := mostInAMinute(times[of]); most > maxWrites {

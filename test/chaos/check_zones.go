@@ -86,7 +86,7 @@ func (z *zones) loss(seen, before PodSeen) *zoneLoss {
 	}
 	guarded := before.Pod != nil && before.Pod.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed
 	passed := z.Plan.Mode.Ignores() && !guarded && z.away(at) && !known
-	if passed || z.strayed(seen.Pod) || z.starting(seen.Pod) || z.silent(seen.Pod.UID, at) {
+	if passed || z.strayed(seen.Pod) || z.starting(seen.Pod) || z.silent(seen.Pod.UID, v1alpha1.BudgetInterceptor, at) {
 		z.Unasked++
 		return l
 	}
@@ -105,26 +105,6 @@ func (z *zones) grantOf(pod types.UID) time.Time {
 		}
 	}
 	return time.Time{}
-}
-
-// silent reports whether the budgets were passed over because nothing was heard of them for
-// the whole deadline. Deadlines are shorter here than the time between two heartbeats.
-func (z *zones) silent(pod types.UID, at time.Time) bool {
-	request := z.requestOf(pod, at)
-	sign := z.turn(request, v1alpha1.BudgetInterceptor)
-	if sign.IsZero() {
-		return false
-	}
-	for _, seen := range z.requests[request] {
-		report := v1alpha1.ReportOf(seen.Request, v1alpha1.BudgetInterceptor)
-		if report.CompletionTime != nil {
-			return false
-		}
-		if beat := report.HeartbeatTime; beat != nil && beat.After(sign) {
-			sign = beat.Time
-		}
-	}
-	return !at.Before(sign.Add(z.Deadline - z.Slack))
 }
 
 // judge looks at what is disrupted now. Each loss is judged once.

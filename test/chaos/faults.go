@@ -51,6 +51,8 @@ func (f Fault) detail() string {
 		return fmt.Sprintf("%d by %s", f.Replica, f.Amount)
 	case SlowWebhook:
 		return f.Amount.String()
+	case RefuseWrites:
+		return f.Refusal.String()
 	}
 	return ""
 }
@@ -100,6 +102,8 @@ func (r *run) begin(ctx context.Context, f Fault) (heal func(context.Context) er
 		return nil, within(ctx, func(ctx context.Context) error { return client.IgnoreNotFound(r.world.admin.Delete(ctx, r.lease())) })
 	case StealLease:
 		return nil, within(ctx, r.steal)
+	case RefuseWrites:
+		return r.refuse(ctx, f.Refusal)
 	}
 	return nil, fmt.Errorf("unknown fault %s", f.Kind)
 }

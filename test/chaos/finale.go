@@ -40,6 +40,8 @@ func (r *run) finale(ctx context.Context) error {
 	}
 	// An application that surges would be passed over while it waits: no interceptor tells of
 	// itself more than once a minute, and deadlines are shorter than that here.
+	// And what was refused is tried again after a pause.
+	held = max(held, r.resumption())
 	if held > 0 && !rest(ctx, held) {
 		return context.Cause(ctx)
 	}

@@ -101,6 +101,24 @@ type Attempt struct {
 type Write struct {
 	At time.Time
 	Of string
+	// Code of the answer; 0 if the server died over it.
+	Code int
+}
+
+// Refused is when a policy engine has refused what: from before it was in force until it was
+// in force no more.
+type Refused struct {
+	Interval
+	Refusal Refusal
+}
+
+// firstPause is the managers' pause after the first refusal (internal/refused).
+const firstPause = 5 * time.Second
+
+// pausedUntil is until when the managers may still pause because of it. Each pause is twice as
+// long as the one before, so none is longer than all before it and the first one together.
+func (r Refused) pausedUntil() time.Time {
+	return r.To.Add(r.To.Sub(r.From) + firstPause + 2*maxSkew)
 }
 
 // Finale is the drain after everything was called off, or the last one if the machine was
@@ -145,6 +163,8 @@ type History struct {
 	Attempts []Attempt
 	// Writes of the managers, without evictions, events and the leader's lease.
 	Writes []Write
+	// Refusals that there were.
+	Refusals []Refused
 	// Finale, nil if there was none.
 	Finale *Finale
 	// Unguarded says whose guard was not closed before the run began, although it is

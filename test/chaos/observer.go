@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,6 +41,7 @@ type observer struct {
 	zoning   []EvictionBudgetSeen
 	podNow   map[types.UID]*corev1.Pod
 	erNow    map[types.UID]*v1alpha1.EvictionRequest
+	jobs     map[types.UID]Entry
 	follow   []chan *v1alpha1.EvictionRequest
 	pursue   []chan *corev1.Pod
 }
@@ -47,12 +50,13 @@ func startObserver(c client.WithWatch, namespace string, tellf func(string, ...a
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &observer{
 		client: c, namespace: namespace, tellf: tellf, cancel: cancel,
-		podNow: map[types.UID]*corev1.Pod{}, erNow: map[types.UID]*v1alpha1.EvictionRequest{},
+		podNow: map[types.UID]*corev1.Pod{}, erNow: map[types.UID]*v1alpha1.EvictionRequest{}, jobs: map[types.UID]Entry{},
 	}
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &corev1.PodList{} }) })
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &v1alpha1.EvictionRequestList{} }) })
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }) })
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &v1alpha1.EvictionBudgetList{} }) })
+	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &batchv1.JobList{} }) })
 	return o
 }
 
@@ -130,6 +134,10 @@ func (o *observer) listed(list client.ObjectList, gap bool) {
 		for i := range list.Items {
 			o.take(&list.Items[i], false, gap)
 		}
+	case *batchv1.JobList: // Each is there for minutes after its end.
+		for i := range list.Items {
+			o.take(&list.Items[i], false, gap)
+		}
 	case *v1alpha1.EvictionRequestList:
 		for i := range list.Items {
 			here = append(here, list.Items[i].UID)
@@ -149,6 +157,9 @@ func (o *observer) take(object client.Object, gone, gap bool) {
 	now := time.Now()
 	switch object := object.(type) {
 	case *corev1.Pod:
+		if ofHook(object) {
+			return
+		}
 		if known := o.podNow[object.UID]; known != nil && !gone && known.ResourceVersion == object.ResourceVersion {
 			return // A list after a gap without a change.
 		}
@@ -161,6 +172,10 @@ func (o *observer) take(object client.Object, gone, gap bool) {
 			case f <- object:
 			default: // Nobody is that slow.
 			}
+		}
+	case *batchv1.Job:
+		if entry, ok := finishedJob(object); ok {
+			o.jobs[object.UID] = entry
 		}
 	case *policyv1.PodDisruptionBudget:
 		o.budgets = append(o.budgets, BudgetSeen{At: now, Gone: gone, Budget: object})
@@ -246,6 +261,7 @@ func (o *observer) seen(h *History) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	h.Pods, h.Requests, h.Budgets, h.EvictionBudgets = slices.Clone(o.pods), slices.Clone(o.requests), slices.Clone(o.budgets), slices.Clone(o.zoning)
+	h.Ledger = slices.Collect(maps.Values(o.jobs))
 }
 
 // callTimeout bounds every call of ours.

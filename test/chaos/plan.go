@@ -52,6 +52,8 @@ const (
 	Machines Kind = "machines"
 	// Zoned is the StatefulSet of one zone of the rollout group.
 	Zoned Kind = "zoned"
+	// Hooked is a StatefulSet whose pods have an EvacuationHook that runs a Job.
+	Hooked Kind = "hooked"
 )
 
 // Habit is how an interceptor behaves.
@@ -158,10 +160,12 @@ const (
 	CutWebhook             FaultKind = "cut webhook"
 	DropLease              FaultKind = "delete leader lease"
 	StealLease             FaultKind = "steal leader lease"
+	// RefuseWrites is a policy engine that refuses one kind of write of the managers.
+	RefuseWrites FaultKind = "refuse writes"
 )
 
 // faultKinds are those that are drawn, those of the manager more often. KillManagers comes
-// with troubles.
+// with troubles, and RefuseWrites by itself.
 var faultKinds = []FaultKind{
 	KillManager, KillManager, KillManager, PauseManager, PauseManager, PauseManager, StopManager, SkewManager, SkewManager,
 	KillAPIServer, KillAPIServer, PauseAPIServer, KillEtcd, PauseEtcd,
@@ -178,6 +182,8 @@ type Fault struct {
 	At, Lasts int
 	// Amount is the latency of the webhook, or the manager's error of the clock.
 	Amount time.Duration
+	// Refusal is what is refused.
+	Refusal Refusal
 }
 
 // targets are what can only have one fault at a time.
@@ -197,6 +203,8 @@ func (f Fault) targets() []string {
 		return []string{"kube-controller-manager"}
 	case SlowWebhook, CutWebhook:
 		return []string{"webhook"}
+	case RefuseWrites:
+		return []string{"policy engine"}
 	default:
 		return []string{"lease"}
 	}
@@ -274,6 +282,7 @@ func MakePlan(seed uint64, troubles ...[]TroubleKind) Plan {
 		p.addFault(d.fault())
 	}
 	p.addRollout()
+	p.addRefusal()
 	allowed := AllTroubles
 	if len(troubles) > 0 {
 		allowed = slices.Concat(troubles...)

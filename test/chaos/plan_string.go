@@ -70,6 +70,8 @@ func (p *Plan) String() string {
 			fmt.Fprintf(&b, " %d by %s", f.Replica, f.Amount)
 		case SlowWebhook:
 			fmt.Fprintf(&b, " by %s", f.Amount)
+		case RefuseWrites:
+			fmt.Fprintf(&b, ": %s", f.Refusal)
 		}
 		b.WriteByte('\n')
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestASeedAlwaysGivesTheSamePlan(t *testing.T) {
@@ -22,16 +23,19 @@ func TestASeedAlwaysGivesTheSamePlan(t *testing.T) {
 
 func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 	missing := map[string]bool{}
-	for _, kind := range append([]FaultKind{KillManagers}, faultKinds...) {
+	for _, kind := range append([]FaultKind{KillManagers, RefuseWrites}, faultKinds...) {
 		missing[string(kind)] = true
 	}
 	for _, kind := range AllTroubles {
 		missing[string(kind)] = true
 	}
+	for _, write := range refusedWrites {
+		missing[string(write)] = true
+	}
 	for _, word := range []string{
 		string(ModeFail), string(ModeNoGuard), string(ModeAlways), string(ModeIgnore), string(Plain), string(Surging), string(Intercepted), string(Machines),
 		string(Works), string(Silent), string(Hangs), string(Crashes), string(Twice), string(Future), string(Liar), string(OffClock),
-		string(Kubectl), string(Loop), string(Native), string(Maintained), string(Zoned), "stateful", "uncordon", "finale", "outage", "loss",
+		string(Kubectl), string(Loop), string(Native), string(Maintained), string(Zoned), string(Hooked), "stateful", "uncordon", "finale", "outage", "loss", string(metav1.StatusReasonForbidden),
 	} {
 		missing[word] = true
 	}
@@ -67,6 +71,8 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 		}
 		for _, f := range p.Faults {
 			delete(missing, string(f.Kind))
+			delete(missing, string(f.Refusal.Write))
+			delete(missing, string(f.Refusal.Reason))
 		}
 	}
 	if diff := cmp.Diff(map[string]bool{}, missing); diff != "" {
@@ -110,6 +116,29 @@ func TestTroublesLeaveTheRestOfAPlanAsItWas(t *testing.T) {
 			if len(alone.Troubles) != 1 || (!trouble.Outage && !alone.Troubles[0].Outage && alone.Troubles[0] != trouble) {
 				t.Fatalf("seed %d: alone %v, with the others %v", seed, alone.Troubles, trouble)
 			}
+		}
+	}
+}
+
+// It is ended before everything is called off, by a run that waits for its faults, and its
+// pauses are a part of what a run waits for in the end.
+func TestAPlanHasOnePolicyEngineAtMost(t *testing.T) {
+	for seed := range uint64(300) {
+		p := MakePlan(seed)
+		without := p
+		without.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f Fault) bool { return f.Kind == RefuseWrites })
+		refusal := p.refusal()
+		if n := len(p.Faults) - len(without.Faults); n > 1 || (n == 1) != (refusal != nil) {
+			t.Fatalf("seed %d: %d policy engines, refusal %v", seed, n, refusal)
+		}
+		if refusal == nil {
+			continue
+		}
+		if !p.writes(refusal.Write) {
+			t.Errorf("seed %d: %s are refused, and there are none", seed, refusal.Write)
+		}
+		if p.patience() <= without.patience() {
+			t.Errorf("seed %d: it has no time for pauses", seed)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,10 +23,10 @@ import (
 // Times of the manager under test, short enough for a run to see them pass.
 const (
 	heartbeatDeadline = 8 * time.Second
-	// zonedDeadline is the same for runs with a rollout group, whose pods wait for each
-	// other: no built-in interceptor tells of itself more than once a minute.
-	zonedDeadline = 30 * time.Second
-	clockSkew     = 5 * time.Second
+	// longDeadline is the same for runs with a rollout group, whose pods wait for each
+	// other, or a hook: no built-in interceptor tells of itself more than once a minute.
+	longDeadline = 30 * time.Second
+	clockSkew    = 5 * time.Second
 	// setUpPatience and patience bound the beginning and the end of a run.
 	setUpPatience   = 2 * time.Minute
 	defaultPatience = 90 * time.Second
@@ -35,10 +36,21 @@ const (
 
 // deadline is how long an interceptor may be silent in a run.
 func (p *Plan) deadline() time.Duration {
-	if p.Rollout != nil {
-		return zonedDeadline
+	if p.Rollout != nil || slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Kind == Hooked }) {
+		return longDeadline
 	}
 	return heartbeatDeadline
+}
+
+// patience is how long a run may take to come to rest.
+func (p *Plan) patience() time.Duration {
+	patience := defaultPatience + p.deadline() - heartbeatDeadline
+	for _, f := range p.Faults {
+		if f.Kind == RefuseWrites { // It is followed by a pause of that length.
+			patience += time.Duration(f.Lasts)*Step + firstPause
+		}
+	}
+	return patience
 }
 
 func managerArgs(plan *Plan) []string {
@@ -86,7 +98,7 @@ func (w *World) Run(ctx context.Context, plan Plan) (h *History, err error) {
 	w.runs++
 	w.takeFacts()
 	r := &run{
-		world: w, namespace: fmt.Sprintf("chaos-%d-%d", plan.Seed, w.runs), patience: defaultPatience + plan.deadline() - heartbeatDeadline, ledger: &ledger{},
+		world: w, namespace: fmt.Sprintf("chaos-%d-%d", plan.Seed, w.runs), patience: plan.patience(), ledger: &ledger{},
 		history: &History{Plan: plan, Names: map[string][]string{}, Deadline: plan.deadline(), Slack: 2 * grain},
 	}
 	if plan.Skewed() {
@@ -118,7 +130,7 @@ func (w *World) Run(ctx context.Context, plan Plan) (h *History, err error) {
 		return nil, err
 	}
 	r.observer.seen(r.history)
-	r.history.Ledger = r.ledger.read()
+	r.history.Ledger = append(r.history.Ledger, r.ledger.read()...)
 	r.history.Facts = w.takeFacts()
 	return r.history, nil
 }
@@ -190,6 +202,9 @@ func (r *run) whole(ctx context.Context) error {
 		want += workload.Replicas
 	}
 	for i := range pods.Items {
+		if ofHook(&pods.Items[i]) {
+			continue
+		}
 		got++
 		if isReady(&pods.Items[i]) {
 			ready++

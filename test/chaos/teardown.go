@@ -23,7 +23,7 @@ func (r *run) readCalls(ctx context.Context, mark cluster.Mark) error {
 	if err != nil {
 		r.world.tellf("the log of the API server: %v", err)
 	}
-	manager := "system:serviceaccount:" + r.world.inst.Namespace + ":" + r.world.inst.ServiceAccount
+	manager := r.world.managerUser()
 	for _, request := range requests {
 		if request.User == manager && request.Writes() && request.Name != "" && !request.DryRun {
 			r.readWrite(&request)
@@ -45,7 +45,7 @@ func (r *run) readWrite(request *cluster.Request) {
 	if of == "pods/eviction" || of == "events" || (of == "leases" && request.Name == r.lease().Name) {
 		return
 	}
-	r.history.Writes = append(r.history.Writes, Write{At: request.Time, Of: of + " " + request.Name})
+	r.history.Writes = append(r.history.Writes, Write{At: request.Time, Of: of + " " + request.Name, Code: request.Code})
 }
 
 // preconditionOf is the UID an eviction is for, "" if it does not say.
@@ -85,6 +85,10 @@ func (r *run) cleanUp(ctx context.Context) error {
 		failures = append(failures, insist(ctx, "delete "+object.GetName(), func(ctx context.Context) error {
 			return client.IgnoreNotFound(r.world.admin.Delete(ctx, object))
 		}))
+	}
+	if r.history.Plan.refusal() != nil { // Its end may have failed.
+		remove(refusingBinding())
+		remove(r.refusingPolicy(*r.history.Plan.refusal()))
 	}
 	names := r.registered
 	for _, of := range r.history.Names {

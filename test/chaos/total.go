@@ -11,8 +11,8 @@ import (
 
 // String is the verdict in a line.
 func (v Verdict) String() string {
-	return fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d passed an outage, %d strayed, %d starting, %d of zones (%d unasked), %d gaps, %d of %d attempts taken, %d writes a minute",
-		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.Passed, v.Strayed, v.Starting, v.Zoned, v.Unasked, v.Gaps, v.Taken, v.Attempts, v.Busiest)
+	return fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d passed an outage, %d strayed, %d starting, %d of zones (%d unasked), %d gaps, %d of %d attempts taken, %d writes a minute, %d writes refused (%d a minute)",
+		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.Passed, v.Strayed, v.Starting, v.Zoned, v.Unasked, v.Gaps, v.Taken, v.Attempts, v.Busiest, v.Refused, v.MostRefused)
 }
 
 // sum adds another verdict's numbers.
@@ -32,6 +32,8 @@ func sum(v, other Verdict) Verdict {
 	v.Attempts += other.Attempts
 	v.Taken += other.Taken
 	v.Finales += other.Finales
+	v.Refused += other.Refused
+	v.MostRefused = max(v.MostRefused, other.MostRefused)
 	v.Busiest = max(v.Busiest, other.Busiest)
 	return v
 }
@@ -138,6 +140,7 @@ func (t *Total) String() string {
 		{"attempts of those who make trouble; accepted", fmt.Sprintf("%d; %d", s.Attempts, s.Taken)},
 		{"drains in the end, with everything well", s.Finales},
 		{"most writes of one object by the managers within a minute", s.Busiest},
+		{"writes of the managers that were refused; most of one object within a minute", fmt.Sprintf("%d; %d", s.Refused, s.MostRefused)},
 		{"median length of a run", t.Median},
 	}
 	if len(t.Seeds) > 0 {
@@ -154,7 +157,7 @@ func (t *Total) String() string {
 	for _, kind := range drainKinds {
 		drains = append(drains, row{string(kind), t.Drains[kind]})
 	}
-	for _, kind := range slices.Compact(append(slices.Clone(faultKinds), KillManagers)) {
+	for _, kind := range slices.Compact(append(slices.Clone(faultKinds), KillManagers, RefuseWrites)) {
 		faults = append(faults, row{string(kind), t.Faults[kind]})
 	}
 	for _, kind := range AllTroubles {

@@ -40,8 +40,11 @@ func (r *run) populate(ctx context.Context) error {
 	for i := range r.history.Plan.Workloads {
 		workload := &r.history.Plan.Workloads[i]
 		interceptors := r.createInterceptors
-		if workload.Kind == Machines {
+		switch workload.Kind {
+		case Machines:
 			interceptors = r.createPolicy
+		case Hooked:
+			interceptors = r.createHook
 		}
 		if err := interceptors(ctx, workload); err != nil {
 			return err

@@ -123,7 +123,7 @@ func refusedRequest(t *testing.T, m *manager.Manager) {
 	end := forbid(t, pod.Namespace, "evictionrequests."+v1alpha1.GroupName)
 	mark := kube.RequestLog().Mark()
 	answered(t, pod, "Eviction could not be coordinated yet: a quota of the namespace refuses the request, retry")
-	wantRefused(t, m, pod, refused.Request, refused.Quota, "exceeded quota: none")
+	wantRefused(t, m, pod, refused.Request, refused.Quota, "quota: none")
 	noRequest(t, pod)
 	lives(t, pod)
 	end()
@@ -205,7 +205,7 @@ func guarded(t *testing.T, prepare func(namespace string)) (pod *corev1.Pod, int
 func refusedGuardBudget(t *testing.T, m *manager.Manager) {
 	var end func()
 	pod, interceptor := guarded(t, func(namespace string) { end = forbid(t, namespace, "poddisruptionbudgets.policy") })
-	wantRefused(t, m, pod, refused.GuardBudget, refused.Quota, "exceeded quota: none")
+	wantRefused(t, m, pod, refused.GuardBudget, refused.Quota, "quota: none")
 	noGuard(t, pod)
 	eventually(t, "the guard's metrics to tell", func(context.Context) error {
 		if n := guardMetric(t, m, "unguarded"); n == 0 {
@@ -427,15 +427,15 @@ func TestARefusalIsTheSameForEverybody(t *testing.T) {
 // What the manager writes for itself: its presets, its certificate and its webhooks. With a
 // manager of its own, or all tests would be without certificate.
 func TestRefusedWritesOfTheInstallation(t *testing.T) {
-	end := refuse(t, refusal{group: v1alpha1.GroupName, resource: "evictioninterceptors", namespace: inst.Namespace, only: "request.options.?fieldManager.orValue('') == 'presets'"})
-	registration := &v1alpha1.EvictionInterceptor{}
 	m := startManager(t, nil)
-	if err := admin.Get(t.Context(), client.ObjectKey{Name: kubevirtInterceptor}, registration); err != nil {
-		t.Fatal(err)
-	}
+	registration := waitRegistration(t, kubevirtInterceptor, "there", func(*v1alpha1.EvictionInterceptor) bool { return true })
+	end := refuse(t, refusal{group: v1alpha1.GroupName, resource: "evictioninterceptors", namespace: inst.Namespace, only: "request.options.?fieldManager.orValue('') == 'presets'"})
+	before := registration.Spec.Priority
+	patch(t, registration, func() { registration.Spec.Priority = new(int32(12345)) })
 	wantRefused(t, m, registration, refused.Preset, refused.Policy, words)
 	end()
 	eventually(t, "the preset to be written", func(ctx context.Context) error { return wantAccepted(ctx, registration) })
+	waitRegistration(t, kubevirtInterceptor, "as in the preset", func(r *v1alpha1.EvictionInterceptor) bool { return ptr.Equal(r.Spec.Priority, before) })
 
 	end = refuse(t, refusal{group: "admissionregistration.k8s.io", resource: "validatingwebhookconfigurations", namespace: inst.Namespace})
 	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{}
