@@ -24,6 +24,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 	"github.com/drawbridge-dev/drawbridge/test/framework/vmcrds"
+
+	"k8s.io/utils/ptr"
 )
 
 // refusedRows are the rows of the table in docs/operations/observability.md: each refuses
