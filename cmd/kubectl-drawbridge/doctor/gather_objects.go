@@ -126,9 +126,24 @@ func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 	read(ctx, g, f, Namespaces, func() *corev1.NamespaceList { return &corev1.NamespaceList{} }, func(n *corev1.Namespace) {
 		f.Namespaces = append(f.Namespaces, *n)
 	})
+	read(ctx, g, f, Registrations, func() *v1alpha1.EvictionInterceptorList { return &v1alpha1.EvictionInterceptorList{} },
+		func(r *v1alpha1.EvictionInterceptor) { f.Registrations = append(f.Registrations, *r) })
+	read(ctx, g, f, Hooks, func() *v1alpha1.EvacuationHookList { return &v1alpha1.EvacuationHookList{} }, func(h *v1alpha1.EvacuationHook) {
+		f.Hooks = append(f.Hooks, *h)
+	})
+	if f.Unread[Hooks].Missing {
+		delete(f.Unread, Hooks) // An installation without the feature has none.
+	}
+	read(ctx, g, f, EvictionBudgets, func() *v1alpha1.EvictionBudgetList { return &v1alpha1.EvictionBudgetList{} },
+		func(b *v1alpha1.EvictionBudget) { f.EvictionBudgets = append(f.EvictionBudgets, *b) })
+	registry := resolver(f)
 	read(ctx, g, f, Pods, func() *corev1.PodList { return &corev1.PodList{} }, func(p *corev1.Pod) {
 		_, names := p.Annotations[v1alpha1.InterceptorsAnnotation]
-		if pods.HasEnded(p) || !names && !withBudget[p.Namespace] {
+		if pods.HasEnded(p) {
+			return
+		}
+		f.meet(registry, p)
+		if !names && !withBudget[p.Namespace] {
 			return
 		}
 		if slim, err := podcache.Transform(p); err == nil { // It never fails.
@@ -142,16 +157,6 @@ func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 			f.Nodes = append(f.Nodes, *n)
 		}
 	})
-	read(ctx, g, f, Registrations, func() *v1alpha1.EvictionInterceptorList { return &v1alpha1.EvictionInterceptorList{} },
-		func(r *v1alpha1.EvictionInterceptor) { f.Registrations = append(f.Registrations, *r) })
-	read(ctx, g, f, Hooks, func() *v1alpha1.EvacuationHookList { return &v1alpha1.EvacuationHookList{} }, func(h *v1alpha1.EvacuationHook) {
-		f.Hooks = append(f.Hooks, *h)
-	})
-	if f.Unread[Hooks].Missing {
-		delete(f.Unread, Hooks) // An installation without the feature has none.
-	}
-	read(ctx, g, f, EvictionBudgets, func() *v1alpha1.EvictionBudgetList { return &v1alpha1.EvictionBudgetList{} },
-		func(b *v1alpha1.EvictionBudget) { f.EvictionBudgets = append(f.EvictionBudgets, *b) })
 	read(ctx, g, f, EvacuationPolicies, func() *v1alpha1.EvacuationPolicyList { return &v1alpha1.EvacuationPolicyList{} },
 		func(p *v1alpha1.EvacuationPolicy) { f.EvacuationPolicies = append(f.EvacuationPolicies, *p) })
 	read(ctx, g, f, Requests, func() *v1alpha1.EvictionRequestList { return &v1alpha1.EvictionRequestList{} }, func(er *v1alpha1.EvictionRequest) {
