@@ -53,6 +53,8 @@ type actor struct {
 	calls    *calls
 	// fresh are the attempts that this process has recorded and not yet begun.
 	fresh marks
+	// asked are the UIDs of requests whose refused Job somebody wants to be tried at once.
+	asked marks
 	// jobs are the names of Jobs that this process has seen.
 	jobs    marks
 	exec    *execcall.Executor // Nil if it is switched off.
@@ -268,6 +270,7 @@ func (a *actor) forget(t *attempt) {
 	a.calls.end(t.key())
 	a.fresh.take(t.key())
 	a.jobs.take(t.jobName())
+	a.asked.take(string(t.target.RequestUID))
 	a.watches.Release(t.key())
 	a.follows.take(string(t.target.PodUID))
 }

@@ -59,6 +59,9 @@ func (a *actor) beginJob(ctx context.Context, t *attempt, r *jobRecipe) (work, e
 	if err != nil {
 		return work{State: stateFailed, Message: err.Error(), Final: true}, nil //nolint:nilerr // It is told.
 	}
+	if a.asked.take(string(t.target.RequestUID)) {
+		ctx = refused.AtOnce(ctx)
+	}
 	err = a.client.Create(ctx, made, client.FieldOwner(fieldOwner))
 	switch {
 	case apierrors.IsAlreadyExists(err):

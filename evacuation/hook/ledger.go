@@ -33,11 +33,13 @@ type ledger struct {
 	live   client.Reader
 	client client.Client
 
-	// wrote is told every version that was written.
+	// wrote is told every version that was written or read.
 	wrote func(*v1alpha1.EvacuationHook)
 
 	mu    sync.Mutex
 	books map[types.NamespacedName]*book
+	// stale are the hooks whose status somebody else has written.
+	stale map[types.NamespacedName]bool
 }
 
 // book is the newest known version of one hook; its mutex also makes one write follow
@@ -50,7 +52,7 @@ type book struct {
 }
 
 func newLedger(c client.Client, live client.Reader, wrote func(*v1alpha1.EvacuationHook)) *ledger {
-	return &ledger{client: c, live: live, wrote: wrote, books: map[types.NamespacedName]*book{}}
+	return &ledger{client: c, live: live, wrote: wrote, books: map[types.NamespacedName]*book{}, stale: map[types.NamespacedName]bool{}}
 }
 
 func (l *ledger) book(key types.NamespacedName) *book {
@@ -67,6 +69,23 @@ func (l *ledger) forget(key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.books, key)
+	delete(l.stale, key)
+}
+
+// reread has a hook read again before it is used next. It does not wait for a write.
+func (l *ledger) reread(key types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stale[key] = true
+}
+
+// takeStale reports whether reread was called.
+func (l *ledger) takeStale(key types.NamespacedName) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stale := l.stale[key]
+	delete(l.stale, key)
+	return stale
 }
 
 // run returns the record of a request's run, nil if there is none. The hook must be the
@@ -124,13 +143,14 @@ func indexOf(runs []v1alpha1.HookRun, request types.UID) int {
 	return slices.IndexFunc(runs, func(r v1alpha1.HookRun) bool { return r.RequestUID == string(request) })
 }
 
-// read fills an empty book.
+// read fills a book that is empty or old.
 func (l *ledger) read(ctx context.Context, b *book, hook *v1alpha1.EvacuationHook) error {
-	if b.hook != nil && b.hook.UID == hook.UID {
+	key := client.ObjectKeyFromObject(hook)
+	if stale := l.takeStale(key); b.hook != nil && b.hook.UID == hook.UID && !stale {
 		return nil
 	}
+	b.hook = nil
 	found := &v1alpha1.EvacuationHook{}
-	key := client.ObjectKeyFromObject(hook)
 	if err := l.live.Get(ctx, key, found); err != nil {
 		return fmt.Errorf("get EvacuationHook %s: %w", key, err)
 	}
@@ -138,6 +158,7 @@ func (l *ledger) read(ctx context.Context, b *book, hook *v1alpha1.EvacuationHoo
 		return fmt.Errorf("get EvacuationHook %s: %w", key, apierrors.NewNotFound(v1alpha1.Resource("evacuationhooks"), hook.Name))
 	}
 	b.hook = found
+	l.wrote(found)
 	return nil
 }
 

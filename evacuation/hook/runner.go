@@ -65,12 +65,28 @@ func (r *runner) enqueue(request types.NamespacedName) {
 	}
 }
 
-// wrote notes the runs of a hook, as they were written.
+// wrote notes the runs of a hook, as they were written or read, and wakes the requests of
+// those that somebody lets try again.
 func (r *runner) wrote(hook *v1alpha1.EvacuationHook) {
+	for _, run := range r.note(hook) {
+		if run.Phase == v1alpha1.HookRefused {
+			r.asked.add(run.RequestUID)
+		}
+		r.enqueue(types.NamespacedName{Namespace: hook.Namespace, Name: run.Request})
+	}
+}
+
+// note notes the runs of a hook, and returns those that somebody lets try again.
+func (r *runner) note(hook *v1alpha1.EvacuationHook) (retried []v1alpha1.HookRun) {
 	key := client.ObjectKeyFromObject(hook)
 	held := 0
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, run := range hook.Status.Runs {
+		if ours, ok := r.begun[types.NamespacedName{Namespace: key.Namespace, Name: run.Request}][key]; ok && isRetry(ours, run) {
+			retried = append(retried, run)
+		}
+	}
 	r.forgetRuns(key)
 	for _, run := range hook.Status.Runs {
 		request := types.NamespacedName{Namespace: key.Namespace, Name: run.Request}
@@ -84,6 +100,7 @@ func (r *runner) wrote(hook *v1alpha1.EvacuationHook) {
 		}
 	}
 	r.metrics.Held(key.Namespace, key.Name, held)
+	return retried
 }
 
 func (r *runner) forgetRuns(hook types.NamespacedName) {
@@ -320,6 +337,9 @@ func (r *runner) sweepOnce(ctx context.Context) error {
 		hook := &list.Items[i]
 		if len(hook.Status.Runs) == 0 {
 			continue
+		}
+		if r.isRetried(hook) { // Should its event have been missed.
+			r.ledger.reread(client.ObjectKeyFromObject(hook))
 		}
 		if !first {
 			errs = append(errs, client.IgnoreNotFound(r.ledger.flush(ctx, hook)))

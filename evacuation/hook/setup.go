@@ -156,17 +156,24 @@ func setupRunner(mgr ctrl.Manager, r *runner, o Options) error {
 		if !ok {
 			return nil
 		}
+		if r.isRetried(hook) {
+			r.ledger.reread(client.ObjectKeyFromObject(hook))
+		}
 		var requests []reconcile.Request
 		for _, run := range hook.Status.Runs {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: hook.Namespace, Name: run.Request}})
 		}
 		return requests
 	})
+	retried := predicate.NewPredicateFuncs(func(object client.Object) bool {
+		hook, ok := object.(*v1alpha1.EvacuationHook)
+		return ok && r.isRetried(hook)
+	})
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(runnerName).
 		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(interceptor.TurnChanged(), predicate.NewPredicateFuncs(involvesHook))).
 		Watches(&batchv1.Job{}, ofJob).
-		Watches(&v1alpha1.EvacuationHook{}, ofHook, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.EvacuationHook{}, ofHook, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, retried))).
 		WatchesRawSource(source.Func(r.attach)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.Workers, ReconciliationTimeout: runTimeout,

@@ -40,6 +40,9 @@ type world struct {
 	hook   *v1alpha1.EvacuationHook
 	target interceptor.Target
 
+	// runner is that of the manager that was born last.
+	runner *runner
+
 	mu sync.Mutex
 	// made counts the Jobs that were created, by name.
 	made map[string]int
@@ -138,6 +141,7 @@ func (w *world) born() *named {
 		Clock: w.clock, Metrics: metrics.NewHooks(prometheus.NewRegistry()), Bounds: Bounds{MaxTotal: 24 * time.Hour, HTTP: true},
 		MaxConcurrent: 1, MaxPerNamespace: 1, HTTP: &httpcall.Client{}, Watches: &waitfor.Watches{}, Recorder: eventsclient.NewFakeRecorder(1000),
 	})
+	w.runner = r
 	if err := r.sweepOnce(w.t.Context()); err != nil && !w.dead {
 		w.t.Fatal(err)
 	}

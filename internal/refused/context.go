@@ -14,6 +14,7 @@ import (
 type (
 	aboutKey  struct{}
 	tryingKey struct{}
+	atOnceKey struct{}
 )
 
 // About says which objects the writes of ctx are for: a refusal is told by an event on
@@ -59,6 +60,12 @@ func subjectsOf(ctx context.Context) []corev1.ObjectReference {
 // refused: only that is a refusal.
 func trying(ctx context.Context) context.Context {
 	return context.WithValue(ctx, tryingKey{}, true)
+}
+
+// AtOnce lets a write be tried although it was refused a moment ago: somebody has asked for
+// it.
+func AtOnce(ctx context.Context) context.Context {
+	return context.WithValue(ctx, atOnceKey{}, true)
 }
 
 // expected reports whether the caller handles the refusal: a try, if it depends on the

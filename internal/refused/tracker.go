@@ -129,8 +129,10 @@ func (t *Tracker) Do(ctx context.Context, write Write, verb string, object Objec
 			key.subject = objects[0].UID
 		}
 	}
-	if err := t.paused(key, about); err != nil {
-		return err
+	if ctx.Value(atOnceKey{}) == nil {
+		if err := t.paused(key, about); err != nil {
+			return err
+		}
 	}
 	err := send()
 	if err == nil {

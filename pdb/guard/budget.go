@@ -179,7 +179,7 @@ func (c *Controller) create(ctx context.Context, namespace string) (reconcile.Re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	pdb := newBudget(namespace, owner)
+	pdb := NewBudget(namespace, owner)
 	c.memory.writes(budgetKey(namespace), "", "", c.Clock.Now())
 	err = c.Client.Create(refused.About(ctx, c.waitingPods(ctx, namespace)...), pdb, client.FieldOwner(fieldOwner))
 	switch {

@@ -31,8 +31,8 @@ const description = "Drawbridge's guard. It protects pods whose interceptors com
 	"so no pod with the label " + v1alpha1.GuardLabel + "=" + v1alpha1.GuardClosed + " is evicted. Drawbridge takes the label off when it is the pod's turn to go. " +
 	"If drains stay refused, see whether Drawbridge runs: kubectl drawbridge doctor."
 
-// newBudget returns the budget of a namespace.
-func newBudget(namespace string, owner *metav1.OwnerReference) *policyv1.PodDisruptionBudget {
+// NewBudget returns the budget of a namespace.
+func NewBudget(namespace string, owner *metav1.OwnerReference) *policyv1.PodDisruptionBudget {
 	pdb := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.GuardBudgetName, Labels: budgetLabels(),
 			Annotations: map[string]string{descriptionAnnotation: description}},

@@ -18,7 +18,7 @@ var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // ours is the guard's budget in namespace "shop", changed.
 func ours(change ...func(*policyv1.PodDisruptionBudget)) *policyv1.PodDisruptionBudget {
-	pdb := newBudget("shop", nil)
+	pdb := NewBudget("shop", nil)
 	pdb.UID, pdb.Generation, pdb.Status.ObservedGeneration = "pdb-1", 1, 1
 	for _, c := range change {
 		c(pdb)

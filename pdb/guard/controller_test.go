@@ -42,7 +42,7 @@ func TestAGuardClosesAndOpens(t *testing.T) {
 	b.store(request("web-1", interA).Active(interA, t0).Obj())
 	b.want("writes, first of all the budget", []string{"create PodDisruptionBudget shop/drawbridge-guard"}, b.work())
 	b.want("pods while the budget is not counted", map[string]int{"unguarded": 1}, b.counted())
-	want := newBudget("shop", &metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "drawbridge-guard", UID: "role-1"})
+	want := NewBudget("shop", &metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "drawbridge-guard", UID: "role-1"})
 	want.UID, want.Generation, want.ResourceVersion = "uid-of-drawbridge-guard", 1, "1"
 	b.want("the budget", want, b.guardBudget())
 

@@ -33,7 +33,8 @@ for how many pods they run or hold the eviction up.
 
 With a name: the pods that this hook covers now, and how far it is with each.
 
-hooks test runs a hook for a pod, without an eviction.`,
+hooks test runs a hook for a pod, without an eviction, and hooks retry lets one that has
+failed try again.`,
 		Example: `  kubectl drawbridge hooks -A
   kubectl drawbridge hooks dump -n shop
   kubectl drawbridge hooks test dump --pod=ledger-0 -n shop`,
@@ -59,7 +60,7 @@ hooks test runs a hook for a pod, without an eviction.`,
 	}
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "the hooks of all namespaces")
 	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML)
-	cmd.AddCommand(newHooksTest(o))
+	cmd.AddCommand(newHooksTest(o), newHooksRetry(o))
 	return cmd
 }
 

@@ -204,6 +204,10 @@ func TestHowATrialIsTold(t *testing.T) {
 			lines:   []string{"attempt 1 begins", "attempt 1 has failed, another one follows: Job x has failed", "attempt 2 begins", "the hook is done: Job y has completed"},
 			summary: "Hook dump has succeeded for pod db-0, which was not evicted. What it did stays: it has no undo.",
 		},
+		"its Job is refused for a while": {
+			steps: []step{{request: works}, {run: trialRun(v1alpha1.HookRunning, 1, "")}, {run: trialRun(v1alpha1.HookRefused, 1, "Job x cannot be created: exceeded quota")}, {at: 5, run: trialRun(v1alpha1.HookRunning, 1, "")}},
+			lines: []string{"attempt 1 begins", "attempt 1 cannot begin, and goes on by itself: Job x cannot be created: exceeded quota", "attempt 1 begins"}, open: true,
+		},
 		"it is done, and nobody has canceled the request yet": {
 			steps: []step{{request: works}, {run: trialRun(v1alpha1.HookSucceeded, 1, "m")}, {at: 1, request: asked()}}, lines: []string{"the hook is done: m"}, open: true,
 		},

@@ -79,6 +79,8 @@ func (t *trial) seesHook(hook *v1alpha1.EvacuationHook) []string {
 	switch run.Phase {
 	case v1alpha1.HookRunning:
 		return []string{fmt.Sprintf("attempt %d begins", run.Attempt)}
+	case v1alpha1.HookRefused:
+		return []string{fmt.Sprintf("attempt %d cannot begin, and goes on by itself: %s", run.Attempt, because)}
 	case v1alpha1.HookRetrying:
 		return []string{fmt.Sprintf("attempt %d has failed, another one follows: %s", run.Attempt, because)}
 	case v1alpha1.HookSucceeded:

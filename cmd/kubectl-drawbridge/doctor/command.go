@@ -29,10 +29,11 @@ something could not be looked at. FAIL means that Drawbridge does not do its wor
 the exit code is 1 then.
 
 Nothing is changed. Some calls are made as dry runs: the eviction of a pod that does
-not exist, which only the webhook answers, and the mark and the migration of one
-machine for each EvacuationPolicy. What you may not do is said, and the other checks
-go on; the ClusterRole drawbridge-doctor of the chart allows all but the webhook's
-Secret and these dry runs of marks and migrations.
+not exist, which only the webhook answers, the mark and the migration of one machine
+for each EvacuationPolicy, and an EvictionRequest and the guard's budget in each
+namespace whose pods have interceptors, at most 50. What you may not do is said, and
+the other checks go on; the ClusterRole drawbridge-doctor of the chart allows all but
+the webhook's Secret and these dry runs of writes.
 
 Checks:
 ` + checkLines(),

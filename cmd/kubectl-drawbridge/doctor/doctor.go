@@ -135,6 +135,7 @@ var checks = []check{
 	{"eviction-budgets", "the EvictionBudgets are accepted and cover pods, and grant what waits", []Source{EvictionBudgets}, evictionBudgets},
 	{"evacuation-policies", "the EvacuationPolicies are ready", []Source{EvacuationPolicies}, evacuationPolicies},
 	{"evacuations", "dry runs of marks and migrations, on a machine that runs, are taken as they were asked for", []Source{EvacuationPolicies}, evacuations},
+	{"refused-writes", "dry runs of a request and of the guard's budget are accepted where pods have interceptors", []Source{Pods, Registrations}, refusedWrites},
 	{"silent-interceptors", "interceptors whose turn it is have been heard", []Source{Requests}, silentInterceptors},
 	{"nodes", "no node is left over from a maintenance", []Source{Nodes, Maintenances}, leftoverNodes},
 }

@@ -99,6 +99,10 @@ type Facts struct {
 	EvacuationPolicies []v1alpha1.EvacuationPolicy
 	// Rehearsals are dry runs of the policies' writes.
 	Rehearsals []Rehearsal
+	// Intercepted are the namespaces with pods that interceptors hold up, sorted, and Tried
+	// are dry runs of writes there.
+	Intercepted []string
+	Tried       []Tried
 	// Requests that have not ended.
 	Requests     []v1alpha1.EvictionRequest
 	Maintenances []v1alpha1.NodeMaintenance

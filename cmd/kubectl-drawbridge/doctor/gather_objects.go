@@ -128,26 +128,6 @@ func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 		f.Namespaces = append(f.Namespaces, *n)
 		f.keysOf(n, "Namespace", nil)
 	})
-	read(ctx, g, f, Pods, func() *corev1.PodList { return &corev1.PodList{} }, func(p *corev1.Pod) {
-		_, names := p.Annotations[v1alpha1.InterceptorsAnnotation]
-		if !pods.HasEnded(p) {
-			f.keysOf(p, "Pod", nil)
-		}
-		if pods.HasEnded(p) || !names && !withBudget[p.Namespace] {
-			return
-		}
-		if slim, err := podcache.Transform(p); err == nil { // It never fails.
-			f.Pods = append(f.Pods, *slim.(*corev1.Pod))
-		}
-	})
-	read(ctx, g, f, Nodes, func() *corev1.NodeList { return &corev1.NodeList{} }, func(n *corev1.Node) {
-		f.keysOf(n, "Node", nil)
-		_, marked := n.Annotations[v1alpha1.MaintenancesAnnotation]
-		_, cordoned := n.Annotations[v1alpha1.CordonAnnotation]
-		if marked || cordoned {
-			f.Nodes = append(f.Nodes, *n)
-		}
-	})
 	read(ctx, g, f, Registrations, func() *v1alpha1.EvictionInterceptorList { return &v1alpha1.EvictionInterceptorList{} },
 		func(r *v1alpha1.EvictionInterceptor) {
 			f.Registrations = append(f.Registrations, *r)
@@ -165,6 +145,29 @@ func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 			f.EvictionBudgets = append(f.EvictionBudgets, *b)
 			f.keysOf(b, "EvictionBudget", nil)
 		})
+	registry := resolver(f)
+	read(ctx, g, f, Pods, func() *corev1.PodList { return &corev1.PodList{} }, func(p *corev1.Pod) {
+		_, names := p.Annotations[v1alpha1.InterceptorsAnnotation]
+		if pods.HasEnded(p) {
+			return
+		}
+		f.keysOf(p, "Pod", nil)
+		f.meet(registry, p)
+		if !names && !withBudget[p.Namespace] {
+			return
+		}
+		if slim, err := podcache.Transform(p); err == nil { // It never fails.
+			f.Pods = append(f.Pods, *slim.(*corev1.Pod))
+		}
+	})
+	read(ctx, g, f, Nodes, func() *corev1.NodeList { return &corev1.NodeList{} }, func(n *corev1.Node) {
+		f.keysOf(n, "Node", nil)
+		_, marked := n.Annotations[v1alpha1.MaintenancesAnnotation]
+		_, cordoned := n.Annotations[v1alpha1.CordonAnnotation]
+		if marked || cordoned {
+			f.Nodes = append(f.Nodes, *n)
+		}
+	})
 	read(ctx, g, f, EvacuationPolicies, func() *v1alpha1.EvacuationPolicyList { return &v1alpha1.EvacuationPolicyList{} },
 		func(p *v1alpha1.EvacuationPolicy) {
 			f.EvacuationPolicies = append(f.EvacuationPolicies, *p)

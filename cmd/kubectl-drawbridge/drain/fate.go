@@ -12,6 +12,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
@@ -42,6 +43,8 @@ type fateInput struct {
 	budgets []why.Budget
 	// dryRun is what the API server answers to its eviction; nil if it was not asked.
 	dryRun *why.DryRun
+	// unwritten is why a dry run of its request is refused; nil if it is not.
+	unwritten *refusals.Refusal
 	// outlooks are when the pod's EvictionBudgets let it go.
 	outlooks []outlook.Outlook
 	// wait is maintenance.evacuationWait; nil if it is not known.
@@ -151,6 +154,8 @@ func (in *fateInput) refusal() string {
 		}
 	}
 	switch {
+	case in.unwritten != nil:
+		return fmt.Sprintf("; as things are it cannot be requested: %s refuses it: %s", in.unwritten.Cause.Who(in.pod.Namespace), text.Clean(in.unwritten.Words))
 	case len(names) > 1:
 		return fmt.Sprintf("; as things are it is refused: %d budgets select it (%s), and the eviction API supports one", len(names), strings.Join(names, ", "))
 	case never != "":

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -37,6 +38,7 @@ func TestFates(t *testing.T) {
 		"too many begin":                {fateInput{pod: owned, interceptors: []string{"a.example.com"}, dryRun: warned("429: Eviction could not be started yet: too many")}, "be evicted after a.example.com"},
 		"it is held in the last stage":  {fateInput{pod: owned, request: last, dryRun: warned("429: Eviction triggered evacuation: the guard of the pod is closed")}, "be evicted, as is requested already; as things are it is refused: the guard of the pod is closed"},
 		"something else refuses":        {fateInput{pod: owned, wait: &none, dryRun: &why.DryRun{Result: translate.ResultWebhook, Detail: "no"}}, "be evicted at once; as things are it is refused: no"},
+		"its request may not be made":   {fateInput{pod: owned, wait: &none, unwritten: &refusals.Refusal{Cause: "Quota", Words: "exceeded quota: none"}}, "be evicted at once; as things are it cannot be requested: a quota of the namespace refuses it: exceeded quota: none"},
 		"its request was refused":       {fateInput{pod: owned, request: refused}, "block the drain: its eviction was refused: "},
 		"a pod of a DaemonSet":          {fateInput{pod: builder.Pod("shop", "web").DaemonSet("agent").Obj()}, "stay: DaemonSet agent"},
 		"nobody would make it again":    {fateInput{pod: builder.Pod("shop", "web").Obj(), maintenance: builder.NodeMaintenance("m").Keeps().Obj()}, "be kept, and block the drain: no controller (see --force)"},

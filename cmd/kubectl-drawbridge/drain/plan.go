@@ -16,6 +16,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
@@ -149,6 +150,9 @@ func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha
 			in.interceptors, in.unsure = registry.Resolve(pod)
 			if d.dryRun == cmdutil.DryRunServer && !fateOf(in).stays {
 				in.dryRun = why.TryEviction(ctx, c, pod, len(in.budgets))
+				if in.request == nil {
+					in.unwritten, _ = refusals.TryRequest(ctx, c, pod) // What you may not do is unknown.
+				}
 			}
 			inputs = append(inputs, in)
 		}

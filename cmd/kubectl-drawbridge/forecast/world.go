@@ -261,9 +261,19 @@ func (w *world) blockerOf(pod *corev1.Pod, er *v1alpha1.EvictionRequest) *Blocke
 	}
 	for _, hook := range w.in.Hooks {
 		for i := range hook.Status.Runs {
-			if run := &hook.Status.Runs[i]; run.RequestUID == string(er.UID) && run.Phase == v1alpha1.HookHeld && hook.Namespace == pod.Namespace {
-				b.Who, b.Why, b.Do = "EvacuationHook "+hook.Name, "its last attempt has failed, and it holds the pod: "+text.Clean(run.Message), "change the hook, or skip it: kubectl drawbridge skip"
+			run := &hook.Status.Runs[i]
+			if run.RequestUID != string(er.UID) || hook.Namespace != pod.Namespace {
+				continue
+			}
+			b.Who = "EvacuationHook " + hook.Name
+			switch run.Phase {
+			case v1alpha1.HookHeld:
+				b.Why, b.Do = "its last attempt has failed, and it holds the pod: "+text.Clean(run.Message), "let it try again: kubectl drawbridge hooks retry; or skip it: kubectl drawbridge skip"
 				return b
+			case v1alpha1.HookRefused:
+				b.Why, b.Do = "it waits: "+text.Clean(run.Message), "change what refuses it, and it goes on by itself"
+				return b
+			default:
 			}
 		}
 	}

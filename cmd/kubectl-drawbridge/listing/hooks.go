@@ -59,7 +59,7 @@ func HookOf(hook *v1alpha1.EvacuationHook) Hook {
 	}
 	for _, run := range hook.Status.Runs {
 		switch run.Phase {
-		case v1alpha1.HookRunning, v1alpha1.HookRetrying, v1alpha1.HookUndoing:
+		case v1alpha1.HookRunning, v1alpha1.HookRefused, v1alpha1.HookRetrying, v1alpha1.HookUndoing:
 			s.Running++
 		case v1alpha1.HookHeld:
 			s.Held++

@@ -17,6 +17,7 @@ import (
 // the same answer as the dry run, no matter which interceptors there are.
 func answerOf(c *podCase) Answer {
 	foretold, ok := c.foretold()
+	refusal, unwritten := c.unwritten()
 	switch {
 	case c.Pod == nil:
 		return Answer{Text: "404: there is no such pod"}
@@ -24,6 +25,8 @@ func answerOf(c *podCase) Answer {
 		return Answer{Text: "not known: it was not asked"}
 	case c.DryRun.Result == translate.ResultForbidden:
 		return Answer{Text: "not known to you: " + text.Clean(c.DryRun.Detail)}
+	case unwritten:
+		return Answer{Text: c.deniedBy(refusal)}
 	case ok:
 		return Answer{Text: foretold}
 	case c.DryRun.Result == translate.ResultEvicted && c.passedOver():

@@ -16,6 +16,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/disruption"
@@ -36,6 +37,8 @@ type podCase struct {
 	outlooks []outlook.Outlook
 	// unsure says why an interceptor may be missing; nil when none is.
 	unsure error
+	// refusals are the writes that the cluster refuses for the pod.
+	refusals []refusals.Refusal
 	// first are the interceptors that would run if a call began an evacuation now; none
 	// while a request runs or is refused.
 	first []string
@@ -52,6 +55,7 @@ func newCase(f *Facts) *podCase {
 		c.budgets = BudgetsOf(f.Pod, f.Budgets, f.Peers)
 	}
 	c.outlooks = outlooksOf(f)
+	c.refusals = refusalsOf(f)
 	if f.Request != nil {
 		c.state = v1alpha1.Summarize(f.Request).State
 	}

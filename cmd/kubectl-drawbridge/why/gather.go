@@ -19,6 +19,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -95,6 +96,12 @@ func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 	g.gatherUnavailable(ctx, f)
 	f.DryRun = TryEviction(ctx, g.Connection, pod, len(BudgetsOf(pod, f.Budgets, nil)))
 	f.Now = g.Clock.Now()
+	if needsRehearsal(*f) {
+		// What the user may not do is unknown, and the events say the rest.
+		refusal, err := refusals.TryRequest(ctx, g.Connection, pod)
+		f.Rehearsal, f.Rehearsed = refusal, err == nil
+		g.TakeWarnings()
+	}
 	if needsWebhook(*f) {
 		f.Webhook = g.gatherWebhook(ctx, f)
 	}
@@ -220,7 +227,7 @@ func (g gatherer) gatherHistory(ctx context.Context, f *Facts) {
 // by object.
 func eventOf(e *corev1.Event) eventsv1.Event {
 	event := eventsv1.Event{
-		ObjectMeta: e.ObjectMeta, EventTime: e.EventTime, Type: e.Type, Reason: e.Reason, Note: e.Message,
+		ObjectMeta: e.ObjectMeta, EventTime: e.EventTime, Type: e.Type, Reason: e.Reason, Action: e.Action, Note: e.Message,
 		DeprecatedLastTimestamp: e.LastTimestamp,
 	}
 	if e.Series != nil {

@@ -19,6 +19,7 @@ type note func(c *podCase) []string
 var notes = []note{
 	unreadFacts,
 	missingInterceptors,
+	refusedWrites,
 	badAnnotation,
 	refusedRegistrations,
 	passedBy,

@@ -9,6 +9,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -60,6 +61,10 @@ type Facts struct {
 	Wait *time.Duration
 	// System is Drawbridge's own namespace, whose pods no registration selects.
 	System string
+	// Rehearsal is why a dry run of the pod's request is refused; nil if it is not. Rehearsed:
+	// there was one.
+	Rehearsal *refusals.Refusal
+	Rehearsed bool
 	// Unread says what could not be read, and why.
 	Unread []string
 }

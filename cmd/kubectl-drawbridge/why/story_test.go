@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	writes "github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -163,6 +164,7 @@ func TestVerdicts(t *testing.T) {
 		"a budget of other pods":             {facts(pod().Label("app", "web"), withBudgets(*budget(0).Obj())), VerdictNothingBlocks, "Nothing blocks", "evicted", true},
 		"two budgets":                        {facts(pod(), withBudgets(*budget(1).Obj(), *builder.Budget("shop", "all").SelectsAll().Allows(1).Obj())), VerdictSeveralBudgets, "2 budgets select the pod (all, db)", "evicted", true},
 		"interceptors, and nobody has asked": {facts(pod().Interceptors(interA, interB), answering(warned)), VerdictWouldIntercept, "a.example.com, then b.example.com come first", "429: Eviction triggered evacuation: accepted", false},
+		"a request that may not be written":  {facts(pod().Interceptors(interA), answering(warned), refusedAt(writes.Request, writes.Quota, ago(time.Minute))), VerdictWriteRefused, "The pod's eviction cannot be requested. Drawbridge cannot write the EvictionRequest: a quota of the namespace refuses it: exceeded quota", "429: Eviction could not be coordinated yet: a quota of the namespace refuses the request, retry", false},
 		"a pod of a DaemonSet":               {facts(builder.Pod("shop", "db-0").Node("node-1").DaemonSet("agent").Ready()), VerdictDaemonSet, "belongs to DaemonSet/agent", "evicted", true},
 		"a static pod":                       {facts(pod().Mirror()), VerdictMirrorPod, "static pod", "", true},
 		"a pod without a node":               {facts(builder.Pod("shop", "db-0").Phase(corev1.PodPending)), VerdictNotScheduled, "on no node", "evicted", true},

@@ -40,6 +40,7 @@ const (
 	VerdictEvicting          Verdict = "Evicting"
 	VerdictNotScheduled      Verdict = "NotScheduled"
 	VerdictWebhookNotAsked   Verdict = "WebhookNotAsked"
+	VerdictWriteRefused      Verdict = "WriteRefused"
 	VerdictWouldIntercept    Verdict = "WouldIntercept"
 	VerdictKept              Verdict = "Kept"
 	VerdictLeftToOwner       Verdict = "LeftToOwner"
@@ -80,6 +81,7 @@ var verdicts = []struct {
 	// From here on there is no request.
 	{VerdictNotScheduled, notScheduled},
 	{VerdictWebhookNotAsked, webhookNotAsked}, // Interceptors exist, but a call never reaches them.
+	{VerdictWriteRefused, writeRefused},       // They exist, but the request for them cannot be written.
 	{VerdictWouldIntercept, wouldIntercept},
 	{VerdictKept, kept},               // A maintenance keeps the pod,
 	{VerdictLeftToOwner, leftToOwner}, // or to its owner for a while.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	writes "github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
 // The schema's defaults, for a hook that was stored without them.
@@ -75,6 +76,7 @@ func heldByHook(c *podCase) (string, []string, bool) {
 	}
 	return fmt.Sprintf("Hook %s (%d of %d) keeps the pod, because its last attempt failed (%s)%s", hook.Name, c.position, len(c.interceptors), which, saying(run.Message)),
 		append(advice,
+			fmt.Sprintf("If the cause is gone, let it try again: kubectl drawbridge hooks retry %s %s -n %s", hook.Name, c.Pod.Name, hook.Namespace),
 			fmt.Sprintf("Change the hook, and it tries again: kubectl edit evacuationhook %s -n %s", hook.Name, hook.Namespace),
 			c.skipCommand(),
 		), true
@@ -103,9 +105,23 @@ func waitsForHook(c *podCase) (string, []string, bool) {
 			advice = append(advice, logs(hook.Namespace, job))
 		}
 		return fmt.Sprintf("%s will try again: %s has failed%s", turn, attempt(hook, run), saying(run.Message)), advice, true
+	case v1alpha1.HookRefused:
+		return turn + " waits and goes on by itself" + saying(run.Message), append(c.jobRemedy(), "Nothing else: it is tried again, at least every five minutes.",
+			fmt.Sprintf("To try it now: kubectl drawbridge hooks retry %s %s -n %s", hook.Name, c.Pod.Name, hook.Namespace), c.cancelCommand()), true
 	default: // It is about to be done.
 		return "", nil, false
 	}
+}
+
+// jobRemedy says what to change so that the hook's Job is accepted, if an event tells what
+// refuses it.
+func (c *podCase) jobRemedy() []string {
+	for _, r := range c.refusals {
+		if r.Write == writes.Job {
+			return []string{r.Remedy(c.Pod.Namespace)}
+		}
+	}
+	return nil
 }
 
 // doing says what a hook does.
