@@ -39,7 +39,8 @@ func without(t *testing.T, namespace string, kind corev1.ResourceName) *corev1.R
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
 			return err
 		}
-		if _, ok := quota.Status.Hard[kind]; !ok {
+		// Until it is counted, the API server refuses as well, with other words.
+		if _, ok := quota.Status.Used[kind]; !ok {
 			return fmt.Errorf("status %+v", quota.Status)
 		}
 		return nil

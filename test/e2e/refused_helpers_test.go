@@ -13,8 +13,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,32 +96,6 @@ func refuse(t *testing.T, r refusal) (end func()) {
 	t.Cleanup(end)
 	settle("in force", true)
 	return end
-}
-
-// forbid lets a quota forbid objects of a resource in a namespace, such as
-// "jobs.batch", and returns how to take it away again.
-func forbid(t *testing.T, namespace, resources string) (end func()) {
-	t.Helper()
-	counted := corev1.ResourceName("count/" + resources)
-	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "none"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("0")}},
-	}
-	create(t, quota)
-	eventually(t, "the quota to be counted", func(ctx context.Context) error {
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
-			return err
-		}
-		if _, ok := quota.Status.Hard[counted]; !ok {
-			return fmt.Errorf("status %+v", quota.Status)
-		}
-		return nil
-	})
-	return func() {
-		if err := admin.Delete(t.Context(), quota); err != nil && !apierrors.IsNotFound(err) {
-			t.Fatal(err)
-		}
-	}
 }
 
 // wantRefused waits until a refusal is told as the table in docs/operations/observability.md

@@ -122,13 +122,13 @@ func goes(t *testing.T, m *manager.Manager, pod *corev1.Pod, interceptor string)
 
 func refusedRequest(t *testing.T, m *manager.Manager) {
 	pod, interceptor := held(t)
-	end := forbid(t, pod.Namespace, "evictionrequests."+v1alpha1.GroupName)
+	quota := without(t, pod.Namespace, "count/evictionrequests.drawbridge.dev")
 	mark := kube.RequestLog().Mark()
 	answered(t, pod, "Eviction could not be coordinated yet: a quota of the namespace refuses the request, retry")
-	wantRefused(t, m, pod, refused.Request, refused.Quota, "quota: none")
+	wantRefused(t, m, pod, refused.Request, refused.Quota, "exceeded quota: none")
 	noRequest(t, pod)
 	lives(t, pod)
-	end()
+	deleteObject(t, quota)
 	answered(t, pod, "Eviction triggered evacuation")
 	goes(t, m, pod, interceptor)
 	wantNoLoop(t, mark, pod.Namespace)
@@ -205,9 +205,9 @@ func guarded(t *testing.T, prepare func(namespace string)) (pod *corev1.Pod, int
 }
 
 func refusedGuardBudget(t *testing.T, m *manager.Manager) {
-	var end func()
-	pod, interceptor := guarded(t, func(namespace string) { end = forbid(t, namespace, "poddisruptionbudgets.policy") })
-	wantRefused(t, m, pod, refused.GuardBudget, refused.Quota, "quota: none")
+	var quota *corev1.ResourceQuota
+	pod, interceptor := guarded(t, func(namespace string) { quota = without(t, namespace, "count/poddisruptionbudgets.policy") })
+	wantRefused(t, m, pod, refused.GuardBudget, refused.Quota, "exceeded quota: none")
 	noGuard(t, pod)
 	eventually(t, "the guard's metrics to tell", func(context.Context) error {
 		if n := guardMetric(t, m, "unguarded"); n == 0 {
@@ -215,7 +215,7 @@ func refusedGuardBudget(t *testing.T, m *manager.Manager) {
 		}
 		return nil
 	})
-	end()
+	deleteObject(t, quota)
 	waitGuard(t, pod, true)
 	goes(t, m, pod, interceptor)
 }
@@ -416,8 +416,7 @@ func refusedDeschedulerMark(t *testing.T, m *manager.Manager) {
 func TestARefusalIsTheSameForEverybody(t *testing.T) {
 	shareManager(t)
 	pod, _ := held(t)
-	end := forbid(t, pod.Namespace, "evictionrequests."+v1alpha1.GroupName)
-	defer end()
+	without(t, pod.Namespace, "count/evictionrequests.drawbridge.dev")
 	answered(t, pod, "a quota of the namespace refuses the request")
 	for _, user := range []string{"alice", "bob"} {
 		if got := evict(t, user, pod, eviction(pod)); got.code != http.StatusTooManyRequests || got.header.Get("Retry-After") != "" {
