@@ -68,7 +68,8 @@ func (c Cause) Who(namespace string) string {
 // The beginnings and parts of messages by which the API server tells apart what it gives
 // one code. Nothing else in its answers does (kubernetes v1.30 to v1.37):
 //   - plugin/pkg/admission/resourcequota/controller.go (staging apiserver), checkRequest and
-//     evaluate: "exceeded quota: ", "failed quota: " and "insufficient quota";
+//     evaluate: "exceeded quota: ", "failed quota: ", "status unknown for quota: " and
+//     "insufficient quota";
 //   - pkg/admission/plugin/policy/validating/dispatcher.go: "ValidatingAdmissionPolicy 'x'
 //     with binding 'y' denied request: ";
 //   - pkg/admission/plugin/webhook/errors/statuserror.go: `admission webhook "x" denied the
@@ -83,7 +84,7 @@ const (
 	saysEtcdTooLarge  = "etcdserver: request is too large"
 )
 
-var saysQuota = []string{"exceeded quota: ", "failed quota: ", "insufficient quota to consume: ", "insufficient quota to match these scopes: "}
+var saysQuota = []string{"exceeded quota: ", "failed quota: ", "status unknown for quota: ", "insufficient quota to consume: ", "insufficient quota to match these scopes: "}
 
 // Of is the cause of an error of the API server; not ok if the next attempt may well
 // succeed: conflicts, what is missing or there already, time-outs, overload, outages, and a

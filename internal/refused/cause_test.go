@@ -34,6 +34,7 @@ func TestCauseOfAnError(t *testing.T) {
 			apierrors.NewForbidden(jobs, "dump", errors.New("exceeded quota: none, requested: count/jobs.batch=1, used: count/jobs.batch=0, limited: count/jobs.batch=0")), Quota,
 		},
 		"a quota that wants limits":     {apierrors.NewForbidden(jobs, "dump", errors.New("failed quota: small: must specify limits.cpu")), Quota},
+		"a quota that is not counted":   {apierrors.NewForbidden(jobs, "dump", errors.New("status unknown for quota: none, resources: count/jobs.batch")), Quota},
 		"a missing right":               {apierrors.NewForbidden(jobs, "dump", errors.New(`User "system:serviceaccount:drawbridge-system:drawbridge" cannot create resource "jobs" in API group "batch" in the namespace "shop"`)), Forbidden},
 		"Pod Security":                  {apierrors.NewForbidden(jobs, "dump", errors.New(`violates PodSecurity "restricted:latest": privileged`)), Policy},
 		"a policy that says 403":        {apierrors.NewForbidden(jobs, "dump", errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no")), Policy},
