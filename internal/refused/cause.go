@@ -69,8 +69,8 @@ func (c Cause) Who(namespace string) string {
 // The beginnings and parts of messages by which the API server tells apart what it gives
 // one code. Nothing else in its answers does (kubernetes v1.30 to v1.37):
 //   - plugin/pkg/admission/resourcequota/controller.go (staging apiserver), checkRequest and
-//     evaluate: "exceeded quota: ", "failed quota: ", "status unknown for quota: " (it was not
-//     counted yet) and "insufficient quota";
+//     evaluate: "exceeded quota: ", "failed quota: ", "status unknown for quota: " and
+//     "insufficient quota";
 //   - pkg/admission/plugin/policy/validating/dispatcher.go: "ValidatingAdmissionPolicy 'x'
 //     with binding 'y' denied request: ";
 //   - pkg/admission/plugin/webhook/errors/statuserror.go: `admission webhook "x" denied the

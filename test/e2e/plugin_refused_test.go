@@ -35,15 +35,28 @@ func without(t *testing.T, namespace string, kind corev1.ResourceName) *corev1.R
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{kind: resource.MustParse("0")}},
 	}
 	create(t, quota)
-	eventually(t, "the quota to be in force", func(ctx context.Context) error {
+	fresh := quota.DeepCopy()
+	fresh.ResourceVersion, fresh.UID = "", ""
+	tries := 0
+	cluster.Eventually(t, 2*patience, "the quota to be in force", func(ctx context.Context) error {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
 			return err
 		}
-		// Until it is counted, the API server refuses as well, with other words.
-		if _, ok := quota.Status.Used[kind]; !ok {
-			return fmt.Errorf("status %+v", quota.Status)
+		if _, ok := quota.Status.Used[kind]; ok {
+			return nil
 		}
-		return nil
+		// The quota controller looks for new kinds every 30 seconds, and then not at the quotas
+		// that it has.
+		if tries++; tries%20 == 0 {
+			if err := admin.Delete(ctx, quota); err != nil {
+				return err
+			}
+			quota = fresh.DeepCopy()
+			if err := admin.Create(ctx, quota); err != nil {
+				return err
+			}
+		}
+		return fmt.Errorf("status %+v", quota.Status)
 	})
 	return quota
 }
