@@ -461,18 +461,22 @@ func TestRefusedWritesOfTheInstallation(t *testing.T) {
 	})
 
 	end = refuse(t, refusal{resource: "secrets", namespace: inst.Namespace})
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: inst.Release + "-webhook-cert"}}
-	if err := admin.Delete(t.Context(), secret); err != nil {
+	secret := &corev1.Secret{}
+	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: inst.Namespace, Name: inst.Release + "-webhook-cert"}, secret); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the certificate to be refused", func(context.Context) error {
-		if refusedMetric(t, m, refused.Certificate, refused.Policy) == 0 {
-			return fmt.Errorf("nothing is counted")
-		}
-		return nil
-	})
+	secret.Data = nil
+	if err := admin.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, m, secret, refused.Certificate, refused.Policy, words)
 	end()
-	eventually(t, "a new certificate", func(ctx context.Context) error { return admin.Get(ctx, client.ObjectKeyFromObject(secret), secret) })
+	eventually(t, "a new certificate", func(ctx context.Context) error {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil || len(secret.Data) > 0 {
+			return err
+		}
+		return errors.New("it is empty")
+	})
 }
 
 // wantAccepted wants an event that what was refused is accepted.
