@@ -16,6 +16,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -24,8 +25,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 	"github.com/drawbridge-dev/drawbridge/test/framework/vmcrds"
-
-	"k8s.io/utils/ptr"
 )
 
 // refusedRows are the rows of the table in docs/operations/observability.md: each refuses
