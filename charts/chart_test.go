@@ -23,7 +23,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 		"with the default values": {
 			want: map[string]int{
 				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 27, "ClusterRoleBinding": 17, "ConfigMap": 2, "Role": 5,
-				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 17, "ValidatingAdmissionPolicyBinding": 17, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "PodDisruptionBudget": 1,
 			},
 		},
@@ -31,7 +31,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
 				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 26, "ClusterRoleBinding": 16, "ConfigMap": 2, "Role": 4,
-				"RoleBinding": 4, "ValidatingAdmissionPolicy": 17, "ValidatingAdmissionPolicyBinding": 17, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"RoleBinding": 4, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
 		"with everything optional off": {
@@ -44,7 +44,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"ServiceAccount": 1, "ClusterRole": 13, "ClusterRoleBinding": 8, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
-				"ValidatingAdmissionPolicy": 11, "ValidatingAdmissionPolicyBinding": 11, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
+				"ValidatingAdmissionPolicy": 12, "ValidatingAdmissionPolicyBinding": 12, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 			},
 		},
 		"with a PodMonitor": {
@@ -55,7 +55,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"ServiceAccount": 1, "ClusterRole": 19, "ClusterRoleBinding": 13, "Role": 4, "RoleBinding": 4, "ConfigMap": 1, "Job": 1,
-				"ValidatingAdmissionPolicy": 15, "ValidatingAdmissionPolicyBinding": 15, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
+				"ValidatingAdmissionPolicy": 16, "ValidatingAdmissionPolicyBinding": 16, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 				"PodDisruptionBudget": 1, "PodMonitor": 1,
 			},
 		},
@@ -89,7 +89,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 27, "ClusterRoleBinding": 17, "ConfigMap": 3, "Role": 5,
-				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 17, "ValidatingAdmissionPolicyBinding": 17, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 1,
 			},
 		},
