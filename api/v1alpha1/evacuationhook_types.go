@@ -341,7 +341,7 @@ type HookRun struct {
 	// +kubebuilder:validation:Minimum=1
 	FirstAttempt int32 `json:"firstAttempt"`
 
-	// startTime of the attempt; while Retrying, when the next one may begin.
+	// startTime of the attempt; while Retrying or Refused, when the next one may begin.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="startTime must be a time of this epoch in RFC 3339"
 	StartTime metav1.Time `json:"startTime"`

@@ -168,9 +168,13 @@ func noWrites(t *testing.T, requests cluster.Requests) {
 }
 
 // background are the requests that a manager makes however little there is to do:
-// it keeps its leadership and its watches.
+// it keeps its leadership and its watches, and compares their resource versions with the API
+// server's, every 5 seconds by a list of one object.
 func background(r cluster.Request) bool {
 	if r.Resource == "leases" && r.Namespace == inst.Namespace && r.Name == "drawbridge-leader" && (r.Verb == "get" || r.Verb == "update") {
+		return true
+	}
+	if r.Verb == "list" && (r.Resource == "evictionrequests" || r.Resource == "pods") && r.Namespace == "" && strings.Contains(r.URI, "?limit=1") {
 		return true
 	}
 	watched := []string{"evictionrequests", "pods", "nodes", "poddisruptionbudgets", "leases", "secrets", "validatingwebhookconfigurations",

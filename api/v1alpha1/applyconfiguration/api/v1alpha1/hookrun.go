@@ -29,7 +29,7 @@ type HookRunApplyConfiguration struct {
 	Generation *int64 `json:"generation,omitempty"`
 	// firstAttempt is the first attempt of that generation.
 	FirstAttempt *int32 `json:"firstAttempt,omitempty"`
-	// startTime of the attempt; while Retrying, when the next one may begin.
+	// startTime of the attempt; while Retrying or Refused, when the next one may begin.
 	StartTime *v1.Time `json:"startTime,omitempty"`
 	// message says why the last attempt failed.
 	Message *string `json:"message,omitempty"`
