@@ -68,13 +68,11 @@ var sources = sync.OnceValues(func() (map[string]string, error) {
 			return nil, err
 		}
 	}
-	for _, name := range []string{"../go.tools.hugo.mod", "../README.md"} {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		files[name] = string(content)
+	content, err := os.ReadFile("../go.tools.hugo.mod")
+	if err != nil {
+		return nil, err
 	}
+	files["../go.tools.hugo.mod"] = string(content)
 	return files, nil
 })
 
@@ -337,10 +335,10 @@ func TestTheLandingPageTellsTheStory(t *testing.T) {
 		t.Errorf("the drain has %d lines, want 6:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
 	// What is shown is what `make demo` printed; its seconds differ from one run to the next.
-	printed := seconds.ReplaceAllString(source(t, "../README.md"), "N s")
+	printed := seconds.ReplaceAllString(source(t, "../docs/quick-start.md"), "N s")
 	for _, line := range lines {
 		if !strings.Contains(printed, seconds.ReplaceAllString(strings.TrimSpace(line), "N s")) {
-			t.Errorf("README.md does not show %q", line)
+			t.Errorf("docs/quick-start.md does not show %q", line)
 		}
 	}
 	install := p.find(named("section", "install"))
