@@ -21,12 +21,15 @@ func (e *Reconciler) judged(ctx context.Context, key types.NamespacedName, budge
 	if given.Result != translate.ResultBudget || len(budgets) != 1 {
 		return given
 	}
+	if trigger == translate.TriggerBudget {
+		return given.Judged(e.budgets.Never(key))
+	}
 	name := types.NamespacedName{Namespace: key.Namespace, Name: budgets[0]}
 	if seen, judged := e.budgets.Judged(name); !judged || trigger == translate.TriggerBackoff {
 		pdb := &policyv1.PodDisruptionBudget{}
 		switch err := e.Client.Get(ctx, name, pdb); {
 		case err == nil:
-			e.enqueue(e.judge(ctx, pdb, seen))
+			e.enqueue(e.judge(ctx, pdb, seen, true))
 		case !apierrors.IsNotFound(err):
 			log.FromContext(ctx).Error(err, "Could not look at a budget", "budget", name)
 		}
@@ -35,11 +38,11 @@ func (e *Reconciler) judged(ctx context.Context, key types.NamespacedName, budge
 }
 
 // judge counts the budget's pods, and returns the requests to look at again because it has
-// turned out that the budget can never allow, or that it can again.
-func (e *Reconciler) judge(ctx context.Context, pdb *policyv1.PodDisruptionBudget, seen uint64) []types.NamespacedName {
+// turned out that the budget can never allow, or that it can again. See Judge for discover.
+func (e *Reconciler) judge(ctx context.Context, pdb *policyv1.PodDisruptionBudget, seen uint64, discover bool) []types.NamespacedName {
 	name := client.ObjectKeyFromObject(pdb)
 	if pdb.Status.DisruptionsAllowed > 0 {
-		return e.budgets.Judge(name, seen, "") // Nothing needs to be counted.
+		return e.budgets.Judge(name, seen, "", discover) // Nothing needs to be counted.
 	}
 	list := &corev1.PodList{}
 	if err := e.Client.List(ctx, list, client.InNamespace(pdb.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -50,7 +53,7 @@ func (e *Reconciler) judge(ctx context.Context, pdb *policyv1.PodDisruptionBudge
 	for i := range list.Items {
 		all = append(all, &list.Items[i])
 	}
-	return e.budgets.Judge(name, seen, disruption.Of(pdb, disruption.Selected(pdb, all)).Says())
+	return e.budgets.Judge(name, seen, disruption.Of(pdb, disruption.Selected(pdb, all)).Says(), discover)
 }
 
 // Judged is how many statuses of the budget were seen, and whether somebody has looked since
@@ -75,7 +78,11 @@ func (q *budgetQueue) Waits(name types.NamespacedName) bool {
 // Judge notes whether the budget can ever allow, as of a status, unless there is a newer one.
 // It returns the requests that wait for the budget if that has changed: what they say of it
 // has to change, too.
-func (q *budgetQueue) Judge(name types.NamespacedName, seen uint64, never string) []types.NamespacedName {
+//
+// Without discover, a budget that could allow is taken to be able still: while pods leave one
+// after the other, each has a moment in which it is gone and its replacement is not there, and
+// all that wait would write twice for each that leaves.
+func (q *budgetQueue) Judge(name types.NamespacedName, seen uint64, never string, discover bool) []types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.budgets[name.Namespace][name.Name]
@@ -83,6 +90,9 @@ func (q *budgetQueue) Judge(name types.NamespacedName, seen uint64, never string
 		return nil
 	}
 	before := b.never
+	if before == "" && never != "" && !discover {
+		return nil
+	}
 	b.never, b.judged = never, true
 	if before == never {
 		return nil

@@ -37,6 +37,7 @@ func TestEvictorSaysThatABudgetCanNeverAllow(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 
+	before := pdb
 	for _, tc := range []struct {
 		name   string
 		change func(*policyv1.PodDisruptionBudget)
@@ -52,7 +53,8 @@ func TestEvictorSaysThatABudgetCanNeverAllow(t *testing.T) {
 	} {
 		changed := pdb.DeepCopy()
 		tc.change(changed)
-		b.budgetEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: pdb, ObjectNew: changed}, b.queue)
+		b.budgetEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: changed}, b.queue)
+		before = changed
 		if n := b.queue.Len(); n != tc.woken {
 			t.Fatalf("%s: %d keys in the queue, want %d", tc.name, n, tc.woken)
 		}
@@ -80,15 +82,15 @@ func TestJudgementsOfBudgets(t *testing.T) {
 		"those that wait hear of it, once": func(q budgetTest) {
 			q.refused(1, 2)
 			seen, _ := q.Judged(web)
-			q.want("never", q.Judge(web, seen, never), 1, 2)
-			q.want("the same", q.Judge(web, seen, never))
-			q.want("it can", q.Judge(web, seen, ""), 1, 2)
+			q.want("never", q.Judge(web, seen, never, true), 1, 2)
+			q.want("the same", q.Judge(web, seen, never, true))
+			q.want("it can", q.Judge(web, seen, "", false), 1, 2)
 		},
 		"a judgement of an older status does not count": func(q budgetTest) {
 			q.refused(1)
 			seen, _ := q.Judged(web)
 			q.Observe(testBudget("web", 0))
-			q.want("too late", q.Judge(web, seen, never))
+			q.want("too late", q.Judge(web, seen, never, true))
 			if got := q.Never(requestKey(1)); got != "" {
 				q.t.Errorf("never: %q", got)
 			}
@@ -96,7 +98,7 @@ func TestJudgementsOfBudgets(t *testing.T) {
 		"it is forgotten while nobody waits": func(q budgetTest) {
 			q.refused(1)
 			seen, _ := q.Judged(web)
-			q.want("never", q.Judge(web, seen, never), 1)
+			q.want("never", q.Judge(web, seen, never, true), 1)
 			q.begin(1)
 			q.Observe(testBudget("web", 0))
 			if _, judged := q.Judged(web); judged || q.Never(requestKey(1)) != "" {
@@ -106,14 +108,24 @@ func TestJudgementsOfBudgets(t *testing.T) {
 		"it is kept for those that wait until the next one": func(q budgetTest) {
 			q.refused(1)
 			seen, _ := q.Judged(web)
-			q.want("never", q.Judge(web, seen, never), 1)
+			q.want("never", q.Judge(web, seen, never, true), 1)
 			q.Observe(testBudget("web", 0))
 			if _, judged := q.Judged(web); judged || q.Never(requestKey(1)) != never {
 				q.t.Errorf("judged %v, never %q", judged, q.Never(requestKey(1)))
 			}
 		},
+		"pods that leave one after the other make it look so for a moment": func(q budgetTest) {
+			q.refused(1, 2)
+			seen, _ := q.Judged(web)
+			q.want("it can", q.Judge(web, seen, "", true))
+			q.want("a moment", q.Judge(web, seen, never, false))
+			if got := q.Never(requestKey(1)); got != "" {
+				q.t.Errorf("never: %q", got)
+			}
+			q.want("after a pause", q.Judge(web, seen, never, true), 1, 2)
+		},
 		"a budget that is not known": func(q budgetTest) {
-			q.want("nobody", q.Judge(types.NamespacedName{Namespace: "shop", Name: "other"}, 0, never))
+			q.want("nobody", q.Judge(types.NamespacedName{Namespace: "shop", Name: "other"}, 0, never, true))
 		},
 	}
 	for name, run := range cases {
