@@ -132,12 +132,16 @@ demo: ## Show the main job on an embedded control plane (the first time builds i
 test: lint verify test-go test-alerts test-examples test-gitops test-push ## Everything CI needs.
 	@go run ./test/framework/browser/cmd/browser --check
 
+# The linter runs vet already, and without DWARF and gcc's linker a test program is linked in half the
+# time; there are a hundred. Stack traces need neither.
+TESTFLAGS := -vet=off -ldflags='-w -linkmode=internal'
+
 # As many packages at a time as CPUs: with a third control plane everything is starved on a busy machine.
 # The slowest suite takes 12 minutes there. One that hangs is to say where before CI gives up.
 .PHONY: test-go
 test-go: ## Unit, property, conformance and e2e tests, on embedded control planes.
 	go run ./test/framework/cluster/cmd/cluster-up --build-only
-	go test -p=2 -timeout=30m ./...
+	go test -p=2 -timeout=30m $(TESTFLAGS) ./...
 
 .PHONY: browser
 browser: ## Get what the tests of the dashboard need: Chromium (Debian's package) and axe-core (npm).

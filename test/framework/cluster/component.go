@@ -100,9 +100,7 @@ func (c *Component) launch() error {
 	command.Args[0] = string(c.name) // Decides which part of the binary runs.
 	command.Dir = c.cluster.dir
 	command.Env = c.cluster.environment()
-	if limit := c.cluster.options.MemoryLimits[c.name]; limit != "" {
-		command.Env = append(command.Env, "GOMEMLIMIT="+limit)
-	}
+	command.Env = append(command.Env, c.memory()...)
 	command.Stdout, command.Stderr = log, log
 	if c.process != nil && c.whenEnded != nil {
 		c.whenEnded() // Again, in case the process had ended by itself.
@@ -113,6 +111,15 @@ func (c *Component) launch() error {
 	}
 	c.process, c.killed = process, false
 	return c.cluster.reaper.watch(command.Process.Pid)
+}
+
+// memory says how often the component collects garbage. Memory costs nothing here, and its
+// collection a fifth of the CPU.
+func (c *Component) memory() []string {
+	if limit := c.cluster.options.MemoryLimits[c.name]; limit != "" {
+		return []string{"GOMEMLIMIT=" + limit}
+	}
+	return []string{"GOGC=400", "GOMEMLIMIT=2GiB"}
 }
 
 // WaitReady waits until the component answers that it is healthy. Error: ctx

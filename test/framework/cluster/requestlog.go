@@ -102,8 +102,9 @@ func (r Requests) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// RequestLog is the log of all requests but health checks. Its methods may be called
-// from several goroutines.
+// RequestLog is the log of all requests but health checks, and but what the user "admin" and
+// parts of the control plane read, which is most of all and asked for by nobody. Its methods
+// may be called from several goroutines.
 //
 // kube-apiserver writes a line before it works on a request and another one when it
 // has answered, maybe a moment after its client has read the answer. So an answered

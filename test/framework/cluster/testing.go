@@ -112,6 +112,9 @@ func (c *Cluster) Namespace(tb testing.TB) string {
 	return namespace.Name
 }
 
+// rarer are the pauses between two looks: what takes long may be looked at less often.
+var rarer = wait.Backoff{Duration: pollInterval, Factor: 1.3, Steps: 12, Cap: 250 * time.Millisecond}
+
 // Eventually waits until check has no error, and fails the test at once if that
 // takes longer than within; what says in words what it waited for. A check should
 // wait for a state and not for an event, which may have been missed.
@@ -120,7 +123,7 @@ func Eventually(tb testing.TB, within time.Duration, what string, check func(con
 	ctx, cancel := context.WithTimeout(tb.Context(), within)
 	defer cancel()
 	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	err := rarer.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if err == nil || last == nil || ctx.Err() == nil {
 			last = err // The end of the time itself explains less than what was before.
