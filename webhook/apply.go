@@ -33,7 +33,7 @@ func FieldManager(requester string) string {
 // apply writes what a decision requires, in an order that survives a crash at any
 // point: first the lease, then the request that refers to it.
 func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decision) (translate.Verdict, error) {
-	if w, ok := h.written.Get(flightKey(in)); ok && w.(Written) != in.Written {
+	if w, ok := h.written.Get(applyKey(in)); ok && w.(Written) != in.Written {
 		// The attempt that we would have shared ended just before this one began.
 		return decision.Verdict, nil
 	}
@@ -60,7 +60,7 @@ func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decis
 		// We joined a finished request; its name is free once it is gone.
 		return translate.Restarting(about), nil
 	}
-	h.written.Add(flightKey(in), Written{Request: request.UID, GracePeriodSeconds: in.wantedGrace()}, bridge)
+	h.written.Add(applyKey(in), Written{Request: request.UID, GracePeriodSeconds: in.wantedGrace()}, bridge)
 	events.EmitOnBoth(h.Recorder, request, events.EvictionRequested(caller.Display))
 	if decision.Verdict.Outcome == translate.Allow || decision.Verdict.Reason == translate.ReasonGuardClosed {
 		return decision.Verdict, nil

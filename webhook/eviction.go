@@ -96,16 +96,16 @@ type EvictionHandler struct {
 	Config
 	leases  *leases
 	renewer *Renewer
-	// written bridges the informer's lag: flight key -> Written.
+	// written bridges the informer's lag: applyKey -> Written.
 	written *cache.LRUExpireCache
 	// emitted has the emissions about pods, see firstTime.
 	emitted *cache.LRUExpireCache
 	starts  *starts
 	stale   staleCalls
 	// passed has the recently allowed calls: namespace/name -> letThrough.
-	passed  *cache.LRUExpireCache
-	flights flights[translate.Verdict]
-	asking  flights[[]Asked]
+	passed   *cache.LRUExpireCache
+	applying group[translate.Verdict]
+	asking   group[[]Asked]
 }
 
 // validate fails if something is missing, naming all of it.
@@ -187,9 +187,9 @@ func (h *EvictionHandler) afterPanic(object reviewedObject) *admissionv1.Admissi
 // limit is that of one object: an eviction has no older one.
 func (h *EvictionHandler) limit() int64 { return maxReview }
 
-// unread is a denial that every caller retries.
-func (h *EvictionHandler) unread(uid types.UID, reason translate.Reason) *admissionv1.AdmissionResponse {
-	verdict := translate.Unread(reason)
+// undecodable is a denial that every caller retries.
+func (h *EvictionHandler) undecodable(uid types.UID, reason translate.Reason) *admissionv1.AdmissionResponse {
+	verdict := translate.Undecodable(reason)
 	h.Metrics.Verdict(verdict.Outcome.String(), string(verdict.Reason), string(translate.ClassUnknown), 0)
 	return verdict.Response(uid)
 }
@@ -222,7 +222,7 @@ func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict transla
 		// record.
 		verdict, err = h.tellEnd(ctx, in, decision)
 	} else {
-		verdict, err = h.flights.do(ctx, flightKey(in), func(ctx context.Context) (translate.Verdict, error) {
+		verdict, err = h.applying.do(ctx, applyKey(in), func(ctx context.Context) (translate.Verdict, error) {
 			return h.apply(ctx, in, decision)
 		})
 	}

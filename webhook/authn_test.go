@@ -8,12 +8,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -25,22 +23,23 @@ import (
 
 const goodToken = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// doorway is a door before the webhooks of a world, with what it logs and counts.
-type doorway struct {
-	*Door
+// guardedMux serves the webhooks of a world to API servers only, with what is logged and counted.
+type guardedMux struct {
+	*Authenticator
+	bodies   *BodyLimit
 	mux      *http.ServeMux
 	clock    *testingclock.FakeClock
 	registry *prometheus.Registry
 	lines    []string
 }
 
-func (d *doorway) Register(path string, handler http.Handler) { d.mux.Handle(path, handler) }
+func (d *guardedMux) Register(path string, handler http.Handler) { d.mux.Handle(path, handler) }
 
-func newDoorway(w *world) *doorway {
+func newGuardedMux(w *world) *guardedMux {
 	w.t.Helper()
-	d := &doorway{mux: http.NewServeMux(), clock: testingclock.NewFakeClock(t0), registry: prometheus.NewRegistry()}
+	d := &guardedMux{mux: http.NewServeMux(), clock: testingclock.NewFakeClock(t0), registry: prometheus.NewRegistry()}
 	log := funcr.New(func(_, line string) { d.lines = append(d.lines, line) }, funcr.Options{})
-	d.Door = &Door{
+	d.Authenticator = &Authenticator{
 		Token: func(_, token string) error {
 			switch token {
 			case goodToken:
@@ -51,12 +50,13 @@ func newDoorway(w *world) *doorway {
 				return certs.ErrWrongToken
 			}
 		},
-		Metrics: metrics.NewDoor(d.registry), Clock: d.clock, Log: log,
+		Metrics: metrics.NewWebhookServer(d.registry), Clock: d.clock, Log: log,
 	}
+	d.bodies = &BodyLimit{Metrics: d.Metrics, Log: log}
 	deletes := &PodDeleteHandler{Deletions: &verdicts{}, Metrics: metrics.NewPreemption(d.registry), Log: log}
 	err := errors.Join(
-		Register(d, d.Door, w.handler, statusHandler(t0), &ProbeHandler{Log: log}),
-		RegisterPodDeletes(d, d.Door, deletes),
+		Register(d, d.Authenticator, d.bodies, w.handler, statusHandler(t0), &ProbeHandler{Log: log}),
+		RegisterPodDeletes(d, d.Authenticator, d.bodies, deletes),
 	)
 	if err != nil {
 		w.t.Fatal(err)
@@ -64,7 +64,7 @@ func newDoorway(w *world) *doorway {
 	return d
 }
 
-func (d *doorway) post(path string, body io.Reader) *httptest.ResponseRecorder {
+func (d *guardedMux) post(path string, body io.Reader) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	d.mux.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodPost, path+"?timeout=5s", body))
 	return w
@@ -85,7 +85,7 @@ func (c *counting) Read(p []byte) (int, error) {
 // A call without the token is answered, because an API server that has not learnt it yet
 // must not take us for broken and let the eviction pass. But nothing is decided, nothing
 // is written, and no more is read than the uid.
-func TestOnlyAPIServersGetThroughTheDoor(t *testing.T) {
+func TestOnlyAPIServersAreAuthenticated(t *testing.T) {
 	const unknown = "the webhook does not know this API server yet"
 	body := reviewOf(func(r *admissionv1.AdmissionRequest) {
 		r.Object.Raw = []byte(`{"x":"` + strings.Repeat("x", maxObject) + `"}`)
@@ -110,7 +110,7 @@ func TestOnlyAPIServersGetThroughTheDoor(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, db0().Obj(), n1().Obj())
-			d := newDoorway(w)
+			d := newGuardedMux(w)
 			if tc.certified != nil {
 				d.Certificate = func(*http.Request) error { return tc.certified }
 			}
@@ -140,7 +140,7 @@ func TestOnlyAPIServersGetThroughTheDoor(t *testing.T) {
 			if response.Header().Get("Connection") != "close" {
 				t.Error("the connection stays open")
 			}
-			if got := testutil.ToFloat64(d.Metrics.Turned(tc.wantCounts)); got != 1 {
+			if got := testutil.ToFloat64(d.Metrics.RejectedFor(tc.wantCounts)); got != 1 {
 				t.Errorf("counted %v times as %s", got, tc.wantCounts)
 			}
 			for _, line := range d.lines {
@@ -151,7 +151,7 @@ func TestOnlyAPIServersGetThroughTheDoor(t *testing.T) {
 		})
 	}
 	t.Run("what is no review gets nothing", func(t *testing.T) {
-		d := newDoorway(newWorld(t))
+		d := newGuardedMux(newWorld(t))
 		for _, body := range []string{"", "hello", "{}"} {
 			if got := d.post(EvictionPath, strings.NewReader(body)); got.Code != http.StatusForbidden {
 				t.Errorf("%q: HTTP status %d", body, got.Code)
@@ -160,8 +160,8 @@ func TestOnlyAPIServersGetThroughTheDoor(t *testing.T) {
 	})
 }
 
-func TestTheLogTellsOfStrangersOnceAMinute(t *testing.T) {
-	d := newDoorway(newWorld(t))
+func TestUnauthenticatedCallsAreLoggedOnceAMinute(t *testing.T) {
+	d := newGuardedMux(newWorld(t))
 	for range 5 {
 		d.post(EvictionPath, bytes.NewReader(reviewOf()))
 	}
@@ -169,62 +169,5 @@ func TestTheLogTellsOfStrangersOnceAMinute(t *testing.T) {
 	d.post(EvictionPath, bytes.NewReader(reviewOf()))
 	if len(d.lines) != 2 || !strings.Contains(d.lines[1], `"notTold"=4`) {
 		t.Errorf("lines:\n%s", strings.Join(d.lines, "\n"))
-	}
-}
-
-// blocked is a body of which nothing comes until it is opened.
-type blocked struct {
-	io.Reader
-	waiting *atomic.Int32
-	open    chan struct{}
-}
-
-func (b *blocked) Read(p []byte) (int, error) {
-	b.waiting.Add(1)
-	<-b.open
-	return b.Reader.Read(p)
-}
-
-// Large bodies of API servers have a bound together, and others do not wait for them.
-func TestLargeBodiesHaveABound(t *testing.T) {
-	w := newWorld(t, db0().Obj(), n1().Obj())
-	d := newDoorway(w)
-	large := reviewOf(raw(`{"metadata":{"annotations":{"x":"` + strings.Repeat("x", maxObject) + `"}}}`))
-	path := EvictionPath + "/" + goodToken
-	waiting, open := &atomic.Int32{}, make(chan struct{})
-	const fit = roomForBodies / (maxObject + 1<<10)
-	answers := make(chan *httptest.ResponseRecorder, fit)
-	post := func() {
-		r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, path, &blocked{Reader: bytes.NewReader(large), waiting: waiting, open: open})
-		r.ContentLength = int64(len(large))
-		got := httptest.NewRecorder()
-		d.mux.ServeHTTP(got, r)
-		answers <- got
-	}
-	for range fit {
-		go post()
-	}
-	for waiting.Load() < fit {
-		select {
-		case <-t.Context().Done():
-			t.Fatal("the large bodies are not read")
-		case <-time.After(time.Millisecond):
-		}
-	}
-	answer := answerIn(t, d.post(path, bytes.NewReader(large)))
-	if answer.Allowed || answer.UID != "review-1" || !strings.Contains(answer.Result.Message, "too many large calls") {
-		t.Errorf("one too many: %+v", answer)
-	}
-	if small := answerIn(t, d.post(path, bytes.NewReader(reviewOf()))); small.Result == nil || small.Result.Message != textAccepted {
-		t.Errorf("a small one: %+v", small)
-	}
-	close(open)
-	for range fit {
-		if got := answerIn(t, <-answers); !got.Allowed && got.Result.Code != http.StatusTooManyRequests {
-			t.Errorf("a large one: %+v", got)
-		}
-	}
-	if diff := cmp.Diff(int64(0), d.taken); diff != "" {
-		t.Errorf("room that is taken in the end (-want +got):\n%s", diff)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// DoorOptions say how API servers authenticate, besides the token.
-type DoorOptions struct {
+// WebhookClientOptions say how API servers authenticate, besides the token.
+type WebhookClientOptions struct {
 	// ClientCA is the ConfigMap, namespace/name, with the authorities of the client
 	// certificates that API servers must have; empty to ask for none.
 	ClientCA string
@@ -18,21 +18,21 @@ type DoorOptions struct {
 }
 
 // addFlags adds the flags to fs. Their defaults are the current values.
-func (d *DoorOptions) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&d.ClientCA, "webhook-client-ca", d.ClientCA, "ConfigMap, namespace/name, whose key client-ca-file has the authorities of the client certificate that API servers must use in addition to the token; empty to require none.")
-	fs.StringSliceVar(&d.Users, "webhook-client-user", d.Users, "Name that the API servers' client certificate may have; may be repeated.")
+func (w *WebhookClientOptions) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&w.ClientCA, "webhook-client-ca", w.ClientCA, "ConfigMap, namespace/name, whose key client-ca-file has the authorities of the client certificate that API servers must use in addition to the token; empty to require none.")
+	fs.StringSliceVar(&w.Users, "webhook-client-user", w.Users, "Name that the API servers' client certificate may have; may be repeated.")
 }
 
 // validate calls check for everything that must hold.
-func (d *DoorOptions) validate(o *Options, check func(ok bool, format string, args ...any)) {
-	if d.ClientCA == "" {
+func (w *WebhookClientOptions) validate(o *Options, check func(ok bool, format string, args ...any)) {
+	if w.ClientCA == "" {
 		return
 	}
-	name := namespacedName(d.ClientCA)
+	name := namespacedName(w.ClientCA)
 	check(len(validation.IsDNS1123Label(name.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(name.Name)) == 0,
-		"--webhook-client-ca: %q is not the namespace/name of a ConfigMap", d.ClientCA)
-	check(len(d.Users) > 0, "--webhook-client-user: client certificates are asked for, but in nobody's name")
-	for _, user := range d.Users {
+		"--webhook-client-ca: %q is not the namespace/name of a ConfigMap", w.ClientCA)
+	check(len(w.Users) > 0, "--webhook-client-user: client certificates are asked for, but in nobody's name")
+	for _, user := range w.Users {
 		check(user != "", "--webhook-client-user: a name is empty")
 	}
 	// There is one informer per namespace, for one name.

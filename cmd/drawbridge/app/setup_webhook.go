@@ -21,12 +21,12 @@ import (
 )
 
 // newWebhookServer returns the server of the webhooks.
-func newWebhookServer(o Options, measure *metrics.Door, shutdown *health.Shutdown, tlsOptions func(*tls.Config)) *webhook.Server {
+func newWebhookServer(o Options, measure *metrics.WebhookServer, shutdown *health.Shutdown, tlsOptions func(*tls.Config)) *webhook.Server {
 	server := webhook.NewServer(o.WebhookHost, o.WebhookPort)
 	server.TLS = func(c *tls.Config) {
 		tlsOptions(c)
-		if o.Door.ClientCA != "" {
-			c.ClientAuth = tls.RequestClientCert // The door checks it.
+		if o.WebhookClients.ClientCA != "" {
+			c.ClientAuth = tls.RequestClientCert // The authenticator checks it.
 		}
 	}
 	server.Leaving = shutdown.Begun
@@ -34,26 +34,26 @@ func newWebhookServer(o Options, measure *metrics.Door, shutdown *health.Shutdow
 	return server
 }
 
-// setupDoor returns the authentication in front of the webhooks, and adds what it
+// setupAuthentication returns the authentication in front of the webhooks, and adds what it
 // needs. The replica is ready when it can check client certificates.
-func setupDoor(mgr ctrl.Manager, o Options, known discovered) (*webhook.Door, error) {
-	door := &webhook.Door{Token: known.token, Metrics: known.door, Clock: o.Clock, Log: mgr.GetLogger().WithName("webhook")}
-	if o.Door.ClientCA == "" {
-		return door, nil
+func setupAuthentication(mgr ctrl.Manager, o Options, known discovered) (*webhook.Authenticator, error) {
+	authn := &webhook.Authenticator{Token: known.token, Metrics: known.calls, Clock: o.Clock, Log: mgr.GetLogger().WithName("webhook")}
+	if o.WebhookClients.ClientCA == "" {
+		return authn, nil
 	}
-	authenticator := &preemption.Authenticator{
-		ClientCA: namespacedName(o.Door.ClientCA), Users: o.Door.Users, Cache: mgr.GetCache(),
+	certificates := &preemption.Authenticator{
+		ClientCA: namespacedName(o.WebhookClients.ClientCA), Users: o.WebhookClients.Users, Cache: mgr.GetCache(),
 		Clock: clock.RealClock{}, // Certificates are valid by their issuer's clock.
 	}
-	door.Certificate = authenticator.Check
-	if err := mgr.Add(authenticator); err != nil {
+	authn.Certificate = certificates.Check
+	if err := mgr.Add(certificates); err != nil {
 		return nil, fmt.Errorf("set up client certificates: %w", err)
 	}
-	ready := func(*http.Request) error { return authenticator.Ready() }
+	ready := func(*http.Request) error { return certificates.Ready() }
 	if err := mgr.AddReadyzCheck("webhook-clients", ready); err != nil {
 		return nil, fmt.Errorf("set up client certificates: %w", err)
 	}
-	return door, nil
+	return authn, nil
 }
 
 // oldReplicas returns a function that finds pods of an older release, which does not

@@ -46,8 +46,8 @@ func TestPodsEvictedWithoutTheirInterceptorsAreCounted(t *testing.T) {
 			w.clock.Step(tc.passed)
 			before := tc.hit.DeepCopy()
 			before.DeletionTimestamp = nil
-			w.handler.Strays().OnUpdate(before, tc.hit)
-			w.handler.Strays().OnUpdate(tc.hit, tc.hit) // What is ending is not counted again.
+			w.handler.Bypassed().OnUpdate(before, tc.hit)
+			w.handler.Bypassed().OnUpdate(tc.hit, tc.hit) // What is ending is not counted again.
 			got := w.counter("drawbridge_evictions_past_interceptors_total")
 			if len(got) == 0 {
 				got = nil

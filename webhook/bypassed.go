@@ -22,9 +22,9 @@ const (
 	hitStarted = "started"
 )
 
-// strayWindow is how long after its answer a call may hit a pod. The whole request has
+// bypassWindow is how long after its answer a call may hit a pod. The whole request has
 // at most 34 s (callers.md, section 4).
-const strayWindow = time.Minute
+const bypassWindow = time.Minute
 
 // evictionReason is the reason of the condition DisruptionTarget that the eviction API
 // sets on what it deletes.
@@ -53,30 +53,30 @@ func (h *EvictionHandler) noteLetThrough(in gathered, verdict translate.Verdict)
 	if in.Pod != nil {
 		through.uid = in.Pod.UID
 	}
-	h.passed.Add(in.Call.Namespace+"/"+in.Call.Pod, through, strayWindow)
+	h.passed.Add(in.Call.Namespace+"/"+in.Call.Pod, through, bypassWindow)
 }
 
-// Strays counts, from the events of the pod informer, the pods that were evicted without
+// Bypassed counts, from the events of the pod informer, the pods that were evicted without
 // their interceptors by a call that this replica allowed for another pod or phase.
-func (h *EvictionHandler) Strays() toolscache.ResourceEventHandler {
+func (h *EvictionHandler) Bypassed() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
 			was, ok := before.(*corev1.Pod)
 			pod, ok2 := after.(*corev1.Pod)
 			if ok && ok2 && was.DeletionTimestamp == nil && pod.DeletionTimestamp != nil {
-				h.countStray(pod)
+				h.countBypassed(pod)
 			}
 		},
 		DeleteFunc: func(obj any) {
 			// One that was deleted without a grace period never had a deletionTimestamp.
 			if pod, ok := obj.(*corev1.Pod); ok && pod.DeletionTimestamp == nil {
-				h.countStray(pod)
+				h.countBypassed(pod)
 			}
 		},
 	}
 }
 
-func (h *EvictionHandler) countStray(pod *corev1.Pod) {
+func (h *EvictionHandler) countBypassed(pod *corev1.Pod) {
 	value, ok := h.passed.Get(pod.Namespace + "/" + pod.Name)
 	if !ok || !evictedByAPI(pod) {
 		return
@@ -97,7 +97,7 @@ func (h *EvictionHandler) countStray(pod *corev1.Pod) {
 	if err != nil || request != nil && turnOfEvictor(request) {
 		return
 	}
-	h.Metrics.Stray(hit)
+	h.Metrics.Bypassed(hit)
 	h.Log.Info("A call that was let through evicted a pod without its interceptors", "namespace", pod.Namespace, "pod", pod.Name, "uid", pod.UID, "hit", hit)
 }
 

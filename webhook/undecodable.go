@@ -13,9 +13,9 @@ import (
 // limit is that of an update.
 func (h *StatusHandler) limit() int64 { return maxUpdateReview }
 
-// unread is a denial: 403 for what no repetition makes readable, and 429 for what may
+// undecodable is a denial: 403 for what no repetition makes readable, and 429 for what may
 // be different in a moment.
-func (h *StatusHandler) unread(uid types.UID, reason translate.Reason) *admissionv1.AdmissionResponse {
+func (h *StatusHandler) undecodable(uid types.UID, reason translate.Reason) *admissionv1.AdmissionResponse {
 	code, kind := int32(http.StatusForbidden), metav1.StatusReasonForbidden
 	switch reason {
 	case translate.ReasonBusy, translate.ReasonNotAuthenticated, translate.ReasonDeadline:
@@ -30,15 +30,15 @@ func (h *StatusHandler) unread(uid types.UID, reason translate.Reason) *admissio
 // limit is that of a deletion, whose object is the old one.
 func (h *PodDeleteHandler) limit() int64 { return maxReview }
 
-// unread allows the deletion, as for all our other failures.
-func (h *PodDeleteHandler) unread(uid types.UID, _ translate.Reason) *admissionv1.AdmissionResponse {
+// undecodable allows the deletion, as for all our other failures.
+func (h *PodDeleteHandler) undecodable(uid types.UID, _ translate.Reason) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{UID: uid, Allowed: true}
 }
 
 // limit is that of an eviction.
 func (h *ProbeHandler) limit() int64 { return maxReview }
 
-// unread is a denial that does not pass for the proof that we were reached.
-func (h *ProbeHandler) unread(uid types.UID, reason translate.Reason) *admissionv1.AdmissionResponse {
-	return translate.Unread(reason).Response(uid)
+// undecodable is a denial that does not pass for the proof that we were reached.
+func (h *ProbeHandler) undecodable(uid types.UID, reason translate.Reason) *admissionv1.AdmissionResponse {
+	return translate.Undecodable(reason).Response(uid)
 }
