@@ -14,17 +14,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/budget/pace"
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget/grant"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // maxGone is how many pods that have left a budget remembers between two decisions.
 const maxGone = 1024
 
-// book is what is known of all budgets, in memory: their pods and the requests that wait
+// state is what is known of all budgets, in memory: their pods and the requests that wait
 // for them. It is fed by informers, so that a decision lists nothing. An event costs a look
 // at the budgets of its namespace.
-type book struct {
+type state struct {
 	client client.Reader // Reads from the cache.
 	// changed is told the budgets to decide about, and wake the requests to tell.
 	changed func(budget types.NamespacedName)
@@ -47,7 +47,7 @@ type space struct {
 
 // entry is a budget.
 type entry struct {
-	*program
+	*compiled
 	members map[types.UID]*member
 	// gone are pods that have left, of which the first ones, as many as decided, were part of
 	// the decision that is being made.
@@ -55,7 +55,7 @@ type entry struct {
 	decided int
 	// asked: the conditions of this generation were evaluated before.
 	asked bool
-	ledger
+	grantStatus
 }
 
 // member is a covered pod that has not ended.
@@ -74,55 +74,55 @@ type gonePod struct {
 	member member
 	at     time.Time
 	// decidedAs is what the decision about it saw.
-	decidedAs pace.Gone
+	decidedAs grant.Gone
 }
 
-func newBook(c client.Reader, changed, wake func(types.NamespacedName)) *book {
-	return &book{client: c, changed: changed, wake: wake, spaces: map[string]*space{}}
+func newState(c client.Reader, changed, wake func(types.NamespacedName)) *state {
+	return &state{client: c, changed: changed, wake: wake, spaces: map[string]*space{}}
 }
 
 // putBudget adds a budget or another generation of it.
-func (b *book) putBudget(from *v1alpha1.EvictionBudget) {
+func (st *state) putBudget(from *v1alpha1.EvictionBudget) {
 	key := client.ObjectKeyFromObject(from)
-	b.mu.Lock()
-	s := b.spaces[from.Namespace]
+	st.mu.Lock()
+	s := st.spaces[from.Namespace]
 	if s != nil {
 		if known := s.budgets[from.Name]; known != nil && known.uid == from.UID && known.generation == from.Generation {
 			known.saw(from)
-			b.mu.Unlock()
+			st.mu.Unlock()
 			return
 		}
 	}
-	b.mu.Unlock()
+	st.mu.Unlock()
 	p := compile(from) // Takes milliseconds. Events of a kind come one after the other.
-	b.mu.Lock()
+	st.mu.Lock()
 	if s == nil {
-		s = b.newSpace(from.Namespace)
+		s = st.newSpace(from.Namespace)
 	}
-	e := &entry{program: p, members: map[types.UID]*member{}}
+	e := &entry{compiled: p, members: map[types.UID]*member{}}
 	if known := s.budgets[from.Name]; known != nil && known.uid == from.UID {
 		// A decision may be under way that still changes the list of the old one.
-		e.ledger, e.gone = known.ledger, slices.Clone(known.gone)
+		e.grantStatus, e.gone = known.grantStatus, slices.Clone(known.gone)
 	}
 	e.saw(from)
 	s.forget(s.budgets[from.Name])
 	s.budgets[from.Name] = e
 	for _, pod := range s.pods {
-		b.observe(s, e, pod)
+		st.observe(s, e, pod)
 	}
-	b.mu.Unlock()
-	b.changed(key)
-	b.wakeAll(from.Namespace) // Also those whose pods it covers no more.
+	st.mu.Unlock()
+	st.changed(key)
+	st.wakeAll(from.Namespace) // Also those whose pods it covers no more.
 }
 
 // newSpace begins to follow a namespace, with what the cache has: events of older states
 // that are still to come are corrected by the newer ones after them.
-func (b *book) newSpace(namespace string) *space {
+func (st *state) newSpace(namespace string) *space {
 	s := &space{budgets: map[string]*entry{}, pods: map[types.UID]*corev1.Pod{}, requests: map[types.UID]*request{}, covering: map[types.UID][]*entry{}}
-	b.spaces[namespace] = s
+	st.spaces[namespace] = s
 	var list corev1.PodList
 	// The cache answers from memory: it does not fail.
-	if err := b.client.List(context.Background(), &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err == nil {
+	if err := st.client.List(context.Background(), &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err == nil {
 		for i := range list.Items {
 			if pod := &list.Items[i]; !pods.HasEnded(pod) {
 				s.pods[pod.UID] = pod
@@ -130,7 +130,7 @@ func (b *book) newSpace(namespace string) *space {
 		}
 	}
 	var requests v1alpha1.EvictionRequestList
-	if err := b.client.List(context.Background(), &requests, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err == nil {
+	if err := st.client.List(context.Background(), &requests, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err == nil {
 		for i := range requests.Items {
 			s.see(&requests.Items[i])
 		}
@@ -139,23 +139,23 @@ func (b *book) newSpace(namespace string) *space {
 }
 
 // removeBudget forgets a budget that was deleted.
-func (b *book) removeBudget(key types.NamespacedName) {
-	b.mu.Lock()
-	if s := b.spaces[key.Namespace]; s != nil {
+func (st *state) removeBudget(key types.NamespacedName) {
+	st.mu.Lock()
+	if s := st.spaces[key.Namespace]; s != nil {
 		s.forget(s.budgets[key.Name])
 		delete(s.budgets, key.Name)
 	}
-	b.mu.Unlock()
-	b.changed(key)
-	b.wakeAll(key.Namespace)
+	st.mu.Unlock()
+	st.changed(key)
+	st.wakeAll(key.Namespace)
 }
 
 // wakeAll wakes all requests of a namespace that wait, to be decided about anew. What was
 // granted stays granted.
-func (b *book) wakeAll(namespace string) {
-	b.mu.Lock()
+func (st *state) wakeAll(namespace string) {
+	st.mu.Lock()
 	var wake []types.NamespacedName
-	if s := b.spaces[namespace]; s != nil {
+	if s := st.spaces[namespace]; s != nil {
 		for _, r := range s.requests {
 			if r.waits && !r.answer.granted {
 				r.answer = answer{}
@@ -163,66 +163,66 @@ func (b *book) wakeAll(namespace string) {
 			}
 		}
 	}
-	b.mu.Unlock()
+	st.mu.Unlock()
 	for _, key := range wake {
-		b.wake(key)
+		st.wake(key)
 	}
 }
 
 // putPod notes a pod.
-func (b *book) putPod(pod *corev1.Pod, now time.Time) {
-	b.mu.Lock()
-	s := b.spaces[pod.Namespace]
+func (st *state) putPod(pod *corev1.Pod, now time.Time) {
+	st.mu.Lock()
+	s := st.spaces[pod.Namespace]
 	if s == nil {
-		b.mu.Unlock()
+		st.mu.Unlock()
 		return
 	}
 	var changed []string
 	before := s.pods[pod.UID]
 	switch {
 	case pods.HasEnded(pod):
-		changed = b.leave(s, pod, now)
+		changed = st.leave(s, pod, now)
 	case before != nil && maps.Equal(before.Labels, pod.Labels) && pods.StaysOnNode(before) == pods.StaysOnNode(pod):
 		// Who covers it does not change, so the others need not be asked.
 		s.pods[pod.UID] = pod
 		for _, e := range s.covering[pod.UID] {
-			if b.observe(s, e, pod) {
+			if st.observe(s, e, pod) {
 				changed = append(changed, e.key.Name)
 			}
 		}
 	default:
 		s.pods[pod.UID] = pod
 		for _, e := range s.budgets {
-			if b.observe(s, e, pod) {
+			if st.observe(s, e, pod) {
 				changed = append(changed, e.key.Name)
 			}
 		}
 	}
-	b.mu.Unlock()
-	b.tell(pod.Namespace, changed)
+	st.mu.Unlock()
+	st.tell(pod.Namespace, changed)
 }
 
 // removePod notes that a pod is gone.
-func (b *book) removePod(pod *corev1.Pod, now time.Time) {
-	b.mu.Lock()
-	s := b.spaces[pod.Namespace]
+func (st *state) removePod(pod *corev1.Pod, now time.Time) {
+	st.mu.Lock()
+	s := st.spaces[pod.Namespace]
 	if s == nil {
-		b.mu.Unlock()
+		st.mu.Unlock()
 		return
 	}
-	changed := b.leave(s, pod, now)
-	b.mu.Unlock()
-	b.tell(pod.Namespace, changed)
+	changed := st.leave(s, pod, now)
+	st.mu.Unlock()
+	st.tell(pod.Namespace, changed)
 }
 
-func (b *book) tell(namespace string, budgets []string) {
+func (st *state) tell(namespace string, budgets []string) {
 	for _, name := range budgets {
-		b.changed(types.NamespacedName{Namespace: namespace, Name: name})
+		st.changed(types.NamespacedName{Namespace: namespace, Name: name})
 	}
 }
 
 // leave removes a pod, and returns the budgets that covered it.
-func (b *book) leave(s *space, pod *corev1.Pod, now time.Time) (changed []string) {
+func (st *state) leave(s *space, pod *corev1.Pod, now time.Time) (changed []string) {
 	delete(s.pods, pod.UID)
 	for _, e := range s.covering[pod.UID] {
 		m := e.members[pod.UID]
@@ -237,7 +237,7 @@ func (b *book) leave(s *space, pod *corev1.Pod, now time.Time) (changed []string
 }
 
 // observe notes a pod for a budget, and reports whether that may change a decision.
-func (b *book) observe(s *space, e *entry, pod *corev1.Pod) (changed bool) {
+func (st *state) observe(s *space, e *entry, pod *corev1.Pod) (changed bool) {
 	known := e.members[pod.UID]
 	// What stays on its node is never asked for.
 	if pods.StaysOnNode(pod) || !e.selector.Matches(labels.Set(pod.Labels)) {
@@ -251,7 +251,7 @@ func (b *book) observe(s *space, e *entry, pod *corev1.Pod) (changed bool) {
 		s.cover(pod.UID, e)
 	}
 	m := &member{pod: pod}
-	m.group, m.placed = b.groupOf(e.program, pod, known)
+	m.group, m.placed = st.groupOf(e.compiled, pod, known)
 	switch {
 	case known != nil && !known.left.IsZero():
 		m.left = known.left
@@ -290,7 +290,7 @@ func (s *space) forget(e *entry) {
 
 // groupOf is the group of a pod, and whether it is known. A pod whose node is gone keeps
 // its group.
-func (b *book) groupOf(p *program, pod *corev1.Pod, known *member) (group string, placed bool) {
+func (st *state) groupOf(p *compiled, pod *corev1.Pod, known *member) (group string, placed bool) {
 	switch {
 	case p.podLabel != "":
 		return pod.Labels[p.podLabel], true
@@ -300,7 +300,7 @@ func (b *book) groupOf(p *program, pod *corev1.Pod, known *member) (group string
 		return "", false
 	}
 	node := &corev1.Node{}
-	if err := b.client.Get(context.Background(), types.NamespacedName{Name: pod.Spec.NodeName}, node, client.UnsafeDisableDeepCopy); err != nil {
+	if err := st.client.Get(context.Background(), types.NamespacedName{Name: pod.Spec.NodeName}, node, client.UnsafeDisableDeepCopy); err != nil {
 		if known != nil {
 			return known.group, known.placed
 		}
@@ -310,24 +310,24 @@ func (b *book) groupOf(p *program, pod *corev1.Pod, known *member) (group string
 }
 
 // putNode notes that a node's labels are others.
-func (b *book) putNode() {
-	b.mu.Lock()
+func (st *state) putNode() {
+	st.mu.Lock()
 	var changed []types.NamespacedName
-	for _, s := range b.spaces {
+	for _, s := range st.spaces {
 		for _, e := range s.budgets {
 			if e.nodeLabel != "" {
 				changed = append(changed, e.key)
 			}
 		}
 	}
-	b.mu.Unlock()
+	st.mu.Unlock()
 	for _, key := range changed {
-		b.changed(key)
+		st.changed(key)
 	}
 }
 
 // regroup looks the nodes of all members up again, whose labels may have changed.
-func (b *book) regroup(e *entry) {
+func (st *state) regroup(e *entry) {
 	if e.nodeLabel == "" {
 		return
 	}
@@ -336,7 +336,7 @@ func (b *book) regroup(e *entry) {
 		name := m.pod.Spec.NodeName
 		group, ok := of[name]
 		if !ok {
-			if group, m.placed = b.groupOf(e.program, m.pod, m); !m.placed {
+			if group, m.placed = st.groupOf(e.compiled, m.pod, m); !m.placed {
 				continue
 			}
 			of[name] = group

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/budget/pace"
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget/grant"
 	"github.com/drawbridge-dev/drawbridge/internal/cel"
 	"github.com/drawbridge-dev/drawbridge/internal/text"
 	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
@@ -24,12 +24,12 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv([]cel.Variable{{Name: varConfig}})
 })
 
-// program is one generation of a budget, compiled. It never changes.
-type program struct {
+// compiled is one generation of a budget, compiled. It never changes.
+type compiled struct {
 	key        types.NamespacedName
 	uid        types.UID
 	generation int64
-	rules      pace.Rules
+	rules      grant.Rules
 	selector   labels.Selector
 	// podLabel or nodeLabel has the group; both are empty without groups.
 	podLabel, nodeLabel string
@@ -46,14 +46,14 @@ type condition struct {
 }
 
 // compile compiles a budget.
-func compile(from *v1alpha1.EvictionBudget) *program {
-	p := &program{key: types.NamespacedName{Namespace: from.Namespace, Name: from.Name}, uid: from.UID, generation: from.Generation}
+func compile(from *v1alpha1.EvictionBudget) *compiled {
+	p := &compiled{key: types.NamespacedName{Namespace: from.Namespace, Name: from.Name}, uid: from.UID, generation: from.Generation}
 	spec := &from.Spec
 	if spec.GroupBy != nil {
 		p.podLabel, p.nodeLabel = spec.GroupBy.PodLabel, spec.GroupBy.NodeLabel
 	}
 	var errs []error
-	p.rules, p.selector, errs = pace.RulesOf(spec)
+	p.rules, p.selector, errs = grant.RulesOf(spec)
 	refuse := func(reason string, err error) {
 		if p.rules.Refused == "" {
 			p.rules.Refused = reason
@@ -65,7 +65,7 @@ func compile(from *v1alpha1.EvictionBudget) *program {
 	return p
 }
 
-func (p *program) compileConditions(spec *v1alpha1.EvictionBudgetSpec, refuse func(reason string, err error)) {
+func (p *compiled) compileConditions(spec *v1alpha1.EvictionBudgetSpec, refuse func(reason string, err error)) {
 	if len(spec.Conditions) == 0 {
 		return
 	}
@@ -92,7 +92,7 @@ const maxBlocked = 500
 
 // blocked says which condition is not true, empty if all are. Config is the object, nil if
 // it does not exist.
-func (p *program) blocked(ctx context.Context, config map[string]any) string {
+func (p *compiled) blocked(ctx context.Context, config map[string]any) string {
 	vars := map[string]any{varConfig: nil}
 	if config != nil {
 		vars[varConfig] = config

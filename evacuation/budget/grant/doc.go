@@ -1,4 +1,4 @@
-// Package pace decides which pods of an EvictionBudget may be evicted now. It is pure: the
+// Package grant decides which pods of an EvictionBudget may be evicted now. It is pure: the
 // input is a value with the time in it, and there is no client.
 //
 // # What counts
@@ -16,4 +16,4 @@
 // While a group is disrupted its own pods may be granted before older requests of other
 // groups, which is what makes a zone go at once; but only those that are at most Overtake
 // younger, so that the others get their turn.
-package pace
+package grant

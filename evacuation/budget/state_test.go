@@ -21,10 +21,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
-// randomWorld is a book, and what it should know.
+// randomWorld is a state, and what it should know.
 type randomWorld struct {
 	*rand.Rand
-	book    *book
+	state   *state
 	pods    map[types.UID]*corev1.Pod
 	budgets map[string]*v1alpha1.EvictionBudget
 }
@@ -40,32 +40,32 @@ func (w *randomWorld) event() string {
 	case kind < 2:
 		app := w.value()
 		w.pods[types.UID(name)] = builder.Pod(shop, name).UID(types.UID(name)).Label("app", app).Ready().Obj()
-		w.book.putPod(w.pods[types.UID(name)], noon)
+		w.state.putPod(w.pods[types.UID(name)], noon)
 		return name + " is of " + app
 	case kind == 2 && pod != nil:
 		pod = pod.DeepCopy()
 		pod.Status.Conditions = nil
 		w.pods[pod.UID] = pod
-		w.book.putPod(pod, noon)
+		w.state.putPod(pod, noon)
 		return name + " is not ready"
 	case kind == 3 && pod != nil:
 		pod = builder.Pod(shop, name).UID(pod.UID).Label("app", pod.Labels["app"]).DaemonSet("agent").Obj()
 		w.pods[pod.UID] = pod
-		w.book.putPod(pod, noon)
+		w.state.putPod(pod, noon)
 		return name + " is of a DaemonSet"
 	case kind == 4 && pod != nil:
 		delete(w.pods, pod.UID)
-		w.book.removePod(pod, noon)
+		w.state.removePod(pod, noon)
 		return name + " is gone"
 	case kind == 5 && pod != nil:
 		delete(w.pods, pod.UID)
 		pod = pod.DeepCopy()
 		pod.Status.Phase = corev1.PodSucceeded
-		w.book.putPod(pod, noon)
+		w.state.putPod(pod, noon)
 		return name + " has ended"
 	case kind == 6:
 		delete(w.budgets, budget)
-		w.book.removeBudget(types.NamespacedName{Namespace: shop, Name: budget})
+		w.state.removeBudget(types.NamespacedName{Namespace: shop, Name: budget})
 		return budget + " is gone"
 	}
 	app, generation := w.value(), int64(1)
@@ -73,7 +73,7 @@ func (w *randomWorld) event() string {
 		generation = before.Generation + 1
 	}
 	w.budgets[budget] = builder.EvictionBudget(shop, budget, "app", app).UID(types.UID(budget)).Generation(generation).Obj()
-	w.book.putBudget(w.budgets[budget])
+	w.state.putBudget(w.budgets[budget])
 	return budget + " is for " + app
 }
 
@@ -92,19 +92,19 @@ func (w *randomWorld) covered() map[types.UID][]string {
 	return of
 }
 
-// Whatever comes in which order, the book knows for each pod which budgets cover it, and for
+// Whatever comes in which order, the state knows for each pod which budgets cover it, and for
 // each budget which pods it covers.
 func TestTheBookKnowsWhoCoversWhom(t *testing.T) {
 	for seed := range uint64(100) {
 		w := &randomWorld{
-			rand.New(rand.NewPCG(seed, 0)), newBook(fake.NewClientBuilder().WithScheme(testScheme(t)).Build(), func(types.NamespacedName) {}, nil),
+			rand.New(rand.NewPCG(seed, 0)), newState(fake.NewClientBuilder().WithScheme(testScheme(t)).Build(), func(types.NamespacedName) {}, nil),
 			map[types.UID]*corev1.Pod{}, map[string]*v1alpha1.EvictionBudget{},
 		}
-		w.book.putBudget(builder.EvictionBudget(shop, "first", "app", "nobody").Obj())
+		w.state.putBudget(builder.EvictionBudget(shop, "first", "app", "nobody").Obj())
 		var events []string
 		for range 60 {
 			events = append(events, w.event())
-			s := w.book.space(shop)
+			s := w.state.space(shop)
 			got, members := map[types.UID][]string{}, map[types.UID][]string{}
 			for uid := range s.covering {
 				got[uid] = s.of(uid)

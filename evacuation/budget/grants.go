@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/budget/pace"
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget/grant"
 )
 
-// ledger is what is recorded of a budget: its status, which the leader writes, with the
+// grantStatus is what is recorded of a budget: its status, which the leader writes, with the
 // grants. They are written with the resourceVersion of what was read or written last, so
 // that another leader's grants are never overlooked.
-type ledger struct {
+type grantStatus struct {
 	// object is the newest known version; it never changes.
 	object *v1alpha1.EvictionBudget
 	// read: this process has read or written it, and what follows is more than the cache
@@ -40,33 +40,33 @@ type identity struct {
 }
 
 // saw takes over a version from the cache unless this process knows a newer one.
-func (l *ledger) saw(object *v1alpha1.EvictionBudget) {
-	if l.read && l.object != nil && l.object.UID == object.UID {
-		if l.object.Generation != object.Generation {
-			l.read = false // Its spec is another, and so is its resourceVersion.
+func (s *grantStatus) saw(object *v1alpha1.EvictionBudget) {
+	if s.read && s.object != nil && s.object.UID == object.UID {
+		if s.object.Generation != object.Generation {
+			s.read = false // Its spec is another, and so is its resourceVersion.
 		}
 		return
 	}
-	l.set(object)
+	s.set(object)
 }
 
 // set takes over a version with what is recorded in it.
-func (l *ledger) set(object *v1alpha1.EvictionBudget) {
-	l.object, l.grants, l.lastGrant = object, object.Status.Grants, time.Time{}
+func (s *grantStatus) set(object *v1alpha1.EvictionBudget) {
+	s.object, s.grants, s.lastGrant = object, object.Status.Grants, time.Time{}
 	if at := object.Status.LastGrantTime; at != nil {
-		l.lastGrant = at.Time
+		s.lastGrant = at.Time
 	}
-	for _, g := range l.grants {
-		if g.Time.After(l.lastGrant) {
-			l.lastGrant = g.Time.Time
+	for _, g := range s.grants {
+		if g.Time.After(s.lastGrant) {
+			s.lastGrant = g.Time.Time
 		}
 	}
 }
 
 // recorded makes the records of the grants to keep. Pods are those that may be granted now.
-func (l *ledger) recorded(keep []pace.Grant, pods map[types.UID]identity) []v1alpha1.BudgetGrant {
+func (s *grantStatus) recorded(keep []grant.Grant, pods map[types.UID]identity) []v1alpha1.BudgetGrant {
 	known := map[string]v1alpha1.BudgetGrant{}
-	for _, g := range l.grants {
+	for _, g := range s.grants {
 		known[g.PodUID] = g
 	}
 	var grants []v1alpha1.BudgetGrant
@@ -82,12 +82,12 @@ func (l *ledger) recorded(keep []pace.Grant, pods map[types.UID]identity) []v1al
 		}
 	}
 	// Those that were skipped may be more than there is room for.
-	return grants[max(len(grants)-pace.MaxGrants, 0):]
+	return grants[max(len(grants)-grant.MaxGrants, 0):]
 }
 
 // left notes that a pod with a grant leaves.
-func (l *ledger) left(at time.Time) {
-	if at.After(l.lastLeft) {
-		l.lastLeft = at
+func (s *grantStatus) left(at time.Time) {
+	if at.After(s.lastLeft) {
+		s.lastLeft = at
 	}
 }
