@@ -196,3 +196,68 @@ func (e *ends) forget(request types.NamespacedName) {
 	defer e.mu.Unlock()
 	delete(e.of, request)
 }
+
+// unheard are the marks that the platform does not accept: policy -> request -> what is
+// wrong.
+type unheard struct {
+	mu sync.Mutex
+	of map[string]map[types.UID]setback
+}
+
+// setback is why a write had no effect.
+type setback struct {
+	// reason is one of the condition Marking.
+	reason string
+	// text names the workload and, of a write that was discarded, the field.
+	text string
+}
+
+func (u *unheard) init() { u.of = map[string]map[types.UID]setback{} }
+
+// add reports whether that is news about the request.
+func (u *unheard) add(policy string, request types.UID, what setback) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.of[policy] == nil {
+		u.of[policy] = map[types.UID]setback{}
+	}
+	_, known := u.of[policy][request]
+	u.of[policy][request] = what
+	return !known
+}
+
+// remove reports whether that is news.
+func (u *unheard) remove(request types.UID) (news bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, requests := range u.of {
+		if _, known := requests[request]; known {
+			delete(requests, request)
+			news = true
+		}
+	}
+	return news
+}
+
+// retain forgets all requests for which keep is false.
+func (u *unheard) retain(policy string, keep func(types.UID) bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for request := range u.of[policy] {
+		if !keep(request) {
+			delete(u.of[policy], request)
+		}
+	}
+}
+
+// summary returns how many there are, and the first by its text.
+func (u *unheard) summary(policy string) (count int, first setback) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, what := range u.of[policy] {
+		if count++; first.text == "" || what.text < first.text {
+			first = what
+		}
+	}
+	return count, first
+}

@@ -8,13 +8,13 @@ import (
 )
 
 // A policy whose conditions change all the time, because they count pods that come and go.
-func TestStatusWritesOfAPolicyArePaced(t *testing.T) {
+func TestStatusWritesOfAPolicyAreLimited(t *testing.T) {
 	start := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	var pace statusPace
+	var limiter statusLimiter
 	p := &policy{name: "failing", uid: "1", generation: 1}
 	writes := func(from, to time.Duration) (n int) {
 		for at := from; at < to; at += 500 * time.Millisecond {
-			if pace.wait(p, start.Add(at)) == 0 {
+			if limiter.wait(p, start.Add(at)) == 0 {
 				n++
 			}
 		}
@@ -27,19 +27,19 @@ func TestStatusWritesOfAPolicyArePaced(t *testing.T) {
 		t.Errorf("writes in the minute after (-want +got):\n%s", diff)
 	}
 	at := start.Add(70 * time.Second)
-	if got := pace.wait(p, at); got != 0 {
+	if got := limiter.wait(p, at); got != 0 {
 		t.Errorf("a write that is due waits for %s", got)
 	}
 	// A limiter counts in fractions of a write.
-	if got := pace.wait(p, at).Round(time.Millisecond); got != statusEvery {
+	if got := limiter.wait(p, at).Round(time.Millisecond); got != statusEvery {
 		t.Errorf("the next one waits for %s, want %s", got, statusEvery)
 	}
 	p = &policy{name: "failing", uid: "1", generation: 2}
-	if got := pace.wait(p, start.Add(70*time.Second)); got != 0 {
+	if got := limiter.wait(p, start.Add(70*time.Second)); got != 0 {
 		t.Errorf("a repaired policy waits for %s", got)
 	}
-	pace.forget(p.name)
-	if len(pace.of) != 0 {
+	limiter.forget(p.name)
+	if len(limiter.of) != 0 {
 		t.Error("a policy that is gone is remembered")
 	}
 }

@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// mostRehearsed is how many workloads are checked to find one that could be
-	// evacuated now, and rehearsalPage how many pods are read for that.
-	mostRehearsed = 50
-	rehearsalPage = 500
-	// rehearsedMigration is what the creation of a migration is called.
-	rehearsedMigration = "migration"
+	// mostDryRun is how many workloads are checked to find one that could be
+	// evacuated now, and dryRunPage how many pods are read for that.
+	mostDryRun = 50
+	dryRunPage = 500
+	// dryRunMigration is what the creation of a migration is called.
+	dryRunMigration = "migration"
 )
 
-// Rehearsal is the result of dry runs of a policy's writes. Nothing was stored.
-type Rehearsal struct {
+// DryRunResult is the result of dry runs of a policy's writes. Nothing was stored.
+type DryRunResult struct {
 	// Policy is its name.
 	Policy string
 	// Workload is what it was tried with, as in "VirtualMachineInstance shop/vm"; empty
@@ -46,19 +46,19 @@ type Rehearsal struct {
 	Problems []string
 }
 
-// Rehearse tries the mark of a policy, and its migration, on a workload that could be
+// DryRun tries the mark of a policy, and its migration, on a workload that could be
 // evacuated now, as dry runs, and compares the API server's answers with the requests.
 // It uses the permissions of the user. A policy that is not accepted, or has nothing to
 // write, is not tried.
-func Rehearse(ctx context.Context, c client.Client, from *v1alpha1.EvacuationPolicy) (Rehearsal, error) {
-	r := &rehearsal{Client: c, policy: compilePolicy(from), result: Rehearsal{Policy: from.Name}}
+func DryRun(ctx context.Context, c client.Client, from *v1alpha1.EvacuationPolicy) (DryRunResult, error) {
+	r := &dryRun{Client: c, policy: compilePolicy(from), result: DryRunResult{Policy: from.Name}}
 	p := r.policy
 	creates := p.migration != nil && p.migration.template != nil
 	if !p.accepted() || (p.mark == nil && !creates) {
 		return r.result, nil
 	}
 	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods, client.MatchingLabelsSelector{Selector: p.selector}, client.Limit(rehearsalPage)); err != nil {
+	if err := c.List(ctx, pods, client.MatchingLabelsSelector{Selector: p.selector}, client.Limit(dryRunPage)); err != nil {
 		return r.result, fmt.Errorf("list pods: %w", err)
 	}
 	running := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
@@ -78,16 +78,16 @@ func Rehearse(ctx context.Context, c client.Client, from *v1alpha1.EvacuationPol
 	return r.result, r.try(ctx, sub, creates)
 }
 
-// rehearsal is the state of one Rehearse.
-type rehearsal struct {
+// dryRun is the state of one DryRun.
+type dryRun struct {
 	client.Client
 	policy *policy
-	result Rehearsal
+	result DryRunResult
 }
 
 // permissions finds the missing permissions of the user. Kinds that are not installed
 // do not count.
-func (r *rehearsal) permissions(ctx context.Context, creates bool) error {
+func (r *dryRun) permissions(ctx context.Context, creates bool) error {
 	p := r.policy
 	type need struct {
 		kind        schema.GroupVersionKind
@@ -125,7 +125,7 @@ func (r *rehearsal) permissions(ctx context.Context, creates bool) error {
 	return nil
 }
 
-func (r *rehearsal) permission(ctx context.Context, resource schema.GroupVersionResource, subresource, verb string) error {
+func (r *dryRun) permission(ctx context.Context, resource schema.GroupVersionResource, subresource, verb string) error {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Subresource: subresource, Verb: verb,
@@ -146,7 +146,7 @@ func (r *rehearsal) permission(ctx context.Context, resource schema.GroupVersion
 
 // find returns the first workload that would be marked now, nil if there is none among
 // the checked ones.
-func (r *rehearsal) find(ctx context.Context, pods []corev1.Pod) (*subject, error) {
+func (r *dryRun) find(ctx context.Context, pods []corev1.Pod) (*subject, error) {
 	config, err := r.config(ctx)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (r *rehearsal) find(ctx context.Context, pods []corev1.Pod) (*subject, erro
 		if covers, err := r.policy.covers(ctx, pod); err != nil || !covers {
 			continue // Its condition Evaluated says so.
 		}
-		if looked++; looked > mostRehearsed {
+		if looked++; looked > mostDryRun {
 			return nil, nil
 		}
 		sub := &subject{policy: r.policy, pod: pod, config: config}
@@ -176,7 +176,7 @@ func (r *rehearsal) find(ctx context.Context, pods []corev1.Pod) (*subject, erro
 
 // fits reads the objects behind a pod and reports whether its workload would be marked
 // now.
-func (r *rehearsal) fits(ctx context.Context, sub *subject) (fits bool, err error) {
+func (r *dryRun) fits(ctx context.Context, sub *subject) (fits bool, err error) {
 	if err := sub.identify(ctx); err != nil {
 		return false, err
 	}
@@ -211,7 +211,7 @@ func (r *rehearsal) fits(ctx context.Context, sub *subject) (fits bool, err erro
 }
 
 // config is the object of spec.config, nil if there is none or more than one.
-func (r *rehearsal) config(ctx context.Context) (*unstructured.Unstructured, error) {
+func (r *dryRun) config(ctx context.Context) (*unstructured.Unstructured, error) {
 	if r.policy.config == nil {
 		return nil, nil
 	}
@@ -230,7 +230,7 @@ func (r *rehearsal) config(ctx context.Context) (*unstructured.Unstructured, err
 }
 
 // try makes the dry runs.
-func (r *rehearsal) try(ctx context.Context, sub *subject, creates bool) error {
+func (r *dryRun) try(ctx context.Context, sub *subject, creates bool) error {
 	vars, err := sub.vars()
 	if err != nil {
 		return err
@@ -242,20 +242,20 @@ func (r *rehearsal) try(ctx context.Context, sub *subject, creates bool) error {
 	if creates {
 		wanted, err := r.policy.migration.createWhen.Bool(ctx, vars, true)
 		if err != nil || wanted {
-			r.tried(rehearsedMigration, errors.Join(err, r.tryMigration(ctx, sub, vars)))
+			r.tried(dryRunMigration, errors.Join(err, r.tryMigration(ctx, sub, vars)))
 		}
 	}
 	return ctx.Err()
 }
 
-func (r *rehearsal) tried(write string, err error) {
+func (r *dryRun) tried(write string, err error) {
 	r.result.Tried = append(r.result.Tried, write)
 	if err != nil {
 		r.result.Problems = append(r.result.Problems, fmt.Sprintf("%s: %s", write, oneLine(err.Error())))
 	}
 }
 
-func (r *rehearsal) tryMark(ctx context.Context, sub *subject, vars map[string]any) error {
+func (r *dryRun) tryMark(ctx context.Context, sub *subject, vars map[string]any) error {
 	data, err := r.policy.mark.render(ctx, sub.workload.GetUID(), vars)
 	if err != nil || data == nil {
 		return err
@@ -273,10 +273,10 @@ func (r *rehearsal) tryMark(ctx context.Context, sub *subject, vars map[string]a
 	if err != nil {
 		return err
 	}
-	return checkStuck(data, answer.Object)
+	return verifyStored(data, answer.Object)
 }
 
-func (r *rehearsal) tryMigration(ctx context.Context, sub *subject, vars map[string]any) error {
+func (r *dryRun) tryMigration(ctx context.Context, sub *subject, vars map[string]any) error {
 	object, err := r.policy.migration.render(ctx, r.policy, vars, sub.pod.Namespace, string(sub.pod.UID), 1)
 	if err != nil {
 		return err

@@ -8,16 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// statusEvery and statusBurst pace the status writes of one generation of a policy: its
+// statusEvery and statusBurst limit the status writes of one generation of a policy: its
 // conditions count pods, and pods may come and go all the time.
 const (
 	statusEvery = 10 * time.Second
 	statusBurst = 4
 )
 
-// statusPace limits the status writes of each policy. It is in memory only: a restart may
+// statusLimiter limits the status writes of each policy. It is in memory only: a restart may
 // write once more. The zero value is ready.
-type statusPace struct {
+type statusLimiter struct {
 	mu sync.Mutex
 	of map[string]statusLimit
 }
@@ -29,7 +29,7 @@ type statusLimit struct {
 }
 
 // wait is how long the next write has to wait; at zero that write is counted as made.
-func (s *statusPace) wait(p *policy, now time.Time) time.Duration {
+func (s *statusLimiter) wait(p *policy, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own, ok := s.of[p.name]
@@ -49,7 +49,7 @@ func (s *statusPace) wait(p *policy, now time.Time) time.Duration {
 }
 
 // forget forgets a policy that is gone.
-func (s *statusPace) forget(policy string) {
+func (s *statusLimiter) forget(policy string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.of, policy)

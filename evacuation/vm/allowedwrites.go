@@ -29,8 +29,8 @@ var ownGroups = []string{
 // ownKinds are the same in the core group.
 var ownKinds = []string{"Event", "Namespace", "Node", "Secret", "ServiceAccount"}
 
-// checkBounds says what a policy wants to write and must not.
-func checkBounds(spec *v1alpha1.EvacuationPolicySpec) error {
+// checkAllowedWrites says what a policy wants to write and must not.
+func checkAllowedWrites(spec *v1alpha1.EvacuationPolicySpec) error {
 	var errs []error
 	if slices.Contains(v1alpha1.ReservedInterceptors, spec.Interceptor) {
 		errs = append(errs, fmt.Errorf("spec.interceptor: %s is Drawbridge's own, use another name", spec.Interceptor))

@@ -23,17 +23,17 @@ import (
 func TestABudgetIsEitherInUseOrRemoved(t *testing.T) {
 	pod := types.NamespacedName{Namespace: "shop", Name: "web-1"}
 	tests := map[string]struct {
-		before func(*memory)
+		before func(*budgetUse)
 		want   bool
 	}{
-		"nobody has used it since":     {func(m *memory) { m.need("shop", t0) }, true},
-		"somebody has taken it":        {func(m *memory) { m.need("shop", t0); m.use("shop", "pdb-1", t0.Add(time.Second)) }, false},
-		"somebody waits for it":        {func(m *memory) { m.wait(pod) }, false},
-		"somebody waited, and settled": {func(m *memory) { m.wait(pod); m.settle(pod) }, true},
+		"nobody has used it since":     {func(m *budgetUse) { m.need("shop", t0) }, true},
+		"somebody has taken it":        {func(m *budgetUse) { m.need("shop", t0); m.use("shop", "pdb-1", t0.Add(time.Second)) }, false},
+		"somebody waits for it":        {func(m *budgetUse) { m.wait(pod) }, false},
+		"somebody waited, and settled": {func(m *budgetUse) { m.wait(pod); m.settle(pod) }, true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := newMemory()
+			m := newBudgetUse()
 			tc.before(m)
 			if got := m.remove("shop", "pdb-1", t0); got != tc.want {
 				t.Errorf("removed: got %t, want %t", got, tc.want)
@@ -152,7 +152,7 @@ func TestALabelIsNotWrittenTwiceWhileTheCacheDoesNotShowIt(t *testing.T) {
 	b.want("writes", []string{"patch Pod shop/web-1"}, b.writes)
 
 	b.podEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: stale, ObjectNew: b.pod("web-1")}, b.queue)
-	if n := len(b.memory.wrote); n != 0 {
+	if n := len(b.written.labels); n != 0 {
 		t.Errorf("%d writes are remembered that the cache shows", n)
 	}
 }

@@ -14,19 +14,19 @@ func TestAChangedPolicyWritesWithoutAPause(t *testing.T) {
 	w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1")}, []client.Object{launcherPod()})
 	p := preset(t, "kubevirt")
 	w.load(p)
-	key := paceKey{policy: "kubevirt", write: writeMark, workload: types.NamespacedName{Namespace: "ns", Name: "vm"}}
-	for range freeWrites {
-		if err := w.store.paces.begin(key); err != nil {
+	key := writeKey{policy: "kubevirt", write: writeMark, workload: types.NamespacedName{Namespace: "ns", Name: "vm"}}
+	for range writeLimit.Free {
+		if err := w.store.writes.begin(key); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.load(p)
-	if err := w.store.paces.begin(key); err == nil {
+	if err := w.store.writes.begin(key); err == nil {
 		t.Fatal("the same policy writes without a pause")
 	}
 	p.Generation++
 	w.load(p)
-	if err := w.store.paces.begin(key); err != nil {
+	if err := w.store.writes.begin(key); err != nil {
 		t.Errorf("the changed policy pauses: %v", err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestWhatDoesNotStick(t *testing.T) {
+func TestWhatIsNotStored(t *testing.T) {
 	for title, tc := range map[string]struct {
 		patch  string
 		answer map[string]any
@@ -29,7 +29,7 @@ func TestWhatDoesNotStick(t *testing.T) {
 		"what a later operation takes back":      {`[{"op":"add","path":"/m/a","value":"x"},{"op":"remove","path":"/m"}]`, map[string]any{}, ""},
 	} {
 		t.Run(title, func(t *testing.T) {
-			err := checkStuck([]byte(tc.patch), tc.answer)
+			err := verifyStored([]byte(tc.patch), tc.answer)
 			var discarded *discardedError
 			switch {
 			case tc.want == "" && err != nil:

@@ -29,9 +29,9 @@ func (o sent) isUndoneBy(later sent) bool {
 	return later.Op != "test" && (later.Path == o.Path || strings.HasPrefix(o.Path, later.Path+"/"))
 }
 
-// checkStuck compares a JSON patch with the object in the API server's answer.
+// verifyStored compares a JSON patch with the object in the API server's answer.
 // Additional fields do not count.
-func checkStuck(patch []byte, answer map[string]any) error {
+func verifyStored(patch []byte, answer map[string]any) error {
 	var operations []sent
 	if err := json.Unmarshal(patch, &operations); err != nil {
 		return fmt.Errorf("read the patch: %w", err)

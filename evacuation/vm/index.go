@@ -18,83 +18,83 @@ type objectKey struct {
 	types.NamespacedName
 }
 
-// linkedPod is a pod that was asked about.
-type linkedPod struct {
+// indexedPod is a pod that was asked about.
+type indexedPod struct {
 	pod types.NamespacedName
 	uid types.UID
 }
 
 // request is the EvictionRequest of the pod.
-func (l linkedPod) request() types.NamespacedName {
+func (l indexedPod) request() types.NamespacedName {
 	return types.NamespacedName{Namespace: l.pod.Namespace, Name: string(l.uid)}
 }
 
-// links remember which pods depend on which workload, so that a change of a workload
-// wakes its pods. They are a hint: after a restart, all pods are asked about again.
-type links struct {
+// podIndex finds the pods that depend on a workload, so that a change of a workload
+// wakes its pods. It is a hint: after a restart, all pods are asked about again.
+type podIndex struct {
 	mu         sync.Mutex
-	byWorkload map[objectKey]map[linkedPod]bool
-	byPod      map[linkedPod]map[objectKey]bool
+	byWorkload map[objectKey]map[indexedPod]bool
+	byPod      map[indexedPod]map[objectKey]bool
 }
 
-func (l *links) init() {
-	l.byWorkload, l.byPod = map[objectKey]map[linkedPod]bool{}, map[linkedPod]map[objectKey]bool{}
+func (i *podIndex) init() {
+	i.byWorkload, i.byPod = map[objectKey]map[indexedPod]bool{}, map[indexedPod]map[objectKey]bool{}
 }
 
-// set links a pod with a workload, one for each of its interceptors; the zero key is an
-// unknown one. A link lasts as long as the pod: an extra workload costs a check, a
+// set notes the workload of a pod, one for each of its interceptors; the zero key is an
+// unknown one. An entry lasts as long as the pod: an extra workload costs a check, a
 // missing one a missed change.
-func (l *links) set(pod *corev1.Pod, workload objectKey) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	linked := linkedPod{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID}
-	if l.byPod[linked] == nil {
-		l.byPod[linked] = map[objectKey]bool{}
+func (i *podIndex) set(pod *corev1.Pod, workload objectKey) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	linked := indexedPod{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID}
+	if i.byPod[linked] == nil {
+		i.byPod[linked] = map[objectKey]bool{}
 	}
-	if workload == (objectKey{}) || l.byPod[linked][workload] {
+	if workload == (objectKey{}) || i.byPod[linked][workload] {
 		return
 	}
-	l.byPod[linked][workload] = true
-	if l.byWorkload[workload] == nil {
-		l.byWorkload[workload] = map[linkedPod]bool{}
+	i.byPod[linked][workload] = true
+	if i.byWorkload[workload] == nil {
+		i.byWorkload[workload] = map[indexedPod]bool{}
 	}
-	l.byWorkload[workload][linked] = true
+	i.byWorkload[workload][linked] = true
 }
 
 // forget forgets a pod that is gone.
-func (l *links) forget(pod *corev1.Pod) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drop(linkedPod{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID})
+func (i *podIndex) forget(pod *corev1.Pod) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.drop(indexedPod{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID})
 }
 
-func (l *links) drop(linked linkedPod) {
-	for workload := range l.byPod[linked] {
-		delete(l.byWorkload[workload], linked)
-		if len(l.byWorkload[workload]) == 0 {
-			delete(l.byWorkload, workload)
+func (i *podIndex) drop(linked indexedPod) {
+	for workload := range i.byPod[linked] {
+		delete(i.byWorkload[workload], linked)
+		if len(i.byWorkload[workload]) == 0 {
+			delete(i.byWorkload, workload)
 		}
 	}
-	delete(l.byPod, linked)
+	delete(i.byPod, linked)
 }
 
 // has reports whether a workload of a pod is known.
-func (l *links) has(linked linkedPod) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.byPod[linked]) > 0
+func (i *podIndex) has(linked indexedPod) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.byPod[linked]) > 0
 }
 
-func (l *links) of(workload objectKey) []linkedPod {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.byWorkload[workload]))
+func (i *podIndex) of(workload objectKey) []indexedPod {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Collect(maps.Keys(i.byWorkload[workload]))
 }
 
-func (l *links) all() []linkedPod {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.byPod))
+func (i *podIndex) all() []indexedPod {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Collect(maps.Keys(i.byPod))
 }
 
 // link notes which workload a pod depends on.
@@ -103,13 +103,13 @@ func (s *Store) link(sub *subject) {
 	if kind.Empty() {
 		kind = podKind
 	}
-	s.links.set(sub.pod.Pod, objectKey{kind.GroupKind(), types.NamespacedName{Namespace: sub.pod.Namespace, Name: sub.name}})
+	s.index.set(sub.pod.Pod, objectKey{kind.GroupKind(), types.NamespacedName{Namespace: sub.pod.Namespace, Name: sub.name}})
 }
 
 // objectChanged is called from the informers.
 func (s *Store) objectChanged(kind schema.GroupVersionKind, object *unstructured.Unstructured) {
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
-	s.wake(s.links.of(objectKey{kind.GroupKind(), key}))
+	s.wake(s.index.of(objectKey{kind.GroupKind(), key}))
 	for _, p := range s.all() {
 		switch {
 		case p.config != nil && p.configKind == kind:
@@ -118,7 +118,7 @@ func (s *Store) objectChanged(kind schema.GroupVersionKind, object *unstructured
 			facts, err := p.migration.factsOf(context.Background(), object)
 			if err == nil {
 				key.Name = facts.Workload
-				s.wake(s.links.of(objectKey{p.workloadKind(), key}))
+				s.wake(s.index.of(objectKey{p.workloadKind(), key}))
 			}
 			s.policyChanged(p.name)
 		}
@@ -135,21 +135,21 @@ func (p *policy) workloadKind() schema.GroupKind {
 // podChanged is called with every pod that changed or was deleted.
 func (s *Store) podChanged(pod *corev1.Pod, gone bool) {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	linked := s.links.of(objectKey{podKind.GroupKind(), key})
-	self := linkedPod{key, pod.UID}
-	if s.links.has(self) && !slices.Contains(linked, self) {
+	linked := s.index.of(objectKey{podKind.GroupKind(), key})
+	self := indexedPod{key, pod.UID}
+	if s.index.has(self) && !slices.Contains(linked, self) {
 		linked = append(linked, self)
 	}
 	if gone {
-		s.links.forget(pod)
+		s.index.forget(pod)
 	}
 	s.wake(linked)
 }
 
-func (s *Store) wakeAll() { s.wake(s.links.all()) }
+func (s *Store) wakeAll() { s.wake(s.index.all()) }
 
 // wake notifies the subscribers of pods that something may have changed for them.
-func (s *Store) wake(linked []linkedPod) {
+func (s *Store) wake(linked []indexedPod) {
 	s.mu.Lock()
 	wakers, pods := slices.Clone(s.wakers), slices.Clone(s.pods)
 	s.mu.Unlock()
