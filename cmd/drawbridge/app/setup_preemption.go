@@ -125,14 +125,14 @@ func setupPreemption(ctx context.Context, mgr ctrl.Manager, o Options, authn *we
 	}
 	handler := &preemption.Handler{
 		View: view, Synced: view.Synced, Authenticate: authenticator.Check,
-		Substitutes: preemption.NewSubstitutes(view, mgr.GetAPIReader(), o.Clock, log),
-		Emitter:     preemption.NewEmitter(mgr.GetEventRecorder(recorderName), o.Clock),
-		Metrics:     measure, Clock: o.Clock, Log: log, Timeout: p.Timeout,
+		Alternatives: preemption.NewAlternatives(view, mgr.GetAPIReader(), o.Clock, log),
+		Emitter:      preemption.NewEmitter(mgr.GetEventRecorder(recorderName), o.Clock),
+		Metrics:      measure, Clock: o.Clock, Log: log, Timeout: p.Timeout,
 	}
 	if p.GuardDeletes {
-		handler.Ledger = preemption.NewLedger(o.Clock)
+		handler.Recent = preemption.NewRecentDecisions(o.Clock)
 		deletes := &webhook.PodDeleteHandler{
-			Deletions: &preemption.Deletes{View: view, Ledger: handler.Ledger, Live: mgr.GetAPIReader()},
+			Deletions: &preemption.Deletes{View: view, Recent: handler.Recent, Live: mgr.GetAPIReader()},
 			Metrics:   measure, Log: log,
 		}
 		if err := webhook.RegisterPodDeletes(mgr.GetWebhookServer(), authn, bodies, deletes); err != nil {

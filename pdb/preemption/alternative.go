@@ -17,26 +17,26 @@ import (
 // discards our whole answer if a pod in it was not yet on the node when its cycle began.
 const settled = 5 * time.Second
 
-// Occupant is a pod of a node.
-type Occupant struct {
+// NodePod is a pod of a node.
+type NodePod struct {
 	Victim
 	// Object is the whole pod.
 	Object *corev1.Pod
 }
 
-// SubstituteInput is everything that the choice of other victims depends on.
-type SubstituteInput struct {
+// AlternativeInput is everything that the choice of other victims depends on.
+type AlternativeInput struct {
 	Preemptor Preemptor
 	// Candidate is the node with the scheduler's victims.
 	Candidate Candidate
-	// Occupants are the pods of the node, those victims among them.
-	Occupants []Occupant
+	// NodePods are the pods of the node, those victims among them.
+	NodePods []NodePod
 	// Charges as in Input, for the budgets of all of them.
 	Charges map[*Budget]int32
 	Now     time.Time
 }
 
-// Substitute returns the node with other victims in place of those whose budgets the
+// Alternative returns the node with other victims in place of those whose budgets the
 // preemptor may not violate, or says why there are none.
 //
 // The scheduler has found that the preemptor fits without its victims. So it also fits
@@ -46,7 +46,7 @@ type SubstituteInput struct {
 // Other victims may violate budgets that the preemptor may violate, as in the KEP. They
 // must: the scheduler avoids violations if it can, so it has already found every node where
 // victims without a violation are enough.
-func Substitute(in SubstituteInput) (Candidate, string) {
+func Alternative(in AlternativeInput) (Candidate, string) {
 	if in.Preemptor.Entangled != "" {
 		return Candidate{}, "the preemptor has " + in.Preemptor.Entangled
 	}
@@ -78,14 +78,14 @@ func Substitute(in SubstituteInput) (Candidate, string) {
 
 // split removes protected victims, one after the other, until no protected budget would be
 // violated.
-func (in *SubstituteInput) split() (rest []Victim, protected []*Occupant, why string) {
+func (in *AlternativeInput) split() (rest []Victim, protected []*NodePod, why string) {
 	rest = slices.Clone(in.Candidate.Victims)
 	for {
 		dropped, found := in.check(rest)
 		if !found {
 			return rest, protected, ""
 		}
-		o := in.occupant(dropped.Victim.UID)
+		o := in.nodePod(dropped.Victim.UID)
 		if dropped.Why != WhyBudget || o == nil {
 			return nil, nil, fmt.Sprintf("victim %s is not known", dropped.Victim.UID)
 		}
@@ -94,14 +94,14 @@ func (in *SubstituteInput) split() (rest []Victim, protected []*Occupant, why st
 	}
 }
 
-func (in *SubstituteInput) check(victims []Victim) (Dropped, bool) {
+func (in *AlternativeInput) check(victims []Victim) (Dropped, bool) {
 	return check(&Input{Preemptor: in.Preemptor, Charges: in.Charges}, &Candidate{Node: in.Candidate.Node, Victims: victims})
 }
 
-func (in *SubstituteInput) occupant(uid types.UID) *Occupant {
-	for i := range in.Occupants {
-		if in.Occupants[i].UID == uid {
-			return &in.Occupants[i]
+func (in *AlternativeInput) nodePod(uid types.UID) *NodePod {
+	for i := range in.NodePods {
+		if in.NodePods[i].UID == uid {
+			return &in.NodePods[i]
 		}
 	}
 	return nil
@@ -111,9 +111,9 @@ func (in *SubstituteInput) occupant(uid types.UID) *Occupant {
 // starts with all eligible pods and then spares as many as possible: first those whose
 // budget would be violated, then the more important ones. Of equally important ones, those
 // that free the least are spared first, so that few are enough.
-func (in *SubstituteInput) choose(rest []Victim, need corev1.ResourceList) ([]Victim, string) {
+func (in *AlternativeInput) choose(rest []Victim, need corev1.ResourceList) ([]Victim, string) {
 	type option struct {
-		*Occupant
+		*NodePod
 		frees    corev1.ResourceList
 		violates bool
 		share    int64
@@ -121,8 +121,8 @@ func (in *SubstituteInput) choose(rest []Victim, need corev1.ResourceList) ([]Vi
 	var pool []option
 	total := corev1.ResourceList{}
 	before := violations(rest, in.Charges)
-	for i := range in.Occupants {
-		o := &in.Occupants[i]
+	for i := range in.NodePods {
+		o := &in.NodePods[i]
 		if !in.eligible(o) {
 			continue
 		}
@@ -130,7 +130,7 @@ func (in *SubstituteInput) choose(rest []Victim, need corev1.ResourceList) ([]Vi
 		if _, dropped := in.check(with); dropped {
 			continue // It would use up the budget of a victim that is protected, too.
 		}
-		candidate := option{Occupant: o, frees: frees(o.Object), violates: violations(with, in.Charges) > before}
+		candidate := option{NodePod: o, frees: frees(o.Object), violates: violations(with, in.Charges) > before}
 		candidate.share = share(candidate.frees, need)
 		pool = append(pool, candidate)
 		add(total, candidate.frees)
@@ -158,7 +158,7 @@ func (in *SubstituteInput) choose(rest []Victim, need corev1.ResourceList) ([]Vi
 }
 
 // eligible reports whether a pod may be made a victim.
-func (in *SubstituteInput) eligible(o *Occupant) bool {
+func (in *AlternativeInput) eligible(o *NodePod) bool {
 	if find(in.Candidate.Victims, o.UID) != nil || o.NodeName != in.Candidate.Node {
 		return false
 	}
@@ -189,9 +189,9 @@ func expendable(by *Preemptor, v *Victim, pod *corev1.Pod) bool {
 
 // ordered sorts victims as the scheduler expects them, the most important first. Deleted
 // ones come last.
-func (in *SubstituteInput) ordered(victims []Victim) []Victim {
+func (in *AlternativeInput) ordered(victims []Victim) []Victim {
 	slices.SortStableFunc(victims, func(a, b Victim) int {
-		left, right := in.occupant(a.UID), in.occupant(b.UID)
+		left, right := in.nodePod(a.UID), in.nodePod(b.UID)
 		if left == nil || right == nil {
 			return compareBool(right != nil, left != nil)
 		}

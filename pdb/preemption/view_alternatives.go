@@ -58,9 +58,9 @@ func (v *View) withOthers(preemptor *Preemptor, byNode map[string]*Candidate) ma
 	return found
 }
 
-// substituteInput returns what is known of a node and its pods, all of it of one moment:
+// alternativeInput returns what is known of a node and its pods, all of it of one moment:
 // since the candidate was described its budgets may have changed.
-func (v *View) substituteInput(preemptor Preemptor, candidate *Candidate, sent map[types.UID]*corev1.Pod, pods []corev1.Pod) SubstituteInput {
+func (v *View) alternativeInput(preemptor Preemptor, candidate *Candidate, sent map[types.UID]*corev1.Pod, pods []corev1.Pod) AlternativeInput {
 	asked := Candidate{Node: candidate.Node, Violations: candidate.Violations, Victims: make([]Victim, len(candidate.Victims))}
 	for i := range candidate.Victims {
 		asked.Victims[i].UID = candidate.Victims[i].UID
@@ -70,17 +70,17 @@ func (v *View) substituteInput(preemptor Preemptor, candidate *Candidate, sent m
 	defer v.mu.RUnlock()
 	v.complete(&in, sent)
 	now := v.clock.Now()
-	var occupants []Occupant
+	var nodePods []NodePod
 	for i := range pods {
 		pod := &pods[i]
 		cached := v.pod(pod.UID)
 		if cached == nil {
 			continue // It is gone, or very new.
 		}
-		o := Occupant{Victim: Victim{Pod: Pod{UID: pod.UID}, Budgets: v.budgetsOf(pod, in.Charges, now)}, Object: pod}
+		o := NodePod{Victim: Victim{Pod: Pod{UID: pod.UID}, Budgets: v.budgetsOf(pod, in.Charges, now)}, Object: pod}
 		v.describe(&o.Victim, pod)
 		o.Free = o.Free || free(cached)
-		occupants = append(occupants, o)
+		nodePods = append(nodePods, o)
 	}
-	return SubstituteInput{Preemptor: preemptor, Candidate: in.Candidates[0], Occupants: occupants, Charges: in.Charges}
+	return AlternativeInput{Preemptor: preemptor, Candidate: in.Candidates[0], NodePods: nodePods, Charges: in.Charges}
 }

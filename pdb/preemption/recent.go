@@ -17,10 +17,10 @@ const (
 	maxRemembered = 100_000
 )
 
-// Ledger remembers the decisions of the last seconds, for Deletes. It is a hint: a
+// RecentDecisions has the decisions of the last seconds, for Deletes. It is a hint: a
 // replica knows its own decisions only, and none after a restart. Safe for
 // concurrent use.
-type Ledger struct {
+type RecentDecisions struct {
 	clock clock.PassiveClock
 
 	mu        sync.Mutex
@@ -41,17 +41,17 @@ type cover struct {
 	victims   []Victim
 }
 
-// NewLedger returns an empty ledger.
-func NewLedger(clock clock.PassiveClock) *Ledger {
-	return &Ledger{clock: clock, covers: map[types.UID][]*cover{}}
+// NewRecentDecisions returns an empty one.
+func NewRecentDecisions(clock clock.PassiveClock) *RecentDecisions {
+	return &RecentDecisions{clock: clock, covers: map[types.UID][]*cover{}}
 }
 
 // remember notes which nodes the scheduler may use, if any pod on them has a value.
-func (l *Ledger) remember(preemptor Preemptor, d Decision) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.clock.Now()
-	l.forget(now)
+func (r *RecentDecisions) remember(preemptor Preemptor, d Decision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	r.forget(now)
 	entry := remembered{at: now}
 	for _, candidate := range d.Kept {
 		var c *cover
@@ -63,45 +63,45 @@ func (l *Ledger) remember(preemptor Preemptor, d Decision) {
 			if c == nil {
 				c = &cover{preemptor: preemptor, at: now, victims: candidate.Victims}
 			}
-			l.covers[v.UID] = append(l.covers[v.UID], c)
+			r.covers[v.UID] = append(r.covers[v.UID], c)
 			entry.victims = append(entry.victims, v.UID)
 		}
 	}
 	if len(entry.victims) == 0 {
 		return
 	}
-	l.decisions = append(l.decisions, entry)
-	l.victims += len(entry.victims)
-	for l.victims > maxRemembered {
-		l.drop()
+	r.decisions = append(r.decisions, entry)
+	r.victims += len(entry.victims)
+	for r.victims > maxRemembered {
+		r.drop()
 	}
 }
 
 // covering returns the covers of a victim, the oldest first.
-func (l *Ledger) covering(uid types.UID) []*cover {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.forget(l.clock.Now())
-	return append([]*cover(nil), l.covers[uid]...)
+func (r *RecentDecisions) covering(uid types.UID) []*cover {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(r.clock.Now())
+	return append([]*cover(nil), r.covers[uid]...)
 }
 
 // forget drops what is too old. Each decision is dropped once.
-func (l *Ledger) forget(now time.Time) {
-	for len(l.decisions) > 0 && !now.Before(l.decisions[0].at.Add(rememberFor)) {
-		l.drop()
+func (r *RecentDecisions) forget(now time.Time) {
+	for len(r.decisions) > 0 && !now.Before(r.decisions[0].at.Add(rememberFor)) {
+		r.drop()
 	}
 }
 
 // drop drops the oldest decision: its covers are the first of each victim.
-func (l *Ledger) drop() {
-	oldest := l.decisions[0]
-	l.decisions = l.decisions[1:]
-	l.victims -= len(oldest.victims)
+func (r *RecentDecisions) drop() {
+	oldest := r.decisions[0]
+	r.decisions = r.decisions[1:]
+	r.victims -= len(oldest.victims)
 	for _, uid := range oldest.victims {
-		if rest := l.covers[uid][1:]; len(rest) > 0 {
-			l.covers[uid] = rest
+		if rest := r.covers[uid][1:]; len(rest) > 0 {
+			r.covers[uid] = rest
 		} else {
-			delete(l.covers, uid)
+			delete(r.covers, uid)
 		}
 	}
 }

@@ -32,13 +32,13 @@ const (
 	maxGiven = 10_000
 )
 
-// Substitutes finds other victims if no node may be used. The informers hold neither
+// Alternatives finds other victims if no node may be used. The informers hold neither
 // requests nor affinity, ports and claims (for 100,000 pods these are more than a hundred
 // megabytes, and no other decision reads them), so the pods of a few nodes are listed. Safe
 // for concurrent use.
 //
 // Permissions: list pods, which the informer needs as well.
-type Substitutes struct {
+type Alternatives struct {
 	view    *View
 	live    client.Reader
 	clock   clock.PassiveClock
@@ -51,9 +51,9 @@ type Substitutes struct {
 	next int
 }
 
-// NewSubstitutes returns one that lists pods with the live reader.
-func NewSubstitutes(view *View, live client.Reader, clock clock.PassiveClock, log logr.Logger) *Substitutes {
-	return &Substitutes{
+// NewAlternatives returns one that lists pods with the live reader.
+func NewAlternatives(view *View, live client.Reader, clock clock.PassiveClock, log logr.Logger) *Alternatives {
+	return &Alternatives{
 		view: view, live: live, clock: clock, log: log,
 		limiter: rate.NewLimiter(looksPerSecond, mostNodes), given: map[types.UID]time.Time{},
 	}
@@ -61,7 +61,7 @@ func NewSubstitutes(view *View, live client.Reader, clock clock.PassiveClock, lo
 
 // find replaces dropped nodes by ones with other victims, if no usable node is left. Errors
 // are logged and do not change the decision.
-func (s *Substitutes) find(ctx context.Context, in Input, sent map[types.UID]*corev1.Pod, d *Decision) {
+func (s *Alternatives) find(ctx context.Context, in Input, sent map[types.UID]*corev1.Pod, d *Decision) {
 	if len(d.Kept) > 0 || len(d.Dropped) == 0 || in.Preemptor.Entangled != "" || s.was(in.Preemptor.UID) || s.limiter.TokensAt(s.clock.Now()) < 1 {
 		return
 	}
@@ -85,13 +85,13 @@ func (s *Substitutes) find(ctx context.Context, in Input, sent map[types.UID]*co
 			"protected", names(candidate.Victims, other.Victims), "instead", names(other.Victims, candidate.Victims))
 		d.Dropped = slices.DeleteFunc(d.Dropped, func(dropped Dropped) bool { return dropped.Node == other.Node })
 		d.Kept = append(d.Kept, &other)
-		d.Substituted++
+		d.WithAlternative++
 		s.give(in.Preemptor.UID)
 	}
 }
 
 // some are the nodes to search now.
-func (s *Substitutes) some(promising []*Candidate) []*Candidate {
+func (s *Alternatives) some(promising []*Candidate) []*Candidate {
 	if len(promising) == 0 {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (s *Substitutes) some(promising []*Candidate) []*Candidate {
 }
 
 // search searches one node for other victims.
-func (s *Substitutes) search(ctx context.Context, preemptor Preemptor, candidate *Candidate, sent map[types.UID]*corev1.Pod) (Candidate, string, error) {
+func (s *Alternatives) search(ctx context.Context, preemptor Preemptor, candidate *Candidate, sent map[types.UID]*corev1.Pod) (Candidate, string, error) {
 	list := &corev1.PodList{}
 	if err := s.live.List(ctx, list, &client.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", candidate.Node),
@@ -114,21 +114,21 @@ func (s *Substitutes) search(ctx context.Context, preemptor Preemptor, candidate
 	}); err != nil {
 		return Candidate{}, "", fmt.Errorf("list the pods of node %s: %w", candidate.Node, err)
 	}
-	in := s.view.substituteInput(preemptor, candidate, sent, list.Items)
+	in := s.view.alternativeInput(preemptor, candidate, sent, list.Items)
 	in.Now = s.clock.Now()
-	other, why := Substitute(in)
+	other, why := Alternative(in)
 	return other, why, nil
 }
 
 // was reports whether the preemptor recently got other victims.
-func (s *Substitutes) was(preemptor types.UID) bool {
+func (s *Alternatives) was(preemptor types.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at, ok := s.given[preemptor]
 	return ok && s.clock.Since(at) < onceIn
 }
 
-func (s *Substitutes) give(preemptor types.UID) {
+func (s *Alternatives) give(preemptor types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.given) >= maxGiven {

@@ -58,7 +58,7 @@ func substituting(pods ...*corev1.Pod) (*bench, *lister) {
 		fill(b.View, pod)
 	}
 	live := &lister{pods: pods}
-	b.Substitutes = NewSubstitutes(b.View, live, b.clock, logr.Discard())
+	b.Alternatives = NewAlternatives(b.View, live, b.clock, logr.Discard())
 	return b, live
 }
 
@@ -207,9 +207,9 @@ func TestFewNodesAreLookedAt(t *testing.T) {
 func TestWhoWasGivenOtherVictimsIsNotRememberedForEver(t *testing.T) {
 	b, _ := substituting()
 	for i := range maxGiven + 1 {
-		b.Substitutes.give(types.UID(fmt.Sprint(i)))
+		b.Alternatives.give(types.UID(fmt.Sprint(i)))
 	}
-	if got := len(b.Substitutes.given); got != 1 {
+	if got := len(b.Alternatives.given); got != 1 {
 		t.Errorf("%d are remembered", got)
 	}
 }

@@ -15,7 +15,7 @@ func TestOtherVictimsOnRandomNodes(t *testing.T) {
 	found, refused := 0, 0
 	for seed := range uint64(15_000) {
 		in := randomNode(rand.New(rand.NewPCG(seed, 8)))
-		other, why := Substitute(in)
+		other, why := Alternative(in)
 		if why == "other pods of lower priority do not free as much" {
 			refused++
 			if set := in.anySet(t); set != nil {
@@ -35,12 +35,12 @@ func TestOtherVictimsOnRandomNodes(t *testing.T) {
 	}
 }
 
-func randomNode(random *rand.Rand) SubstituteInput {
+func randomNode(random *rand.Rand) AlternativeInput {
 	budgets := []*Budget{named("b0", 0), named("b1", 1), named("b2", 2)}
-	in := SubstituteInput{Preemptor: preemptor(999), Candidate: Candidate{Node: "node-1"}, Now: t0, Charges: map[*Budget]int32{}}
+	in := AlternativeInput{Preemptor: preemptor(999), Candidate: Candidate{Node: "node-1"}, Now: t0, Charges: map[*Budget]int32{}}
 	in.Charges[budgets[2]] = random.Int32N(2)
 	for i := range 3 + random.IntN(6) {
-		o := occupant(fmt.Sprint("pod-", i), 100*(8+random.Int32N(3)), fmt.Sprintf("%dm", 100*(1+random.IntN(5))))
+		o := nodePod(fmt.Sprint("pod-", i), 100*(8+random.Int32N(3)), fmt.Sprintf("%dm", 100*(1+random.IntN(5))))
 		requesting(corev1.ResourceMemory, fmt.Sprintf("%dMi", 100*random.IntN(4)))(&o)
 		if random.IntN(3) == 0 {
 			guarded(&o)
@@ -52,7 +52,7 @@ func randomNode(random *rand.Rand) SubstituteInput {
 			withHostPort(o.Object)
 		}
 		o.Free, o.Ready = random.IntN(10) == 0, random.IntN(10) != 0
-		in.Occupants = append(in.Occupants, o)
+		in.NodePods = append(in.NodePods, o)
 		if random.IntN(3) == 0 && priorityOf(o.Object) < in.Preemptor.Priority {
 			in.Candidate.Victims = append(in.Candidate.Victims, o.Victim)
 		}
@@ -61,7 +61,7 @@ func randomNode(random *rand.Rand) SubstituteInput {
 }
 
 // promises checks all that must hold of other victims.
-func (in *SubstituteInput) promises(t *testing.T, seed uint64, other *Candidate) {
+func (in *AlternativeInput) promises(t *testing.T, seed uint64, other *Candidate) {
 	t.Helper()
 	bad := func(format string, args ...any) {
 		t.Errorf("seed %d: instead of %v, %v: %s", seed, victimNames(in.Candidate.Victims), victimNames(other.Victims), fmt.Sprintf(format, args...))
@@ -79,8 +79,8 @@ func (in *SubstituteInput) promises(t *testing.T, seed uint64, other *Candidate)
 		}
 	}
 	for i := range other.Victims {
-		o := in.occupant(other.Victims[i].UID)
-		if i > 0 && priorityOf(o.Object) > priorityOf(in.occupant(other.Victims[i-1].UID).Object) {
+		o := in.nodePod(other.Victims[i].UID)
+		if i > 0 && priorityOf(o.Object) > priorityOf(in.nodePod(other.Victims[i-1].UID).Object) {
 			bad("%s comes too late", o.Name)
 		}
 		if find(in.Candidate.Victims, o.UID) != nil {
@@ -99,10 +99,10 @@ func (in *SubstituteInput) promises(t *testing.T, seed uint64, other *Candidate)
 }
 
 // exchange returns who is spared, what they occupy, and what is freed in their place.
-func (in *SubstituteInput) exchange(other *Candidate) (spared []*Occupant, need, freed corev1.ResourceList) {
+func (in *AlternativeInput) exchange(other *Candidate) (spared []*NodePod, need, freed corev1.ResourceList) {
 	need, freed = corev1.ResourceList{}, corev1.ResourceList{}
-	for i := range in.Occupants {
-		o := &in.Occupants[i]
+	for i := range in.NodePods {
+		o := &in.NodePods[i]
 		was, is := find(in.Candidate.Victims, o.UID) != nil, find(other.Victims, o.UID) != nil
 		if was && !is {
 			spared = append(spared, o)
@@ -116,7 +116,7 @@ func (in *SubstituteInput) exchange(other *Candidate) (spared []*Occupant, need,
 }
 
 // anySet returns some pods that would do, nil if there are none. It tries them all.
-func (in *SubstituteInput) anySet(t *testing.T) []Victim {
+func (in *AlternativeInput) anySet(t *testing.T) []Victim {
 	t.Helper()
 	rest, protected, why := in.split()
 	if why != "" {
@@ -126,11 +126,11 @@ func (in *SubstituteInput) anySet(t *testing.T) []Victim {
 	for _, o := range protected {
 		add(need, occupies(o.Object))
 	}
-	for set := range 1 << len(in.Occupants) {
+	for set := range 1 << len(in.NodePods) {
 		freed := corev1.ResourceList{}
 		var others []Victim
-		for i := range in.Occupants {
-			o := &in.Occupants[i]
+		for i := range in.NodePods {
+			o := &in.NodePods[i]
 			if set&(1<<i) == 0 {
 				continue
 			}
