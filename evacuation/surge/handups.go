@@ -15,10 +15,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
-// ledger knows which pods are handed up: those in the cache, and those that we are
+// handUps knows which pods are handed up: those in the cache, and those that we are
 // handing up or have handed up before the cache shows it. The latter only keep two
 // workers from taking the same place.
-type ledger struct {
+type handUps struct {
 	cache client.Reader
 
 	mu   sync.Mutex
@@ -34,7 +34,7 @@ type hold struct {
 	version string
 }
 
-// account is the ledger's count for one Deployment.
+// account is the count for one Deployment.
 type account struct {
 	// pods of the Deployment that are handed up.
 	pods map[types.UID]bool
@@ -55,54 +55,54 @@ func (a account) others(pod types.UID) occupied {
 }
 
 // holds reports whether we have handed the pod up and the cache may not show it yet.
-func (l *ledger) holds(pod types.UID) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, ok := l.held[pod]
+func (u *handUps) holds(pod types.UID) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, ok := u.held[pod]
 	return ok
 }
 
 // account counts. A pod counts until it is gone or has failed.
-func (l *ledger) account(ctx context.Context, d *appsv1.Deployment) (account, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.count(ctx, d)
+func (u *handUps) account(ctx context.Context, d *appsv1.Deployment) (account, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.count(ctx, d)
 }
 
 // take takes a place for the pod if the count allows it.
-func (l *ledger) take(ctx context.Context, d *appsv1.Deployment, pod *corev1.Pod, allowed func(occupied) bool) (bool, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	a, err := l.count(ctx, d)
+func (u *handUps) take(ctx context.Context, d *appsv1.Deployment, pod *corev1.Pod, allowed func(occupied) bool) (bool, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	a, err := u.count(ctx, d)
 	if err != nil || !allowed(a.others(pod.UID)) {
 		return false, err
 	}
-	l.held[pod.UID] = hold{pod: client.ObjectKeyFromObject(pod), deployment: d.UID}
+	u.held[pod.UID] = hold{pod: client.ObjectKeyFromObject(pod), deployment: d.UID}
 	return true, nil
 }
 
 // keep remembers the version in which the cache first shows that the pod is handed up.
-func (l *ledger) keep(pod types.UID, version string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if h, ok := l.held[pod]; ok {
+func (u *handUps) keep(pod types.UID, version string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if h, ok := u.held[pod]; ok {
 		h.version = version
-		l.held[pod] = h
+		u.held[pod] = h
 	}
 }
 
 // release gives a place back.
-func (l *ledger) release(pod types.UID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.held, pod)
+func (u *handUps) release(pod types.UID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.held, pod)
 }
 
 // count reads the cache while the lock is held: a place is released only for what this
 // read shows.
-func (l *ledger) count(ctx context.Context, d *appsv1.Deployment) (account, error) {
+func (u *handUps) count(ctx context.Context, d *appsv1.Deployment) (account, error) {
 	list := &corev1.PodList{}
-	if err := l.cache.List(ctx, list, client.MatchingFields{handedUpIndex: handedUpValue}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := u.cache.List(ctx, list, client.MatchingFields{handedUpIndex: handedUpValue}, client.UnsafeDisableDeepCopy); err != nil {
 		return account{}, fmt.Errorf("list the pods that are handed up: %w", err)
 	}
 	a := account{pods: map[types.UID]bool{}, all: map[types.UID]bool{}}
@@ -113,13 +113,13 @@ func (l *ledger) count(ctx context.Context, d *appsv1.Deployment) (account, erro
 			a.pods[pod.UID] = true
 		}
 	}
-	for uid, h := range l.held {
-		shown, err := l.shows(ctx, uid, h)
+	for uid, h := range u.held {
+		shown, err := u.shows(ctx, uid, h)
 		switch {
 		case err != nil:
 			return account{}, err
 		case shown:
-			delete(l.held, uid)
+			delete(u.held, uid)
 		default:
 			a.all[uid] = true
 			if h.deployment == d.UID {
@@ -131,8 +131,8 @@ func (l *ledger) count(ctx context.Context, d *appsv1.Deployment) (account, erro
 }
 
 // shows reports whether the cache is as new as the place that was taken.
-func (l *ledger) shows(ctx context.Context, uid types.UID, h hold) (bool, error) {
-	pod, err := find(ctx, l.cache, &corev1.Pod{}, h.pod, uid)
+func (u *handUps) shows(ctx context.Context, uid types.UID, h hold) (bool, error) {
+	pod, err := find(ctx, u.cache, &corev1.Pod{}, h.pod, uid)
 	switch {
 	case err != nil:
 		return false, err
