@@ -13,13 +13,13 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// tally counts the pods to evacuate, by node, so that no event needs a list. It holds
+// podCounts counts the pods to evacuate, by node, so that no event needs a list. It holds
 // only nodes that are being drained. It is safe for concurrent use.
-type tally struct {
+type podCounts struct {
 	mu    sync.Mutex
-	nodes map[string]*nodeTally
+	nodes map[string]*nodeCounts
 	// gone is how many pods have left, by maintenance and node.
-	gone map[string]*goneTally
+	gone map[string]*goneCounts
 	// departed has the UIDs of the last pods that have left. One may leave between the
 	// moment when somebody reads it from the cache and the moment when he counts it: then
 	// nothing would ever tell of it again.
@@ -29,21 +29,21 @@ type tally struct {
 // maxDeparted bounds departed. So many pods do not leave while one is looked at.
 const maxDeparted = 4096
 
-// goneTally is how many pods have left, by node. Until resume, the counts of earlier
+// goneCounts is how many pods have left, by node. Until resume, the counts of earlier
 // processes are missing.
-type goneTally struct {
+type goneCounts struct {
 	resumed bool
 	nodes   map[string]int32
 }
 
-type nodeTally struct {
+type nodeCounts struct {
 	// drains are the maintenances that drain the node, by name.
 	drains []string
-	pods   map[types.NamespacedName]podTally
+	pods   map[types.NamespacedName]countedPod
 	count  Count
 }
 
-type podTally struct {
+type countedPod struct {
 	uid   types.UID
 	class Class
 	block *Block
@@ -51,33 +51,33 @@ type podTally struct {
 	until time.Time
 }
 
-func newTally() *tally {
-	return &tally{nodes: map[string]*nodeTally{}, gone: map[string]*goneTally{}, departed: lru.New(maxDeparted)}
+func newPodCounts() *podCounts {
+	return &podCounts{nodes: map[string]*nodeCounts{}, gone: map[string]*goneCounts{}, departed: lru.New(maxDeparted)}
 }
 
 // drain notes which maintenances drain the node. It reports whether there were none
 // before, so that the node's pods are unknown.
-func (t *tally) drain(node string, drains []string) (begins bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := t.nodes[node]
+func (p *podCounts) drain(node string, drains []string) (begins bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.nodes[node]
 	switch {
 	case len(drains) == 0:
-		delete(t.nodes, node)
+		delete(p.nodes, node)
 		return false
 	case n != nil:
 		n.drains = drains
 		return false
 	}
-	t.nodes[node] = &nodeTally{drains: drains, pods: map[types.NamespacedName]podTally{}}
+	p.nodes[node] = &nodeCounts{drains: drains, pods: map[types.NamespacedName]countedPod{}}
 	return true
 }
 
 // drains are the maintenances that drain the node.
-func (t *tally) drains(node string) []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if n := t.nodes[node]; n != nil {
+func (p *podCounts) drains(node string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := p.nodes[node]; n != nil {
 		return n.drains
 	}
 	return nil
@@ -85,18 +85,18 @@ func (t *tally) drains(node string) []string {
 
 // put counts a pod of a node. It reports whether anything has changed. Nodes that are
 // not drained, and pods that have left, are ignored.
-func (t *tally) put(node string, pod types.NamespacedName, uid types.UID, class Class, block *Block, until time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := t.nodes[node]
+func (p *podCounts) put(node string, pod types.NamespacedName, uid types.UID, class Class, block *Block, until time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.nodes[node]
 	if n == nil || class == ClassNone {
 		return false
 	}
-	if _, left := t.departed.Get(uid); left {
+	if _, left := p.departed.Get(uid); left {
 		return false
 	}
 	before, known := n.pods[pod]
-	now := podTally{uid, class, block, until}
+	now := countedPod{uid, class, block, until}
 	if known && before.uid == uid && before.class == class && equalBlocks(before.block, block) && before.until.Equal(until) {
 		return false
 	}
@@ -109,33 +109,33 @@ func (t *tally) put(node string, pod types.NamespacedName, uid types.UID, class 
 }
 
 // knows reports whether this pod is counted.
-func (t *tally) knows(node string, pod types.NamespacedName, uid types.UID) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := t.nodes[node]
+func (p *podCounts) knows(node string, pod types.NamespacedName, uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.nodes[node]
 	return n != nil && n.pods[pod].uid == uid && uid != ""
 }
 
 // depart is drop for a pod that has left, and is not counted again.
-func (t *tally) depart(node string, pod types.NamespacedName, uid types.UID) []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.nodes[node] != nil {
-		t.departed.Add(uid, nil)
+func (p *podCounts) depart(node string, pod types.NamespacedName, uid types.UID) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.nodes[node] != nil {
+		p.departed.Add(uid, nil)
 	}
-	return t.dropped(node, pod, uid)
+	return p.dropped(node, pod, uid)
 }
 
 // drop stops counting a pod. It returns the maintenances that drained it, none if this
 // pod was not counted.
-func (t *tally) drop(node string, pod types.NamespacedName, uid types.UID) []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.dropped(node, pod, uid)
+func (p *podCounts) drop(node string, pod types.NamespacedName, uid types.UID) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dropped(node, pod, uid)
 }
 
-func (t *tally) dropped(node string, pod types.NamespacedName, uid types.UID) []string {
-	n := t.nodes[node]
+func (p *podCounts) dropped(node string, pod types.NamespacedName, uid types.UID) []string {
+	n := p.nodes[node]
 	if n == nil {
 		return nil
 	}
@@ -149,24 +149,24 @@ func (t *tally) dropped(node string, pod types.NamespacedName, uid types.UID) []
 }
 
 // left counts a pod that has left the node, for a maintenance.
-func (t *tally) left(maintenance, node string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.goneOf(maintenance).nodes[node]++
+func (p *podCounts) left(maintenance, node string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.goneOf(maintenance).nodes[node]++
 }
 
-func (t *tally) goneOf(maintenance string) *goneTally {
-	if t.gone[maintenance] == nil {
-		t.gone[maintenance] = &goneTally{nodes: map[string]int32{}}
+func (p *podCounts) goneOf(maintenance string) *goneCounts {
+	if p.gone[maintenance] == nil {
+		p.gone[maintenance] = &goneCounts{nodes: map[string]int32{}}
 	}
-	return t.gone[maintenance]
+	return p.gone[maintenance]
 }
 
 // resume takes over, once, what earlier processes counted for a maintenance.
-func (t *tally) resume(maintenance string, from v1alpha1.NodeMaintenanceStatus) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	gone := t.goneOf(maintenance)
+func (p *podCounts) resume(maintenance string, from v1alpha1.NodeMaintenanceStatus) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	gone := p.goneOf(maintenance)
 	if gone.resumed {
 		return
 	}
@@ -177,34 +177,34 @@ func (t *tally) resume(maintenance string, from v1alpha1.NodeMaintenanceStatus) 
 }
 
 // goneFrom is how many pods have left the node, for a maintenance.
-func (t *tally) goneFrom(maintenance, node string) int32 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if gone := t.gone[maintenance]; gone != nil {
+func (p *podCounts) goneFrom(maintenance, node string) int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if gone := p.gone[maintenance]; gone != nil {
 		return gone.nodes[node]
 	}
 	return 0
 }
 
 // restart resets the count of a maintenance.
-func (t *tally) restart(maintenance string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.gone[maintenance] = &goneTally{resumed: true, nodes: map[string]int32{}}
+func (p *podCounts) restart(maintenance string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone[maintenance] = &goneCounts{resumed: true, nodes: map[string]int32{}}
 }
 
 // forget forgets a maintenance that is gone.
-func (t *tally) forget(maintenance string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.gone, maintenance)
+func (p *podCounts) forget(maintenance string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.gone, maintenance)
 }
 
 // count returns the count of a node, with names of blocking pods.
-func (t *tally) count(node string) Count {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := t.nodes[node]
+func (p *podCounts) count(node string) Count {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.nodes[node]
 	if n == nil {
 		return Count{}
 	}
@@ -230,7 +230,7 @@ func (t *tally) count(node string) Count {
 }
 
 // add adds a pod to the count, or removes it.
-func (c *Count) add(pod podTally, by int32) {
+func (c *Count) add(pod countedPod, by int32) {
 	c.Pending += by
 	if pod.class == ClassEvacuating {
 		c.Evacuating += by
