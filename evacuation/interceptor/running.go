@@ -8,60 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// memory is what this process knows about a request and the object does not say, or not
-// yet, or no longer. A restart may lose it: see Canceler.
-type memory struct {
-	// Target is the one Evacuate or Cancel was last called with.
-	Target Target
-	// Item is the last report that was accepted. The cache may be behind it.
-	Item item
-	// NoReturn: the interceptor is past the point of no return.
-	NoReturn bool
-	// PodGone: the pod has ended, which is not handled yet.
-	PodGone bool
-	// Settled: nothing is left to do for this request.
-	Settled bool
-}
-
-// memories keeps memories by request. A request's name identifies its pod: a new
-// request for the same pod has the same name and another UID.
-type memories struct {
-	mu sync.Mutex
-	of map[types.NamespacedName]memory
-}
-
-// get returns a memory; without one its Target has no RequestUID.
-func (m *memories) get(key types.NamespacedName) memory {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.of[key]
-}
-
-func (m *memories) set(key types.NamespacedName, to memory) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.of == nil {
-		m.of = map[types.NamespacedName]memory{}
-	}
-	m.of[key] = to
-}
-
-// podGone notes that the pod of a request has ended.
-func (m *memories) podGone(key types.NamespacedName, request types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if memory, ok := m.of[key]; ok && memory.Target.RequestUID == request {
-		memory.PodGone = true
-		m.of[key] = memory
-	}
-}
-
-func (m *memories) forget(key types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.of, key)
-}
-
 // errTurnOver is the cause if the context of an Evacuate ends early.
 var errTurnOver = errors.New("the turn is over")
 

@@ -9,8 +9,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-// memory is what is remembered of one lease.
-type memory struct {
+// observed is what this process has seen of one lease.
+type observed struct {
 	// uid of the lease; another lease starts from scratch.
 	uid types.UID
 	// markersGoneSince is when this process first saw that all markers are gone,
@@ -38,7 +38,7 @@ func (l *Reconciler) see(lease *coordinationv1.Lease, rec translate.LeaseRecord)
 	now := l.Clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := l.memoryOf(lease)
+	m := l.observedOf(lease)
 	first := m.seen == nil
 	if first {
 		m.seen = map[translate.CallerClass]sighting{}
@@ -69,12 +69,12 @@ func (l *Reconciler) seeRenewal(lease *coordinationv1.Lease) {
 	}
 }
 
-// memoryOf returns the memory of this lease. The lock must be held.
-func (l *Reconciler) memoryOf(lease *coordinationv1.Lease) *memory {
-	m := l.memory[lease.Name]
+// observedOf returns what was seen of this lease. The lock must be held.
+func (l *Reconciler) observedOf(lease *coordinationv1.Lease) *observed {
+	m := l.observed[lease.Name]
 	if m == nil || m.uid != lease.UID {
-		m = &memory{uid: lease.UID}
-		l.memory[lease.Name] = m
+		m = &observed{uid: lease.UID}
+		l.observed[lease.Name] = m
 	}
 	return m
 }
@@ -83,7 +83,7 @@ func (l *Reconciler) memoryOf(lease *coordinationv1.Lease) *memory {
 func (l *Reconciler) recall(lease *coordinationv1.Lease) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.memoryOf(lease).markersGoneSince
+	return l.observedOf(lease).markersGoneSince
 }
 
 // recallWithdrawal returns the last known UID of a lease, and why it was deleted if that
@@ -91,20 +91,20 @@ func (l *Reconciler) recall(lease *coordinationv1.Lease) time.Time {
 func (l *Reconciler) recallWithdrawal(name string) (types.UID, withdrawal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if m := l.memory[name]; m != nil {
+	if m := l.observed[name]; m != nil {
 		return m.uid, m.withdrawal
 	}
 	return "", nil
 }
 
-func (l *Reconciler) remember(lease *coordinationv1.Lease, change func(*memory)) {
+func (l *Reconciler) remember(lease *coordinationv1.Lease, change func(*observed)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	change(l.memoryOf(lease))
+	change(l.observedOf(lease))
 }
 
 func (l *Reconciler) forget(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.memory, name)
+	delete(l.observed, name)
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
-// memory keeps when this process first saw things that have no time in the API. It is a
+// observed keeps when this process first saw things that have no time in the API. It is a
 // hint: a restart loses it, which costs at most one grace at the end of a request and
 // one skew on a heartbeat from the future. The zero value is ready; safe for concurrent
 // use.
-type memory struct {
+type observed struct {
 	mu       sync.Mutex
 	requests map[types.NamespacedName]sighting
 }
@@ -33,7 +33,7 @@ type sighting struct {
 // observe records the current state of the request and returns when each part was first
 // seen. A sighting in the future (the clock was set back) counts as now: otherwise the
 // request would wait until the clock catches up.
-func (m *memory) observe(er *v1alpha1.EvictionRequest, ended bool, now time.Time) observation {
+func (m *observed) observe(er *v1alpha1.EvictionRequest, ended bool, now time.Time) observation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := types.NamespacedName{Namespace: er.Namespace, Name: er.Name}
@@ -73,7 +73,7 @@ func (m *memory) observe(er *v1alpha1.EvictionRequest, ended bool, now time.Time
 }
 
 // forget drops a request that is gone or final.
-func (m *memory) forget(key types.NamespacedName) {
+func (m *observed) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.requests, key)

@@ -61,7 +61,7 @@ func TestMemoryKeepsTheFirstSighting(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			var m memory
+			var m observed
 			var got observation
 			for _, l := range tc.looks {
 				got = m.observe(l.request, l.ended, t0.Add(l.at))
@@ -77,7 +77,7 @@ func TestMemoryKeepsTheFirstSighting(t *testing.T) {
 }
 
 func TestMemoryDoesNotGrow(t *testing.T) {
-	var m memory
+	var m observed
 	for _, er := range []*v1alpha1.EvictionRequest{planned().Obj(), planned().Name("uid-2").Obj()} {
 		m.observe(er, true, t0)
 		m.forget(types.NamespacedName{Namespace: er.Namespace, Name: er.Name})
