@@ -38,19 +38,19 @@ const (
 	steps = 6
 )
 
-// actor is the interceptor of all hooks. Each hook's reconciler of the SDK calls it under
+// hookInterceptor is the interceptor of all hooks. Each hook's reconciler of the SDK calls it under
 // its own name (see named).
-type actor struct {
+type hookInterceptor struct {
 	client   client.Client // Reads from the cache.
 	live     client.Reader
 	clock    clock.WithTicker
 	recorder eventsclient.EventRecorder
 	metrics  *metrics.Hooks
 
-	ledger   *ledger
-	programs *programs
-	room     *room
-	calls    *calls
+	runs     *recordedRuns
+	compiled *compiledHooks
+	limiter  *limiter
+	inflight *inflight
 	// fresh are the attempts that this process has recorded and not yet begun.
 	fresh marks
 	// asked are the UIDs of requests whose refused Job somebody wants to be tried at once.
@@ -97,7 +97,7 @@ func (m *marks) take(name string) bool {
 
 // named is the interceptor of one hook.
 type named struct {
-	*actor
+	*hookInterceptor
 	hook types.NamespacedName
 }
 
@@ -121,15 +121,15 @@ func (n *named) Evacuate(ctx context.Context, t interceptor.Target) (interceptor
 		if err := n.abandon(ctx, t); err != nil {
 			return trouble(err), nil
 		}
-		if isTrial(t) {
-			if err := n.endTrial(ctx, t); err != nil {
+		if isHooksTest(t) {
+			if err := n.endHooksTest(ctx, t); err != nil {
 				return trouble(err), nil
 			}
 			return interceptor.Progress{Message: "The trial has ended: the hook was deleted.", CheckAfter: soon}, nil
 		}
 		return interceptor.Progress{Done: true, Message: "The hook was deleted."}, nil
 	}
-	progress, err := n.evacuate(ctx, n.programs.get(hook), t)
+	progress, err := n.evacuate(ctx, n.compiled.get(hook), t)
 	if err == nil || ctx.Err() != nil {
 		return progress, err
 	}
@@ -152,7 +152,7 @@ func oneLine(err error) string {
 }
 
 // find returns a hook, nil if there is none.
-func (a *actor) find(ctx context.Context, key types.NamespacedName) (*v1alpha1.EvacuationHook, error) {
+func (a *hookInterceptor) find(ctx context.Context, key types.NamespacedName) (*v1alpha1.EvacuationHook, error) {
 	for _, reader := range []client.Reader{a.client, a.live} {
 		hook := &v1alpha1.EvacuationHook{}
 		switch err := reader.Get(ctx, key, hook); {
@@ -169,29 +169,29 @@ func (a *actor) find(ctx context.Context, key types.NamespacedName) (*v1alpha1.E
 }
 
 // evacuate steps until there is nothing left to record.
-func (n *named) evacuate(ctx context.Context, p *program, target interceptor.Target) (interceptor.Progress, error) {
+func (n *named) evacuate(ctx context.Context, p *compiled, target interceptor.Target) (interceptor.Progress, error) {
 	for range steps {
-		run, err := n.ledger.run(ctx, p.hook, target.RequestUID)
+		run, err := n.runs.of(ctx, p.hook, target.RequestUID)
 		if err != nil {
 			return interceptor.Progress{}, err
 		}
 		in := input{Rules: p.rules, Run: run, Now: n.clock.Now()}
-		t := &attempt{program: p, target: target}
+		t := &attempt{compiled: p, target: target}
 		if run != nil {
 			t.run = *run
 		}
 		switch {
 		case run == nil, waits(run.Phase) && !in.Now.Before(run.StartTime.Time), run.Phase == v1alpha1.HookHeld && run.Generation != p.rules.Generation:
-			in.Room = n.room.take(target.RequestUID, target.Request)
+			in.Acquired = n.limiter.tryAcquire(target.RequestUID, target.Request)
 		case run.Phase == v1alpha1.HookRunning:
-			n.room.hold(target.RequestUID, target.Pod.Namespace)
+			n.limiter.hold(target.RequestUID, target.Pod.Namespace)
 			if in.Work, err = n.begin(ctx, p.do, t); err != nil {
 				return interceptor.Progress{}, err
 			}
 		}
 		d := step(in)
-		if (d.Do == doPass || d.Do == doHold) && isTrial(target) {
-			if err := n.endTrial(ctx, target); err != nil {
+		if (d.Do == doPass || d.Do == doHold) && isHooksTest(target) {
+			if err := n.endHooksTest(ctx, target); err != nil {
 				return interceptor.Progress{}, err
 			}
 			return interceptor.Progress{Message: sentence("The trial of hook "+n.hook.Name+" has ended", d.Message), CheckAfter: soon}, nil
@@ -206,7 +206,7 @@ func (n *named) evacuate(ctx context.Context, p *program, target interceptor.Tar
 		}
 		if err := n.record(ctx, p, t, d); err != nil {
 			if errors.Is(err, errFull) {
-				n.room.give(target.RequestUID)
+				n.limiter.release(target.RequestUID)
 				return interceptor.Progress{Message: fmt.Sprintf("The hook waits: %s.", errFull), CheckAfter: troubleRetry}, nil
 			}
 			return interceptor.Progress{}, err
@@ -226,17 +226,17 @@ func about(ctx context.Context, t interceptor.Target) context.Context {
 }
 
 // record writes what was decided, and then counts and tells it.
-func (n *named) record(ctx context.Context, p *program, t *attempt, d decision) error {
+func (n *named) record(ctx context.Context, p *compiled, t *attempt, d decision) error {
 	pod := t.target.Pod.Name
 	d.Run.RequestUID, d.Run.Request, d.Run.Pod = string(t.target.RequestUID), t.target.Request.Name, pod
-	err := n.ledger.update(ctx, p.hook, func(status *v1alpha1.EvacuationHookStatus) error {
+	err := n.runs.update(ctx, p.hook, func(status *v1alpha1.EvacuationHookStatus) error {
 		noteLast(status, p.hook.Generation, d.Run, n.clock.Now())
 		return put(status, d.Run)
 	})
 	if err != nil {
 		return err
 	}
-	began := &attempt{program: p, target: t.target, run: d.Run}
+	began := &attempt{compiled: p, target: t.target, run: d.Run}
 	if d.Run.Phase == v1alpha1.HookRunning {
 		n.fresh.add(began.key())
 		if t.run.Phase == v1alpha1.HookRefused {
@@ -245,7 +245,7 @@ func (n *named) record(ctx context.Context, p *program, t *attempt, d decision) 
 		n.emit(t.target, events.HookBegan(p.hook.Name, pod, p.do.name(), p.rules.ordinal(d.Run)))
 		return nil
 	}
-	n.room.give(t.target.RequestUID)
+	n.limiter.release(t.target.RequestUID)
 	n.forget(t)
 	if d.Run.Phase == v1alpha1.HookRefused {
 		return nil // The client tells it, once per cause.
@@ -266,8 +266,8 @@ func (n *named) record(ctx context.Context, p *program, t *attempt, d decision) 
 }
 
 // forget drops what memory has of an attempt that has ended.
-func (a *actor) forget(t *attempt) {
-	a.calls.end(t.key())
+func (a *hookInterceptor) forget(t *attempt) {
+	a.inflight.end(t.key())
 	a.fresh.take(t.key())
 	a.jobs.take(t.jobName())
 	a.asked.take(string(t.target.RequestUID))
@@ -278,9 +278,9 @@ func (a *actor) forget(t *attempt) {
 // begin begins an attempt's action, or finds it begun, and says how far it is. Nothing
 // begins after the deadline, which counts also when nothing can be seen, nor for an attempt
 // of the hook before a change: it may have begun something else.
-func (a *actor) begin(ctx context.Context, r *recipe, t *attempt) (work, error) {
+func (a *hookInterceptor) begin(ctx context.Context, r *recipe, t *attempt) (work, error) {
 	t.late = !a.clock.Now().Before(t.deadline())
-	t.changed = !t.undo && t.run.Generation != t.program.rules.Generation
+	t.changed = !t.undo && t.run.Generation != t.compiled.rules.Generation
 	w, err := a.follow(ctx, r, t)
 	if err != nil && t.late && ctx.Err() == nil {
 		return work{State: stateRunning, Message: oneLine(err)}, nil
@@ -288,8 +288,8 @@ func (a *actor) begin(ctx context.Context, r *recipe, t *attempt) (work, error) 
 	return w, err
 }
 
-func (a *actor) follow(ctx context.Context, r *recipe, t *attempt) (work, error) {
-	if problem := t.program.problem; problem != nil {
+func (a *hookInterceptor) follow(ctx context.Context, r *recipe, t *attempt) (work, error) {
+	if problem := t.compiled.problem; problem != nil {
 		return work{State: stateFailed, Message: "the hook is not accepted: " + oneLine(problem), Final: true}, nil
 	}
 	switch {
@@ -305,11 +305,11 @@ func (a *actor) follow(ctx context.Context, r *recipe, t *attempt) (work, error)
 }
 
 // stop ends an attempt's action and reports whether nothing of it is left.
-func (a *actor) stop(ctx context.Context, r *recipe, t *attempt) (gone bool, err error) {
-	a.calls.end(t.key())
+func (a *hookInterceptor) stop(ctx context.Context, r *recipe, t *attempt) (gone bool, err error) {
+	a.inflight.end(t.key())
 	a.watches.Release(t.key())
 	// Before it was changed, the hook may have been one with a Job.
-	if r.job == nil && (t.undo || t.run.Generation == t.program.rules.Generation) {
+	if r.job == nil && (t.undo || t.run.Generation == t.compiled.rules.Generation) {
 		return true, nil
 	}
 	return a.stopJob(ctx, t)
@@ -318,7 +318,7 @@ func (a *actor) stop(ctx context.Context, r *recipe, t *attempt) (gone bool, err
 // progress tells the request how far the hook is.
 func (n *named) progress(t *attempt, in input, d decision) interceptor.Progress {
 	p := interceptor.Progress{ExpectedFinishTime: in.Work.ETA, CheckAfter: in.Work.CheckAfter}
-	p.PointOfNoReturn = t.program.noReturn && in.Run != nil
+	p.PointOfNoReturn = t.compiled.noReturn && in.Run != nil
 	if !d.WakeAt.IsZero() {
 		if left := max(d.WakeAt.Sub(in.Now), time.Second); p.CheckAfter == 0 || left < p.CheckAfter {
 			p.CheckAfter = left
@@ -331,7 +331,7 @@ func (n *named) progress(t *attempt, in input, d decision) interceptor.Progress 
 	case doPass:
 		p.Done, p.Message = true, sentence(prefix, d.Message)
 	case doWork:
-		p.Message = sentence(prefix+", attempt "+t.program.rules.ordinal(t.run), d.Message)
+		p.Message = sentence(prefix+", attempt "+t.compiled.rules.ordinal(t.run), d.Message)
 	default:
 		p.Message = sentence(prefix, d.Message)
 	}
@@ -343,7 +343,7 @@ func sentence(prefix, message string) string {
 }
 
 // emit records an event about the request and its pod.
-func (a *actor) emit(t interceptor.Target, event events.Event) {
+func (a *hookInterceptor) emit(t interceptor.Target, event events.Event) {
 	request := &corev1.ObjectReference{
 		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "EvictionRequest",
 		Namespace: t.Request.Namespace, Name: t.Request.Name, UID: t.RequestUID,
@@ -354,7 +354,7 @@ func (a *actor) emit(t interceptor.Target, event events.Event) {
 }
 
 // podOf returns the pod from the cache, nil if it has ended.
-func (a *actor) podOf(ctx context.Context, t interceptor.Target) (*corev1.Pod, error) {
+func (a *hookInterceptor) podOf(ctx context.Context, t interceptor.Target) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	err := a.client.Get(ctx, t.Pod, pod)
 	switch {

@@ -17,9 +17,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook/httpcall"
 )
 
-// calls are the attempts that this process itself carries out: commands and requests.
+// inflight are the attempts that this process itself carries out: commands and requests.
 // Nobody knows how one ended whose process is gone.
-type calls struct {
+type inflight struct {
 	clock clock.Clock
 	wake  func(request types.NamespacedName)
 
@@ -35,8 +35,8 @@ type call struct {
 	now    work
 }
 
-// runs lets calls begin, until the context ends; then it waits for their end.
-func (c *calls) run(ctx context.Context) error {
+// run lets calls begin, until the context ends; then it waits for their end.
+func (c *inflight) run(ctx context.Context) error {
 	c.mu.Lock()
 	c.life = ctx
 	c.mu.Unlock()
@@ -46,7 +46,7 @@ func (c *calls) run(ctx context.Context) error {
 }
 
 // begin begins a call if it is fresh, and says how far it is.
-func (c *calls) begin(key string, fresh bool, deadline time.Time, request types.NamespacedName, do func(ctx context.Context, tell func(message string)) work) work {
+func (c *inflight) begin(key string, fresh bool, deadline time.Time, request types.NamespacedName, do func(ctx context.Context, tell func(message string)) work) work {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.of[key]; known != nil {
@@ -93,7 +93,7 @@ func (c *calls) begin(key string, fresh bool, deadline time.Time, request types.
 }
 
 // end stops a call and forgets it.
-func (c *calls) end(key string) {
+func (c *inflight) end(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.of[key]; known != nil {
@@ -103,7 +103,7 @@ func (c *calls) end(key string) {
 }
 
 // beginExec begins a command in a container of the pod.
-func (a *actor) beginExec(ctx context.Context, t *attempt, e *v1alpha1.HookExec) (work, error) {
+func (a *hookInterceptor) beginExec(ctx context.Context, t *attempt, e *v1alpha1.HookExec) (work, error) {
 	fresh := a.fresh.take(t.key()) && !t.late && !t.changed
 	if fresh {
 		if err := a.look(ctx, t); err != nil {
@@ -124,7 +124,7 @@ func (a *actor) beginExec(ctx context.Context, t *attempt, e *v1alpha1.HookExec)
 		}
 		return work{State: stateDone, Message: withOutput("the command has ended", answer.Output)}
 	}
-	w := a.calls.begin(t.key(), fresh, t.deadline(), t.target.Request, do)
+	w := a.inflight.begin(t.key(), fresh, t.deadline(), t.target.Request, do)
 	if w.State == stateRunning && w.Message == "" {
 		w.Message = "the command runs"
 	}
@@ -150,7 +150,7 @@ func containerOf(pod *corev1.Pod, e *v1alpha1.HookExec) string {
 }
 
 // beginHTTP begins a request, and asks again until it is done.
-func (a *actor) beginHTTP(ctx context.Context, t *attempt, r *httpRecipe) (work, error) {
+func (a *hookInterceptor) beginHTTP(ctx context.Context, t *attempt, r *httpRecipe) (work, error) {
 	fresh := a.fresh.take(t.key()) && !t.late && !t.changed
 	var c httpcall.Call
 	if fresh {
@@ -164,7 +164,7 @@ func (a *actor) beginHTTP(ctx context.Context, t *attempt, r *httpRecipe) (work,
 		}
 	}
 	do := func(ctx context.Context, tell func(string)) work { return a.request(ctx, c, tell) }
-	w := a.calls.begin(t.key(), fresh, t.deadline(), t.target.Request, do)
+	w := a.inflight.begin(t.key(), fresh, t.deadline(), t.target.Request, do)
 	if w.State == stateRunning && w.Message == "" {
 		w.Message = "the request runs"
 	}
@@ -172,7 +172,7 @@ func (a *actor) beginHTTP(ctx context.Context, t *attempt, r *httpRecipe) (work,
 }
 
 // request sends a request until it is done or refused.
-func (a *actor) request(ctx context.Context, c httpcall.Call, tell func(string)) work {
+func (a *hookInterceptor) request(ctx context.Context, c httpcall.Call, tell func(string)) work {
 	for {
 		answer, err := a.http.Do(ctx, c)
 		switch {
@@ -198,7 +198,7 @@ func (a *actor) request(ctx context.Context, c httpcall.Call, tell func(string))
 }
 
 // httpCall gathers what a request needs.
-func (a *actor) httpCall(ctx context.Context, t *attempt, r *httpRecipe) (httpcall.Call, error) {
+func (a *hookInterceptor) httpCall(ctx context.Context, t *attempt, r *httpRecipe) (httpcall.Call, error) {
 	namespace := t.target.Pod.Namespace
 	c := httpcall.Call{Namespace: namespace, Header: http.Header{}}
 	made, err := t.renderHTTP(ctx, r)
@@ -236,7 +236,7 @@ func (a *actor) httpCall(ctx context.Context, t *attempt, r *httpRecipe) (httpca
 	return c, nil
 }
 
-func (a *actor) unreadable(what, value string, err error) error {
+func (a *hookInterceptor) unreadable(what, value string, err error) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("the manager may not read %s: grant its service account get on it by a Role of this namespace, or set the chart value %s", what, value)
 	}

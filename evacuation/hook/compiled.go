@@ -35,8 +35,8 @@ var (
 	})
 )
 
-// program is one generation of a hook, compiled. It never changes.
-type program struct {
+// compiled is one generation of a hook, compiled. It never changes.
+type compiled struct {
 	hook  *v1alpha1.EvacuationHook
 	rules rules
 	// do is what the hook does, and undo what it does when the eviction is called off,
@@ -107,8 +107,8 @@ type Bounds struct {
 }
 
 // compile compiles a hook.
-func compile(hook *v1alpha1.EvacuationHook, bounds Bounds) *program {
-	p := &program{hook: hook, noReturn: hook.Spec.PointOfNoReturn}
+func compile(hook *v1alpha1.EvacuationHook, bounds Bounds) *compiled {
+	p := &compiled{hook: hook, noReturn: hook.Spec.PointOfNoReturn}
 	p.rules = rules{Generation: hook.Generation, Deadline: 30 * time.Minute, Retries: 2, Continue: hook.Spec.OnFailure == v1alpha1.HookContinue}
 	if hook.Spec.Deadline != nil {
 		p.rules.Deadline = hook.Spec.Deadline.Duration
@@ -285,15 +285,15 @@ func renderText(ctx context.Context, t *cel.Template, vars map[string]any) (stri
 	return string(raw), nil
 }
 
-// programs keeps the newest program of each hook.
-type programs struct {
+// compiledHooks keeps the newest generation of each hook, compiled.
+type compiledHooks struct {
 	bounds Bounds
 	mu     sync.Mutex
-	of     map[types.NamespacedName]*program
+	of     map[types.NamespacedName]*compiled
 }
 
 // get compiles a generation once.
-func (p *programs) get(hook *v1alpha1.EvacuationHook) *program {
+func (p *compiledHooks) get(hook *v1alpha1.EvacuationHook) *compiled {
 	key := types.NamespacedName{Namespace: hook.Namespace, Name: hook.Name}
 	p.mu.Lock()
 	known := p.of[key]
@@ -305,13 +305,13 @@ func (p *programs) get(hook *v1alpha1.EvacuationHook) *program {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of == nil {
-		p.of = map[types.NamespacedName]*program{}
+		p.of = map[types.NamespacedName]*compiled{}
 	}
 	p.of[key] = made
 	return made
 }
 
-func (p *programs) forget(key types.NamespacedName) {
+func (p *compiledHooks) forget(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.of, key)

@@ -10,81 +10,81 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestRoom(t *testing.T) {
+func TestTheLimiterOfAttempts(t *testing.T) {
 	clock := clocktesting.NewFakeClock(noon)
 	var woken []string
-	r := newRoom(clock, 3, 2, func(request types.NamespacedName) { woken = append(woken, request.String()) })
+	l := newLimiter(clock, 3, 2, func(request types.NamespacedName) { woken = append(woken, request.String()) })
 	request := func(namespace string, n int) (types.UID, types.NamespacedName) {
 		return types.UID(fmt.Sprintf("%s-%d", namespace, n)), types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(n)}
 	}
-	take := func(namespace string, n int) bool {
+	acquire := func(namespace string, n int) bool {
 		uid, key := request(namespace, n)
-		return r.take(uid, key)
+		return l.tryAcquire(uid, key)
 	}
-	give := func(namespace string, n int) {
+	release := func(namespace string, n int) {
 		uid, _ := request(namespace, n)
-		r.give(uid)
+		l.release(uid)
 	}
 	for _, s := range []struct {
 		what string
 		got  bool
 		want bool
 	}{
-		{"the first of a namespace", take("a", 1), true},
-		{"the second", take("a", 2), true},
-		{"the second once more", take("a", 2), true},
-		{"the third, as the namespace is full", take("a", 3), false},
-		{"one of another namespace", take("b", 1), true},
-		{"the second of it, as the cluster is full", take("b", 2), false},
+		{"the first of a namespace", acquire("a", 1), true},
+		{"the second", acquire("a", 2), true},
+		{"the second once more", acquire("a", 2), true},
+		{"the third, as the namespace is full", acquire("a", 3), false},
+		{"one of another namespace", acquire("b", 1), true},
+		{"the second of it, as the cluster is full", acquire("b", 2), false},
 	} {
 		if s.got != s.want {
 			t.Errorf("%s: %t, want %t", s.what, s.got, s.want)
 		}
 	}
-	give("a", 1)
+	release("a", 1)
 	if diff := cmp.Diff([]string{"a/3"}, woken); diff != "" {
 		t.Errorf("woken (-want +got):\n%s", diff)
 	}
-	if take("b", 2) {
+	if acquire("b", 2) {
 		t.Error("the one that came later is before the one that waits")
 	}
 	woken = nil
-	give("a", 3) // It was called off.
+	release("a", 3) // It was called off.
 	if diff := cmp.Diff([]string{"b/2"}, woken); diff != "" {
 		t.Errorf("woken (-want +got):\n%s", diff)
 	}
-	if !take("b", 2) {
+	if !acquire("b", 2) {
 		t.Error("the one that was woken has no room")
 	}
-	if running, waiting := r.count(); running != 3 || waiting != 0 {
+	if running, waiting := l.count(); running != 3 || waiting != 0 {
 		t.Errorf("%d run and %d wait, want 3 and 0", running, waiting)
 	}
 
 	// One that never asks again does not keep others out for ever.
-	give("b", 1)
-	take("b", 9)
-	give("b", 9)
-	if take("a", 4); take("a", 5) {
+	release("b", 1)
+	acquire("b", 9)
+	release("b", 9)
+	if acquire("a", 4); acquire("a", 5) {
 		t.Error("the namespace a has room for a third")
 	}
 	clock.Step(waiterForgotten + time.Second)
-	give("a", 2)
-	if !take("a", 6) {
+	release("a", 2)
+	if !acquire("a", 6) {
 		t.Error("one that was forgotten keeps others out")
 	}
 }
 
 // What ran before a restart counts, whatever the limits are.
-func TestRoomOfTheLifeBefore(t *testing.T) {
-	r := newRoom(clocktesting.NewFakeClock(noon), 1, 1, func(types.NamespacedName) {})
-	r.hold("1", "a")
-	r.hold("2", "a")
-	if r.take("3", types.NamespacedName{Namespace: "a", Name: "3"}) {
+func TestTheLimiterCountsWhatRanBefore(t *testing.T) {
+	l := newLimiter(clocktesting.NewFakeClock(noon), 1, 1, func(types.NamespacedName) {})
+	l.hold("1", "a")
+	l.hold("2", "a")
+	if l.tryAcquire("3", types.NamespacedName{Namespace: "a", Name: "3"}) {
 		t.Error("there is room for another one")
 	}
-	r.give("1")
-	r.give("2")
-	if !r.take("3", types.NamespacedName{Namespace: "a", Name: "3"}) {
+	l.release("1")
+	l.release("2")
+	if !l.tryAcquire("3", types.NamespacedName{Namespace: "a", Name: "3"}) {
 		t.Error("there is no room")
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
-// isTrial reports whether one of the requesters only tries the hook (kubectl drawbridge
+// isHooksTest reports whether one of the requesters only tries the hook (kubectl drawbridge
 // hooks test).
-func isTrial(t interceptor.Target) bool {
+func isHooksTest(t interceptor.Target) bool {
 	return slices.Contains(t.Requesters, v1alpha1.HookTestRequester)
 }
 
-// endTrial removes the requester that only tries the hook. Before that, the hook does not
+// endHooksTest removes the requester that only tries the hook. Before that, the hook does not
 // hand over: without other requesters the pod would be evicted.
-func (a *actor) endTrial(ctx context.Context, t interceptor.Target) error {
+func (a *hookInterceptor) endHooksTest(ctx context.Context, t interceptor.Target) error {
 	er := &v1alpha1.EvictionRequest{}
 	switch err := a.live.Get(ctx, t.Request, er); {
 	case apierrors.IsNotFound(err):
