@@ -68,16 +68,16 @@ func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decis
 	return stateVerdict(about, in.Pod, request), nil
 }
 
-// tellEnd records that the caller is told about the end of a pod, and only then
+// notifyEnd records that the caller is notified of the end of a pod, and only then
 // answers. Of two simultaneous calls one writes first; the other is told to retry, and
 // then counts as a new request.
-func (h *EvictionHandler) tellEnd(ctx context.Context, in gathered, decision Decision) (translate.Verdict, error) {
+func (h *EvictionHandler) notifyEnd(ctx context.Context, in gathered, decision Decision) (translate.Verdict, error) {
 	ended := decision.Ended
-	names := append(slices.Clone(toldList(ended)), in.Call.Caller.Requester)
+	names := append(slices.Clone(notified(ended)), in.Call.Caller.Requester)
 	slices.Sort(names)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": ended.UID, "resourceVersion": ended.ResourceVersion,
-		"annotations": map[string]string{v1alpha1.ToldAnnotation: strings.Join(names, ",")},
+		"annotations": map[string]string{v1alpha1.NotifiedAnnotation: strings.Join(names, ",")},
 	}})
 	if err != nil {
 		return translate.Verdict{}, fmt.Errorf("encode patch: %w", err)

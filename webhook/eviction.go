@@ -203,7 +203,7 @@ func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict transla
 	if err != nil {
 		return h.trouble(ctx, call, translate.ReasonLookupFailed, err), false
 	}
-	if !call.DryRun && decision.Action != ActTell {
+	if !call.DryRun && decision.Action != ActNotifyEnd {
 		h.emit(in, decision)
 	}
 	if !call.DryRun {
@@ -217,10 +217,10 @@ func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict transla
 		}
 		return decision.Verdict, false
 	}
-	if decision.Action == ActTell {
-		// Never shared with another call: each loop is told about the end with its own
+	if decision.Action == ActNotifyEnd {
+		// Never shared with another call: each loop is notified of the end with its own
 		// record.
-		verdict, err = h.tellEnd(ctx, in, decision)
+		verdict, err = h.notifyEnd(ctx, in, decision)
 	} else {
 		verdict, err = h.applying.do(ctx, applyKey(in), func(ctx context.Context) (translate.Verdict, error) {
 			return h.apply(ctx, in, decision)
@@ -233,7 +233,7 @@ func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict transla
 	if err != nil {
 		return h.trouble(ctx, call, translate.ReasonWriteFailed, err), true
 	}
-	if decision.Action == ActTell && verdict.Outcome == decision.Verdict.Outcome {
+	if decision.Action == ActNotifyEnd && verdict.Outcome == decision.Verdict.Outcome {
 		h.emit(in, decision)
 	}
 	return verdict, true
