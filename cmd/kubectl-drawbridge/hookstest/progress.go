@@ -1,4 +1,4 @@
-package app
+package hookstest
 
 import (
 	"cmp"
@@ -12,11 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
-// trial is what has been seen of one trial.
-type trial struct {
+// progress is what has been seen of one test.
+type progress struct {
 	hook    *v1alpha1.EvacuationHook
 	pod     string
 	request types.UID
@@ -30,8 +31,8 @@ type trial struct {
 	forgotten bool
 	// planned: Drawbridge has seen the request.
 	planned bool
-	// stray is the interceptor that has the turn in place of the hook.
-	stray string
+	// wrongTurn is the interceptor that has the turn in place of the hook.
+	wrongTurn string
 	// others want the pod evicted.
 	others []string
 	// over is when the request was seen to have ended, or to go on for others only.
@@ -43,15 +44,15 @@ type trial struct {
 	unknown bool
 }
 
-func (t *trial) interceptor() string {
+func (t *progress) interceptor() string {
 	return v1alpha1.HookInterceptor(client.ObjectKeyFromObject(t.hook))
 }
 
 // undoes: an eviction that is called off is followed by an undo.
-func (t *trial) undoes() bool { return t.hook.Spec.Undo != nil && !t.hook.Spec.PointOfNoReturn }
+func (t *progress) undoes() bool { return t.hook.Spec.Undo != nil && !t.hook.Spec.PointOfNoReturn }
 
 // job is the name of the Job of the run's attempt, empty if the hook runs none.
-func (t *trial) job() string {
+func (t *progress) job() string {
 	if t.hook.Spec.Job == nil {
 		return ""
 	}
@@ -59,7 +60,7 @@ func (t *trial) job() string {
 }
 
 // seesHook returns the news in a version of the hook; nil means that it is deleted.
-func (t *trial) seesHook(hook *v1alpha1.EvacuationHook) []string {
+func (t *progress) seesHook(hook *v1alpha1.EvacuationHook) []string {
 	if hook == nil || hook.UID != t.hook.UID {
 		t.hookGone = true
 		return nil
@@ -98,7 +99,7 @@ func (t *trial) seesHook(hook *v1alpha1.EvacuationHook) []string {
 }
 
 // seesRequest returns the news in a version of the request; nil means that it is deleted.
-func (t *trial) seesRequest(er *v1alpha1.EvictionRequest, now time.Time) []string {
+func (t *progress) seesRequest(er *v1alpha1.EvictionRequest, now time.Time) []string {
 	if er == nil {
 		t.ends(now)
 		return nil
@@ -131,37 +132,37 @@ func (t *trial) seesRequest(er *v1alpha1.EvictionRequest, now time.Time) []strin
 	case len(t.others) > 0 && len(t.others) == len(er.Spec.Requesters):
 		t.ends(now)
 	case len(er.Status.ActiveInterceptors) > 0 && er.Status.ActiveInterceptors[0] != t.interceptor():
-		t.stray = er.Status.ActiveInterceptors[0]
+		t.wrongTurn = er.Status.ActiveInterceptors[0]
 	}
 	return lines
 }
 
-func (t *trial) ends(now time.Time) {
+func (t *progress) ends(now time.Time) {
 	if t.over.IsZero() {
 		t.over = now
 	}
 }
 
-// errStray says that the trial must be withdrawn.
-var errStray = errors.New("the trial is called off")
+// errWrongTurn says that the test must be withdrawn.
+var errWrongTurn = errors.New("the trial is called off")
 
-// result is how the trial ended, if it has: an error if the hook failed or did not run to
+// result is how the test ended, if it has: an error if the hook failed or did not run to
 // its end.
-func (t *trial) result(now time.Time) (over bool, err error) {
+func (t *progress) result(now time.Time) (over bool, err error) {
 	switch {
 	case t.evicted != "":
 		return true, fmt.Errorf("pod %s is evicted, and not by this trial: %s", t.pod, t.evicted)
 	case t.refused != "":
 		return true, fmt.Errorf("the request for pod %s is refused: %s", t.pod, t.refused)
-	case t.stray != "" && t.ended.Phase == "":
-		return true, fmt.Errorf("%w: it is the turn of %s, not of hook %s", errStray, t.stray, t.hook.Name)
+	case t.wrongTurn != "" && t.ended.Phase == "":
+		return true, fmt.Errorf("%w: it is the turn of %s, not of hook %s", errWrongTurn, t.wrongTurn, t.hook.Name)
 	case t.over.IsZero():
 		return false, nil
 	case t.hookGone && t.ended.Phase == "":
 		return true, fmt.Errorf("hook %s was deleted during the trial", t.hook.Name)
 	}
 	// The hook and the request are watched separately, so the end may not have been seen.
-	late := now.Sub(t.over) >= confirmPatience
+	late := now.Sub(t.over) >= cli.ConfirmPatience
 	undo := t.undoes() && t.run.Phase != "" && len(t.others) == 0 && !t.hookGone
 	switch {
 	case undo && t.run.Phase != v1alpha1.HookUndone && !t.forgotten:
@@ -180,8 +181,8 @@ func (t *trial) result(now time.Time) (over bool, err error) {
 	return true, errors.New(text)
 }
 
-// summary is what remains of a trial that has succeeded.
-func (t *trial) summary() string {
+// summary is what remains of a test that has succeeded.
+func (t *progress) summary() string {
 	fate := "What it did stays: it has no undo."
 	switch {
 	case len(t.others) > 0:

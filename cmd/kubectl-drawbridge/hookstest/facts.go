@@ -1,4 +1,4 @@
-package app
+package hookstest
 
 import (
 	"cmp"
@@ -20,8 +20,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
-// trialFacts is all that the refusal of a trial depends on.
-type trialFacts struct {
+// facts is all that the refusal of a test depends on.
+type facts struct {
 	Hook *v1alpha1.EvacuationHook
 	Pod  *corev1.Pod
 	// Request is that of the pod, nil if there is none.
@@ -32,8 +32,8 @@ type trialFacts struct {
 	Warnings []string
 }
 
-func (t *trialOptions) gatherTrial(ctx context.Context, c *cli.Connection, name, pod string) (trialFacts, error) {
-	f := trialFacts{Pod: &corev1.Pod{}}
+func (t *options) gather(ctx context.Context, c *cli.Connection, name, pod string) (facts, error) {
+	f := facts{Pod: &corev1.Pod{}}
 	hooks, err := c.Hooks(ctx, client.InNamespace(c.Namespace))
 	if err != nil {
 		return f, err
@@ -47,7 +47,7 @@ func (t *trialOptions) gatherTrial(ctx context.Context, c *cli.Connection, name,
 	case err != nil:
 		return f, fmt.Errorf("get pod %s: %w", pod, err)
 	}
-	if err := triable(f.Pod); err != nil {
+	if err := canRun(f.Pod); err != nil {
 		return f, err
 	}
 	known := registration.Known{Hooks: hooks}
@@ -96,8 +96,8 @@ func hookNamed(hooks []v1alpha1.EvacuationHook, name, namespace string) (*v1alph
 	return nil, fmt.Errorf("there is no EvacuationHook %q in namespace %q; those there are: %s", name, namespace, strings.Join(names, ", "))
 }
 
-// triable says why nothing can run for a pod.
-func triable(pod *corev1.Pod) error {
+// canRun says why nothing can run for a pod.
+func canRun(pod *corev1.Pod) error {
 	switch {
 	case pods.HasEnded(pod):
 		return fmt.Errorf("pod %s has ended (%s): no hook runs for it", pod.Name, pod.Status.Phase)
@@ -109,8 +109,8 @@ func triable(pod *corev1.Pod) error {
 	return nil
 }
 
-// refuseTrial says why the hook cannot be tried for the pod.
-func refuseTrial(f trialFacts) error {
+// refuse says why the hook cannot be tested for the pod.
+func refuse(f facts) error {
 	hook, pod := f.Hook, f.Pod.Name
 	name := v1alpha1.HookInterceptor(client.ObjectKeyFromObject(hook))
 	accepted := meta.FindStatusCondition(hook.Status.Conditions, v1alpha1.ConditionAccepted)

@@ -1,4 +1,4 @@
-package app
+package hookstest
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook"
 )
 
-// trialPlan prints what a hook and its undo would do for the pod. It runs nothing.
-func (t *trialOptions) trialPlan(ctx context.Context, c client.Client, f trialFacts) error {
+// plan prints what a hook and its undo would do for the pod. It runs nothing.
+func (t *options) plan(ctx context.Context, c client.Client, f facts) error {
 	workload := func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
 		object := &unstructured.Unstructured{}
 		object.SetAPIVersion(apiVersion)
@@ -61,7 +61,7 @@ func planned(r *hook.Rendered) string {
 	}
 }
 
-func (t *trialOptions) printRendered(ctx context.Context, c client.Client, r *hook.Rendered) error {
+func (t *options) printRendered(ctx context.Context, c client.Client, r *hook.Rendered) error {
 	var made any
 	switch {
 	case r.Job != nil:

@@ -1,4 +1,4 @@
-package app
+package hookstest
 
 import (
 	"strings"
@@ -77,9 +77,9 @@ func TestWhatCannotBeTried(t *testing.T) {
 			o, _, _ := testOptions()
 			objects := append([]client.Object{hook, pod.Obj(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}, tc.more...)
 			c := &cli.Connection{Namespace: "shop", Client: fake.NewClientBuilder().WithScheme(cli.Scheme).WithObjects(objects...).Build()}
-			facts, err := (&trialOptions{commands: o}).gatherTrial(t.Context(), c, "dump", "db-0")
+			facts, err := (&options{Options: o}).gather(t.Context(), c, "dump", "db-0")
 			if err == nil {
-				err = refuseTrial(facts)
+				err = refuse(facts)
 			}
 			got := ""
 			if err != nil {
@@ -100,22 +100,22 @@ func TestADryRunPrintsWhatWouldRun(t *testing.T) {
 	}{
 		"a Job and an undo": {func(s *v1alpha1.EvacuationHookSpec) {
 			s.Undo = &v1alpha1.HookUndo{Exec: &v1alpha1.HookExec{Command: []string{"sh", "-c", "rm /dump"}}}
-		}, "hooks-test-job.golden.txt"},
+		}, "job.golden.txt"},
 		"a request": {func(s *v1alpha1.EvacuationHookSpec) {
 			s.Job, s.HTTP = nil, &v1alpha1.HookHTTP{
 				URL: "${'https://backup.example.com/' + pod.metadata.name}", Body: "${{'pod': pod.metadata.uid, 'for': request.requesters}}",
 				HeadersFrom: &v1alpha1.HookObject{Name: "token"}, CAFrom: &v1alpha1.HookObject{Name: "ca"},
 			}
-		}, "hooks-test-http.golden.txt"},
+		}, "http.golden.txt"},
 		"a condition that is false": {func(s *v1alpha1.EvacuationHookSpec) {
 			s.Job, s.Wait = nil, &v1alpha1.HookWait{
 				Workload: &v1alpha1.WorkloadReference{APIVersion: "batch/v1", Kind: "Job", Name: "'sync'"},
 				Until:    "workload != null && workload.spec.suspend == false",
 			}
-		}, "hooks-test-wait.golden.txt"},
+		}, "wait.golden.txt"},
 		"a condition on what is not there": {func(s *v1alpha1.EvacuationHookSpec) {
 			s.Job, s.Wait = nil, &v1alpha1.HookWait{Workload: &v1alpha1.WorkloadReference{APIVersion: "batch/v1", Kind: "Job", Name: "'none'"}, Until: "workload.spec.suspend"}
-		}, "hooks-test-wait-none.golden.txt"},
+		}, "wait-none.golden.txt"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestADryRunPrintsWhatWouldRun(t *testing.T) {
 			c := fake.NewClientBuilder().WithScheme(cli.Scheme).WithObjects(secret, sync).Build()
 			hook := triedHook()
 			tc.change(&hook.Spec)
-			if err := (&trialOptions{commands: o}).trialPlan(t.Context(), c, trialFacts{Hook: hook, Pod: triedPod().Obj()}); err != nil {
+			if err := (&options{Options: o}).plan(t.Context(), c, facts{Hook: hook, Pod: triedPod().Obj()}); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, tc.file, out.String())
@@ -156,7 +156,7 @@ func TestADryRunFindsWhatFailsForAPod(t *testing.T) {
 			o, _, _ := testOptions()
 			hook := triedHook()
 			change(&hook.Spec)
-			err := (&trialOptions{commands: o}).trialPlan(t.Context(), fake.NewClientBuilder().WithScheme(cli.Scheme).Build(), trialFacts{Hook: hook, Pod: triedPod().Obj()})
+			err := (&options{Options: o}).plan(t.Context(), fake.NewClientBuilder().WithScheme(cli.Scheme).Build(), facts{Hook: hook, Pod: triedPod().Obj()})
 			if err == nil || !strings.Contains(err.Error(), "hook dump would fail for pod db-0: ") || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want %q", err, want)
 			}
@@ -172,11 +172,11 @@ type step struct {
 	request *builder.EvictionRequestWrapper
 }
 
-func trialRun(phase v1alpha1.HookPhase, attempt int32, message string) *v1alpha1.HookRun {
+func hookRun(phase v1alpha1.HookPhase, attempt int32, message string) *v1alpha1.HookRun {
 	return &v1alpha1.HookRun{RequestUID: "r1", Request: "uid-db-0", Pod: "db-0", Phase: phase, Attempt: attempt, FirstAttempt: 1, Message: message}
 }
 
-func TestHowATrialIsTold(t *testing.T) {
+func TestWhatATestPrints(t *testing.T) {
 	const name = "dump.shop.hooks.drawbridge.dev"
 	asked := func(requesters ...string) *builder.EvictionRequestWrapper {
 		return builder.EvictionRequest("shop", "db-0", "uid-db-0").UID("r1").Requesters(requesters...)
@@ -197,46 +197,46 @@ func TestHowATrialIsTold(t *testing.T) {
 	}{
 		"it succeeds": {
 			steps: []step{
-				{request: us}, {request: works}, {at: 1, run: trialRun(v1alpha1.HookRunning, 1, "")},
-				{at: 2, run: trialRun(v1alpha1.HookRetrying, 1, "Job x has\nfailed")}, {at: 12, run: trialRun(v1alpha1.HookRunning, 2, "")},
-				{at: 20, run: trialRun(v1alpha1.HookSucceeded, 2, "Job y has completed")}, {at: 20, run: trialRun(v1alpha1.HookSucceeded, 2, "Job y has completed")}, {at: 21, request: canceled},
+				{request: us}, {request: works}, {at: 1, run: hookRun(v1alpha1.HookRunning, 1, "")},
+				{at: 2, run: hookRun(v1alpha1.HookRetrying, 1, "Job x has\nfailed")}, {at: 12, run: hookRun(v1alpha1.HookRunning, 2, "")},
+				{at: 20, run: hookRun(v1alpha1.HookSucceeded, 2, "Job y has completed")}, {at: 20, run: hookRun(v1alpha1.HookSucceeded, 2, "Job y has completed")}, {at: 21, request: canceled},
 			},
 			lines:   []string{"attempt 1 begins", "attempt 1 has failed, another one follows: Job x has failed", "attempt 2 begins", "the hook is done: Job y has completed"},
 			summary: "Hook dump has succeeded for pod db-0, which was not evicted. What it did stays: it has no undo.",
 		},
 		"its Job is refused for a while": {
-			steps: []step{{request: works}, {run: trialRun(v1alpha1.HookRunning, 1, "")}, {run: trialRun(v1alpha1.HookRefused, 1, "Job x cannot be created: exceeded quota")}, {at: 5, run: trialRun(v1alpha1.HookRunning, 1, "")}},
+			steps: []step{{request: works}, {run: hookRun(v1alpha1.HookRunning, 1, "")}, {run: hookRun(v1alpha1.HookRefused, 1, "Job x cannot be created: exceeded quota")}, {at: 5, run: hookRun(v1alpha1.HookRunning, 1, "")}},
 			lines: []string{"attempt 1 begins", "attempt 1 cannot begin, and goes on by itself: Job x cannot be created: exceeded quota", "attempt 1 begins"}, open: true,
 		},
 		"it is done, and nobody has canceled the request yet": {
-			steps: []step{{request: works}, {run: trialRun(v1alpha1.HookSucceeded, 1, "m")}, {at: 1, request: asked()}}, lines: []string{"the hook is done: m"}, open: true,
+			steps: []step{{request: works}, {run: hookRun(v1alpha1.HookSucceeded, 1, "m")}, {at: 1, request: asked()}}, lines: []string{"the hook is done: m"}, open: true,
 		},
 		"the end of the request is seen first": {
-			steps: []step{{request: works}, {run: trialRun(v1alpha1.HookRunning, 1, "")}, {at: 1, request: canceled}, {at: 5}}, lines: []string{"attempt 1 begins"}, open: true,
+			steps: []step{{request: works}, {run: hookRun(v1alpha1.HookRunning, 1, "")}, {at: 1, request: canceled}, {at: 5}}, lines: []string{"attempt 1 begins"}, open: true,
 		},
 		"and that of the hook is not": {
-			steps: []step{{request: works}, {run: trialRun(v1alpha1.HookRunning, 1, "")}, {at: 1, request: canceled}, {at: 6}}, lines: []string{"attempt 1 begins"},
+			steps: []step{{request: works}, {run: hookRun(v1alpha1.HookRunning, 1, "")}, {at: 1, request: canceled}, {at: 6}}, lines: []string{"attempt 1 begins"},
 			err: "the trial of hook dump was called off before the hook had ended",
 		},
 		"its undo runs": {
-			undo: undo, steps: []step{{request: works}, {run: trialRun(v1alpha1.HookSucceeded, 1, "m")}, {request: canceled}, {run: trialRun(v1alpha1.HookUndoing, 1, "")}, {at: 60}},
+			undo: undo, steps: []step{{request: works}, {run: hookRun(v1alpha1.HookSucceeded, 1, "m")}, {request: canceled}, {run: hookRun(v1alpha1.HookUndoing, 1, "")}, {at: 60}},
 			lines: []string{"the hook is done: m", "the undo begins"}, open: true,
 		},
 		"it is undone": {
 			undo:  undo,
-			steps: []step{{request: works}, {run: trialRun(v1alpha1.HookSucceeded, 1, "m")}, {request: canceled}, {run: trialRun(v1alpha1.HookUndoing, 1, "")}, {run: trialRun(v1alpha1.HookUndone, 1, "the command has ended")}},
+			steps: []step{{request: works}, {run: hookRun(v1alpha1.HookSucceeded, 1, "m")}, {request: canceled}, {run: hookRun(v1alpha1.HookUndoing, 1, "")}, {run: hookRun(v1alpha1.HookUndone, 1, "the command has ended")}},
 			lines: []string{"the hook is done: m", "the undo begins", "the undo has ended: the command has ended"}, summary: "Hook dump has succeeded for pod db-0, which was not evicted. What it did is undone.",
 		},
 		"it fails": {
-			steps: []step{{request: works}, {run: trialRun(v1alpha1.HookHeld, 2, "exit code 1")}, {request: canceled}}, lines: []string{"the hook has failed: exit code 1"},
+			steps: []step{{request: works}, {run: hookRun(v1alpha1.HookHeld, 2, "exit code 1")}, {request: canceled}}, lines: []string{"the hook has failed: exit code 1"},
 			err: "hook dump has failed for pod db-0: exit code 1\nTo see what the Job says: kubectl logs -n shop job/" + job,
 		},
 		"it fails, and the eviction would go on": {
-			steps: []step{{request: works}, {run: trialRun(v1alpha1.HookContinued, 2, "exit code 1")}, {request: canceled}}, lines: []string{"the hook has failed: exit code 1"},
+			steps: []step{{request: works}, {run: hookRun(v1alpha1.HookContinued, 2, "exit code 1")}, {request: canceled}}, lines: []string{"the hook has failed: exit code 1"},
 			err: "hook dump has failed for pod db-0: exit code 1\nTo see what the Job says: kubectl logs -n shop job/" + job,
 		},
 		"others want the eviction meanwhile": {
-			undo: undo, steps: []step{{request: works}, {run: trialRun(v1alpha1.HookSucceeded, 1, "m")}, {request: asked("drain.example.com").Interceptors(name).Active(name, now)}},
+			undo: undo, steps: []step{{request: works}, {run: hookRun(v1alpha1.HookSucceeded, 1, "m")}, {request: asked("drain.example.com").Interceptors(name).Active(name, now)}},
 			lines: []string{"the hook is done: m"}, summary: "Hook dump has succeeded for pod db-0. Others want the pod evicted by now, and the eviction goes on.",
 		},
 		"somebody evicts the pod": {
@@ -249,18 +249,18 @@ func TestHowATrialIsTold(t *testing.T) {
 			steps: []step{{request: us.Clone().Canceled(v1alpha1.ReasonValidationFailed, now)}}, err: "the request for pod db-0 is refused: ",
 		},
 		"the hook is deleted after its end": {
-			undo: undo, steps: []step{{request: works}, {run: trialRun(v1alpha1.HookSucceeded, 1, "m")}, {deleted: true}, {request: canceled}},
+			undo: undo, steps: []step{{request: works}, {run: hookRun(v1alpha1.HookSucceeded, 1, "m")}, {deleted: true}, {request: canceled}},
 			lines: []string{"the hook is done: m"}, summary: "Hook dump has succeeded for pod db-0, which was not evicted. What it did stays: the hook was deleted.",
 		},
 		"the hook is deleted": {
-			steps: []step{{request: works}, {run: trialRun(v1alpha1.HookRunning, 1, "")}, {deleted: true}, {request: canceled}}, lines: []string{"attempt 1 begins"}, err: "hook dump was deleted during the trial",
+			steps: []step{{request: works}, {run: hookRun(v1alpha1.HookRunning, 1, "")}, {deleted: true}, {request: canceled}}, lines: []string{"attempt 1 begins"}, err: "hook dump was deleted during the trial",
 		},
 	}
 	for label, tc := range cases {
 		t.Run(label, func(t *testing.T) {
 			hook := triedHook()
 			hook.Spec.Undo = tc.undo
-			told := &trial{hook: hook, pod: "db-0", request: "r1"}
+			seen := &progress{hook: hook, pod: "db-0", request: "r1"}
 			var lines []string
 			at := now
 			for _, s := range tc.steps {
@@ -269,19 +269,19 @@ func TestHowATrialIsTold(t *testing.T) {
 				}
 				switch {
 				case s.request != nil:
-					lines = append(lines, told.seesRequest(s.request.Obj(), at)...)
+					lines = append(lines, seen.seesRequest(s.request.Obj(), at)...)
 				case s.deleted:
-					lines = append(lines, told.seesHook(nil)...)
+					lines = append(lines, seen.seesHook(nil)...)
 				case s.run != nil:
 					version := triedHook()
 					version.Status.Runs = []v1alpha1.HookRun{*s.run}
-					lines = append(lines, told.seesHook(version)...)
+					lines = append(lines, seen.seesHook(version)...)
 				}
 			}
 			if diff := cmp.Diff(tc.lines, lines); diff != "" {
 				t.Errorf("lines (-want +got):\n%s", diff)
 			}
-			over, err := told.result(at)
+			over, err := seen.result(at)
 			if over == tc.open {
 				t.Errorf("over: %t, error %v", over, err)
 			}
@@ -292,8 +292,8 @@ func TestHowATrialIsTold(t *testing.T) {
 			if (got == "") != (tc.err == "") || !strings.Contains(got, tc.err) {
 				t.Errorf("error %q, want %q", got, tc.err)
 			}
-			if tc.summary != "" && told.summary() != tc.summary {
-				t.Errorf("summary %q, want %q", told.summary(), tc.summary)
+			if tc.summary != "" && seen.summary() != tc.summary {
+				t.Errorf("summary %q, want %q", seen.summary(), tc.summary)
 			}
 		})
 	}
@@ -325,7 +325,7 @@ func TestWhetherAnUndoHasSucceededIsSaidOnlyIfItIsKnown(t *testing.T) {
 			}
 			hook := triedHook()
 			hook.Spec.Undo = &v1alpha1.HookUndo{}
-			of := &trial{hook: hook, pod: "db-0", unknown: !known}
+			of := &progress{hook: hook, pod: "db-0", unknown: !known}
 			want := "Hook dump has succeeded for pod db-0, which was not evicted. " + tc.fate
 			if diff := cmp.Diff(want, of.summary()); diff != "" {
 				t.Errorf("summary (-want +got):\n%s", diff)

@@ -1,4 +1,4 @@
-package app
+package hookstest
 
 import (
 	"context"
@@ -21,22 +21,22 @@ import (
 )
 
 const (
-	// trialTick is how often a trial looks at the clock.
-	trialTick = 250 * time.Millisecond
+	// lookEvery is how often a test looks at the clock.
+	lookEvery = 250 * time.Millisecond
 	// withdrawTimeout limits the work after ^C.
 	withdrawTimeout = 15 * time.Second
 	// newsBuffer is how many versions of objects may wait to be printed.
 	newsBuffer = 64
 )
 
-// trialFollower runs one trial.
-type trialFollower struct {
-	*trialOptions
+// follower runs one test.
+type follower struct {
+	*options
 	*cli.Connection
-	facts     trialFacts
+	facts     facts
 	requester *requester.Requester
-	// told: it was said that no manager works.
-	told bool
+	// warned: it was said that no manager works.
+	warned bool
 }
 
 // news is a version of the hook or of the request; gone if it was deleted.
@@ -46,8 +46,8 @@ type news struct {
 	gone    bool
 }
 
-// begin makes the request and follows the trial to its end.
-func (f *trialFollower) begin(ctx context.Context) error {
+// begin makes the request and follows the test to its end.
+func (f *follower) begin(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	// First, so that no version of the hook is missed.
@@ -58,7 +58,7 @@ func (f *trialFollower) begin(ctx context.Context) error {
 		}
 		return err
 	}
-	t := &trial{hook: f.facts.Hook, pod: f.facts.Pod.Name}
+	t := &progress{hook: f.facts.Hook, pod: f.facts.Pod.Name}
 	fmt.Fprintln(f.Out, announced(t))
 	er, err := f.requester.Join(ctx, f.facts.Pod)
 	switch {
@@ -72,7 +72,7 @@ func (f *trialFollower) begin(ctx context.Context) error {
 }
 
 // announced is the line about what begins.
-func announced(t *trial) string {
+func announced(t *progress) string {
 	line := fmt.Sprintf("hook %s runs for pod %s (%s)", t.hook.Name, t.pod, listing.Action(t.hook))
 	if t.undoes() {
 		line += ", and then its undo"
@@ -80,8 +80,8 @@ func announced(t *trial) string {
 	return line + "; the pod is not evicted"
 }
 
-func (f *trialFollower) follow(ctx context.Context, t *trial, er *v1alpha1.EvictionRequest, seen <-chan news) error {
-	tick := f.Clock.NewTicker(trialTick)
+func (f *follower) follow(ctx context.Context, t *progress, er *v1alpha1.EvictionRequest, seen <-chan news) error {
+	tick := f.Clock.NewTicker(lookEvery)
 	defer tick.Stop()
 	began := f.Clock.Now()
 	f.print(t.seesRequest(er, began))
@@ -89,15 +89,15 @@ func (f *trialFollower) follow(ctx context.Context, t *trial, er *v1alpha1.Evict
 		now := f.Clock.Now()
 		over, err := t.result(now)
 		switch {
-		case errors.Is(err, errStray):
+		case errors.Is(err, errWrongTurn):
 			return errors.Join(err, f.withdraw(ctx))
 		case over:
 			return f.conclude(ctx, t, err)
 		case f.timeout > 0 && now.Sub(began) >= f.timeout:
 			return f.late(ctx, t)
-		case !t.planned && !f.told && now.Sub(began) >= confirmPatience:
-			f.told = true
-			fmt.Fprintf(f.ErrOut, "Nobody has taken notice of the request within %s: %s\n", confirmPatience, f.Installed(ctx, f.Connection).NobodyWorks(f.System))
+		case !t.planned && !f.warned && now.Sub(began) >= cli.ConfirmPatience:
+			f.warned = true
+			fmt.Fprintf(f.ErrOut, "Nobody has taken notice of the request within %s: %s\n", cli.ConfirmPatience, f.Installed(ctx, f.Connection).NobodyWorks(f.System))
 		}
 		select {
 		case n := <-seen:
@@ -121,14 +121,14 @@ func unlessGone[T any](object *T, gone bool) *T {
 }
 
 // print prints lines with the time.
-func (f *trialFollower) print(lines []string) {
+func (f *follower) print(lines []string) {
 	for _, line := range lines {
 		fmt.Fprintf(f.Out, "%s  %s\n", f.Clock.Now().Format(time.TimeOnly), line)
 	}
 }
 
 // conclude prints how it ended, or returns why it is no success.
-func (f *trialFollower) conclude(ctx context.Context, t *trial, failed error) error {
+func (f *follower) conclude(ctx context.Context, t *progress, failed error) error {
 	if t.run.Phase == v1alpha1.HookUndone || t.undoes() && t.forgotten {
 		if err := f.undoFailed(ctx, t); err != nil {
 			return errors.Join(failed, err)
@@ -146,10 +146,10 @@ const eventPatience = 30 * time.Second
 
 // undoFailed returns an error if the undo has failed. Its record does not tell, so the
 // events of the request are asked; if they cannot be read, or say nothing, nothing is known.
-func (f *trialFollower) undoFailed(ctx context.Context, t *trial) error {
+func (f *follower) undoFailed(ctx context.Context, t *progress) error {
 	known, failed := false, false
 	about := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.uid", string(t.request))}
-	err := f.holdsWithin(ctx, eventPatience, func() (bool, error) {
+	err := f.HoldsWithin(ctx, eventPatience, func() (bool, error) {
 		var list corev1.EventList
 		if err := f.List(ctx, &list, client.InNamespace(f.facts.Pod.Namespace), about); err != nil {
 			return false, fmt.Errorf("list events: %w", err)
@@ -180,18 +180,18 @@ func undoTold(told []corev1.Event) (known, failed bool) {
 	return false, false
 }
 
-// late ends a trial that takes longer than --timeout.
-func (f *trialFollower) late(ctx context.Context, t *trial) error {
+// late ends a test that takes longer than --timeout.
+func (f *follower) late(ctx context.Context, t *progress) error {
 	if !t.over.IsZero() {
 		return fmt.Errorf("the undo of hook %s has not ended after %s; it goes on without this command", t.hook.Name, f.timeout)
 	}
 	if err := f.withdraw(ctx); err != nil {
 		return err
 	}
-	return fmt.Errorf("hook %s has not ended after %s: %s", t.hook.Name, f.timeout, calledOff(t))
+	return fmt.Errorf("hook %s has not ended after %s: %s", t.hook.Name, f.timeout, canceled(t))
 }
 
-func (f *trialFollower) interrupted(ctx context.Context, t *trial) error {
+func (f *follower) interrupted(ctx context.Context, t *progress) error {
 	if !t.over.IsZero() {
 		fmt.Fprintln(f.ErrOut, "\nThe undo goes on without this command.")
 		return cli.ErrInterrupted
@@ -199,12 +199,12 @@ func (f *trialFollower) interrupted(ctx context.Context, t *trial) error {
 	if err := f.withdraw(ctx); err != nil {
 		return fmt.Errorf("%w\nThe trial goes on. To call it off: kubectl drawbridge cancel pod/%s -n %s", err, t.pod, t.hook.Namespace)
 	}
-	fmt.Fprintf(f.ErrOut, "\n%s.\n", calledOff(t))
+	fmt.Fprintf(f.ErrOut, "\n%s.\n", canceled(t))
 	return cli.ErrInterrupted
 }
 
-// calledOff says what follows when nobody wants the eviction any more.
-func calledOff(t *trial) string {
+// canceled says what follows when nobody wants the eviction any more.
+func canceled(t *progress) string {
 	switch {
 	case t.hook.Spec.PointOfNoReturn:
 		return "the trial is called off, but the hook finishes what it has begun"
@@ -215,8 +215,8 @@ func calledOff(t *trial) string {
 	}
 }
 
-// withdraw says that the trial is not wanted any more, also after ^C.
-func (f *trialFollower) withdraw(ctx context.Context) error {
+// withdraw says that the test is not wanted any more, also after ^C.
+func (f *follower) withdraw(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
 	if err := f.requester.Withdraw(ctx, f.facts.Pod); err != nil {
@@ -226,7 +226,7 @@ func (f *trialFollower) withdraw(ctx context.Context) error {
 }
 
 // watch sends every version of the hook and of the pod's request.
-func (f *trialFollower) watch(ctx context.Context) (<-chan news, error) {
+func (f *follower) watch(ctx context.Context) (<-chan news, error) {
 	config := rest.CopyConfig(f.REST)
 	config.Timeout = 0 // It would end watches.
 	hook, request := client.ObjectKeyFromObject(f.facts.Hook), v1alpha1.RequestKey(f.facts.Pod)

@@ -1,4 +1,4 @@
-package app
+package hookstest
 
 import (
 	"context"
@@ -15,16 +15,17 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 )
 
-// trialOptions are the flags of hooks test.
-type trialOptions struct {
-	commands
+// options are the flags of hooks test.
+type options struct {
+	*cli.Options
 	pod     string
 	dryRun  bool
 	timeout time.Duration
 }
 
-func newHooksTest(o commands) *cobra.Command {
-	t := &trialOptions{commands: o}
+// NewCommand returns the command; completeHook completes the name of a hook.
+func NewCommand(o *cli.Options, completeHook cobra.CompletionFunc) *cobra.Command {
+	t := &options{Options: o}
 	cmd := &cobra.Command{
 		Use:   "test NAME --pod=POD",
 		Short: "Run a hook for a pod now, without an eviction",
@@ -48,7 +49,7 @@ before the hook are not known.`,
 		Example: `  kubectl drawbridge hooks test dump --pod=ledger-0 -n shop
   kubectl drawbridge hooks test dump --pod=ledger-0 -n shop --dry-run`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: o.completeHook,
+		ValidArgsFunction: completeHook,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case t.pod == "":
@@ -73,17 +74,17 @@ before the hook are not known.`,
 	return cmd
 }
 
-func (t *trialOptions) run(ctx context.Context, c *cli.Connection, name string) error {
-	facts, err := t.gatherTrial(ctx, c, name, strings.TrimPrefix(t.pod, "pod/"))
+func (t *options) run(ctx context.Context, c *cli.Connection, name string) error {
+	facts, err := t.gather(ctx, c, name, strings.TrimPrefix(t.pod, "pod/"))
 	if err != nil {
 		return err
 	}
 	for _, warning := range facts.Warnings {
 		fmt.Fprintln(t.ErrOut, "Warning:", warning)
 	}
-	refused := refuseTrial(facts)
+	refused := refuse(facts)
 	if t.dryRun {
-		if err := t.trialPlan(ctx, c, facts); err != nil {
+		if err := t.plan(ctx, c, facts); err != nil {
 			return err
 		}
 		return refused
@@ -95,8 +96,8 @@ func (t *trialOptions) run(ctx context.Context, c *cli.Connection, name string) 
 	if err != nil {
 		return fmt.Errorf("make a client of the cluster: %w", err)
 	}
-	f := &trialFollower{
-		trialOptions: t, Connection: c, facts: facts,
+	f := &follower{
+		options: t, Connection: c, facts: facts,
 		requester: &requester.Requester{Name: v1alpha1.HookTestRequester, Client: calls, Clock: t.Clock},
 	}
 	return f.begin(ctx)
