@@ -1,8 +1,3 @@
-// Package budget enforces EvictionBudgets: the interceptor budgets.drawbridge.dev has its
-// turn for each pod that one covers, and ends it when all of them grant the eviction. Which
-// they grant is decided by package grant. A grant is recorded in the status of the budget,
-// with the resourceVersion that was read last, and only then told to the request; so it is
-// given once whoever dies when.
 package budget
 
 import (

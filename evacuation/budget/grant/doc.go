@@ -16,4 +16,11 @@
 // While a group is disrupted its own pods may be granted before older requests of other
 // groups, which is what makes a zone go at once; but only those that are at most Overtake
 // younger, so that the others get their turn.
+//
+//   - types.go: input and result
+//   - rules.go: a budget's spec
+//   - step.go: the decision
+//   - count.go: available and disrupted
+//   - missing.go: pods that have left and have no successor
+//   - window.go: when windows open
 package grant
