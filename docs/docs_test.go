@@ -121,7 +121,7 @@ func TestTheCatalogHasEveryMetric(t *testing.T) {
 	metrics.NewVM(registry)
 	metrics.NewRegistrations(registry)
 	metrics.NewCertificates(registry)
-	metrics.NewDoor(registry)
+	metrics.NewWebhookServer(registry)
 	metrics.NewEvents(registry)
 	metrics.NewRollback(registry)
 	metrics.NewFailurePolicy(registry)

@@ -74,7 +74,7 @@ func denials() map[string]translate.Verdict {
 		translate.ReasonTooLarge, translate.ReasonUnreadable, translate.ReasonBusy, translate.ReasonNotAuthenticated, translate.ReasonDeadline,
 		"no such reason",
 	} {
-		all["unread "+string(reason)] = translate.Unread(reason)
+		all["unread "+string(reason)] = translate.Undecodable(reason)
 	}
 	return all
 }

@@ -19,10 +19,10 @@ func TransportText(reason Reason) string {
 	return transportTexts[ReasonInternalError]
 }
 
-// Unread denies a call of which only the review's UID is known, in a way that every
+// Undecodable denies a call of which only the review's UID is known, in a way that every
 // caller retries: an HTTP error would let it pass if the webhook's failure policy is
 // Ignore.
-func Unread(reason Reason) Verdict {
+func Undecodable(reason Reason) Verdict {
 	if _, ok := transportTexts[reason]; !ok {
 		reason = ReasonInternalError
 	}

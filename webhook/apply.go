@@ -33,7 +33,7 @@ func FieldManager(requester string) string {
 // apply writes what a decision requires, in an order that survives a crash at any
 // point: first the lease, then the request that refers to it.
 func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decision) (translate.Verdict, error) {
-	if w, ok := h.written.Get(flightKey(in)); ok && w.(Written) != in.Written {
+	if w, ok := h.written.Get(applyKey(in)); ok && w.(Written) != in.Written {
 		// The attempt that we would have shared ended just before this one began.
 		return decision.Verdict, nil
 	}
@@ -60,7 +60,7 @@ func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decis
 		// We joined a finished request; its name is free once it is gone.
 		return translate.Restarting(about), nil
 	}
-	h.written.Add(flightKey(in), Written{Request: request.UID, GracePeriodSeconds: in.wantedGrace()}, bridge)
+	h.written.Add(applyKey(in), Written{Request: request.UID, GracePeriodSeconds: in.wantedGrace()}, bridge)
 	events.EmitOnBoth(h.Recorder, request, events.EvictionRequested(caller.Display))
 	if decision.Verdict.Outcome == translate.Allow || decision.Verdict.Reason == translate.ReasonGuardClosed {
 		return decision.Verdict, nil
@@ -68,16 +68,16 @@ func (h *EvictionHandler) apply(ctx context.Context, in gathered, decision Decis
 	return stateVerdict(about, in.Pod, request), nil
 }
 
-// tellEnd records that the caller is told about the end of a pod, and only then
+// notifyEnd records that the caller is notified of the end of a pod, and only then
 // answers. Of two simultaneous calls one writes first; the other is told to retry, and
 // then counts as a new request.
-func (h *EvictionHandler) tellEnd(ctx context.Context, in gathered, decision Decision) (translate.Verdict, error) {
+func (h *EvictionHandler) notifyEnd(ctx context.Context, in gathered, decision Decision) (translate.Verdict, error) {
 	ended := decision.Ended
-	names := append(slices.Clone(toldList(ended)), in.Call.Caller.Requester)
+	names := append(slices.Clone(notified(ended)), in.Call.Caller.Requester)
 	slices.Sort(names)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": ended.UID, "resourceVersion": ended.ResourceVersion,
-		"annotations": map[string]string{v1alpha1.ToldAnnotation: strings.Join(names, ",")},
+		"annotations": map[string]string{v1alpha1.NotifiedAnnotation: strings.Join(names, ",")},
 	}})
 	if err != nil {
 		return translate.Verdict{}, fmt.Errorf("encode patch: %w", err)

@@ -75,8 +75,8 @@ func readFront(r *http.Request) ([]byte, error) {
 	return front[:n], nil
 }
 
-// whyUnread is the reason why a body could not be read.
-func whyUnread(err error) translate.Reason {
+// whyUndecodable is the reason why a body could not be read.
+func whyUndecodable(err error) translate.Reason {
 	switch {
 	case errors.Is(err, errTooLarge):
 		return translate.ReasonTooLarge

@@ -48,7 +48,7 @@ func preconditionFails(in *Input) (Decision, bool) {
 // call by name gets a 404, or an answer about the successor, the next time.
 func podIsEnding(in *Input) (Decision, bool) {
 	switch {
-	case in.Pod.DeletionTimestamp != nil && in.Request != nil && len(in.Request.Status.ActiveInterceptors) > 0 && in.mayStray():
+	case in.Pod.DeletionTimestamp != nil && in.Request != nil && len(in.Request.Status.ActiveInterceptors) > 0 && in.mayBypass():
 		return say(stateVerdict(in.subject(), in.Pod, in.Request))
 	case in.Pod.DeletionTimestamp != nil:
 		return in.allowLast(translate.ReasonPodTerminating)
@@ -119,7 +119,7 @@ func (in *Input) allowStage(reason translate.Reason) (Decision, bool) {
 // first interceptor. So the caller becomes and stays a requester here, too, if there is
 // room.
 func imperativeStage(in *Input) (Decision, bool) {
-	if in.mayStray() {
+	if in.mayBypass() {
 		return whileRunning(in) // The evictor evicts it, with the UID.
 	}
 	decision, ok := in.allowStage(translate.ReasonImperativeStage)
@@ -129,12 +129,12 @@ func imperativeStage(in *Input) (Decision, bool) {
 	return decision, ok
 }
 
-// mayStray reports whether an allowed call could evict an intercepted pod that it was not
+// mayBypass reports whether an allowed call could evict an intercepted pod that it was not
 // meant for. The registry looks the name up again after we have answered, half a second
 // later if the budget was written meanwhile, and by then the evictor may have moved the pod
 // and its successor may have the name, with its interceptors before it. A live read cannot
 // rule that out.
-func (in *Input) mayStray() bool {
+func (in *Input) mayBypass() bool {
 	return in.Call.byName() && keepsName(in.Pod) && len(in.Request.Status.TargetInterceptors) > 1
 }
 

@@ -47,7 +47,7 @@ func podIsReplacement(in *Input) (Decision, bool) {
 	if !in.LivePredecessor {
 		return need(NeedPredecessor)
 	}
-	return Decision{Action: ActTell, Ended: ended, Verdict: translate.ReplacementNotFound(in.subject(), left, to), LeftNode: left}, true
+	return Decision{Action: ActNotifyEnd, Ended: ended, Verdict: translate.ReplacementNotFound(in.subject(), left, to), LeftNode: left}, true
 }
 
 // podHasLeft answers a call for a missing pod. The registry would give the same answer,
@@ -61,7 +61,7 @@ func podHasLeft(in *Input) (Decision, bool) {
 	case !in.LivePredecessor:
 		return need(NeedPredecessor)
 	default:
-		return Decision{Action: ActTell, Ended: ended, Verdict: translate.Left(in.subject(), ended.Status.NodeName)}, true
+		return Decision{Action: ActNotifyEnd, Ended: ended, Verdict: translate.Left(in.subject(), ended.Status.NodeName)}, true
 	}
 }
 
@@ -71,18 +71,18 @@ func (in *Input) allowLast(reason translate.Reason) (Decision, bool) {
 	decision, ok := in.allowSeen(reason)
 	er := in.Request
 	if decision.Need == NeedNothing && er != nil && in.Replacement == ReplacementNotFound && in.Call.byName() && keepsName(in.Pod) &&
-		slices.ContainsFunc(er.Spec.Requesters, in.isEntry) && !toldOfEnd(er, in.Call.Caller.Requester) &&
+		slices.ContainsFunc(er.Spec.Requesters, in.isEntry) && !wasNotified(er, in.Call.Caller.Requester) &&
 		!meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled) {
-		decision.Action, decision.Ended = ActTell, er
+		decision.Action, decision.Ended = ActNotifyEnd, er
 	}
 	return decision, ok
 }
 
 // untold is the latest request of a pod of that name that has ended and whose end the
-// caller asked for and has not been told of; nil if there is none.
+// caller asked for and was not notified of; nil if there is none.
 func (in *Input) untold() *v1alpha1.EvictionRequest {
 	ended := in.predecessor()
-	if in.Own || !in.Call.byName() || in.Replacement == ReplacementEvict || ended == nil || toldOfEnd(ended, in.Call.Caller.Requester) {
+	if in.Own || !in.Call.byName() || in.Replacement == ReplacementEvict || ended == nil || wasNotified(ended, in.Call.Caller.Requester) {
 		return nil
 	}
 	return ended
@@ -166,14 +166,14 @@ func mayKeepName(er *v1alpha1.EvictionRequest) bool {
 // newNameLabels are on pods of controllers whose pods never get the name of one before.
 var newNameLabels = []string{"pod-template-hash", "batch.kubernetes.io/job-name"}
 
-// toldOfEnd reports whether the requester was told that the request's pod has ended.
-func toldOfEnd(er *v1alpha1.EvictionRequest, requester string) bool {
-	return slices.Contains(toldList(er), requester)
+// wasNotified reports whether the requester was notified that the request's pod has ended.
+func wasNotified(er *v1alpha1.EvictionRequest, requester string) bool {
+	return slices.Contains(notified(er), requester)
 }
 
-// toldList are the names in v1alpha1.ToldAnnotation.
-func toldList(er *v1alpha1.EvictionRequest) []string {
-	value := er.Annotations[v1alpha1.ToldAnnotation]
+// notified are the names in v1alpha1.NotifiedAnnotation.
+func notified(er *v1alpha1.EvictionRequest) []string {
+	value := er.Annotations[v1alpha1.NotifiedAnnotation]
 	if value == "" {
 		return nil
 	}

@@ -181,8 +181,8 @@ const (
 	ActApply
 	// ActRestart deletes the canceled request first.
 	ActRestart
-	// ActTell records that the caller is told about the end of a pod that it requested.
-	ActTell
+	// ActNotifyEnd records that the caller is notified of the end of a pod that it requested.
+	ActNotifyEnd
 )
 
 func (a Action) String() string { return [...]string{"Nothing", "Apply", "Restart", "Tell"}[a] }
@@ -195,7 +195,7 @@ type Decision struct {
 	Verdict translate.Verdict
 	// LeftNode is the node the pod that was meant has left (ReasonReplacement).
 	LeftNode string
-	// Ended is the request for the pod whose end the caller is told about (ActTell).
+	// Ended is the request for the pod whose end the caller is notified of (ActNotifyEnd).
 	Ended *v1alpha1.EvictionRequest
 }
 

@@ -40,8 +40,8 @@ func TestDecideAboutReplacements(t *testing.T) {
 		return er().Evicted(v1alpha1.ReasonPodDeleted, t0.Add(-ago))
 	}
 	gone := func() *builder.EvictionRequestWrapper { return ended(10 * time.Second) }
-	toldTo := func(names string) *builder.EvictionRequestWrapper {
-		return gone().Annotation(v1alpha1.ToldAnnotation, names)
+	notifiedTo := func(names string) *builder.EvictionRequestWrapper {
+		return gone().Annotation(v1alpha1.NotifiedAnnotation, names)
 	}
 	of := func(node string) got {
 		return got{outcome: "not_found", reason: "replacement", left: "n1", action: "Tell",
@@ -85,7 +85,7 @@ func TestDecideAboutReplacements(t *testing.T) {
 		"on the same node, an hour later, while the drain goes on": {with(after(ended(time.Hour)), seen, as(tolerant("n1"))), of("n1")},
 		"on the same node, the drain is over":                      {with(after(gone()), expired, as(tolerant("n1"))), wish},
 		"on the same node, made anew by hand":                      {with(after(gone()), as(db0().UID("uid-2"))), wish},
-		"on the same node, the end of the first was told":          {with(after(toldTo(alice)), as(tolerant("n1"))), wish},
+		"on the same node, the end of the first was told":          {with(after(notifiedTo(alice)), as(tolerant("n1"))), wish},
 
 		// On another node that is drained.
 		"on a node that is drained since":                  {with(after(gone()), as(member("n2")), known("unschedulable")), wish},
@@ -100,11 +100,11 @@ func TestDecideAboutReplacements(t *testing.T) {
 		})), known("medik8s.io/drain", "unschedulable")), wish},
 
 		// Told.
-		"the end was told":                            {after(toldTo(alice)), wish},
-		"the end was told to others":                  {with(after(toldTo("bob.users.drawbridge.dev")), known(), seen), of("n2")},
-		"the end was told to several":                 {after(toldTo(alice + ",bob.users.drawbridge.dev")), wish},
-		"the end of the one before was told":          {with(after(toldTo(alice), gone().UID("er-0").Name("uid-0")), known(), seen), of("n2")},
-		"the latest end was told, not the one before": {after(toldTo(alice), second0(ended(time.Minute))), wish},
+		"the end was told":                            {after(notifiedTo(alice)), wish},
+		"the end was told to others":                  {with(after(notifiedTo("bob.users.drawbridge.dev")), known(), seen), of("n2")},
+		"the end was told to several":                 {after(notifiedTo(alice + ",bob.users.drawbridge.dev")), wish},
+		"the end of the one before was told":          {with(after(notifiedTo(alice), gone().UID("er-0").Name("uid-0")), known(), seen), of("n2")},
+		"the latest end was told, not the one before": {after(notifiedTo(alice), second0(ended(time.Minute))), wish},
 
 		// The guard denies.
 		"the guard denies, which needs no live look": {with(after(gone()), known(), cached, func(in *Input) { in.Replacement = ReplacementTooManyRequests }), got{
@@ -116,14 +116,14 @@ func TestDecideAboutReplacements(t *testing.T) {
 		"nothing has the name, the first request is looked at": {with(after(gone()), func(in *Input) { in.Pod = nil }), needs(NeedPredecessor)},
 		"nothing has the name":                                 {with(after(gone()), seen, func(in *Input) { in.Pod = nil }), left},
 		"nothing has the name, in a dry run":                   {with(after(gone()), seen, dryRun, func(in *Input) { in.Pod = nil }), warned("404: " + left.message)},
-		"nothing has the name, which was told":                 {with(after(toldTo(alice)), func(in *Input) { in.Pod = nil }), allowed("pod-not-found")},
+		"nothing has the name, which was told":                 {with(after(notifiedTo(alice)), func(in *Input) { in.Pod = nil }), allowed("pod-not-found")},
 		"nothing has the name, nor will":                       {with(after(gone().Label("pod-template-hash", "5d")), func(in *Input) { in.Pod = nil }), allowed("pod-not-found")},
 		"nothing has the name, the guard is off":               {with(after(gone()), func(in *Input) { in.Pod, in.Replacement = nil, ReplacementTooManyRequests }), allowed("pod-not-found")},
 
 		// The pod itself ends.
 		"a failed pod that keeps its name": {during(er().Evicted(v1alpha1.ReasonPodTerminal, t0), live, as(db0().OwnedBy("StatefulSet", "db").Phase(corev1.PodFailed))),
-			allowed("pod-terminal").after(ActTell)},
-		"a failed pod that keeps its name, again": {during(toldTo(alice), live, as(db0().OwnedBy("StatefulSet", "db").Phase(corev1.PodFailed))), allowed("pod-terminal")},
+			allowed("pod-terminal").after(ActNotifyEnd)},
+		"a failed pod that keeps its name, again": {during(notifiedTo(alice), live, as(db0().OwnedBy("StatefulSet", "db").Phase(corev1.PodFailed))), allowed("pod-terminal")},
 		"a failed pod of somebody else's request": {during(gone(), live, as(db0().OwnedBy("StatefulSet", "db").Phase(corev1.PodFailed)), func(in *Input) { in.Call.Caller.Requester = "bob.users.drawbridge.dev" }),
 			allowed("pod-terminal")},
 	}

@@ -135,7 +135,7 @@ func TestDecideBeforeARequestStarts(t *testing.T) {
 		"to join takes no room":                      {during(er().Active(interA, t0), start(StartLimited), func(in *Input) { in.Call.Caller.Requester = "b.example.com" }), deniedWaiting().after(ActApply)},
 		"to wait takes no room":                      {during(er().Active(interA, t0), start(StartLimited)), deniedWaiting()},
 		"to repeat what was written takes no room":   {input(start(StartLimited), written("1")), deniedAccepted()},
-		"the replacement of a pod takes no room":     {with(after(er().Evicted(v1alpha1.ReasonPodDeleted, t0)), start(StartLimited), node, seen), got{outcome: "not_found", reason: "replacement", message: textLeft, left: "n1"}.after(ActTell)},
+		"the replacement of a pod takes no room":     {with(after(er().Evicted(v1alpha1.ReasonPodDeleted, t0)), start(StartLimited), node, seen), got{outcome: "not_found", reason: "replacement", message: textLeft, left: "n1"}.after(ActNotifyEnd)},
 		"our own call is refused before all of this": {input(own, ask, liveRequest, start(StartLimited)), trouble("own-call", "the request is not in the imperative stage")},
 	}
 	for name, tc := range cases {

@@ -221,7 +221,7 @@ func TestDecide(t *testing.T) {
 		"such a pod is let go with a UID": {during(er().Processed(interA, interB).Active(evictor, t0), as(db0().OwnedBy("StatefulSet", "db").Deleting(t0)), live, withUID),
 			allowed("pod-terminating")},
 		"such a pod that nobody intercepts is let go": {during(builder.EvictionRequest("shop", "db-0", "uid-1").UID("er-1").Leased(alice, leaseN1).Interceptors().Active(evictor, t0),
-			as(db0().OwnedBy("StatefulSet", "db").Deleting(t0)), live), allowed("pod-terminating").after(ActTell)},
+			as(db0().OwnedBy("StatefulSet", "db").Deleting(t0)), live), allowed("pod-terminating").after(ActNotifyEnd)},
 		"such a pod is let go when its request was canceled": {during(er().Canceled(v1alpha1.ReasonNoRequesters, t0), as(db0().OwnedBy("StatefulSet", "db").Deleting(t0)), live),
 			allowed("pod-terminating")},
 		"such a pod is let go without a request":      {input(as(db0().OwnedBy("StatefulSet", "db").Deleting(t0)), live), allowed("pod-terminating")},

@@ -12,4 +12,25 @@
 // its registration says.
 //
 // Renewer renews the leases of the callers, outside of their calls.
+//
+//   - register.go: the paths and handlers
+//   - server.go, connections.go: the server and its connections
+//   - authn.go: who may call
+//   - bodylimit.go, body.go: how much is read
+//   - review.go: reviews, decoded and answered
+//   - undecodable.go: answers to those that are not decoded
+//   - eviction.go: the handler of evictions
+//   - call.go: one call of pods/eviction
+//   - gather.go: the Input of a decision
+//   - decide.go: the decision, from the rules in the next ones
+//   - checks.go, checks_start.go, checks_guard.go, checks_replacement.go: its rules
+//   - preflight.go: asks interceptors first
+//   - apply.go, emit.go: writes and events of a decision
+//   - singleflight.go: one attempt for calls with one key
+//   - bypassed.go: evictions that bypassed their interceptors
+//   - limit.go, stale.go: new requests by node; calls that come too late
+//   - lease.go, lease_index.go, renewer.go: the leases of callers
+//   - status.go, status_skip.go, status_writer.go: the handler of the status of requests
+//   - poddelete.go: the handler of deletions by the scheduler
+//   - probe.go: the handler of probes
 package webhook

@@ -96,16 +96,16 @@ type EvictionHandler struct {
 	Config
 	leases  *leases
 	renewer *Renewer
-	// written bridges the informer's lag: flight key -> Written.
+	// written bridges the informer's lag: applyKey -> Written.
 	written *cache.LRUExpireCache
 	// emitted has the emissions about pods, see firstTime.
 	emitted *cache.LRUExpireCache
 	starts  *starts
 	stale   staleCalls
 	// passed has the recently allowed calls: namespace/name -> letThrough.
-	passed  *cache.LRUExpireCache
-	flights flights[translate.Verdict]
-	asking  flights[[]Asked]
+	passed   *cache.LRUExpireCache
+	applying group[translate.Verdict]
+	asking   group[[]Asked]
 }
 
 // validate fails if something is missing, naming all of it.
@@ -187,9 +187,9 @@ func (h *EvictionHandler) afterPanic(object reviewedObject) *admissionv1.Admissi
 // limit is that of one object: an eviction has no older one.
 func (h *EvictionHandler) limit() int64 { return maxReview }
 
-// unread is a denial that every caller retries.
-func (h *EvictionHandler) unread(uid types.UID, reason translate.Reason) *admissionv1.AdmissionResponse {
-	verdict := translate.Unread(reason)
+// undecodable is a denial that every caller retries.
+func (h *EvictionHandler) undecodable(uid types.UID, reason translate.Reason) *admissionv1.AdmissionResponse {
+	verdict := translate.Undecodable(reason)
 	h.Metrics.Verdict(verdict.Outcome.String(), string(verdict.Reason), string(translate.ClassUnknown), 0)
 	return verdict.Response(uid)
 }
@@ -203,7 +203,7 @@ func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict transla
 	if err != nil {
 		return h.trouble(ctx, call, translate.ReasonLookupFailed, err), false
 	}
-	if !call.DryRun && decision.Action != ActTell {
+	if !call.DryRun && decision.Action != ActNotifyEnd {
 		h.emit(in, decision)
 	}
 	if !call.DryRun {
@@ -217,12 +217,12 @@ func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict transla
 		}
 		return decision.Verdict, false
 	}
-	if decision.Action == ActTell {
-		// Never shared with another call: each loop is told about the end with its own
+	if decision.Action == ActNotifyEnd {
+		// Never shared with another call: each loop is notified of the end with its own
 		// record.
-		verdict, err = h.tellEnd(ctx, in, decision)
+		verdict, err = h.notifyEnd(ctx, in, decision)
 	} else {
-		verdict, err = h.flights.do(ctx, flightKey(in), func(ctx context.Context) (translate.Verdict, error) {
+		verdict, err = h.applying.do(ctx, applyKey(in), func(ctx context.Context) (translate.Verdict, error) {
 			return h.apply(ctx, in, decision)
 		})
 	}
@@ -233,7 +233,7 @@ func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict transla
 	if err != nil {
 		return h.trouble(ctx, call, translate.ReasonWriteFailed, err), true
 	}
-	if decision.Action == ActTell && verdict.Outcome == decision.Verdict.Outcome {
+	if decision.Action == ActNotifyEnd && verdict.Outcome == decision.Verdict.Outcome {
 		h.emit(in, decision)
 	}
 	return verdict, true

@@ -76,7 +76,7 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 	if in.Request == nil && len(in.Interceptors) == 0 {
 		return nil
 	}
-	if written, ok := h.written.Get(flightKey(*in)); ok {
+	if written, ok := h.written.Get(applyKey(*in)); ok {
 		in.Written = written.(Written)
 	}
 	in.LeaseName = translate.LeaseName(in.Call.Caller.Requester, in.Pod.Spec.NodeName)
@@ -238,7 +238,7 @@ func (h *EvictionHandler) observePod(ctx context.Context, in *gathered) error {
 	return h.gatherAround(ctx, in)
 }
 
-// flightKey identifies a requester and one incarnation of a pod.
-func flightKey(in gathered) string {
+// applyKey identifies a requester and one incarnation of a pod.
+func applyKey(in gathered) string {
 	return string(in.Pod.UID) + "/" + in.Call.Caller.Requester
 }

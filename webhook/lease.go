@@ -41,8 +41,8 @@ type leases struct {
 	markerLimit time.Duration
 	// written maps a lease's name and the class of a caller to the renewal (time.Time)
 	// that its informer has to show before it is believed again.
-	written *cache.LRUExpireCache
-	flights flights[struct{}]
+	written  *cache.LRUExpireCache
+	ensuring group[struct{}]
 }
 
 func newLeases(c Config) *leases {
@@ -162,7 +162,7 @@ func (l *leases) ensure(ctx context.Context, node string, caller translate.Calle
 	if alive, _ := l.alive(ctx, name, caller); alive {
 		return nil
 	}
-	_, err := l.flights.do(ctx, writtenKey(name, caller.Class), func(ctx context.Context) (struct{}, error) {
+	_, err := l.ensuring.do(ctx, writtenKey(name, caller.Class), func(ctx context.Context) (struct{}, error) {
 		if alive, _ := l.alive(ctx, name, caller); alive {
 			return struct{}{}, nil
 		}

@@ -111,11 +111,11 @@ func mustHold(t *testing.T, in Input, d Decision) {
 	starts := d.Action == ActRestart || d.Action == ActApply && in.Request == nil
 	must(!starts || in.Start == StartFree, "nothing starts without room")
 	must(!starts || !in.AskFirst || in.Preflights != nil && in.Preflights[0].Verdict.Outcome != preflight.Deny, "nothing starts without the interceptors' say")
-	must(d.Action == ActNothing || d.Action == ActTell || len(in.Acts) == 0 || in.Request == nil || slices.ContainsFunc(in.Request.Spec.Requesters, in.isEntry) || d.Action == ActRestart, "an interceptor is not made a requester of what it intercepts")
+	must(d.Action == ActNothing || d.Action == ActNotifyEnd || len(in.Acts) == 0 || in.Request == nil || slices.ContainsFunc(in.Request.Spec.Requesters, in.isEntry) || d.Action == ActRestart, "an interceptor is not made a requester of what it intercepts")
 	must(v.Reason != translate.ReasonActiveInterceptor || in.RequestSource == Live && slices.Contains(in.Acts, in.Request.Status.ActiveInterceptors[0]), "an interceptor evicts only in its turn, seen live")
-	must(d.Action == ActNothing || d.Action == ActTell || in.Pod != nil && in.Pod.DeletionTimestamp == nil, "nothing is asked for a pod that is not there or going")
-	must(d.Action != ActTell || d.Ended != nil && in.Call.byName() && !toldOfEnd(d.Ended, in.Call.Caller.Requester), "the end is told once, to calls by name")
-	must(v.Outcome != translate.NotFound || d.Action == ActTell && in.LivePredecessor, "404 is recorded, against what the API server has")
+	must(d.Action == ActNothing || d.Action == ActNotifyEnd || in.Pod != nil && in.Pod.DeletionTimestamp == nil, "nothing is asked for a pod that is not there or going")
+	must(d.Action != ActNotifyEnd || d.Ended != nil && in.Call.byName() && !wasNotified(d.Ended, in.Call.Caller.Requester), "the end is told once, to calls by name")
+	must(v.Outcome != translate.NotFound || d.Action == ActNotifyEnd && in.LivePredecessor, "404 is recorded, against what the API server has")
 	must(d.Action != ActRestart || in.Request != nil, "only a request that exists restarts")
 	must(v.Outcome != translate.NotFound || in.Call.byName(), "404 is only for calls by name")
 	if v.Outcome == translate.Allow && !in.Call.DryRun && in.Call.UID == "" && in.Request != nil && in.Pod != nil &&

@@ -38,33 +38,34 @@ type Registry interface {
 
 var _ Registry = &Server{}
 
-// Register puts the handlers at their paths, behind the door. A token follows the path;
-// without one there is the path of releases that had none. It fails if something of them
-// is missing.
-func Register(server Registry, door *Door, eviction *EvictionHandler, status *StatusHandler, probe *ProbeHandler) error {
-	if err := errors.Join(door.validate(), status.validate()); err != nil {
+// Register puts the handlers at their paths, behind the authenticator and the body limit.
+// A token follows the path; without one there is the path of releases that had none. It
+// fails if something of them is missing.
+func Register(server Registry, authn *Authenticator, bodies *BodyLimit, eviction *EvictionHandler, status *StatusHandler, probe *ProbeHandler) error {
+	if err := errors.Join(authn.validate(), bodies.validate(), status.validate()); err != nil {
 		return err
 	}
-	door.register(server, EvictionPath, eviction)
-	door.register(server, StatusPath, status)
-	door.register(server, ProbePath, probe)
+	register(server, EvictionPath, authn, bodies, eviction)
+	register(server, StatusPath, authn, bodies, status)
+	register(server, ProbePath, authn, bodies, probe)
 	// Without a path nobody knows what is asked, nor who asks. A 429 is right for evictions,
 	// and the others repeat it, too.
-	server.Register(leftOut, door.refuse(eviction))
+	server.Register(leftOut, authn.rejectAll(eviction))
 	return nil
 }
 
-// RegisterPodDeletes puts the handler of deletions at its path, behind the door. It fails
-// if something of them is missing.
-func RegisterPodDeletes(server Registry, door *Door, deletes *PodDeleteHandler) error {
-	if err := errors.Join(door.validate(), deletes.validate()); err != nil {
+// RegisterPodDeletes puts the handler of deletions at its path, behind the authenticator
+// and the body limit. It fails if something of them is missing.
+func RegisterPodDeletes(server Registry, authn *Authenticator, bodies *BodyLimit, deletes *PodDeleteHandler) error {
+	if err := errors.Join(authn.validate(), bodies.validate(), deletes.validate()); err != nil {
 		return err
 	}
-	door.register(server, PodDeletePath, deletes)
+	register(server, PodDeletePath, authn, bodies, deletes)
 	return nil
 }
 
-func (d *Door) register(server Registry, path string, to hook) {
-	server.Register(path, d.lead(path, to))
-	server.Register(path+"/{token}", d.lead(path, to))
+func register(server Registry, path string, authn *Authenticator, bodies *BodyLimit, webhook handler) {
+	behind := authn.require(path, webhook, bodies.bound(webhook))
+	server.Register(path, behind)
+	server.Register(path+"/{token}", behind)
 }

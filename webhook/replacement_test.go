@@ -31,17 +31,17 @@ func codeOf(response *admissionv1.AdmissionResponse) int32 {
 	return response.Result.Code
 }
 
-func (w *world) told() string {
+func (w *world) notified() string {
 	w.t.Helper()
-	return w.request().Annotations[v1alpha1.ToldAnnotation]
+	return w.request().Annotations[v1alpha1.NotifiedAnnotation]
 }
 
 func TestALoopIsEndedOnceAndTheNextCallIsANewWish(t *testing.T) {
 	w := cameBack(t)
 	w.wantAnswer(`the pod already left node "n1"; its replacement on node "n1" is not evicted`)
 	w.wantCalls("get Pod db-0", "get EvictionRequest uid-1", "patch EvictionRequest uid-1")
-	if diff := cmp.Diff(alice, w.told()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(alice, w.notified()); diff != "" {
+		t.Errorf("notified (-want +got):\n%s", diff)
 	}
 	w.wantAnswer(textAccepted) // The cache does not show it yet.
 	w.sync()
@@ -68,7 +68,7 @@ func TestOfTwoCallsAtOnceOneIsTold(t *testing.T) {
 			if err := w.api.Get(context.Background(), client.ObjectKey{Namespace: "shop", Name: "uid-1"}, request); err != nil {
 				return err
 			}
-			request.Annotations = map[string]string{v1alpha1.ToldAnnotation: alice}
+			request.Annotations = map[string]string{v1alpha1.NotifiedAnnotation: alice}
 			return w.api.Update(context.Background(), request)
 		}
 		return nil
@@ -102,12 +102,12 @@ func TestWithoutARecordNobodyIsTold(t *testing.T) {
 
 func TestTheEndIsRecordedForEachRequester(t *testing.T) {
 	w := newWorld(t, member("n1").ResourceVersion("").Obj(), n1().Cordoned().Obj(), leaseOfN1(),
-		er().Requesters("bob.users.drawbridge.dev").Annotation(v1alpha1.ToldAnnotation, "bob.users.drawbridge.dev").Evicted(v1alpha1.ReasonPodDeleted, t0).Obj())
+		er().Requesters("bob.users.drawbridge.dev").Annotation(v1alpha1.NotifiedAnnotation, "bob.users.drawbridge.dev").Evicted(v1alpha1.ReasonPodDeleted, t0).Obj())
 	if got := codeOf(answerIn(t, post(w.handler, reviewOf()))); got != http.StatusNotFound {
 		t.Errorf("want 404, got %d", got)
 	}
-	if diff := cmp.Diff(alice+",bob.users.drawbridge.dev", w.told()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(alice+",bob.users.drawbridge.dev", w.notified()); diff != "" {
+		t.Errorf("notified (-want +got):\n%s", diff)
 	}
 }
 

@@ -10,13 +10,13 @@ import (
 // What is missing must not turn into "anybody may": the manager does not start.
 func TestTheWebhooksAreNotServedWhileSomethingIsMissing(t *testing.T) {
 	w := newWorld(t)
-	d := newDoorway(w)
+	d := newGuardedMux(w)
 	create := func(c Config) error {
 		_, _, err := NewEvictionHandler(c)
 		return err
 	}
-	serve := func(door *Door, status *StatusHandler) error {
-		return Register(d, door, w.handler, status, &ProbeHandler{})
+	serve := func(authn *Authenticator, bodies *BodyLimit, status *StatusHandler) error {
+		return Register(d, authn, bodies, w.handler, status, &ProbeHandler{})
 	}
 	cases := map[string]struct {
 		err  error
@@ -26,11 +26,12 @@ func TestTheWebhooksAreNotServedWhileSomethingIsMissing(t *testing.T) {
 			"webhook of evictions: Cached", "Clock", "Gate", "Leases", "Live", "Metrics", "Namespace", "OwnUsername", "Preflights", "Recorder",
 			"Registrations", "Resolver", "Stalled", "Synced", "Writer",
 		}},
-		"nothing of the status handler": {serve(d.Door, &StatusHandler{}), []string{
+		"nothing of the status handler": {serve(d.Authenticator, d.bodies, &StatusHandler{}), []string{
 			"webhook of evictionrequests/status: Clock", "OwnUsername", "Registrations", "Skippers",
 		}},
-		"nothing of the door":             {serve(&Door{}, statusHandler(t0)), []string{"door of the webhooks: Clock", "Metrics", "Token"}},
-		"nothing of the deletions":        {RegisterPodDeletes(d, d.Door, &PodDeleteHandler{}), []string{"webhook of deletions: Deletions", "Metrics"}},
+		"nothing of the authenticator":    {serve(&Authenticator{}, d.bodies, statusHandler(t0)), []string{"authenticator of the webhooks: Clock", "Metrics", "Token"}},
+		"nothing of the body limit":       {serve(d.Authenticator, &BodyLimit{}, statusHandler(t0)), []string{"body limit of the webhooks: Metrics"}},
+		"nothing of the deletions":        {RegisterPodDeletes(d, d.Authenticator, d.bodies, &PodDeleteHandler{}), []string{"webhook of deletions: Deletions", "Metrics"}},
 		"nothing of the server":           {(&Server{}).Start(t.Context()), []string{"server of the webhooks: Dropped", "Leaving", "TLS"}},
 		"all that the tests set is there": {create(w.handler.Config), nil},
 	}

@@ -48,7 +48,7 @@ type answerer[R reviewed] interface {
 
 // unanswered is what a webhook says of a review that it cannot or will not read.
 type unanswered interface {
-	unread(uid types.UID, reason translate.Reason) *admissionv1.AdmissionResponse
+	undecodable(uid types.UID, reason translate.Reason) *admissionv1.AdmissionResponse
 }
 
 // reviewed is what webhooks read of a request: all of it, or what they need.
@@ -99,7 +99,7 @@ func review[R reviewed](ctx context.Context, w http.ResponseWriter, r *http.Requ
 	body, err := readBody(r, a.limit())
 	if err != nil {
 		// The deadline stays: before net/http sends an answer, it reads what is left of the body.
-		return withoutReading(ctx, a, body, whyUnread(err), err)
+		return withoutReading(ctx, a, body, whyUndecodable(err), err)
 	}
 	endDeadline()
 	request, err := decodeReview[R](body)
@@ -120,7 +120,7 @@ func withoutReading(ctx context.Context, a unanswered, front []byte, reason tran
 		return nil, err
 	}
 	logr.FromContextOrDiscard(ctx).Info("Refused a review that cannot be read", "reason", reason, "error", err.Error())
-	return a.unread(uid, reason), nil
+	return a.undecodable(uid, reason), nil
 }
 
 // answerOrRecover turns a panic into an answer: net/http would close the

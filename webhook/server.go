@@ -123,7 +123,7 @@ func (s *Server) server(to http.Handler, config *tls.Config) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	return &http.Server{
-		Handler:   bounded(s.farewell(to)),
+		Handler:   bounded(s.drainConnections(to)),
 		Protocols: &protocols,
 		// Before the first call, net/http counts it from the handshake on, not from the first byte.
 		ReadHeaderTimeout: idleTimeout,
@@ -147,10 +147,10 @@ func bounded(to http.Handler) http.Handler {
 	})
 }
 
-// farewell makes API servers leave a replica that is about to stop. Stopping closes idle
+// drainConnections makes API servers leave a replica that is about to stop. Stopping closes idle
 // connections, and a call that is just being sent on one of them is lost: client-go does not
 // repeat a POST. So each connection is closed with its last answer.
-func (s *Server) farewell(to http.Handler) http.Handler {
+func (s *Server) drainConnections(to http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.Leaving() {
 			w.Header().Set("Connection", "close")

@@ -24,7 +24,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// served is a server with the webhooks of a world behind its door.
+// served is a server with the webhooks of a world behind its authenticator.
 type served struct {
 	t       *testing.T
 	address string
@@ -74,8 +74,8 @@ func startServer(t *testing.T, w *world) *served {
 	server.TLS = func(c *tls.Config) { c.Certificates = []tls.Certificate{certificate} }
 	server.ShutdownTimeout, server.Log = time.Second, logr.Discard()
 	server.Dropped, server.Leaving = func() { s.dropped.Add(1) }, s.leaving.Load
-	d := newDoorway(w)
-	if err := Register(server, d.Door, w.handler, statusHandler(t0), &ProbeHandler{Log: logr.Discard()}); err != nil {
+	d := newGuardedMux(w)
+	if err := Register(server, d.Authenticator, d.bodies, w.handler, statusHandler(t0), &ProbeHandler{Log: logr.Discard()}); err != nil {
 		t.Fatal(err)
 	}
 	s.address = server.Address

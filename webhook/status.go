@@ -82,7 +82,7 @@ func (h *StatusHandler) answer(ctx context.Context, request *admissionv1.Admissi
 // afterPanic refuses the write: whoever finds what we trip over must not get past the
 // rules with it. Interceptors report again, and their deadline is long.
 func (h *StatusHandler) afterPanic(object reviewedObject) *admissionv1.AdmissionResponse {
-	return h.unread(object.uid, translate.ReasonInternalError)
+	return h.undecodable(object.uid, translate.ReasonInternalError)
 }
 
 // check compares the two and says what is wrong with the change. Only what

@@ -24,11 +24,11 @@ const (
 	// names, it asks the API server first.
 	SeenInterceptorsAnnotation = GroupName + "/interceptors-seen"
 
-	// ToldAnnotation of an EvictionRequest lists, separated by commas, the requesters that
-	// were told that its pod is gone. Drawbridge writes it for callers of pods/eviction
+	// NotifiedAnnotation of an EvictionRequest lists, separated by commas, the requesters that
+	// were notified that its pod is gone. Drawbridge writes it for callers of pods/eviction
 	// that ask by name, before it answers 404: later calls with that name are about the
 	// pod's successor.
-	ToldAnnotation = GroupName + "/told-of-the-end"
+	NotifiedAnnotation = GroupName + "/told-of-the-end"
 )
 
 // ReservedInterceptors are names that only Drawbridge itself may use: no EvacuationPolicy

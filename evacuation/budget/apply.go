@@ -8,21 +8,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/budget/pace"
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget/grant"
 )
 
 // space is the namespace, nil if it never had a budget.
-func (b *book) space(namespace string) *space {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.spaces[namespace]
+func (st *state) space(namespace string) *space {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.spaces[namespace]
 }
 
 // component are the budgets that are decided together, in the order of their names, and
 // their requests that wait; none if there is no such budget.
-func (b *book) component(s *space, name string) (entries []*entry, waiting []*request) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (st *state) component(s *space, name string) (entries []*entry, waiting []*request) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	if s.budgets[name] == nil {
 		return nil, nil
 	}
@@ -34,11 +34,11 @@ func (b *book) component(s *space, name string) (entries []*entry, waiting []*re
 }
 
 // gather makes the input, with what is recorded of the pods.
-func (b *book) gather(s *space, entries []*entry, waiting []*request, blocked map[string]string, over map[types.UID]bool, o *owners, now time.Time) (in pace.Input, pods map[types.UID]identity) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (st *state) gather(s *space, entries []*entry, waiting []*request, blocked map[string]string, over map[types.UID]bool, o *owners, now time.Time) (in grant.Input, pods map[types.UID]identity) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	for _, e := range entries {
-		b.regroup(e)
+		st.regroup(e)
 	}
 	in = s.gather(entries, waiting, blocked, over, o, now)
 	// Those that may be granted.
@@ -71,9 +71,9 @@ func (s *space) podsOf(owner string) (n int) {
 }
 
 // unseen are the grants of pods that stay, as far as known, and whose requests are not known.
-func (b *book) unseen(s *space, entries []*entry) (grants []v1alpha1.BudgetGrant) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (st *state) unseen(s *space, entries []*entry) (grants []v1alpha1.BudgetGrant) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	for _, e := range entries {
 		for _, g := range e.grants {
 			m := e.members[types.UID(g.PodUID)]
@@ -86,38 +86,38 @@ func (b *book) unseen(s *space, entries []*entry) (grants []v1alpha1.BudgetGrant
 }
 
 // isRead reports whether this process has read or written what is recorded of a budget.
-func (b *book) isRead(e *entry) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (st *state) isRead(e *entry) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	return e.read
 }
 
 // described reports whether its status is that of its spec.
-func (b *book) described(e *entry) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (st *state) described(e *entry) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	return e.read && e.object.Status.ObservedGeneration == e.generation
 }
 
 // took takes over what was read from the API server.
-func (b *book) took(e *entry, object *v1alpha1.EvictionBudget) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (st *state) took(e *entry, object *v1alpha1.EvictionBudget) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	e.set(object)
 	e.read = true
 }
 
 // lost forgets what was read, after a write of which nobody knows whether it was stored.
-func (b *book) lost(e *entry) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (st *state) lost(e *entry) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	e.read = false
 }
 
 // kept notes what was decided, and the object if it was written.
-func (b *book) kept(e *entry, object *v1alpha1.EvictionBudget, grants []v1alpha1.BudgetGrant, state pace.State) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (st *state) kept(e *entry, object *v1alpha1.EvictionBudget, grants []v1alpha1.BudgetGrant, state grant.State) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	if object != nil {
 		e.object = object
 	}
@@ -127,8 +127,8 @@ func (b *book) kept(e *entry, object *v1alpha1.EvictionBudget, grants []v1alpha1
 
 // keepGone drops the pods whose places have been filled. Those that have left since the
 // decision stay.
-func (e *entry) keepGone(keep []pace.Gone) {
-	kept := map[pace.Gone]int{}
+func (e *entry) keepGone(keep []grant.Gone) {
+	kept := map[grant.Gone]int{}
 	for _, g := range keep {
 		kept[g]++
 	}
@@ -144,9 +144,9 @@ func (e *entry) keepGone(keep []pace.Gone) {
 }
 
 // grantedBy are the budgets that have a record of a grant.
-func (b *book) grantedBy(s *space, pod types.UID) (names []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (st *state) grantedBy(s *space, pod types.UID) (names []string) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	for _, name := range s.of(pod) {
 		for _, g := range s.budgets[name].grants {
 			if g.PodUID == string(pod) {
@@ -159,9 +159,9 @@ func (b *book) grantedBy(s *space, pod types.UID) (names []string) {
 
 // tellGranted notes the answer for a request, and returns it with the group of its pod; nil
 // if it is gone, or was told before.
-func (b *book) tellGranted(s *space, g pace.Granted, message string) (told *request, group string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (st *state) tellGranted(s *space, g grant.Granted, message string) (told *request, group string) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	r := s.requests[g.Request]
 	if r == nil || r.answer.granted {
 		return nil, ""
@@ -176,25 +176,25 @@ func (b *book) tellGranted(s *space, g pace.Granted, message string) (told *requ
 }
 
 // tellWaits notes the answer for a request that waits, and wakes it if that is another one.
-func (b *book) tellWaits(s *space, w pace.Wait) {
-	b.mu.Lock()
+func (st *state) tellWaits(s *space, w grant.Wait) {
+	st.mu.Lock()
 	r := s.requests[w.Request]
 	now := answer{message: w.Message, until: w.Until}
 	if r == nil || r.answer == now {
-		b.mu.Unlock()
+		st.mu.Unlock()
 		return
 	}
 	r.answer = now
 	key := r.key
-	b.mu.Unlock()
-	b.wake(key)
+	st.mu.Unlock()
+	st.wake(key)
 }
 
 // budgetsOf are all budgets of a namespace.
-func (b *book) budgetsOf(namespace string) (requests []reconcile.Request) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s := b.spaces[namespace]; s != nil {
+func (st *state) budgetsOf(namespace string) (requests []reconcile.Request) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if s := st.spaces[namespace]; s != nil {
 		for _, e := range s.budgets {
 			requests = append(requests, reconcile.Request{NamespacedName: e.key})
 		}

@@ -87,7 +87,7 @@ type benchCluster struct {
 	clock  *clocktesting.FakeClock
 	runner *runner
 	pods   []*corev1.Pod
-	// asked is how many decisions the book has asked for.
+	// asked is how many decisions the state has asked for.
 	asked int
 }
 
@@ -98,16 +98,16 @@ func newBenchCluster(b *testing.B, l layout) *benchCluster {
 	c.runner = newRunner(c.api, c.api, Options{
 		Clock: c.clock, Metrics: metrics.NewBudgets(prometheus.NewRegistry()), Watches: &waitfor.Watches{}, Recorder: &eventsclient.FakeRecorder{},
 	})
-	c.runner.book.changed = func(types.NamespacedName) { c.asked++ }
+	c.runner.state.changed = func(types.NamespacedName) { c.asked++ }
 	for i := range l.namespaces * l.budgets {
 		budget := builder.EvictionBudget(c.namespace(i), c.budget(i), "app", c.budget(i)).ByPodLabel(zoneLabel, 1).MaxUnavailable("100%").
 			UID(types.UID(fmt.Sprint("budget-", i))).Generation(1).Obj()
 		c.api.budgets[client.ObjectKeyFromObject(budget)] = budget
-		c.runner.book.putBudget(budget)
+		c.runner.state.putBudget(budget)
 	}
 	for i := range benchPods {
 		c.pods = append(c.pods, c.pod(i, 0, true))
-		c.runner.book.putPod(c.pods[i], noon)
+		c.runner.state.putPod(c.pods[i], noon)
 	}
 	c.api.lists = 0
 	return c
@@ -136,7 +136,7 @@ func (c *benchCluster) pod(i, generation int, ready bool) *corev1.Pod {
 func (c *benchCluster) ask(pod *corev1.Pod, created time.Time) *v1alpha1.EvictionRequest {
 	er := builder.EvictionRequest(pod.Namespace, pod.Name, pod.UID).UID("er-"+pod.UID).Created(created).
 		Requesters("drain.example.com").Interceptors(v1alpha1.BudgetInterceptor).Active(v1alpha1.BudgetInterceptor, created).Obj()
-	c.runner.book.putRequest(er)
+	c.runner.state.putRequest(er)
 	return er
 }
 
@@ -145,7 +145,7 @@ func perLoop(b *testing.B) float64 {
 	return float64(b.Elapsed()) / float64(b.N)
 }
 
-// BenchmarkPodEvent is what the book needs for the event of a pod, of 20,000 that budgets
+// BenchmarkPodEvent is what the state needs for the event of a pod, of 20,000 that budgets
 // cover. The first one is without budgets in the namespace: what all other pods of a cluster
 // cost.
 func BenchmarkPodEvent(b *testing.B) {
@@ -155,7 +155,7 @@ func BenchmarkPodEvent(b *testing.B) {
 		pod := builder.Pod("elsewhere", "web").Label("app", "app-0").Ready().Obj()
 		b.ReportAllocs()
 		for b.Loop() {
-			c.runner.book.putPod(pod, noon)
+			c.runner.state.putPod(pod, noon)
 		}
 		without = perLoop(b)
 	})
@@ -174,7 +174,7 @@ func BenchmarkPodEvent(b *testing.B) {
 				b.ReportAllocs()
 				i := 0
 				for b.Loop() {
-					c.runner.book.putPod(states[i/benchPods%2][i%benchPods], noon)
+					c.runner.state.putPod(states[i/benchPods%2][i%benchPods], noon)
 					i++
 				}
 				if event.changes && c.asked != i || !event.changes && c.asked != 0 {
@@ -243,13 +243,13 @@ func (c *benchCluster) grant(b *testing.B, i, generation int) {
 	if _, err := c.runner.decide(b.Context(), client.ObjectKey{Namespace: pod.Namespace, Name: c.budget(i)}); err != nil {
 		b.Fatal(err)
 	}
-	if answer, _ := c.runner.book.answerOf(pod.Namespace, er.UID, pod.UID); !answer.granted {
+	if answer, _ := c.runner.state.answerOf(pod.Namespace, er.UID, pod.UID); !answer.granted {
 		b.Fatalf("the answer for %s is %+v", pod.Name, answer)
 	}
-	c.runner.book.removePod(pod, noon)
+	c.runner.state.removePod(pod, noon)
 	c.pods[i] = c.pod(i, generation, true)
-	c.runner.book.putPod(c.pods[i], noon)
-	c.runner.book.removeRequest(pod.Namespace, er.UID, pod.UID)
+	c.runner.state.putPod(c.pods[i], noon)
+	c.runner.state.removeRequest(pod.Namespace, er.UID, pod.UID)
 }
 
 // BenchmarkComponent finds out which budgets and requests are decided together, while 1000
@@ -262,10 +262,10 @@ func BenchmarkComponent(b *testing.B) {
 			for i := range waiting {
 				c.ask(c.pods[i], noon)
 			}
-			s := c.runner.book.space(c.namespace(0))
+			s := c.runner.state.space(c.namespace(0))
 			b.ReportAllocs()
 			for b.Loop() {
-				if entries, requests := c.runner.book.component(s, c.budget(0)); len(entries) != 1 || len(requests) != waiting/l.namespaces/l.budgets {
+				if entries, requests := c.runner.state.component(s, c.budget(0)); len(entries) != 1 || len(requests) != waiting/l.namespaces/l.budgets {
 					b.Fatalf("%d budgets and %d requests", len(entries), len(requests))
 				}
 			}

@@ -27,7 +27,7 @@ func TestWhatWasGrantedIsNotTakenBack(t *testing.T) {
 	w.see(r)
 	w.clock.Step(time.Hour)
 	w.decide(r)
-	if diff := cmp.Diff([]string{"nothing", "zones"}, r.book.grantedBy(r.book.space(shop), a.UID)); diff != "" {
+	if diff := cmp.Diff([]string{"nothing", "zones"}, r.state.grantedBy(r.state.space(shop), a.UID)); diff != "" {
 		t.Errorf("budgets in which its place is taken (-want +got):\n%s", diff)
 	}
 	if p, err := w.turn(r, a); err != nil || !p.Done {
@@ -47,12 +47,12 @@ func TestAChangeDuringADecisionForgetsNoPod(t *testing.T) {
 		t.Fatalf("zone a: %+v, %v", p, err)
 	}
 	for _, pod := range []*corev1.Pod{granted, deleted} {
-		r.book.removePod(pod, noon)
+		r.state.removePod(pod, noon)
 	}
-	s := r.book.space(shop)
-	old, _ := r.book.component(s, "zones")
-	r.book.putBudget(oneZone().UID("budget-zones").Generation(2).Obj())
-	r.book.gather(s, old, nil, nil, nil, &owners{client: r.client, found: map[string]found{}}, noon)
+	s := r.state.space(shop)
+	old, _ := r.state.component(s, "zones")
+	r.state.putBudget(oneZone().UID("budget-zones").Generation(2).Obj())
+	r.state.gather(s, old, nil, nil, nil, &owners{client: r.client, found: map[string]found{}}, noon)
 	var left []types.UID
 	for _, g := range s.budgets["zones"].gone {
 		left = append(left, g.uid)
@@ -67,7 +67,7 @@ func TestOutsideOfItsWindowsABudgetRaisesNoAlert(t *testing.T) {
 	w := newWorld(t, []string{"a"}, oneZone().Window("0 0 1 1 *", time.Hour))
 	r := w.born()
 	pod := w.pod("a", 0, "")
-	since := func() time.Time { return r.book.space(shop).budgets["zones"].since }
+	since := func() time.Time { return r.state.space(shop).budgets["zones"].since }
 	if p, err := w.turn(r, pod); err != nil || p.Done {
 		t.Fatalf("it does not wait: %+v, %v", p, err)
 	}

@@ -124,7 +124,7 @@ func TestTwoLeadersGrantOnce(t *testing.T) {
 	w := newWorld(t, []string{"a", "b"}, oneZone())
 	a, b := w.pod("a", 0, ""), w.pod("b", 0, "")
 	one := w.born()
-	clear(one.book.spaces[shop].requests) // Nobody asks it before the other one leads.
+	clear(one.state.spaces[shop].requests) // Nobody asks it before the other one leads.
 	w.decide(one)
 	other := w.born()
 	if p, err := w.turn(other, a); err != nil || !p.Done {
@@ -192,7 +192,7 @@ func TestAGrantIsGivenBackOnlyIfThePodStays(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				r.book.removeRequest(shop, "er-"+a.UID, a.UID)
+				r.state.removeRequest(shop, "er-"+a.UID, a.UID)
 			}
 			w.clock.Step(time.Minute)
 			w.decide(r)

@@ -8,16 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/drawbridge-dev/drawbridge/evacuation/budget/pace"
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget/grant"
 )
 
 // gather makes the input of a decision from memory. Blocked says which condition of a
 // budget is not true, and over are the requests that want no eviction any more. The caller
-// holds the lock of the book.
-func (s *space) gather(entries []*entry, waiting []*request, blocked map[string]string, over map[types.UID]bool, owners *owners, now time.Time) pace.Input {
-	in := pace.Input{Now: now}
+// holds the lock of the state.
+func (s *space) gather(entries []*entry, waiting []*request, blocked map[string]string, over map[types.UID]bool, owners *owners, now time.Time) grant.Input {
+	in := grant.Input{Now: now}
 	for _, r := range waiting {
-		in.Requests = append(in.Requests, pace.Request{UID: r.uid, Pod: r.pod, Created: r.created, Name: r.key.Name})
+		in.Requests = append(in.Requests, grant.Request{UID: r.uid, Pod: r.pod, Created: r.created, Name: r.key.Name})
 	}
 	going := map[types.UID]*request{}
 	for _, r := range s.requests {
@@ -32,13 +32,13 @@ func (s *space) gather(entries []*entry, waiting []*request, blocked map[string]
 }
 
 // gather makes the input about one budget.
-func (e *entry) gather(blocked string, going map[types.UID]*request, over map[types.UID]bool, owners *owners, now time.Time) pace.Budget {
-	b := pace.Budget{
+func (e *entry) gather(blocked string, going map[types.UID]*request, over map[types.UID]bool, owners *owners, now time.Time) grant.Budget {
+	b := grant.Budget{
 		Name: e.key.Name, Rules: e.rules, Blocked: blocked, LastGrant: e.lastGrant,
-		Pods: make([]pace.Pod, 0, len(e.members)), Expected: map[types.UID]int{},
+		Pods: make([]grant.Pod, 0, len(e.members)), Expected: map[types.UID]int{},
 	}
 	for uid, m := range e.members {
-		p := pace.Pod{UID: uid, Owner: owners.of(m.pod, b.Expected), Created: m.pod.CreationTimestamp.Time, Group: m.group, Placed: m.placed}
+		p := grant.Pod{UID: uid, Owner: owners.of(m.pod, b.Expected), Created: m.pod.CreationTimestamp.Time, Group: m.group, Placed: m.placed}
 		if since := readyOf(m.pod); !since.IsZero() {
 			p.Ready, p.ReadySince = true, since
 		}
@@ -51,23 +51,23 @@ func (e *entry) gather(blocked string, going map[types.UID]*request, over map[ty
 	for _, g := range e.grants {
 		pod, request := types.UID(g.PodUID), types.UID(g.Request)
 		granted[pod] = true
-		grant := pace.Grant{Pod: pod, Request: request, Group: g.Group, At: g.Time.Time, Over: over[request]}
+		one := grant.Grant{Pod: pod, Request: request, Group: g.Group, At: g.Time.Time, Over: over[request]}
 		if g.Owner != nil {
-			grant.Owner = owners.ofRef(e.key.Namespace, *g.Owner, b.Expected)
+			one.Owner = owners.ofRef(e.key.Namespace, *g.Owner, b.Expected)
 			if f := owners.found[g.Owner.UID]; !f.known && g.Pods > 0 {
-				b.Expected[grant.Owner] = max(b.Expected[grant.Owner], int(g.Pods))
+				b.Expected[one.Owner] = max(b.Expected[one.Owner], int(g.Pods))
 			}
 		}
-		b.Grants = append(b.Grants, grant)
+		b.Grants = append(b.Grants, one)
 	}
 	// Those that were skipped, for example: nobody granted them, and they go all the same.
 	for pod, r := range going {
 		if m := e.members[pod]; m != nil && !granted[pod] {
 			group := m.group
 			if !m.placed {
-				group = pace.UnknownGroup
+				group = grant.UnknownGroup
 			}
-			b.Grants = append(b.Grants, pace.Grant{Pod: pod, Request: r.uid, Owner: owners.of(m.pod, b.Expected), Group: group, At: now})
+			b.Grants = append(b.Grants, grant.Grant{Pod: pod, Request: r.uid, Owner: owners.of(m.pod, b.Expected), Group: group, At: now})
 		}
 	}
 	e.noteLeft(granted)
@@ -76,7 +76,7 @@ func (e *entry) gather(blocked string, going map[types.UID]*request, over map[ty
 	e.decided = len(e.gone)
 	for i := range e.gone {
 		g := &e.gone[i]
-		g.decidedAs = pace.Gone{Owner: owners.of(g.member.pod, b.Expected), Created: g.member.pod.CreationTimestamp.Time, Group: g.member.group, At: g.at}
+		g.decidedAs = grant.Gone{Owner: owners.of(g.member.pod, b.Expected), Created: g.member.pod.CreationTimestamp.Time, Group: g.member.group, At: g.at}
 		b.Gone = append(b.Gone, g.decidedAs)
 	}
 	return b

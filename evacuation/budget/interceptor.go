@@ -27,13 +27,13 @@ func (t *turns) Evacuate(ctx context.Context, target interceptor.Target) (interc
 	if !t.synced() {
 		return interceptor.Progress{Message: "The EvictionBudgets are not known yet.", CheckAfter: soon}, nil
 	}
-	answer, budgets := t.book.answerOf(target.Request.Namespace, target.RequestUID, target.PodUID)
+	answer, budgets := t.state.answerOf(target.Request.Namespace, target.RequestUID, target.PodUID)
 	if !answer.granted && answer.message == "" && len(budgets) > 0 {
 		// Its first message may not be another one soon, so that it is decided at once.
 		if err := t.decideNow(ctx, target.Request, budgets[0]); err != nil {
 			return interceptor.Progress{Message: "The EvictionBudgets cannot grant anything now: what they have granted cannot be read or written.", CheckAfter: soon}, nil //nolint:nilerr // It is logged and tried again by the controller.
 		}
-		answer, budgets = t.book.answerOf(target.Request.Namespace, target.RequestUID, target.PodUID)
+		answer, budgets = t.state.answerOf(target.Request.Namespace, target.RequestUID, target.PodUID)
 	}
 	switch {
 	case answer.granted:
@@ -55,7 +55,7 @@ func (r *runner) decideNow(ctx context.Context, request types.NamespacedName, bu
 	case err != nil:
 		return fmt.Errorf("get eviction request %s: %w", request, err)
 	}
-	r.book.putRequest(er)
+	r.state.putRequest(er)
 	_, err := r.decide(ctx, types.NamespacedName{Namespace: request.Namespace, Name: budget})
 	return err
 }

@@ -59,10 +59,10 @@ func TestTheIntervalBeginsWhenAPodBeginsToLeave(t *testing.T) {
 		return pod
 	}
 	w.clock.Step(20 * time.Second)
-	r.book.putPod(deleted(300), w.clock.Now())
+	r.state.putPod(deleted(300), w.clock.Now())
 	w.clock.Step(50 * time.Second)
-	r.book.putPod(deleted(0), w.clock.Now())
-	r.book.removePod(deleted(0), w.clock.Now())
+	r.state.putPod(deleted(0), w.clock.Now())
+	r.state.removePod(deleted(0), w.clock.Now())
 	w.evict(first)
 	w.replace("a", 0)
 	for _, step := range []struct {

@@ -36,31 +36,31 @@ type answer struct {
 }
 
 // putRequest notes a request.
-func (b *book) putRequest(er *v1alpha1.EvictionRequest) {
-	b.mu.Lock()
-	s := b.spaces[er.Namespace]
+func (st *state) putRequest(er *v1alpha1.EvictionRequest) {
+	st.mu.Lock()
+	s := st.spaces[er.Namespace]
 	if s == nil {
-		b.mu.Unlock()
+		st.mu.Unlock()
 		return
 	}
 	var changed []string
 	if s.see(er) {
 		changed = s.of(podOf(er))
 	}
-	b.mu.Unlock()
-	b.tell(er.Namespace, changed)
+	st.mu.Unlock()
+	st.tell(er.Namespace, changed)
 }
 
 // removeRequest notes that a request is gone.
-func (b *book) removeRequest(namespace string, uid, pod types.UID) {
-	b.mu.Lock()
+func (st *state) removeRequest(namespace string, uid, pod types.UID) {
+	st.mu.Lock()
 	var changed []string
-	if s := b.spaces[namespace]; s != nil && s.requests[uid] != nil {
+	if s := st.spaces[namespace]; s != nil && s.requests[uid] != nil {
 		delete(s.requests, uid)
 		changed = s.of(pod)
 	}
-	b.mu.Unlock()
-	b.tell(namespace, changed)
+	st.mu.Unlock()
+	st.tell(namespace, changed)
 }
 
 // see notes a request and reports whether its turn has changed.
@@ -117,10 +117,10 @@ func turnOf(er *v1alpha1.EvictionRequest) (waits, past bool) {
 
 // answerOf returns what was decided about a request that waits, and whether it is known and
 // its pod covered by a budget.
-func (b *book) answerOf(namespace string, uid, pod types.UID) (a answer, budgets []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := b.spaces[namespace]
+func (st *state) answerOf(namespace string, uid, pod types.UID) (a answer, budgets []string) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	s := st.spaces[namespace]
 	if s == nil {
 		return answer{}, nil
 	}

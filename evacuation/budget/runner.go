@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/budget/pace"
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget/grant"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
@@ -52,8 +52,8 @@ type runner struct {
 	metrics  *metrics.Budgets
 	watches  *waitfor.Watches
 	scales   *scales
-	book     *book
-	// synced reports whether the book knows what there was at the start.
+	state    *state
+	// synced reports whether the state knows what there was at the start.
 	synced func() bool
 
 	mu sync.Mutex
@@ -112,13 +112,13 @@ func (r *runner) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 
 // decide gathers, decides and applies. It returns after how long to come again.
 func (r *runner) decide(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	s := r.book.space(key.Namespace)
+	s := r.state.space(key.Namespace)
 	if s == nil {
 		return 0, nil
 	}
 	s.deciding.Lock()
 	defer s.deciding.Unlock()
-	entries, waiting := r.book.component(s, key.Name)
+	entries, waiting := r.state.component(s, key.Name)
 	if len(entries) == 0 { // It was deleted.
 		r.watches.Release(key.String())
 		r.metrics.Waiting(key.Namespace, key.Name, 0, time.Time{})
@@ -137,7 +137,7 @@ func (r *runner) decide(ctx context.Context, key types.NamespacedName) (time.Dur
 			r.watches.Release(e.key.String()) // What an older generation read.
 			e.asked = true
 		}
-		why, err := r.blocked(ctx, e.program)
+		why, err := r.blocked(ctx, e.compiled)
 		if err != nil { // Nobody says when that is over, for example when a permission is granted.
 			unreadable = configEvery
 		}
@@ -149,15 +149,15 @@ func (r *runner) decide(ctx context.Context, key types.NamespacedName) (time.Dur
 	}
 	again := r.scales.refresh(ctx, key.Namespace)
 	now := r.clock.Now()
-	gather := func() (pace.Input, map[types.UID]identity) {
-		return r.book.gather(s, entries, waiting, blocked, over, &owners{client: r.client, scales: r.scales, found: map[string]found{}}, now)
+	gather := func() (grant.Input, map[types.UID]identity) {
+		return r.state.gather(s, entries, waiting, blocked, over, &owners{client: r.client, scales: r.scales, found: map[string]found{}}, now)
 	}
 	in, pods := gather()
 	if r.scales.unread(key.Namespace) { // Owners that are new to it.
 		again = r.scales.refresh(ctx, key.Namespace)
 		in, pods = gather()
 	}
-	d := pace.Step(in)
+	d := grant.Step(in)
 	after, err := r.apply(ctx, s, entries, d, pods, now)
 	for _, wait := range []time.Duration{again, unreadable, d.WakeAt.Sub(now)} {
 		if wait > 0 && (after == 0 || wait < after) {
@@ -170,7 +170,7 @@ func (r *runner) decide(ctx context.Context, key types.NamespacedName) (time.Dur
 // tooEarly is how long a budget for which nobody waits is left alone: its status is all
 // that may change.
 func (r *runner) tooEarly(entries []*entry, waiting []*request) time.Duration {
-	if len(waiting) > 0 || len(entries) != 1 || !r.book.described(entries[0]) {
+	if len(waiting) > 0 || len(entries) != 1 || !r.state.described(entries[0]) {
 		return 0
 	}
 	return entries[0].wrote.Add(idleEvery).Sub(r.clock.Now())
@@ -180,7 +180,7 @@ func (r *runner) tooEarly(entries []*entry, waiting []*request) time.Duration {
 // than the last grant of the leader before.
 func (r *runner) read(ctx context.Context, entries []*entry) error {
 	for _, e := range entries {
-		if r.book.isRead(e) {
+		if r.state.isRead(e) {
 			continue
 		}
 		object := &v1alpha1.EvictionBudget{}
@@ -190,7 +190,7 @@ func (r *runner) read(ctx context.Context, entries []*entry) error {
 		case err != nil, object.UID != e.uid, object.Generation != e.generation:
 			return fmt.Errorf("EvictionBudget %s: %w", e.key, errStale)
 		}
-		r.book.took(e, object)
+		r.state.took(e, object)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ var errStale = errors.New("it has just been changed")
 // are gone or want no eviction any more, or it is late.
 func (r *runner) over(ctx context.Context, s *space, entries []*entry) (map[types.UID]bool, error) {
 	over := map[types.UID]bool{}
-	for _, g := range r.book.unseen(s, entries) {
+	for _, g := range r.state.unseen(s, entries) {
 		er := &v1alpha1.EvictionRequest{}
 		// A request has the name of its pod's UID.
 		err := r.live.Get(ctx, types.NamespacedName{Namespace: entries[0].key.Namespace, Name: g.PodUID}, er)
@@ -235,7 +235,7 @@ func (r *runner) stays(ctx context.Context, namespace string, g v1alpha1.BudgetG
 
 // blocked says which condition of a budget is not true. The error is that of an object that
 // cannot be read; what is said has it as well.
-func (r *runner) blocked(ctx context.Context, p *program) (why string, unreadable error) {
+func (r *runner) blocked(ctx context.Context, p *compiled) (why string, unreadable error) {
 	if len(p.conditions) == 0 {
 		return "", nil
 	}
@@ -253,7 +253,7 @@ func (r *runner) blocked(ctx context.Context, p *program) (why string, unreadabl
 // apply records what was granted and then tells the requests. If a record cannot be written,
 // the requests that need it wait: those of which another budget has a record already get
 // it later, or that is released.
-func (r *runner) apply(ctx context.Context, s *space, entries []*entry, d pace.Decision, pods map[types.UID]identity, now time.Time) (after time.Duration, err error) {
+func (r *runner) apply(ctx context.Context, s *space, entries []*entry, d grant.Decision, pods map[types.UID]identity, now time.Time) (after time.Duration, err error) {
 	failed := len(entries)
 	granted := map[int]int{}
 	for _, g := range d.Granted {
@@ -288,19 +288,19 @@ func (r *runner) apply(ctx context.Context, s *space, entries []*entry, d pace.D
 		}
 	}
 	for _, w := range d.Waiting {
-		r.book.tellWaits(s, w)
+		r.state.tellWaits(s, w)
 	}
 	return after, err
 }
 
 // record writes the status of a budget: at once if it grants, else if it has changed and
 // the last write was not just before.
-func (r *runner) record(ctx context.Context, e *entry, state pace.State, grants bool, pods map[types.UID]identity, now time.Time) (after time.Duration, err error) {
+func (r *runner) record(ctx context.Context, e *entry, state grant.State, grants bool, pods map[types.UID]identity, now time.Time) (after time.Duration, err error) {
 	before := &e.object.Status
 	records := e.recorded(state.Grants, pods)
-	status := describe(before, e.program, state, records, now)
+	status := describe(before, e.compiled, state, records, now)
 	if apiequality.Semantic.DeepEqual(before, status) {
-		r.book.kept(e, nil, records, state)
+		r.state.kept(e, nil, records, state)
 		return 0, nil
 	}
 	every := idleEvery
@@ -308,7 +308,7 @@ func (r *runner) record(ctx context.Context, e *entry, state pace.State, grants 
 		every = busyEvery
 	}
 	if left := e.wrote.Add(every).Sub(now); left > 0 && !grants && !e.wrote.IsZero() && e.object.Status.ObservedGeneration == e.generation {
-		r.book.kept(e, nil, records, state)
+		r.state.kept(e, nil, records, state)
 		return left, nil
 	}
 	object := e.object.DeepCopy()
@@ -316,17 +316,17 @@ func (r *runner) record(ctx context.Context, e *entry, state pace.State, grants 
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if err := r.client.Status().Update(ctx, object, client.FieldOwner(fieldOwner)); err != nil {
-		r.book.lost(e)
+		r.state.lost(e)
 		return 0, fmt.Errorf("write the status of EvictionBudget %s: %w", e.key, err)
 	}
 	e.wrote = now
 	r.tellBudget(before, object)
-	r.book.kept(e, object, records, state)
+	r.state.kept(e, object, records, state)
 	return 0, nil
 }
 
 // waits notes and measures how many requests wait, and since when in vain.
-func (r *runner) waits(e *entry, state pace.State, now time.Time) {
+func (r *runner) waits(e *entry, state grant.State, now time.Time) {
 	switch w := state.Wait; {
 	case state.Waiting == 0, w != nil && w.Reason == v1alpha1.ReasonOutsideWindow:
 		e.since = time.Time{} // Nobody expects anything before the next window.
@@ -337,12 +337,12 @@ func (r *runner) waits(e *entry, state pace.State, now time.Time) {
 }
 
 // tellGranted answers a request, and records that in an event.
-func (r *runner) tellGranted(s *space, g pace.Granted, by []string) {
+func (r *runner) tellGranted(s *space, g grant.Granted, by []string) {
 	message := "The pod is leaving already."
-	if names := r.book.grantedBy(s, g.Pod); len(names) > 0 {
+	if names := r.state.grantedBy(s, g.Pod); len(names) > 0 {
 		message = "Granted by EvictionBudget " + strings.Join(names, ", ") + "."
 	}
-	request, group := r.book.tellGranted(s, g, message)
+	request, group := r.state.tellGranted(s, g, message)
 	if request == nil {
 		return
 	}

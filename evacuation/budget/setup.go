@@ -1,8 +1,3 @@
-// Package budget enforces EvictionBudgets: the interceptor budgets.drawbridge.dev has its
-// turn for each pod that one covers, and ends it when all of them grant the eviction. Which
-// they grant is decided by package pace. A grant is recorded in the status of the budget,
-// with the resourceVersion that was read last, and only then told to the request; so it is
-// given once whoever dies when.
 package budget
 
 import (
@@ -89,21 +84,21 @@ func Add(mgr ctrl.Manager, o Options) error {
 
 func newRunner(c client.Client, live client.Reader, o Options) *runner {
 	r := &runner{client: c, live: live, clock: o.Clock, recorder: o.Recorder, metrics: o.Metrics, watches: o.Watches}
-	r.book = newBook(c, r.changed, r.wake)
+	r.state = newState(c, r.changed, r.wake)
 	return r
 }
 
-// feed fills the book from the informers of all that matters.
+// feed fills the state from the informers of all that matters.
 func (r *runner) feed(informers cache.Informers) error {
 	now := func() time.Time { return r.clock.Now() }
-	budgets := handlers(func(b *v1alpha1.EvictionBudget) { r.book.putBudget(b) }, func(b *v1alpha1.EvictionBudget) { r.book.removeBudget(client.ObjectKeyFromObject(b)) })
-	pods := handlers(func(p *corev1.Pod) { r.book.putPod(p, now()) }, func(p *corev1.Pod) { r.book.removePod(p, now()) })
-	requests := handlers(r.book.putRequest, func(er *v1alpha1.EvictionRequest) { r.book.removeRequest(er.Namespace, er.UID, podOf(er)) })
+	budgets := handlers(func(b *v1alpha1.EvictionBudget) { r.state.putBudget(b) }, func(b *v1alpha1.EvictionBudget) { r.state.removeBudget(client.ObjectKeyFromObject(b)) })
+	pods := handlers(func(p *corev1.Pod) { r.state.putPod(p, now()) }, func(p *corev1.Pod) { r.state.removePod(p, now()) })
+	requests := handlers(r.state.putRequest, func(er *v1alpha1.EvictionRequest) { r.state.removeRequest(er.Namespace, er.UID, podOf(er)) })
 	nodes := toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
 		was, ok := before.(*corev1.Node)
 		is, ok2 := after.(*corev1.Node)
 		if ok && ok2 && !maps.Equal(was.Labels, is.Labels) {
-			r.book.putNode()
+			r.state.putNode()
 		}
 	}}
 	var synced []toolscache.InformerSynced
@@ -169,7 +164,7 @@ func handlers[T client.Object](put, remove func(T)) toolscache.ResourceEventHand
 // depends on.
 func (r *runner) setupDecisions(mgr ctrl.Manager, o Options) error {
 	ofNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		return r.book.budgetsOf(object.GetNamespace())
+		return r.state.budgetsOf(object.GetNamespace())
 	})
 	scaled := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	err := ctrl.NewControllerManagedBy(mgr).

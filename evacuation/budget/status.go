@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/budget/pace"
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget/grant"
 	"github.com/drawbridge-dev/drawbridge/internal/text"
 )
 
@@ -22,7 +22,7 @@ const (
 )
 
 // describe makes the status from what was decided.
-func describe(before *v1alpha1.EvictionBudgetStatus, p *program, state pace.State, grants []v1alpha1.BudgetGrant, now time.Time) *v1alpha1.EvictionBudgetStatus {
+func describe(before *v1alpha1.EvictionBudgetStatus, p *compiled, state grant.State, grants []v1alpha1.BudgetGrant, now time.Time) *v1alpha1.EvictionBudgetStatus {
 	status := &v1alpha1.EvictionBudgetStatus{
 		ObservedGeneration: p.generation,
 		MatchingPods:       number(state.Covered), DisruptionsAllowed: number(state.Allowed), Waiting: number(state.Waiting),
@@ -35,7 +35,7 @@ func describe(before *v1alpha1.EvictionBudgetStatus, p *program, state pace.Stat
 		status.Window = &v1alpha1.BudgetOpening{Start: metav1.NewTime(state.Opening.Start), End: metav1.NewTime(state.Opening.End)}
 	}
 	groups := slices.Clone(state.Groups)
-	slices.SortStableFunc(groups, func(a, b pace.Group) int {
+	slices.SortStableFunc(groups, func(a, b grant.Group) int {
 		return cmp.Or(cmp.Compare(min(b.Disrupted, 1), min(a.Disrupted, 1)), strings.Compare(a.Name, b.Name))
 	})
 	for _, g := range groups[:min(len(groups), maxGroups)] {
@@ -74,7 +74,7 @@ func describe(before *v1alpha1.EvictionBudgetStatus, p *program, state pace.Stat
 	return status
 }
 
-func nothing(p *program) bool {
+func nothing(p *compiled) bool {
 	m := p.rules.MaxUnavailable.String()
 	return m == "0" || m == "0%"
 }

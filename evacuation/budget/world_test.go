@@ -141,20 +141,20 @@ func (w *world) see(r *runner) {
 		}
 	}
 	for i := range budgets.Items {
-		r.book.putBudget(&budgets.Items[i])
+		r.state.putBudget(&budgets.Items[i])
 	}
 	there := map[types.UID]bool{}
 	for i := range pods.Items {
 		there[pods.Items[i].UID] = true
-		r.book.putPod(&pods.Items[i], w.clock.Now())
+		r.state.putPod(&pods.Items[i], w.clock.Now())
 	}
-	for uid, pod := range r.book.spaces[shop].pods {
+	for uid, pod := range r.state.spaces[shop].pods {
 		if !there[uid] {
-			r.book.removePod(pod, w.clock.Now())
+			r.state.removePod(pod, w.clock.Now())
 		}
 	}
 	for i := range requests.Items {
-		r.book.putRequest(&requests.Items[i])
+		r.state.putRequest(&requests.Items[i])
 	}
 }
 
@@ -162,7 +162,7 @@ func (w *world) see(r *runner) {
 // failure.
 func (w *world) decide(r *runner) {
 	w.t.Helper()
-	for _, request := range r.book.budgetsOf(shop) {
+	for _, request := range r.state.budgetsOf(shop) {
 		if _, err := r.decide(w.t.Context(), request.NamespacedName); err != nil && !w.dead && !apierrors.IsConflict(err) {
 			w.t.Error(err)
 		}

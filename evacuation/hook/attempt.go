@@ -15,10 +15,10 @@ import (
 
 // attempt is one attempt, or the undo, for one pod.
 type attempt struct {
-	program *program
-	target  interceptor.Target
-	run     v1alpha1.HookRun
-	undo    bool
+	compiled *compiled
+	target   interceptor.Target
+	run      v1alpha1.HookRun
+	undo     bool
 	// late: its deadline is over.
 	late bool
 	// changed: it was recorded before the hook's last change.
@@ -37,7 +37,7 @@ func (t *attempt) key() string {
 	return fmt.Sprintf("%s/%d/%s", t.target.RequestUID, t.run.Attempt, kind)
 }
 
-func (t *attempt) deadline() time.Time { return t.program.rules.deadline(t.run) }
+func (t *attempt) deadline() time.Time { return t.compiled.rules.deadline(t.run) }
 
 func (t *attempt) podIP() string {
 	if t.pod == nil {
@@ -74,7 +74,7 @@ func anyMap(from map[string]string) map[string]any {
 }
 
 // look reads the pod from the API server: the cache has neither addresses nor containers.
-func (a *actor) look(ctx context.Context, t *attempt) error {
+func (a *hookInterceptor) look(ctx context.Context, t *attempt) error {
 	pod := &corev1.Pod{}
 	err := a.live.Get(ctx, t.target.Pod, pod)
 	switch {

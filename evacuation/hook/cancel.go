@@ -28,7 +28,7 @@ func (n *named) Cancel(ctx context.Context, t interceptor.Target) error {
 
 // goesOn reports whether the request of a target still wants the eviction: then only the
 // turn of the hook is over.
-func (a *actor) goesOn(ctx context.Context, t interceptor.Target) (bool, error) {
+func (a *hookInterceptor) goesOn(ctx context.Context, t interceptor.Target) (bool, error) {
 	er := &v1alpha1.EvictionRequest{}
 	switch err := a.client.Get(ctx, t.Request, er); {
 	case apierrors.IsNotFound(err):
@@ -50,21 +50,21 @@ func (n *named) callOff(ctx context.Context, t interceptor.Target, skipped bool)
 	case hook == nil:
 		return n.abandon(ctx, t)
 	}
-	run, err := n.ledger.run(ctx, hook, t.RequestUID)
+	run, err := n.runs.of(ctx, hook, t.RequestUID)
 	if err != nil {
 		return err
 	}
 	if run == nil {
-		n.room.give(t.RequestUID)
+		n.limiter.release(t.RequestUID)
 		return nil // Nothing was begun.
 	}
-	p := n.programs.get(hook)
+	p := n.compiled.get(hook)
 	// An attempt whose Job was refused has not begun.
 	nothing := run.Phase == v1alpha1.HookRefused && run.Attempt == 1
 	if p.noReturn && !skipped && !nothing && (run.Phase == v1alpha1.HookRunning || waits(run.Phase)) {
 		return interceptor.ErrPointOfNoReturn
 	}
-	did := &attempt{program: p, target: t, run: *run}
+	did := &attempt{compiled: p, target: t, run: *run}
 	if run.Phase == v1alpha1.HookRunning && !p.noReturn {
 		gone, err := n.stop(ctx, p.do, did)
 		switch {
@@ -76,8 +76,8 @@ func (n *named) callOff(ctx context.Context, t interceptor.Target, skipped bool)
 	}
 	n.forget(did)
 	if skipped || nothing || p.undo == nil || p.noReturn || run.Phase == v1alpha1.HookUndone {
-		n.room.give(t.RequestUID)
-		n.ledger.drop(n.hook, t.RequestUID)
+		n.limiter.release(t.RequestUID)
+		n.runs.drop(n.hook, t.RequestUID)
 		return nil
 	}
 	return n.undo(ctx, did)
@@ -85,17 +85,17 @@ func (n *named) callOff(ctx context.Context, t interceptor.Target, skipped bool)
 
 // undo does once what the hook says for an eviction that was called off.
 func (n *named) undo(ctx context.Context, did *attempt) error {
-	p, target, run := did.program, did.target, did.run
+	p, target, run := did.compiled, did.target, did.run
 	if run.Phase != v1alpha1.HookUndoing {
 		run.Phase, run.StartTime, run.Message = v1alpha1.HookUndoing, stamp(n.clock.Now()), ""
 		run.RequestUID = string(target.RequestUID)
-		if err := n.ledger.update(ctx, p.hook, func(status *v1alpha1.EvacuationHookStatus) error { return put(status, run) }); err != nil {
+		if err := n.runs.update(ctx, p.hook, func(status *v1alpha1.EvacuationHookStatus) error { return put(status, run) }); err != nil {
 			return err
 		}
-		n.fresh.add((&attempt{program: p, target: target, run: run, undo: true}).key())
+		n.fresh.add((&attempt{compiled: p, target: target, run: run, undo: true}).key())
 	}
-	n.room.hold(target.RequestUID, target.Pod.Namespace)
-	t := &attempt{program: p, target: target, run: run, undo: true}
+	n.limiter.hold(target.RequestUID, target.Pod.Namespace)
+	t := &attempt{compiled: p, target: target, run: run, undo: true}
 	w, err := n.begin(ctx, p.undo, t)
 	if err != nil {
 		return err
@@ -119,12 +119,12 @@ func (n *named) undo(ctx context.Context, did *attempt) error {
 		return fmt.Errorf("%w: the undo of hook %s runs: %s", interceptor.ErrNotYet, p.hook.Name, w.Message)
 	}
 	run.Phase, run.Message = v1alpha1.HookUndone, text.OneLine(w.Message, maxFailure)
-	if err := n.ledger.update(ctx, p.hook, func(status *v1alpha1.EvacuationHookStatus) error { return put(status, run) }); err != nil {
+	if err := n.runs.update(ctx, p.hook, func(status *v1alpha1.EvacuationHookStatus) error { return put(status, run) }); err != nil {
 		return err
 	}
-	n.room.give(target.RequestUID)
+	n.limiter.release(target.RequestUID)
 	n.forget(t)
-	n.ledger.drop(n.hook, target.RequestUID)
+	n.runs.drop(n.hook, target.RequestUID)
 	n.metrics.Ended(p.undo.name(), result)
 	if result == resultUndone {
 		n.emit(target, events.HookUndone(p.hook.Name, target.Pod.Name))
@@ -137,13 +137,13 @@ func (n *named) undo(ctx context.Context, did *attempt) error {
 // undoRefused waits for as long as the Job of the undo is refused. Its deadline counts
 // from when it can begin.
 func (n *named) undoRefused(ctx context.Context, did *attempt, run v1alpha1.HookRun, w work) error {
-	if now := n.clock.Now(); now.Sub(run.StartTime.Time) > did.program.rules.Deadline/2 {
+	if now := n.clock.Now(); now.Sub(run.StartTime.Time) > did.compiled.rules.Deadline/2 {
 		run.StartTime = stamp(now)
-		if err := n.ledger.update(ctx, did.program.hook, func(status *v1alpha1.EvacuationHookStatus) error { return put(status, run) }); err != nil {
+		if err := n.runs.update(ctx, did.compiled.hook, func(status *v1alpha1.EvacuationHookStatus) error { return put(status, run) }); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: the undo of hook %s waits: %s", interceptor.ErrNotYet, did.program.hook.Name, w.Message)
+	return fmt.Errorf("%w: the undo of hook %s waits: %s", interceptor.ErrNotYet, did.compiled.hook.Name, w.Message)
 }
 
 // Gone stops what still runs for a pod that has ended during the turn.
@@ -155,27 +155,27 @@ func (n *named) Gone(ctx context.Context, t interceptor.Target) error {
 	case hook == nil:
 		return n.abandon(ctx, t)
 	}
-	run, err := n.ledger.run(ctx, hook, t.RequestUID)
+	run, err := n.runs.of(ctx, hook, t.RequestUID)
 	if err != nil {
 		return err
 	}
 	if run != nil {
-		did := &attempt{program: n.programs.get(hook), target: t, run: *run}
+		did := &attempt{compiled: n.compiled.get(hook), target: t, run: *run}
 		if run.Phase == v1alpha1.HookRunning {
-			if _, err := n.stop(ctx, did.program.do, did); err != nil {
+			if _, err := n.stop(ctx, did.compiled.do, did); err != nil {
 				return err
 			}
 		}
 		n.forget(did)
-		n.ledger.drop(n.hook, t.RequestUID)
+		n.runs.drop(n.hook, t.RequestUID)
 	}
-	n.room.give(t.RequestUID)
+	n.limiter.release(t.RequestUID)
 	return nil
 }
 
 // abandon stops what a hook that was deleted has begun: its record is gone with it.
 func (n *named) abandon(ctx context.Context, t interceptor.Target) error {
-	n.room.give(t.RequestUID)
+	n.limiter.release(t.RequestUID)
 	var jobs batchv1.JobList
 	if err := n.client.List(ctx, &jobs, client.InNamespace(t.Pod.Namespace), client.MatchingLabels{
 		v1alpha1.HookRequestLabel: string(t.RequestUID), v1alpha1.HookLabel: n.hook.Name,

@@ -156,7 +156,7 @@ func TestWhatIsOverIsSettled(t *testing.T) {
 			if len(hook.Status.Runs) != 0 {
 				t.Errorf("the record stays: %+v", hook.Status.Runs)
 			}
-			if running, _ := r.room.count(); running != 0 {
+			if running, _ := r.limiter.count(); running != 0 {
 				t.Errorf("%d attempts still count", running)
 			}
 		})
@@ -353,7 +353,7 @@ func TestWhatRunsForNobodyIsStopped(t *testing.T) {
 			if _, err := n.Evacuate(t.Context(), w.target); err != nil {
 				t.Fatal(err)
 			}
-			if running, _ := n.room.count(); running != 1 || len(w.made) != 1 {
+			if running, _ := n.limiter.count(); running != 1 || len(w.made) != 1 {
 				t.Fatalf("%d run, and the Jobs are %v", running, w.made)
 			}
 			if err := ends(w, n); err != nil {
@@ -363,7 +363,7 @@ func TestWhatRunsForNobodyIsStopped(t *testing.T) {
 			if err := w.client.List(t.Context(), &jobs); err != nil || len(jobs.Items) != 0 {
 				t.Errorf("%d Jobs are left, %v", len(jobs.Items), err)
 			}
-			if running, waiting := n.room.count(); running+waiting != 0 {
+			if running, waiting := n.limiter.count(); running+waiting != 0 {
 				t.Errorf("%d run and %d wait", running, waiting)
 			}
 			if diff := cmp.Diff(map[string]int{"dump-1": 1}, w.names()); diff != "" {

@@ -34,7 +34,7 @@ const (
 )
 
 // beginJob makes sure that the Job of an attempt exists, and says how far it is.
-func (a *actor) beginJob(ctx context.Context, t *attempt, r *jobRecipe) (work, error) {
+func (a *hookInterceptor) beginJob(ctx context.Context, t *attempt, r *jobRecipe) (work, error) {
 	job, err := a.findJob(ctx, t)
 	switch {
 	case err != nil:
@@ -78,7 +78,7 @@ func (a *actor) beginJob(ctx context.Context, t *attempt, r *jobRecipe) (work, e
 
 // notCreated tells a refusal of the Job, which somebody may end, from a fault of the
 // template, which only a change of the hook can.
-func (a *actor) notCreated(job string, err error) (work, error) {
+func (a *hookInterceptor) notCreated(job string, err error) (work, error) {
 	switch cause, _ := refused.Of(err); cause {
 	case "":
 		return work{}, fmt.Errorf("create Job %s: %w", job, err)
@@ -96,7 +96,7 @@ func (a *actor) notCreated(job string, err error) (work, error) {
 
 // findJob returns the Job of an attempt, nil if there is none. The cache may not have
 // seen it yet, so that only the API server's word counts for one that is missing.
-func (a *actor) findJob(ctx context.Context, t *attempt) (*batchv1.Job, error) {
+func (a *hookInterceptor) findJob(ctx context.Context, t *attempt) (*batchv1.Job, error) {
 	key := types.NamespacedName{Namespace: t.target.Pod.Namespace, Name: t.jobName()}
 	for _, reader := range []client.Reader{a.client, a.live} {
 		job := &batchv1.Job{}
@@ -114,13 +114,13 @@ func (a *actor) findJob(ctx context.Context, t *attempt) (*batchv1.Job, error) {
 // jobName is the name of an attempt's Job.
 func (t *attempt) jobName() string {
 	if t.undo {
-		return v1alpha1.HookJobName(t.program.hook.Name+"-undo", t.target.RequestUID, t.run.Attempt)
+		return v1alpha1.HookJobName(t.compiled.hook.Name+"-undo", t.target.RequestUID, t.run.Attempt)
 	}
-	return v1alpha1.HookJobName(t.program.hook.Name, t.target.RequestUID, t.run.Attempt)
+	return v1alpha1.HookJobName(t.compiled.hook.Name, t.target.RequestUID, t.run.Attempt)
 }
 
 // observeJob says how far a Job is.
-func (a *actor) observeJob(ctx context.Context, job *batchv1.Job) (work, error) {
+func (a *hookInterceptor) observeJob(ctx context.Context, job *batchv1.Job) (work, error) {
 	w := work{State: stateRunning, Message: "Job " + job.Name + " runs"}
 	if eta, err := time.Parse(time.RFC3339, job.Annotations[v1alpha1.HookETAAnnotation]); err == nil {
 		w.ETA = eta
@@ -165,7 +165,7 @@ func (a *actor) observeJob(ctx context.Context, job *batchv1.Job) (work, error) 
 
 // jobSays is what the newest pod of a Job says, or why there is none. It is asked of the
 // API server, because the cache keeps nothing of a pod's containers.
-func (a *actor) jobSays(ctx context.Context, job *batchv1.Job) (string, error) {
+func (a *hookInterceptor) jobSays(ctx context.Context, job *batchv1.Job) (string, error) {
 	var pods corev1.PodList
 	if err := a.live.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
 		return "", fmt.Errorf("list the pods of Job %s: %w", job.Name, err)
@@ -217,7 +217,7 @@ func podSays(pod *corev1.Pod) string {
 }
 
 // stopJob deletes the Job of an attempt with its pods and reports whether it is gone.
-func (a *actor) stopJob(ctx context.Context, t *attempt) (gone bool, err error) {
+func (a *hookInterceptor) stopJob(ctx context.Context, t *attempt) (gone bool, err error) {
 	job, err := a.findJob(ctx, t)
 	switch {
 	case err != nil:
@@ -244,7 +244,7 @@ func (t *attempt) render(ctx context.Context, r *jobRecipe) (*batchv1.Job, error
 	if err != nil {
 		return nil, fmt.Errorf("the template %w", err)
 	}
-	hook := t.program.hook
+	hook := t.compiled.hook
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
 		Namespace: hook.Namespace, Name: t.jobName(), Labels: maps.Clone(template.Labels), Annotations: template.Annotations,
 		OwnerReferences: []metav1.OwnerReference{t.owner()},
@@ -264,7 +264,7 @@ func (t *attempt) render(ctx context.Context, r *jobRecipe) (*batchv1.Job, error
 		job.Spec.TTLSecondsAfterFinished = new(int32(undoKept.Seconds()))
 	}
 	// If no manager runs, it ends all the same; if one does, that is first and says why.
-	if left := int64((t.program.rules.Deadline + jobSlack).Seconds()); job.Spec.ActiveDeadlineSeconds == nil || *job.Spec.ActiveDeadlineSeconds > left {
+	if left := int64((t.compiled.rules.Deadline + jobSlack).Seconds()); job.Spec.ActiveDeadlineSeconds == nil || *job.Spec.ActiveDeadlineSeconds > left {
 		job.Spec.ActiveDeadlineSeconds = &left
 	}
 	pod := &job.Spec.Template.Spec
@@ -284,7 +284,7 @@ func (t *attempt) render(ctx context.Context, r *jobRecipe) (*batchv1.Job, error
 func (t *attempt) owner() metav1.OwnerReference {
 	o := metav1.OwnerReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "EvictionRequest", Name: t.target.Request.Name, UID: t.target.RequestUID}
 	if t.undo {
-		o.Kind, o.Name, o.UID = "EvacuationHook", t.program.hook.Name, t.program.hook.UID
+		o.Kind, o.Name, o.UID = "EvacuationHook", t.compiled.hook.Name, t.compiled.hook.UID
 	}
 	return o
 }
@@ -342,12 +342,12 @@ func place(pod *corev1.PodSpec, node string, same bool) {
 }
 
 // problemOf checks a literal template with the API server, without creating anything.
-func (a *actor) problemOf(ctx context.Context, p *program) (*problemError, error) {
+func (a *hookInterceptor) problemOf(ctx context.Context, p *compiled) (*problemError, error) {
 	for _, r := range []*recipe{p.do, p.undo} {
 		if p.problem != nil || r == nil || r.job == nil || !r.job.literal {
 			continue
 		}
-		t := &attempt{program: p, undo: true, run: v1alpha1.HookRun{Attempt: 1, StartTime: stamp(a.clock.Now())}}
+		t := &attempt{compiled: p, undo: true, run: v1alpha1.HookRun{Attempt: 1, StartTime: stamp(a.clock.Now())}}
 		t.target.Pod = types.NamespacedName{Namespace: p.hook.Namespace, Name: "example"}
 		t.target.RequestUID = "dry-run"
 		job, err := t.render(ctx, r.job)

@@ -16,7 +16,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 )
 
-func compiled(t *testing.T, template string, same bool) *attempt {
+func attemptWith(t *testing.T, template string, same bool) *attempt {
 	t.Helper()
 	hook := &v1alpha1.EvacuationHook{Spec: v1alpha1.EvacuationHookSpec{Job: &v1alpha1.HookJob{Template: runtime.RawExtension{Raw: []byte(template)}, OnSameNode: same}}}
 	hook.Namespace, hook.Name, hook.UID = "shop", "dump", "hook-uid"
@@ -24,7 +24,7 @@ func compiled(t *testing.T, template string, same bool) *attempt {
 	if p.problem != nil {
 		t.Fatal(p.problem)
 	}
-	a := &attempt{program: p, run: v1alpha1.HookRun{Attempt: 2, StartTime: at(0)}}
+	a := &attempt{compiled: p, run: v1alpha1.HookRun{Attempt: 2, StartTime: at(0)}}
 	a.target = interceptor.Target{
 		Request: types.NamespacedName{Namespace: "shop", Name: "pod-uid"}, RequestUID: "request-uid",
 		Pod: types.NamespacedName{Namespace: "shop", Name: "ledger-0"}, PodUID: "pod-uid", NodeName: "node-1", Requesters: []string{"alice", "bob"},
@@ -37,9 +37,9 @@ func compiled(t *testing.T, template string, same bool) *attempt {
 }
 
 func TestTheJobOfAnAttempt(t *testing.T) {
-	a := compiled(t, `{"metadata": {"labels": {"team": "db"}}, "spec": {"parallelism": "${size(pod.metadata.labels)}", "ttlSecondsAfterFinished": 5, "template": {"spec": {
+	a := attemptWith(t, `{"metadata": {"labels": {"team": "db"}}, "spec": {"parallelism": "${size(pod.metadata.labels)}", "ttlSecondsAfterFinished": 5, "template": {"spec": {
 		"containers": [{"name": "dump", "image": "${'dump:' + request.nodeName}", "env": [{"name": "POD_IP", "value": "mine"}]}]}}}}`, false)
-	got, err := a.render(t.Context(), a.program.do.job)
+	got, err := a.render(t.Context(), a.compiled.do.job)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,9 +76,9 @@ func TestTheJobOfAnAttempt(t *testing.T) {
 // On the same node, the Job tolerates the cordon, and every term of its own affinity gets
 // the node: one of them is enough for the scheduler.
 func TestAJobOnTheSameNode(t *testing.T) {
-	a := compiled(t, `{"spec": {"template": {"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+	a := attemptWith(t, `{"spec": {"template": {"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
 		{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}, {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}}}, "containers": [{"name": "c", "image": "i"}]}}}}`, true)
-	job, err := a.render(t.Context(), a.program.do.job)
+	job, err := a.render(t.Context(), a.compiled.do.job)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,9 +96,9 @@ func TestAJobOnTheSameNode(t *testing.T) {
 
 // The Job of an undo is the hook's: the request may be gone.
 func TestTheJobOfAnUndo(t *testing.T) {
-	a := compiled(t, `{"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}}`, false)
+	a := attemptWith(t, `{"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}}`, false)
 	a.undo = true
-	job, err := a.render(t.Context(), a.program.do.job)
+	job, err := a.render(t.Context(), a.compiled.do.job)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func Render(ctx context.Context, hook *v1alpha1.EvacuationHook, pod *corev1.Pod,
 	if p.problem != nil {
 		return nil, nil, p.problem
 	}
-	t := &attempt{program: p, run: v1alpha1.HookRun{Attempt: 1, FirstAttempt: 1, StartTime: stamp(now)}}
+	t := &attempt{compiled: p, run: v1alpha1.HookRun{Attempt: 1, FirstAttempt: 1, StartTime: stamp(now)}}
 	t.target.Pod, t.target.PodUID = client.ObjectKeyFromObject(pod), pod.UID
 	t.target.Labels, t.target.NodeName, t.target.Requesters = pod.Labels, pod.Spec.NodeName, requesters
 	t.target.Request, t.target.RequestUID = v1alpha1.RequestKey(pod), RenderedRequest
@@ -133,7 +133,7 @@ func (t *attempt) renderHTTP(ctx context.Context, r *httpRecipe) (*RenderedHTTP,
 
 // renderWait evaluates the condition over what the manager's cache has of the pod.
 func (t *attempt) renderWait(ctx context.Context, r *waitRecipe, workload Workload) (*RenderedWait, error) {
-	made := &RenderedWait{Until: t.program.hook.Spec.Wait.Until}
+	made := &RenderedWait{Until: t.compiled.hook.Spec.Wait.Until}
 	vars := t.vars()
 	object, err := podcache.Object(t.pod)
 	if err != nil {

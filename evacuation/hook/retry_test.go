@@ -93,12 +93,12 @@ func TestAHookThatIsHeldTriesAgain(t *testing.T) {
 			if !w.runner.isRetried(hook) {
 				t.Fatal("it is not seen")
 			}
-			w.runner.ledger.reread(client.ObjectKeyFromObject(hook))
+			w.runner.runs.reread(client.ObjectKeyFromObject(hook))
 		},
 		"by a write that conflicts": func(t *testing.T, w *world, hook *v1alpha1.EvacuationHook) {
 			t.Helper()
 			woken := w.woken(t)
-			err := w.runner.ledger.update(t.Context(), hook, func(s *v1alpha1.EvacuationHookStatus) error { s.MatchingPods = new(int32(7)); return nil })
+			err := w.runner.runs.update(t.Context(), hook, func(s *v1alpha1.EvacuationHookStatus) error { s.MatchingPods = new(int32(7)); return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +178,7 @@ func TestARefusedJobIsTriedAtOnceIfSomebodyAsks(t *testing.T) {
 	if !w.runner.isRetried(hook) {
 		t.Fatal("it is not seen")
 	}
-	w.runner.ledger.reread(client.ObjectKeyFromObject(hook))
+	w.runner.runs.reread(client.ObjectKeyFromObject(hook))
 	evacuate(t, w, n)
 	if run := w.run(t); run.Phase != v1alpha1.HookRunning || run.Attempt != 1 {
 		t.Errorf("run %+v, want that the first attempt runs", run)

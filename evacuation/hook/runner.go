@@ -31,7 +31,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // runner runs the interceptors of all hooks, on the leader: one reconciler of the SDK for
 // each name.
 type runner struct {
-	*actor
+	*hookInterceptor
 	beat time.Duration
 
 	// ready: the runs of the life before have been counted.
@@ -117,8 +117,8 @@ func (r *runner) forgetHook(hook types.NamespacedName) {
 	r.mu.Lock()
 	r.forgetRuns(hook)
 	r.mu.Unlock()
-	r.ledger.forget(hook)
-	r.programs.forget(hook)
+	r.runs.forget(hook)
+	r.compiled.forget(hook)
 	r.metrics.Held(hook.Namespace, hook.Name, 0)
 }
 
@@ -129,7 +129,7 @@ func (r *runner) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if !r.ready.Load() {
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
-	defer func() { r.metrics.Room(r.room.count()) }()
+	defer func() { r.metrics.Attempts(r.limiter.count()) }()
 	er := &v1alpha1.EvictionRequest{}
 	err := r.client.Get(ctx, req.NamespacedName, er, client.UnsafeDisableDeepCopy)
 	switch {
@@ -192,7 +192,7 @@ func (r *runner) reconciler(hook types.NamespacedName) (reconcile.Reconciler, er
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.named[hook] == nil {
-		made, err := interceptor.NewReconciler(r.client, r.live, &named{actor: r.actor, hook: hook}, interceptor.Options{
+		made, err := interceptor.NewReconciler(r.client, r.live, &named{hookInterceptor: r.hookInterceptor, hook: hook}, interceptor.Options{
 			Name: v1alpha1.HookInterceptor(hook), Clock: r.clock, Recorder: r.recorder, HeartbeatInterval: r.beat,
 		})
 		if err != nil {
@@ -213,7 +213,7 @@ func (r *runner) settle(ctx context.Context, request types.NamespacedName, er *v
 	var errs []error
 	var after time.Duration
 	for _, hook := range slices.SortedFunc(maps.Keys(runs), compareKeys) {
-		n, run := &named{actor: r.actor, hook: hook}, runs[hook]
+		n, run := &named{hookInterceptor: r.hookInterceptor, hook: hook}, runs[hook]
 		current := er
 		if er == nil || string(er.UID) != run.RequestUID {
 			gone, err := r.isGone(ctx, request, run)
@@ -231,12 +231,12 @@ func (r *runner) settle(ctx context.Context, request types.NamespacedName, er *v
 				after = soon
 			case errors.Is(err, interceptor.ErrPointOfNoReturn):
 				if current == nil { // Nobody is left who would finish it.
-					r.ledger.drop(hook, types.UID(run.RequestUID))
+					r.runs.drop(hook, types.UID(run.RequestUID))
 				}
 			case err != nil:
 				errs = append(errs, fmt.Errorf("call off hook %s: %w", hook, err))
 			}
-		case isSkipped(current, hook) && !r.ledger.isOver(hook, current.UID):
+		case isSkipped(current, hook) && !r.runs.isOver(hook, current.UID):
 			err := n.callOff(ctx, targetOf(request, current, run), true)
 			switch {
 			case errors.Is(err, interceptor.ErrNotYet):
@@ -245,7 +245,7 @@ func (r *runner) settle(ctx context.Context, request types.NamespacedName, er *v
 				errs = append(errs, fmt.Errorf("stop hook %s: %w", hook, err))
 			}
 		case v1alpha1.IsFinished(current):
-			r.ledger.drop(hook, types.UID(run.RequestUID))
+			r.runs.drop(hook, types.UID(run.RequestUID))
 		}
 	}
 	return after, errors.Join(errs...)
@@ -257,7 +257,7 @@ func isSkipped(er *v1alpha1.EvictionRequest, hook types.NamespacedName) bool {
 	return v1alpha1.ReportOf(er, v1alpha1.HookInterceptor(hook)).SkippedBy != ""
 }
 
-// giveUp ends the wait for room of a request whose hook was skipped, unless another hook
+// giveUp ends the wait of a request for the limiter whose hook was skipped, unless another hook
 // has the turn.
 func (r *runner) giveUp(er *v1alpha1.EvictionRequest, hooks []types.NamespacedName) {
 	skipped := slices.ContainsFunc(hooks, func(hook types.NamespacedName) bool { return isSkipped(er, hook) })
@@ -266,7 +266,7 @@ func (r *runner) giveUp(er *v1alpha1.EvictionRequest, hooks []types.NamespacedNa
 		return ok && !isSkipped(er, hook)
 	})
 	if skipped && !another {
-		r.room.stopWaiting(er.UID)
+		r.limiter.stopWaiting(er.UID)
 	}
 }
 
@@ -339,19 +339,19 @@ func (r *runner) sweepOnce(ctx context.Context) error {
 			continue
 		}
 		if r.isRetried(hook) { // Should its event have been missed.
-			r.ledger.reread(client.ObjectKeyFromObject(hook))
+			r.runs.reread(client.ObjectKeyFromObject(hook))
 		}
 		if !first {
-			errs = append(errs, client.IgnoreNotFound(r.ledger.flush(ctx, hook)))
+			errs = append(errs, client.IgnoreNotFound(r.runs.flush(ctx, hook)))
 		}
-		runs, err := r.ledger.runs(ctx, hook)
+		runs, err := r.runs.all(ctx, hook)
 		if err != nil {
 			errs = append(errs, client.IgnoreNotFound(err))
 			continue
 		}
 		for _, run := range runs {
 			if first && (run.Phase == v1alpha1.HookRunning || run.Phase == v1alpha1.HookUndoing) {
-				r.room.hold(types.UID(run.RequestUID), hook.Namespace)
+				r.limiter.hold(types.UID(run.RequestUID), hook.Namespace)
 			}
 		}
 		seen := hook.DeepCopy()

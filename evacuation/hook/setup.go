@@ -1,6 +1,3 @@
-// Package hook runs EvacuationHooks: interceptors that are a page of YAML. Each hook acts
-// under a name of its own. Before anything is begun for a pod, it is recorded in the
-// hook's status, so that it is done once whoever dies when.
 package hook
 
 import (
@@ -112,12 +109,12 @@ func Add(mgr ctrl.Manager, o Options) error {
 		o.Workers = 10
 	}
 	r := newRunner(mgr.GetClient(), mgr.GetAPIReader(), o)
-	status := &reporter{actor: r.actor, coverage: o.Coverage, gone: r.forgetHook}
+	status := &reporter{hookInterceptor: r.hookInterceptor, coverage: o.Coverage, gone: r.forgetHook}
 	o.OnCoverage(status.covers)
 	return errors.Join(
 		setupRunner(mgr, r, o),
 		setupStatus(mgr, status, o),
-		mgr.Add(manager.RunnableFunc(r.calls.run)),
+		mgr.Add(manager.RunnableFunc(r.inflight.run)),
 		mgr.Add(manager.RunnableFunc(o.Watches.Run)),
 		mgr.Add(manager.RunnableFunc(r.sweep)),
 		r.followPods(mgr.GetCache()),
@@ -131,12 +128,12 @@ func newRunner(c client.Client, live client.Reader, o Options) *runner {
 		begun:    map[types.NamespacedName]map[types.NamespacedName]v1alpha1.HookRun{},
 		requests: map[types.NamespacedName][]types.NamespacedName{},
 	}
-	r.actor = &actor{
+	r.hookInterceptor = &hookInterceptor{
 		client: c, live: live, clock: o.Clock, recorder: o.Recorder, metrics: o.Metrics,
-		programs: &programs{bounds: o.Bounds}, exec: o.Exec, http: o.HTTP, watches: o.Watches, wake: r.enqueue,
-		ledger: newLedger(c, live, r.wrote),
-		room:   newRoom(o.Clock, o.MaxConcurrent, o.MaxPerNamespace, r.enqueue),
-		calls:  &calls{clock: o.Clock, wake: r.enqueue},
+		compiled: &compiledHooks{bounds: o.Bounds}, exec: o.Exec, http: o.HTTP, watches: o.Watches, wake: r.enqueue,
+		runs:     newRecordedRuns(c, live, r.wrote),
+		limiter:  newLimiter(o.Clock, o.MaxConcurrent, o.MaxPerNamespace, r.enqueue),
+		inflight: &inflight{clock: o.Clock, wake: r.enqueue},
 	}
 	return r
 }
@@ -157,7 +154,7 @@ func setupRunner(mgr ctrl.Manager, r *runner, o Options) error {
 			return nil
 		}
 		if r.isRetried(hook) {
-			r.ledger.reread(client.ObjectKeyFromObject(hook))
+			r.runs.reread(client.ObjectKeyFromObject(hook))
 		}
 		var requests []reconcile.Request
 		for _, run := range hook.Status.Runs {

@@ -38,7 +38,7 @@ type Coverage struct {
 
 // reporter writes the conditions of the hooks.
 type reporter struct {
-	*actor
+	*hookInterceptor
 	coverage func(types.NamespacedName) (Coverage, bool)
 	gone     func(types.NamespacedName)
 
@@ -96,7 +96,7 @@ func (r *reporter) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	if !ok || covered.UID != hook.UID || covered.Generation != hook.Generation {
 		return reconcile.Result{RequeueAfter: time.Second}, nil // It is being counted.
 	}
-	p := r.programs.get(hook)
+	p := r.compiled.get(hook)
 	problem := p.problem
 	if problem == nil {
 		if now.Sub(known.checked) >= templateCheck {
@@ -107,7 +107,7 @@ func (r *reporter) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		}
 		problem = known.problem
 	}
-	err = r.ledger.update(ctx, hook, func(status *v1alpha1.EvacuationHookStatus) error {
+	err = r.runs.update(ctx, hook, func(status *v1alpha1.EvacuationHookStatus) error {
 		before := status.DeepCopy()
 		describe(status, p, covered, problem, now)
 		if equality.Semantic.DeepEqual(before, status) {
@@ -148,7 +148,7 @@ func (r *reporter) forgetReported(key types.NamespacedName) {
 }
 
 // describe sets the conditions to the findings.
-func describe(status *v1alpha1.EvacuationHookStatus, p *program, covered Coverage, problem *problemError, now time.Time) {
+func describe(status *v1alpha1.EvacuationHookStatus, p *compiled, covered Coverage, problem *problemError, now time.Time) {
 	generation := p.hook.Generation
 	status.ObservedGeneration, status.MatchingPods = generation, new(int32(min(covered.Pods, 1<<31-1))) //nolint:gosec // It is limited in the same expression.
 	set := func(kind string, ok bool, reason, message string) {

@@ -58,16 +58,16 @@ type input struct {
 	Run *v1alpha1.HookRun
 	// Work of the running attempt.
 	Work work
-	// Room: another attempt may begin now.
-	Room bool
-	Now  time.Time
+	// Acquired: another attempt may begin now.
+	Acquired bool
+	Now      time.Time
 }
 
 // what is to be done.
 type what int
 
 const (
-	// doWait waits for WakeAt, or for room.
+	// doWait waits for WakeAt, or for the limiter.
 	doWait what = iota
 	// doRecord writes Run, and then steps again.
 	doRecord
@@ -146,9 +146,9 @@ func step(in input) decision {
 	}
 }
 
-// next begins the next attempt, if there is room.
+// next begins the next attempt, if the limiter allows it.
 func (in input) next(run v1alpha1.HookRun) decision {
-	if !in.Room {
+	if !in.Acquired {
 		return decision{Do: doWait, Message: "it waits until others have ended"}
 	}
 	run.Phase, run.Attempt, run.StartTime = v1alpha1.HookRunning, run.Attempt+1, stamp(in.Now)

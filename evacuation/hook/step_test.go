@@ -33,7 +33,7 @@ func TestStep(t *testing.T) {
 		want decision
 	}{
 		"the first attempt begins when there is room": {
-			input{Rules: usual, Room: true}, decision{Do: doRecord, Run: *run(v1alpha1.HookRunning, 1, 0)},
+			input{Rules: usual, Acquired: true}, decision{Do: doRecord, Run: *run(v1alpha1.HookRunning, 1, 0)},
 		},
 		"without room it waits": {
 			input{Rules: usual}, decision{Do: doWait, Message: "it waits until others have ended"},
@@ -61,11 +61,11 @@ func TestStep(t *testing.T) {
 			decision{Do: doRecord, Run: with(run(v1alpha1.HookRetrying, 1, 10*time.Second), "exit code 1"), Result: resultFailed},
 		},
 		"during the pause it waits": {
-			input{Rules: usual, Run: run(v1alpha1.HookRetrying, 1, time.Second), Room: true},
+			input{Rules: usual, Run: run(v1alpha1.HookRetrying, 1, time.Second), Acquired: true},
 			decision{Do: doWait, WakeAt: noon.Add(time.Second), Message: "attempt 1 of 2 failed, the next one follows: "},
 		},
 		"after the pause the next one begins": {
-			input{Rules: usual, Run: run(v1alpha1.HookRetrying, 1, 0), Room: true}, decision{Do: doRecord, Run: *run(v1alpha1.HookRunning, 2, 0)},
+			input{Rules: usual, Run: run(v1alpha1.HookRetrying, 1, 0), Acquired: true}, decision{Do: doRecord, Run: *run(v1alpha1.HookRunning, 2, 0)},
 		},
 		"the last attempt that fails holds the pod": {
 			input{Rules: usual, Run: run(v1alpha1.HookRunning, 2, 0), Work: work{State: stateFailed, Message: "exit code 1"}},
@@ -97,10 +97,10 @@ func TestStep(t *testing.T) {
 			}},
 		},
 		"a pod that is held stays": {
-			input{Rules: usual, Run: run(v1alpha1.HookHeld, 2, 0), Room: true}, decision{Do: doHold},
+			input{Rules: usual, Run: run(v1alpha1.HookHeld, 2, 0), Acquired: true}, decision{Do: doHold},
 		},
 		"a changed hook begins anew, with another number": {
-			input{Rules: changed, Run: run(v1alpha1.HookHeld, 2, 0), Room: true},
+			input{Rules: changed, Run: run(v1alpha1.HookHeld, 2, 0), Acquired: true},
 			decision{Do: doRecord, Run: v1alpha1.HookRun{Phase: v1alpha1.HookRunning, Attempt: 3, FirstAttempt: 3, Generation: 2, StartTime: at(0)}},
 		},
 		"an attempt of the hook before its change has all of the new attempts after it": {
@@ -110,7 +110,7 @@ func TestStep(t *testing.T) {
 			}},
 		},
 		"an undo that has begun ends the turn": {
-			input{Rules: usual, Run: run(v1alpha1.HookUndoing, 1, 0), Room: true}, decision{Do: doWait, Message: "it is undone"},
+			input{Rules: usual, Run: run(v1alpha1.HookUndoing, 1, 0), Acquired: true}, decision{Do: doWait, Message: "it is undone"},
 		},
 	}
 	for name, tc := range cases {
@@ -135,7 +135,7 @@ func TestARunEnds(t *testing.T) {
 			if i > 1000 {
 				t.Fatalf("seed %d: it does not end: %+v", seed, run)
 			}
-			in := input{Rules: rules, Run: run, Now: now, Room: random.IntN(3) > 0}
+			in := input{Rules: rules, Run: run, Now: now, Acquired: random.IntN(3) > 0}
 			if run != nil && run.Phase == v1alpha1.HookRunning {
 				in.Work = work{State: []state{stateRunning, stateRunning, stateFailed, stateLost}[random.IntN(4)]}
 				if in.Work.State == stateLost && lost > 5 {

@@ -13,7 +13,7 @@ import (
 
 // beginWait evaluates the condition. It is asked again when the pod or the workload
 // changes.
-func (a *actor) beginWait(ctx context.Context, t *attempt, r *waitRecipe) (work, error) {
+func (a *hookInterceptor) beginWait(ctx context.Context, t *attempt, r *waitRecipe) (work, error) {
 	if t.changed {
 		return work{State: stateLost}, nil
 	}

@@ -145,7 +145,7 @@ func (w *world) born() *named {
 	if err := r.sweepOnce(w.t.Context()); err != nil && !w.dead {
 		w.t.Fatal(err)
 	}
-	return &named{actor: r.actor, hook: client.ObjectKeyFromObject(w.hook)}
+	return &named{hookInterceptor: r.hookInterceptor, hook: client.ObjectKeyFromObject(w.hook)}
 }
 
 // run is the record of the hook.

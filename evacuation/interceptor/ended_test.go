@@ -56,8 +56,8 @@ func TestSDKUndoesNothingForAPodThatHasEnded(t *testing.T) {
 			if len(impl.calls) != tc.want {
 				t.Errorf("asked to %v, want %d calls", impl.calls, tc.want)
 			}
-			if memory := r.memories.get(client.ObjectKeyFromObject(newRequest().Obj())); memory.Target.RequestUID != "" {
-				t.Errorf("still remembered: %+v", memory)
+			if state := r.states.get(client.ObjectKeyFromObject(newRequest().Obj())); state.Target.RequestUID != "" {
+				t.Errorf("still remembered: %+v", state)
 			}
 		})
 	}

@@ -1,5 +1,3 @@
-// Package interceptor is the SDK for programs that act before a pod is evicted. It is
-// light: it links neither the API server nor CEL.
 package interceptor
 
 import (

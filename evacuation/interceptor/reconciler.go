@@ -29,8 +29,8 @@ type reconciler struct {
 	canceler Canceler // nil if it cannot cancel
 	goner    Goner    // nil if it has nothing to clean up
 
-	memories memories
-	running  running
+	states  turnStates
+	running running
 }
 
 var _ reconcile.Reconciler = &reconciler{}
@@ -63,7 +63,7 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if before := r.memories.get(key); before.Target.RequestUID != "" && (er == nil || er.UID != before.Target.RequestUID) {
+	if before := r.states.get(key); before.Target.RequestUID != "" && (er == nil || er.UID != before.Target.RequestUID) {
 		// First, end what was begun for a request that no longer exists.
 		result, settled, err := r.settle(ctx, key, before, er)
 		if err != nil || !settled {
@@ -80,40 +80,40 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 // observe handles an existing request.
 func (r *reconciler) observe(ctx, turn context.Context, er *v1alpha1.EvictionRequest) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(er)
-	memory := r.recall(er)
-	in := r.input(er, memory)
+	state := r.recall(er)
+	in := r.input(er, state)
 	if in.Turn == noTurn || in.Turn == podGone && !in.CanGone {
-		r.memories.forget(key)
+		r.states.forget(key)
 		return reconcile.Result{}, nil
 	}
-	begun := memory.Target.RequestUID != ""
+	begun := state.Target.RequestUID != ""
 	if !begun && !r.Selector.Matches(labelSet(er)) {
 		return reconcile.Result{}, nil // Another process has it, and may have begun.
 	}
 	known := begun || !in.Item.StartedAt.IsZero()
-	memory.Target = r.target(er, memory)
+	state.Target = r.target(er, state)
 	switch step(in, r.Clock.Now()).Call {
 	case callCancel:
-		settled, err := r.undo(ctx, key, &memory, known)
+		settled, err := r.undo(ctx, key, &state, known)
 		if err != nil || settled || stopping(ctx) {
 			return reconcile.Result{}, err
 		}
-		in.NoReturn = memory.NoReturn
+		in.NoReturn = state.NoReturn
 	case callGone:
-		return reconcile.Result{}, r.cleanUp(ctx, key, &memory)
+		return reconcile.Result{}, r.cleanUp(ctx, key, &state)
 	case callEvacuate, callNothing:
 	}
 	if step(in, r.Clock.Now()).Call != callEvacuate {
 		if in.NoReturn { // Passed over: others continue, and we stop for good.
-			memory.Settled = true
-			r.memories.set(key, memory)
+			state.Settled = true
+			r.states.set(key, state)
 		}
 		return reconcile.Result{}, nil
 	}
 	if in.Turn != active {
 		turn = ctx // The turn is already over, but the work continues.
 	}
-	answer, err := r.advance(ctx, turn, key, &memory)
+	answer, err := r.advance(ctx, turn, key, &state)
 	if answer == nil || err != nil {
 		return reconcile.Result{}, err
 	}
@@ -125,7 +125,7 @@ func (r *reconciler) observe(ctx, turn context.Context, er *v1alpha1.EvictionReq
 
 // settle ends what was begun for a request that is gone or was recreated. It reports
 // whether the new one may begin.
-func (r *reconciler) settle(ctx context.Context, key types.NamespacedName, known memory, er *v1alpha1.EvictionRequest) (_ reconcile.Result, settled bool, _ error) {
+func (r *reconciler) settle(ctx context.Context, key types.NamespacedName, known turnState, er *v1alpha1.EvictionRequest) (_ reconcile.Result, settled bool, _ error) {
 	in := input{
 		Turn: calledOff, Deleted: true, Settled: known.Settled, NoReturn: known.NoReturn,
 		CanCancel: r.canceler != nil, CanGone: r.goner != nil, Interval: r.HeartbeatInterval,
@@ -147,12 +147,12 @@ func (r *reconciler) settle(ctx context.Context, key types.NamespacedName, known
 		in.Settled, in.NoReturn = undone, known.NoReturn
 	}
 	if step(in, r.Clock.Now()).Call != callEvacuate {
-		r.memories.forget(key)
+		r.states.forget(key)
 		return reconcile.Result{}, true, nil
 	}
 	if er != nil && turnOf(er, r.Name) == active {
 		// The new request wants what cannot be stopped anyway.
-		r.memories.set(key, memory{Target: r.target(er, memory{}), NoReturn: true})
+		r.states.set(key, turnState{Target: r.target(er, turnState{}), NoReturn: true})
 		return reconcile.Result{}, true, nil
 	}
 	answer, err := r.advance(ctx, ctx, key, &known)
@@ -162,18 +162,18 @@ func (r *reconciler) settle(ctx context.Context, key types.NamespacedName, known
 	in.Answer = answer
 	d := step(in, r.Clock.Now())
 	if d.Settled {
-		r.memories.forget(key)
+		r.states.forget(key)
 	}
 	return r.wakeAt(d.WakeAt), d.Settled, nil
 }
 
 // advance calls Evacuate. There is no answer if the process is stopping.
-func (r *reconciler) advance(ctx, turn context.Context, key types.NamespacedName, memory *memory) (*Progress, error) {
-	r.memories.set(key, *memory) // It has begun, whatever the result.
-	answer, err := r.evacuate(turn, memory.Target)
-	if answer.PointOfNoReturn && !memory.NoReturn {
-		memory.NoReturn = true
-		r.memories.set(key, *memory)
+func (r *reconciler) advance(ctx, turn context.Context, key types.NamespacedName, state *turnState) (*Progress, error) {
+	r.states.set(key, *state) // It has begun, whatever the result.
+	answer, err := r.evacuate(turn, state.Target)
+	if answer.PointOfNoReturn && !state.NoReturn {
+		state.NoReturn = true
+		r.states.set(key, *state)
 	}
 	switch {
 	case stopping(ctx):
@@ -181,57 +181,57 @@ func (r *reconciler) advance(ctx, turn context.Context, key types.NamespacedName
 	case err == nil, errors.Is(context.Cause(turn), errTurnOver):
 		return &answer, nil
 	}
-	r.emit(memory.Target, events.EvacuationFailed(r.Name, memory.Target.Pod.Name, err))
-	return nil, fmt.Errorf("evacuate pod %s: %w", memory.Target.Pod, err)
+	r.emit(state.Target, events.EvacuationFailed(r.Name, state.Target.Pod.Name, err))
+	return nil, fmt.Errorf("evacuate pod %s: %w", state.Target.Pod, err)
 }
 
 // undo calls Cancel and reports whether all is undone; if not, there is an error, or no
 // way back. Work that this process does not know about is undone silently: there may
 // have been nothing.
-func (r *reconciler) undo(ctx context.Context, key types.NamespacedName, memory *memory, known bool) (settled bool, _ error) {
-	err := r.cancel(ctx, memory.Target)
+func (r *reconciler) undo(ctx context.Context, key types.NamespacedName, state *turnState, known bool) (settled bool, _ error) {
+	err := r.cancel(ctx, state.Target)
 	switch {
 	case stopping(ctx):
 		return false, nil
 	case errors.Is(err, ErrPointOfNoReturn):
-		memory.NoReturn = true
-		r.memories.set(key, *memory)
-		r.emit(memory.Target, events.PointOfNoReturn(r.Name, memory.Target.Pod.Name))
+		state.NoReturn = true
+		r.states.set(key, *state)
+		r.emit(state.Target, events.PointOfNoReturn(r.Name, state.Target.Pod.Name))
 		return false, nil
 	case err != nil:
-		r.memories.set(key, *memory) // So that nothing new begins before it is undone.
+		r.states.set(key, *state) // So that nothing new begins before it is undone.
 		if errors.Is(err, ErrNotYet) {
 			return false, err
 		}
-		r.emit(memory.Target, events.CancelFailed(r.Name, memory.Target.Pod.Name, err))
-		return false, fmt.Errorf("cancel evacuation of pod %s: %w", memory.Target.Pod, err)
+		r.emit(state.Target, events.CancelFailed(r.Name, state.Target.Pod.Name, err))
+		return false, fmt.Errorf("cancel evacuation of pod %s: %w", state.Target.Pod, err)
 	}
-	memory.Settled = true
-	r.memories.set(key, *memory)
+	state.Settled = true
+	r.states.set(key, *state)
 	if known {
-		r.emit(memory.Target, events.EvacuationCanceled(r.Name, memory.Target.Pod.Name))
+		r.emit(state.Target, events.EvacuationCanceled(r.Name, state.Target.Pod.Name))
 	}
-	log.FromContext(ctx).Info("Undid an evacuation", "pod", memory.Target.Pod.Name)
+	log.FromContext(ctx).Info("Undid an evacuation", "pod", state.Target.Pod.Name)
 	return true, nil
 }
 
 // cleanUp calls Gone, until it succeeds.
-func (r *reconciler) cleanUp(ctx context.Context, key types.NamespacedName, memory *memory) error {
-	err := r.gone(ctx, memory.Target)
+func (r *reconciler) cleanUp(ctx context.Context, key types.NamespacedName, state *turnState) error {
+	err := r.gone(ctx, state.Target)
 	switch {
 	case stopping(ctx):
 		return nil
 	case errors.Is(err, ErrNotYet):
-		r.memories.set(key, *memory)
+		r.states.set(key, *state)
 		return err
 	case err != nil:
-		r.memories.set(key, *memory)
-		r.emit(memory.Target, events.CancelFailed(r.Name, memory.Target.Pod.Name, err))
-		return fmt.Errorf("clean up after pod %s: %w", memory.Target.Pod, err)
+		r.states.set(key, *state)
+		r.emit(state.Target, events.CancelFailed(r.Name, state.Target.Pod.Name, err))
+		return fmt.Errorf("clean up after pod %s: %w", state.Target.Pod, err)
 	}
-	memory.Settled = true
-	r.memories.set(key, *memory)
-	log.FromContext(ctx).V(1).Info("Cleaned up after a pod that ended in the turn", "pod", memory.Target.Pod.Name)
+	state.Settled = true
+	r.states.set(key, *state)
+	log.FromContext(ctx).V(1).Info("Cleaned up after a pod that ended in the turn", "pod", state.Target.Pod.Name)
 	return nil
 }
 
@@ -240,33 +240,33 @@ func (r *reconciler) cleanUp(ctx context.Context, key types.NamespacedName, memo
 func stopping(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // input gathers the input of step.
-func (r *reconciler) input(er *v1alpha1.EvictionRequest, memory memory) input {
+func (r *reconciler) input(er *v1alpha1.EvictionRequest, state turnState) input {
 	in := input{
 		Turn:      turnOf(er, r.Name),
 		Item:      itemOf(er, r.Name),
-		Settled:   memory.Settled,
-		NoReturn:  memory.NoReturn,
+		Settled:   state.Settled,
+		NoReturn:  state.NoReturn,
 		CanCancel: r.canceler != nil,
 		CanGone:   r.goner != nil,
 		Interval:  r.HeartbeatInterval,
 	}
-	if memory.Item.HeartbeatAt.After(in.Item.HeartbeatAt) {
-		in.Item = memory.Item
+	if state.Item.HeartbeatAt.After(in.Item.HeartbeatAt) {
+		in.Item = state.Item
 	}
 	return in
 }
 
-// recall returns the memory of this request.
-func (r *reconciler) recall(er *v1alpha1.EvictionRequest) memory {
-	known := r.memories.get(client.ObjectKeyFromObject(er))
+// recall returns the state of this request.
+func (r *reconciler) recall(er *v1alpha1.EvictionRequest) turnState {
+	known := r.states.get(client.ObjectKeyFromObject(er))
 	if known.Target.RequestUID != er.UID {
-		return memory{}
+		return turnState{}
 	}
 	return known
 }
 
 // target returns what the interceptor is told.
-func (r *reconciler) target(er *v1alpha1.EvictionRequest, memory memory) Target {
+func (r *reconciler) target(er *v1alpha1.EvictionRequest, state turnState) Target {
 	t := Target{
 		Request:     client.ObjectKeyFromObject(er),
 		RequestUID:  er.UID,
@@ -274,8 +274,8 @@ func (r *reconciler) target(er *v1alpha1.EvictionRequest, memory memory) Target 
 		PodUID:      er.Spec.Target.Pod.UID,
 		NodeName:    er.Status.NodeName,
 		Labels:      maps.Clone(er.Labels),
-		ActivatedAt: memory.Target.ActivatedAt,
-		StartedAt:   shift(r.input(er, memory).Item.StartedAt, -r.ServerClock.Offset()),
+		ActivatedAt: state.Target.ActivatedAt,
+		StartedAt:   shift(r.input(er, state).Item.StartedAt, -r.ServerClock.Offset()),
 	}
 	for _, requester := range er.Spec.Requesters {
 		t.Requesters = append(t.Requesters, requester.Name)

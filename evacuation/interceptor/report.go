@@ -47,8 +47,8 @@ func (r *reconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest, a
 		}
 	}
 	for range reportTries {
-		memory := r.recall(er)
-		in := r.input(er, memory)
+		state := r.recall(er)
+		in := r.input(er, state)
 		offset := r.ServerClock.Offset()
 		in.Answer = answer.shifted(offset)
 		d := step(in, r.Clock.Now().Add(offset))
@@ -58,12 +58,12 @@ func (r *reconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest, a
 		}
 		switch {
 		case err == nil:
-			memory.Settled = memory.Settled || d.Settled
+			state.Settled = state.Settled || d.Settled
 			if d.Report != nil {
-				memory.Item, memory.Target.StartedAt = *d.Report, shift(d.Report.StartedAt, -offset)
-				r.announce(memory.Target, in.Item, *d.Report)
+				state.Item, state.Target.StartedAt = *d.Report, shift(d.Report.StartedAt, -offset)
+				r.announce(state.Target, in.Item, *d.Report)
 			}
-			r.memories.set(key, memory)
+			r.states.set(key, state)
 			return r.wakeAt(shift(d.WakeAt, -offset)), nil
 		case apierrors.IsInvalid(err) && r.ServerClock.Offset() != offset:
 			log.FromContext(ctx).Info("This machine's clock is off, reporting by that of the API server", "offset", r.ServerClock.Offset())
@@ -75,7 +75,7 @@ func (r *reconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest, a
 			answer.ExpectedFinishTime = time.Time{}
 			continue
 		case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
-			r.emit(memory.Target, events.ReportRefused(r.Name, err))
+			r.emit(state.Target, events.ReportRefused(r.Name, err))
 			r.reportRefusal(ctx, er, in.Item, err)
 			return reconcile.Result{}, fmt.Errorf("report on eviction request %s: %w", key, err)
 		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):

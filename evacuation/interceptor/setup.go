@@ -123,9 +123,9 @@ func (r *reconciler) requestEvents() handler.EventHandler {
 			r.running.over(key, ev.Object.GetUID())
 			er, turn := mine(ev.Object)
 			if er != nil && meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionEvicted) {
-				r.memories.podGone(key, er.UID) // The end may not have been handled yet.
+				r.states.podGone(key, er.UID) // The end may not have been handled yet.
 			}
-			if turn != noTurn || r.memories.get(key).Target.RequestUID != "" {
+			if turn != noTurn || r.states.get(key).Target.RequestUID != "" {
 				enqueue(ev.Object, q)
 			}
 		},

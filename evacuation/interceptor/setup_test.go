@@ -233,8 +233,8 @@ func TestSDKBehindACache(t *testing.T) {
 		if _, err := mustLook(t, r); err != nil {
 			t.Fatal(err)
 		}
-		if len(r.memories.of) != 0 || len(r.running.of) != 0 {
-			t.Errorf("it remembers %v and %v of a request that is gone", r.memories.of, r.running.of)
+		if len(r.states.of) != 0 || len(r.running.of) != 0 {
+			t.Errorf("it remembers %v and %v of a request that is gone", r.states.of, r.running.of)
 		}
 	})
 }

@@ -57,8 +57,8 @@ func TestLeasesExpiry(t *testing.T) {
 	if diff := cmp.Diff([]string{note, note}, b.log.Events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if len(b.memory) != 0 {
-		t.Errorf("%d leases are remembered, want none", len(b.memory))
+	if len(b.observed) != 0 {
+		t.Errorf("%d leases are remembered, want none", len(b.observed))
 	}
 }
 

@@ -75,8 +75,8 @@ type Reconciler struct {
 	mu sync.Mutex
 	// startedAt is when the controller was started.
 	startedAt time.Time
-	// memory has what the objects do not say, by lease name.
-	memory map[string]*memory
+	// observed has what the objects do not say, by lease name.
+	observed map[string]*observed
 }
 
 // withdrawal says why a requester is removed: its event, given the requester's
@@ -181,7 +181,7 @@ func (l *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return events.RequesterWithdrawn(requester, rec.Display, rec.Node, rec.Markers, l.Policy.Debounce)
 		})
 	default:
-		l.remember(lease, func(m *memory) { m.markersGoneSince = decision.markersGoneSince })
+		l.remember(lease, func(m *observed) { m.markersGoneSince = decision.markersGoneSince })
 		return l.wakeAt(decision.wakeAt), nil
 	}
 }
@@ -214,7 +214,7 @@ func (l *Reconciler) withdraw(ctx context.Context, lease *coordinationv1.Lease, 
 			return reconcile.Result{}, fmt.Errorf("delete lease: %w", err)
 		}
 	}
-	l.remember(lease, func(m *memory) { m.withdrawal = why })
+	l.remember(lease, func(m *observed) { m.withdrawal = why })
 	if err := l.release(ctx, lease.Name, lease.UID, why); err != nil {
 		return reconcile.Result{}, err
 	}

@@ -79,7 +79,7 @@ func (l *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // init makes what a started controller needs.
-func (l *Reconciler) init() { l.memory = map[string]*memory{} }
+func (l *Reconciler) init() { l.observed = map[string]*observed{} }
 
 // leaseEvents passes our own leases, except renewals, which are only noted.
 func (l *Reconciler) leaseEvents() predicate.Predicate {

@@ -67,9 +67,10 @@ type Controller struct {
 	// Policy has the constants about pods.
 	Policy PodPolicy
 
-	tally     *tally
+	counts    *podCounts
 	selectors *selectors
-	memory    *memory
+	decided   *decided
+	failures  *failures
 	// The queues of the three controllers: maintenances, nodes and pods.
 	plans, nodes, pods queue
 }
@@ -90,7 +91,7 @@ func (c *Controller) validate() error {
 
 // init prepares what the controllers share.
 func (c *Controller) init() {
-	c.tally, c.selectors, c.memory = newTally(), newSelectors(), newMemory()
+	c.counts, c.selectors, c.decided, c.failures = newPodCounts(), newSelectors(), newDecided(), newFailures()
 }
 
 // get reads a maintenance from the cache, nil if there is none.

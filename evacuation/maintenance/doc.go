@@ -8,6 +8,16 @@
 // What must outlive this process is in the API: annotations of the node have the stage
 // of each maintenance and who cordoned the node; the EvictionRequest and the conditions
 // of a pod say what was requested. Everything is level-triggered: a request that is no
-// longer wanted is withdrawn, whatever happened to its maintenance. The tally, which
-// counts pods, is a hint; before a node counts as drained, its pods are listed live.
+// longer wanted is withdrawn, whatever happened to its maintenance. The counts of
+// pods are a hint; before a node counts as drained, its pods are listed live.
+//
+//   - controller.go, setup.go: the three controllers
+//   - plans.go, planstep.go, planstatus.go: one maintenance
+//   - selector.go: the nodes that it selects
+//   - nodes.go, nodestep.go: one node
+//   - entries.go: the annotation of a node
+//   - pods.go, podstep.go: one pod
+//   - podcounts.go: counts of pods by node
+//   - decided.go: what maintenances have decided
+//   - failures.go: pods that could not be asked to go
 package maintenance

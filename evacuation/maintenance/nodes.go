@@ -81,7 +81,7 @@ func (c *Controller) wantedStage(m *v1alpha1.NodeMaintenance, node *corev1.Node,
 	if m.DeletionTimestamp != nil || node.DeletionTimestamp != nil || !c.selectors.of(m).selects(node) {
 		return ""
 	}
-	decided := c.memory.decision(m.Name, node.Name)
+	decided := c.decided.stage(m.Name, node.Name)
 	switch {
 	case m.Spec.Drain && rank(decided) >= rank(v1alpha1.StageDrain):
 		return decided

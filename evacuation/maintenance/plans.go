@@ -41,15 +41,15 @@ func (c *Controller) reconcilePlan(ctx context.Context, req reconcile.Request) (
 		return reconcile.Result{}, c.patchFinalizer(ctx, m, controllerutil.AddFinalizer)
 	}
 	if m.Spec.Cordon && m.Status.CompletionTime != nil {
-		c.tally.restart(m.Name) // Another round begins.
+		c.counts.restart(m.Name) // Another round begins.
 	}
-	c.tally.resume(m.Name, m.Status)
+	c.counts.resume(m.Name, m.Status)
 	in, err := c.gatherPlan(ctx, m)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	d := PlanStep(in)
-	c.memory.decide(m.Name, d.Stages)
+	c.decided.decide(m.Name, d.Stages)
 	for i := range in.Nodes {
 		if n := &in.Nodes[i]; d.Stages[n.Name] != n.Stage || rank(n.Stage) >= rank(v1alpha1.StageCordon) && !n.Unschedulable {
 			c.nodes.Add(named(n.Name))
@@ -61,8 +61,8 @@ func (c *Controller) reconcilePlan(ctx context.Context, req reconcile.Request) (
 
 // forget forgets a maintenance that is gone.
 func (c *Controller) forget(name string) {
-	c.memory.forget(name)
-	c.tally.forget(name)
+	c.decided.forget(name)
+	c.counts.forget(name)
 	c.Metrics.Forget(name)
 }
 
@@ -91,9 +91,9 @@ func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance
 		default:
 			continue
 		}
-		facts := NodeFacts{Name: node.Name, Stage: stage, Unschedulable: node.Spec.Unschedulable, Gone: c.tally.goneFrom(m.Name, node.Name)}
+		facts := NodeFacts{Name: node.Name, Stage: stage, Unschedulable: node.Spec.Unschedulable, Gone: c.counts.goneFrom(m.Name, node.Name)}
 		if rank(stage) >= rank(v1alpha1.StageDrain) {
-			facts.Pods = c.tally.count(node.Name)
+			facts.Pods = c.counts.count(node.Name)
 		}
 		if stage == v1alpha1.StageDrain && m.Spec.Drain && facts.Pods.Pending == 0 {
 			if confirmed++; confirmed > confirmations {
@@ -134,7 +134,7 @@ func (c *Controller) writeStatus(ctx context.Context, m *v1alpha1.NodeMaintenanc
 		return reconcile.Result{}, nil
 	}
 	now := c.Clock.Now()
-	if wait := c.memory.lastWrote(m.Name).Add(countDelay).Sub(now); wait > 0 && !urgent(m.Status, status) {
+	if wait := c.decided.lastWrote(m.Name).Add(countDelay).Sub(now); wait > 0 && !urgent(m.Status, status) {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	before := m.DeepCopy()
@@ -145,7 +145,7 @@ func (c *Controller) writeStatus(ctx context.Context, m *v1alpha1.NodeMaintenanc
 		}
 		return reconcile.Result{}, fmt.Errorf("write status: %w", err)
 	}
-	c.memory.wrote(m.Name, now)
+	c.decided.wrote(m.Name, now)
 	c.Metrics.Wrote(metrics.MaintenanceWriteStatus)
 	c.emitPlan(before.Status, m)
 	return reconcile.Result{}, nil

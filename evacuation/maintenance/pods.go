@@ -63,11 +63,11 @@ func (c *Controller) gatherPod(ctx context.Context, pod *corev1.Pod) (PodInput, 
 		Terminal:  pods.HasEnded(pod),
 		Request:   condition(pod, v1alpha1.PodEvacuationRequest, v1alpha1.PodReasonNodeMaintenance),
 		Initiated: condition(pod, v1alpha1.PodEvacuationInitiated, v1alpha1.PodReasonInterceptorStarted),
-		Failure:   c.memory.failure(pod.UID),
+		Failure:   c.failures.whyNoEviction(pod.UID),
 		Policy:    c.Policy,
 		Now:       c.Clock.Now(),
 
-		AskedInVain: c.memory.askedInVain(pod.UID),
+		AskedInVain: c.failures.conditionRefusedAt(pod.UID),
 	}
 	if pod.DeletionTimestamp != nil {
 		in.Deleting, in.DeletionTime = true, pod.DeletionTimestamp.Time
@@ -186,20 +186,20 @@ func isMaintenance(requester string) bool {
 	return strings.HasSuffix(requester, "."+v1alpha1.MaintenanceRequesterSuffix)
 }
 
-// countPod puts the pod into the tally.
+// countPod counts the pod.
 func (c *Controller) countPod(pod *corev1.Pod, d PodDecision) {
 	key := client.ObjectKeyFromObject(pod)
 	var changed bool
 	if d.Class == ClassNone {
-		drains := c.tally.drop(pod.Spec.NodeName, key, pod.UID)
+		drains := c.counts.drop(pod.Spec.NodeName, key, pod.UID)
 		changed = len(drains) > 0
 		if pods.HasEnded(pod) {
 			for _, name := range drains {
-				c.tally.left(name, pod.Spec.NodeName) // Only its object remains.
+				c.counts.left(name, pod.Spec.NodeName) // Only its object remains.
 			}
 		}
 	} else {
-		changed = c.tally.put(pod.Spec.NodeName, key, pod.UID, d.Class, d.Block, d.OwnerUntil)
+		changed = c.counts.put(pod.Spec.NodeName, key, pod.UID, d.Class, d.Block, d.OwnerUntil)
 	}
 	if changed {
 		c.planLater(pod.Spec.NodeName)
@@ -208,7 +208,7 @@ func (c *Controller) countPod(pod *corev1.Pod, d PodDecision) {
 
 // planLater enqueues the maintenances that drain the node.
 func (c *Controller) planLater(node string) {
-	for _, name := range c.tally.drains(node) {
+	for _, name := range c.counts.drains(node) {
 		c.plans.AddAfter(named(name), planDelay)
 	}
 }
@@ -222,7 +222,7 @@ func (c *Controller) applyPod(ctx context.Context, pod *corev1.Pod, d PodDecisio
 	if conditions != nil && !refusal {
 		return conditions
 	}
-	c.memory.ask(pod.UID, refusal, c.Clock.Now())
+	c.failures.condition(pod.UID, refusal, c.Clock.Now())
 	ctx = refused.About(ctx, refused.Pod(pod))
 	for _, requester := range d.Leave {
 		if err := c.requester(requester).Withdraw(ctx, pod); err != nil {
@@ -233,12 +233,12 @@ func (c *Controller) applyPod(ctx context.Context, pod *corev1.Pod, d PodDecisio
 	for _, requester := range d.Join {
 		_, err := c.requester(requester).Join(ctx, pod)
 		if err == nil {
-			c.memory.fail(pod.UID, "")
+			c.failures.eviction(pod.UID, "")
 			c.Metrics.Wrote(metrics.MaintenanceWriteJoin)
 			continue
 		}
 		if why := failure(err); why != "" {
-			c.memory.fail(pod.UID, why)
+			c.failures.eviction(pod.UID, why)
 		}
 		return errors.Join(conditions, err)
 	}

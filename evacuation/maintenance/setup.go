@@ -137,7 +137,7 @@ func (c *Controller) enqueuePodsOf(ctx context.Context, maintenance string) {
 func (c *Controller) nodeEvents() handler.EventHandler {
 	return eventsOf(func(ctx context.Context, before, after *corev1.Node) {
 		if after == nil {
-			c.tally.drain(before.Name, nil)
+			c.counts.drain(before.Name, nil)
 			c.planFor(ctx, before)
 			return
 		}
@@ -149,7 +149,7 @@ func (c *Controller) nodeEvents() handler.EventHandler {
 			was = stagesOf(before).drains()
 		}
 		drains := stagesOf(after).drains()
-		begins := c.tally.drain(after.Name, drains)
+		begins := c.counts.drain(after.Name, drains)
 		if begins || !slices.Equal(was, drains) {
 			c.enqueuePods(ctx, after.Name)
 		}
@@ -198,8 +198,8 @@ func (c *Controller) enqueuePods(ctx context.Context, node string) {
 	for i := range pods {
 		pod := &pods[i]
 		key := client.ObjectKeyFromObject(pod)
-		if toGo(pod) && !c.tally.knows(node, key, pod.UID) {
-			c.tally.put(node, key, pod.UID, ClassPending, nil, time.Time{})
+		if toGo(pod) && !c.counts.knows(node, key, pod.UID) {
+			c.counts.put(node, key, pod.UID, ClassPending, nil, time.Time{})
 		}
 		c.pods.Add(reconcile.Request{NamespacedName: key})
 	}
@@ -210,21 +210,21 @@ func (c *Controller) podEvents() handler.EventHandler {
 	return eventsOf(func(_ context.Context, before, after *corev1.Pod) {
 		if after == nil {
 			c.left(before)
-			c.memory.fail(before.UID, "")
+			c.failures.eviction(before.UID, "")
 			return
 		}
 		if before != nil && before.UID != after.UID {
 			c.left(before)
 		}
-		drained := after.Spec.NodeName != "" && len(c.tally.drains(after.Spec.NodeName)) > 0
+		drained := after.Spec.NodeName != "" && len(c.counts.drains(after.Spec.NodeName)) > 0
 		if !drained && !marked(after) {
 			return
 		}
 		key := client.ObjectKeyFromObject(after)
 		if drained && pods.HasEnded(after) {
 			c.left(after)
-		} else if drained && !pods.StaysOnNode(after) && !c.tally.knows(after.Spec.NodeName, key, after.UID) {
-			c.tally.put(after.Spec.NodeName, key, after.UID, ClassPending, nil, time.Time{})
+		} else if drained && !pods.StaysOnNode(after) && !c.counts.knows(after.Spec.NodeName, key, after.UID) {
+			c.counts.put(after.Spec.NodeName, key, after.UID, ClassPending, nil, time.Time{})
 			c.planLater(after.Spec.NodeName)
 		}
 		if before == nil || before.UID != after.UID || podChanged(before, after) {
@@ -235,9 +235,9 @@ func (c *Controller) podEvents() handler.EventHandler {
 
 // left counts a pod that has ended, for each maintenance that wanted it evicted.
 func (c *Controller) left(pod *corev1.Pod) {
-	drains := c.tally.depart(pod.Spec.NodeName, client.ObjectKeyFromObject(pod), pod.UID)
+	drains := c.counts.depart(pod.Spec.NodeName, client.ObjectKeyFromObject(pod), pod.UID)
 	for _, name := range drains {
-		c.tally.left(name, pod.Spec.NodeName)
+		c.counts.left(name, pod.Spec.NodeName)
 		c.plans.AddAfter(named(name), planDelay)
 	}
 }
@@ -270,7 +270,7 @@ func (c *Controller) requestEvents() handler.EventHandler {
 			er = before
 		}
 		target := er.Spec.Target.Pod
-		if target == nil || len(maintenancesIn(er)) == 0 && len(c.tally.drains(er.Status.NodeName)) == 0 {
+		if target == nil || len(maintenancesIn(er)) == 0 && len(c.counts.drains(er.Status.NodeName)) == 0 {
 			return
 		}
 		c.pods.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: er.Namespace, Name: target.Name}})

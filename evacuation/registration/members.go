@@ -21,15 +21,15 @@ import (
 // it, so that neither the informers nor admission wait.
 type members struct {
 	registry *Registry
-	// notify is called with the key of a registration whose tally has changed since its
+	// notify is called with the key of a registration whose counts have changed since its
 	// last report.
 	notify func(key string)
 	queue  workqueue.TypedInterface[work]
 
 	mu   sync.Mutex
 	pods map[types.NamespacedName]*member
-	// tallies are by slot.
-	tallies []tally
+	// counts are by slot.
+	counts []podCounts
 	// loading: the initial pods are still coming. They are counted afterwards, in one
 	// pass per registration: a queue of all pods would keep its size forever.
 	loading bool
@@ -43,8 +43,8 @@ type member struct {
 	matching, failing bitset
 }
 
-// tally of a registration.
-type tally struct {
+// podCounts are those of a registration.
+type podCounts struct {
 	entry             *entry // The counted entry, nil if the slot was free.
 	matching, failing int
 	emitted           bool
@@ -187,7 +187,7 @@ func (m *members) next() bool {
 	return true
 }
 
-// observe evaluates a pod, and returns the keys of the registrations whose tallies change.
+// observe evaluates a pod, and returns the keys of the registrations whose counts change.
 func (m *members) observe(s *snapshot, key types.NamespacedName) []string {
 	m.mu.Lock()
 	known := m.pods[key]
@@ -234,7 +234,7 @@ func (m *members) count(s *snapshot, key string) (changed []string) {
 		slots[slot] = true
 	}
 	m.mu.Lock()
-	for slot, t := range m.tallies {
+	for slot, t := range m.counts {
 		if t.entry != nil && t.entry.key == key {
 			slots[slot] = true
 		}
@@ -244,7 +244,7 @@ func (m *members) count(s *snapshot, key string) (changed []string) {
 	for slot := range slots {
 		m.mu.Lock()
 		m.grow(slot)
-		same := m.tallies[slot].entry == s.slots[slot]
+		same := m.counts[slot].entry == s.slots[slot]
 		m.mu.Unlock()
 		if same {
 			continue // Already counted; later changes are separate items.
@@ -255,7 +255,7 @@ func (m *members) count(s *snapshot, key string) (changed []string) {
 		}
 		m.mu.Lock()
 		// Another generation is always emitted.
-		m.tallies[slot].entry, m.tallies[slot].emitted = s.slots[slot], false
+		m.counts[slot].entry, m.counts[slot].emitted = s.slots[slot], false
 		changed = append(changed, m.emit(slot)...)
 		m.mu.Unlock()
 	}
@@ -294,14 +294,14 @@ func (m *members) recount(s *snapshot, slot int, known *member, scratch *packed.
 }
 
 // set notes the result of one registration for one pod, and returns its key if the
-// tally changed.
+// counts changed.
 func (m *members) set(known *member, slot int, match, failed bool) []string {
 	matched, hadFailed := known.matching.has(slot), known.failing.has(slot)
 	if match == matched && failed == hadFailed {
 		return nil
 	}
 	m.grow(slot)
-	t := &m.tallies[slot]
+	t := &m.counts[slot]
 	known.matching, known.failing = known.matching.set(slot, match), known.failing.set(slot, failed)
 	t.matching += delta(matched, match)
 	t.failing += delta(hadFailed, failed)
@@ -319,14 +319,14 @@ func delta(before, after bool) int {
 }
 
 func (m *members) grow(slot int) {
-	for len(m.tallies) <= slot {
-		m.tallies = append(m.tallies, tally{})
+	for len(m.counts) <= slot {
+		m.counts = append(m.counts, podCounts{})
 	}
 }
 
 // emit returns the key of the slot's registration unless it was emitted before.
 func (m *members) emit(slot int) []string {
-	t := &m.tallies[slot]
+	t := &m.counts[slot]
 	if t.emitted || t.entry == nil || !m.complete {
 		return nil
 	}
@@ -338,7 +338,7 @@ func (m *members) completed() (changed []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.complete = true
-	for slot := range m.tallies {
+	for slot := range m.counts {
 		changed = append(changed, m.emit(slot)...)
 	}
 	return changed
@@ -374,10 +374,10 @@ func (m *members) report(key string) (report, bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.complete || slot >= len(m.tallies) || m.tallies[slot].entry != known {
+	if !m.complete || slot >= len(m.counts) || m.counts[slot].entry != known {
 		return report{entry: known}, false
 	}
-	t := &m.tallies[slot]
+	t := &m.counts[slot]
 	t.emitted = false
 	r := report{entry: known, matching: t.matching, failing: t.failing}
 	if r.failing > 0 {

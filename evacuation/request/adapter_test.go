@@ -311,7 +311,7 @@ func TestDecodeReadsWhatEncodeWrote(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		names := plan([]string{"a.example.com", "b.example.com", "c.example.com"}[:random.IntN(4)])
 		er, now, target := newRequest().Obj(), t0, process.Target{Presence: process.Present}
-		var seen memory
+		var seen observed
 		for step := range 20 {
 			ended := target.Presence != process.Present || target.Terminal
 			s := decode(er, target, names, seen.observe(er, ended, now), time.Time{})

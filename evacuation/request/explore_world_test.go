@@ -181,7 +181,7 @@ type engine struct {
 	Wake  timer
 	// Started is when it took over.
 	Started age
-	// EndSeen, and of whom which heartbeat was first seen when: see memory.
+	// EndSeen, and of whom which heartbeat was first seen when: see observed.
 	EndSeen  age
 	SeenOf   int8
 	SeenBeat age

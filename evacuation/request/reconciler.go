@@ -86,7 +86,7 @@ type Reconciler struct {
 
 	// startedAt is when this controller began to work, see SetupWithManager.
 	startedAt time.Time
-	seen      memory
+	seen      observed
 }
 
 var _ reconcile.Reconciler = &Reconciler{}

@@ -12,6 +12,17 @@
 //
 // The package uses the SDK in evacuation/interceptor like any interceptor. step and
 // returnStep decide; Surge gathers and applies.
+//
+//   - surge.go: the interceptor
+//   - gather.go, input.go: the input of a decision
+//   - step.go: the decision
+//   - giveback.go: the decision about a pod that is handed up
+//   - handups.go: which pods are handed up
+//   - patch.go: the writes to pods
+//   - volumes.go: whether two pods can mount a volume
+//   - follow.go, cache.go: which requests depend on what
+//   - orphans.go: handed-up pods without a request
+//   - setup.go: the controllers
 package surge
 
 import "k8s.io/apimachinery/pkg/types"

@@ -68,7 +68,7 @@ func (s *Surge) gatherPods(ctx context.Context, in *input) error {
 	if err := s.Client.List(ctx, sets, namespace, client.MatchingFields{controllerIndex: string(in.deployment.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the ReplicaSets of Deployment %s: %w", in.deployment.Name, err)
 	}
-	account, err := s.ledger.account(ctx, in.deployment)
+	account, err := s.handUps.account(ctx, in.deployment)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ type Surge struct {
 	Recorder  eventsclient.EventRecorder
 	Metrics   *metrics.Surge
 
-	ledger    *ledger
+	handUps   *handUps
 	following *follower
 }
 
@@ -65,7 +65,7 @@ var (
 
 // init makes what is remembered.
 func (s *Surge) init() {
-	s.ledger = &ledger{cache: s.Client, held: map[types.UID]hold{}}
+	s.handUps = &handUps{cache: s.Client, held: map[types.UID]hold{}}
 	s.following = &follower{requests: map[types.UID]map[types.NamespacedName]bool{}, known: map[types.NamespacedName]interest{}}
 }
 
@@ -74,7 +74,7 @@ func (s *Surge) init() {
 func (s *Surge) Evacuate(ctx context.Context, t interceptor.Target) (interceptor.Progress, error) {
 	about := subject{pod: t.Pod, uid: t.PodUID, request: t.Request, requestUID: t.RequestUID, activatedAt: t.ActivatedAt}
 	// The cache is good enough for waiting, unless we know that it is behind.
-	live := s.ledger.holds(t.PodUID)
+	live := s.handUps.holds(t.PodUID)
 	for range tries {
 		in, err := s.gather(ctx, about, live)
 		if err != nil {
@@ -155,25 +155,25 @@ func (s *Surge) restore(ctx context.Context, about subject, reason string) error
 	return errChanging
 }
 
-// settle updates the ledger from the live pod, in case the result of a patch is
+// settle updates the hand-ups from the live pod, in case the result of a patch is
 // unknown.
 func (s *Surge) settle(pod types.UID, in *input) {
 	switch {
-	case !in.live || !s.ledger.holds(pod):
+	case !in.live || !s.handUps.holds(pod):
 	case in.pod == nil:
-		s.ledger.release(pod)
+		s.handUps.release(pod)
 	default:
 		if _, up := handedUp(in.pod); up {
-			s.ledger.keep(pod, in.pod.ResourceVersion)
+			s.handUps.keep(pod, in.pod.ResourceVersion)
 		} else {
-			s.ledger.release(pod)
+			s.handUps.release(pod)
 		}
 	}
 }
 
 // handUp takes the pod from its ReplicaSet, if there still is a place.
 func (s *Surge) handUp(ctx context.Context, in *input, d decision) (decision, error) {
-	ok, err := s.ledger.take(ctx, in.deployment, in.pod, func(now occupied) bool {
+	ok, err := s.handUps.take(ctx, in.deployment, in.pod, func(now occupied) bool {
 		in.occupied = now
 		for _, limit := range []check{deploymentLimitIsInUse, clusterLimitIsInUse} {
 			if full, is := limit(in); is {
@@ -193,12 +193,12 @@ func (s *Surge) handUp(ctx context.Context, in *input, d decision) (decision, er
 	switch {
 	case err == nil:
 	case notMade(err):
-		s.ledger.release(in.pod.UID)
+		s.handUps.release(in.pod.UID)
 		return d, err
 	default:
 		return d, err // It may have been applied: settle finds out.
 	}
-	s.ledger.keep(in.pod.UID, in.pod.ResourceVersion)
+	s.handUps.keep(in.pod.UID, in.pod.ResourceVersion)
 	s.Metrics.HandedUp()
 	log.FromContext(ctx).Info("Handed the pod up", "pod", client.ObjectKeyFromObject(in.pod), "deployment", in.deployment.Name)
 	s.emit(in, events.PodHandedUp(in.pod.Name, in.deployment.Name))
@@ -214,7 +214,7 @@ func (s *Surge) giveBack(ctx context.Context, in *input, rec record, reason stri
 	if err := s.patch(ctx, in.pod, patch); err != nil {
 		return err
 	}
-	s.ledger.release(in.pod.UID)
+	s.handUps.release(in.pod.UID)
 	s.Metrics.GivenBack(reason)
 	log.FromContext(ctx).Info("Gave the pod back", "pod", client.ObjectKeyFromObject(in.pod), "replicaSet", rec.ReplicaSet.Name, "reason", reason)
 	message := ""

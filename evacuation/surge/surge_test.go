@@ -176,7 +176,7 @@ func TestLimitsHoldAgainstAStaleCache(t *testing.T) {
 			w := newWorld(objects...)
 			w.Policy.ClusterLimit = tc.cluster
 			stale := newWorld(objects...)
-			w.ledger.cache = stale.client
+			w.handUps.cache = stale.client
 			w.Client = writeTo{stale.client, w.client}
 			var wg sync.WaitGroup
 			for i := range 3 { // The SDK never makes two calls for one pod at a time.
@@ -206,7 +206,7 @@ func TestLimitsHoldAgainstAStaleCache(t *testing.T) {
 func TestAStaleCacheIsNotAsked(t *testing.T) {
 	objects := []client.Object{deployment(1), replicaSet("web-new", 2, 1), pod("web-1", "web-new")}
 	w, stale := newWorld(objects...), newWorld(objects...)
-	w.Client, w.ledger.cache = writeTo{stale.client, w.client}, stale.client
+	w.Client, w.handUps.cache = writeTo{stale.client, w.client}, stale.client
 	w.evacuate(t, "web-1")
 	if err := stale.client.Create(t.Context(), replicaSet("web-newer", 3, 1)); err != nil { // By which the pod would have to wait.
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func (e *evacuation) askToUnmark(ctx context.Context, sub *subject) (asked bool,
 	if err != nil {
 		return false, fmt.Errorf("encode the body of %s: %w", c.short(), err)
 	}
-	if err := e.paces.begin(e.pace(sub, "cancel")); err != nil {
+	if err := e.writes.begin(e.writeKey(sub, "cancel")); err != nil {
 		return false, err
 	}
 	switch err = e.Put(ctx, c.path(sub.pod.Namespace, sub.name), data); {
@@ -132,9 +132,9 @@ func (e *rejectedError) Unwrap() error { return e.err }
 
 // afterMark handles a mark that was not written.
 func (e *evacuation) afterMark(sub *subject, f facts, err error) (interceptor.Progress, error) {
-	var paced *pacedError
+	var limited *limitedError
 	var discarded *discardedError
-	if errors.As(err, &paced) || errors.As(err, &discarded) {
+	if errors.As(err, &limited) || errors.As(err, &discarded) {
 		return e.stumbled(sub, f, err), nil
 	}
 	return interceptor.Progress{}, err
@@ -149,8 +149,8 @@ func (e *evacuation) stumbled(sub *subject, f facts, err error) interceptor.Prog
 		message = "The evacuation waits: " + first.text
 	}
 	p := e.following(message, f)
-	wait := lastPause
-	if until, ok := e.paces.until(e.pace(sub, writeMark)); ok {
+	wait := writeLimit.Longest
+	if until, ok := e.writes.until(e.writeKey(sub, writeMark)); ok {
 		wait = until.Sub(e.Clock.Now())
 	}
 	if p.CheckAfter == 0 || wait < p.CheckAfter {
@@ -170,13 +170,13 @@ func (e *evacuation) unheardOf() (known bool, _ setback) {
 // lost notes a write without effect and reports whether err is one: discarded, refused,
 // kept by the platform, or not sent because earlier ones failed.
 func (e *evacuation) lost(sub *subject, err error) bool {
-	var paced *pacedError
+	var limited *limitedError
 	var discarded *discardedError
 	var rejected *rejectedError
 	var what setback
 	workload := e.describe(sub.pod.Namespace, sub.name)
 	switch {
-	case errors.As(err, &paced), errors.Is(err, errKept):
+	case errors.As(err, &limited), errors.Is(err, errKept):
 		return true
 	case errors.As(err, &discarded):
 		what = setback{v1alpha1.ReasonDiscarded, fmt.Sprintf("What is written to %s of %s does not last: somebody puts it back.", discarded.path, workload)}

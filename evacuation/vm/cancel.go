@@ -13,7 +13,7 @@ import (
 )
 
 // Cancel removes the mark and stops what we started.
-func (a *actor) Cancel(ctx context.Context, t interceptor.Target) error {
+func (a *policyInterceptor) Cancel(ctx context.Context, t interceptor.Target) error {
 	defer a.stuck.remove(t.RequestUID)
 	defer a.unheard.remove(t.RequestUID)
 	defer a.ends.forget(t.Request)
@@ -29,7 +29,7 @@ func (a *actor) Cancel(ctx context.Context, t interceptor.Target) error {
 	if err != nil {
 		return err
 	}
-	e := &evacuation{actor: a, policy: p, pod: pod, target: t}
+	e := &evacuation{policyInterceptor: a, policy: p, pod: pod, target: t}
 	// No migration is created between the two.
 	a.migrating.Lock()
 	defer a.migrating.Unlock()
@@ -112,7 +112,7 @@ func (e *evacuation) stopMigrations(ctx context.Context, sub *subject) error {
 			continue
 		}
 		if !begun {
-			if err := e.paces.begin(e.pace(sub, writeDelete)); err != nil {
+			if err := e.writes.begin(e.writeKey(sub, writeDelete)); err != nil {
 				return err
 			}
 			begun = true

@@ -118,7 +118,7 @@ func (d *dispatcher) reconcilers(names []string) (map[string]reconcile.Reconcile
 	for _, name := range names {
 		if d.named[name] == nil {
 			recorder := d.recorder(name)
-			impl := &actor{Store: d.store, name: name, recorder: recorder, metrics: d.metrics, callers: d.callers}
+			impl := &policyInterceptor{Store: d.store, name: name, recorder: recorder, metrics: d.metrics, callers: d.callers}
 			made, err := interceptor.NewReconciler(d.client, d.live, impl, interceptor.Options{
 				Name: name, Clock: d.clock, Recorder: recorder, HeartbeatInterval: d.beat,
 			})

@@ -35,8 +35,8 @@ const (
 // request.callers.
 type Callers func(ctx context.Context, request types.NamespacedName) []string
 
-// actor is the interceptor under one name, for all policies that have it.
-type actor struct {
+// policyInterceptor is the interceptor under one name, for all policies that have it.
+type policyInterceptor struct {
 	*Store
 	name     string
 	recorder eventsclient.EventRecorder
@@ -45,12 +45,12 @@ type actor struct {
 }
 
 var (
-	_ interceptor.Interceptor = &actor{}
-	_ interceptor.Canceler    = &actor{}
+	_ interceptor.Interceptor = &policyInterceptor{}
+	_ interceptor.Canceler    = &policyInterceptor{}
 )
 
 // Evacuate marks the workload of a pod and follows its evacuation.
-func (a *actor) Evacuate(ctx context.Context, t interceptor.Target) (interceptor.Progress, error) {
+func (a *policyInterceptor) Evacuate(ctx context.Context, t interceptor.Target) (interceptor.Progress, error) {
 	ctx = about(ctx, t)
 	pod, err := a.findPod(ctx, t)
 	switch {
@@ -66,7 +66,7 @@ func (a *actor) Evacuate(ctx context.Context, t interceptor.Target) (interceptor
 	case err != nil:
 		return trouble(err), nil
 	}
-	e := &evacuation{actor: a, policy: p, pod: pod, target: t}
+	e := &evacuation{policyInterceptor: a, policy: p, pod: pod, target: t}
 	progress, err := e.run(ctx)
 	if err == nil || ctx.Err() != nil {
 		return progress, err
@@ -106,7 +106,7 @@ func about(ctx context.Context, t interceptor.Target) context.Context {
 }
 
 // findPod returns this pod, nil if it has ended.
-func (a *actor) findPod(ctx context.Context, t interceptor.Target) (*podView, error) {
+func (a *policyInterceptor) findPod(ctx context.Context, t interceptor.Target) (*podView, error) {
 	for _, reader := range []client.Reader{a.Client, a.Live} {
 		pod := &corev1.Pod{}
 		err := reader.Get(ctx, t.Pod, pod)
@@ -127,7 +127,7 @@ func (a *actor) findPod(ctx context.Context, t interceptor.Target) (*podView, er
 
 // evacuation is one reconciliation of one pod.
 type evacuation struct {
-	*actor
+	*policyInterceptor
 	policy *policy
 	pod    *podView
 	target interceptor.Target
@@ -280,7 +280,7 @@ func (e *evacuation) end(sub *subject, f facts, v verdict) interceptor.Progress 
 		e.gaveUp(sub, v, "gave_up_hold", true)
 		p := interceptor.Progress{Message: fmt.Sprintf("The evacuation of %s is given up: %s. The guard keeps the pod.", what, v.Why)}
 		if f.Evacuating {
-			p.CheckAfter = lastPause // It may be marked again and again.
+			p.CheckAfter = writeLimit.Longest // It may be marked again and again.
 		}
 		return p
 	default:
@@ -321,14 +321,14 @@ func (e *evacuation) write(ctx context.Context, sub *subject, by *patch, what st
 	if data == nil {
 		return false, nil
 	}
-	if err := e.paces.begin(e.pace(sub, what)); err != nil {
+	if err := e.writes.begin(e.writeKey(sub, what)); err != nil {
 		return false, err
 	}
 	answer, err := e.send(ctx, sub, by, data)
 	if err != nil {
 		return false, err
 	}
-	if err := checkStuck(data, answer); err != nil {
+	if err := verifyStored(data, answer); err != nil {
 		return false, err
 	}
 	if e.unheard.remove(e.target.RequestUID) {
@@ -347,8 +347,8 @@ func (e *evacuation) writeVars(ctx context.Context, sub *subject) (map[string]an
 	return vars, nil
 }
 
-func (e *evacuation) pace(sub *subject, what string) paceKey {
-	return paceKey{policy: e.policy.name, write: what, workload: types.NamespacedName{Namespace: sub.pod.Namespace, Name: sub.name}}
+func (e *evacuation) writeKey(sub *subject, what string) writeKey {
+	return writeKey{policy: e.policy.name, write: what, workload: types.NamespacedName{Namespace: sub.pod.Namespace, Name: sub.name}}
 }
 
 // send sends a JSON patch and returns the API server's answer.

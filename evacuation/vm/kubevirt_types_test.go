@@ -131,7 +131,7 @@ func typedConfig(strategy kubevirtv1.EvictionStrategy) *kubevirtv1.KubeVirt {
 func TestTheMarkIsNotKubeVirts(t *testing.T) {
 	w := newWorld(t, []runtime.Object{untyped(t, typedMachine(kubevirtv1.EvictionStrategyLiveMigrate))}, []client.Object{typedPod()})
 	w.load(preset(t, "kubevirt"))
-	a := w.actor()
+	a := w.interceptor()
 	a.callers = func(context.Context, types.NamespacedName) []string { return []string{"descheduler"} }
 	now := func() *kubevirtv1.VirtualMachineInstance {
 		u, err := w.dynamic.Resource(kubevirtv1.GroupVersion.WithResource("virtualmachineinstances")).Namespace("ns").Get(t.Context(), "vm", metav1.GetOptions{})

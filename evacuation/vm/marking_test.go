@@ -43,7 +43,7 @@ func keepsStatus(w *world) {
 }
 
 // untilQuiet lets the interceptor look, as often as it asks for, for some time.
-func untilQuiet(t *testing.T, w *world, a *actor, during time.Duration) (last string) {
+func untilQuiet(t *testing.T, w *world, a *policyInterceptor, during time.Duration) (last string) {
 	t.Helper()
 	for end := w.clock.Now().Add(during); w.clock.Now().Before(end); {
 		got, err := a.Evacuate(t.Context(), target())
@@ -62,7 +62,7 @@ func TestAMarkThatIsDiscardedIsNoticed(t *testing.T) {
 	w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1")}, []client.Object{launcherPod()})
 	w.load(discardingStatus(t))
 	keepsStatus(w)
-	last := untilQuiet(t, w, w.actor(), time.Hour)
+	last := untilQuiet(t, w, w.interceptor(), time.Hour)
 	const why = "What is written to /status/evacuationNodeName of VirtualMachineInstance ns/vm does not last: somebody puts it back."
 	if last != "The evacuation waits: "+why {
 		t.Errorf("message: %q", last)
@@ -95,7 +95,7 @@ func TestAMarkThatIsRefusedShowsTheCause(t *testing.T) {
 	w.dynamic.PrependReactor("patch", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInvalid(machineKind.GroupKind(), "vm", field.ErrorList{field.Invalid(field.NewPath("status", "x"), "y", "must be a number")})
 	})
-	last := untilQuiet(t, w, w.actor(), time.Hour)
+	last := untilQuiet(t, w, w.interceptor(), time.Hour)
 	if !strings.Contains(last, "is refused") || !strings.Contains(last, "must be a number") {
 		t.Errorf("message: %q", last)
 	}
@@ -125,27 +125,27 @@ func TestNoWriteIsALoop(t *testing.T) {
 	}
 	for title, tc := range map[string]struct {
 		objects []runtime.Object
-		act     func(context.Context, *actor) error
+		act     func(context.Context, *policyInterceptor) error
 		undo    func(*world)
 	}{
 		"somebody takes the mark away": {
 			objects: []runtime.Object{machine("LiveMigrate", "True", "n1")},
-			act:     func(ctx context.Context, a *actor) error { _, err := a.Evacuate(ctx, target()); return err },
+			act:     func(ctx context.Context, a *policyInterceptor) error { _, err := a.Evacuate(ctx, target()); return err },
 			undo:    func(w *world) { putBack(w) },
 		},
 		"KubeVirt marks what was given up": {
 			objects: failures,
-			act:     func(ctx context.Context, a *actor) error { _, err := a.Evacuate(ctx, target()); return err },
+			act:     func(ctx context.Context, a *policyInterceptor) error { _, err := a.Evacuate(ctx, target()); return err },
 			undo:    func(w *world) { putBack(w, theirMark) },
 		},
 		"KubeVirt marks what was called off": {
 			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", theirMark), unfinished},
-			act:     func(ctx context.Context, a *actor) error { return a.Cancel(ctx, target()) },
+			act:     func(ctx context.Context, a *policyInterceptor) error { return a.Cancel(ctx, target()) },
 			undo:    func(w *world) { putBack(w, theirMark) },
 		},
 		"KubeVirt refuses to take its mark back": {
 			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", theirMark), unfinished},
-			act:     func(ctx context.Context, a *actor) error { return a.Cancel(ctx, target()) },
+			act:     func(ctx context.Context, a *policyInterceptor) error { return a.Cancel(ctx, target()) },
 			undo: func(w *world) {
 				w.put = func() error {
 					return apierrors.NewBadRequest(`Node "n1" has NodeDrainTaintKey "kubevirt.io/drain:NoSchedule"`)
@@ -156,12 +156,12 @@ func TestNoWriteIsALoop(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			w := newWorld(t, tc.objects, []client.Object{launcherPod()})
 			w.load(preset(t, "kubevirt"))
-			a := w.actor()
+			a := w.interceptor()
 			perMinute := map[int]int{}
 			for second := range 3600 {
 				before := len(w.writes()) + len(w.puts)
-				var paced *pacedError
-				if err := tc.act(t.Context(), a); err != nil && !errors.As(err, &paced) && !apierrors.IsBadRequest(err) {
+				var limited *limitedError
+				if err := tc.act(t.Context(), a); err != nil && !errors.As(err, &limited) && !apierrors.IsBadRequest(err) {
 					t.Fatal(err)
 				}
 				wrote := len(w.writes()) + len(w.puts) - before
@@ -203,7 +203,7 @@ func TestKubeVirtsMarkIsTakenBackByKubeVirt(t *testing.T) {
 			if tc.answer != nil {
 				w.put = func() error { return tc.answer }
 			}
-			err := w.actor().Cancel(t.Context(), target())
+			err := w.interceptor().Cancel(t.Context(), target())
 			if machine, _ := w.store.kinds.live(t.Context(), w.store.all()[0].needs[machineKind], client.ObjectKey{Namespace: "ns", Name: "vm"}); len(machine.GetAnnotations()) != 0 {
 				t.Errorf("our own mark is still there: %v", machine.GetAnnotations())
 			}
@@ -227,7 +227,7 @@ func TestAStrategyThatBecomesNoneTakesTheMarkBack(t *testing.T) {
 	p.Spec.Strategy = "'drawbridge.dev/evacuate-node' in workload.?metadata.?annotations.orValue({}) ? 'None' : 'LiveMigrate'"
 	w.load(p)
 	for range 2 {
-		if _, err := w.actor().Evacuate(t.Context(), target()); err != nil {
+		if _, err := w.interceptor().Evacuate(t.Context(), target()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -247,7 +247,7 @@ func TestGivingUpDoesNotWaitForTheLastMigrationToEnd(t *testing.T) {
 	set("Pending", "status", "phase")(pending)
 	w := newWorld(t, append(objects, pending), []client.Object{launcherPod()})
 	w.load(preset(t, "kubevirt"))
-	got, err := w.actor().Evacuate(t.Context(), target())
+	got, err := w.interceptor().Evacuate(t.Context(), target())
 	if err != nil || got.Message != "The evacuation of VirtualMachineInstance ns/vm is given up: 5 migrations failed. The guard keeps the pod." {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -271,8 +271,8 @@ func (m *migrator) create(ctx context.Context, p *policy, e *evacuee) error {
 		return err
 	}
 	kind := p.migration.kind.Kind
-	pace := paceKey{policy: p.name, write: writeCreate, workload: types.NamespacedName{Namespace: e.er.Namespace, Name: e.sub.name}}
-	if err := m.store.paces.begin(pace); err != nil {
+	key := writeKey{policy: p.name, write: writeCreate, workload: types.NamespacedName{Namespace: e.er.Namespace, Name: e.sub.name}}
+	if err := m.store.writes.begin(key); err != nil {
 		return err
 	}
 	err = m.store.kinds.create(refused.AboutRequest(ctx, e.er), p.needs[p.migration.kind], object, p.interceptor)

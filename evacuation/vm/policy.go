@@ -88,7 +88,7 @@ func compilePolicy(from *v1alpha1.EvacuationPolicy) *policy {
 	}
 	c := compiling{}
 	c.add(p.compileKinds(spec))
-	c.add(checkBounds(spec))
+	c.add(checkAllowedWrites(spec))
 	p.workloadName = c.expression("spec.workload.name", workloadNameOf(spec), podScope, cel.StringType)
 	p.strategy = c.expression("spec.strategy", spec.Strategy, workloadScope, cel.StringType)
 	p.migratable = c.expression("spec.migratable", spec.Migratable, workloadScope, cel.BoolType, cel.NullType)

@@ -131,17 +131,17 @@ func (s *Store) findOverlaps(ctx context.Context, counts *policy, pod *podView) 
 // policies must have one that decides; policies of other interceptors do not count.
 func (s *Store) Held(pod *corev1.Pod) (reason string, held bool) {
 	if !s.Loaded() {
-		s.links.set(pod, objectKey{})
+		s.index.set(pod, objectKey{})
 		return "the EvacuationPolicies are not known yet", true
 	}
 	if len(s.all()) == 0 {
-		s.links.set(pod, objectKey{}) // A policy may come.
+		s.index.set(pod, objectKey{}) // A policy may come.
 		return "", false
 	}
 	ctx := context.Background()
 	plan, now, unsure := s.interceptorsOf(ctx, pod)
 	view := viewOf(pod)
-	s.links.set(pod, objectKey{}) // Until more is known.
+	s.index.set(pod, objectKey{}) // Until more is known.
 	for _, name := range s.names() {
 		planned := slices.Contains(plan, name)
 		if !planned && !slices.Contains(now, name) {

@@ -37,10 +37,10 @@ func TestAPodThatNoPolicyCoversIsNotLetThrough(t *testing.T) {
 			t.Errorf("%s: want Proceed, got %s, %v", title, got.Outcome, err)
 		}
 	}
-	if got, err := w.actor().Evacuate(t.Context(), target()); !errors.Is(err, errNotCovered) {
+	if got, err := w.interceptor().Evacuate(t.Context(), target()); !errors.Is(err, errNotCovered) {
 		t.Errorf("the interceptor: want it to be silent, got %+v, %v", got, err)
 	}
-	if err := w.actor().Cancel(t.Context(), target()); err != nil {
+	if err := w.interceptor().Cancel(t.Context(), target()); err != nil {
 		t.Errorf("a cancel that nobody can do: %v", err)
 	}
 }
@@ -65,7 +65,7 @@ func TestAnOutageOfThePlatformIsNoSilence(t *testing.T) {
 				if verb == "get" { // What ends it rests on a live look.
 					w.dynamic.PrependReactor("get", "virtualmachineinstances", fails)
 				}
-				got, err := w.actor().Evacuate(t.Context(), target())
+				got, err := w.interceptor().Evacuate(t.Context(), target())
 				if err != nil || got.Done || got.CheckAfter == 0 || !strings.HasPrefix(got.Message, "The evacuation waits: ") {
 					t.Errorf("got %+v, %v", got, err)
 				}
@@ -80,7 +80,7 @@ func TestAnOutageOfThePlatformIsNoSilence(t *testing.T) {
 // The mark of a machine without annotations must not cost those that somebody has
 // added since it was looked at.
 func TestG5AnnotationsThatAppearMeanwhileAreKept(t *testing.T) {
-	callers := func(a *actor) *actor {
+	callers := func(a *policyInterceptor) *policyInterceptor {
 		a.callers = func(context.Context, types.NamespacedName) []string { return []string{"descheduler"} }
 		return a
 	}
@@ -95,7 +95,7 @@ func TestG5AnnotationsThatAppearMeanwhileAreKept(t *testing.T) {
 	if err := w.dynamic.Tracker().Update(schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachineinstances"}, annotated, "ns"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := callers(w.actor()).Evacuate(t.Context(), target()); err != nil {
+	if _, err := callers(w.interceptor()).Evacuate(t.Context(), target()); err != nil {
 		t.Fatal(err)
 	}
 	now, err := w.store.kinds.live(t.Context(), w.store.all()[0].needs[machineKind], client.ObjectKey{Namespace: "ns", Name: "vm"})
@@ -136,7 +136,7 @@ func TestOnlyWhatIsReadWakes(t *testing.T) {
 func TestTheEndOfAnEvacuationIsForgotten(t *testing.T) {
 	w := newWorld(t, []runtime.Object{moved()}, []client.Object{launcherPod()})
 	w.load(preset(t, "kubevirt"))
-	if _, err := w.actor().Evacuate(t.Context(), target()); err != nil {
+	if _, err := w.interceptor().Evacuate(t.Context(), target()); err != nil {
 		t.Fatal(err)
 	}
 	d := &dispatcher{store: w.store, client: w.store.Client, live: w.store.Client, clock: w.clock, recorder: func(string) eventsclient.EventRecorder { return w.events }, metrics: metrics.NewVM(prometheus.NewRegistry()), callers: noCallers}
@@ -220,13 +220,13 @@ func TestLinksGoWithTheirPods(t *testing.T) {
 	for _, pod := range []*corev1.Pod{launcherPod(), unknown} {
 		w.store.Held(pod)
 	}
-	if n := len(w.store.links.all()); n != 2 {
-		t.Fatalf("want 2 links, got %d", n)
+	if n := len(w.store.index.all()); n != 2 {
+		t.Fatalf("want 2 entries, got %d", n)
 	}
 	for _, pod := range []*corev1.Pod{launcherPod(), unknown} {
 		w.store.podChanged(pod, true)
 	}
-	if n := len(w.store.links.byPod) + len(w.store.links.byWorkload); n != 0 {
-		t.Errorf("want no links, got %d", n)
+	if n := len(w.store.index.byPod) + len(w.store.index.byWorkload); n != 0 {
+		t.Errorf("want no entries, got %d", n)
 	}
 }

@@ -50,7 +50,7 @@ type reporter struct {
 	clock    clock.PassiveClock
 	recorder eventsclient.EventRecorder
 	metrics  *metrics.VM
-	pace     statusPace
+	limiter  statusLimiter
 
 	mu    sync.Mutex
 	queue queue
@@ -87,7 +87,7 @@ func (r *reporter) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	switch {
 	case apierrors.IsNotFound(err):
 		r.metrics.Forget(req.Name)
-		r.pace.forget(req.Name)
+		r.limiter.forget(req.Name)
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("get EvacuationPolicy %s: %w", req.Name, err)
@@ -115,7 +115,7 @@ func (r *reporter) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	if object.Status.ObservedGeneration == p.generation && equality.Semantic.DeepEqual(conditions, object.Status.Conditions) {
 		return result, nil
 	}
-	if delay := r.pace.wait(p, r.clock.Now()); delay > 0 {
+	if delay := r.limiter.wait(p, r.clock.Now()); delay > 0 {
 		return reconcile.Result{RequeueAfter: delay}, nil
 	}
 	status := apply.EvacuationPolicyStatus().WithObservedGeneration(p.generation)

@@ -63,12 +63,12 @@ type Store struct {
 	// loaded holds the policies in order of precedence; nil before the first load.
 	loaded atomic.Pointer[[]*policy]
 
-	links    links
+	index    podIndex
 	failures failures
 	overlaps overlaps
 	stuck    stuck
 	unheard  unheard
-	paces    paces
+	writes   writeLimiter
 	ends     ends
 	// migrationMemo caches the results of the expressions for a version of a migration.
 	migrationMemo *lru.Cache
@@ -90,12 +90,12 @@ type Store struct {
 func NewStore(o StoreOptions) *Store {
 	o.Log = logger(o.Log)
 	s := &Store{StoreOptions: o, migrationMemo: lru.New(mostMigrations), problems: map[schema.GroupVersionKind]*kindError{}, reload: func() {}}
-	s.links.init()
+	s.index.init()
 	s.failures.init(o.Clock)
 	s.overlaps.init()
 	s.stuck.init()
 	s.unheard.init()
-	s.paces.init(o.Clock)
+	s.writes.init(o.Clock)
 	s.ends.init()
 	s.kinds = &kinds{
 		dynamic: o.Dynamic, mapper: o.Mapper, access: o.Client, writes: o.Writes, log: o.Log,
@@ -186,7 +186,7 @@ func (s *Store) forgetChanged(before map[types.UID]*policy, now []*policy) {
 	for _, p := range changed {
 		s.failures.forget(p)
 		s.overlaps.forget(p)
-		s.paces.forget(p.name) // What did not last before may last now.
+		s.writes.forget(p.name) // What did not last before may last now.
 	}
 }
 

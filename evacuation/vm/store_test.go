@@ -233,7 +233,7 @@ func TestEvacuate(t *testing.T) {
 				tc.change(p)
 			}
 			w.load(p)
-			a := w.actor()
+			a := w.interceptor()
 			for range 2 { // Level-triggered: twice is once.
 				got, err := a.Evacuate(t.Context(), target())
 				if err != nil {
@@ -268,7 +268,7 @@ func TestAFailedTestIsDecidedAgain(t *testing.T) {
 	w.dynamic.PrependReactor("get", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, moved(), nil
 	})
-	got, err := w.actor().Evacuate(t.Context(), target())
+	got, err := w.interceptor().Evacuate(t.Context(), target())
 	if err != nil || !got.Done || got.Message != "VirtualMachineInstance ns/vm has left the pod." {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -316,7 +316,7 @@ func TestCancel(t *testing.T) {
 				tc.change(p)
 			}
 			w.load(p)
-			if err := w.actor().Cancel(t.Context(), target()); err != nil {
+			if err := w.interceptor().Cancel(t.Context(), target()); err != nil {
 				t.Fatal(err)
 			}
 			if len(w.puts) != tc.puts || (tc.puts > 0 && w.puts[0] != `/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm/evacuate/cancel {"evacuationNodeName":"n1"}`) {
@@ -367,7 +367,7 @@ func TestTroubleIsNoSilence(t *testing.T) {
 				tc.change(p)
 			}
 			w.load(p)
-			got, err := w.actor().Evacuate(t.Context(), target())
+			got, err := w.interceptor().Evacuate(t.Context(), target())
 			if err != nil {
 				t.Fatal(err)
 			}

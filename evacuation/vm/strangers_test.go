@@ -115,7 +115,7 @@ func TestAStrangersPolicyCannotDisarmAMachine(t *testing.T) {
 			if reason, held := w.store.Held(launcherPod()); !held || !strings.Contains(reason, "EvacuationPolicy kubevirt") {
 				t.Errorf("the guard: want it held by the policy kubevirt, got %t, %q", held, reason)
 			}
-			if progress, err := w.actor().Evacuate(t.Context(), target()); err != nil || progress.Done || len(w.writes()) != 1 {
+			if progress, err := w.interceptor().Evacuate(t.Context(), target()); err != nil || progress.Done || len(w.writes()) != 1 {
 				t.Errorf("the interceptor: want a mark, got %+v, %v, writes %q", progress, err, w.writes())
 			}
 		})

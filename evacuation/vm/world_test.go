@@ -147,9 +147,9 @@ func (w *world) load(policies ...*v1alpha1.EvacuationPolicy) time.Duration {
 	return again
 }
 
-// actor is the interceptor of KubeVirt's preset.
-func (w *world) actor() *actor {
-	return &actor{Store: w.store, name: "kubevirt.drawbridge.dev", recorder: w.events, metrics: metrics.NewVM(prometheus.NewRegistry()), callers: noCallers}
+// policyInterceptor is the interceptor of KubeVirt's preset.
+func (w *world) interceptor() *policyInterceptor {
+	return &policyInterceptor{Store: w.store, name: "kubevirt.drawbridge.dev", recorder: w.events, metrics: metrics.NewVM(prometheus.NewRegistry()), callers: noCallers}
 }
 
 // noCallers knows of no requester what it is.

@@ -115,8 +115,8 @@ type Rotator struct {
 
 	// injectedAt is when we last found the bundle missing. There is one worker.
 	injectedAt time.Time
-	// pace of our writes to the webhook configuration; made by the first.
-	pace *rate.Limiter
+	// limiter of our writes to the webhook configuration; made by the first.
+	limiter *rate.Limiter
 	// tokenSince is since when the configuration has tokenSeen and no other.
 	tokenSince time.Time
 	tokenSeen  string
@@ -296,10 +296,10 @@ func (r *Rotator) inject(ctx context.Context, data map[string][]byte, conf *admi
 	if !changed {
 		return true, nil
 	}
-	if r.pace == nil {
-		r.pace = rate.NewLimiter(rate.Every(r.pause()), writesAtOnce)
+	if r.limiter == nil {
+		r.limiter = rate.NewLimiter(rate.Every(r.pause()), writesAtOnce)
 	}
-	if !r.pace.AllowN(now, 1) {
+	if !r.limiter.AllowN(now, 1) {
 		return false, nil
 	}
 	if err := r.Client.Update(ctx, conf, client.FieldOwner(ownership.FieldManager)); err != nil && !apierrors.IsConflict(err) {

@@ -68,7 +68,7 @@ func (r *rig) settles(t *testing.T) reconcile.Result {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.writes == before && (res.RequeueAfter != r.pause() || r.pace.TokensAt(r.clock.Now()) >= 1) {
+		if r.writes == before && (res.RequeueAfter != r.pause() || r.limiter.TokensAt(r.clock.Now()) >= 1) {
 			return res
 		}
 		if r.writes == before {

@@ -1,5 +1,6 @@
 // Package controllers has what our controllers share: queues that obey an injected clock,
-// their back-off, the check of required fields, and the rescan of all pods.
+// their back-off, the check of required fields, the limit of writes, and the rescan of all
+// pods.
 package controllers
 
 import (

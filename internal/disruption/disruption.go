@@ -73,7 +73,7 @@ func Of(b *policyv1.PodDisruptionBudget, selected []*corev1.Pod) Count {
 		Pods:    len(selected),
 		unready: b.Spec.UnhealthyPodEvictionPolicy != nil && *b.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow,
 	}
-	t := tally{}
+	t := podCounts{}
 	for _, pod := range selected {
 		t.add(b, pod)
 	}
@@ -99,8 +99,8 @@ func Of(b *policyv1.PodDisruptionBudget, selected []*corev1.Pod) Count {
 	return count
 }
 
-// tally is what matters of the selected pods.
-type tally struct {
+// podCounts is what matters of the selected pods.
+type podCounts struct {
 	// staying are not being deleted, and healthy those of them that count as healthy.
 	staying, healthy int
 	// managed: some pod has a controller.
@@ -109,7 +109,7 @@ type tally struct {
 	incomplete bool
 }
 
-func (t *tally) add(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) {
+func (t *podCounts) add(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	t.managed = t.managed || owner != nil
 	_, disrupted := b.Status.DisruptedPods[pod.Name]
@@ -153,7 +153,7 @@ func desired(b *policyv1.PodDisruptionBudget, expected int) int {
 
 // never is why no number of healthy pods is enough; empty if one is, or if that is not
 // certain. Pods beyond the scale, as in a rollout, count as healthy ones too.
-func never(b *policyv1.PodDisruptionBudget, c Count, t tally) string {
+func never(b *policyv1.PodDisruptionBudget, c Count, t podCounts) string {
 	name, value := "minAvailable", b.Spec.MinAvailable
 	if b.Spec.MaxUnavailable != nil {
 		name, value = "maxUnavailable", b.Spec.MaxUnavailable

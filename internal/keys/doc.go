@@ -138,7 +138,7 @@ var Rows = []Row{
 	ours(Label, v1alpha1.MigrationAttemptLabel, "counts the migrations of one evacuation", migration),
 	ours(Annotation, v1alpha1.GroupName+"/evacuate-node", "the mark of the preset kubevirt: the node to leave", "VirtualMachineInstance"),
 	ours(Annotation, v1alpha1.SeenInterceptorsAnnotation, "the interceptors that were seen when the request was made", "EvictionRequest"),
-	ours(Annotation, v1alpha1.ToldAnnotation, "the requesters that were told of the pod's end", "EvictionRequest"),
+	ours(Annotation, v1alpha1.NotifiedAnnotation, "the requesters that were told of the pod's end", "EvictionRequest"),
 	ours(Label, v1alpha1.GroupName+"/preset", "the preset that the object belongs to", "EvacuationPolicy", "EvictionInterceptor"),
 	ours(Label, v1alpha1.GroupName+"/requester-lease", "it is the lease of a requester", "Lease"),
 	ours(Annotation, v1alpha1.GroupName+"/requester", "the requester of the lease", "Lease"),

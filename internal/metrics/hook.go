@@ -45,8 +45,8 @@ func NewHooks(registerer prometheus.Registerer) *Hooks {
 // Ended counts an attempt or an undo that has ended.
 func (m *Hooks) Ended(action, result string) { m.runs.WithLabelValues(action, result).Inc() }
 
-// Room sets how many attempts run and how many pods wait.
-func (m *Hooks) Room(running, waiting int) {
+// Attempts sets how many attempts run and how many pods wait.
+func (m *Hooks) Attempts(running, waiting int) {
 	m.running.Set(float64(running))
 	m.waiting.Set(float64(waiting))
 }

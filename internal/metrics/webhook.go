@@ -31,20 +31,20 @@ var (
 	}
 )
 
-var webhookStrays = Metric{
+var webhookBypassed = Metric{
 	Name: "drawbridge_evictions_past_interceptors_total", Type: Counter, EveryReplica: true,
 	Help:   "Intercepted pods that were evicted without their interceptors, by a call that passed for an earlier pod of the same name (successor) or while the pod was Pending (started).",
 	Labels: []Label{{Name: "hit", Values: []string{"successor", "started"}}},
 }
 
-var webhookMetrics = []Metric{webhookVerdicts, webhookDuration, webhookRenewals, webhookStrays}
+var webhookMetrics = []Metric{webhookVerdicts, webhookDuration, webhookRenewals, webhookBypassed}
 
 // Webhook counts what the admission webhooks answer.
 type Webhook struct {
 	verdicts *prometheus.CounterVec
 	duration prometheus.Observer
 	renewals *prometheus.CounterVec
-	strays   *prometheus.CounterVec
+	bypassed *prometheus.CounterVec
 }
 
 // NewWebhook registers the metrics of the webhooks. It panics if they are
@@ -54,7 +54,7 @@ func NewWebhook(registerer prometheus.Registerer) *Webhook {
 		verdicts: webhookVerdicts.counter(registerer),
 		duration: webhookDuration.histogram(registerer).WithLabelValues(),
 		renewals: webhookRenewals.counter(registerer),
-		strays:   webhookStrays.counter(registerer),
+		bypassed: webhookBypassed.counter(registerer),
 	}
 }
 
@@ -69,7 +69,7 @@ func (m *Webhook) Renewal(result string) {
 	m.renewals.WithLabelValues(result).Inc()
 }
 
-// Stray counts one pod that was evicted without its interceptors.
-func (m *Webhook) Stray(hit string) {
-	m.strays.WithLabelValues(hit).Inc()
+// Bypassed counts one pod that was evicted without its interceptors.
+func (m *Webhook) Bypassed(hit string) {
+	m.bypassed.WithLabelValues(hit).Inc()
 }

@@ -110,7 +110,7 @@ func benchController(c client.Client) *Controller {
 	return &Controller{
 		Client: c, Clock: testingclock.NewFakeClock(t0), Resolver: registration.FromAnnotation(), Synced: func() bool { return true },
 		Registrations: registrations{}, Preflights: asks(nil), Holds: holds{},
-		Metrics: metrics.NewGuard(prometheus.NewRegistry()), memory: newMemory(),
+		Metrics: metrics.NewGuard(prometheus.NewRegistry()), use: newBudgetUse(), written: newLastWritten(),
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 // repairAgain is when to retry a repair that did not last.
 const repairAgain = 30 * time.Second
 
-// budgetKey is the memory key of a namespace's budget: no pod has this name.
+// budgetKey is the key of a namespace's budget: no pod has this name.
 func budgetKey(namespace string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: "poddisruptionbudgets/" + v1alpha1.GuardBudgetName}
 }
@@ -35,12 +35,12 @@ func budgetKey(namespace string) types.NamespacedName {
 func (c *Controller) takeBudget(ctx context.Context, pod types.NamespacedName) (bool, error) {
 	// First of all: otherwise the budget's event could come between the check and the
 	// wait.
-	c.memory.wait(pod)
+	c.use.wait(pod)
 	pdb, err := c.budget(ctx, pod.Namespace)
 	if err != nil {
 		return false, err
 	}
-	if pdb != nil && inForce(pdb) && c.memory.use(pod.Namespace, pdb.UID, c.Clock.Now()) {
+	if pdb != nil && inForce(pdb) && c.use.use(pod.Namespace, pdb.UID, c.Clock.Now()) {
 		return true, nil
 	}
 	c.queue.Add(namespaceKey(pod.Namespace))
@@ -56,24 +56,24 @@ func (c *Controller) reconcileBudget(ctx context.Context, namespace string) (rec
 	}
 	now := c.Clock.Now()
 	if pdb != nil {
-		c.memory.seen(namespace)
+		c.use.seen(namespace)
 	}
 	needed, err := c.needed(ctx, namespace)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if needed {
-		c.memory.need(namespace, now)
+		c.use.need(namespace, now)
 	}
 	in := BudgetInput{
-		Budget: pdb, Needed: needed, LastNeeded: c.memory.lastNeeded(namespace, now),
-		Owner: c.Owner, Wait: c.memory.waitToWrite(budgetKey(namespace), "", "", now),
+		Budget: pdb, Needed: needed, LastNeeded: c.use.lastNeeded(namespace, now),
+		Owner: c.Owner, Wait: c.written.waitToWrite(budgetKey(namespace), "", "", now),
 	}
 	d := BudgetStep(in, now, c.idleDelay())
 	result := reconcile.Result{}
 	switch d.Action {
 	case BudgetCreate:
-		if c.memory.justMade(namespace, now) {
+		if c.use.justMade(namespace, now) {
 			return reconcile.Result{RequeueAfter: pause}, nil // In case it was removed before we saw it.
 		}
 		result, err = c.create(ctx, namespace)
@@ -82,14 +82,14 @@ func (c *Controller) reconcileBudget(ctx context.Context, namespace string) (rec
 	case BudgetDelete:
 		err = c.remove(ctx, pdb, in.LastNeeded)
 	case BudgetBlocked:
-		if c.memory.firstTime(budgetKey(namespace), pdb.UID) {
+		if c.written.firstTime(budgetKey(namespace), pdb.UID) {
 			events.Emit(c.Recorder, pdb, nil, events.GuardNameTaken(pdb.Name))
 		}
 		log.FromContext(ctx).Info("Somebody else's budget has the name of the guard's, the namespace goes without a guard", "budget", pdb.Name)
 	case BudgetKeep:
 		if pdb == nil && !needed {
-			c.memory.forgetNamespace(namespace)
-			c.memory.forgetEmitted(budgetKey(namespace))
+			c.use.forgetNamespace(namespace)
+			c.written.forgetEmitted(budgetKey(namespace))
 		}
 	}
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Controller) reconcileBudget(ctx context.Context, namespace string) (rec
 		c.emitChanged(ctx, pdb) // Each repair of it was undone.
 	}
 	if pdb != nil && inForce(pdb) {
-		for _, pod := range c.memory.waitingIn(namespace) {
+		for _, pod := range c.use.waitingIn(namespace) {
 			c.queue.Add(reconcile.Request{NamespacedName: pod})
 		}
 	}
@@ -130,7 +130,7 @@ func (c *Controller) budget(ctx context.Context, namespace string) (*policyv1.Po
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("get the guard's budget: %w", err)
-	case c.memory.wasRemoved(namespace, pdb.UID):
+	case c.use.wasRemoved(namespace, pdb.UID):
 		return nil, nil
 	default:
 		return pdb, nil
@@ -140,7 +140,7 @@ func (c *Controller) budget(ctx context.Context, namespace string) (*policyv1.Po
 // needed reports whether a pod of the namespace waits for the budget or is
 // protected by it.
 func (c *Controller) needed(ctx context.Context, namespace string) (bool, error) {
-	if len(c.memory.waitingIn(namespace)) > 0 {
+	if len(c.use.waitingIn(namespace)) > 0 {
 		return true, nil
 	}
 	closed := &corev1.PodList{}
@@ -150,7 +150,7 @@ func (c *Controller) needed(ctx context.Context, namespace string) (bool, error)
 	}
 	for i := range closed.Items {
 		pod := &closed.Items[i]
-		if pod.DeletionTimestamp == nil && !pods.HasEnded(pod) && !c.memory.isLeft(client.ObjectKeyFromObject(pod)) {
+		if pod.DeletionTimestamp == nil && !pods.HasEnded(pod) && !c.written.isLeft(client.ObjectKeyFromObject(pod)) {
 			return true, nil
 		}
 	}
@@ -180,11 +180,11 @@ func (c *Controller) create(ctx context.Context, namespace string) (reconcile.Re
 		return reconcile.Result{}, err
 	}
 	pdb := NewBudget(namespace, owner)
-	c.memory.writes(budgetKey(namespace), "", "", c.Clock.Now())
+	c.written.writes(budgetKey(namespace), "", "", c.Clock.Now())
 	err = c.Client.Create(refused.About(ctx, c.waitingPods(ctx, namespace)...), pdb, client.FieldOwner(fieldOwner))
 	switch {
 	case err == nil:
-		c.memory.make(namespace, c.Clock.Now())
+		c.use.make(namespace, c.Clock.Now())
 		log.FromContext(ctx).Info("Made the guard's budget")
 		c.emitChanged(ctx, pdb)
 		return reconcile.Result{}, nil
@@ -203,7 +203,7 @@ const maxWaiting = 50
 // waitingPods are the pods of a namespace that wait for its budget.
 func (c *Controller) waitingPods(ctx context.Context, namespace string) []corev1.ObjectReference {
 	var waiting []corev1.ObjectReference
-	for _, key := range c.memory.waitingIn(namespace) {
+	for _, key := range c.use.waitingIn(namespace) {
 		pod := &corev1.Pod{}
 		if c.Client.Get(ctx, key, pod, client.UnsafeDisableDeepCopy) == nil && len(waiting) < maxWaiting {
 			waiting = append(waiting, refused.Pod(pod))
@@ -223,7 +223,7 @@ func (c *Controller) repair(ctx context.Context, pdb *policyv1.PodDisruptionBudg
 		}
 	}
 	now := c.Clock.Now()
-	c.memory.writes(budgetKey(pdb.Namespace), "", "", now)
+	c.written.writes(budgetKey(pdb.Namespace), "", "", now)
 	stored := repaired(pdb, owner)
 	err := c.Client.Update(ctx, stored, client.FieldOwner(fieldOwner))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -237,13 +237,13 @@ func (c *Controller) repair(ctx context.Context, pdb *policyv1.PodDisruptionBudg
 		return reconcile.Result{}, nil
 	}
 	c.emitChanged(ctx, stored)
-	return reconcile.Result{RequeueAfter: max(c.memory.waitToWrite(budgetKey(pdb.Namespace), "", "", now), repairAgain)}, nil
+	return reconcile.Result{RequeueAfter: max(c.written.waitToWrite(budgetKey(pdb.Namespace), "", "", now), repairAgain)}, nil
 }
 
 // emitChanged records, once per budget, that it differs from what we wrote.
 func (c *Controller) emitChanged(ctx context.Context, pdb *policyv1.PodDisruptionBudget) {
 	fields := differences(pdb, c.Owner)
-	if len(fields) == 0 || !c.memory.firstTime(budgetKey(pdb.Namespace), pdb.UID) {
+	if len(fields) == 0 || !c.written.firstTime(budgetKey(pdb.Namespace), pdb.UID) {
 		return
 	}
 	events.Emit(c.Recorder, pdb, nil, events.GuardBudgetChanged(fields, refuses(pdb), exceptsUnready(pdb)))
@@ -266,13 +266,13 @@ func (c *Controller) owner(ctx context.Context) (*metav1.OwnerReference, error) 
 
 // remove deletes a budget that was not needed since then.
 func (c *Controller) remove(ctx context.Context, pdb *policyv1.PodDisruptionBudget, unusedSince time.Time) error {
-	if !c.memory.remove(pdb.Namespace, pdb.UID, unusedSince) {
+	if !c.use.remove(pdb.Namespace, pdb.UID, unusedSince) {
 		c.queue.Add(namespaceKey(pdb.Namespace))
 		return nil
 	}
 	err := c.Client.Delete(ctx, pdb, client.Preconditions{UID: &pdb.UID})
 	if client.IgnoreNotFound(err) != nil {
-		c.memory.forgetBudget(pdb.Namespace, pdb.UID)
+		c.use.forgetBudget(pdb.Namespace, pdb.UID)
 		return err
 	}
 	log.FromContext(ctx).Info("Removed the guard's budget, nobody has needed it for a while")

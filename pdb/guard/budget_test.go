@@ -89,7 +89,7 @@ func TestWhereNoBudgetCanBe(t *testing.T) {
 		if _, err := b.reconcileBudget(t.Context(), "shop"); err != nil {
 			t.Errorf("nobody needs one yet: %v", err)
 		}
-		b.memory.wait(client.ObjectKey{Namespace: "shop", Name: "web-1"})
+		b.use.wait(client.ObjectKey{Namespace: "shop", Name: "web-1"})
 		if _, err := b.reconcileBudget(t.Context(), "shop"); !apierrors.IsNotFound(err) {
 			t.Errorf("error %v, want not found", err)
 		}

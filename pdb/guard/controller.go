@@ -78,9 +78,10 @@ type Controller struct {
 	// IdleDelay is how long a namespace keeps an unused budget. Default DefaultIdleDelay.
 	IdleDelay time.Duration
 
-	memory *memory
-	owners *owners
-	queue  workQueue
+	use     *budgetUse
+	written *lastWritten
+	owners  *owners
+	queue   workQueue
 }
 
 var _ reconcile.Reconciler = &Controller{}
@@ -114,7 +115,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key types.NamespacedName)
 	for _, reader := range []client.Reader{c.Client, c.APIReader} {
 		pod := &corev1.Pod{}
 		if err := reader.Get(ctx, key, pod); apierrors.IsNotFound(err) {
-			c.memory.settle(key)
+			c.use.settle(key)
 			return reconcile.Result{}, nil
 		} else if err != nil {
 			return reconcile.Result{}, fmt.Errorf("get pod: %w", err)
@@ -130,7 +131,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key types.NamespacedName)
 		}
 		c.emit(ctx, pod, in, decision)
 		if decision.Change != ChangeClose {
-			c.memory.settle(key)
+			c.use.settle(key)
 		} else if ready, err := c.takeBudget(ctx, key); err != nil || !ready {
 			return result, err
 		}
@@ -138,12 +139,12 @@ func (c *Controller) reconcilePod(ctx context.Context, key types.NamespacedName)
 			return result, nil
 		}
 		if later := c.later(key, pod, in.Request, decision.Change); later > 0 {
-			c.memory.settle(key)
+			c.use.settle(key)
 			return reconcile.Result{RequeueAfter: later}, nil
 		}
 		done, err := c.label(ctx, pod, in.Request, decision)
 		if err != nil || done {
-			c.memory.settle(key)
+			c.use.settle(key)
 			return result, err
 		}
 	}
@@ -155,10 +156,10 @@ func (c *Controller) reconcilePod(ctx context.Context, key types.NamespacedName)
 func (c *Controller) later(key types.NamespacedName, pod *corev1.Pod, request types.UID, change Change) time.Duration {
 	now := c.Clock.Now()
 	// Check again, in case it was undone before the cache showed it.
-	if c.memory.justWrote(key, wrote{pod.UID, change == ChangeClose, now}) {
+	if c.written.justWrote(key, wrote{pod.UID, change == ChangeClose, now}) {
 		return pause
 	}
-	return c.memory.waitToWrite(key, pod.UID, request, now)
+	return c.written.waitToWrite(key, pod.UID, request, now)
 }
 
 // decideKnowing is decide, but reads the pod's controller first if it could matter.
@@ -184,7 +185,7 @@ func (c *Controller) decide(ctx context.Context, pod *corev1.Pod) (Input, Decisi
 	d := Step(in)
 	key := client.ObjectKeyFromObject(pod)
 	c.Metrics.Observe(key, metricState(in, d))
-	if left := d.Left && in.Closed; c.memory.leave(key, left) && !left && d.State.Closes() {
+	if left := d.Left && in.Closed; c.written.leave(key, left) && !left && d.State.Closes() {
 		c.queue.Add(namespaceKey(pod.Namespace)) // Its budget counts again.
 	}
 	return in, d, nil
@@ -225,11 +226,11 @@ func (c *Controller) label(ctx context.Context, pod *corev1.Pod, request types.U
 	}
 	key := client.ObjectKeyFromObject(pod)
 	now := c.Clock.Now()
-	c.memory.write(key, wrote{pod.UID, d.Change == ChangeClose, now})
-	c.memory.writes(key, pod.UID, request, now)
+	c.written.write(key, wrote{pod.UID, d.Change == ChangeClose, now})
+	c.written.writes(key, pod.UID, request, now)
 	err = c.Client.Patch(ctx, pod, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldOwner))
 	if err != nil {
-		c.memory.forgetWrote(key)
+		c.written.forgetWrote(key)
 	}
 	switch {
 	case err == nil:
@@ -263,7 +264,7 @@ func (c *Controller) emitHeld(ctx context.Context, pod *corev1.Pod, why string) 
 	if err := c.Client.Get(ctx, v1alpha1.RequestKey(pod), er); err != nil {
 		return // It is gone, and so is the need for an event.
 	}
-	if c.memory.firstTime(client.ObjectKeyFromObject(pod), er.UID) {
+	if c.written.firstTime(client.ObjectKeyFromObject(pod), er.UID) {
 		events.EmitOnBoth(c.Recorder, er, events.GuardHeld(why))
 	}
 }

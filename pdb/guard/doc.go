@@ -11,4 +11,13 @@
 // 500 for a pod with two budgets. One positive label and one budget per namespace avoid
 // both. The API server reads pod and budgets live, so removing the label opens the
 // guard immediately.
+//
+//   - controller.go, setup.go: the controller
+//   - gather.go, step.go: one pod
+//   - budget.go, budgetstep.go: the budget of a namespace
+//   - budgetuse.go: who needs that budget
+//   - lastwritten.go: what was written, and how often
+//   - owners.go: controllers that select by the label
+//   - patch.go: the write to a pod
+//   - gate.go: the webhook's question
 package guard

@@ -69,7 +69,7 @@ func TestAFightIsSlow(t *testing.T) {
 		written := b.fight(func() {
 			pod := b.pod("web-1")
 			if delete(pod.Labels, v1alpha1.GuardLabel); b.api.Update(t.Context(), pod) == nil {
-				b.memory.forgetWrote(client.ObjectKeyFromObject(pod)) // As its event does.
+				b.written.forgetWrote(client.ObjectKeyFromObject(pod)) // As its event does.
 				b.observe("web-1")
 			}
 		})
@@ -106,7 +106,7 @@ func TestAFightIsSlow(t *testing.T) {
 			if err := b.api.Delete(t.Context(), before); err != nil {
 				t.Fatal(err)
 			}
-			b.memory.seen("shop")
+			b.use.seen("shop")
 			b.budgetChanged(t.Context(), before, nil, false, b.queue)
 		}))
 	})
@@ -136,7 +136,7 @@ func TestEachRequestIsGuardedAtOnce(t *testing.T) {
 	}
 }
 
-// slow wants that we have insisted, at a pace.
+// slow wants that we have insisted, but not often.
 func (b *bench) slow(written times) {
 	b.t.Helper()
 	if most := written.most(); most > mostPerMinute {
@@ -144,35 +144,6 @@ func (b *bench) slow(written times) {
 	}
 	if n := len(written); n < 10 || n > 30 {
 		b.t.Errorf("%d writes in an hour, want about one in five minutes", n)
-	}
-}
-
-func TestAnObjectThatWasLeftInPeaceIsWrittenAtOnceAgain(t *testing.T) {
-	tests := map[string]struct {
-		before []time.Duration // When it was written, after t0.
-		at     time.Duration
-		want   time.Duration
-	}{
-		"never written":                    {nil, 0, 0},
-		"closed and opened":                {[]time.Duration{0, 0}, 0, 0},
-		"often":                            {[]time.Duration{0, 0, 0, 0}, 0, 10 * time.Second},
-		"often, a moment ago":              {[]time.Duration{0, 0, 0, 0}, 4 * time.Second, 6 * time.Second},
-		"often, and once more":             {[]time.Duration{0, 0, 0, 0, 10 * time.Second}, 10 * time.Second, 20 * time.Second},
-		"very often":                       {slices.Repeat([]time.Duration{0}, 100), 0, 5 * time.Minute},
-		"often, and then nothing for long": {[]time.Duration{0, 0, 0, 0}, calmAfter, 0},
-		"once more after nothing for long": {[]time.Duration{0, 0, 0, 0, calmAfter}, calmAfter, 0},
-		"often, and the clock jumped back": {slices.Repeat([]time.Duration{time.Hour}, 4), 0, 5 * time.Minute},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			var p pace
-			for _, at := range tc.before {
-				p = p.wrote(t0.Add(at))
-			}
-			if got := p.wait(t0.Add(tc.at)); got != tc.want {
-				t.Errorf("waits %s, want %s", got, tc.want)
-			}
-		})
 	}
 }
 

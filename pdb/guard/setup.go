@@ -41,7 +41,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	c.memory, c.owners = newMemory(), newOwners()
+	c.use, c.written, c.owners = newBudgetUse(), newLastWritten(), newOwners()
 	newQueue := controllers.NewQueue(c.Clock)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
@@ -87,7 +87,7 @@ func (c *Controller) podEvents() handler.EventHandler {
 		},
 		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workQueue) {
 			if pod, ok := ev.ObjectNew.(*corev1.Pod); ok {
-				c.memory.shown(client.ObjectKeyFromObject(pod), pod.UID, labeled(pod))
+				c.written.shown(client.ObjectKeyFromObject(pod), pod.UID, labeled(pod))
 			}
 			c.releases(ev.ObjectOld, ev.ObjectNew, queue)
 			c.enqueue(ctx, ev.ObjectNew, queue)
@@ -95,11 +95,11 @@ func (c *Controller) podEvents() handler.EventHandler {
 		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, queue workQueue) {
 			c.releases(ev.Object, nil, queue)
 			key := client.ObjectKeyFromObject(ev.Object)
-			c.memory.settle(key)
-			c.memory.forgetEmitted(key)
-			c.memory.forgetWrote(key)
-			c.memory.forgetPace(key)
-			c.memory.leave(key, false)
+			c.use.settle(key)
+			c.written.forgetEmitted(key)
+			c.written.forgetWrote(key)
+			c.written.forgetWrites(key)
+			c.written.leave(key, false)
 			c.Metrics.Forget(key)
 		},
 	}
@@ -136,7 +136,7 @@ func (c *Controller) releases(before, after client.Object, queue workQueue) {
 	if !protected(before) || protected(after) {
 		return
 	}
-	c.memory.need(before.GetNamespace(), c.Clock.Now())
+	c.use.need(before.GetNamespace(), c.Clock.Now())
 	queue.AddAfter(namespaceKey(before.GetNamespace()), c.idleDelay())
 }
 
@@ -180,10 +180,10 @@ func (c *Controller) budgetEvents() handler.EventHandler {
 			c.budgetChanged(ctx, asBudget(ev.ObjectOld), asBudget(ev.ObjectNew), false, queue)
 		},
 		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, queue workQueue) {
-			c.memory.forgetBudget(ev.Object.GetNamespace(), ev.Object.GetUID())
-			c.memory.forgetEmitted(strangerKey(ev.Object))
+			c.use.forgetBudget(ev.Object.GetNamespace(), ev.Object.GetUID())
+			c.written.forgetEmitted(strangerKey(ev.Object))
 			if ev.Object.GetName() == v1alpha1.GuardBudgetName {
-				c.memory.seen(ev.Object.GetNamespace())
+				c.use.seen(ev.Object.GetNamespace())
 			}
 			c.budgetChanged(ctx, asBudget(ev.Object), nil, false, queue)
 		},
@@ -230,14 +230,14 @@ func (c *Controller) budgetChanged(ctx context.Context, before, after *policyv1.
 	}
 }
 
-// strangerKey is the memory key of another budget.
+// strangerKey is the key of another budget.
 func strangerKey(budget client.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: budget.GetNamespace(), Name: "poddisruptionbudgets/" + budget.GetName()}
 }
 
 // emitSelector records once that another budget selects by the guard's label.
 func (c *Controller) emitSelector(pdb *policyv1.PodDisruptionBudget) {
-	if pdb == nil || isGuard(pdb) || !selectsByGuard(pdb) || !c.memory.firstTime(strangerKey(pdb), pdb.UID) {
+	if pdb == nil || isGuard(pdb) || !selectsByGuard(pdb) || !c.written.firstTime(strangerKey(pdb), pdb.UID) {
 		return
 	}
 	events.Emit(c.Recorder, pdb, nil, events.GuardLabelSelected(v1alpha1.GuardLabel))

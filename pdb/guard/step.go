@@ -53,7 +53,7 @@ type Input struct {
 	// Interceptors of the pod: those of the running request's plan, and those who
 	// would be in the plan of a new request.
 	Interceptors []Interceptor
-	// Request is the UID of the pod's request, empty if there is none. Only the pace of
+	// Request is the UID of the pod's request, empty if there is none. Only the limit of
 	// writes depends on it.
 	Request types.UID
 	Stage   Stage

@@ -67,7 +67,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 		Client: counted, APIReader: counted, Clock: b.clock, Resolver: registration.FromAnnotation(), Synced: func() bool { return true },
 		Registrations: registrations{}, OnChange: func(func()) {}, Preflights: asks(nil), Holds: holds{},
 		ExcludedNamespaces: []string{"kube-system"}, Owner: role.Name, Recorder: b.recorder, Metrics: metrics.NewGuard(b.registry),
-		memory: newMemory(), owners: newOwners(),
+		use: newBudgetUse(), written: newLastWritten(), owners: newOwners(),
 	}
 	b.queue = &dueQueue{
 		TypedRateLimitingInterface: controllers.NewQueue(b.clock)("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),

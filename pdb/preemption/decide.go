@@ -110,8 +110,8 @@ type Dropped struct {
 type Decision struct {
 	Kept    []*Candidate
 	Dropped []Dropped
-	// Substituted is how many of those kept have other victims than they came with.
-	Substituted int
+	// WithAlternative is how many of those kept have other victims than they came with.
+	WithAlternative int
 }
 
 // Decide applies the rule of KEP-3280: a preemptor whose priority is below a victim's

@@ -102,7 +102,7 @@ func find(victims []Victim, uid types.UID) *Victim {
 // Deletes gathers what DecideDelete needs.
 type Deletes struct {
 	View   *View
-	Ledger *Ledger
+	Recent *RecentDecisions
 	// Live reads pods and budgets from the API server: the caches may be behind by
 	// the very change that matters.
 	Live client.Reader
@@ -113,7 +113,7 @@ type Deletes struct {
 // per victim of the same node that still lives, before it is refused.
 func (d *Deletes) Check(ctx context.Context, uid types.UID) (Verdict, Refusal, error) {
 	in := DeleteInput{Victim: uid}
-	for _, c := range d.Ledger.covering(uid) {
+	for _, c := range d.Recent.covering(uid) {
 		in.Decisions = append(in.Decisions, DecidedNode{Preemptor: c.preemptor, Victims: c.victims})
 	}
 	if len(in.Decisions) == 0 {

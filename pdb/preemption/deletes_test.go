@@ -22,15 +22,15 @@ func notFound(name string) error {
 func deletes(t *testing.T, priority int32, live ...client.Object) (*Deletes, *reader, *testingclock.FakeClock) {
 	t.Helper()
 	v, clock := newTestView(false, priorityClass("low", "1000"), web(2, "1"), pod("a").Priority("low", 1).Obj(), pod("b").Priority("low", 1).Obj())
-	ledger := NewLedger(clock)
+	recent := NewRecentDecisions(clock)
 	in := Input{Preemptor: preemptor(priority), Candidates: []Candidate{{Node: "node-1", Victims: []Victim{uidOnly("a"), uidOnly("b")}}}}
 	v.gather(&in, nil)
-	ledger.remember(in.Preemptor, Decide(in))
+	recent.remember(in.Preemptor, Decide(in))
 	r := &reader{t: t, objects: map[string]client.Object{}}
 	for _, object := range live {
 		r.objects[fmt.Sprintf("%T %s", object, object.GetName())] = object
 	}
-	return &Deletes{View: v, Ledger: ledger, Live: r}, r, clock
+	return &Deletes{View: v, Recent: recent, Live: r}, r, clock
 }
 
 func TestCheckDeletion(t *testing.T) {
@@ -118,13 +118,13 @@ func TestADecisionIsForgotten(t *testing.T) {
 	check(VerdictRefused)
 	clock.Step(time.Nanosecond)
 	check(VerdictNotCovered)
-	if l := d.Ledger; len(l.covers) != 0 || len(l.decisions) != 0 || l.victims != 0 {
-		t.Errorf("the ledger keeps %d covers, %d decisions, %d victims", len(l.covers), len(l.decisions), l.victims)
+	if l := d.Recent; len(l.covers) != 0 || len(l.decisions) != 0 || l.victims != 0 {
+		t.Errorf("the recent decisions keep %d covers, %d decisions, %d victims", len(l.covers), len(l.decisions), l.victims)
 	}
 }
 
 func TestTheLedgerIsBounded(t *testing.T) {
-	l := NewLedger(testingclock.NewFakeClock(t0))
+	l := NewRecentDecisions(testingclock.NewFakeClock(t0))
 	decision := func(prefix string, n int) Decision {
 		candidate := &Candidate{Node: prefix}
 		for i := range n {

@@ -107,7 +107,7 @@ func BenchmarkPreempt(b *testing.B) {
 	for name, args := range map[string]extenderv1.ExtenderPreemptionArgs{"UIDs": meta, "UIDs of unguarded pods": unguarded, "whole pods": whole} {
 		b.Run(name, func(b *testing.B) {
 			bench := newBench(append(objects, priorityClass("low", "1000"))...)
-			bench.Ledger = nil
+			bench.Recent = nil
 			body := encoded(b, args)
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()

@@ -36,10 +36,10 @@ type Handler struct {
 	Synced func() bool
 	// Authenticate returns an error for callers other than the scheduler.
 	Authenticate func(*http.Request) error
-	// Substitutes looks for other victims; nil to leave the choice to the scheduler.
-	Substitutes *Substitutes
-	// Ledger remembers decisions; nil if not needed.
-	Ledger *Ledger
+	// Alternatives looks for other victims; nil to leave the choice to the scheduler.
+	Alternatives *Alternatives
+	// Recent has the decisions; nil if not needed.
+	Recent *RecentDecisions
 	// Emitter records events on preemptors; required.
 	Emitter *Emitter
 	// Metrics, Clock and Log are required.
@@ -124,11 +124,11 @@ func (h *Handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return Decision{}, &problem{http.StatusServiceUnavailable, fmt.Errorf("not done within %s: %w", h.Timeout, err)}
 	}
 	decision := Decide(in)
-	if h.Substitutes != nil {
-		h.Substitutes.find(ctx, in, sent, &decision)
+	if h.Alternatives != nil {
+		h.Alternatives.find(ctx, in, sent, &decision)
 	}
-	if h.Ledger != nil {
-		h.Ledger.remember(in.Preemptor, decision)
+	if h.Recent != nil {
+		h.Recent.remember(in.Preemptor, decision)
 	}
 	h.observe(in, decision)
 	return decision, nil
@@ -163,7 +163,7 @@ func codeOf(err error) int {
 
 func result(d Decision) string {
 	switch {
-	case d.Substituted > 0:
+	case d.WithAlternative > 0:
 		return metrics.PreemptionSubstituted
 	case len(d.Dropped) == 0:
 		return metrics.PreemptionUnchanged

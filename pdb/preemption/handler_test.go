@@ -36,7 +36,7 @@ func newBench(objects ...client.Object) *bench {
 	b := &bench{clock: clock, recorder: &recorder{}, registry: prometheus.NewRegistry()}
 	b.Handler = &Handler{
 		View: v, Synced: func() bool { return true }, Authenticate: func(*http.Request) error { return nil },
-		Ledger: NewLedger(clock), Emitter: NewEmitter(b.recorder, clock), Metrics: metrics.NewPreemption(b.registry),
+		Recent: NewRecentDecisions(clock), Emitter: NewEmitter(b.recorder, clock), Metrics: metrics.NewPreemption(b.registry),
 		Clock: clock, Log: logr.Discard(), Timeout: time.Minute,
 	}
 	return b

@@ -222,10 +222,10 @@ func (r *run) postReview(ctx context.Context, draw *rand.Rand, kind TroubleKind)
 	r.note(Attempt{At: time.Now(), Kind: kind, What: "review of the eviction of " + pod.Name + " at " + path, Accepted: decided, Answer: answer})
 }
 
-// awaitDoor waits until the managers listen to nobody but API servers. A new installation
+// awaitAuthentication waits until the managers listen to nobody but API servers. A new installation
 // takes a while for that, as API servers have to learn how to prove themselves.
-func (r *run) awaitDoor(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, doorPatience)
+func (r *run) awaitAuthentication(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, authenticationPatience)
 	defer cancel()
 	err := r.await(ctx, "the managers to turn strangers away", func(ctx context.Context) error {
 		for _, port := range r.world.webhookPorts {
@@ -244,8 +244,8 @@ func (r *run) awaitDoor(ctx context.Context) {
 	}
 }
 
-// doorPatience bounds that wait.
-const doorPatience = time.Minute
+// authenticationPatience bounds that wait.
+const authenticationPatience = time.Minute
 
 // reviewOf is the review of the eviction of a pod.
 func reviewOf(pod client.ObjectKey) ([]byte, error) {

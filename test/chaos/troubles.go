@@ -63,7 +63,7 @@ func (r *run) prepareTroubles(ctx context.Context) error {
 		return fmt.Errorf("make clients of troublemakers: %w", err)
 	}
 	if r.history.Plan.Has(PostReview) {
-		r.awaitDoor(ctx)
+		r.awaitAuthentication(ctx)
 	}
 	if r.history.Plan.Has(FailingPolicy) {
 		if err := r.failPolicy(ctx); err != nil {

@@ -181,8 +181,8 @@ func configMaps(o Options) map[string]cache.Config {
 	if o.Operations.LogLevelConfig != "" {
 		add(o.Namespace, o.Operations.LogLevelConfig)
 	}
-	if o.Door.ClientCA != "" {
-		name := namespacedName(o.Door.ClientCA)
+	if o.WebhookClients.ClientCA != "" {
+		name := namespacedName(o.WebhookClients.ClientCA)
 		add(name.Namespace, name.Name)
 	}
 	if o.Preemption.Enabled && o.Preemption.ClientCA != "" {

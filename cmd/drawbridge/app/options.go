@@ -95,8 +95,8 @@ type Options struct {
 	AllowedReservedNames []string
 	// Guard configures the protection by budgets.
 	Guard GuardOptions
-	// Door configures who may call the webhook.
-	Door DoorOptions
+	// WebhookClients configures who may call the webhook.
+	WebhookClients WebhookClientOptions
 	// Preemption configures budgets that the scheduler may not violate.
 	Preemption PreemptionOptions
 
@@ -284,7 +284,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.LimitedClasses, "limited-caller-class", o.LimitedClasses, "Class of callers that --new-requests-per-node limits; may be repeated. Never kubectl.")
 	fs.StringSliceVar(&o.AllowedReservedNames, "allowed-reserved-name", o.AllowedReservedNames, "Name under k8s.io or kubernetes.io that pods may use as the name of an interceptor; may be repeated.")
 	o.Guard.addFlags(fs)
-	o.Door.addFlags(fs)
+	o.WebhookClients.addFlags(fs)
 	o.Preemption.addFlags(fs)
 	o.Hooks.addFlags(fs)
 	o.Budgets.addFlags(fs)

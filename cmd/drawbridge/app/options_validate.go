@@ -97,7 +97,7 @@ func (o *Options) Validate() error {
 	}
 	o.Guard.validate(check)
 	o.Preemption.validate(o.WebhookPort, check)
-	o.Door.validate(o, check)
+	o.WebhookClients.validate(o, check)
 	check(!o.Preemption.Enabled || o.Preemption.ClientCA == "" || o.Operations.LogLevelConfig == "" || o.Preemption.clientCA().Namespace != o.Namespace,
 		"--preemption-client-ca is in the manager's own namespace %q, of which only --log-level-config is read", o.Namespace)
 	o.Maintenance.validate(check)

@@ -66,10 +66,10 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 		return err
 	}
 
-	certificate, door := newServer(o), drawbridgemetrics.NewDoor(o.Registerer)
+	certificate, calls := newServer(o), drawbridgemetrics.NewWebhookServer(o.Registerer)
 	shutdown, tlsOptions := &health.Shutdown{}, serveWith(certificate.GetCertificate)
 	writes := refused.NewTracker(o.Clock, drawbridgemetrics.NewRefused(o.Registerer), o.Logger.WithName("writes"))
-	mgr, err := newManager(conf, o, newWebhookServer(o, door, shutdown, tlsOptions), tlsOptions, writes)
+	mgr, err := newManager(conf, o, newWebhookServer(o, calls, shutdown, tlsOptions), tlsOptions, writes)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func Run(ctx context.Context, conf *rest.Config, o Options) error {
 		setupLogLevel(mgr, o),
 		setup(starting, mgr, o, discovered{
 			self: self, workloadRef: workloads, synced: caches.Synced,
-			token: certificate.Token, door: door, certificate: certificate.GetCertificate, writes: writes,
+			token: certificate.Token, calls: calls, certificate: certificate.GetCertificate, writes: writes,
 		}),
 		setupSurge(starting, mgr, o, writes),
 		setupRollback(mgr, o, clients),

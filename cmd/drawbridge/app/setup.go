@@ -30,9 +30,9 @@ type discovered struct {
 	workloadRef bool
 	// synced reports whether the caches are in sync.
 	synced func() bool
-	// token checks that a call comes from an API server, and door counts calls.
+	// token checks that a call comes from an API server, and calls counts calls.
 	token func(path, token string) error
-	door  *metrics.Door
+	calls *metrics.WebhookServer
 	// certificate is the one to serve.
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// writes tracks the writes that are refused.
@@ -122,10 +122,11 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 	if err := followPods(ctx, mgr, evictions); err != nil {
 		return err
 	}
-	door, err := setupDoor(mgr, o, known)
+	authn, err := setupAuthentication(mgr, o, known)
 	if err != nil {
 		return err
 	}
+	bodies := &webhook.BodyLimit{Metrics: known.calls, Log: log}
 	status := &webhook.StatusHandler{
 		Registrations: resolver,
 		Skippers:      webhook.ReviewedSkippers{Writer: mgr.GetClient()},
@@ -136,7 +137,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 	}
 
 	return errors.Join(
-		webhook.Register(mgr.GetWebhookServer(), door, evictions, status, &webhook.ProbeHandler{Log: log}),
+		webhook.Register(mgr.GetWebhookServer(), authn, bodies, evictions, status, &webhook.ProbeHandler{Log: log}),
 		engine.SetupWithManager(mgr),
 		evictor.SetupWithManager(mgr),
 		leases.SetupWithManager(mgr),
@@ -144,7 +145,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 		setupGuard(mgr, o, known, resolver, policies),
 		setupDescheduler(mgr, o, known, resolver),
 		setupMaintenance(mgr, o, known, resolver),
-		setupPreemption(ctx, mgr, o, door, known.certificate),
+		setupPreemption(ctx, mgr, o, authn, bodies, known.certificate),
 		mgr.Add(renewer),
 	)
 }
@@ -155,7 +156,7 @@ func followPods(ctx context.Context, mgr ctrl.Manager, evictions *webhook.Evicti
 	if err != nil {
 		return fmt.Errorf("get informer of pods: %w", err)
 	}
-	if _, err := pods.AddEventHandler(evictions.Strays()); err != nil {
+	if _, err := pods.AddEventHandler(evictions.Bypassed()); err != nil {
 		return fmt.Errorf("follow pods: %w", err)
 	}
 	return nil

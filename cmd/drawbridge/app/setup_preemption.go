@@ -111,7 +111,7 @@ func preemptionKinds(o Options) []client.Object {
 
 // setupPreemption adds the scheduler extender and the webhook for deletions by the
 // scheduler, if enabled. The replica is ready when it can answer the scheduler.
-func setupPreemption(ctx context.Context, mgr ctrl.Manager, o Options, door *webhook.Door, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) error {
+func setupPreemption(ctx context.Context, mgr ctrl.Manager, o Options, authn *webhook.Authenticator, bodies *webhook.BodyLimit, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) error {
 	p := o.Preemption
 	if !p.Enabled {
 		return nil
@@ -125,17 +125,17 @@ func setupPreemption(ctx context.Context, mgr ctrl.Manager, o Options, door *web
 	}
 	handler := &preemption.Handler{
 		View: view, Synced: view.Synced, Authenticate: authenticator.Check,
-		Substitutes: preemption.NewSubstitutes(view, mgr.GetAPIReader(), o.Clock, log),
-		Emitter:     preemption.NewEmitter(mgr.GetEventRecorder(recorderName), o.Clock),
-		Metrics:     measure, Clock: o.Clock, Log: log, Timeout: p.Timeout,
+		Alternatives: preemption.NewAlternatives(view, mgr.GetAPIReader(), o.Clock, log),
+		Emitter:      preemption.NewEmitter(mgr.GetEventRecorder(recorderName), o.Clock),
+		Metrics:      measure, Clock: o.Clock, Log: log, Timeout: p.Timeout,
 	}
 	if p.GuardDeletes {
-		handler.Ledger = preemption.NewLedger(o.Clock)
+		handler.Recent = preemption.NewRecentDecisions(o.Clock)
 		deletes := &webhook.PodDeleteHandler{
-			Deletions: &preemption.Deletes{View: view, Ledger: handler.Ledger, Live: mgr.GetAPIReader()},
+			Deletions: &preemption.Deletes{View: view, Recent: handler.Recent, Live: mgr.GetAPIReader()},
 			Metrics:   measure, Log: log,
 		}
-		if err := webhook.RegisterPodDeletes(mgr.GetWebhookServer(), door, deletes); err != nil {
+		if err := webhook.RegisterPodDeletes(mgr.GetWebhookServer(), authn, bodies, deletes); err != nil {
 			return fmt.Errorf("set up the scheduler extender: %w", err)
 		}
 	}

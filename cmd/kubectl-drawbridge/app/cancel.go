@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -126,7 +125,7 @@ func (o commands) cancelPod(ctx context.Context, c *cli.Connection, name string)
 		fmt.Fprintf(o.Out, "the eviction of pod %s is called off\n", name)
 	default:
 		fmt.Fprintf(o.Out, "the request for pod %s is withdrawn\n", name)
-		fmt.Fprintf(o.ErrOut, "Nobody has confirmed that within %s, so interceptors may still be at work: %s\n", confirmPatience, o.Installed(ctx, c).NobodyWorks(o.System))
+		fmt.Fprintf(o.ErrOut, "Nobody has confirmed that within %s, so interceptors may still be at work: %s\n", cli.ConfirmPatience, o.Installed(ctx, c).NobodyWorks(o.System))
 	}
 	for _, r := range before.Spec.Requesters {
 		switch maintenance, ok := strings.CutSuffix(r.Name, "."+v1alpha1.MaintenanceRequesterSuffix); {
@@ -139,17 +138,11 @@ func (o commands) cancelPod(ctx context.Context, c *cli.Connection, name string)
 	return nil
 }
 
-const (
-	// confirmPatience is how long to wait for a manager to do what was requested.
-	confirmPatience = 5 * time.Second
-	confirmInterval = 250 * time.Millisecond
-)
-
 // settled waits briefly until a request without requesters has its outcome, and returns
 // its state.
 func (o commands) settled(ctx context.Context, c *cli.Connection, er *v1alpha1.EvictionRequest) (v1alpha1.RequestState, error) {
 	state := v1alpha1.StatePending
-	err := o.confirmed(ctx, func() (bool, error) {
+	err := o.HoldsWithin(ctx, cli.ConfirmPatience, func() (bool, error) {
 		now := &v1alpha1.EvictionRequest{}
 		switch err := c.Get(ctx, client.ObjectKeyFromObject(er), now); {
 		case apierrors.IsNotFound(err), err == nil && now.UID != er.UID:
@@ -162,29 +155,6 @@ func (o commands) settled(ctx context.Context, c *cli.Connection, er *v1alpha1.E
 		return state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled, nil
 	})
 	return state, err
-}
-
-// confirmed polls until a condition holds, for at most confirmPatience. It is no error
-// if it does not hold.
-func (o commands) confirmed(ctx context.Context, look func() (bool, error)) error {
-	return o.holdsWithin(ctx, confirmPatience, look)
-}
-
-// holdsWithin polls until a condition holds, for at most so long. It is no error if it does not.
-func (o commands) holdsWithin(ctx context.Context, patience time.Duration, look func() (bool, error)) error {
-	deadline := o.Clock.Now().Add(patience)
-	tick := o.Clock.NewTicker(confirmInterval)
-	defer tick.Stop()
-	for {
-		if done, err := look(); err != nil || done || o.Clock.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-tick.C():
-		case <-ctx.Done():
-			return cli.ErrInterrupted
-		}
-	}
 }
 
 // stoppable returns the maintenances that drain a node, all of which may be stopped for it.
@@ -229,7 +199,7 @@ func (o commands) cancelNode(ctx context.Context, c *cli.Connection, node *corev
 			continue
 		}
 		fmt.Fprintf(o.Out, "nodemaintenance.drawbridge.dev/%s told to stop\n", draining[i].Name)
-		fmt.Fprintf(o.ErrOut, "Nobody has taken notice within %s, so nothing is withdrawn yet: %s\n", confirmPatience, o.Installed(ctx, c).NobodyWorks(o.System))
+		fmt.Fprintf(o.ErrOut, "Nobody has taken notice within %s, so nothing is withdrawn yet: %s\n", cli.ConfirmPatience, o.Installed(ctx, c).NobodyWorks(o.System))
 	}
 	return nil
 }
@@ -237,7 +207,7 @@ func (o commands) cancelNode(ctx context.Context, c *cli.Connection, node *corev
 // heard waits briefly until a manager has observed the latest spec of a maintenance.
 func (o commands) heard(ctx context.Context, c *cli.Connection, name string) (bool, error) {
 	heard := false
-	err := o.confirmed(ctx, func() (bool, error) {
+	err := o.HoldsWithin(ctx, cli.ConfirmPatience, func() (bool, error) {
 		m := &v1alpha1.NodeMaintenance{}
 		switch err := c.Get(ctx, client.ObjectKey{Name: name}, m); {
 		case apierrors.IsNotFound(err):

@@ -16,6 +16,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/hookstest"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
@@ -60,7 +61,7 @@ failed try again.`,
 	}
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "the hooks of all namespaces")
 	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML)
-	cmd.AddCommand(newHooksTest(o), newHooksRetry(o))
+	cmd.AddCommand(hookstest.NewCommand(o.Options, o.completeHook), newHooksRetry(o))
 	return cmd
 }
 

@@ -13,8 +13,8 @@ import (
 // rehearse tries the writes of the policies as dry runs: nothing is stored or moved.
 func (g *Gatherer) rehearse(ctx context.Context, f *Facts) {
 	for i := range f.EvacuationPolicies {
-		result, err := vm.Rehearse(ctx, g.reader, &f.EvacuationPolicies[i])
-		r := Rehearsal{Rehearsal: result}
+		result, err := vm.DryRun(ctx, g.reader, &f.EvacuationPolicies[i])
+		r := Rehearsal{DryRunResult: result}
 		switch {
 		case meta.IsNoMatchError(err):
 			continue // The condition Ready says so.

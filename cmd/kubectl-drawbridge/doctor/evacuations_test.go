@@ -16,22 +16,22 @@ func TestDryRunsOfEvacuations(t *testing.T) {
 		summary   string
 	}{
 		"no machine could be evacuated now": {
-			rehearsal: Rehearsal{Rehearsal: vm.Rehearsal{Policy: "kubevirt"}}, summary: "nothing to try",
+			rehearsal: Rehearsal{DryRunResult: vm.DryRunResult{Policy: "kubevirt"}}, summary: "nothing to try",
 		},
 		"all is taken": {
-			rehearsal: Rehearsal{Rehearsal: vm.Rehearsal{Policy: "kubevirt", Workload: machine, Tried: []string{"mark", "migration"}}},
+			rehearsal: Rehearsal{DryRunResult: vm.DryRunResult{Policy: "kubevirt", Workload: machine, Tried: []string{"mark", "migration"}}},
 			summary:   "tried with " + machine,
 		},
 		"a mark is discarded": {
-			rehearsal: Rehearsal{Rehearsal: vm.Rehearsal{Policy: "kubevirt", Workload: machine, Tried: []string{"mark"}, Problems: []string{"mark: it is discarded"}}},
+			rehearsal: Rehearsal{DryRunResult: vm.DryRunResult{Policy: "kubevirt", Workload: machine, Tried: []string{"mark"}, Problems: []string{"mark: it is discarded"}}},
 			want:      []string{"FAIL evacuationpolicy/kubevirt: the dry run of a mark: it is discarded (tried with " + machine + ")"},
 		},
 		"a permission is missing": {
-			rehearsal: Rehearsal{Rehearsal: vm.Rehearsal{Policy: "kubevirt", Missing: []string{`"patch" on machines.example.com`}}},
+			rehearsal: Rehearsal{DryRunResult: vm.DryRunResult{Policy: "kubevirt", Missing: []string{`"patch" on machines.example.com`}}},
 			want:      []string{`WARN evacuationpolicy/kubevirt: dry runs were not tried, because you may not "patch" on machines.example.com`},
 		},
 		"the API server does not answer": {
-			rehearsal: Rehearsal{Rehearsal: vm.Rehearsal{Policy: "kubevirt"}, Problem: "list pods: timeout"},
+			rehearsal: Rehearsal{DryRunResult: vm.DryRunResult{Policy: "kubevirt"}, Problem: "list pods: timeout"},
 			want:      []string{"WARN evacuationpolicy/kubevirt: dry runs were not tried: list pods: timeout"},
 		},
 	}

@@ -137,7 +137,7 @@ type Probe struct {
 
 // Rehearsal is a dry run of what a policy writes.
 type Rehearsal struct {
-	vm.Rehearsal
+	vm.DryRunResult
 	// Problem is why it could not be tried; empty if it was.
 	Problem string
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
-	"github.com/drawbridge-dev/drawbridge/evacuation/budget/pace"
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget/grant"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // budgetGroup are EvictionBudgets that are decided together, because they share pods.
 type budgetGroup struct {
-	budgets []pace.Budget
+	budgets []grant.Budget
 	from    []*v1alpha1.EvictionBudget
 }
 
@@ -40,7 +40,7 @@ func (w *world) findBudgets() {
 	}
 	spaces := byNamespace(w.in.Pods)
 	covers := make([][]int, len(w.pods))
-	paces := make([]pace.Budget, len(all))
+	paces := make([]grant.Budget, len(all))
 	parent := make([]int, len(all))
 	for i := range parent {
 		parent[i] = i
@@ -53,8 +53,8 @@ func (w *world) findBudgets() {
 		return i
 	}
 	for b, from := range all {
-		rules, selector, _ := pace.RulesOf(&from.Spec) // What is wrong is in the rules.
-		paces[b] = pace.Budget{Name: from.Name, Rules: rules, Expected: map[types.UID]int{}}
+		rules, selector, _ := grant.RulesOf(&from.Spec) // What is wrong is in the rules.
+		paces[b] = grant.Budget{Name: from.Name, Rules: rules, Expected: map[types.UID]int{}}
 		w.fillBudget(&paces[b], from, selector, spaces[from.Namespace])
 		for i := range paces[b].Pods {
 			if v, ok := byUID[paces[b].Pods[i].UID]; ok {
@@ -69,7 +69,7 @@ func (w *world) findBudgets() {
 }
 
 // groupBudgets keeps the budgets that cover pods to go.
-func (w *world) groupBudgets(all []*v1alpha1.EvictionBudget, paces []pace.Budget, covers [][]int, find func(int) int) {
+func (w *world) groupBudgets(all []*v1alpha1.EvictionBudget, paces []grant.Budget, covers [][]int, find func(int) int) {
 	used := make([]bool, len(all))
 	for _, bs := range covers {
 		for _, b := range bs {
@@ -100,12 +100,12 @@ func (w *world) groupBudgets(all []*v1alpha1.EvictionBudget, paces []pace.Budget
 }
 
 // fillBudget counts the pods of a budget, as the manager does.
-func (w *world) fillBudget(p *pace.Budget, from *v1alpha1.EvictionBudget, selector labels.Selector, all []*corev1.Pod) {
+func (w *world) fillBudget(p *grant.Budget, from *v1alpha1.EvictionBudget, selector labels.Selector, all []*corev1.Pod) {
 	for _, pod := range all {
 		if pods.HasEnded(pod) || !selector.Matches(labels.Set(pod.Labels)) {
 			continue
 		}
-		one := pace.Pod{UID: pod.UID, Created: pod.CreationTimestamp.Time, Ready: ready(pod), Placed: pod.Spec.NodeName != ""}
+		one := grant.Pod{UID: pod.UID, Created: pod.CreationTimestamp.Time, Ready: ready(pod), Placed: pod.Spec.NodeName != ""}
 		one.Group, _ = outlook.GroupOf(from, pod, w.nodes[pod.Spec.NodeName])
 		for _, c := range pod.Status.Conditions {
 			if c.Type == corev1.PodReady {
@@ -127,11 +127,11 @@ func (w *world) fillBudget(p *pace.Budget, from *v1alpha1.EvictionBudget, select
 	}
 	for i := range from.Status.Grants {
 		g := &from.Status.Grants[i]
-		grant := pace.Grant{Pod: types.UID(g.PodUID), Request: types.UID(g.Request), Group: g.Group, At: g.Time.Time}
+		granted := grant.Grant{Pod: types.UID(g.PodUID), Request: types.UID(g.Request), Group: g.Group, At: g.Time.Time}
 		if g.Owner != nil {
-			grant.Owner = types.UID(g.Owner.UID)
+			granted.Owner = types.UID(g.Owner.UID)
 		}
-		p.Grants = append(p.Grants, grant)
+		p.Grants = append(p.Grants, granted)
 	}
 	if at := from.Status.LastGrantTime; at != nil {
 		p.LastGrant = at.Time
@@ -146,7 +146,7 @@ func (w *world) fillBudget(p *pace.Budget, from *v1alpha1.EvictionBudget, select
 }
 
 // cloneBudgets copies what a run changes.
-func cloneBudgets(from []pace.Budget) []pace.Budget {
+func cloneBudgets(from []grant.Budget) []grant.Budget {
 	budgets := slices.Clone(from)
 	for i := range budgets {
 		budgets[i].Pods = slices.Clone(from[i].Pods)

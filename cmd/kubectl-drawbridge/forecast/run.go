@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/drawbridge-dev/drawbridge/evacuation/budget/pace"
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget/grant"
 )
 
 // kind of an event.
@@ -79,7 +79,7 @@ type run struct {
 	// surging is how many replacements are made, by limit; those that wait for it.
 	surging  []int
 	queueing [][]int
-	budgets  [][]pace.Budget
+	budgets  [][]grant.Budget
 	// index of a pod of a budget, by group, budget and UID.
 	index   [][]map[types.UID]int
 	waiting [][]int

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/budget/pace"
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget/grant"
 )
 
 func (r *run) push(at time.Duration, k kind, of int) {
@@ -161,7 +161,7 @@ func (r *run) replace(i int) {
 		group, placed := groupName(r.groups[v.group].from[b], v)
 		p := &r.budgets[v.group][b]
 		r.index[v.group][b][replacement(i)] = len(p.Pods)
-		p.Pods = append(p.Pods, pace.Pod{UID: replacement(i), Owner: r.owners[v.owner].uid, Created: r.in.Now.Add(r.now), Group: group, Placed: placed})
+		p.Pods = append(p.Pods, grant.Pod{UID: replacement(i), Owner: r.owners[v.owner].uid, Created: r.in.Now.Add(r.now), Group: group, Placed: placed})
 	}
 	if v.target != nil {
 		r.push(r.now+r.luck[i].startup+stepDelay, replaced, i)
@@ -315,15 +315,15 @@ func (r *run) decide(group int) {
 	if len(r.waiting[group]) == 0 {
 		return
 	}
-	in := pace.Input{Budgets: r.budgets[group], Now: r.in.Now.Add(r.now)}
+	in := grant.Input{Budgets: r.budgets[group], Now: r.in.Now.Add(r.now)}
 	byUID := make(map[types.UID]int, len(r.waiting[group]))
 	for _, i := range r.waiting[group] {
 		uid := r.world.pods[i].pod.UID
 		byUID[uid] = i
 		created := r.in.Now.Add(r.pods[i].start).Truncate(time.Second)
-		in.Requests = append(in.Requests, pace.Request{UID: uid, Pod: uid, Created: created, Name: r.world.pods[i].key})
+		in.Requests = append(in.Requests, grant.Request{UID: uid, Pod: uid, Created: created, Name: r.world.pods[i].key})
 	}
-	d := pace.Step(in)
+	d := grant.Step(in)
 	r.steps++
 	for b := range d.States {
 		budget := &r.budgets[group][b]
