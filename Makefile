@@ -208,6 +208,20 @@ test-gitops: ## Apply the examples for Argo CD, Flux, kustomize and Terraform to
 test-push: ## Push an image and the chart to a registry on this machine.
 	cd hack/push && go vet ./... && go test -count=1 ./...
 
+PKG ?= ./...
+ROUNDS ?= 10
+
+.PHONY: flakes
+flakes: ## Run the tests of PKG=./test/e2e ROUNDS=10 times beside a busy loop on one CPU, and print what failed.
+	go run ./test/framework/cluster/cmd/cluster-up --build-only
+	TESTFLAGS="$(TESTFLAGS)" hack/flakes.sh '$(ROUNDS)' '$(PKG)'
+
+# What is wide, and what `make test` has no time for. NIGHTLY=fuzz is one of them.
+NIGHTLY ?= race explore fuzz chaos test-skew bench-quick test-image test-release vulncheck
+
+.PHONY: nightly
+nightly: $(NIGHTLY) ## Everything that is too wide for `make test` (hours); one of them by NIGHTLY=chaos.
+
 .PHONY: race
 race: ## Unit tests under the race detector.
 	go test -race -timeout=30m $$(go list ./... | grep -v /test/)

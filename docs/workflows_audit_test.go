@@ -92,13 +92,11 @@ func auditJob(name string, j job) (findings []string) {
 			find("it may publish what another workflow has put into a cache")
 		}
 		for _, match := range expression.FindAllStringSubmatch(s.Run, -1) {
-			if !strings.HasPrefix(match[1], "matrix.") {
-				find("the shell reads the expression %s: give it as a variable", match[1])
-			}
+			find("the shell reads the expression %s: give it as a variable", match[1])
 		}
 		for _, value := range slices.Concat(slices.Collect(maps.Values(s.Env)), texts(s.With)) {
 			for _, match := range expression.FindAllStringSubmatch(value, -1) {
-				if !slices.Contains(expressions, match[1]) {
+				if !slices.Contains(expressions, match[1]) && !strings.HasPrefix(match[1], "matrix.") {
 					find("it reads the expression %s", match[1])
 				}
 			}

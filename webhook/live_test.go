@@ -30,7 +30,6 @@ import (
 )
 
 const (
-	within   = 3 * time.Minute
 	interA   = "a.example.com"
 	aliceFQ  = "alice.users.drawbridge.dev"
 	bobFQ    = "bob.users.drawbridge.dev"
@@ -110,7 +109,7 @@ func (l *live) run(node string) *corev1.Pod {
 	if err := l.admin.Create(l.Context(), pod); err != nil {
 		l.Fatal(err)
 	}
-	cluster.Eventually(l, within, "the pod runs", func(ctx context.Context) error {
+	cluster.Eventually(l, "the pod runs", func(ctx context.Context) error {
 		if err := l.admin.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
@@ -143,7 +142,7 @@ func (l *live) wantDenied(err error, text string) {
 func (l *live) request(uid types.UID, what string, want func(*v1alpha1.EvictionRequest) bool) *v1alpha1.EvictionRequest {
 	l.Helper()
 	request := &v1alpha1.EvictionRequest{}
-	cluster.Eventually(l, within, what, func(ctx context.Context) error {
+	cluster.Eventually(l, what, func(ctx context.Context) error {
 		*request = v1alpha1.EvictionRequest{}
 		if err := l.admin.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: string(uid)}, request); err != nil {
 			return err
@@ -209,7 +208,7 @@ func burst(l *live) {
 	if applied != 1 || er.Generation != 1 {
 		l.Errorf("applied by %d managers, generation %d", applied, er.Generation)
 	}
-	cluster.Eventually(l, within, "the webhook's cache shows who is active", func(context.Context) error {
+	cluster.Eventually(l, "the webhook's cache shows who is active", func(context.Context) error {
 		if err := l.evict(carol, pod, nil); !strings.Contains(fmt.Sprint(err), waitingA) {
 			return err
 		}
@@ -268,7 +267,7 @@ func restart(l *live) {
 		return meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled)
 	})
 	// The caller comes back, as often as it takes for the webhook's cache to follow.
-	cluster.Eventually(l, within, "the request has begun anew", func(ctx context.Context) error {
+	cluster.Eventually(l, "the request has begun anew", func(ctx context.Context) error {
 		l.wantDenied(l.evict(alice, pod, nil), "Evict")
 		er := &v1alpha1.EvictionRequest{}
 		if err := l.admin.Get(ctx, client.ObjectKeyFromObject(first), er); err != nil {

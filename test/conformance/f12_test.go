@@ -109,9 +109,14 @@ func TestConformance_F12(t *testing.T) {
 		w.untilActive(t, tr.ObjectKey, interceptorA)
 		// Every eviction that is held up is marked as such by Drawbridge, at its beginning,
 		// and the guard is closed.
-		eventually(t, "the pod to be marked", func(ctx context.Context) (bool, error) {
-			err := w.admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)
-			return pod.Annotations["descheduler.alpha.kubernetes.io/eviction-in-progress"] != "" && pod.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed, err
+		await(t, "the pod to be marked", func(ctx context.Context) error {
+			if err := w.admin.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+				return err
+			}
+			if pod.Annotations["descheduler.alpha.kubernetes.io/eviction-in-progress"] == "" || pod.Labels[v1alpha1.GuardLabel] != v1alpha1.GuardClosed {
+				return fmt.Errorf("annotations %v, labels %v", pod.Annotations, pod.Labels)
+			}
+			return nil
 		})
 		w.report(t, tr.ObjectKey, completes(interceptorA, w.now())) // Without having begun.
 		w.untilActive(t, tr.ObjectKey, interceptorB)

@@ -4,16 +4,13 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -325,18 +322,12 @@ func removeRequesters(ctx context.Context, c client.Client, er *v1alpha1.Evictio
 // waitGone waits until an object does not exist any more.
 func waitGone(t *testing.T, c client.Client, object client.Object) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s is gone", object.GetName()), func(ctx context.Context) (bool, error) {
-		err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	await(t, object.GetName()+" to be gone", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return fmt.Errorf("it is there, with finalizers %q", object.GetFinalizers())
 	})
-}
-
-// eventually waits until a condition is met.
-func eventually(t *testing.T, what string, met wait.ConditionWithContextFunc) {
-	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, met); err != nil {
-		t.Fatalf("wait until %s: %v", what, err)
-	}
 }
 
 // A pod that got a malformed annotation before the policy existed lives and dies
@@ -369,9 +360,7 @@ func TestMalformedPodAnnotationFromBeforeThePolicy(t *testing.T) {
 
 	pod := newPod(ns, "old")
 	pod.Annotations = map[string]string{v1alpha1.InterceptorsAnnotation: "Not A Name,,"}
-	eventually(t, "the policy is not enforced any more", func(ctx context.Context) (bool, error) {
-		return c.Create(ctx, pod) == nil, nil
-	})
+	await(t, "the policy not to be enforced any more", func(ctx context.Context) error { return c.Create(ctx, pod) })
 	if err := reinstall(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -130,15 +129,13 @@ func waitAuthorizationPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var last error
-	err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		last = prober.Create(ctx, newRequest(metav1.NamespaceDefault), client.DryRunAll)
-		return last != nil && strings.Contains(last.Error(), authorizationPolicy), nil
+	return cluster.Wait(ctx, "ValidatingAdmissionPolicy "+authorizationPolicy, func(ctx context.Context) error {
+		got := prober.Create(ctx, newRequest(metav1.NamespaceDefault), client.DryRunAll)
+		if got == nil || !strings.Contains(got.Error(), authorizationPolicy) {
+			return fmt.Errorf("the answer is %v", got) //nolint:errorlint // It may be none.
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("wait for ValidatingAdmissionPolicy %s: %w, last answer: %w", authorizationPolicy, err, last)
-	}
-	return nil
 }
 
 // Names of the chart's policies, which their denials begin with.

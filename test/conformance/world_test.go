@@ -24,7 +24,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
-// awaitTimeout bounds every wait for something the manager does.
+// awaitTimeout is how long something that the manager does at once may take.
 const awaitTimeout = time.Minute
 
 // The constants of the process that these tests go by.
@@ -38,7 +38,7 @@ var (
 // await waits until check has no error.
 func await(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	cluster.Eventually(t, awaitTimeout, what, check)
+	cluster.Eventually(t, what, check)
 }
 
 // startManager runs a manager in this process until the end of the test. It has

@@ -22,11 +22,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -241,13 +241,10 @@ func createOldPods(ctx context.Context) error {
 	}
 	for name, annotation := range map[string]string{"typo-0": oldAnnotation, "nonsense-0": ",,no name at all"} {
 		pod := builder.Pod(oldNamespace, name).Node(oldNode).Annotation(v1alpha1.InterceptorsAnnotation, annotation).Obj()
-		var last error
-		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-			last = admin.Create(ctx, pod.DeepCopy()) // Refused until the namespace has its service account.
-			return last == nil, nil
-		})
+		// Refused until the namespace has its service account.
+		err := cluster.Wait(ctx, "pod "+name+" to be created", func(ctx context.Context) error { return admin.Create(ctx, pod.DeepCopy()) })
 		if err != nil {
-			return fmt.Errorf("create pod %s: %w (last: %w)", name, err, last)
+			return err
 		}
 	}
 	return nil

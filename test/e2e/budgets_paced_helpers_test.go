@@ -145,7 +145,7 @@ func ask(t *testing.T, pods ...*corev1.Pod) {
 func waitBudgetsSay(t *testing.T, pod *corev1.Pod, texts ...string) *v1alpha1.EvictionRequest {
 	t.Helper()
 	var er *v1alpha1.EvictionRequest
-	cluster.Eventually(t, 2*patience, fmt.Sprintf("the budgets to say %q about pod %s", texts, pod.Name), func(ctx context.Context) (err error) {
+	cluster.Eventually(t, fmt.Sprintf("the budgets to say %q about pod %s", texts, pod.Name), func(ctx context.Context) (err error) {
 		if er, err = getRequest(ctx, pod); err != nil {
 			return err
 		}

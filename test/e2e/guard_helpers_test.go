@@ -10,19 +10,18 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
@@ -72,13 +71,15 @@ func guardMetric(t *testing.T, m *manager.Manager, state string) int {
 func probe(t *testing.T, what string, want func(error) bool) {
 	t.Helper()
 	nobody := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "nobody"}}
-	var last error
-	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = admin.SubResource("eviction").Create(ctx, nobody.DeepCopy(), &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
-		return want(last), nil
+	err := cluster.Wait(context.Background(), what, func(ctx context.Context) error {
+		got := admin.SubResource("eviction").Create(ctx, nobody.DeepCopy(), &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
+		if !want(got) {
+			return fmt.Errorf("the answer is %v", got) //nolint:errorlint // It may be none.
+		}
+		return nil
 	})
 	if err != nil {
-		t.Fatalf("wait for %s: the answer is %v", what, last)
+		t.Fatal(err)
 	}
 }
 

@@ -118,7 +118,7 @@ func actsAs(hook *v1alpha1.EvacuationHook) string {
 func waitHookSays(t *testing.T, pod *corev1.Pod, hook *v1alpha1.EvacuationHook, texts ...string) *v1alpha1.EvictionRequest {
 	t.Helper()
 	var er *v1alpha1.EvictionRequest
-	cluster.Eventually(t, 2*patience, fmt.Sprintf("hook %s to say %q", hook.Name, texts), func(ctx context.Context) (err error) {
+	cluster.Eventually(t, fmt.Sprintf("hook %s to say %q", hook.Name, texts), func(ctx context.Context) (err error) {
 		if er, err = getRequest(ctx, pod); err != nil {
 			return err
 		}

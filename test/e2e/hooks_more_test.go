@@ -129,7 +129,7 @@ func TestHookWaitsForAWorkload(t *testing.T) {
 	})
 	patch(t, other, func() { delete(other.Annotations, cluster.ReadyAnnotation) })
 	// The next heartbeat, before which the condition is looked at in any case, is later.
-	cluster.Eventually(t, patience/2, "the hook to be done", func(ctx context.Context) error {
+	cluster.Eventually(t, "the hook to be done", func(ctx context.Context) error {
 		er, err := getRequest(ctx, pod)
 		if err == nil && reportOf(er, actsAs(hook)).CompletionTime == nil {
 			err = fmt.Errorf("it reports %+v", reportOf(er, actsAs(hook)))

@@ -106,7 +106,7 @@ func TestMigrationsKeepTheLimits(t *testing.T) {
 	}
 	callers.Wait()
 	// Ten rounds of five take longer than one step of a test, beside all the others.
-	cluster.Eventually(t, 5*patience, "all machines to have moved", func(ctx context.Context) error {
+	cluster.Eventually(t, "all machines to have moved", func(ctx context.Context) error {
 		var left []error
 		calledFor := map[string]bool{}
 		for _, pod := range pods {

@@ -9,14 +9,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 )
 
 // sharedEvacuationWait is how long the shared manager leaves pods without
@@ -47,12 +46,15 @@ func endMaintenance(t *testing.T, m *v1alpha1.NodeMaintenance) {
 		t.Errorf("delete the maintenance: %v", err)
 		return
 	}
-	now := &v1alpha1.NodeMaintenance{}
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(m), now)), nil
+	err := cluster.Wait(ctx, "maintenance "+m.Name+" to be gone", func(ctx context.Context) error {
+		now := &v1alpha1.NodeMaintenance{}
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(m), now); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return fmt.Errorf("status %+v", now.Status)
 	})
 	if err != nil {
-		t.Errorf("maintenance %s does not go: %+v", m.Name, now.Status)
+		t.Error(err)
 	}
 }
 

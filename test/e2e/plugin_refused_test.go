@@ -38,7 +38,7 @@ func without(t *testing.T, namespace string, kind corev1.ResourceName) *corev1.R
 	fresh := quota.DeepCopy()
 	fresh.ResourceVersion, fresh.UID = "", ""
 	tries := 0
-	cluster.Eventually(t, 2*patience, "the quota to be in force", func(ctx context.Context) error {
+	cluster.Eventually(t, "the quota to be in force", func(ctx context.Context) error {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
 			return err
 		}

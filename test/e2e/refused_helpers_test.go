@@ -9,12 +9,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/internal/refused"
@@ -70,13 +68,15 @@ func refuse(t *testing.T, r refusal) (end func()) {
 	create(t, binding)
 	settle := func(what string, inForce bool) {
 		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "in-force"}}
-		var last error
-		err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-			last = admin.Create(ctx, probe.DeepCopy(), client.DryRunAll)
-			return (last != nil && strings.Contains(last.Error(), words)) == inForce, nil
+		err := cluster.Wait(context.Background(), "the policy to be "+what, func(ctx context.Context) error {
+			got := admin.Create(ctx, probe.DeepCopy(), client.DryRunAll)
+			if (got != nil && strings.Contains(got.Error(), words)) != inForce {
+				return fmt.Errorf("the answer is %v", got) //nolint:errorlint // It may be none.
+			}
+			return nil
 		})
 		if err != nil {
-			t.Fatalf("wait for the policy to be %s: the last answer is %v", what, last)
+			t.Fatal(err)
 		}
 	}
 	ended := false

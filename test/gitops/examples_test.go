@@ -139,7 +139,7 @@ func TestSwitchingItOnLosesNoEviction(t *testing.T) {
 	waitManaged(t, "after kubectl apply")
 	startManager(ctx, t, before)
 	leases := kube.Client().CoordinationV1().Leases(install.DefaultNamespace)
-	cluster.Eventually(t, patience, "the lease to be taken", func(ctx context.Context) error {
+	cluster.Eventually(t, "the lease to be taken", func(ctx context.Context) error {
 		lease, err := leases.Get(ctx, "drawbridge-leader", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -152,12 +152,12 @@ func TestSwitchingItOnLosesNoEviction(t *testing.T) {
 	if err := leader.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, patience, "the other replica to answer", func(ctx context.Context) error { return evict(ctx, pod, inProgress) })
+	cluster.Eventually(t, "the other replica to answer", func(ctx context.Context) error { return evict(ctx, pod, inProgress) })
 	stop = load(t, pod, inProgress, retry)
 	if err := applyByClient(ctx, webhooksOf(t, after)); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, patience, "the API server to call without a path", func(ctx context.Context) error { return evict(ctx, pod, retry) })
+	cluster.Eventually(t, "the API server to call without a path", func(ctx context.Context) error { return evict(ctx, pod, retry) })
 	if err := leases.Delete(ctx, "drawbridge-leader", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -210,7 +210,7 @@ func configuration(ctx context.Context) (*admissionregistrationv1.ValidatingWebh
 func waitManaged(t *testing.T, when string) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	t.Helper()
 	var conf *admissionregistrationv1.ValidatingWebhookConfiguration
-	cluster.Eventually(t, patience, "the manager to have written its fields "+when, func(ctx context.Context) (err error) {
+	cluster.Eventually(t, "the manager to have written its fields "+when, func(ctx context.Context) (err error) {
 		if conf, err = configuration(ctx); err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func waitManaged(t *testing.T, when string) *admissionregistrationv1.ValidatingW
 func intercepted(t *testing.T) *corev1.Pod {
 	t.Helper()
 	pod := builder.Pod(kube.Namespace(t), "ledger-0").Interceptors("nobody.example.com").Obj()
-	cluster.Eventually(t, patience, "the pod to run", func(ctx context.Context) error {
+	cluster.Eventually(t, "the pod to run", func(ctx context.Context) error {
 		pods := kube.Client().CoreV1().Pods(pod.Namespace)
 		now, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

@@ -222,7 +222,7 @@ func budgetWithoutPods(t *testing.T) {
 func waitBudget(t *testing.T, budget *policyv1.PodDisruptionBudget) {
 	t.Helper()
 	passing(t, budget)
-	cluster.Eventually(t, patience, "the budget has counted its pods", func(ctx context.Context) error {
+	cluster.Eventually(t, "the budget has counted its pods", func(ctx context.Context) error {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(budget), budget); err != nil {
 			return err
 		}
@@ -240,7 +240,7 @@ func malformedAnnotation(t *testing.T) {
 	namespace := kube.Namespace(t)
 	t.Run("while the policy is away", func(t *testing.T) {
 		removed(t, named[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]("pod-interceptors.drawbridge.dev"))
-		cluster.Eventually(t, patience, "the policy is not enforced", func(ctx context.Context) error {
+		cluster.Eventually(t, "the policy is not enforced", func(ctx context.Context) error {
 			pod := builder.Pod(namespace, "old-0").Obj()
 			pod.Annotations = map[string]string{v1alpha1.InterceptorsAnnotation: "a.example.com,Not A Name"}
 			return admin.Create(ctx, pod)
@@ -266,7 +266,7 @@ func silentInterceptor(t *testing.T) {
 	namespace := kube.Namespace(t)
 	pod := builder.Pod(namespace, "db-0").Interceptors("silent.example.com").Obj()
 	passing(t, pod)
-	cluster.Eventually(t, patience, "the pod runs", func(ctx context.Context) error {
+	cluster.Eventually(t, "the pod runs", func(ctx context.Context) error {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
@@ -275,7 +275,7 @@ func silentInterceptor(t *testing.T) {
 		}
 		return nil
 	})
-	cluster.Eventually(t, patience, "the eviction waits for the interceptor", func(ctx context.Context) error {
+	cluster.Eventually(t, "the eviction waits for the interceptor", func(ctx context.Context) error {
 		err := admin.SubResource("eviction").Create(ctx, pod.DeepCopy(), &policyv1.Eviction{})
 		if err == nil || !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "silent.example.com") {
 			return fmt.Errorf("the answer is %w", errors.Join(err, errors.New("not the one")))
@@ -333,7 +333,7 @@ func theRoleIsEnough(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: inst.Release + "-doctor"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "doctors"}},
 	})
-	cluster.Eventually(t, patience, "only the Secret is not looked at", func(context.Context) error {
+	cluster.Eventually(t, "only the Secret is not looked at", func(context.Context) error {
 		r := consult(t, []string{"doctors"}, 0)
 		all := r.findings()
 		if len(all) != 1 || r.find(wanted{"certificate", doctor.Warn, "", "secrets"}) == nil {

@@ -70,7 +70,7 @@ func TestDryRunsOfAnEvacuation(t *testing.T) {
 		w := wanted{"evacuations", doctor.Warn, "evacuationpolicy/kubevirt", `you may not "get" on virtualmachineinstances.kubevirt.io, ` +
 			`"list" on kubevirts.kubevirt.io, "patch" on virtualmachineinstances.kubevirt.io, ` +
 			`"list" on virtualmachineinstancemigrations.kubevirt.io, "create" on virtualmachineinstancemigrations.kubevirt.io`}
-		cluster.Eventually(t, patience, "the doctor says which permissions are missing", func(context.Context) error {
+		cluster.Eventually(t, "the doctor says which permissions are missing", func(context.Context) error {
 			r := consult(t, []string{"readers"}, 0)
 			if r.find(w) == nil || r.code != 0 {
 				return fmt.Errorf("exit code %d, findings %s", r.code, strings.Join(r.findings(), "\n"))
@@ -118,7 +118,7 @@ func kubeVirtWithAMachine(t *testing.T) *unstructured.Unstructured {
 	namespace := kube.Namespace(t)
 	pod := builder.Pod(namespace, "virt-launcher-vm").Label("kubevirt.io", "virt-launcher").Annotation("kubevirt.io/domain", "vm").Obj()
 	create(t, pod)
-	cluster.Eventually(t, patience, "the pod runs", func(ctx context.Context) error {
+	cluster.Eventually(t, "the pod runs", func(ctx context.Context) error {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}

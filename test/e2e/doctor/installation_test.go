@@ -239,7 +239,7 @@ func removedDefinition(t *testing.T, name string) {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	removed(t, crd)
-	cluster.Eventually(t, patience, "the definition is gone", func(ctx context.Context) error {
+	cluster.Eventually(t, "the definition is gone", func(ctx context.Context) error {
 		if err := admin.Get(ctx, client.ObjectKey{Name: name}, &apiextensionsv1.CustomResourceDefinition{}); client.IgnoreNotFound(err) != nil || err == nil {
 			return fmt.Errorf("it is there, or: %w", err)
 		}

@@ -132,7 +132,7 @@ func (r run) findings() []string {
 func recognised(t *testing.T, ahead time.Duration, w wanted) run {
 	t.Helper()
 	var r run
-	cluster.Eventually(t, patience, fmt.Sprintf("the doctor finds %+v", w), func(context.Context) error {
+	cluster.Eventually(t, fmt.Sprintf("the doctor finds %+v", w), func(context.Context) error {
 		if r = consult(t, asAdmin, ahead); r.find(w) == nil {
 			return fmt.Errorf("it finds %s", strings.Join(r.findings(), "\n"))
 		}
@@ -151,7 +151,7 @@ func recognised(t *testing.T, ahead time.Duration, w wanted) run {
 // healthy waits until the doctor finds nothing.
 func healthy(t *testing.T) {
 	t.Helper()
-	cluster.Eventually(t, patience, "the doctor finds nothing", func(context.Context) error {
+	cluster.Eventually(t, "the doctor finds nothing", func(context.Context) error {
 		r := consult(t, asAdmin, 0)
 		if all := r.findings(); len(all) > 0 {
 			return fmt.Errorf("it finds %s", strings.Join(all, "\n"))

@@ -32,7 +32,7 @@ func TestFindingsInTheDeployment(t *testing.T) {
 	deployment := func() *appsv1.Deployment {
 		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: inst.Release}}
 	}
-	cluster.Eventually(t, patience, "the Deployment to be ready", func(ctx context.Context) error {
+	cluster.Eventually(t, "the Deployment to be ready", func(ctx context.Context) error {
 		d := deployment()
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(d), d); err != nil {
 			return err
@@ -144,7 +144,7 @@ func reinstall(t *testing.T, values map[string]any) {
 		t.Fatal(err)
 	}
 	var definitions apiextensionsv1.CustomResourceDefinitionList
-	cluster.Eventually(t, patience, "the definitions are gone", func(ctx context.Context) error {
+	cluster.Eventually(t, "the definitions are gone", func(ctx context.Context) error {
 		if err := admin.List(ctx, &definitions, client.MatchingLabels{"app.kubernetes.io/name": "drawbridge"}); err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func reinstall(t *testing.T, values map[string]any) {
 // anotherImage makes one replica say that it runs another image, as its kubelet would.
 func anotherImage(t *testing.T) {
 	t.Helper()
-	cluster.Eventually(t, patience, "a replica runs another image", func(ctx context.Context) error {
+	cluster.Eventually(t, "a replica runs another image", func(ctx context.Context) error {
 		var pods corev1.PodList
 		if err := admin.List(ctx, &pods, client.InNamespace(inst.Namespace), client.MatchingLabels{"app.kubernetes.io/name": "drawbridge"}); err != nil {
 			return err

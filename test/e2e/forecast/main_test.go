@@ -126,7 +126,7 @@ func run(t *testing.T, args ...string) []byte {
 
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	cluster.Eventually(t, patience, what, check)
+	cluster.Eventually(t, what, check)
 }
 
 func create(t *testing.T, objects ...client.Object) {

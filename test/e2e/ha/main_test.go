@@ -117,7 +117,7 @@ func must[T any](value T, err error) func(*testing.T) T {
 
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	cluster.Eventually(t, patience, what, check)
+	cluster.Eventually(t, what, check)
 }
 
 // start starts a replica, which is killed at the end of the test at the latest.

@@ -188,7 +188,7 @@ func createNamespace(ctx context.Context, t *testing.T, name string) {
 // that the manager writes, of which the manager owns nothing.
 func waitManaged(t *testing.T, when string, seconds int32) {
 	t.Helper()
-	cluster.Eventually(t, patience, "the manager to have put everything right "+when, func(ctx context.Context) error {
+	cluster.Eventually(t, "the manager to have put everything right "+when, func(ctx context.Context) error {
 		conf, err := kube.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, install.DefaultRelease, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -81,7 +81,7 @@ func installDefinitions(t *testing.T, file string) {
 		t.Fatalf("definitions: %v", names)
 	}
 	for _, name := range names {
-		cluster.Eventually(t, patience, name+" is served", func(ctx context.Context) error {
+		cluster.Eventually(t, name+" is served", func(ctx context.Context) error {
 			crd, err := crds.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -140,7 +140,7 @@ func ofTheRelease(ctx context.Context) ([]string, error) {
 // wantOfTheRelease waits until nothing but the wanted objects is there.
 func wantOfTheRelease(t *testing.T, when string, want []string) {
 	t.Helper()
-	cluster.Eventually(t, patience, "the objects of the release "+when, func(ctx context.Context) error {
+	cluster.Eventually(t, "the objects of the release "+when, func(ctx context.Context) error {
 		got, err := ofTheRelease(ctx)
 		if err != nil {
 			return err

@@ -50,7 +50,7 @@ func startHeldDrain(ctx context.Context, t *testing.T) *heldDrain {
 	if h.plain, err = createPod(ctx, kube.Client(), h.namespace, builder.Pod(h.namespace, "plain").Node(addNodes(t, 1)[0]).Obj()); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, patience, "the Deployment's pod", func(ctx context.Context) error {
+	cluster.Eventually(t, "the Deployment's pod", func(ctx context.Context) error {
 		pods, err := h.running(ctx)
 		if err != nil || len(pods) != 1 {
 			return fmt.Errorf("%d run, %w", len(pods), err)
@@ -136,7 +136,7 @@ func (a *asker) more(t *testing.T, n int) {
 	a.mu.Lock()
 	enough := a.asked + n
 	a.mu.Unlock()
-	cluster.Eventually(t, patience, "further answers", func(context.Context) error {
+	cluster.Eventually(t, "further answers", func(context.Context) error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.asked < enough {
@@ -165,7 +165,7 @@ func (h *heldDrain) paused(t *testing.T) {
 	t.Helper()
 	refused := func() int { return strings.Count(said(h.drain), "(will retry after 5s)") }
 	before := refused()
-	cluster.Eventually(t, patience, "kubectl to be refused", func(context.Context) error {
+	cluster.Eventually(t, "kubectl to be refused", func(context.Context) error {
 		if refused() == before {
 			return fmt.Errorf("%d times so far", before)
 		}

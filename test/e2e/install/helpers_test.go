@@ -10,10 +10,10 @@ import (
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 )
 
 // patience is how long a test waits for what must happen.
@@ -22,15 +22,11 @@ const patience = 3 * time.Minute
 // createPod creates a pod as soon as its namespace is ready for it.
 func createPod(ctx context.Context, client kubernetes.Interface, namespace string, pod *corev1.Pod) (*corev1.Pod, error) {
 	var created *corev1.Pod
-	var last error
-	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		created, last = client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
-		return last == nil, nil
+	err := cluster.Wait(ctx, "the pod to be created", func(ctx context.Context) (err error) {
+		created, err = client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("create pod: %w: %w", err, last)
-	}
-	return created, nil
+	return created, err
 }
 
 // ownDefinitions takes care that no other test's release owns the definitions that this
@@ -44,25 +40,28 @@ func ownDefinitions(t *testing.T) {
 	crds := client.ApiextensionsV1().CustomResourceDefinitions()
 	remove := func() {
 		ctx := context.WithoutCancel(t.Context())
-		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		err := cluster.Wait(ctx, "the definitions to be gone", func(ctx context.Context) error {
 			list, err := crds.List(ctx, metav1.ListOptions{})
 			if err != nil {
-				return false, err
+				return err
 			}
-			all := true
+			var left []string
 			for i := range list.Items {
 				if list.Items[i].Spec.Group != v1alpha1.GroupName {
 					continue
 				}
-				all = false
+				left = append(left, list.Items[i].Name)
 				if err := crds.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-					return false, err
+					return err
 				}
 			}
-			return all, nil
+			if len(left) > 0 {
+				return fmt.Errorf("still there: %q", left)
+			}
+			return nil
 		})
 		if err != nil {
-			t.Errorf("remove the definitions: %v", err)
+			t.Error(err)
 		}
 	}
 	remove()

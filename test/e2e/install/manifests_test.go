@@ -142,7 +142,7 @@ func mustKubectl(ctx context.Context, t *testing.T, args ...string) string {
 func startOfFile(ctx context.Context, t *testing.T, inst *manager.Installation) *manager.Process {
 	t.Helper()
 	process := startWithout(t, inst, "--webhook-host", "--webhook-port", "--health-addr", "--metrics-", "--log-")
-	cluster.Eventually(t, patience, "the API server to reach the manager", func(context.Context) error { return reached(ctx, inst) })
+	cluster.Eventually(t, "the API server to reach the manager", func(context.Context) error { return reached(ctx, inst) })
 	return process
 }
 
@@ -335,7 +335,7 @@ func somethingInHand(ctx context.Context, t *testing.T, interceptor string) *inH
 	h.pod = h.middle.pod(ctx, t, builder.Pod(h.namespace, "held").Node(h.node).Label("app", "held"))
 	h.create(ctx, t, builder.EvictionInterceptor(interceptor).Pods("app", "held").InNamespace(h.namespace).Obj())
 	h.create(ctx, t, builder.NodeMaintenance("reboot").Nodes(h.node).Cordon().Drain().Reason("kernel").Obj())
-	cluster.Eventually(t, patience, "the guard to be closed and the node to be cordoned", func(ctx context.Context) error {
+	cluster.Eventually(t, "the guard to be closed and the node to be cordoned", func(ctx context.Context) error {
 		node := &corev1.Node{}
 		if err := h.admin.Get(ctx, client.ObjectKey{Name: h.node}, node); err != nil || !node.Spec.Unschedulable {
 			return fmt.Errorf("the node is not cordoned, %w", err)
@@ -353,7 +353,7 @@ var definitions = []string{
 // want checks what is left in the cluster.
 func (h *inHand) want(ctx context.Context, t *testing.T, when string, want []string) {
 	t.Helper()
-	cluster.Eventually(t, patience, "nothing more to be left "+when, func(context.Context) error {
+	cluster.Eventually(t, "nothing more to be left "+when, func(context.Context) error {
 		got, err := h.left(ctx)
 		if err != nil {
 			return err

@@ -69,7 +69,7 @@ func newMiddle(ctx context.Context, t *testing.T) *middle {
 	m.last = m.pod(ctx, t, builder.Pod(m.namespace, "last").Node(m.node).Label("app", "last"))
 	m.launcher = m.pod(ctx, t, builder.Pod(m.namespace, "virt-launcher-vm").Node(m.node).
 		Label("kubevirt.io", "virt-launcher").Annotation("kubevirt.io/domain", "vm"))
-	cluster.Eventually(t, patience, "the Deployment's pod", func(ctx context.Context) error {
+	cluster.Eventually(t, "the Deployment's pod", func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		if err := m.admin.List(ctx, pods, client.InNamespace(m.namespace), client.MatchingLabels(m.deployment.Spec.Selector.MatchLabels)); err != nil {
 			return err
@@ -104,7 +104,7 @@ func (m *middle) pod(ctx context.Context, t *testing.T, p *builder.PodWrapper) *
 func (m *middle) drain(ctx context.Context, t *testing.T, system string) {
 	t.Helper()
 	m.create(ctx, t, builder.NodeMaintenance("reboot").Nodes(m.node).Cordon().Drain().Reason("kernel").Obj())
-	cluster.Eventually(t, patience, "everything to be going on", func(ctx context.Context) error {
+	cluster.Eventually(t, "everything to be going on", func(ctx context.Context) error {
 		if err := m.admin.SubResource("eviction").Create(ctx, m.held, &policyv1.Eviction{}); !apierrors.IsTooManyRequests(err) {
 			return fmt.Errorf("the eviction is answered: %w", err)
 		}
@@ -255,7 +255,7 @@ func marksOf(pod *corev1.Pod) []string {
 // isClean waits until nothing is left but the definitions.
 func (m *middle) isClean(t *testing.T, when, system string) {
 	t.Helper()
-	cluster.Eventually(t, patience, "nothing to be left "+when, func(ctx context.Context) error {
+	cluster.Eventually(t, "nothing to be left "+when, func(ctx context.Context) error {
 		left, err := m.leftovers(ctx, system)
 		if err != nil {
 			return err
@@ -347,7 +347,7 @@ func TestHelmInTheMiddleOfADrain(t *testing.T) {
 // waitTimeout waits until the upgrade, or rollback, shows in the configuration.
 func waitTimeout(t *testing.T, seconds int32) {
 	t.Helper()
-	cluster.Eventually(t, patience, "the timeout of the webhook", func(ctx context.Context) error {
+	cluster.Eventually(t, "the timeout of the webhook", func(ctx context.Context) error {
 		conf, err := kube.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, install.DefaultRelease, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -45,7 +45,7 @@ func TestUpgradeFromThePreviousReleaseInTheMiddleOfADrain(t *testing.T) {
 	old := versionOfTheRelease(ctx, t)
 	process := startManager(t, inst)
 	waitTimeout(t, 5)
-	cluster.Eventually(t, patience, "the API server to reach the manager", func(context.Context) error { return reached(ctx, inst) })
+	cluster.Eventually(t, "the API server to reach the manager", func(context.Context) error { return reached(ctx, inst) })
 
 	held := startHeldDrain(ctx, t)
 	asker := held.ask(ctx)
@@ -62,7 +62,7 @@ func TestUpgradeFromThePreviousReleaseInTheMiddleOfADrain(t *testing.T) {
 	held.paused(t)
 	stopManager(t, process)
 	startManager(t, inst)
-	cluster.Eventually(t, patience, "the API server to reach the manager", func(context.Context) error { return reached(ctx, inst) })
+	cluster.Eventually(t, "the API server to reach the manager", func(context.Context) error { return reached(ctx, inst) })
 	held.finish(ctx, t)
 }
 

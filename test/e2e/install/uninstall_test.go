@@ -132,7 +132,7 @@ func TestTheUninstallWaitsForAManagerThatGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := client.ObjectKey{Namespace: namespace, Name: "web"}
-	cluster.Eventually(t, patience, "the guard to be closed", func(ctx context.Context) error { return guardClosed(ctx, admin, pod) })
+	cluster.Eventually(t, "the guard to be closed", func(ctx context.Context) error { return guardClosed(ctx, admin, pod) })
 
 	job, done := uninstallForReal(ctx, t, inst)
 	waitRenewed(ctx, t, inst.Namespace)
@@ -170,7 +170,7 @@ func TestTheUninstallWaitsForAManagerThatGoesOn(t *testing.T) {
 func waitRenewed(ctx context.Context, t *testing.T, namespace string) {
 	t.Helper()
 	var seen []time.Time
-	cluster.Eventually(t, patience, "the leader to renew its Lease", func(context.Context) error {
+	cluster.Eventually(t, "the leader to renew its Lease", func(context.Context) error {
 		lease, err := kube.Client().CoordinationV1().Leases(namespace).Get(ctx, "drawbridge-leader", metav1.GetOptions{})
 		if err != nil {
 			return err

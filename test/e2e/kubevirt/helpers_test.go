@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,15 +48,10 @@ func must[T any](value T, err error) func(*testing.T) T {
 	}
 }
 
+// eventually waits for what KubeVirt has to do, unless it runs no more.
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	within(t, patience, what, check)
-}
-
-// within waits for what KubeVirt has to do, unless it runs no more.
-func within(t *testing.T, limit time.Duration, what string, check func(context.Context) error) {
-	t.Helper()
-	cluster.Eventually(t, limit, what, func(ctx context.Context) error {
+	cluster.Eventually(t, what, func(ctx context.Context) error {
 		if program := ended.Load(); program != nil {
 			t.Fatalf("%v has ended; its log is beside those of the cluster", program)
 		}

@@ -60,7 +60,7 @@ func failsForGood(t *testing.T, kept bool) {
 // waitEvent waits for an event in a namespace.
 func waitEvent(t *testing.T, namespace, reason string) {
 	t.Helper()
-	within(t, 2*patience, "event "+reason, func(ctx context.Context) error {
+	eventually(t, "event "+reason, func(ctx context.Context) error {
 		list := &eventsv1.EventList{}
 		if err := admin.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return err

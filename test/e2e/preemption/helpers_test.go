@@ -38,7 +38,7 @@ func must[T any](value T, err error) func(*testing.T) T {
 
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	cluster.Eventually(t, patience, what, check)
+	cluster.Eventually(t, what, check)
 }
 
 // scene is a namespace with nodes of two CPUs each.

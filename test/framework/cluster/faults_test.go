@@ -41,7 +41,7 @@ func TestComponentsComeBackAfterAKill(t *testing.T) {
 			if err := shared.WaitReady(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			cluster.Eventually(t, patience, "what was there before is still there", func(ctx context.Context) error {
+			cluster.Eventually(t, "what was there before is still there", func(ctx context.Context) error {
 				pod, err := shared.Client().CoreV1().Pods(namespace).Get(ctx, "before", metav1.GetOptions{})
 				if err == nil && pod.UID != before.UID {
 					err = errors.New("another pod")
@@ -50,7 +50,7 @@ func TestComponentsComeBackAfterAKill(t *testing.T) {
 			})
 			deployment := builder.Deployment(namespace, "after").Obj()
 			must(shared.Client().AppsV1().Deployments(namespace).Create(t.Context(), deployment, metav1.CreateOptions{}))(t)
-			cluster.Eventually(t, 2*patience, "a Deployment gets its pod", func(ctx context.Context) error {
+			cluster.Eventually(t, "a Deployment gets its pod", func(ctx context.Context) error {
 				deployment, err := shared.Client().AppsV1().Deployments(namespace).Get(ctx, "after", metav1.GetOptions{})
 				if err == nil && deployment.Status.ReadyReplicas != 1 {
 					err = fmt.Errorf("status %+v", deployment.Status)
@@ -65,7 +65,7 @@ func TestRequestLogGoesOnAfterAKill(t *testing.T) {
 	client := clientFor(t, must(shared.ConfigFor("kill-witness", "system:masters"))(t))
 	list := func() {
 		t.Helper()
-		cluster.Eventually(t, patience, "the server answers", func(ctx context.Context) error {
+		cluster.Eventually(t, "the server answers", func(ctx context.Context) error {
 			_, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 			return err
 		})
@@ -84,7 +84,7 @@ func TestRequestLogGoesOnAfterAKill(t *testing.T) {
 		_, err := client.CoreV1().Pods("default").Create(t.Context(), builder.Pod("default", "lost").Obj(), metav1.CreateOptions{})
 		created <- err
 	}()
-	cluster.Eventually(t, patience, "the server works on the write", func(ctx context.Context) error {
+	cluster.Eventually(t, "the server works on the write", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, patience/400)
 		defer cancel()
 		if _, err := shared.RequestLog().Since(ctx, mark); err == nil || !strings.Contains(err.Error(), "kill-witness: create pods") {
@@ -227,7 +227,7 @@ func TestADeathIsReported(t *testing.T) {
 	if err := syscall.Kill(kwok.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, patience, "the death is noticed", func(ctx context.Context) error {
+	cluster.Eventually(t, "the death is noticed", func(ctx context.Context) error {
 		if err := kwok.WaitReady(ctx); err == nil || ctx.Err() != nil {
 			return errors.New("still there")
 		}
@@ -293,7 +293,7 @@ func TestNothingIsLeftOfAKilledTest(t *testing.T) {
 	if err := victim.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, patience, "processes and folder are gone", func(context.Context) error {
+	cluster.Eventually(t, "processes and folder are gone", func(context.Context) error {
 		for _, pid := range pids {
 			if alive(pid) {
 				return fmt.Errorf("process %d is there", pid)

@@ -33,7 +33,7 @@ func TestPodsComeAndGoQuickly(t *testing.T) {
 	if err := pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, patience, "the pod is gone, long before its grace period", func(ctx context.Context) error {
+	cluster.Eventually(t, "the pod is gone, long before its grace period", func(ctx context.Context) error {
 		return gone(pods.Get(ctx, pod.Name, metav1.GetOptions{}))
 	})
 }
@@ -43,7 +43,7 @@ func TestAnnotationsSteerTheFakeKubelet(t *testing.T) {
 	pods := shared.Client().CoreV1().Pods(namespace)
 	phase := func(name string, want corev1.PodPhase, ready bool) {
 		t.Helper()
-		cluster.Eventually(t, patience, fmt.Sprintf("pod %s is %s", name, want), func(ctx context.Context) error {
+		cluster.Eventually(t, fmt.Sprintf("pod %s is %s", name, want), func(ctx context.Context) error {
 			pod, err := pods.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -82,7 +82,7 @@ func TestAnnotationsSteerTheFakeKubelet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cluster.Eventually(t, patience, "the pod without a delay is gone", func(ctx context.Context) error {
+	cluster.Eventually(t, "the pod without a delay is gone", func(ctx context.Context) error {
 		return gone(pods.Get(ctx, "brief", metav1.GetOptions{}))
 	})
 	if pod := must(pods.Get(t.Context(), "slow", metav1.GetOptions{}))(t); pod.DeletionTimestamp == nil {
@@ -104,7 +104,7 @@ func TestJobsComplete(t *testing.T) {
 		Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: template}},
 	}
 	must(jobs.Create(t.Context(), job, metav1.CreateOptions{}))(t)
-	cluster.Eventually(t, patience, "the job has succeeded once", func(ctx context.Context) error {
+	cluster.Eventually(t, "the job has succeeded once", func(ctx context.Context) error {
 		job, err := jobs.Get(ctx, "once", metav1.GetOptions{})
 		if err == nil && job.Status.Succeeded != 1 {
 			err = fmt.Errorf("status %+v", job.Status)
@@ -148,7 +148,7 @@ func TestJobsEndAsTheirPodsSay(t *testing.T) {
 					ObjectMeta: metav1.ObjectMeta{Annotations: tt.annotations}, Spec: template,
 				}},
 			}, metav1.CreateOptions{}))(t)
-			cluster.Eventually(t, patience, "the job and its pod to end as wanted", func(ctx context.Context) error {
+			cluster.Eventually(t, "the job and its pod to end as wanted", func(ctx context.Context) error {
 				var got end
 				pods, err := shared.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=once"})
 				if err != nil || len(pods.Items) != 1 {
@@ -206,7 +206,7 @@ func TestBudgetBlocksAndIsFreed(t *testing.T) {
 	if err := evict(t.Context(), shared.Client(), pod); err != nil {
 		t.Fatalf("the budget allows the eviction now: %v", err)
 	}
-	cluster.Eventually(t, patience, "the evicted pod is gone", func(ctx context.Context) error {
+	cluster.Eventually(t, "the evicted pod is gone", func(ctx context.Context) error {
 		return gone(shared.Client().CoreV1().Pods(namespace).Get(ctx, "db", metav1.GetOptions{}))
 	})
 }
@@ -215,7 +215,7 @@ func TestBudgetBlocksAndIsFreed(t *testing.T) {
 // and allows this many disruptions.
 func waitBudget(t *testing.T, namespace, name string, allowed int32) {
 	t.Helper()
-	cluster.Eventually(t, patience, fmt.Sprintf("budget %s allows %d", name, allowed), func(ctx context.Context) error {
+	cluster.Eventually(t, fmt.Sprintf("budget %s allows %d", name, allowed), func(ctx context.Context) error {
 		budget, err := shared.Client().PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err == nil && (budget.Status.ObservedGeneration != budget.Generation || budget.Status.DisruptionsAllowed != allowed) {
 			err = fmt.Errorf("generation %d, status %+v", budget.Generation, budget.Status)
@@ -243,7 +243,7 @@ func TestTheFakeKubeletEndsOnlyWhatWasDeleted(t *testing.T) {
 	kubelet := clientFor(t, must(shared.ConfigFor("kwok", "system:masters"))(t)).CoreV1().Pods(namespace)
 	dryRun := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 	pod := createReady(t, shared, builder.Pod(namespace, "db-0").Annotation(cluster.StopDelayAnnotation, "1h").Obj())
-	cluster.Eventually(t, patience, "the policy is in force", func(ctx context.Context) error {
+	cluster.Eventually(t, "the policy is in force", func(ctx context.Context) error {
 		if err := kubelet.Delete(ctx, pod.Name, dryRun); !apierrors.IsInvalid(err) {
 			return fmt.Errorf("want the pod to be kept, got %v", err)
 		}

@@ -60,7 +60,7 @@ func createReady(tb testing.TB, c *cluster.Cluster, pod *corev1.Pod) *corev1.Pod
 func waitReady(tb testing.TB, c *cluster.Cluster, namespace, name, not string) *corev1.Pod {
 	tb.Helper()
 	var pod *corev1.Pod
-	cluster.Eventually(tb, patience, "pod "+name+" is ready", func(ctx context.Context) (err error) {
+	cluster.Eventually(tb, "pod "+name+" is ready", func(ctx context.Context) (err error) {
 		pod, err = c.Client().CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -6,12 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // ForTest starts a control plane for one test or benchmark and stops it at its
@@ -110,27 +108,4 @@ func (c *Cluster) Namespace(tb testing.TB) string {
 		tb.Fatal(err)
 	}
 	return namespace.Name
-}
-
-// rarer are the pauses between two looks: what takes long may be looked at less often.
-var rarer = wait.Backoff{Duration: pollInterval, Factor: 1.3, Steps: 12, Cap: 250 * time.Millisecond}
-
-// Eventually waits until check has no error, and fails the test at once if that
-// takes longer than within; what says in words what it waited for. A check should
-// wait for a state and not for an event, which may have been missed.
-func Eventually(tb testing.TB, within time.Duration, what string, check func(context.Context) error) {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), within)
-	defer cancel()
-	var last error
-	err := rarer.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if err == nil || last == nil || ctx.Err() == nil {
-			last = err // The end of the time itself explains less than what was before.
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		tb.Fatalf("not within %s: %s: %v", within, what, last)
-	}
 }

@@ -67,7 +67,7 @@ func TestWebhooksOnThisMachineAreReached(t *testing.T) {
 
 	// The server notices a new webhook after a moment; a dry run asks without harm.
 	var mark cluster.Mark
-	cluster.Eventually(t, patience, "the webhook refuses an eviction", func(ctx context.Context) error {
+	cluster.Eventually(t, "the webhook refuses an eviction", func(ctx context.Context) error {
 		mark = shared.RequestLog().Mark()
 		err := shared.Client().PolicyV1().Evictions(namespace).Evict(ctx, &policyv1.Eviction{
 			ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: pod.Name},

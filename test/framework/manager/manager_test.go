@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -99,14 +98,7 @@ func gone(t *testing.T, p *corev1.Pod) {
 
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("wait for %s: %v (last: %v)", what, err, last)
-	}
+	cluster.Eventually(t, what, func(context.Context) error { return check() })
 }
 
 func request(t *testing.T, p *corev1.Pod) *v1alpha1.EvictionRequest {
