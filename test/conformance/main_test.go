@@ -132,7 +132,7 @@ func waitAuthorizationPolicy(ctx context.Context) error {
 	return cluster.Wait(ctx, "ValidatingAdmissionPolicy "+authorizationPolicy, func(ctx context.Context) error {
 		got := prober.Create(ctx, newRequest(metav1.NamespaceDefault), client.DryRunAll)
 		if got == nil || !strings.Contains(got.Error(), authorizationPolicy) {
-			return fmt.Errorf("the answer is %v", got) //nolint:errorlint // It may be none.
+			return fmt.Errorf("the answer is %v", got)
 		}
 		return nil
 	})

@@ -71,7 +71,7 @@ func refuse(t *testing.T, r refusal) (end func()) {
 		err := cluster.Wait(context.Background(), "the policy to be "+what, func(ctx context.Context) error {
 			got := admin.Create(ctx, probe.DeepCopy(), client.DryRunAll)
 			if (got != nil && strings.Contains(got.Error(), words)) != inForce {
-				return fmt.Errorf("the answer is %v", got) //nolint:errorlint // It may be none.
+				return fmt.Errorf("the answer is %v", got)
 			}
 			return nil
 		})

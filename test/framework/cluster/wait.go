@@ -34,16 +34,14 @@ func Wait(ctx context.Context, what string, check func(context.Context) error) e
 	var last error
 	err := rarer.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
-		switch {
-		case err == nil:
-			return true, nil
-		case last != nil && ctx.Err() != nil:
-			return false, nil // The end of the time itself explains less than what was before.
-		case last == nil || last.Error() != err.Error():
-			patience.Reset(Patience)
+		// The end of the time itself explains less than what was before.
+		if err != nil && (last == nil || ctx.Err() == nil) {
+			if last == nil || last.Error() != err.Error() {
+				patience.Reset(Patience)
+			}
+			last = err
 		}
-		last = err
-		return false, nil
+		return err == nil, nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait for %s: %w: %w", what, context.Cause(ctx), last)
