@@ -49,6 +49,13 @@ type budget struct {
 	// looked at since the last status.
 	never  string
 	judged bool
+	// generation is that of its spec, and observed: the last status is about it.
+	generation int64
+	observed   bool
+	// changed: since the spec has changed, nobody has looked at a status that is about it.
+	changed bool
+	// allowedOne: with this spec, it has allowed a disruption.
+	allowedOne bool
 	// inFlight has the places whose attempt counts against allowed.
 	inFlight map[*budgetPlace]struct{}
 }
@@ -230,9 +237,15 @@ func (q *budgetQueue) Observe(pdb *policyv1.PodDisruptionBudget) []types.Namespa
 	if len(b.waiting) == 0 {
 		b.never = "" // Whoever comes next asks again.
 	}
-	b.allowed = 0
-	if pdb.Status.ObservedGeneration >= pdb.Generation {
+	if b.generation != pdb.Generation {
+		b.generation, b.changed, b.allowedOne = pdb.Generation, true, false
+	}
+	b.allowed, b.observed = 0, pdb.Status.ObservedGeneration >= pdb.Generation
+	if b.observed {
 		b.allowed = int(pdb.Status.DisruptionsAllowed)
+	}
+	if b.allowed > 0 {
+		b.allowedOne, b.changed = true, false
 	}
 	var wake []types.NamespacedName
 	for p := range b.inFlight {

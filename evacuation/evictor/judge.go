@@ -21,15 +21,12 @@ func (e *Reconciler) judged(ctx context.Context, key types.NamespacedName, budge
 	if given.Result != translate.ResultBudget || len(budgets) != 1 {
 		return given
 	}
-	if trigger == translate.TriggerBudget {
-		return given.Judged(e.budgets.Never(key))
-	}
 	name := types.NamespacedName{Namespace: key.Namespace, Name: budgets[0]}
-	if seen, judged := e.budgets.Judged(name); !judged || trigger == translate.TriggerBackoff {
+	if seen, known := e.budgets.Known(name); !known || trigger == translate.TriggerBackoff {
 		pdb := &policyv1.PodDisruptionBudget{}
 		switch err := e.Client.Get(ctx, name, pdb); {
 		case err == nil:
-			e.enqueue(e.judge(ctx, pdb, seen, true))
+			e.enqueue(e.judge(ctx, pdb, seen))
 		case !apierrors.IsNotFound(err):
 			log.FromContext(ctx).Error(err, "Could not look at a budget", "budget", name)
 		}
@@ -38,11 +35,11 @@ func (e *Reconciler) judged(ctx context.Context, key types.NamespacedName, budge
 }
 
 // judge counts the budget's pods, and returns the requests to look at again because it has
-// turned out that the budget can never allow, or that it can again. See Judge for discover.
-func (e *Reconciler) judge(ctx context.Context, pdb *policyv1.PodDisruptionBudget, seen uint64, discover bool) []types.NamespacedName {
+// turned out that the budget can never allow, or that it can again.
+func (e *Reconciler) judge(ctx context.Context, pdb *policyv1.PodDisruptionBudget, seen uint64) []types.NamespacedName {
 	name := client.ObjectKeyFromObject(pdb)
 	if pdb.Status.DisruptionsAllowed > 0 {
-		return e.budgets.Judge(name, seen, "", discover) // Nothing needs to be counted.
+		return e.budgets.Judge(name, seen, "") // Nothing needs to be counted.
 	}
 	list := &corev1.PodList{}
 	if err := e.Client.List(ctx, list, client.InNamespace(pdb.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -53,36 +50,38 @@ func (e *Reconciler) judge(ctx context.Context, pdb *policyv1.PodDisruptionBudge
 	for i := range list.Items {
 		all = append(all, &list.Items[i])
 	}
-	return e.budgets.Judge(name, seen, disruption.Of(pdb, disruption.Selected(pdb, all)).Says(), discover)
+	return e.budgets.Judge(name, seen, disruption.Of(pdb, disruption.Selected(pdb, all)).Says())
 }
 
-// Judged is how many statuses of the budget were seen, and whether somebody has looked since
-// the last one whether the budget can ever allow.
-func (q *budgetQueue) Judged(name types.NamespacedName) (seen uint64, judged bool) {
+// Known is how many statuses of the budget were seen, and whether it is known if the budget
+// can ever allow: somebody has looked since the last status, or it has allowed with this
+// spec. Then only a pause that is over is a reason to count. While pods leave one after the
+// other, each has a moment in which it is gone and its replacement is not there: all that wait
+// would take the budget for one that never allows, and write twice for each pod that leaves.
+func (q *budgetQueue) Known(name types.NamespacedName) (seen uint64, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if b := q.budgets[name.Namespace][name.Name]; b != nil {
-		return b.seen, b.judged
+		return b.seen, b.judged || b.allowedOne && b.never == ""
 	}
 	return 0, false
 }
 
-// Waits reports whether somebody waits for the budget.
-func (q *budgetQueue) Waits(name types.NamespacedName) bool {
+// Doubtful reports whether a new status may change what those that wait for the budget say of
+// it: that it never allows may be over, or begin with a new spec.
+func (q *budgetQueue) Doubtful(name types.NamespacedName) (seen uint64, doubtful bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	b := q.budgets[name.Namespace][name.Name]
-	return b != nil && len(b.waiting) > 0
+	if b := q.budgets[name.Namespace][name.Name]; b != nil {
+		return b.seen, len(b.waiting) > 0 && (b.never != "" || b.changed)
+	}
+	return 0, false
 }
 
 // Judge notes whether the budget can ever allow, as of a status, unless there is a newer one.
 // It returns the requests that wait for the budget if that has changed: what they say of it
 // has to change, too.
-//
-// Without discover, a budget that could allow is taken to be able still: while pods leave one
-// after the other, each has a moment in which it is gone and its replacement is not there, and
-// all that wait would write twice for each that leaves.
-func (q *budgetQueue) Judge(name types.NamespacedName, seen uint64, never string, discover bool) []types.NamespacedName {
+func (q *budgetQueue) Judge(name types.NamespacedName, seen uint64, never string) []types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.budgets[name.Namespace][name.Name]
@@ -90,10 +89,7 @@ func (q *budgetQueue) Judge(name types.NamespacedName, seen uint64, never string
 		return nil
 	}
 	before := b.never
-	if before == "" && never != "" && !discover {
-		return nil
-	}
-	b.never, b.judged = never, true
+	b.never, b.judged, b.changed = never, true, b.changed && !b.observed
 	if before == never {
 		return nil
 	}

@@ -37,7 +37,7 @@ func TestEvictorSaysThatABudgetCanNeverAllow(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 
-	before := pdb
+	can := &v1alpha1.EvictionRefusal{Reason: "EvictionBlocked", Budgets: []string{"web"}, Message: "The disruption budget web needs 3 healthy pods and has 3 currently."}
 	for _, tc := range []struct {
 		name   string
 		change func(*policyv1.PodDisruptionBudget)
@@ -47,14 +47,19 @@ func TestEvictorSaysThatABudgetCanNeverAllow(t *testing.T) {
 		{"the same again", func(*policyv1.PodDisruptionBudget) {}, never, 0},
 		{"one may be unavailable, and another one is", func(pdb *policyv1.PodDisruptionBudget) {
 			pdb.Spec.MaxUnavailable = new(intstr.FromInt32(1))
+			pdb.Generation, pdb.Status.ObservedGeneration = 2, 2
 			pdb.Status.ExpectedPods, pdb.Status.DesiredHealthy = 2, 1
-		}, &v1alpha1.EvictionRefusal{Reason: "EvictionBlocked", Budgets: []string{"web"}, Message: "The disruption budget web needs 3 healthy pods and has 3 currently."}, 1},
-		{"and back", func(*policyv1.PodDisruptionBudget) {}, never, 1},
+		}, can, 1},
+		{"and back, as nobody has noticed yet", func(pdb *policyv1.PodDisruptionBudget) {
+			pdb.Generation, pdb.Status.ObservedGeneration = 3, 2
+		}, can, 0},
+		{"and back", func(pdb *policyv1.PodDisruptionBudget) {
+			pdb.Generation, pdb.Status.ObservedGeneration = 3, 3
+		}, never, 1},
 	} {
 		changed := pdb.DeepCopy()
 		tc.change(changed)
-		b.budgetEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: changed}, b.queue)
-		before = changed
+		b.budgetEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: pdb, ObjectNew: changed}, b.queue)
 		if n := b.queue.Len(); n != tc.woken {
 			t.Fatalf("%s: %d keys in the queue, want %d", tc.name, n, tc.woken)
 		}
@@ -81,51 +86,79 @@ func TestJudgementsOfBudgets(t *testing.T) {
 	cases := map[string]func(q budgetTest){
 		"those that wait hear of it, once": func(q budgetTest) {
 			q.refused(1, 2)
-			seen, _ := q.Judged(web)
-			q.want("never", q.Judge(web, seen, never, true), 1, 2)
-			q.want("the same", q.Judge(web, seen, never, true))
-			q.want("it can", q.Judge(web, seen, "", false), 1, 2)
+			seen, _ := q.Known(web)
+			q.want("never", q.Judge(web, seen, never), 1, 2)
+			q.want("the same", q.Judge(web, seen, never))
+			q.want("it can", q.Judge(web, seen, ""), 1, 2)
 		},
 		"a judgement of an older status does not count": func(q budgetTest) {
 			q.refused(1)
-			seen, _ := q.Judged(web)
+			seen, _ := q.Known(web)
 			q.Observe(testBudget("web", 0))
-			q.want("too late", q.Judge(web, seen, never, true))
+			q.want("too late", q.Judge(web, seen, never))
 			if got := q.Never(requestKey(1)); got != "" {
 				q.t.Errorf("never: %q", got)
 			}
 		},
 		"it is forgotten while nobody waits": func(q budgetTest) {
 			q.refused(1)
-			seen, _ := q.Judged(web)
-			q.want("never", q.Judge(web, seen, never, true), 1)
+			seen, _ := q.Known(web)
+			q.want("never", q.Judge(web, seen, never), 1)
 			q.begin(1)
 			q.Observe(testBudget("web", 0))
-			if _, judged := q.Judged(web); judged || q.Never(requestKey(1)) != "" {
-				q.t.Errorf("judged %v, never %q", judged, q.Never(requestKey(1)))
+			if _, known := q.Known(web); known || q.Never(requestKey(1)) != "" {
+				q.t.Errorf("known %v, never %q", known, q.Never(requestKey(1)))
 			}
 		},
 		"it is kept for those that wait until the next one": func(q budgetTest) {
 			q.refused(1)
-			seen, _ := q.Judged(web)
-			q.want("never", q.Judge(web, seen, never, true), 1)
+			seen, _ := q.Known(web)
+			q.want("never", q.Judge(web, seen, never), 1)
 			q.Observe(testBudget("web", 0))
-			if _, judged := q.Judged(web); judged || q.Never(requestKey(1)) != never {
-				q.t.Errorf("judged %v, never %q", judged, q.Never(requestKey(1)))
+			if _, known := q.Known(web); known || q.Never(requestKey(1)) != never {
+				q.t.Errorf("known %v, never %q", known, q.Never(requestKey(1)))
 			}
 		},
 		"pods that leave one after the other make it look so for a moment": func(q budgetTest) {
 			q.refused(1, 2)
-			seen, _ := q.Judged(web)
-			q.want("it can", q.Judge(web, seen, "", true))
-			q.want("a moment", q.Judge(web, seen, never, false))
-			if got := q.Never(requestKey(1)); got != "" {
-				q.t.Errorf("never: %q", got)
+			q.want("it can", q.Observe(testBudget("web", 1)), 1)
+			q.Observe(testBudget("web", 0))
+			if _, known := q.Known(web); !known {
+				q.t.Error("a first attempt counts, although the budget has allowed")
 			}
-			q.want("after a pause", q.Judge(web, seen, never, true), 1, 2)
+			if _, doubtful := q.Doubtful(web); doubtful {
+				q.t.Error("a status is doubted, although the budget has allowed")
+			}
+			seen, _ := q.Known(web)
+			q.want("after a pause", q.Judge(web, seen, never), 2)
+			if _, known := q.Known(web); !known {
+				q.t.Error("counted twice for one status")
+			}
+			q.Observe(testBudget("web", 0))
+			if _, doubtful := q.Doubtful(web); !doubtful {
+				q.t.Error("nobody looks whether it is over")
+			}
+		},
+		"a new spec is doubted until a status is about it": func(q budgetTest) {
+			q.refused(1)
+			seen, _ := q.Known(web)
+			q.want("it can", q.Judge(web, seen, ""))
+			for _, observed := range []int64{1, 2} {
+				pdb := testBudget("web", 0)
+				pdb.Generation, pdb.Status.ObservedGeneration = 2, observed
+				q.Observe(pdb)
+				seen, doubtful := q.Doubtful(web)
+				if !doubtful {
+					q.t.Errorf("of generation 2, not doubted with a status of %d", observed)
+				}
+				q.want("it can", q.Judge(web, seen, ""))
+			}
+			if _, doubtful := q.Doubtful(web); doubtful {
+				q.t.Error("doubted for ever")
+			}
 		},
 		"a budget that is not known": func(q budgetTest) {
-			q.want("nobody", q.Judge(types.NamespacedName{Namespace: "shop", Name: "other"}, 0, never, true))
+			q.want("nobody", q.Judge(types.NamespacedName{Namespace: "shop", Name: "other"}, 0, never))
 		},
 	}
 	for name, run := range cases {

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -151,21 +150,17 @@ func (e *Reconciler) budgetEvents() handler.EventHandler {
 			queue.Add(reconcile.Request{NamespacedName: key})
 		}
 	}
-	observe := func(ctx context.Context, old, obj client.Object, queue workQueue) {
+	observe := func(ctx context.Context, obj client.Object, queue workQueue) {
 		if pdb, ok := obj.(*policyv1.PodDisruptionBudget); ok {
-			before, _ := old.(*policyv1.PodDisruptionBudget)
 			wake(queue, e.budgets.Observe(pdb))
-			if name := client.ObjectKeyFromObject(pdb); e.budgets.Waits(name) {
-				seen, _ := e.budgets.Judged(name)
-				wake(queue, e.judge(ctx, pdb, seen, before == nil || !equality.Semantic.DeepEqual(before.Spec, pdb.Spec)))
+			if seen, doubtful := e.budgets.Doubtful(client.ObjectKeyFromObject(pdb)); doubtful {
+				wake(queue, e.judge(ctx, pdb, seen))
 			}
 		}
 	}
 	return controllers.Handler{
-		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) { observe(ctx, nil, ev.Object, queue) },
-		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workQueue) {
-			observe(ctx, ev.ObjectOld, ev.ObjectNew, queue)
-		},
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) { observe(ctx, ev.Object, queue) },
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workQueue) { observe(ctx, ev.ObjectNew, queue) },
 		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, queue workQueue) {
 			wake(queue, e.budgets.Remove(client.ObjectKeyFromObject(ev.Object)))
 		},
