@@ -2,9 +2,6 @@ package translate_test
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -14,10 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/framework/golden"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // about is a StatefulSet's pod that alice drains.
 var about = translate.Subject{
@@ -133,19 +129,7 @@ func TestDenialMatchesTheGoldenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = append(got, '\n')
-	file := filepath.Join("testdata", "denied.golden.json")
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("response (-want +got):\n%s", diff)
-	}
+	golden.Equal(t, "denied.golden.json", string(got))
 }
 
 func TestAllowedResponse(t *testing.T) {

@@ -7,12 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -27,9 +24,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // answer is what the API server says, byte for byte.
 type rawAnswer struct {
@@ -129,16 +125,7 @@ func TestDenialsMatchTheGoldenFiles(t *testing.T) {
 				t.Fatalf("%v in %s", err, got.body)
 			}
 			text := strings.ReplaceAll(pretty.String()+"\n", string(pod.UID), "THE-UID-OF-THE-POD")
-			file := filepath.Join("testdata", tt.file)
-			if *update {
-				if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want := must(os.ReadFile(file))(t)
-			if diff := cmp.Diff(string(want), text); diff != "" {
-				t.Errorf("answer (-want +got):\n%s", diff)
-			}
+			golden.Equal(t, tt.file, text)
 		})
 	}
 	lives(t, pod)

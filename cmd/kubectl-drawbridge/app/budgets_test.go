@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/golden"
 )
 
 // ingesters lets a zone go, while another one waits.
@@ -65,7 +66,7 @@ func TestBudgetsArePrinted(t *testing.T) {
 			if err := o.printBudgets(listing.Budgets(tc.budgets), tc.namespace); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, tc.file, out.String())
+			golden.Equal(t, tc.file, out.String())
 		})
 	}
 }
@@ -95,7 +96,7 @@ func TestABudgetIsPrinted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, tc.file, out.String())
+			golden.Equal(t, tc.file, out.String())
 		})
 	}
 }
@@ -112,7 +113,7 @@ func TestBudgetsAreOneInterceptor(t *testing.T) {
 	if err := o.printInterceptors(all); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "interceptors-budgets.golden.txt", out.String())
+	golden.Equal(t, "interceptors-budgets.golden.txt", out.String())
 	if diff := cmp.Diff(3, all[1].Budgets); diff != "" {
 		t.Errorf("budgets of %s (-want +got):\n%s", all[1].Name, diff)
 	}

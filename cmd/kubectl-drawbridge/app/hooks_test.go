@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/golden"
 )
 
 func hookRun(pod string, phase v1alpha1.HookPhase, attempt int32, message string) v1alpha1.HookRun {
@@ -64,7 +65,7 @@ func TestHooksArePrinted(t *testing.T) {
 			if err := o.printHooks(listing.Hooks(tc.hooks), tc.namespace); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, tc.file, out.String())
+			golden.Equal(t, tc.file, out.String())
 		})
 	}
 }
@@ -112,7 +113,7 @@ func TestPodsOfAHookArePrinted(t *testing.T) {
 			if err := o.printHookPods(tc.hook, covered); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, tc.file, out.String())
+			golden.Equal(t, tc.file, out.String())
 		})
 	}
 }
@@ -141,5 +142,5 @@ func TestHooksAreInterceptors(t *testing.T) {
 	if err := o.printInterceptors(listing.Interceptors([]v1alpha1.EvictionInterceptor{*a}, []v1alpha1.EvacuationHook{*badHook(), *dumpHook()}, nil, requests)); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "interceptors-hooks.golden.txt", out.String())
+	golden.Equal(t, "interceptors-hooks.golden.txt", out.String())
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/golden"
 )
 
 func TestInterceptorsArePrinted(t *testing.T) {
@@ -24,5 +25,5 @@ func TestInterceptorsArePrinted(t *testing.T) {
 	if err := o.printInterceptors(listing.Interceptors([]v1alpha1.EvictionInterceptor{*c, *a}, nil, nil, requests)); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "interceptors.golden.txt", out.String())
+	golden.Equal(t, "interceptors.golden.txt", out.String())
 }

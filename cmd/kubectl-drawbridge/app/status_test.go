@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/golden"
 )
 
 // state is a cluster in which something is going on.
@@ -62,7 +63,7 @@ func TestStatusIsPrinted(t *testing.T) {
 			if err := o.printStatus(statusOf(tc.node, tc.maintenances, tc.requests), now); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "status-"+name+".golden.txt", out.String())
+			golden.Equal(t, "status-"+name+".golden.txt", out.String())
 		})
 	}
 	o, out, _ := testOptions()
@@ -70,5 +71,5 @@ func TestStatusIsPrinted(t *testing.T) {
 	if err := o.PrintValue(statusOf(nil, maintenances, requests)); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "status.golden.json", out.String())
+	golden.Equal(t, "status.golden.json", out.String())
 }

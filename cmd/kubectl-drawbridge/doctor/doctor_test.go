@@ -1,15 +1,11 @@
 package doctor
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -22,9 +18,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
@@ -124,30 +119,13 @@ func TestGolden(t *testing.T) {
 			if err := Print(&text, report, 100); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name+".txt", text.String())
+			golden.Equal(t, name+".txt", text.String())
 			data, err := yaml.Marshal(report)
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name+".yaml", string(data))
+			golden.Equal(t, name+".yaml", string(data))
 		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; go test -update writes it):\n%s", name, diff)
 	}
 }
 

@@ -2,10 +2,7 @@ package drain
 
 import (
 	"bytes"
-	"flag"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +16,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 )
 
-var update = flag.Bool("update", false, "write the golden files again")
-
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // testOptions print into the buffer.
@@ -32,24 +27,6 @@ func testOptions() (o *cli.Options, out *bytes.Buffer) {
 	o.Escapes = func() bool { return true }
 	o.Getenv = func(string) string { return "" }
 	return o, out
-}
-
-// golden compares with a file, or writes it.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
 }
 
 func TestJoinKeepsWhatIsNotSaid(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/golden"
 )
 
 func TestThePlanIsPrinted(t *testing.T) {
@@ -16,7 +18,7 @@ func TestThePlanIsPrinted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "plan.golden.txt", out.String())
+	golden.Equal(t, "plan.golden.txt", out.String())
 }
 
 // closedPipe is what is left of a pipe when its reader has gone.

@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/golden"
 )
 
 const last = v1alpha1.ImperativeEvictionInterceptor
@@ -110,7 +111,7 @@ func TestTheView(t *testing.T) {
 					t.Errorf("%q takes %d columns of %d", line.Text, got, tc.screen.Width)
 				}
 			}
-			golden(t, "view-"+name+".golden.txt", render(lines))
+			golden.Equal(t, "view-"+name+".golden.txt", render(lines))
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/golden"
 )
 
 // triedPod is db-0, which runs.
@@ -127,7 +128,7 @@ func TestADryRunPrintsWhatWouldRun(t *testing.T) {
 			if err := (&options{Options: o}).plan(t.Context(), c, facts{Hook: hook, Pod: triedPod().Obj()}); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, tc.file, out.String())
+			golden.Equal(t, tc.file, out.String())
 			if said := out.String() + errOut.String(); strings.Contains(said, "hunter2") {
 				t.Errorf("it prints what is in the Secret:\n%s", said)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	writes "github.com/drawbridge-dev/drawbridge/internal/refused"
+	"github.com/drawbridge-dev/drawbridge/test/framework/golden"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -110,5 +111,5 @@ func TestAStoryOfARefusedRequest(t *testing.T) {
 	if err := Print(&text, Tell(f), now, false); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "why-refused.golden.txt", text.String())
+	golden.Equal(t, "why-refused.golden.txt", text.String())
 }

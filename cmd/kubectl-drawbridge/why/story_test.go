@@ -1,10 +1,7 @@
 package why
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,10 +17,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	writes "github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/golden"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
-
-var update = flag.Bool("update", false, "write the golden files again")
 
 const (
 	interA = "a.example.com"
@@ -344,23 +340,5 @@ func TestAStoryInFull(t *testing.T) {
 	if err := Print(&text, Tell(f), now, true); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "why.golden.txt", text.String())
-}
-
-// golden compares with a file, or writes it.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
+	golden.Equal(t, "why.golden.txt", text.String())
 }
