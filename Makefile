@@ -214,7 +214,7 @@ ROUNDS ?= 10
 .PHONY: flakes
 flakes: ## Run the tests of PKG=./test/e2e ROUNDS=10 times beside a busy loop on one CPU, and print what failed.
 	go run ./test/framework/cluster/cmd/cluster-up --build-only
-	TESTFLAGS="$(TESTFLAGS)" hack/flakes.sh '$(ROUNDS)' '$(PKG)'
+	TESTFLAGS="$(TESTFLAGS)" hack/flakes.sh '$(ROUNDS)' $(PKG)
 
 # What is wide, and what `make test` has no time for. NIGHTLY=fuzz is one of them.
 NIGHTLY ?= race explore fuzz chaos test-skew bench-quick test-image test-release vulncheck

@@ -8,7 +8,7 @@ eval "flags=(${TESTFLAGS:-})"
 folder=$(mktemp -d)
 busy=
 trap 'rm -rf "$folder"; [[ -z $busy ]] || kill "$busy"' EXIT
-one=()
+one=(env) # Where nothing pins a process to a CPU, all of them are used.
 if command -v taskset >/dev/null; then one=(taskset -c 0); fi
 "${one[@]}" bash -c 'while :; do :; done' &
 busy=$!
