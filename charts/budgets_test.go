@@ -103,14 +103,14 @@ func TestBadValuesOfBudgetsAreRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := install.Render(t.Context(), install.Options{Values: tc.values})
+			_, err := template(t, install.Options{Values: tc.values})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error does not name %q: %v", tc.want, err)
 			}
 		})
 	}
 	off := values{"budgets": values{"enabled": false}, "featureGates": values{"EvictionBudgets": false}}
-	if _, err := install.Render(t.Context(), install.Options{Values: off}); err != nil {
+	if _, err := template(t, install.Options{Values: off}); err != nil {
 		t.Errorf("off, with their gate: %v", err)
 	}
 }
@@ -119,7 +119,10 @@ func TestBadValuesOfBudgetsAreRefused(t *testing.T) {
 // so is the API.
 func TestWhatProtectsBudgetsIsAlwaysThere(t *testing.T) {
 	deny, warn := []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}
-	for name, v := range map[string]values{"with budgets": nil, "without": {"budgets": values{"enabled": false}}} {
+	for name, v := range map[string]values{
+		"with budgets": {"crds": values{"enabled": true}},
+		"without":      {"crds": values{"enabled": true}, "budgets": values{"enabled": false}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			objects := render(t, v)
 			for policy, want := range map[string][]admissionregistrationv1.ValidationAction{

@@ -21,6 +21,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 		want   map[string]int
 	}{
 		"with the default values": {
+			values: values{"crds": values{"enabled": true}},
 			want: map[string]int{
 				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 27, "ClusterRoleBinding": 17, "ConfigMap": 2, "Role": 5,
 				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
@@ -28,7 +29,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 		},
 		"for a manager outside of the cluster": {
-			values: values{"deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
+			values: values{"crds": values{"enabled": true}, "deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
 				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 26, "ClusterRoleBinding": 16, "ConfigMap": 2, "Role": 4,
 				"RoleBinding": 4, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
@@ -61,7 +62,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 		},
 		"with everything that can be given": {
 			values: values{
-				"fullnameOverride": "custom", "commonLabels": values{"team": "platform"},
+				"crds": values{"enabled": true}, "fullnameOverride": "custom", "commonLabels": values{"team": "platform"},
 				"image": values{
 					"repository": "example.com/x", "tag": "v1", "digest": "sha256:" + strings.Repeat("0", 64), "pullSecrets": []any{values{"name": "s"}},
 				},

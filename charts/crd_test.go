@@ -170,15 +170,24 @@ func enumsOf(s *schema.Structural, field string) [][]any {
 
 func TestCRDsAreKeptOnUninstall(t *testing.T) {
 	const annotation = "helm.sh/resource-policy"
-	for _, crd := range all[*apiextensionsv1.CustomResourceDefinition](render(t, nil)) {
+	for _, crd := range definitions(t, values{"enabled": true}) {
 		if got := crd.Annotations[annotation]; got != "keep" {
 			t.Errorf("%s: annotation %s is %q, want keep", crd.Name, annotation, got)
 		}
 	}
-	off := values{"crds": values{"keep": false}}
-	for _, crd := range all[*apiextensionsv1.CustomResourceDefinition](render(t, off)) {
+	for _, crd := range definitions(t, values{"keep": false}) {
 		if got := crd.Annotations[annotation]; got != "" {
 			t.Errorf("%s: with crds.keep off the annotation %s is %q", crd.Name, annotation, got)
 		}
 	}
+}
+
+// definitions are the CRDs of the chart, for those values of crds.
+func definitions(t *testing.T, crds values) []*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	found := all[*apiextensionsv1.CustomResourceDefinition](render(t, values{"crds": crds}))
+	if len(found) != 6 {
+		t.Fatalf("the chart has %d CRDs, want 6", len(found))
+	}
+	return found
 }

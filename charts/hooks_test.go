@@ -204,13 +204,13 @@ func TestBadValuesOfHooksAreRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := install.Render(t.Context(), install.Options{Values: values{"hooks": tc.hooks}})
+			_, err := template(t, install.Options{Values: values{"hooks": tc.hooks}})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error does not name %q: %v", tc.want, err)
 			}
 		})
 	}
-	_, err := install.Render(t.Context(), install.Options{Values: values{"featureGates": values{"EvacuationHooks": false}}})
+	_, err := template(t, install.Options{Values: values{"featureGates": values{"EvacuationHooks": false}}})
 	if err == nil || !strings.Contains(err.Error(), "set hooks.enabled=false as well") {
 		t.Errorf("hooks without their gate: %v", err)
 	}
@@ -225,7 +225,7 @@ func TestGoodValuesOfHooksAreAccepted(t *testing.T) {
 	}
 	for name, v := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, err := install.Render(t.Context(), install.Options{Values: v}); err != nil {
+			if _, err := template(t, install.Options{Values: v}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -27,7 +27,7 @@ import (
 // besides.
 func deploymentOf(t *testing.T, v values) *appsv1.Deployment {
 	t.Helper()
-	rendered, err := install.Render(t.Context(), install.Options{Values: v})
+	rendered, err := template(t, install.Options{Values: v})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -269,7 +269,7 @@ func TestBadValuesOfPreemptionAreRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := install.Render(t.Context(), install.Options{Values: tc.values})
+			_, err := template(t, install.Options{Values: tc.values})
 			if err == nil {
 				t.Fatal("accepted")
 			}

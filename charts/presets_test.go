@@ -350,7 +350,7 @@ func TestBadPresetsAreRefused(t *testing.T) {
 			if tc.values == nil {
 				tc.values = values{"third": values{"enabled": true}}
 			}
-			_, err := install.Render(t.Context(), install.Options{Chart: chartWith(t, tc.name, tc.files), Values: values{"vm": tc.values}})
+			_, err := template(t, install.Options{Chart: chartWith(t, tc.name, tc.files), Values: values{"vm": tc.values}})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error does not say %q: %v", tc.want, err)
 			}

@@ -1,7 +1,11 @@
 package charts_test
 
 import (
+	"context"
+	"encoding/json"
+	"maps"
 	"slices"
+	"sync"
 	"testing"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -24,9 +28,38 @@ func render(t *testing.T, v values) []runtime.Object {
 	return renderWith(t, install.Options{Values: v})
 }
 
+// rendering is what the chart makes of some options.
+type rendering func() ([]*unstructured.Unstructured, error)
+
+// renderings are those of all tests of this package, by their options as JSON. A quarter of the tests
+// look at the default values, and helm takes a third of a second for them.
+var renderings sync.Map
+
+// template renders the chart, once for the same options. The CRDs, more than half of helm's time,
+// are left out unless the values say something about them. Nobody may change what it returns.
+func template(t *testing.T, o install.Options) ([]*unstructured.Unstructured, error) {
+	t.Helper()
+	if _, given := o.Values["crds"]; !given {
+		o.Values = maps.Clone(o.Values)
+		if o.Values == nil {
+			o.Values = values{}
+		}
+		o.Values["crds"] = values{"enabled": false}
+	}
+	key, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The context of the one test that comes first must not end what the others get.
+	once, _ := renderings.LoadOrStore(string(key), rendering(sync.OnceValues(func() ([]*unstructured.Unstructured, error) {
+		return install.Render(context.WithoutCancel(t.Context()), o)
+	})))
+	return once.(rendering)()
+}
+
 func renderWith(t *testing.T, o install.Options) []runtime.Object {
 	t.Helper()
-	rendered, err := install.Render(t.Context(), o)
+	rendered, err := template(t, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 func TestHeartbeatDeadlinesOfTwoMinutesAndMoreAreAccepted(t *testing.T) {
 	for _, deadline := range []string{"2m", "2m0s", "2.5m", "10m", "120s", "121.5s", "300s", "1200s", "1h", "1h30m", "24h", "90m"} {
 		t.Run(deadline, func(t *testing.T) {
-			if _, err := install.Render(t.Context(), install.Options{Values: values{"times": values{"heartbeatDeadline": deadline}}}); err != nil {
+			if _, err := template(t, install.Options{Values: values{"times": values{"heartbeatDeadline": deadline}}}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -103,7 +103,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := install.Render(t.Context(), install.Options{Values: tc.values})
+			_, err := template(t, install.Options{Values: tc.values})
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -127,7 +127,7 @@ func TestGoodValuesAreAccepted(t *testing.T) {
 	}
 	for name, v := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, err := install.Render(t.Context(), install.Options{Values: v}); err != nil {
+			if _, err := template(t, install.Options{Values: v}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -163,7 +163,7 @@ func TestTheNamespaceOfTheClusterIsRefusedWhereTheManagerWouldBe(t *testing.T) {
 	}
 	for name, v := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := install.Render(t.Context(), install.Options{Namespace: "kube-system", Values: v})
+			_, err := template(t, install.Options{Namespace: "kube-system", Values: v})
 			if err == nil || !strings.Contains(err.Error(), "install it elsewhere") {
 				t.Errorf("the error is %v", err)
 			}

@@ -153,7 +153,7 @@ func TestPresetsBringTheirPermissions(t *testing.T) {
 // Who upgrades with a value that is gone hears what there is instead.
 func TestTheValueCreateMigrationsIsGone(t *testing.T) {
 	for _, value := range []bool{true, false} {
-		_, err := install.Render(t.Context(), install.Options{Values: values{"vm": values{"kubevirt": values{"enabled": true, "createMigrations": value}}}})
+		_, err := template(t, install.Options{Values: values{"vm": values{"kubevirt": values{"enabled": true, "createMigrations": value}}}})
 		if err == nil || !strings.Contains(err.Error(), "vm.kubevirt.createMigrations is gone: Drawbridge always creates the migrations") ||
 			!strings.Contains(err.Error(), "vm.kubevirt.parallelPerCluster") || !strings.Contains(err.Error(), "--reset-then-reuse-values") {
 			t.Errorf("createMigrations=%t: %v", value, err)

@@ -209,37 +209,44 @@ func Chart(ctx context.Context) (string, error) {
 	return chart, nil
 }
 
-var helmOnce struct {
-	sync.Mutex
-	path string
-}
-
 // Helm returns the path of the pinned helm, which the go command builds if it is
 // not in its cache (about two minutes on two cores).
 func Helm(ctx context.Context) (string, error) {
-	helmOnce.Lock()
-	defer helmOnce.Unlock()
-	if helmOnce.path != "" {
-		return helmOnce.path, nil
-	}
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return "", err
 	}
-	// -n builds the tool and prints where it is instead of running it.
-	path, err := gocommand.Output(ctx, root, "tool", "-modfile=go.tools.helm.mod", "-n", "helm")
-	if err != nil {
-		return "", fmt.Errorf("build helm: %w", err)
-	}
-	helmOnce.path = path
-	return path, nil
+	return known(&helmOnce, "build helm", func() (string, error) {
+		// -n builds the tool and prints where it is instead of running it.
+		return gocommand.Output(ctx, root, "tool", "-modfile=go.tools.helm.mod", "-n", "helm")
+	})
 }
 
-// moduleRoot is the folder of this module, from wherever in it the caller runs.
+// moduleRoot is the folder of this module, from wherever in it the caller runs. The go command
+// is asked once: it takes a tenth of a second.
 func moduleRoot(ctx context.Context) (string, error) {
-	root, err := gocommand.Output(ctx, "", "list", "-m", "-f", "{{.Dir}}", modulePath)
-	if err != nil {
-		return "", fmt.Errorf("find module: %w", err)
+	return known(&rootOnce, "find module", func() (string, error) {
+		return gocommand.Output(ctx, "", "list", "-m", "-f", "{{.Dir}}", modulePath)
+	})
+}
+
+var rootOnce, helmOnce path
+
+// path is one that is found out once; an error is not kept.
+type path struct {
+	sync.Mutex
+	is string
+}
+
+func known(p *path, what string, find func() (string, error)) (string, error) {
+	p.Lock()
+	defer p.Unlock()
+	if p.is == "" {
+		found, err := find()
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", what, err)
+		}
+		p.is = found
 	}
-	return root, nil
+	return p.is, nil
 }
