@@ -81,7 +81,7 @@ func takeMigrations(t *testing.T) {
 	t.Cleanup(clusterMigrations.Unlock)
 }
 
-// Fifty machines on five nodes, with the migrations that Drawbridge creates: 5 at once as
+// Twenty machines on five nodes, with the migrations that Drawbridge creates: 5 at once as
 // soon as there is reason to, never more, 2 from one node, and all of them move in the end.
 func TestMigrationsKeepTheLimits(t *testing.T) {
 	shareManager(t)
@@ -95,7 +95,7 @@ func TestMigrationsKeepTheLimits(t *testing.T) {
 	platform.Proceed = func(string) bool { inCluster, _ := platform.Peaks(); return inCluster >= 5 }
 	runPlatform(t, platform)
 
-	const machines = 50
+	const machines = 20 // Four rounds of five.
 	var pods []*corev1.Pod
 	for i := range machines {
 		pods = append(pods, createOwnMachine(t, namespace, fmt.Sprintf("vm-%02d", i), nodes[i%5], "LiveMigrate"))
@@ -105,7 +105,7 @@ func TestMigrationsKeepTheLimits(t *testing.T) {
 		callers.Go(func() { evictUntil(t, "alice", pod, policy.Spec.Interceptor) })
 	}
 	callers.Wait()
-	// Ten rounds of five take longer than one step of a test, beside all the others.
+	// Four rounds take longer than one step of a test, beside all the others.
 	cluster.Eventually(t, "all machines to have moved", func(ctx context.Context) error {
 		var left []error
 		calledFor := map[string]bool{}

@@ -319,7 +319,7 @@ func refusedMark(t *testing.T, m *manager.Manager) {
 }
 
 func refusedMigration(t *testing.T, m *manager.Manager) {
-	takeMigrations(t) // Else those of the fifty machines may leave no room for this one.
+	takeMigrations(t) // Else those of the twenty machines may leave no room for this one.
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
 	policy := ownPolicy(t, namespace, presetPolicy(t, "kubevirt"), nil)
