@@ -4,8 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-copy=$(mktemp -d)
-trap 'rm -rf "$copy"' EXIT
+# Always the same folder for a checkout, or the go command would compile everything anew each time.
+copy=${XDG_CACHE_HOME:-$HOME/.cache}/drawbridge/verify-generate/$(tr / - <<<"${PWD#/}")
+rm -rf "$copy"
+mkdir -p "$copy"
 # Tracked and untracked files alike, but no ignored ones; a deleted one is in the
 # index still.
 git ls-files --cached --others --exclude-standard -z |
