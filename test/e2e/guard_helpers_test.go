@@ -118,7 +118,7 @@ func setFailurePolicy(ctx context.Context, t *testing.T, policy admissionregistr
 // webhook.
 func outage(t *testing.T, m *manager.Manager) {
 	t.Helper()
-	stopManager(t, m)
+	m.StopFor(t)
 	probe(t, "the API server to ignore the webhook", apierrors.IsNotFound)
 }
 
@@ -144,7 +144,7 @@ func startStoppable(t *testing.T, change func(*app.Options), labels *labelStop) 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	m := must(inst.Start(ctx, manager.Options{Change: withPresets(change), Wrap: labels.wrap}))(t)
-	t.Cleanup(func() { stopManager(t, m) })
+	t.Cleanup(func() { m.StopFor(t) })
 	return m
 }
 

@@ -38,10 +38,7 @@ func must[T any](value T, err error) func(*testing.T) T {
 }
 
 // eventually waits for a state.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	cluster.Eventually(t, what, check)
-}
+var eventually = cluster.Eventually
 
 // addNodes adds nodes for the pods of one namespace. Pods that say nothing may
 // be scheduled anywhere: see onNodesOf.

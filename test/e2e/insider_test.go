@@ -88,7 +88,7 @@ func TestAnInsiderForgesNothingWhileNoManagerRuns(t *testing.T) {
 	evict(t, "alice", pod, eviction(pod))
 	er := waitRequest(t, pod, "in the hands of the first", activeIs(first))
 	later := createPod(t, builder.Pod(namespace, "db-1").Node(node).Interceptors(second).Obj())
-	stopManager(t, m)
+	m.StopFor(t)
 
 	// Nobody has looked at this one.
 	unplanned := builder.EvictionRequest(namespace, later.Name, later.UID).Requesters("drain.example.com").Obj()
@@ -149,7 +149,7 @@ func TestAnInsiderForgesNothingWhileNoManagerRuns(t *testing.T) {
 	lives(t, later)
 
 	// With the verb it is a skip, manager or not.
-	stopManager(t, m)
+	m.StopFor(t)
 	if err := operator.try(t, er, skips(first, serviceAccount(namespace, "operator"), at)); err != nil {
 		t.Errorf("skip with the verb skip: %v", err)
 	}

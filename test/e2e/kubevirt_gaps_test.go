@@ -27,7 +27,7 @@ func startIntercepted(t *testing.T, wrap func(http.RoundTripper) http.RoundTripp
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	m := must(inst.Start(ctx, manager.Options{Change: withPresets(nil), Wrap: wrap}))(t)
-	t.Cleanup(func() { stopManager(t, m) })
+	t.Cleanup(func() { m.StopFor(t) })
 	waitPolicy(t, "kubevirt", v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	return m
 }
@@ -211,7 +211,7 @@ func TestKubeVirtGuardsAfterARestart(t *testing.T) {
 	none := createMachine(t, namespace, "none", nodes[0], "None", "True")
 	waitGuard(t, live, true)
 	waitGuard(t, none, false)
-	stopManager(t, m)
+	m.StopFor(t)
 	startManager(t, nil)
 	if got := evictUntilGranted(t, none); got.code != http.StatusCreated {
 		t.Errorf("want it granted, got %d: %s", got.code, got.body)

@@ -13,15 +13,11 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -90,32 +86,7 @@ func setup(c *cluster.Cluster) (err error) {
 	if inst, err = manager.Install(ctx, c, manager.InstallOptions{Values: withPlatforms}); err != nil {
 		return err
 	}
-	return createDrainers(ctx)
-}
-
-// createDrainers lets a group do what kubectl drain does.
-func createDrainers(ctx context.Context) error {
-	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: drainers},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}},
-			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
-			{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
-			{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"get"}},
-		},
-	}
-	if err := admin.Create(ctx, role); err != nil {
-		return fmt.Errorf("create role of the drainers: %w", err)
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: drainers},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: drainers},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: drainers}},
-	}
-	if err := admin.Create(ctx, binding); err != nil {
-		return fmt.Errorf("bind role of the drainers: %w", err)
-	}
-	return nil
+	return c.LetDrain(ctx, drainers)
 }
 
 // drawbridge is the user name of the manager.
@@ -127,68 +98,21 @@ func drawbridge() string {
 // test must not be parallel: nothing but its own calls reach the webhook then.
 func startManager(t *testing.T, change func(*app.Options)) *manager.Manager {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	m, err := inst.Start(ctx, manager.Options{Change: withPresets(change)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stopManager(t, m) })
-	return m
-}
-
-// stopManager shuts a manager down, if the test has not done so.
-func stopManager(t *testing.T, m *manager.Manager) {
-	t.Helper()
-	select {
-	case <-m.Done():
-		return
-	default:
-	}
-	// The test's own context has ended by now.
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := m.Stop(ctx); err != nil {
-		t.Errorf("stop the manager: %v", err)
-	}
+	return inst.ForTest(t, manager.Options{Change: withPresets(change)})
 }
 
 // sharedDebounce is how long the markers of a node are gone before a drain counts
 // as called off, for the shared manager.
 const sharedDebounce = 2 * time.Second
 
-var shared struct {
-	sync.Mutex
-	manager *manager.Manager
-	users   int
-}
+var shared manager.Shared
 
 // shareManager makes the test parallel and returns the manager that all parallel
 // tests use, with the real clock and the constants of production but for the
 // debounce of markers and the wait of maintenances. It runs until the last of them has ended.
 func shareManager(t *testing.T) *manager.Manager {
 	t.Helper()
-	t.Parallel()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.users == 0 {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		m, err := inst.Start(ctx, manager.Options{Change: withPresets(func(o *app.Options) {
-			o.MarkerDebounce, o.Maintenance.EvacuationWait = sharedDebounce, sharedEvacuationWait
-		})})
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared.manager = m
-	}
-	shared.users++
-	t.Cleanup(func() {
-		shared.Lock()
-		defer shared.Unlock()
-		if shared.users--; shared.users == 0 {
-			stopManager(t, shared.manager)
-		}
-	})
-	return shared.manager
+	return shared.ForTest(t, inst, manager.Options{Change: withPresets(func(o *app.Options) {
+		o.MarkerDebounce, o.Maintenance.EvacuationWait = sharedDebounce, sharedEvacuationWait
+	})})
 }

@@ -27,7 +27,7 @@ func TestTheSelfTestTellsWhetherTheInstallationWorks(t *testing.T) {
 	if n := strings.Count(out.String(), "ok: "); n != 3 {
 		t.Errorf("%d steps are ok, want 3:\n%s", n, &out)
 	}
-	stopManager(t, m)
+	m.StopFor(t)
 	o.Timeout = 30 * time.Second // All of it passes.
 	err = app.SelfTest(t.Context(), conf, o, &out)
 	if err == nil || !strings.Contains(err.Error(), "the webhook answers") || !strings.Contains(err.Error(), "docs/runbooks/webhook-down.md") {

@@ -156,10 +156,7 @@ func must[T any](value T, err error) func(*testing.T) T {
 	}
 }
 
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	cluster.Eventually(t, what, check)
-}
+var eventually = cluster.Eventually
 
 // stillRuns is an error if a program of cert-manager has ended.
 func stillRuns() error {

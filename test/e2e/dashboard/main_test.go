@@ -11,7 +11,6 @@ package dashboard
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,8 +18,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -74,15 +71,7 @@ func setup(c *cluster.Cluster) (err error) {
 	if inst, err = manager.Install(ctx, c, manager.InstallOptions{}); err != nil {
 		return err
 	}
-	err = admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: operators},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: inst.Release + "-operator"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: operators}},
-	})
-	if err != nil {
-		return fmt.Errorf("bind the role of operators: %w", err)
-	}
-	return nil
+	return inst.LetOperate(ctx, operators)
 }
 
 // startBrowser starts the browser that all tests of the package share.
@@ -113,59 +102,23 @@ func picture(tab *browser.Tab, name string) {
 	}
 }
 
+// withoutGrace are the options of all managers here.
+var withoutGrace = manager.Options{Change: func(o *app.Options) { o.Policy.StartupGrace = 0 }}
+
 // startManager starts a manager of the test's own. The test must not be parallel.
 func startManager(t *testing.T) *manager.Manager {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	m, err := inst.Start(ctx, manager.Options{Change: func(o *app.Options) { o.Policy.StartupGrace = 0 }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stopManager(t, m) })
-	return m
+	return inst.ForTest(t, withoutGrace)
 }
 
-func stopManager(t *testing.T, m *manager.Manager) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-	defer cancel()
-	if err := m.Stop(ctx); err != nil {
-		t.Errorf("stop the manager: %v", err)
-	}
-}
-
-var shared struct {
-	sync.Mutex
-	manager *manager.Manager
-	users   int
-}
+var shared manager.Shared
 
 // shareManager makes the test parallel and lets it share a manager with the others. Tests
 // with a manager of their own run before.
 func shareManager(t *testing.T) {
 	t.Helper()
 	needBrowser(t)
-	t.Parallel()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.users == 0 {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		m, err := inst.Start(ctx, manager.Options{Change: func(o *app.Options) { o.Policy.StartupGrace = 0 }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared.manager = m
-	}
-	shared.users++
-	t.Cleanup(func() {
-		shared.Lock()
-		defer shared.Unlock()
-		if shared.users--; shared.users == 0 {
-			stopManager(t, shared.manager)
-		}
-	})
+	shared.ForTest(t, inst, withoutGrace)
 }
 
 func must[T any](value T, err error) func(*testing.T) T {
@@ -178,10 +131,7 @@ func must[T any](value T, err error) func(*testing.T) T {
 	}
 }
 
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	cluster.Eventually(t, what, check)
-}
+var eventually = cluster.Eventually
 
 func create(t *testing.T, objects ...client.Object) {
 	t.Helper()

@@ -13,15 +13,12 @@ import (
 	"bytes"
 	"context"
 	"flag"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -72,34 +69,14 @@ func setup(c *cluster.Cluster) (err error) {
 	if inst, err = manager.Install(ctx, c, manager.InstallOptions{}); err != nil {
 		return err
 	}
-	err = admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: operators},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: inst.Release + "-operator"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: operators}},
-	})
-	if err != nil {
-		return fmt.Errorf("bind the role of operators: %w", err)
-	}
-	return nil
+	return inst.LetOperate(ctx, operators)
 }
 
 // startManager starts the manager that all scenarios share, with the constants of
 // production.
 func startManager(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	m, err := inst.Start(ctx, manager.Options{Change: func(o *app.Options) { o.Policy.StartupGrace = 0 }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-		defer cancel()
-		if err := m.Stop(ctx); err != nil {
-			t.Errorf("stop the manager: %v", err)
-		}
-	})
+	inst.ForTest(t, manager.Options{Change: func(o *app.Options) { o.Policy.StartupGrace = 0 }})
 }
 
 // run runs the plugin as an operator, and returns what it prints.
@@ -124,10 +101,7 @@ func run(t *testing.T, args ...string) []byte {
 	return out.Bytes()
 }
 
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	cluster.Eventually(t, what, check)
-}
+var eventually = cluster.Eventually
 
 func create(t *testing.T, objects ...client.Object) {
 	t.Helper()

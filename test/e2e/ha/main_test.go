@@ -115,10 +115,7 @@ func must[T any](value T, err error) func(*testing.T) T {
 	}
 }
 
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	cluster.Eventually(t, what, check)
-}
+var eventually = cluster.Eventually
 
 // start starts a replica, which is killed at the end of the test at the latest.
 func start(t *testing.T, inst *manager.Installation, args ...string) *manager.Process {

@@ -4,18 +4,14 @@ package kubevirt
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -95,26 +91,7 @@ func setup(c *cluster.Cluster, folder string, certificates *certificates) (err e
 	if err != nil {
 		return err
 	}
-	return createDrainers(ctx)
-}
-
-// createDrainers lets a group do what kubectl drain does.
-func createDrainers(ctx context.Context) error {
-	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: drainers},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}},
-			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
-			{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
-			{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"get"}},
-		},
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: drainers},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: drainers},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: drainers}},
-	}
-	return errors.Join(admin.Create(ctx, role), admin.Create(ctx, binding))
+	return c.LetDrain(ctx, drainers)
 }
 
 // needKubeVirt skips a test for which there is no KubeVirt.
@@ -133,37 +110,14 @@ func drawbridge() string {
 // startManager starts a manager that is stopped at the end of the test.
 func startManager(t *testing.T) *manager.Manager {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	m, err := inst.Start(ctx, manager.Options{Change: func(o *app.Options) {
+	m := inst.ForTest(t, manager.Options{Change: func(o *app.Options) {
 		o.EvacuationPresets = []string{inst.Release + "-kubevirt"}
 		o.DeschedulerExcept = "kubevirt.io=virt-launcher"
 		o.MarkerDebounce = 2 * time.Second
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var once sync.Once
-	t.Cleanup(func() { once.Do(func() { stopManager(t, m) }) })
 	waitReady(t, "kubevirt")
 	waitReady(t, "kubevirt-hotplug")
 	return m
-}
-
-// stopManager shuts a manager down, if the test has not done so.
-func stopManager(t *testing.T, m *manager.Manager) {
-	t.Helper()
-	select {
-	case <-m.Done():
-		return
-	default:
-	}
-	// The test's own context may have ended by now.
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := m.Stop(ctx); err != nil {
-		t.Errorf("stop the manager: %v", err)
-	}
 }
 
 // path of a file of the folder.

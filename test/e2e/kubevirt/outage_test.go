@@ -49,7 +49,7 @@ func outage(t *testing.T, mode v1alpha1.GuardPolicy) {
 			waitGuard(t, pod)
 		}
 	}
-	stopManager(t, m)
+	m.StopFor(t)
 	for _, pod := range guarded {
 		for range 5 {
 			if got := evict(t, pod, evictionOf(pod)); got.code != http.StatusTooManyRequests {

@@ -36,10 +36,7 @@ func must[T any](value T, err error) func(*testing.T) T {
 	}
 }
 
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	cluster.Eventually(t, what, check)
-}
+var eventually = cluster.Eventually
 
 // scene is a namespace with nodes of two CPUs each.
 type scene struct {

@@ -11,6 +11,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -149,3 +150,26 @@ func (c *Cluster) waitServiceAccount(ctx context.Context, namespace, name string
 // EtcdURL is where etcd serves its clients, without TLS and without a password, for what cannot be
 // done through kube-apiserver.
 func (c *Cluster) EtcdURL() string { return c.etcd }
+
+// LetDrain gives a group what kubectl drain needs, and nothing more.
+func (c *Cluster) LetDrain(ctx context.Context, group string) error {
+	meta := metav1.ObjectMeta{Name: group}
+	_, err := c.client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
+		{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"get"}},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create the role of %s: %w", group, err)
+	}
+	_, err = c.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: group},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: group}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("bind the role of %s: %w", group, err)
+	}
+	return nil
+}
