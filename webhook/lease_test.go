@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -259,12 +260,12 @@ func TestRenewerRunsUntilItIsStopped(t *testing.T) {
 	go func() { done <- w.renewer.Start(ctx) }()
 	w.clock.Step(time.Minute)
 	w.evict()
-	err := wait.PollUntilContextTimeout(ctx, time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		return w.counter("drawbridge_lease_renewals_total")["success"] == 1, nil
+	waiting.Eventually(t, "the renewal", func(context.Context) error {
+		if renewals := w.counter("drawbridge_lease_renewals_total"); renewals["success"] != 1 {
+			return fmt.Errorf("renewals %v", renewals)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Errorf("wait for the renewal: %v", err)
-	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("Start returned %v", err)

@@ -2,6 +2,7 @@ package descheduler
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +25,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // withdrawn makes a request one that was deleted and is held by a finalizer.
@@ -345,12 +346,12 @@ func TestDeschedulerLooksAgainWhenRegistrationsChange(t *testing.T) {
 	}
 	pass := func() { // One pass of the rescan, from the change to the queue.
 		t.Helper()
-		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-			return b.clock.HasWaiters(), nil
+		waiting.Eventually(t, "somebody to look again", func(context.Context) error {
+			if !b.clock.HasWaiters() {
+				return errors.New("nobody waits for it")
+			}
+			return nil
 		})
-		if err != nil {
-			t.Fatalf("nobody waits to look again: %v", err)
-		}
 		b.clock.Step(controllers.RescanDelay)
 	}
 	pass() // What there is at the start needs nothing.

@@ -3,6 +3,7 @@ package request
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // setContent fills an unstructured object that a reader was asked for.
@@ -151,14 +152,13 @@ func TestControllerWakesExactlyWhenTheClockSaysSo(t *testing.T) {
 	}
 	for _, step := range steps {
 		b.clock.Step(step.step)
-		var got string
-		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, wait.ForeverTestTimeout, true, func(context.Context) (bool, error) {
-			got = b.state(t)
-			return got == step.want && (step.timers == whatever || b.clock.Waiters() == step.timers), nil
+		waiting.Eventually(t, step.name, func(context.Context) error {
+			got, timers := b.state(t), b.clock.Waiters()
+			if got != step.want || step.timers != whatever && timers != step.timers {
+				return fmt.Errorf("got %s with %d timers, want %s with %d", got, timers, step.want, step.timers)
+			}
+			return nil
 		})
-		if err != nil {
-			t.Fatalf("%s: got %s with %d timers, want %s with %d", step.name, got, b.clock.Waiters(), step.want, step.timers)
-		}
 	}
 	if b.startedAt != t0 {
 		t.Errorf("started at %s, want %s", b.startedAt, t0)

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	testingclock "k8s.io/utils/clock/testing"
 	_ "sigs.k8s.io/controller-runtime/pkg/controller" // Its packages set the provider of the workqueue_* metrics.
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 func TestDelaysObeyTheInjectedClock(t *testing.T) {
@@ -46,7 +47,7 @@ func TestDelaysObeyTheInjectedClock(t *testing.T) {
 				if r != item {
 					t.Fatalf("item: got %v, want %v", r, item)
 				}
-			case <-time.After(wait.ForeverTestTimeout):
+			case <-time.After(waiting.Patience):
 				t.Fatal("the item was not ready at its time")
 			}
 			queue.Done(item)

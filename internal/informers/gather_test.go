@@ -2,6 +2,7 @@ package informers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,13 +12,13 @@ import (
 	"github.com/go-logr/logr/testr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // counted is an informer that counts its listeners.
@@ -127,10 +128,12 @@ func (w *world) add(handler toolscache.ResourceEventHandler) toolscache.Resource
 
 func (w *world) eventually(what string, condition func() bool) {
 	w.t.Helper()
-	err := wait.PollUntilContextTimeout(w.t.Context(), time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) { return condition(), nil })
-	if err != nil {
-		w.t.Fatalf("wait for %s: %v", what, err)
-	}
+	waiting.Eventually(w.t, what, func(context.Context) error {
+		if !condition() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 }
 
 func (w *world) hears(e *ear, want ...string) {

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -20,6 +18,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 const imperative = v1alpha1.ImperativeEvictionInterceptor
@@ -358,11 +357,12 @@ func TestTheGuardLooksAgainAtWhatMayChangeWithoutAnEvent(t *testing.T) {
 			b.want("writes while it is so", []string(nil), b.work())
 			tc.settle()
 			b.clock.Step(lookAgain)
-			if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, wait.ForeverTestTimeout, true, func(context.Context) (bool, error) {
-				return b.queue.Len() > 0, nil
-			}); err != nil {
-				t.Fatal("nobody looks again")
-			}
+			waiting.Eventually(t, "somebody to look again", func(context.Context) error {
+				if b.queue.Len() == 0 {
+					return errors.New("the queue is empty")
+				}
+				return nil
+			})
 			b.want("writes when it is looked at again", []string{"patch Pod shop/web-1"}, b.work())
 		})
 	}

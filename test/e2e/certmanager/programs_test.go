@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -202,18 +200,12 @@ func apply(ctx context.Context, objects []*unstructured.Unstructured, wanted fun
 
 // poll waits for a state of the installation.
 func poll(ctx context.Context, what string, check func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	return cluster.Wait(ctx, what, func(ctx context.Context) error {
 		if err := stillRuns(); err != nil {
-			return false, err
+			return err
 		}
-		last = check(ctx)
-		return last == nil, nil
+		return check(ctx)
 	})
-	if err != nil {
-		return fmt.Errorf("wait for %s: %w (last: %v)", what, err, last)
-	}
-	return nil
 }
 
 // waitServed waits until cert-manager's kinds are served.

@@ -9,12 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -204,22 +202,9 @@ func apply(ctx context.Context, objects []*unstructured.Unstructured, wanted fun
 	return nil
 }
 
-// poll waits for a state of the installation.
-func poll(ctx context.Context, what string, check func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("wait for %s: %w (last: %v)", what, err, last)
-	}
-	return nil
-}
-
 // waitServed waits until every definition is served, without which KubeVirt's programs do not start.
 func waitServed(ctx context.Context) error {
-	return poll(ctx, "KubeVirt's kinds", func(ctx context.Context) error {
+	return cluster.Wait(ctx, "KubeVirt's kinds", func(ctx context.Context) error {
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion("apiextensions.k8s.io/v1")
 		list.SetKind("CustomResourceDefinitionList")
@@ -237,7 +222,7 @@ func waitServed(ctx context.Context) error {
 
 // waitAvailable waits until the API server reaches virt-api.
 func waitAvailable(ctx context.Context) error {
-	return poll(ctx, "virt-api", func(ctx context.Context) error {
+	return cluster.Wait(ctx, "virt-api", func(ctx context.Context) error {
 		service := &unstructured.Unstructured{}
 		service.SetAPIVersion("apiregistration.k8s.io/v1")
 		service.SetKind("APIService")

@@ -14,11 +14,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // tokenLifetime of service account tokens, in seconds: longer than any test run.
@@ -136,15 +137,10 @@ func (c *Cluster) writeKubeconfig(key, user, namespace string, config *rest.Conf
 func (c *Cluster) waitServiceAccount(ctx context.Context, namespace, name string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, bootTimeout, fmt.Errorf("not there after %s", bootTimeout))
 	defer cancel()
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		_, last = c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
-		return last == nil, nil // Anything may fail while components are killed.
+	return waiting.For(ctx, "service account "+namespace+"/"+name, func(ctx context.Context) error {
+		_, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		return err // Anything may fail while components are killed.
 	})
-	if err != nil {
-		return fmt.Errorf("wait for service account %s/%s: %w (last: %v)", namespace, name, context.Cause(ctx), last)
-	}
-	return nil
 }
 
 // EtcdURL is where etcd serves its clients, without TLS and without a password, for what cannot be

@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // Annotations by which a pod or a node steers the fake kubelet. Durations are as
@@ -102,19 +103,13 @@ func (c *Cluster) createNode(ctx context.Context, name string, change []func(*co
 func (c *Cluster) waitNode(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, bootTimeout, fmt.Errorf("not ready within %s", bootTimeout))
 	defer cancel()
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		var node *corev1.Node
-		node, last = c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if last != nil {
-			return false, nil //nolint:nilerr // Anything may fail while components are killed.
+	return waiting.For(ctx, "node "+name, func(ctx context.Context) error {
+		node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && !nodeUsable(node) {
+			err = fmt.Errorf("conditions %v, taints %v", node.Status.Conditions, node.Spec.Taints)
 		}
-		return nodeUsable(node), nil
+		return err // Anything may fail while components are killed.
 	})
-	if err != nil {
-		return fmt.Errorf("wait for node %s: %w (last: %v)", name, context.Cause(ctx), last)
-	}
-	return nil
 }
 
 func nodeUsable(node *corev1.Node) bool {

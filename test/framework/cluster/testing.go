@@ -11,6 +11,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
+)
+
+// Patience, Wait and Eventually are those of package waiting.
+const Patience = waiting.Patience
+
+var (
+	Wait       = waiting.For
+	Eventually = waiting.Eventually
 )
 
 // ForTest starts a control plane for one test or benchmark and stops it at its

@@ -4,27 +4,23 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
-
-// pollInterval between two looks at what WaitReady waits for.
-const pollInterval = 100 * time.Millisecond
 
 // WaitReady waits until the API of the chart is served and its admission policies
 // are enforced; an API server takes a second or two to notice a new policy. It does
 // not wait for a manager. The user of config must be allowed to create pods in the
 // namespace "default", where a dry run tells whether the policies are in force.
-// Error: ctx ended first; it names what was missing and why.
+// Error: ctx ended first, or nothing changed for three minutes; it names what was missing and why.
 func WaitReady(ctx context.Context, config *rest.Config) error {
 	extensions, err := clientset.NewForConfig(config)
 	if err != nil {
@@ -36,7 +32,7 @@ func WaitReady(ctx context.Context, config *rest.Config) error {
 	}
 
 	const crd = "evictionrequests." + v1alpha1.GroupName
-	err = poll(ctx, func() error {
+	err = waiting.For(ctx, "CustomResourceDefinition "+crd, func(ctx context.Context) error {
 		got, err := extensions.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, crd, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -49,7 +45,7 @@ func WaitReady(ctx context.Context, config *rest.Config) error {
 		return fmt.Errorf("not established")
 	})
 	if err != nil {
-		return fmt.Errorf("wait for CustomResourceDefinition %s: %w", crd, err)
+		return err
 	}
 
 	probe := &corev1.Pod{
@@ -59,7 +55,7 @@ func WaitReady(ctx context.Context, config *rest.Config) error {
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "probe"}}},
 	}
-	err = poll(ctx, func() error {
+	return waiting.For(ctx, "ValidatingAdmissionPolicy "+podPolicy, func(ctx context.Context) error {
 		_, err := client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		switch {
 		case err == nil:
@@ -69,25 +65,8 @@ func WaitReady(ctx context.Context, config *rest.Config) error {
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("wait for ValidatingAdmissionPolicy %s: %w", podPolicy, err)
-	}
-	return nil
 }
 
 // podPolicy is the policy whose effect shows in a dry run. API servers take up all
 // policies together.
 const podPolicy = "pod-interceptors." + v1alpha1.GroupName
-
-// poll calls check until it succeeds. Error: ctx ended; it wraps what check said last.
-func poll(ctx context.Context, check func() error) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%w: %w", err, last)
-	}
-	return nil
-}

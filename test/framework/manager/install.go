@@ -4,7 +4,6 @@ package manager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -20,13 +19,13 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/install"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 const (
@@ -115,17 +114,7 @@ func Install(ctx context.Context, c *cluster.Cluster, o InstallOptions) (*Instal
 // waitPolicy waits until the manager has set the failure policy that the chart wants,
 // which it does when it has proven that the API server reaches it.
 func (i *Installation) waitPolicy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		last = i.checkPolicy(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("wait for the failure policy: %w", errors.Join(err, last))
-	}
-	return nil
+	return waiting.For(ctx, "the failure policy", i.checkPolicy)
 }
 
 // checkPolicy returns nil when the failure policy is the one that the chart wants.
@@ -161,21 +150,16 @@ func (i *Installation) WebhookURL(ctx context.Context, path string) (string, err
 // waitProbe evicts, as a dry run, a pod that does not exist until the error is
 // the one wanted: "not found" means that the webhook let it pass.
 func (i *Installation) waitProbe(ctx context.Context, what string, want func(error) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
 	probe := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "drawbridge-webhook-probe"},
 		DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
 	}
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		last = i.admin.PolicyV1().Evictions(probe.Namespace).Evict(ctx, probe)
-		return want(last), nil
+	return waiting.For(ctx, what, func(ctx context.Context) error {
+		if err := i.admin.PolicyV1().Evictions(probe.Namespace).Evict(ctx, probe); !want(err) {
+			return fmt.Errorf("the answer is %v", err)
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("wait for %s: %w", what, errors.Join(err, last))
-	}
-	return nil
 }
 
 // config is that of the chart's service account.

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -22,8 +21,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // API plays those parts of virt-api that an evacuation meets outside of the eviction
@@ -118,24 +118,22 @@ func (a *API) webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
 
 // waitServed waits until the API server calls both.
 func (a *API) waitServed(ctx context.Context, admin client.Client) error {
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	return waiting.For(ctx, "the API of subresources", func(ctx context.Context) error {
 		service := a.apiService(0)
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(service), service); err != nil {
-			return false, err
+			return err
 		}
 		conditions, _, err := unstructured.NestedSlice(service.Object, "status", "conditions")
 		if err != nil {
-			return false, err
+			return err
 		}
-		return slices.ContainsFunc(conditions, func(c any) bool {
-			condition, ok := c.(map[string]any)
-			return ok && condition["type"] == "Available" && condition["status"] == "True"
-		}), nil
+		for _, c := range conditions {
+			if condition, ok := c.(map[string]any); ok && condition["type"] == "Available" && condition["status"] == "True" {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions %v", conditions)
 	})
-	if err != nil {
-		return fmt.Errorf("wait for the API of subresources: %w", err)
-	}
-	return nil
 }
 
 // mutate is KubeVirt's mutator: a machine begins in phase Pending, and changes of its

@@ -6,7 +6,6 @@ package vmcrds
 import (
 	"context"
 	"fmt"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // Kinds of KubeVirt and of the invented platform.
@@ -86,13 +86,13 @@ func Install(ctx context.Context, c client.Client, definitions []*apiextensionsv
 	}
 	for _, crd := range definitions {
 		kind := schema.GroupVersionKind{Group: crd.Spec.Group, Version: crd.Spec.Versions[0].Name, Kind: crd.Spec.Names.Kind}
-		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := waiting.For(ctx, kind.Kind, func(ctx context.Context) error {
 			list := &unstructured.UnstructuredList{}
 			list.SetGroupVersionKind(kind)
-			return c.List(ctx, list) == nil, nil
+			return c.List(ctx, list)
 		})
 		if err != nil {
-			return fmt.Errorf("wait for %s: %w", kind.Kind, err)
+			return err
 		}
 	}
 	return nil

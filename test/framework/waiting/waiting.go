@@ -1,4 +1,5 @@
-package cluster
+// Package waiting is how tests wait: for a state and never for time, with one bound for all.
+package waiting
 
 import (
 	"context"
@@ -18,12 +19,12 @@ const (
 )
 
 // rarer are the pauses between two looks: what takes long may be looked at less often.
-var rarer = wait.Backoff{Duration: pollInterval, Factor: 1.3, Steps: 12, Cap: 250 * time.Millisecond}
+var rarer = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.3, Steps: 12, Cap: 250 * time.Millisecond}
 
-// Wait calls check until it has no error; what says in words what is waited for. A check
+// For calls check until it has no error; what says in words what is waited for. A check
 // should wait for a state and not for an event, which may have been missed. Error: for
 // three minutes check has said the same, or ctx ended; it has what check said last.
-func Wait(ctx context.Context, what string, check func(context.Context) error) error {
+func For(ctx context.Context, what string, check func(context.Context) error) error {
 	ctx, giveUp := context.WithTimeoutCause(ctx, longestWait, fmt.Errorf("not within %s", longestWait))
 	defer giveUp()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -49,10 +50,10 @@ func Wait(ctx context.Context, what string, check func(context.Context) error) e
 	return nil
 }
 
-// Eventually is [Wait] for a test, which fails at once if it was in vain.
+// Eventually is [For] for a test, which fails at once if it was in vain.
 func Eventually(tb testing.TB, what string, check func(context.Context) error) {
 	tb.Helper()
-	if err := Wait(tb.Context(), what, check); err != nil {
+	if err := For(tb.Context(), what, check); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package waiting
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWait(t *testing.T) {
+func TestFor(t *testing.T) {
 	errSame := errors.New("2 of 3")
 	cases := map[string]struct {
 		// check is called with the time that has passed.
@@ -55,8 +55,8 @@ func TestWait(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				began := realClock.Now()
-				err := Wait(t.Context(), "the pods", func(context.Context) error { return tc.check(realClock.Since(began)) })
+				began := time.Now()
+				err := For(t.Context(), "the pods", func(context.Context) error { return tc.check(time.Since(began)) })
 				got := ""
 				if err != nil {
 					got = err.Error()
@@ -64,7 +64,7 @@ func TestWait(t *testing.T) {
 				if diff := cmp.Diff(tc.want, got); diff != "" {
 					t.Errorf("error (-want +got):\n%s", diff)
 				}
-				if took := realClock.Since(began); took < tc.after || took > tc.after+time.Second {
+				if took := time.Since(began); took < tc.after || took > tc.after+time.Second {
 					t.Errorf("it took %s, want %s", took, tc.after)
 				}
 			})
@@ -72,9 +72,9 @@ func TestWait(t *testing.T) {
 	}
 }
 
-func TestWaitEndsWithItsContext(t *testing.T) {
+func TestForEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	err := Wait(ctx, "the pods", func(context.Context) error {
+	err := For(ctx, "the pods", func(context.Context) error {
 		cancel()
 		return errors.New("2 of 3")
 	})
