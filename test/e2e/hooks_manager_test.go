@@ -5,9 +5,7 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -191,62 +189,5 @@ func TestNobodyRegistersAHooksInterceptor(t *testing.T) {
 		if err := admin.Create(t.Context(), builder.EvictionInterceptor(name).Obj(), client.DryRunAll); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-// Only the manager reports for hooks, whoever may write statuses otherwise. Those who may
-// skip interceptors may skip these, too. No manager runs, or it would write, too.
-func TestOnlyTheManagerReportsForHooks(t *testing.T) {
-	namespace := kube.Namespace(t)
-	hook := v1alpha1.HookInterceptor(types.NamespacedName{Namespace: namespace, Name: "dump"})
-	const other = "other.example.com"
-	insider := newAccount(t, namespace, "insider", mayReport())
-	operator := newAccount(t, namespace, "operator", mayReport(), rbacv1.PolicyRule{
-		APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"evictionrequests"}, Verbs: []string{"skip"},
-	})
-	pod := createPod(t, builder.Pod(namespace, "db-0").Node(addNodes(t, namespace, 1)[0]).Obj())
-	er := builder.EvictionRequest(namespace, pod.Name, pod.UID).Requesters("drain.example.com").Obj()
-	create(t, er)
-	t.Cleanup(func() {
-		// The test's own context has ended by now.
-		if err := admin.Delete(context.Background(), er); client.IgnoreNotFound(err) != nil {
-			t.Error(err)
-		}
-	})
-	now := time.Now()
-	at := metav1.NewTime(now.Truncate(time.Second))
-	thief := must(client.New(managersConfig(t), client.Options{Scheme: admin.Scheme()}))(t)
-	patch := fmt.Sprintf(`{"status":{"observedGeneration":1,"activationTime":%q,"activeInterceptors":[%q],
-		"targetInterceptors":[{"name":%[2]q},{"name":%[3]q},{"name":"imperative-eviction.k8s.io"}],
-		"interceptors":[{"name":%[2]q,"message":""},{"name":%[3]q,"message":""},{"name":"imperative-eviction.k8s.io","message":""}]}}`, at.UTC().Format(time.RFC3339), hook, other)
-	if err := thief.Status().Patch(t.Context(), er, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		t.Fatal(err)
-	}
-	for name, change := range map[string]statusChange{
-		"a beginning":  began(hook, now, false),
-		"a completion": began(hook, now, true),
-		"a message": func(s *v1alpha1.EvictionRequestStatus) {
-			s.Interceptors[0].Message = "it is done"
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, who := range []account{insider, operator} {
-				mustDeny(t, who.try(t, er, change), statusPolicy, "only Drawbridge may report for interceptors under hooks.drawbridge.dev")
-			}
-		})
-	}
-	mustDeny(t, insider.try(t, er, skips(hook, serviceAccount(namespace, "insider"), at)), statusPolicy, `the verb "skip"`)
-	mustDeny(t, operator.try(t, er, func(s *v1alpha1.EvictionRequestStatus) {
-		began(hook, now, true)(s)
-		skips(hook, serviceAccount(namespace, "operator"), at)(s)
-	}), statusPolicy, "a skip sets completionTime, skippedBy and message, nothing else")
-	if err := operator.try(t, er, skips(hook, serviceAccount(namespace, "operator"), at)); err != nil {
-		t.Errorf("a skip by somebody who may: %v", err)
-	}
-	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(er), er); err != nil {
-		t.Fatal(err)
-	}
-	if got := er.Status.Interceptors[0]; got.SkippedBy != serviceAccount(namespace, "operator") {
-		t.Errorf("it is not skipped: %+v", got)
 	}
 }

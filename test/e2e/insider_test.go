@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -219,4 +220,72 @@ func TestThePolicyFollowsTheRegistration(t *testing.T) {
 		t.Errorf("the new account completes: %v", err)
 	}
 	gone(t, pod)
+}
+
+// Only the manager reports for its own interceptors, whoever may write statuses otherwise: a
+// completion is what lets the eviction go on. Those who may skip interceptors may skip these,
+// too. No manager runs, or it would write, too.
+func TestOnlyTheManagerReportsForItsOwn(t *testing.T) {
+	const other = "other.example.com"
+	cases := map[string]struct {
+		interceptor func(namespace string) string
+		refusal     string
+	}{
+		"budgets": {
+			func(string) string { return v1alpha1.BudgetInterceptor }, "only Drawbridge may report for budgets.drawbridge.dev",
+		},
+		"hooks": {
+			func(namespace string) string {
+				return v1alpha1.HookInterceptor(types.NamespacedName{Namespace: namespace, Name: "dump"})
+			},
+			"only Drawbridge may report for interceptors under hooks.drawbridge.dev",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			namespace := kube.Namespace(t)
+			interceptor := tc.interceptor(namespace)
+			insider := newAccount(t, namespace, "insider", mayReport())
+			operator := newAccount(t, namespace, "operator", mayReport(), may("skip", v1alpha1.GroupName, "evictionrequests"))
+			pod := createPod(t, builder.Pod(namespace, "db-0").Node(addNodes(t, namespace, 1)[0]).Obj())
+			er := builder.EvictionRequest(namespace, pod.Name, pod.UID).Requesters("drain.example.com").Obj()
+			create(t, er)
+			now := time.Now()
+			at := metav1.NewTime(now.Truncate(time.Second))
+			thief := must(client.New(managersConfig(t), client.Options{Scheme: admin.Scheme()}))(t)
+			patch := fmt.Sprintf(`{"status":{"observedGeneration":1,"activationTime":%q,"activeInterceptors":[%q],
+				"targetInterceptors":[{"name":%[2]q},{"name":%[3]q},{"name":"imperative-eviction.k8s.io"}],
+				"interceptors":[{"name":%[2]q,"message":""},{"name":%[3]q,"message":""},{"name":"imperative-eviction.k8s.io","message":""}]}}`,
+				at.UTC().Format(time.RFC3339), interceptor, other)
+			if err := thief.Status().Patch(t.Context(), er, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+				t.Fatal(err)
+			}
+			for name, change := range map[string]statusChange{
+				"a beginning":  began(interceptor, now, false),
+				"a completion": began(interceptor, now, true),
+				"a message":    func(s *v1alpha1.EvictionRequestStatus) { s.Interceptors[0].Message = "it is done" },
+			} {
+				t.Run(name, func(t *testing.T) {
+					for _, who := range []account{insider, operator} {
+						mustDeny(t, who.try(t, er, change), statusPolicy, tc.refusal)
+					}
+				})
+			}
+			skip := skips(interceptor, serviceAccount(namespace, "operator"), at)
+			mustDeny(t, insider.try(t, er, skips(interceptor, serviceAccount(namespace, "insider"), at)), statusPolicy, `the verb "skip"`)
+			mustDeny(t, operator.try(t, er, func(s *v1alpha1.EvictionRequestStatus) {
+				began(interceptor, now, true)(s)
+				skip(s)
+			}), statusPolicy, "a skip sets completionTime, skippedBy and message, nothing else")
+			if err := operator.try(t, er, skip); err != nil {
+				t.Errorf("a skip by somebody who may: %v", err)
+			}
+			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(er), er); err != nil {
+				t.Fatal(err)
+			}
+			if got := er.Status.Interceptors[0]; got.SkippedBy != serviceAccount(namespace, "operator") {
+				t.Errorf("it is not skipped: %+v", got)
+			}
+		})
+	}
 }

@@ -164,23 +164,6 @@ func TestAKilledManagerIsMadeUpFor(t *testing.T) {
 		}
 		victims[name] = v
 	}
-	// each does the same for the victims of some stages, all at a time.
-	each := func(t *testing.T, what string, do func(t *testing.T, v *victim, s stage), of func(name string) bool) {
-		t.Helper()
-		ok := t.Run(what, func(t *testing.T) {
-			for name, s := range stages {
-				if of(name) {
-					t.Run(name, func(t *testing.T) {
-						t.Parallel()
-						do(t, victims[name], s)
-					})
-				}
-			}
-		})
-		if !ok {
-			t.FailNow()
-		}
-	}
 	// The drains outlive the subtests that start them.
 	begin := func(of func(string) bool) {
 		for name, v := range victims {
@@ -196,24 +179,24 @@ func TestAKilledManagerIsMadeUpFor(t *testing.T) {
 
 	manager := startProcess(t, impatient...)
 	begin(others)
-	each(t, "reach", reach, others)
+	eachStage(t, stages, victims, "reach", reach, others)
 	kill(t, manager, victims, others)
 
 	// A manager that does not lead answers calls and looks at no request.
 	occupyLeadership(t)
 	manager = startProcess(t, append([]string{"--leader-elect=true"}, impatient...)...)
 	begin(accepted)
-	each(t, "reach", reach, accepted)
+	eachStage(t, stages, victims, "reach", reach, accepted)
 	kill(t, manager, victims, accepted)
 
-	each(t, "outage", func(t *testing.T, v *victim, s stage) {
+	eachStage(t, stages, victims, "outage", func(t *testing.T, v *victim, s stage) {
 		if s.outage != nil {
 			s.outage(t, v)
 		}
 	}, everyone)
 	manager = startProcess(t, impatient...)
 	begin(everyone)
-	each(t, "end", func(t *testing.T, v *victim, _ stage) {
+	eachStage(t, stages, victims, "end", func(t *testing.T, v *victim, _ stage) {
 		completeAll(t, v.pod)
 		gone(t, v.pod)
 		er := waitRequest(t, v.pod, "final", func(er *v1alpha1.EvictionRequest) bool { return len(er.Status.Conditions) > 0 })
@@ -229,6 +212,24 @@ func TestAKilledManagerIsMadeUpFor(t *testing.T) {
 	}, everyone)
 	if err := manager.Stop(t.Context()); err != nil {
 		t.Errorf("stop the manager: %v", err)
+	}
+}
+
+// eachStage does the same for the victims of some stages, all at a time.
+func eachStage[S, V any](t *testing.T, stages map[string]S, victims map[string]V, what string, do func(*testing.T, V, S), of func(name string) bool) {
+	t.Helper()
+	ok := t.Run(what, func(t *testing.T) {
+		for name, s := range stages {
+			if of(name) {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					do(t, victims[name], s)
+				})
+			}
+		}
+	})
+	if !ok {
+		t.FailNow()
 	}
 }
 

@@ -151,22 +151,6 @@ func TestAKilledManagersSurgesAreMadeUpFor(t *testing.T) {
 		a := newApplication(t, 1)
 		victims[name] = &surgeVictim{application: a, pod: &a.pods[0]}
 	}
-	each := func(t *testing.T, what string, do func(t *testing.T, v *surgeVictim, s surgeStage), of func(name string) bool) {
-		t.Helper()
-		ok := t.Run(what, func(t *testing.T) {
-			for name, s := range surgeStages {
-				if of(name) {
-					t.Run(name, func(t *testing.T) {
-						t.Parallel()
-						do(t, victims[name], s)
-					})
-				}
-			}
-		})
-		if !ok {
-			t.FailNow()
-		}
-	}
 	begin := func(of func(string) bool) {
 		for name, v := range victims {
 			if of(name) {
@@ -190,21 +174,21 @@ func TestAKilledManagersSurgesAreMadeUpFor(t *testing.T) {
 	everyone := func(string) bool { return true }
 
 	begin(others)
-	each(t, "reach", reach, others)
+	eachStage(t, surgeStages, victims, "reach", reach, others)
 	stop(others)
 	occupyLeadership(t)
 	manager = startProcess(t, "--leader-elect=true")
 	begin(accepted)
-	each(t, "reach", reach, accepted)
+	eachStage(t, surgeStages, victims, "reach", reach, accepted)
 	stop(accepted)
-	each(t, "outage", func(t *testing.T, v *surgeVictim, s surgeStage) {
+	eachStage(t, surgeStages, victims, "outage", func(t *testing.T, v *surgeVictim, s surgeStage) {
 		if s.outage != nil {
 			s.outage(t, v)
 		}
 	}, everyone)
 	manager = startProcess(t)
 	begin(func(name string) bool { return surgeStages[name].drains })
-	each(t, "end", func(t *testing.T, v *surgeVictim, s surgeStage) {
+	eachStage(t, surgeStages, victims, "end", func(t *testing.T, v *surgeVictim, s surgeStage) {
 		s.end(t, v)
 		v.untouched(t)
 	}, everyone)
