@@ -123,9 +123,10 @@ func (c *Cluster) Namespace(tb testing.TB) string {
 		// The test's own context has ended by now.
 		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
 		defer cancel()
+		background := &metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)} // Jobs keep their pods otherwise.
 		for _, collection := range emptied {
 			path := "/" + strings.Replace(collection, "*", "namespaces/"+namespace.Name, 1)
-			err := c.client.CoreV1().RESTClient().Delete().AbsPath(path).Do(ctx).Error()
+			err := c.client.CoreV1().RESTClient().Delete().AbsPath(path).Body(background).Do(ctx).Error()
 			if err != nil && !apierrors.IsNotFound(err) {
 				tb.Errorf("empty namespace of %s: %v", path, err)
 			}
