@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -54,11 +53,11 @@ func run(m *testing.M) (code int) {
 // example is the path of a file or folder of the examples.
 func example(t *testing.T, elements ...string) string {
 	t.Helper()
-	_, here, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal(errors.New("no path of this file"))
+	examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return filepath.Join(append([]string{filepath.Dir(here), "..", "..", "examples"}, elements...)...)
+	return filepath.Join(append([]string{examples}, elements...)...)
 }
 
 // kubectl runs kubectl and returns its standard output.
