@@ -104,6 +104,14 @@ type EvictionInterceptorSpec struct {
 	// +optional
 	Evicts bool `json:"evicts,omitempty"`
 
+	// heartbeatDeadline is how long the interceptor may be silent until the next one gets
+	// its turn: at least 2m, as heartbeats may come once a minute, and at most 24h. If
+	// unset, it is that of the installation (20m by default). An EvictionRequest keeps the
+	// one that was in force when it was planned.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('2m') && duration(self) <= duration('24h')",message="heartbeatDeadline must be at least 2m, as heartbeats may come once a minute, and at most 24h"
+	HeartbeatDeadline *metav1.Duration `json:"heartbeatDeadline,omitempty"`
+
 	// guard says when a PodDisruptionBudget of Drawbridge protects the pods:
 	// WhileEvacuating (from the first eviction until the last interceptor), Always
 	// (from the pod's start) or Never.

@@ -138,6 +138,7 @@ type Requester struct {
 // Interceptor refers to an interceptor.
 //
 // +structType=atomic
+// +kubebuilder:validation:XValidation:rule="has(self.heartbeatDeadline) == has(oldSelf.heartbeatDeadline) && (!has(self.heartbeatDeadline) || self.heartbeatDeadline == oldSelf.heartbeatDeadline)",fieldPath=".heartbeatDeadline",message="targetInterceptors is immutable once set: send the stored heartbeatDeadline"
 type Interceptor struct {
 	// name is the interceptor's fully qualified domain name, at most 253
 	// lower-case letters, digits, periods and hyphens. Unique in the list.
@@ -146,6 +147,13 @@ type Interceptor struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$')",message="name must be a fully qualified domain name: at least two labels of lower-case letters, digits and hyphens, each at most 63 characters, separated by periods, without one at the end (for example foo.example.com)"
 	Name string `json:"name"`
+
+	// heartbeatDeadline is how long it may be silent, if its EvictionInterceptor said so
+	// when the request was planned. If unset, it is that of the installation.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	HeartbeatDeadline *metav1.Duration `json:"heartbeatDeadline,omitempty"`
 }
 
 // EvictionRequestStatus is what the controller and the interceptors last reported. The

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +22,17 @@ func ReportOf(er *EvictionRequest, interceptor string) InterceptorStatus {
 		}
 	}
 	return InterceptorStatus{}
+}
+
+// HeartbeatDeadlineOf is how long the interceptor may be silent, as frozen in the request; 0 if
+// that is the deadline of the installation.
+func HeartbeatDeadlineOf(er *EvictionRequest, interceptor string) time.Duration {
+	for _, target := range er.Status.TargetInterceptors {
+		if target.Name == interceptor && target.HeartbeatDeadline != nil {
+			return target.HeartbeatDeadline.Duration
+		}
+	}
+	return 0
 }
 
 // IsFinished reports whether the request has an outcome: condition Evicted or Canceled

@@ -248,12 +248,21 @@ func (r *reconciler) input(er *v1alpha1.EvictionRequest, state turnState) input 
 		NoReturn:  state.NoReturn,
 		CanCancel: r.canceler != nil,
 		CanGone:   r.goner != nil,
-		Interval:  r.HeartbeatInterval,
+		Interval:  r.intervalFor(v1alpha1.HeartbeatDeadlineOf(er, r.Name)),
 	}
 	if state.Item.HeartbeatAt.After(in.Item.HeartbeatAt) {
 		in.Item = state.Item
 	}
 	return in
+}
+
+// intervalFor is the time between two heartbeats for a heartbeat deadline, 0 if that is the
+// installation's: two may be lost without costing the turn, as far as the API lets them come.
+func (r *reconciler) intervalFor(deadline time.Duration) time.Duration {
+	if deadline == 0 {
+		return r.HeartbeatInterval
+	}
+	return max(MinHeartbeatInterval, min(r.HeartbeatInterval, deadline/3))
 }
 
 // recall returns the state of this request.

@@ -358,3 +358,25 @@ func TestSDKWatchesMapToRequests(t *testing.T) {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
+
+// A registration may ask for reports more often than the interceptor's own interval.
+func TestHeartbeatsComeWithinTheDeadline(t *testing.T) {
+	cases := map[string]struct{ deadline, want time.Duration }{
+		"the deadline of the installation": {0, 3 * time.Minute},
+		"the shortest one":                 {2 * time.Minute, time.Minute},
+		"a short one":                      {6 * time.Minute, 2 * time.Minute},
+		"a long one":                       {24 * time.Hour, 3 * time.Minute},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := &reconciler{Options: Options{Name: ourName, HeartbeatInterval: 3 * time.Minute}}
+			er := builder.EvictionRequest("shop", "web-1", "uid-1").Interceptors(ourName).Active(ourName, time.Now())
+			if tc.deadline > 0 {
+				er.HeartbeatDeadline(ourName, tc.deadline)
+			}
+			if got := r.input(er.Obj(), turnState{}).Interval; got != tc.want {
+				t.Errorf("a heartbeat every %s, want every %s", got, tc.want)
+			}
+		})
+	}
+}

@@ -162,6 +162,7 @@ func evictionOf(er *v1alpha1.EvictionRequest) *Eviction {
 		e.LastHeard = er.Status.ActivationTime.Time
 	}
 	report := v1alpha1.ReportOf(er, u.Interceptor)
+	e.SilentAfter = v1alpha1.HeartbeatDeadlineOf(er, u.Interceptor) / 2
 	e.Never = report.Refusal != nil && report.Refusal.Reason == events.ReasonBudgetNeverAllows
 	e.Started = report.StartTime != nil && u.State == v1alpha1.StateIntercepting
 	if report.HeartbeatTime != nil && report.HeartbeatTime.After(e.LastHeard) {

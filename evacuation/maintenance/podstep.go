@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -37,6 +38,9 @@ type Eviction struct {
 	// LastHeard is when it was activated or last reported, whichever is later; zero if
 	// none is active.
 	LastHeard time.Time
+	// SilentAfter is PodPolicy.SilentAfter for this interceptor, if its registration has set
+	// a deadline; else 0.
+	SilentAfter time.Duration
 	// Never: a budget refuses the eviction that can never allow it.
 	Never bool
 	// Refused: the request was refused, which is final.
@@ -330,7 +334,7 @@ func (in *PodInput) block(wake time.Time) (*Block, time.Time) {
 	case er.State != v1alpha1.StateIntercepting || er.LastHeard.IsZero():
 		return nil, wake
 	}
-	silent := er.LastHeard.Add(in.Policy.SilentAfter)
+	silent := er.LastHeard.Add(cmp.Or(er.SilentAfter, in.Policy.SilentAfter))
 	if !in.Now.Before(silent) {
 		return &Block{v1alpha1.BlockInterceptorSilent, "interceptor " + er.Interceptor + " does not report"}, wake
 	}

@@ -133,6 +133,12 @@ func TestPodStep(t *testing.T) {
 			}},
 			want: decision{Class: pending, Block: &maintenance.Block{Reason: v1alpha1.BlockInterceptorSilent, Message: "interceptor i does not report"}},
 		},
+		"an interceptor is silent that may be for a day": {
+			in: input{Wants: want, Request: asked, Joined: []string{"a"}, Eviction: &maintenance.Eviction{
+				State: v1alpha1.StateIntercepting, Interceptor: "i", LastHeard: noon.Add(-10 * time.Minute), SilentAfter: 12 * time.Hour,
+			}},
+			want: decision{Class: pending, WakeAt: noon.Add(12*time.Hour - 10*time.Minute)},
+		},
 		"a budget refuses after the interceptors": {
 			in: input{Wants: want, Request: asked, Initiated: initiated, Joined: []string{"a"}, Eviction: &maintenance.Eviction{
 				State: v1alpha1.StateBlocked, Interceptor: "imperative-eviction.k8s.io", Message: "budget db allows none", LastHeard: noon,

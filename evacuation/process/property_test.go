@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -8,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // worlds is how many random requests each property is tried on.
@@ -29,7 +30,9 @@ func newWorld(seed uint64) *world {
 	w := &world{rand: rand.New(rand.NewPCG(seed, 4563)), policy: DefaultPolicy(), now: t0}
 	w.snapshot = Snapshot{Target: Target{Presence: Present}, Intents: []string{"x"}, CreatedAt: t0, Generation: 1}
 	for i := range w.rand.IntN(5) {
-		w.snapshot.Planned = append(w.snapshot.Planned, Participant{Name: fmt.Sprintf("p%d", i)})
+		w.snapshot.Planned = append(w.snapshot.Planned, Participant{
+			Name: fmt.Sprintf("p%d", i), HeartbeatDeadline: w.pick(0, 0, 2*time.Minute, 24*time.Hour),
+		})
 	}
 	w.snapshot.Planned = append(w.snapshot.Planned, Participant{Name: "last", LastResort: true})
 	w.policy.HeartbeatDeadline = w.pick(time.Second, time.Minute, 20*time.Minute)
@@ -182,8 +185,20 @@ func TestProperties(t *testing.T) {
 			if len(want) == 0 {
 				want = before.Planned
 			}
-			if diff := cmp.Diff(names(want), names(d.Participants)); len(d.Participants) > 0 && diff != "" {
+			if diff := gocmp.Diff(names(want), names(d.Participants)); len(d.Participants) > 0 && diff != "" {
 				return fmt.Errorf("names (-want +got):\n%s", diff)
+			}
+			return nil
+		},
+		"its own deadline is frozen, too": func(before Snapshot, _ time.Time, _ Policy, d Decision) error {
+			want := before.Participants
+			if len(want) == 0 {
+				want = before.Planned
+			}
+			for i, p := range d.Participants {
+				if p.HeartbeatDeadline != want[i].HeartbeatDeadline {
+					return fmt.Errorf("that of %s is %s, want %s", p.Name, p.HeartbeatDeadline, want[i].HeartbeatDeadline)
+				}
 			}
 			return nil
 		},
@@ -245,7 +260,8 @@ func TestProperties(t *testing.T) {
 				if limit := a.HeartbeatSeenAt.Add(p.ClockSkew); heartbeat.After(limit) {
 					heartbeat = limit
 				}
-				if a.LastResort || now.Sub(a.ActivatedAt) < p.HeartbeatDeadline || now.Sub(heartbeat) < p.HeartbeatDeadline {
+				deadline := cmp.Or(before.Participants[i].HeartbeatDeadline, p.HeartbeatDeadline)
+				if a.LastResort || now.Sub(a.ActivatedAt) < deadline || now.Sub(heartbeat) < deadline {
 					return fmt.Errorf("%+v at %s", a, now)
 				}
 			}

@@ -64,7 +64,9 @@ func first(d *Decision, s Snapshot, now time.Time, p Policy) {
 		return
 	}
 	for _, planned := range s.Planned {
-		d.Participants = append(d.Participants, Participant{Name: planned.Name, LastResort: planned.LastResort})
+		d.Participants = append(d.Participants, Participant{
+			Name: planned.Name, HeartbeatDeadline: planned.HeartbeatDeadline, LastResort: planned.LastResort,
+		})
 	}
 	next(d, s, now, p)
 }
@@ -149,7 +151,7 @@ func deadline(a Participant, index int, s Snapshot, now time.Time, p Policy) (ti
 	if limit := seen.Add(p.ClockSkew); heartbeat.After(limit) {
 		heartbeat = limit
 	}
-	due := later(baseline, heartbeat).Add(p.HeartbeatDeadline)
+	due := later(baseline, heartbeat).Add(p.DeadlineOf(a))
 	if !s.EngineStartedAt.IsZero() {
 		due = later(due, s.EngineStartedAt.Add(p.StartupGrace))
 	}

@@ -47,6 +47,11 @@ func (p Participant) heartbeat(d time.Duration) Participant {
 	return p
 }
 
+func (p Participant) within(deadline time.Duration) Participant {
+	p.HeartbeatDeadline = deadline
+	return p
+}
+
 func (p Participant) completed(d time.Duration) Participant {
 	p.CompletedAt = at(d)
 	return p
@@ -146,6 +151,16 @@ func TestStep(t *testing.T) {
 			snapshot: snap(with(active("a", 0).heartbeat(5*time.Minute), b, last)),
 			now:      5*time.Minute + deadline,
 			want:     result{States: map[string]State{"a": Interrupted, "b": Active, "last": Inactive}, WakeIn: deadline},
+		},
+		"68: a participant with a shorter deadline of its own is passed over then": {
+			snapshot: snap(with(active("a", 0).heartbeat(5*time.Minute).within(2*time.Minute), b, last)),
+			now:      7 * time.Minute,
+			want:     result{States: map[string]State{"a": Interrupted, "b": Active, "last": Inactive}, WakeIn: deadline},
+		},
+		"68: and one with a longer deadline of its own not before": {
+			snapshot: snap(with(active("a", 0).within(24*time.Hour), b, last)),
+			now:      24*time.Hour - time.Second,
+			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, WakeIn: time.Second},
 		},
 		"69: the first one that never reports is due 20 min after creation": {
 			snapshot: snap(with(active("a", -time.Hour), b, last)),

@@ -73,6 +73,8 @@ type Participant struct {
 	// HeartbeatSeenAt is when this process first saw HeartbeatAt. It bounds a
 	// heartbeat from the future (statement 50); zero means just now.
 	HeartbeatSeenAt time.Time
+	// HeartbeatDeadline is how long it may be silent; 0 means Policy.HeartbeatDeadline.
+	HeartbeatDeadline time.Duration
 	// LastResort keeps its turn as long as the target lives: no participant follows. It
 	// never counts as silent, so that a long outage of ours ends no request, and a
 	// completion reported in its name does not leave a request without an active
@@ -131,7 +133,7 @@ type Snapshot struct {
 	// the end of the target is still recorded.
 	Withdrawn bool
 	// Planned are the participants to freeze in the first step, in order. Only
-	// Name and LastResort are read. Ignored once Participants is not empty.
+	// Name, HeartbeatDeadline and LastResort are read. Ignored once Participants is not empty.
 	Planned []Participant
 	// Outcome as recorded.
 	Outcome Outcome
@@ -148,8 +150,8 @@ type Snapshot struct {
 
 // Policy has the constants of the process.
 type Policy struct {
-	// HeartbeatDeadline is how long a participant may be silent. Default 20 min;
-	// must be positive.
+	// HeartbeatDeadline is how long a participant may be silent that has none of its own.
+	// Default 20 min; must be positive.
 	HeartbeatDeadline time.Duration
 	// ClockSkew is how far a reported time may lie in the future. Default 10 s.
 	ClockSkew time.Duration
@@ -159,6 +161,14 @@ type Policy struct {
 	// StartupGrace is how long after EngineStartedAt no participant is interrupted, so
 	// that an outage of ours never counts as a participant's silence. Default 5 min.
 	StartupGrace time.Duration
+}
+
+// DeadlineOf is how long the participant may be silent.
+func (p Policy) DeadlineOf(a Participant) time.Duration {
+	if a.HeartbeatDeadline > 0 {
+		return a.HeartbeatDeadline
+	}
+	return p.HeartbeatDeadline
 }
 
 // DefaultPolicy returns the constants of KEP-4563 and the rulings.

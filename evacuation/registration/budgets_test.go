@@ -144,7 +144,7 @@ func TestResolveBudgets(t *testing.T) {
 			if diff := cmp.Diff(got, fromCache); diff != "" {
 				t.Errorf("another answer for the pod in the cache (-live +cached):\n%s", diff)
 			}
-			live, err := registry.ResolveLive(t.Context(), budgetsOf(t, tc.budgets, tc.registrations, nil), tc.pod.Obj())
+			live, _, err := registry.ResolveLive(t.Context(), budgetsOf(t, tc.budgets, tc.registrations, nil), tc.pod.Obj())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +199,7 @@ func TestBudgetsAreReadLive(t *testing.T) {
 			registry := budgeted(tc.known)
 			registry.options.Budgets = !tc.off
 			var lists []string
-			got, err := registry.ResolveLive(t.Context(), budgetsOf(t, tc.now, nil, &lists), pod)
+			got, _, err := registry.ResolveLive(t.Context(), budgetsOf(t, tc.now, nil, &lists), pod)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -227,7 +227,7 @@ func TestAnUnreadableAPIServerIsToldWhenBudgetsAreReadLive(t *testing.T) {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	_, err := budgeted(nil).ResolveLive(t.Context(), live, builder.Pod("shop", "p").Obj())
+	_, _, err := budgeted(nil).ResolveLive(t.Context(), live, builder.Pod("shop", "p").Obj())
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "list the budgets of namespace shop live") {
 		t.Errorf("got error %v, want that the budgets cannot be listed", err)
 	}

@@ -107,7 +107,7 @@ func TestResolveHooks(t *testing.T) {
 				t.Errorf("another answer for the pod in the cache (-live +cached):\n%s", diff)
 			}
 			if tc.wantError == nil {
-				live, err := registry.ResolveLive(t.Context(), liveOf(t, tc.hooks, tc.registrations, nil), tc.pod.Obj())
+				live, _, err := registry.ResolveLive(t.Context(), liveOf(t, tc.hooks, tc.registrations, nil), tc.pod.Obj())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -161,7 +161,7 @@ func TestHooksAreReadLive(t *testing.T) {
 			registry := hooked(known)
 			registry.options.Hooks = tc.on
 			var lists []string
-			got, err := registry.ResolveLive(t.Context(), liveOf(t, now, nil, &lists), pod)
+			got, _, err := registry.ResolveLive(t.Context(), liveOf(t, now, nil, &lists), pod)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,8 @@
 package registration
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -19,6 +21,9 @@ type Info struct {
 	Usernames []string
 	// Evicts: the interceptor terminates the pod itself.
 	Evicts bool
+	// HeartbeatDeadline is how long the interceptor may be silent; 0 if the registration does
+	// not say.
+	HeartbeatDeadline time.Duration
 	// Guard says when the pods are protected by a budget.
 	Guard v1alpha1.GuardPolicy
 }

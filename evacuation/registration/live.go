@@ -14,27 +14,27 @@ import (
 
 // ResolveLive is Resolve for callers that suspect stale informers: it lists the
 // registrations, the pod's namespace, its hooks and its budgets through the reader, which
-// must not be a cache. Compiled registrations are reused.
-func (r *Registry) ResolveLive(ctx context.Context, live client.Reader, pod *corev1.Pod) ([]string, error) {
+// must not be a cache. Compiled registrations are reused. The Lookup knows what was listed.
+func (r *Registry) ResolveLive(ctx context.Context, live client.Reader, pod *corev1.Pod) ([]string, Lookup, error) {
 	registrations := &v1alpha1.EvictionInterceptorList{}
 	if err := live.List(ctx, registrations); err != nil {
-		return nil, fmt.Errorf("list the registrations of interceptors live: %w", err)
+		return nil, nil, fmt.Errorf("list the registrations of interceptors live: %w", err)
 	}
 	namespaces := &corev1.NamespaceList{}
 	// With a list, because the manager may only list namespaces.
 	name := fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Namespace)
 	if err := live.List(ctx, namespaces, client.MatchingFieldsSelector{Selector: name}); err != nil {
-		return nil, fmt.Errorf("list namespace %s live: %w", pod.Namespace, err)
+		return nil, nil, fmt.Errorf("list namespace %s live: %w", pod.Namespace, err)
 	}
 	hooks := &v1alpha1.EvacuationHookList{}
 	if r.options.Hooks {
 		if err := live.List(ctx, hooks, client.InNamespace(pod.Namespace)); err != nil {
-			return nil, fmt.Errorf("list the hooks of namespace %s live: %w", pod.Namespace, err)
+			return nil, nil, fmt.Errorf("list the hooks of namespace %s live: %w", pod.Namespace, err)
 		}
 	}
 	known, next := r.snapshot(), newSnapshot()
 	if err := r.listBudgets(ctx, live, pod.Namespace, known, next); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	put := func(key string, from client.Object, compile func() *entry) {
 		e, _, ok := known.known(key)
@@ -56,5 +56,6 @@ func (r *Registry) ResolveLive(ctx context.Context, live client.Reader, pod *cor
 	}
 	fresh := &Registry{options: r.options, annotated: r.annotated, memo: r.memo, next: next}
 	fresh.current.Store(next)
-	return fresh.Resolve(pod)
+	names, err := fresh.Resolve(pod)
+	return names, fresh, err
 }

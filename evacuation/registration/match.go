@@ -88,6 +88,9 @@ func infoOf(from *v1alpha1.EvictionInterceptor) Info {
 	if from.Spec.Priority != nil {
 		r.Priority = *from.Spec.Priority
 	}
+	if from.Spec.HeartbeatDeadline != nil {
+		r.HeartbeatDeadline = from.Spec.HeartbeatDeadline.Duration
+	}
 	if r.Guard == "" {
 		r.Guard = v1alpha1.GuardWhileEvacuating
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -126,6 +127,7 @@ func numbers(n int) []string {
 
 func TestRegistration(t *testing.T) {
 	registry := registryOf(
+		builder.EvictionInterceptor("slow.x").HeartbeatDeadline(time.Hour),
 		builder.EvictionInterceptor("plain.x"),
 		builder.EvictionInterceptor("full.x").Priority(7).ActedBy("shop", "mover").ActedBy("depot", "mover").Evicts().Guard(v1alpha1.GuardAlways),
 		builder.EvictionInterceptor("bad.x").When("nonsense").ActedBy("shop", "mover"),
@@ -134,6 +136,7 @@ func TestRegistration(t *testing.T) {
 		want  Info
 		found bool
 	}{
+		"slow.x":  {Info{Name: "slow.x", Priority: 10000, Guard: v1alpha1.GuardWhileEvacuating, HeartbeatDeadline: time.Hour}, true},
 		"plain.x": {Info{Name: "plain.x", Priority: 10000, Guard: v1alpha1.GuardWhileEvacuating}, true},
 		"full.x": {Info{
 			Name: "full.x", Priority: 7, Evicts: true, Guard: v1alpha1.GuardAlways,

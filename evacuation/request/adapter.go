@@ -28,7 +28,7 @@ type observation struct {
 // the request has none. It is the inverse of encode for everything that the status can
 // hold. Lost are the activation times of earlier turns, and which check refused the
 // target; nothing depends on either.
-func decode(er *v1alpha1.EvictionRequest, target process.Target, planned []string, seen observation, engineStartedAt time.Time) process.Snapshot {
+func decode(er *v1alpha1.EvictionRequest, target process.Target, planned []process.Participant, seen observation, engineStartedAt time.Time) process.Snapshot {
 	target.EndSeenAt = seen.endSeenAt
 	s := process.Snapshot{
 		Target:             target,
@@ -37,16 +37,18 @@ func decode(er *v1alpha1.EvictionRequest, target process.Target, planned []strin
 		ObservedGeneration: er.Status.ObservedGeneration,
 		EngineStartedAt:    engineStartedAt,
 		Withdrawn:          er.DeletionTimestamp != nil,
+		Planned:            planned,
 	}
 	s.Outcome, s.Cause = decodeOutcome(er.Status.Conditions)
 	for _, requester := range er.Spec.Requesters {
 		s.Intents = append(s.Intents, requester.Name)
 	}
-	for _, name := range planned {
-		s.Planned = append(s.Planned, process.Participant{Name: name, LastResort: name == v1alpha1.ImperativeEvictionInterceptor})
-	}
 	for _, interceptor := range er.Status.TargetInterceptors {
-		s.Participants = append(s.Participants, decodeParticipant(er, interceptor.Name, s.Outcome, seen))
+		p := decodeParticipant(er, interceptor.Name, s.Outcome, seen)
+		if interceptor.HeartbeatDeadline != nil {
+			p.HeartbeatDeadline = interceptor.HeartbeatDeadline.Duration
+		}
+		s.Participants = append(s.Participants, p)
 	}
 	return s
 }
@@ -117,7 +119,11 @@ func encode(er *v1alpha1.EvictionRequest, d process.Decision, f facts) {
 
 	if len(status.TargetInterceptors) == 0 {
 		for _, p := range d.Participants {
-			status.TargetInterceptors = append(status.TargetInterceptors, v1alpha1.Interceptor{Name: p.Name})
+			target := v1alpha1.Interceptor{Name: p.Name}
+			if p.HeartbeatDeadline > 0 {
+				target.HeartbeatDeadline = &metav1.Duration{Duration: p.HeartbeatDeadline}
+			}
+			status.TargetInterceptors = append(status.TargetInterceptors, target)
 			status.Interceptors = append(status.Interceptors, v1alpha1.InterceptorStatus{Name: p.Name})
 		}
 	}
@@ -186,19 +192,6 @@ func conditionOf(er *v1alpha1.EvictionRequest, d process.Decision, f facts) *met
 	case process.NoCause:
 	}
 	return c
-}
-
-// plan returns the names to freeze into status.targetInterceptors: those of the
-// pod in their order, each once, at most 15 (ruling R1), and the default one
-// last (statement 62).
-func plan(interceptors []string) []string {
-	var names []string
-	for _, name := range interceptors {
-		if name != v1alpha1.ImperativeEvictionInterceptor && !slices.Contains(names, name) && len(names) < v1alpha1.MaxPodInterceptors {
-			names = append(names, name)
-		}
-	}
-	return append(names, v1alpha1.ImperativeEvictionInterceptor)
 }
 
 func timeOf(t *metav1.Time) time.Time {

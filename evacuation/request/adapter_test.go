@@ -34,13 +34,13 @@ func TestDecode(t *testing.T) {
 	present := process.Target{Presence: process.Present}
 	tests := map[string]struct {
 		request *v1alpha1.EvictionRequest
-		planned []string
+		planned []process.Participant
 		seen    observation
 		want    process.Snapshot
 	}{
 		"a new request has its plan and nobody active": {
 			request: newRequest().Obj(),
-			planned: []string{"a.example.com", imperative},
+			planned: []process.Participant{{Name: "a.example.com"}, {Name: imperative, LastResort: true}},
 			want: process.Snapshot{
 				Target: present, Intents: []string{"drain.example.com"}, CreatedAt: t0, Generation: 1,
 				Planned: []process.Participant{{Name: "a.example.com"}, {Name: imperative, LastResort: true}},
@@ -174,7 +174,7 @@ func TestEncodeConditions(t *testing.T) {
 
 func TestEncodeStatus(t *testing.T) {
 	decide := func(er *v1alpha1.EvictionRequest, target process.Target, at time.Duration) process.Decision {
-		return process.Step(decode(er, target, []string{"a.example.com", imperative}, observation{}, time.Time{}), t0.Add(at), process.DefaultPolicy())
+		return process.Step(decode(er, target, plan([]string{"a.example.com"}, deadlines{}), observation{}, time.Time{}), t0.Add(at), process.DefaultPolicy())
 	}
 	present := process.Target{Presence: process.Present}
 	tests := map[string]struct {
@@ -296,7 +296,17 @@ func TestPlan(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, plan(tc.interceptors)); diff != "" {
+			var got []string
+			for _, p := range plan(tc.interceptors, deadlines{"b.example.com": time.Hour}) {
+				got = append(got, p.Name)
+				if last := p.Name == imperative; p.LastResort != last {
+					t.Errorf("%s is the last resort: %v", p.Name, p.LastResort)
+				}
+				if want := (deadlines{"b.example.com": time.Hour})[p.Name]; p.HeartbeatDeadline != want {
+					t.Errorf("%s may be silent for %s, want %s", p.Name, p.HeartbeatDeadline, want)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 		})
@@ -309,7 +319,7 @@ func TestDecodeReadsWhatEncodeWrote(t *testing.T) {
 	outcomes := map[process.Outcome]int{}
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		names := plan([]string{"a.example.com", "b.example.com", "c.example.com"}[:random.IntN(4)])
+		names := plan([]string{"a.example.com", "b.example.com", "c.example.com"}[:random.IntN(4)], deadlines{"b.example.com": 5 * time.Minute})
 		er, now, target := newRequest().Obj(), t0, process.Target{Presence: process.Present}
 		var seen observed
 		for step := range 20 {

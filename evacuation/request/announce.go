@@ -33,7 +33,7 @@ func announcements(er *v1alpha1.EvictionRequest, before process.Outcome, d proce
 		case process.Interrupted:
 			// At the end of the target the active one is cut short, which is not its fault.
 			if d.Outcome == process.OutcomeRunning {
-				told = append(told, events.InterceptorTimedOut(participant.Name, p.HeartbeatDeadline, participant.HeartbeatAt))
+				told = append(told, events.InterceptorTimedOut(participant.Name, p.DeadlineOf(participant), participant.HeartbeatAt))
 			}
 		case process.Canceled, process.Inactive:
 			// The cancellation itself is announced below.

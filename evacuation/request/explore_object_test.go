@@ -31,7 +31,7 @@ func planOf(custom int) []string {
 	for i := range custom {
 		names = append(names, fmt.Sprintf("i%d.example.com", i))
 	}
-	return plan(names)
+	return append(names, v1alpha1.ImperativeEvictionInterceptor)
 }
 
 // message is the text that the evictor would write.

@@ -21,6 +21,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -65,19 +66,29 @@ type bench struct {
 	fail func(call string) error
 }
 
+// deadlines are registrations, by name, that say just that.
+type deadlines map[string]time.Duration
+
+func (d deadlines) Registration(name string) (registration.Info, bool) {
+	deadline, ok := d[name]
+	return registration.Info{Name: name, HeartbeatDeadline: deadline}, ok
+}
+
 func newBench(t *testing.T, objects ...client.Object) *bench {
 	t.Helper()
 	b := &bench{clock: testingclock.NewFakeClock(t0), events: &eventLog{}, metrics: &metricsLog{}}
 	b.live = fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithReturnManagedFields().
 		WithStatusSubresource(&v1alpha1.EvictionRequest{}).WithObjects(objects...).Build()
 	b.Reconciler = &Reconciler{
-		Client:    b.intercept(b.live, "cached"),
-		APIReader: b.intercept(b.live, "live"),
-		Clock:     b.clock,
-		Policy:    process.DefaultPolicy(),
-		Resolver:  builder.FromAnnotation{},
-		ResolveLive: func(_ context.Context, pod *corev1.Pod) ([]string, error) {
-			return builder.FromAnnotation{}.Resolve(pod)
+		Client:     b.intercept(b.live, "cached"),
+		APIReader:  b.intercept(b.live, "live"),
+		Clock:      b.clock,
+		Policy:     process.DefaultPolicy(),
+		Resolver:   builder.FromAnnotation{},
+		Registered: deadlines{},
+		ResolveLive: func(_ context.Context, pod *corev1.Pod) ([]string, registration.Lookup, error) {
+			names, err := builder.FromAnnotation{}.Resolve(pod)
+			return names, deadlines{}, err
 		},
 		Recorder: b.events,
 		Metrics:  b.metrics,

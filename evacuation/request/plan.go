@@ -12,30 +12,48 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 )
 
-// makePlan returns the names to freeze, and the target as it was last seen. A request gets
+// makePlan returns the participants to freeze, and the target as it was last seen. A request gets
 // its plan once.
 //
 // Our webhook creates requests only for pods with interceptors, and notes which it saw. If
 // our caches have none, or lack one of those, either they are behind (labels or a
 // registration have just changed), or the webhook's were. Then the API server is asked,
 // because the pod would be evicted without the missing interceptor.
-func (r *Reconciler) makePlan(ctx context.Context, er *v1alpha1.EvictionRequest, target targetView) ([]string, targetView, error) {
+func (r *Reconciler) makePlan(ctx context.Context, er *v1alpha1.EvictionRequest, target targetView) ([]process.Participant, targetView, error) {
 	names, err := r.resolve(target.pod)
 	if err != nil {
 		return nil, target, err
 	}
 	if !contradicts(er, names) {
-		return plan(names), target, nil
+		return plan(names, r.Registered), target, nil
 	}
 	if target, err = r.liveTarget(ctx, target.pod); err != nil || target.pod == nil {
 		return nil, target, err
 	}
-	if names, err = r.ResolveLive(ctx, target.pod); err != nil {
+	names, registered, err := r.ResolveLive(ctx, target.pod)
+	if err != nil {
 		return nil, target, fmt.Errorf("resolve live who intercepts pod %s/%s: %w", target.pod.Namespace, target.pod.Name, err)
 	}
-	return plan(names), target, nil
+	return plan(names, registered), target, nil
+}
+
+// plan returns the participants to freeze into status.targetInterceptors: those of the
+// pod in their order, each once, at most 15 (ruling R1), and the default one last
+// (statement 62). Who has no registration has the deadline of the installation.
+func plan(names []string, registered registration.Lookup) []process.Participant {
+	var planned []process.Participant
+	for _, name := range names {
+		known := slices.ContainsFunc(planned, func(p process.Participant) bool { return p.Name == name })
+		if known || name == v1alpha1.ImperativeEvictionInterceptor || len(planned) == v1alpha1.MaxPodInterceptors {
+			continue
+		}
+		found, _ := registered.Registration(name)
+		planned = append(planned, process.Participant{Name: name, HeartbeatDeadline: found.HeartbeatDeadline})
+	}
+	return append(planned, process.Participant{Name: v1alpha1.ImperativeEvictionInterceptor, LastResort: true})
 }
 
 // contradicts reports whether the creator of the request saw interceptors that are not

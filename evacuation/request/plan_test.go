@@ -3,13 +3,16 @@ package request
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -51,18 +54,27 @@ func TestPlansOfTheWebhookLackNobodyBecauseOfACache(t *testing.T) {
 				live = append(live, tc.live.Clone().Obj())
 			}
 			b := newBench(t, live...).lag(t, tc.request.DeepCopy(), tc.cached.Clone().Obj())
-			b.ResolveLive = func(_ context.Context, pod *corev1.Pod) ([]string, error) {
+			b.ResolveLive = func(_ context.Context, pod *corev1.Pod) ([]string, registration.Lookup, error) {
 				b.reads = append(b.reads, "resolve app="+pod.Labels["app"])
 				if pod.Labels["app"] == "" {
-					return nil, tc.fails
+					return nil, nil, tc.fails
 				}
-				return []string{"live.example.com"}, tc.fails
+				return []string{"live.example.com"}, deadlines{"live.example.com": time.Hour}, tc.fails
 			}
 			if _, err := b.reconcile(t); !errors.Is(err, tc.fails) {
 				t.Errorf("error %v, want %v", err, tc.fails)
 			}
 			if got := b.state(t); got != tc.want {
 				t.Errorf("request:\ngot:  %s\nwant: %s", got, tc.want)
+			}
+			if strings.Contains(tc.want, "live.example.com") {
+				er := &v1alpha1.EvictionRequest{}
+				if err := b.live.Get(t.Context(), client.ObjectKeyFromObject(tc.request), er); err != nil {
+					t.Fatal(err)
+				}
+				if got := v1alpha1.HeartbeatDeadlineOf(er, "live.example.com"); got != time.Hour {
+					t.Errorf("the registration that was found live has a deadline of an hour, planned is %s", got)
+				}
 			}
 			if diff := cmp.Diff(tc.reads, b.reads); diff != "" {
 				t.Errorf("live reads (-want +got):\n%s", diff)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
@@ -72,9 +73,11 @@ type Reconciler struct {
 	Retention time.Duration
 	// Resolver is asked for the interceptors of a new request's pod.
 	Resolver Resolver
-	// ResolveLive asks the API server who intercepts a pod, when the Resolver's answer
-	// cannot be right (see makePlan).
-	ResolveLive func(ctx context.Context, pod *corev1.Pod) ([]string, error)
+	// Registered has the registrations of the interceptors that the Resolver names.
+	Registered registration.Lookup
+	// ResolveLive asks the API server who intercepts a pod, and for their registrations,
+	// when the Resolver's answer cannot be right (see makePlan).
+	ResolveLive func(ctx context.Context, pod *corev1.Pod) ([]string, registration.Lookup, error)
 	// Recorder records events on the request and on its pod.
 	Recorder k8sevents.EventRecorder
 	// Metrics follow the requests.
@@ -142,7 +145,7 @@ func (r *Reconciler) gather(ctx context.Context, er *v1alpha1.EvictionRequest, n
 	if err != nil {
 		return process.Snapshot{}, targetView{}, err
 	}
-	var planned []string
+	var planned []process.Participant
 	if len(er.Status.TargetInterceptors) == 0 && target.pod != nil && er.DeletionTimestamp == nil {
 		if r.WorkloadRef != nil && !target.Grouped {
 			target.Grouped, err = r.WorkloadRef(ctx, client.ObjectKeyFromObject(target.pod), target.pod.UID)

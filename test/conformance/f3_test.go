@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,27 +39,34 @@ func TestConformance_F3(t *testing.T) {
 		onlyOne   = "only the item of the active interceptor may change"
 	)
 
+	patient := func(er *v1alpha1.EvictionRequest) {
+		initialised(er)
+		within(interceptorA, time.Hour)(er)
+	}
 	cases := map[string]writeCase{
-		"24 targetInterceptors can be set":             {write: initialised, want: accepted},
-		"24 targetInterceptors cannot be extended":     {given: []change{targets(interceptorA)}, write: targets(interceptorA, interceptorB), want: "targetInterceptors is immutable once set"},
-		"24 targetInterceptors cannot be shortened":    {given: []change{initialised}, write: targets(interceptorA), want: "targetInterceptors is immutable once set"},
-		"24 targetInterceptors cannot be reordered":    {given: []change{initialised}, write: targets(interceptorB, interceptorA, interceptorC, imperative), want: "targetInterceptors is immutable once set"},
-		"24 targetInterceptors cannot be removed":      {given: []change{initialised}, write: targets(), want: "targetInterceptors is immutable once set"},
-		"25 16 interceptors are accepted":              {write: targets(manyNames(v1alpha1.MaxInterceptors)...), want: accepted},
-		"25 17 interceptors are refused":               {write: targets(manyNames(v1alpha1.MaxInterceptors + 1)...), want: "status.targetInterceptors: Too many: 17"},
-		"25 duplicate targetInterceptors are refused":  {write: targets(interceptorA, interceptorA), want: "Duplicate value"},
-		"26 two active interceptors are refused":       {write: together(initialised, active(interceptorA, interceptorB)), want: "status.activeInterceptors: Too many: 2"},
-		"26 no active interceptor is accepted":         {write: together(initialised, active()), want: accepted},
-		"27 the first interceptor can be activated":    {write: together(initialised, active(interceptorA)), want: accepted},
-		"27 the second one cannot be the first":        {write: together(initialised, active(interceptorB)), want: notNext},
-		"27 the last one cannot be the first":          {given: []change{initialised}, write: active(imperative), want: notNext},
-		"27 an unknown one cannot be the first":        {given: []change{initialised}, write: active("x.example.com"), want: notNext},
-		"27 without targetInterceptors none is active": {write: active(interceptorA), want: notNext},
-		"28 the next one can follow":                   {given: aIsActive, write: together(active(interceptorB), processed(interceptorA)), want: accepted},
-		"28 none can be skipped":                       {given: aIsActive, write: together(active(interceptorC), processed(interceptorA)), want: notNext},
-		"28 it cannot go back":                         {given: bIsActive, write: active(interceptorA), want: notNext},
-		"28 it cannot stay when it is processed":       {given: aIsActive, write: processed(interceptorA), want: notNext},
-		"28 an unknown one cannot follow":              {given: aIsActive, write: together(active("x.example.com"), processed(interceptorA)), want: notNext},
+		"24 targetInterceptors can be set":                              {write: initialised, want: accepted},
+		"24 targetInterceptors cannot be extended":                      {given: []change{targets(interceptorA)}, write: targets(interceptorA, interceptorB), want: "targetInterceptors is immutable once set"},
+		"24 targetInterceptors cannot be shortened":                     {given: []change{initialised}, write: targets(interceptorA), want: "targetInterceptors is immutable once set"},
+		"24 targetInterceptors cannot be reordered":                     {given: []change{initialised}, write: targets(interceptorB, interceptorA, interceptorC, imperative), want: "targetInterceptors is immutable once set"},
+		"24 targetInterceptors cannot get a deadline afterwards":        {given: []change{initialised}, write: within(interceptorA, time.Hour), want: "targetInterceptors is immutable once set"},
+		"24 the deadline of one of targetInterceptors cannot change":    {given: []change{patient}, write: within(interceptorA, 2*time.Hour), want: "targetInterceptors is immutable once set"},
+		"24 with a deadline in targetInterceptors, reports are written": {given: []change{patient, active(interceptorA)}, write: report(interceptorA, func(s *v1alpha1.InterceptorStatus) { s.Message = "at work" }), want: accepted},
+		"24 targetInterceptors cannot be removed":                       {given: []change{initialised}, write: targets(), want: "targetInterceptors is immutable once set"},
+		"25 16 interceptors are accepted":                               {write: targets(manyNames(v1alpha1.MaxInterceptors)...), want: accepted},
+		"25 17 interceptors are refused":                                {write: targets(manyNames(v1alpha1.MaxInterceptors + 1)...), want: "status.targetInterceptors: Too many: 17"},
+		"25 duplicate targetInterceptors are refused":                   {write: targets(interceptorA, interceptorA), want: "Duplicate value"},
+		"26 two active interceptors are refused":                        {write: together(initialised, active(interceptorA, interceptorB)), want: "status.activeInterceptors: Too many: 2"},
+		"26 no active interceptor is accepted":                          {write: together(initialised, active()), want: accepted},
+		"27 the first interceptor can be activated":                     {write: together(initialised, active(interceptorA)), want: accepted},
+		"27 the second one cannot be the first":                         {write: together(initialised, active(interceptorB)), want: notNext},
+		"27 the last one cannot be the first":                           {given: []change{initialised}, write: active(imperative), want: notNext},
+		"27 an unknown one cannot be the first":                         {given: []change{initialised}, write: active("x.example.com"), want: notNext},
+		"27 without targetInterceptors none is active":                  {write: active(interceptorA), want: notNext},
+		"28 the next one can follow":                                    {given: aIsActive, write: together(active(interceptorB), processed(interceptorA)), want: accepted},
+		"28 none can be skipped":                                        {given: aIsActive, write: together(active(interceptorC), processed(interceptorA)), want: notNext},
+		"28 it cannot go back":                                          {given: bIsActive, write: active(interceptorA), want: notNext},
+		"28 it cannot stay when it is processed":                        {given: aIsActive, write: processed(interceptorA), want: notNext},
+		"28 an unknown one cannot follow":                               {given: aIsActive, write: together(active("x.example.com"), processed(interceptorA)), want: notNext},
 		"28 after the last one nothing can follow": {
 			given: []change{
 				together(targets(imperative), active(imperative)),

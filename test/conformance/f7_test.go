@@ -9,9 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/clock"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
@@ -264,6 +267,41 @@ func TestConformance_F7_Silence(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"", "[a]", "a [b]"}, tr.turns(t)); diff != "" {
 			t.Errorf("turns (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("68 who has another deadline in its registration has that one, as it was at the beginning", func(t *testing.T) {
+		const name, own = "impatient.example.com", 5 * time.Minute
+		w := newWorld(t, mgr)
+		w.hold(t)
+		registration := builder.EvictionInterceptor(name).Pods("nobody", "has-this").HeartbeatDeadline(own).Obj()
+		if err := w.admin.Create(t.Context(), registration); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := w.admin.Delete(context.WithoutCancel(t.Context()), registration); err != nil {
+				t.Error(err)
+			}
+		})
+		await(t, "the registration to be accepted", func(ctx context.Context) error {
+			err := w.admin.Get(ctx, client.ObjectKeyFromObject(registration), registration)
+			if err == nil && !meta.IsStatusConditionTrue(registration.Status.Conditions, v1alpha1.ConditionAccepted) {
+				err = fmt.Errorf("conditions %v", registration.Status.Conditions)
+			}
+			return err
+		})
+		tr := w.request(t, w.pod(t, "web", name, interceptorB))
+		er := w.untilActive(t, tr.ObjectKey, name)
+		registration.Spec.HeartbeatDeadline.Duration = time.Hour
+		if err := w.admin.Update(t.Context(), registration); err != nil {
+			t.Fatal(err)
+		}
+		last := w.now()
+		w.report(t, tr.ObjectKey, beats(name, last))
+		b := w.handsOver(t, tr, last.Add(own), interceptorB)
+		w.handsOver(t, tr, b.Status.ActivationTime.Add(deadline), imperative)
+		want := []v1alpha1.Interceptor{{Name: name, HeartbeatDeadline: &metav1.Duration{Duration: own}}, {Name: interceptorB}, {Name: imperative}}
+		if diff := cmp.Diff(want, er.Status.TargetInterceptors); diff != "" {
+			t.Errorf("plan (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("69 or from its activation if that is later", func(t *testing.T) {

@@ -162,6 +162,17 @@ func targets(names ...string) change {
 	}
 }
 
+// within gives an item of targetInterceptors a heartbeatDeadline.
+func within(name string, deadline time.Duration) change {
+	return func(er *v1alpha1.EvictionRequest) {
+		for i := range er.Status.TargetInterceptors {
+			if er.Status.TargetInterceptors[i].Name == name {
+				er.Status.TargetInterceptors[i].HeartbeatDeadline = &metav1.Duration{Duration: deadline}
+			}
+		}
+	}
+}
+
 // active sets activeInterceptors.
 func active(names ...string) change {
 	return func(er *v1alpha1.EvictionRequest) { er.Status.ActiveInterceptors = names }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
@@ -173,7 +174,7 @@ func brokenInvariants(before, after *v1alpha1.EvictionRequest) []string {
 	check(len(now.ProcessedInterceptors) >= len(old.ProcessedInterceptors) &&
 		slices.Equal(old.ProcessedInterceptors, now.ProcessedInterceptors[:len(old.ProcessedInterceptors)]), "processed interceptors are never removed or reordered")
 	check(len(now.ProcessedInterceptors) <= len(old.ProcessedInterceptors)+1, "at most one interceptor is processed per write")
-	check(len(old.TargetInterceptors) == 0 || slices.Equal(old.TargetInterceptors, now.TargetInterceptors), "targetInterceptors never change")
+	check(len(old.TargetInterceptors) == 0 || apiequality.Semantic.DeepEqual(old.TargetInterceptors, now.TargetInterceptors), "targetInterceptors never change")
 	check(now.ObservedGeneration >= old.ObservedGeneration, "observedGeneration never decreases")
 	check(now.ObservedGeneration <= after.Generation, "observedGeneration is never ahead")
 	check(!isTrue(now, v1alpha1.ConditionEvicted) || !isTrue(now, v1alpha1.ConditionCanceled), "Evicted and Canceled are never both True")

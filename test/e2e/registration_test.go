@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -234,6 +235,10 @@ func TestRegistrationsThatTheSchemaRefuses(t *testing.T) {
 		"a name without a dot":          {builder.EvictionInterceptor("surge").Generation(0), fqdn},
 		"a label of a name is too long": {builder.EvictionInterceptor(strings.Repeat("a", 64) + ".example.com").Generation(0), fqdn},
 		"the name of the last resort":   {builder.EvictionInterceptor(v1alpha1.ImperativeEvictionInterceptor).Generation(0), "it always comes last by itself"},
+		"the shortest deadline":         {valid().HeartbeatDeadline(2 * time.Minute), ""},
+		"the longest deadline":          {valid().HeartbeatDeadline(24 * time.Hour), ""},
+		"a deadline nobody can keep":    {valid().HeartbeatDeadline(2*time.Minute - time.Second), "heartbeatDeadline must be at least 2m, as heartbeats may come once a minute, and at most 24h"},
+		"a deadline of more than a day": {valid().HeartbeatDeadline(24*time.Hour + time.Second), "heartbeatDeadline must be at least 2m"},
 		"a negative priority":           {valid().Priority(-1), "spec.priority"},
 		"a priority that is too high":   {valid().Priority(100001), "spec.priority"},
 		"an unknown guard":              {valid().Guard("Sometimes"), "spec.guard"},

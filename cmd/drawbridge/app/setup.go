@@ -12,6 +12,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/lease"
+	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
@@ -66,13 +67,14 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 	requestMetrics := metrics.NewRequests(o.Registerer, o.MetricsPerRequest)
 
 	engine := &request.Reconciler{
-		Client:    mgr.GetClient(),
-		APIReader: mgr.GetAPIReader(),
-		Clock:     o.Clock,
-		Policy:    o.Policy,
-		Retention: o.Retention,
-		Resolver:  resolver,
-		ResolveLive: func(ctx context.Context, pod *corev1.Pod) ([]string, error) {
+		Client:     mgr.GetClient(),
+		APIReader:  mgr.GetAPIReader(),
+		Clock:      o.Clock,
+		Policy:     o.Policy,
+		Retention:  o.Retention,
+		Resolver:   resolver,
+		Registered: resolver,
+		ResolveLive: func(ctx context.Context, pod *corev1.Pod) ([]string, registration.Lookup, error) {
 			return resolver.ResolveLive(ctx, mgr.GetAPIReader(), pod)
 		},
 		Recorder: recorder,

@@ -25,7 +25,8 @@ import (
 )
 
 // silence is how long an interceptor may not report before that is worth mentioning.
-// Reports come at most once a minute, and Drawbridge itself waits for 20 minutes.
+// Reports come at most once a minute, and Drawbridge itself waits for 20 minutes, or as long
+// as the registration of the interceptor says.
 const silence = 3 * time.Minute
 
 // podCase has the facts and what follows from them.

@@ -170,14 +170,16 @@ func TestVerdicts(t *testing.T) {
 		"a pod whose node is away":           {facts(pod().Deleting(ago(time.Hour)), func(f *Facts) { f.Node = builder.Node("node-1").Ready(corev1.ConditionUnknown).Obj() }), VerdictStuckTerminating, "Its node is not ready", "", true},
 		"a pod that does not end":            {facts(pod().Deleting(ago(time.Hour))), VerdictStuckTerminating, "should have ended 60m ago, and has not.", "", true},
 
-		"a request that nobody has looked at yet":   {facts(pod(), with(evictionRequest().Created(ago(time.Second)))), VerdictNotPlanned, "in a moment", "evicted: ", true},
-		"a request that nobody looks at":            {facts(pod().Interceptors(interA), with(evictionRequest()), answering(warned)), VerdictNotPlanned, "nobody has looked at it", "429: ", false},
-		"an interceptor that has just got its turn": {facts(pod(), with(active(interA, time.Minute)), answering(waits)), VerdictInterceptorWorks, "Interceptor a.example.com (1 of 3) has its turn.", `429: Eviction triggered evacuation: waiting for interceptor "a.example.com" (1 of 3)`, false},
-		"a hook that has its turn":                  {facts(pod(), with(hookTurn()), withHook(v1alpha1.HookRunning), answering(warned)), VerdictWaitsForHook, "Hook dump (1 of 2) waits for its condition: attempt 1 of 3", "429: ", false},
-		"an EvictionBudget that keeps it":           {facts(pod().Label("zone", "a"), withEvictionBudgets(zones().Group("b", 4, 1, 0)), answering(warned)), VerdictWaitsForBudget, "The eviction waits for EvictionBudget db (2 of 3)", "429: ", false},
-		"a hook that has failed":                    {facts(pod(), with(hookTurn()), withHook(v1alpha1.HookHeld), answering(warned)), VerdictHeldByHook, "Hook dump (1 of 2) keeps the pod, because its last attempt failed (attempt 1 of 3)", "429: ", false},
-		"an interceptor that was never heard of":    {facts(pod(), with(active(interA, 5*time.Minute)), answering(warned)), VerdictInterceptorSilent, "got its turn 5m ago and has never been heard of", "429: ", false},
-		"an interceptor that fell silent":           {facts(pod(), with(active(interA, 9*time.Minute).Started(interA, ago(8*time.Minute))), answering(warned)), VerdictInterceptorSilent, "was last heard of 8m ago", "429: ", false},
+		"a request that nobody has looked at yet":     {facts(pod(), with(evictionRequest().Created(ago(time.Second)))), VerdictNotPlanned, "in a moment", "evicted: ", true},
+		"a request that nobody looks at":              {facts(pod().Interceptors(interA), with(evictionRequest()), answering(warned)), VerdictNotPlanned, "nobody has looked at it", "429: ", false},
+		"an interceptor that has just got its turn":   {facts(pod(), with(active(interA, time.Minute)), answering(waits)), VerdictInterceptorWorks, "Interceptor a.example.com (1 of 3) has its turn.", `429: Eviction triggered evacuation: waiting for interceptor "a.example.com" (1 of 3)`, false},
+		"a hook that has its turn":                    {facts(pod(), with(hookTurn()), withHook(v1alpha1.HookRunning), answering(warned)), VerdictWaitsForHook, "Hook dump (1 of 2) waits for its condition: attempt 1 of 3", "429: ", false},
+		"an EvictionBudget that keeps it":             {facts(pod().Label("zone", "a"), withEvictionBudgets(zones().Group("b", 4, 1, 0)), answering(warned)), VerdictWaitsForBudget, "The eviction waits for EvictionBudget db (2 of 3)", "429: ", false},
+		"a hook that has failed":                      {facts(pod(), with(hookTurn()), withHook(v1alpha1.HookHeld), answering(warned)), VerdictHeldByHook, "Hook dump (1 of 2) keeps the pod, because its last attempt failed (attempt 1 of 3)", "429: ", false},
+		"an interceptor that was never heard of":      {facts(pod(), with(active(interA, 5*time.Minute)), answering(warned)), VerdictInterceptorSilent, "got its turn 5m ago and has never been heard of", "429: ", false},
+		"an interceptor that fell silent":             {facts(pod(), with(active(interA, 9*time.Minute).Started(interA, ago(8*time.Minute))), answering(warned)), VerdictInterceptorSilent, "was last heard of 8m ago", "429: ", false},
+		"an interceptor that may be silent for a day": {facts(pod(), with(active(interA, 8*time.Hour).HeartbeatDeadline(interA, 24*time.Hour)), answering(warned)), VerdictInterceptorWorks, "has its turn", "429: ", false},
+		"one that was for half of it":                 {facts(pod(), with(active(interA, 12*time.Hour).HeartbeatDeadline(interA, 24*time.Hour)), answering(warned)), VerdictInterceptorSilent, "has never been heard of", "429: ", false},
 		"an interceptor that is late": {facts(pod(), with(active(interA, 9*time.Minute).Started(interA, ago(time.Minute)).Report(interA, func(s *v1alpha1.InterceptorStatus) {
 			s.ExpectedFinishTime, s.Message = &metav1.Time{Time: ago(3 * time.Minute)}, "90 %"
 		})), answering(warned)), VerdictInterceptorLate, "wanted to be done 3m ago: 90 %.", "429: ", false},
@@ -228,6 +230,28 @@ func TestVerdicts(t *testing.T) {
 		if !seen[v.name] {
 			t.Errorf("no case has the verdict %s", v.name)
 		}
+	}
+}
+
+func TestHowLongAnInterceptorMayBeSilentIsTold(t *testing.T) {
+	cases := map[string]struct {
+		deadline time.Duration
+		want     string
+	}{
+		"by the installation": {0, "Or wait: after 20 minutes of silence (--heartbeat-deadline) Drawbridge passes it over."},
+		"by its registration": {time.Hour, "Or wait: after 60m of silence (its heartbeatDeadline) Drawbridge passes it over."},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			er := planned().Active(interA, ago(50*time.Minute))
+			if tc.deadline > 0 {
+				er.HeartbeatDeadline(interA, tc.deadline)
+			}
+			s := Tell(facts(pod(), with(er), answering(warned)))
+			if s.Verdict != VerdictInterceptorSilent || !slices.Contains(s.Advice, tc.want) {
+				t.Errorf("want the advice %q, have %s: %q", tc.want, s.Verdict, s.Advice)
+			}
+		})
 	}
 }
 

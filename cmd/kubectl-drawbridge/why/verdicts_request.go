@@ -91,15 +91,20 @@ func silentOne(c *podCase) (string, []string, bool) {
 	if i.Name == v1alpha1.BudgetInterceptor {
 		who = "Drawbridge, which decides about EvictionBudgets,"
 	}
+	after, worth := "20 minutes of silence (--heartbeat-deadline)", silence
+	if deadline := v1alpha1.HeartbeatDeadlineOf(c.Request, i.Name); deadline > 0 {
+		// Who may be silent for long reports seldom.
+		after, worth = duration.HumanDuration(deadline)+" of silence (its heartbeatDeadline)", max(silence, deadline/2)
+	}
 	advice := []string{
 		fmt.Sprintf("See whether %s runs, and whether it may patch evictionrequests/status.", who),
 		c.skipCommand(),
-		"Or wait: after 20 minutes of silence (--heartbeat-deadline) Drawbridge passes it over.",
+		"Or wait: after " + after + " Drawbridge passes it over.",
 	}
 	switch {
-	case i.Heard == nil && i.Since != nil && c.Now.Sub(*i.Since) >= silence:
+	case i.Heard == nil && i.Since != nil && c.Now.Sub(*i.Since) >= worth:
 		return fmt.Sprintf("Interceptor %s got its turn %s and has never been heard of.", c.turn(), c.ago(*i.Since)), advice, true
-	case i.Heard != nil && c.Now.Sub(*i.Heard) >= silence:
+	case i.Heard != nil && c.Now.Sub(*i.Heard) >= worth:
 		return fmt.Sprintf("Interceptor %s was last heard of %s.", c.turn(), c.ago(*i.Heard)), advice, true
 	}
 	return "", nil, false

@@ -2,6 +2,7 @@ package builder
 
 import (
 	"strconv"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,6 +70,12 @@ func (w *EvictionInterceptorWrapper) NamespacesWhere(key string, operator metav1
 // InNamespace selects one namespace, by its name.
 func (w *EvictionInterceptorWrapper) InNamespace(name string) *EvictionInterceptorWrapper {
 	return w.Namespaces("kubernetes.io/metadata.name", name)
+}
+
+// HeartbeatDeadline sets spec.heartbeatDeadline.
+func (w *EvictionInterceptorWrapper) HeartbeatDeadline(deadline time.Duration) *EvictionInterceptorWrapper {
+	w.Spec.HeartbeatDeadline = &metav1.Duration{Duration: deadline}
+	return w
 }
 
 // When adds matchConditions, named c0, c1 and so on.

@@ -27,6 +27,16 @@ func EvictionRequest(namespace, pod string, uid types.UID) *EvictionRequestWrapp
 	}}
 }
 
+// HeartbeatDeadline sets that of an interceptor of the plan.
+func (w *EvictionRequestWrapper) HeartbeatDeadline(interceptor string, deadline time.Duration) *EvictionRequestWrapper {
+	for i := range w.Status.TargetInterceptors {
+		if target := &w.Status.TargetInterceptors[i]; target.Name == interceptor {
+			target.HeartbeatDeadline = &metav1.Duration{Duration: deadline}
+		}
+	}
+	return w
+}
+
 // Obj returns the request.
 func (w *EvictionRequestWrapper) Obj() *v1alpha1.EvictionRequest { return &w.EvictionRequest }
 

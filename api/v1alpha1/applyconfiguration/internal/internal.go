@@ -504,6 +504,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.GuardPolicy
       default: WhileEvacuating
+    - name: heartbeatDeadline
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
     - name: matchConditions
       type:
         list:
@@ -787,6 +790,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.Interceptor
   map:
     fields:
+    - name: heartbeatDeadline
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
     - name: name
       type:
         scalar: string

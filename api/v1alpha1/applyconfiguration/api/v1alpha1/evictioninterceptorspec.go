@@ -7,6 +7,7 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -42,6 +43,11 @@ type EvictionInterceptorSpecApplyConfiguration struct {
 	ServiceAccounts []ServiceAccountReferenceApplyConfiguration `json:"serviceAccounts,omitempty"`
 	// evicts says that the interceptor terminates the pod itself.
 	Evicts *bool `json:"evicts,omitempty"`
+	// heartbeatDeadline is how long the interceptor may be silent until the next one gets
+	// its turn: at least 2m, as heartbeats may come once a minute, and at most 24h. If
+	// unset, it is that of the installation (20m by default). An EvictionRequest keeps the
+	// one that was in force when it was planned.
+	HeartbeatDeadline *metav1.Duration `json:"heartbeatDeadline,omitempty"`
 	// guard says when a PodDisruptionBudget of Drawbridge protects the pods:
 	// WhileEvacuating (from the first eviction until the last interceptor), Always
 	// (from the pod's start) or Never.
@@ -109,6 +115,14 @@ func (b *EvictionInterceptorSpecApplyConfiguration) WithServiceAccounts(values .
 // If called multiple times, the Evicts field is set to the value of the last call.
 func (b *EvictionInterceptorSpecApplyConfiguration) WithEvicts(value bool) *EvictionInterceptorSpecApplyConfiguration {
 	b.Evicts = &value
+	return b
+}
+
+// WithHeartbeatDeadline sets the HeartbeatDeadline field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the HeartbeatDeadline field is set to the value of the last call.
+func (b *EvictionInterceptorSpecApplyConfiguration) WithHeartbeatDeadline(value metav1.Duration) *EvictionInterceptorSpecApplyConfiguration {
+	b.HeartbeatDeadline = &value
 	return b
 }
 

@@ -5,6 +5,10 @@
 
 package v1alpha1
 
+import (
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
 // InterceptorApplyConfiguration represents a declarative configuration of the Interceptor type for use
 // with apply.
 //
@@ -13,6 +17,9 @@ type InterceptorApplyConfiguration struct {
 	// name is the interceptor's fully qualified domain name, at most 253
 	// lower-case letters, digits, periods and hyphens. Unique in the list.
 	Name *string `json:"name,omitempty"`
+	// heartbeatDeadline is how long it may be silent, if its EvictionInterceptor said so
+	// when the request was planned. If unset, it is that of the installation.
+	HeartbeatDeadline *v1.Duration `json:"heartbeatDeadline,omitempty"`
 }
 
 // InterceptorApplyConfiguration constructs a declarative configuration of the Interceptor type for use with
@@ -26,5 +33,13 @@ func Interceptor() *InterceptorApplyConfiguration {
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *InterceptorApplyConfiguration) WithName(value string) *InterceptorApplyConfiguration {
 	b.Name = &value
+	return b
+}
+
+// WithHeartbeatDeadline sets the HeartbeatDeadline field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the HeartbeatDeadline field is set to the value of the last call.
+func (b *InterceptorApplyConfiguration) WithHeartbeatDeadline(value v1.Duration) *InterceptorApplyConfiguration {
+	b.HeartbeatDeadline = &value
 	return b
 }
