@@ -230,7 +230,7 @@ flakes: ## Run the tests of PKG=./test/e2e ROUNDS=10 times beside a busy loop on
 	TESTFLAGS="$(TESTFLAGS)" hack/flakes.sh '$(ROUNDS)' $(PKG)
 
 # What is wide, and what `make test` has no time for. NIGHTLY=fuzz is one of them.
-NIGHTLY ?= race explore fuzz chaos test-skew bench-quick test-image test-release vulncheck
+NIGHTLY ?= race explore fuzz mutations chaos test-skew bench-quick test-image test-release vulncheck
 
 .PHONY: nightly
 nightly: $(NIGHTLY) ## Everything that is too wide for `make test` (hours); one of them by NIGHTLY=chaos.
@@ -248,6 +248,12 @@ FUZZTIME ?= 1m
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 1m each).
 	hack/fuzz.sh $(FUZZTIME)
+
+MUTATIONS_ARGS ?=
+
+.PHONY: mutations
+mutations: ## Make the mistakes of hack/mutations, one at a time: the tests must find each; for some MUTATIONS_ARGS=--only=webhook.
+	go run ./hack/mutations $(MUTATIONS_ARGS)
 
 .PHONY: bench
 bench: ## Measure Drawbridge against what it costs not to have it; writes docs/benchmarks.md (one to two hours).
