@@ -145,3 +145,28 @@ func TestWhatComesBackIsTakenBackAgain(t *testing.T) {
 		})
 	}
 }
+
+// Two managers would lead: the one that has just taken the Lease, and the next one that finds none.
+func TestALeaseThatIsRenewedMeanwhileStays(t *testing.T) {
+	c, api, out := bench(t, nil)
+	key := client.ObjectKey{Namespace: "system", Name: "leader"}
+	c.Client = interceptor.NewClient(api.(client.WithWatch), interceptor.Funcs{
+		Delete: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			renewed := &coordinationv1.Lease{}
+			if err := api.Get(ctx, key, renewed); err != nil {
+				return err
+			}
+			renewed.Spec = leaderLease("manager-1", t0).Spec
+			if err := api.Update(ctx, renewed); err != nil {
+				return err
+			}
+			return inner.Delete(ctx, obj, opts...)
+		},
+	})
+	if err := c.deleteLeaderLease(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := api.Get(t.Context(), key, &coordinationv1.Lease{}); err != nil {
+		t.Errorf("the Lease of who leads: %v; it says: %s", err, out)
+	}
+}

@@ -88,3 +88,19 @@ func TestTheLimiterCountsWhatRanBefore(t *testing.T) {
 		t.Error("there is no room")
 	}
 }
+
+// Who is woken in vain asks the API server for nothing, but a thousand do.
+func TestTheLimiterWakesOnlyWhoMayRun(t *testing.T) {
+	var woken []string
+	l := newLimiter(clocktesting.NewFakeClock(noon), 3, 1, func(request types.NamespacedName) { woken = append(woken, request.String()) })
+	l.hold("0", "a")
+	for _, name := range []string{"1", "2", "3"} {
+		if l.tryAcquire(types.UID(name), types.NamespacedName{Namespace: "a", Name: name}) {
+			t.Errorf("%s has room", name)
+		}
+	}
+	l.release("0")
+	if diff := cmp.Diff([]string{"a/1"}, woken); diff != "" {
+		t.Errorf("woken (-want +got):\n%s", diff)
+	}
+}

@@ -97,7 +97,7 @@ func TestMutationsOfAModule(t *testing.T) {
 		"one that no test looks for":       {"n < 3", "n <= 3", "TestOther", "p.go: NOT FOUND"},
 		"one that is no program":           {"n < 3", "m < 3", "", "p.go: does not compile"},
 		"one whose text is not there":      {"n > 3", "n >= 3", "", "update the list: in p.go this stands 0 times"},
-		"one whose text is there twice":    {"n", "m", "", "update the list: in p.go this stands 4 times"},
+		"one whose text is there twice":    {"n", "m", "", "update the list: in p.go this stands 5 times"},
 		"one that is replaced by the same": {"n < 3", "n < 3", "", "replaced by itself"},
 	}
 	for name, tc := range cases {

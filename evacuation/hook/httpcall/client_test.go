@@ -50,6 +50,7 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		"503 waits at least a second": {status: 503, header: map[string]string{"Retry-After": "0"}, want: Answer{RetryAfter: time.Second, Status: 503, Message: "503 Service Unavailable"}},
 		"a date that is over":         {status: 503, header: map[string]string{"Retry-After": now.Add(-time.Hour).Format(http.TimeFormat)}, want: Answer{RetryAfter: time.Second, Status: 503, Message: "503 Service Unavailable"}},
 		"503 waits at most 5 minutes": {status: 503, header: map[string]string{"Retry-After": "3600"}, want: Answer{RetryAfter: 5 * time.Minute, Status: 503, Message: "503 Service Unavailable"}},
+		"a date that is far ahead":    {status: 503, header: map[string]string{"Retry-After": now.Add(time.Hour).Format(http.TimeFormat)}, want: Answer{RetryAfter: 5 * time.Minute, Status: 503, Message: "503 Service Unavailable"}},
 		"a number too large":          {status: 503, header: map[string]string{"Retry-After": "99999999999999999999"}, want: Answer{RetryAfter: 5 * time.Minute, Status: 503, Message: "503 Service Unavailable"}},
 		"what is neither":             {status: 503, header: map[string]string{"Retry-After": "soon"}, want: Answer{RetryAfter: 5 * time.Second, Status: 503, Message: "503 Service Unavailable"}},
 		"a redirect fails":            {status: 307, header: map[string]string{"Location": "/elsewhere"}, wantFail: "the server answered 307 Temporary Redirect"},
