@@ -28,7 +28,7 @@ func TestWhichNodesASelectorSelects(t *testing.T) {
 	}{
 		"its name":                           {[]corev1.NodeSelectorTerm{byName("a")}, true, false},
 		"another name":                       {[]corev1.NodeSelectorTerm{byName("b")}, false, false},
-		"several names in a term":            {[]corev1.NodeSelectorTerm{byName("b", "a")}, true, false},
+		"several names in a term":            {[]corev1.NodeSelectorTerm{byName("b", "a")}, false, true}, // Kubernetes takes one.
 		"its name in a second term":          {[]corev1.NodeSelectorTerm{byName("b"), byName("a")}, true, false},
 		"its label":                          {[]corev1.NodeSelectorTerm{byZone("east")}, true, false},
 		"its label beside another name":      {[]corev1.NodeSelectorTerm{byName("b"), byZone("east")}, true, false},

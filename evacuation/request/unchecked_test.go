@@ -41,6 +41,7 @@ func TestCompletionsThatNobodyChecked(t *testing.T) {
 		want     string
 	}{
 		"it came while we looked":                    {fields: nil},
+		"somebody else had completed before":         {seen: observation{foundCompleted: "b.example.com"}},
 		"written then by who began":                  {seen: found, fields: []metav1.ManagedFieldsEntry{wrote("sdk", at, "startTime", "completionTime")}},
 		"a skip, which is checked by the policy":     {seen: found, skipped: "alice"},
 		"declined by somebody who is known":          {seen: found, declined: true, fields: []metav1.ManagedFieldsEntry{wrote("sdk", at.Add(skew), "completionTime")}},

@@ -23,6 +23,7 @@ func TestTheSlimObjectsDecideTheSame(t *testing.T) {
 		"unseen":      func(in *input) { in.deployment.Generation++ },
 		"min ready":   func(in *input) { in.deployment.Spec.MinReadySeconds = 60; in.pods = []corev1.Pod{replacement("web-2")} },
 		"no deadline": func(in *input) { in.deployment.Spec.ProgressDeadlineSeconds = nil },
+		"late":        func(in *input) { in.deployment.Spec.ProgressDeadlineSeconds = new(int32(30)) },
 	}
 	for name, change := range inputs {
 		t.Run(name, func(t *testing.T) {

@@ -1,17 +1,20 @@
 package surge
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // upPod is a pod of the ReplicaSet that was handed up.
@@ -76,5 +79,25 @@ func TestGiveBack(t *testing.T) {
 				t.Errorf("what became of it (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Between the look and the eviction, another pod may have taken the name.
+func TestTheEvictionOfAPodMeansThisPod(t *testing.T) {
+	p := upPod(t, "old")
+	var got []metav1.Preconditions
+	api := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(deployment(1), replicaSet("old", 1, 0), replicaSet("new", 2, 1), p).
+		WithInterceptorFuncs(interceptor.Funcs{
+			SubResourceCreate: func(_ context.Context, _ client.Client, _ string, _, sub client.Object, _ ...client.SubResourceCreateOption) error {
+				options := ptr.Deref(sub.(*policyv1.Eviction).DeleteOptions, metav1.DeleteOptions{})
+				got = append(got, ptr.Deref(options.Preconditions, metav1.Preconditions{}))
+				return nil
+			},
+		}).Build()
+	if _, err := GiveBack(t.Context(), api, keyOf(ns, "web-1")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]metav1.Preconditions{{UID: &p.UID}}, got); diff != "" {
+		t.Errorf("preconditions of evictions (-want +got):\n%s", diff)
 	}
 }
