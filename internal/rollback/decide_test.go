@@ -54,6 +54,7 @@ func TestOnlyTwoOldAnswersInARowAreBelieved(t *testing.T) {
 			input{readings: []reading{well, otherOld}, doubted: pods}, decision{doubted: map[string]bool{"evictionrequests": true}, again: soon},
 		},
 		"no answer neither ends the doubt nor confirms it": {input{readings: []reading{otherWell}, doubted: pods, failed: true}, decision{doubted: pods, again: soon}},
+		"the first old answer beside none is doubted":      {input{readings: []reading{old}, failed: true}, decision{doubted: pods, again: soon}},
 		"an API server that does not answer is asked soon": {input{failed: true}, decision{again: soon}},
 	}
 	for name, tc := range cases {

@@ -139,6 +139,7 @@ func TestInForce(t *testing.T) {
 		want bool
 	}{
 		"counted":                    {ours(), true},
+		"never counted":              {ours(func(pdb *policyv1.PodDisruptionBudget) { pdb.Generation, pdb.Status.ObservedGeneration = 0, 0 }), false},
 		"not counted yet":            {ours(func(pdb *policyv1.PodDisruptionBudget) { pdb.Status.ObservedGeneration = 0 }), false},
 		"not counted since a change": {ours(func(pdb *policyv1.PodDisruptionBudget) { pdb.Generation = 2 }), false},
 		"loosened":                   {ours(func(pdb *policyv1.PodDisruptionBudget) { pdb.Spec.MinAvailable = new(intstr.FromInt32(0)) }), false},

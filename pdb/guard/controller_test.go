@@ -296,23 +296,25 @@ func TestRequestEvents(t *testing.T) {
 }
 
 func TestGate(t *testing.T) {
-	gate := func(h holds) *Gate {
-		g, err := NewGate(true, h)
+	gate := func(labels bool, h holds) *Gate {
+		g, err := NewGate(labels, h)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return g
 	}
-	g := gate(holds{"held": "so"})
+	g, off := gate(true, holds{"held": "so"}), gate(false, holds{"held": "so"})
 	for name, tc := range map[string]struct {
 		pod          *builder.PodWrapper
 		gate         *Gate
 		closed, held bool
 	}{
-		"a pod without a guard": {webPod("web-1"), g, false, false},
-		"a closed guard":        {webPod("web-1").Label(v1alpha1.GuardLabel, v1alpha1.GuardClosed), g, true, false},
-		"a held pod":            {webPod("held"), g, false, true},
-		"nobody holds":          {webPod("held"), gate(holds{}), false, false},
+		"a pod without a guard":               {webPod("web-1"), g, false, false},
+		"a closed guard":                      {webPod("web-1").Label(v1alpha1.GuardLabel, v1alpha1.GuardClosed), g, true, false},
+		"a held pod":                          {webPod("held"), g, false, true},
+		"nobody holds":                        {webPod("held"), gate(true, holds{}), false, false},
+		"a label from when there were guards": {webPod("web-1").Label(v1alpha1.GuardLabel, v1alpha1.GuardClosed), off, false, false},
+		"a held pod where there are none":     {webPod("held"), off, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := tc.pod.Obj()
