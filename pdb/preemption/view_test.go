@@ -168,7 +168,7 @@ func TestGather(t *testing.T) {
 	plain := pod("plain").Priority("plain", 1).Obj()
 	plain.Labels = map[string]string{"app": "other"}
 	objects := []client.Object{
-		priorityClass("low", "1000"), priorityClass("plain", ""), web(1, "1"),
+		priorityClass("lowest", "10"), priorityClass("low", "1000"), priorityClass("plain", ""), web(1, "1"),
 		pod("a").Priority("low", 1).Obj(), pod("unready").Priority("low", 1).Unready().Obj(),
 		pod("pending").Priority("low", 1).Phase(corev1.PodPending).Obj(), terminating, plain,
 	}
