@@ -18,10 +18,12 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 func main() {
-	o := options{root: ".", out: os.Stdout}
+	o := options{root: ".", out: os.Stdout, clock: clock.RealClock{}}
 	flag.StringVar(&o.list, "list", "hack/mutations/mutations.yaml", "the list of mutations")
 	flag.StringVar(&o.only, "only", "", "make only those in files whose path has this in it")
 	flag.BoolVar(&o.check, "check", false, "only check that each text stands exactly once in its file")
@@ -41,6 +43,7 @@ type options struct {
 	root, list, only string
 	check, unmutated bool
 	out              io.Writer
+	clock            clock.PassiveClock
 }
 
 // row is one line of the table.
@@ -103,8 +106,8 @@ func (o options) ofPackage(ctx context.Context, of []mutation) (rows []row) {
 		if ctx.Err() != nil {
 			return rows
 		}
-		began := time.Now()
-		rows = append(rows, o.tell(row{m, o.mutated(ctx, m), time.Since(began)}))
+		began := o.clock.Now()
+		rows = append(rows, o.tell(row{m, o.mutated(ctx, m), o.clock.Since(began)}))
 	}
 	return rows
 }

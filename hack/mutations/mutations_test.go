@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
 )
 
 // What has gone stale is found by `make test`, although nobody makes the mutations there.
@@ -108,7 +109,7 @@ func TestMutationsOfAModule(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out strings.Builder
-			err := (options{root: root, list: list, out: &out, unmutated: true}).do(t.Context())
+			err := (options{root: root, list: list, out: &out, clock: clock.RealClock{}, unmutated: true}).do(t.Context())
 			if err != nil {
 				out.WriteString(err.Error())
 			}
