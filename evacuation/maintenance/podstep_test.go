@@ -80,6 +80,10 @@ func TestPodStep(t *testing.T) {
 			in:   input{Wants: want, Request: asked, Initiated: &condition{True: true, Since: noon.Add(-time.Hour)}},
 			want: decision{Class: evacuating, WakeAt: noon.Add(9 * time.Minute)},
 		},
+		"its owner has said so at a time to come": {
+			in:   input{Wants: want, Request: askedLongAgo, Initiated: &condition{True: true, Since: noon.Add(-time.Minute), Probed: noon.Add(time.Hour)}},
+			want: decision{Class: evacuating, WakeAt: noon.Add(9 * time.Minute)},
+		},
 		"its owner said that it would, and does nothing": {
 			in: input{Wants: want, Request: askedLongAgo, Initiated: &condition{True: true, Since: noon.Add(-10 * time.Minute)}, Now: noon.Add(8 * time.Minute)},
 			want: decision{Class: evacuating, WakeAt: noon.Add(17 * time.Minute), Block: &maintenance.Block{
