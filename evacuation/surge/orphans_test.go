@@ -26,12 +26,14 @@ func TestOrphans(t *testing.T) {
 	running := request(func(er *v1alpha1.EvictionRequest) {
 		er.Status.ActiveInterceptors = []string{v1alpha1.ImperativeEvictionInterceptor}
 	})
+	deleted := request(func(er *v1alpha1.EvictionRequest) { er.DeletionTimestamp = &metav1.Time{Time: t0} })
 	cases := map[string]struct {
 		cached, live *v1alpha1.EvictionRequest
 		want         bool
 	}{
 		"no request":                        {want: true},
 		"a canceled one":                    {cached: request(ended(v1alpha1.ConditionCanceled)), live: request(ended(v1alpha1.ConditionCanceled)), want: true},
+		"one that a finalizer holds":        {cached: deleted, live: deleted, want: true},
 		"one that goes on without us":       {cached: running, live: running},
 		"one the cache has not seen yet":    {live: running},
 		"a new one after the canceled one":  {cached: request(ended(v1alpha1.ConditionCanceled)), live: running},
