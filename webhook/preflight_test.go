@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -179,5 +180,35 @@ func TestAPreflightThatHangsCostsTheDeadlineAndOneGoroutine(t *testing.T) {
 	}
 	if n := hangs.asked.Load(); n != 1 {
 		t.Errorf("asked %d times", n)
+	}
+}
+
+// While somebody is asked about the pod of the cache, a call that has read it live asks itself.
+func TestWhatIsSaidOfTheCachedPodIsNotForTheLiveOne(t *testing.T) {
+	w := newWorld(t, db0().Obj(), n1().Obj())
+	began, release, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	p := &askedPreflight{says: func(_ context.Context, pod *corev1.Pod) (preflight.Verdict, error) {
+		if pod.Labels["migratable"] == "yes" {
+			return preflight.Verdict{Outcome: preflight.Proceed}, nil
+		}
+		close(began)
+		<-release
+		return preflight.Verdict{Outcome: preflight.Allow}, nil
+	}}
+	w.handler.Preflights = asks(map[string]preflight.Interceptor{interA: p})
+	cached, live := gathered{}, gathered{}
+	cached.Pod, cached.PodSource, cached.Interceptors = db0().Obj(), Cached, []string{interA}
+	live.Pod, live.PodSource, live.Interceptors = db0().Label("migratable", "yes").Obj(), Live, []string{interA}
+	go func() { ended <- w.handler.ask(context.Background(), &cached) }()
+	<-began
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := w.handler.ask(ctx, &live)
+	close(release)
+	if err := errors.Join(err, <-ended); err != nil {
+		t.Fatal(err)
+	}
+	if got := live.Preflights[0].Verdict.Outcome; got != preflight.Proceed {
+		t.Errorf("the answer about the live pod is %v, want %v", got, preflight.Proceed)
 	}
 }
