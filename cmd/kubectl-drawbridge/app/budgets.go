@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -19,7 +18,6 @@ import (
 )
 
 func newBudgets(o commands) *cobra.Command {
-	everywhere := false
 	cmd := &cobra.Command{
 		Use:     "budgets [NAME]",
 		Aliases: []string{"budget"},
@@ -31,27 +29,9 @@ With a name: the groups of this budget, and the pods that it has let go and whos
 are not filled again.`,
 		Example: `  kubectl drawbridge budgets -A
   kubectl drawbridge budgets ingester -n mimir`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: o.completeBudget,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if everywhere && len(args) > 0 {
-				return fmt.Errorf("a budget has a namespace: give --namespace with a name, not --all-namespaces")
-			}
-			c, err := o.Connect()
-			if err != nil {
-				return err
-			}
-			if len(args) > 0 {
-				return o.budget(cmd.Context(), c, args[0])
-			}
-			namespace := c.Namespace
-			if everywhere {
-				namespace = ""
-			}
-			return o.budgets(cmd.Context(), c, namespace)
-		},
+		ValidArgsFunction: o.CompleteFirst(budgetNames),
 	}
-	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "the budgets of all namespaces")
+	o.ofNamespace(cmd, "budget", o.budget, o.budgets)
 	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
@@ -70,12 +50,7 @@ func (o commands) budgets(ctx context.Context, c *cli.Connection, namespace stri
 
 func (o commands) printBudgets(all []listing.Budget, namespace string) error {
 	if len(all) == 0 {
-		where := ""
-		if namespace != "" {
-			where = " in namespace " + namespace
-		}
-		fmt.Fprintf(o.Out, "There is no EvictionBudget%s.\n", where)
-		return nil
+		return o.none("EvictionBudget", namespace)
 	}
 	wide := o.Output == cli.FormatWide
 	t := cli.NewTable(o.Out)
@@ -124,11 +99,8 @@ func (o commands) opening(w *v1alpha1.BudgetOpening) string {
 
 func (o commands) budget(ctx context.Context, c *cli.Connection, name string) error {
 	b := &v1alpha1.EvictionBudget{}
-	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, b); {
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no EvictionBudget %q in namespace %q: see --namespace", name, c.Namespace)
-	case err != nil:
-		return fmt.Errorf("get evictionbudget %s: %w", name, err)
+	if err := get(ctx, c, b, "EvictionBudget", name); err != nil {
+		return err
 	}
 	if o.Output == cli.FormatJSON || o.Output == cli.FormatYAML {
 		return o.PrintValue(b.Status)
@@ -182,24 +154,7 @@ func groupName(b *v1alpha1.EvictionBudget, name string) string {
 	return strconv.Quote(name)
 }
 
-// completeBudget completes the first argument, an EvictionBudget.
-func (o commands) completeBudget(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompletionTimeout)
-	defer cancel()
-	c, err := o.Connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
+func budgetNames(ctx context.Context, c *cli.Connection) ([]string, error) {
 	budgets, err := c.EvictionBudgets(ctx, client.InNamespace(c.Namespace))
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var names []string
-	for i := range budgets {
-		names = append(names, budgets[i].Name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return namesOf(budgets, func(b v1alpha1.EvictionBudget) string { return b.Name }), err
 }

@@ -24,7 +24,6 @@ import (
 )
 
 func newHooks(o commands) *cobra.Command {
-	everywhere := false
 	cmd := &cobra.Command{
 		Use:     "hooks [NAME]",
 		Aliases: []string{"hook"},
@@ -39,29 +38,11 @@ failed try again.`,
 		Example: `  kubectl drawbridge hooks -A
   kubectl drawbridge hooks dump -n shop
   kubectl drawbridge hooks test dump --pod=ledger-0 -n shop`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: o.completeHook,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if everywhere && len(args) > 0 {
-				return fmt.Errorf("a hook has a namespace: give --namespace with a name, not --all-namespaces")
-			}
-			c, err := o.Connect()
-			if err != nil {
-				return err
-			}
-			if len(args) > 0 {
-				return o.hookPods(cmd.Context(), c, args[0])
-			}
-			namespace := c.Namespace
-			if everywhere {
-				namespace = ""
-			}
-			return o.hooks(cmd.Context(), c, namespace)
-		},
+		ValidArgsFunction: o.CompleteFirst(hookNames),
 	}
-	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "the hooks of all namespaces")
+	o.ofNamespace(cmd, "hook", o.hookPods, o.hooks)
 	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML)
-	cmd.AddCommand(hookstest.NewCommand(o.Options, o.completeHook), newHooksRetry(o))
+	cmd.AddCommand(hookstest.NewCommand(o.Options, o.CompleteFirst(hookNames)), newHooksRetry(o))
 	return cmd
 }
 
@@ -79,12 +60,7 @@ func (o commands) hooks(ctx context.Context, c *cli.Connection, namespace string
 
 func (o commands) printHooks(all []listing.Hook, namespace string) error {
 	if len(all) == 0 {
-		where := ""
-		if namespace != "" {
-			where = " in namespace " + namespace
-		}
-		fmt.Fprintf(o.Out, "There is no EvacuationHook%s.\n", where)
-		return nil
+		return o.none("EvacuationHook", namespace)
 	}
 	wide := o.Output == cli.FormatWide
 	t := cli.NewTable(o.Out)
@@ -134,11 +110,8 @@ type hookPod struct {
 
 func (o commands) hookPods(ctx context.Context, c *cli.Connection, name string) error {
 	hook := &v1alpha1.EvacuationHook{}
-	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, hook); {
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no EvacuationHook %q in namespace %q: see --namespace", name, c.Namespace)
-	case err != nil:
-		return fmt.Errorf("get evacuationhook %s: %w", name, err)
+	if err := get(ctx, c, hook, "EvacuationHook", name); err != nil {
+		return err
 	}
 	var known []corev1.Namespace
 	namespace := &corev1.Namespace{}
@@ -222,24 +195,7 @@ func (o commands) printHookPods(hook *v1alpha1.EvacuationHook, covered []hookPod
 	return nil
 }
 
-// completeHook completes the first argument, a hook.
-func (o commands) completeHook(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompletionTimeout)
-	defer cancel()
-	c, err := o.Connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
+func hookNames(ctx context.Context, c *cli.Connection) ([]string, error) {
 	hooks, err := c.Hooks(ctx, client.InNamespace(c.Namespace))
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var names []string
-	for i := range hooks {
-		names = append(names, hooks[i].Name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return namesOf(hooks, func(h v1alpha1.EvacuationHook) string { return h.Name }), err
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -36,7 +35,7 @@ ClusterRole drawbridge-operator has.`,
 			if len(args) == 1 {
 				return o.completeHeld(cmd.Context(), args[0])
 			}
-			return o.completeHook(cmd, args, prefix)
+			return o.CompleteFirst(hookNames)(cmd, args, prefix)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := o.Connect()
@@ -61,11 +60,8 @@ func (o commands) retryHook(ctx context.Context, c *cli.Connection, name, pod st
 	var pods []string
 	err = cli.OnLatest(func() error {
 		found := &v1alpha1.EvacuationHook{}
-		switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, found); {
-		case apierrors.IsNotFound(err):
-			return fmt.Errorf("there is no EvacuationHook %q in namespace %q: see --namespace", name, c.Namespace)
-		case err != nil:
-			return fmt.Errorf("get evacuationhook %s: %w", name, err)
+		if err := get(ctx, c, found, "EvacuationHook", name); err != nil {
+			return err
 		}
 		before := found.DeepCopy()
 		if pods, err = retryRuns(found, pod, text.Clean(user.Username), c.ServerTime()); err != nil {
@@ -119,19 +115,15 @@ func retryRuns(h *v1alpha1.EvacuationHook, pod, who string, now time.Time) ([]st
 
 // completeHeld completes the pods for which a hook can try again.
 func (o commands) completeHeld(ctx context.Context, name string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(ctx, cli.CompletionTimeout)
-	defer cancel()
-	c, err := o.Connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	found := &v1alpha1.EvacuationHook{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, found); err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	pods, err := retryRuns(found, "", "", c.ServerTime())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return pods, cobra.ShellCompDirectiveNoFileComp
+	return o.Complete(ctx, func(ctx context.Context, c *cli.Connection) ([]string, error) {
+		found := &v1alpha1.EvacuationHook{}
+		if err := get(ctx, c, found, "EvacuationHook", name); err != nil {
+			return nil, err
+		}
+		pods, err := retryRuns(found, "", "", c.ServerTime())
+		if err != nil {
+			return nil, nil //nolint:nilerr // There is nothing to try again, so nothing to offer.
+		}
+		return pods, nil
+	})
 }

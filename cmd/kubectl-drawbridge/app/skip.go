@@ -146,15 +146,11 @@ func skipping(er *v1alpha1.EvictionRequest, name, user, reason string, now metav
 
 // completeActive completes the active interceptor.
 func (o commands) completeActive(ctx context.Context, pod string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(ctx, cli.CompletionTimeout)
-	defer cancel()
-	c, err := o.Connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	er, err := requestOf(ctx, c, pod)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return er.Status.ActiveInterceptors, cobra.ShellCompDirectiveNoFileComp
+	return o.Complete(ctx, func(ctx context.Context, c *cli.Connection) ([]string, error) {
+		er, err := requestOf(ctx, c, pod)
+		if err != nil {
+			return nil, err
+		}
+		return er.Status.ActiveInterceptors, nil
+	})
 }

@@ -6,41 +6,57 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// CompletionTimeout limits how long a user waits after pressing tab.
-const CompletionTimeout = 3 * time.Second
+// completionTimeout limits how long a user waits after pressing tab.
+const completionTimeout = 3 * time.Second
 
-// names lists the names of objects of a kind, in the chosen namespace or
-// cluster-scoped.
-func (o *Options) names(ctx context.Context, kind string, namespaced bool) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(ctx, CompletionTimeout)
+// Complete completes with what find finds in the cluster.
+func (o *Options) Complete(ctx context.Context, find func(context.Context, *Connection) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	c, err := o.Connect()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
-	var options []client.ListOption
-	if namespaced {
-		options = append(options, client.InNamespace(c.Namespace))
-	}
-	if err := c.List(ctx, list, options...); err != nil {
+	found, err := find(ctx, c)
+	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	var found []string
-	_ = meta.EachListItem(list, func(object runtime.Object) error { // The function never fails.
-		if accessor, err := meta.Accessor(object); err == nil {
-			found = append(found, accessor.GetName())
-		}
-		return nil
-	})
 	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// CompleteFirst completes the first argument in the same way.
+func (o *Options) CompleteFirst(find func(context.Context, *Connection) ([]string, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return o.Complete(cmd.Context(), find)
+	}
+}
+
+// names lists the names of objects of a kind, in the chosen namespace or
+// cluster-scoped.
+func (o *Options) names(ctx context.Context, kind string, namespaced bool) ([]string, cobra.ShellCompDirective) {
+	return o.Complete(ctx, func(ctx context.Context, c *Connection) ([]string, error) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
+		var options []client.ListOption
+		if namespaced {
+			options = append(options, client.InNamespace(c.Namespace))
+		}
+		if err := c.List(ctx, list, options...); err != nil {
+			return nil, err
+		}
+		var found []string
+		for i := range list.Items {
+			found = append(found, list.Items[i].Name)
+		}
+		return found, nil
+	})
 }
 
 // CompleteNamespaces completes a namespace.
