@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -361,5 +362,19 @@ func BenchmarkHooks(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A registration that the caches do not have says how long its interceptor may be silent.
+func TestDeadlinesAreReadLive(t *testing.T) {
+	registry := registryOf()
+	live := liveOf(t, nil, list(builder.EvictionInterceptor("slow.x").HeartbeatDeadline(time.Hour)), nil)
+	_, found, err := registry.ResolveLive(t.Context(), live, builder.Pod("shop", "p").Obj())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]time.Duration{"cached": DeadlineOf(registry)("slow.x"), "live": DeadlineOf(found)("slow.x"), "nobody": DeadlineOf(found)("nobody.x")}
+	if diff := cmp.Diff(map[string]time.Duration{"cached": 0, "live": time.Hour, "nobody": 0}, got); diff != "" {
+		t.Errorf("deadlines (-want +got):\n%s", diff)
 	}
 }

@@ -37,6 +37,15 @@ type Lookup interface {
 	Registration(name string) (Info, bool)
 }
 
+// DeadlineOf is how long an interceptor may be silent, by its registration in the Lookup; 0 if it
+// has none, or one that does not say.
+func DeadlineOf(l Lookup) func(name string) time.Duration {
+	return func(name string) time.Duration {
+		found, _ := l.Registration(name)
+		return found.HeartbeatDeadline
+	}
+}
+
 // PodLookup is a Lookup for one pod, in the same way.
 type PodLookup interface {
 	// RegistrationOf is Registration with the guard of that pod: that of

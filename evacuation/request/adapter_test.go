@@ -174,7 +174,7 @@ func TestEncodeConditions(t *testing.T) {
 
 func TestEncodeStatus(t *testing.T) {
 	decide := func(er *v1alpha1.EvictionRequest, target process.Target, at time.Duration) process.Decision {
-		return process.Step(decode(er, target, plan([]string{"a.example.com"}, deadlines{}), observation{}, time.Time{}), t0.Add(at), process.DefaultPolicy())
+		return process.Step(decode(er, target, plan([]string{"a.example.com"}, deadlines{}.of), observation{}, time.Time{}), t0.Add(at), process.DefaultPolicy())
 	}
 	present := process.Target{Presence: process.Present}
 	tests := map[string]struct {
@@ -297,7 +297,7 @@ func TestPlan(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, p := range plan(tc.interceptors, deadlines{"b.example.com": time.Hour}) {
+			for _, p := range plan(tc.interceptors, deadlines{"b.example.com": time.Hour}.of) {
 				got = append(got, p.Name)
 				if last := p.Name == imperative; p.LastResort != last {
 					t.Errorf("%s is the last resort: %v", p.Name, p.LastResort)
@@ -319,7 +319,7 @@ func TestDecodeReadsWhatEncodeWrote(t *testing.T) {
 	outcomes := map[process.Outcome]int{}
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		names := plan([]string{"a.example.com", "b.example.com", "c.example.com"}[:random.IntN(4)], deadlines{"b.example.com": 5 * time.Minute})
+		names := plan([]string{"a.example.com", "b.example.com", "c.example.com"}[:random.IntN(4)], deadlines{"b.example.com": 5 * time.Minute}.of)
 		er, now, target := newRequest().Obj(), t0, process.Target{Presence: process.Present}
 		var seen observed
 		for step := range 20 {

@@ -21,7 +21,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
-	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -66,13 +65,10 @@ type bench struct {
 	fail func(call string) error
 }
 
-// deadlines are registrations, by name, that say just that.
+// deadlines of interceptors, by name, as their registrations say.
 type deadlines map[string]time.Duration
 
-func (d deadlines) Registration(name string) (registration.Info, bool) {
-	deadline, ok := d[name]
-	return registration.Info{Name: name, HeartbeatDeadline: deadline}, ok
-}
+func (d deadlines) of(name string) time.Duration { return d[name] }
 
 func newBench(t *testing.T, objects ...client.Object) *bench {
 	t.Helper()
@@ -80,15 +76,15 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	b.live = fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithReturnManagedFields().
 		WithStatusSubresource(&v1alpha1.EvictionRequest{}).WithObjects(objects...).Build()
 	b.Reconciler = &Reconciler{
-		Client:     b.intercept(b.live, "cached"),
-		APIReader:  b.intercept(b.live, "live"),
-		Clock:      b.clock,
-		Policy:     process.DefaultPolicy(),
-		Resolver:   builder.FromAnnotation{},
-		Registered: deadlines{},
-		ResolveLive: func(_ context.Context, pod *corev1.Pod) ([]string, registration.Lookup, error) {
+		Client:    b.intercept(b.live, "cached"),
+		APIReader: b.intercept(b.live, "live"),
+		Clock:     b.clock,
+		Policy:    process.DefaultPolicy(),
+		Resolver:  builder.FromAnnotation{},
+		Deadline:  deadlines{}.of,
+		ResolveLive: func(_ context.Context, pod *corev1.Pod) ([]string, func(string) time.Duration, error) {
 			names, err := builder.FromAnnotation{}.Resolve(pod)
-			return names, deadlines{}, err
+			return names, deadlines{}.of, err
 		},
 		Recorder: b.events,
 		Metrics:  b.metrics,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
-	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 )
 
 // makePlan returns the participants to freeze, and the target as it was last seen. A request gets
@@ -28,30 +28,29 @@ func (r *Reconciler) makePlan(ctx context.Context, er *v1alpha1.EvictionRequest,
 		return nil, target, err
 	}
 	if !contradicts(er, names) {
-		return plan(names, r.Registered), target, nil
+		return plan(names, r.Deadline), target, nil
 	}
 	if target, err = r.liveTarget(ctx, target.pod); err != nil || target.pod == nil {
 		return nil, target, err
 	}
-	names, registered, err := r.ResolveLive(ctx, target.pod)
+	names, deadline, err := r.ResolveLive(ctx, target.pod)
 	if err != nil {
 		return nil, target, fmt.Errorf("resolve live who intercepts pod %s/%s: %w", target.pod.Namespace, target.pod.Name, err)
 	}
-	return plan(names, registered), target, nil
+	return plan(names, deadline), target, nil
 }
 
 // plan returns the participants to freeze into status.targetInterceptors: those of the
 // pod in their order, each once, at most 15 (ruling R1), and the default one last
-// (statement 62). Who has no registration has the deadline of the installation.
-func plan(names []string, registered registration.Lookup) []process.Participant {
+// (statement 62). Deadline says how long each may be silent, 0 for as long as the installation says.
+func plan(names []string, deadline func(name string) time.Duration) []process.Participant {
 	var planned []process.Participant
 	for _, name := range names {
 		known := slices.ContainsFunc(planned, func(p process.Participant) bool { return p.Name == name })
 		if known || name == v1alpha1.ImperativeEvictionInterceptor || len(planned) == v1alpha1.MaxPodInterceptors {
 			continue
 		}
-		found, _ := registered.Registration(name)
-		planned = append(planned, process.Participant{Name: name, HeartbeatDeadline: found.HeartbeatDeadline})
+		planned = append(planned, process.Participant{Name: name, HeartbeatDeadline: deadline(name)})
 	}
 	return append(planned, process.Participant{Name: v1alpha1.ImperativeEvictionInterceptor, LastResort: true})
 }

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -54,12 +53,12 @@ func TestPlansOfTheWebhookLackNobodyBecauseOfACache(t *testing.T) {
 				live = append(live, tc.live.Clone().Obj())
 			}
 			b := newBench(t, live...).lag(t, tc.request.DeepCopy(), tc.cached.Clone().Obj())
-			b.ResolveLive = func(_ context.Context, pod *corev1.Pod) ([]string, registration.Lookup, error) {
+			b.ResolveLive = func(_ context.Context, pod *corev1.Pod) ([]string, func(string) time.Duration, error) {
 				b.reads = append(b.reads, "resolve app="+pod.Labels["app"])
 				if pod.Labels["app"] == "" {
 					return nil, nil, tc.fails
 				}
-				return []string{"live.example.com"}, deadlines{"live.example.com": time.Hour}, tc.fails
+				return []string{"live.example.com"}, deadlines{"live.example.com": time.Hour}.of, tc.fails
 			}
 			if _, err := b.reconcile(t); !errors.Is(err, tc.fails) {
 				t.Errorf("error %v, want %v", err, tc.fails)

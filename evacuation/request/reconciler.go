@@ -19,7 +19,6 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
-	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
@@ -73,11 +72,12 @@ type Reconciler struct {
 	Retention time.Duration
 	// Resolver is asked for the interceptors of a new request's pod.
 	Resolver Resolver
-	// Registered has the registrations of the interceptors that the Resolver names.
-	Registered registration.Lookup
-	// ResolveLive asks the API server who intercepts a pod, and for their registrations,
+	// Deadline is how long an interceptor that the Resolver names may be silent, by its
+	// registration; 0 if that does not say.
+	Deadline func(name string) time.Duration
+	// ResolveLive asks the API server who intercepts a pod, and how long each may be silent,
 	// when the Resolver's answer cannot be right (see makePlan).
-	ResolveLive func(ctx context.Context, pod *corev1.Pod) ([]string, registration.Lookup, error)
+	ResolveLive func(ctx context.Context, pod *corev1.Pod) ([]string, func(name string) time.Duration, error)
 	// Recorder records events on the request and on its pod.
 	Recorder k8sevents.EventRecorder
 	// Metrics follow the requests.

@@ -93,7 +93,7 @@ func TestSetupNamesWhatIsMissing(t *testing.T) {
 	if err == nil {
 		t.Fatal("got no error")
 	}
-	for _, field := range []string{"Client", "APIReader", "Clock", "Resolver", "Registered", "ResolveLive", "Recorder", "Metrics", "Policy.HeartbeatDeadline"} {
+	for _, field := range []string{"Client", "APIReader", "Clock", "Resolver", "Deadline", "ResolveLive", "Recorder", "Metrics", "Policy.HeartbeatDeadline"} {
 		if !strings.Contains(err.Error(), field+" is not set") {
 			t.Errorf("error %q does not name %s", err, field)
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -67,15 +68,19 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 	requestMetrics := metrics.NewRequests(o.Registerer, o.MetricsPerRequest)
 
 	engine := &request.Reconciler{
-		Client:     mgr.GetClient(),
-		APIReader:  mgr.GetAPIReader(),
-		Clock:      o.Clock,
-		Policy:     o.Policy,
-		Retention:  o.Retention,
-		Resolver:   resolver,
-		Registered: resolver,
-		ResolveLive: func(ctx context.Context, pod *corev1.Pod) ([]string, registration.Lookup, error) {
-			return resolver.ResolveLive(ctx, mgr.GetAPIReader(), pod)
+		Client:    mgr.GetClient(),
+		APIReader: mgr.GetAPIReader(),
+		Clock:     o.Clock,
+		Policy:    o.Policy,
+		Retention: o.Retention,
+		Resolver:  resolver,
+		Deadline:  registration.DeadlineOf(resolver),
+		ResolveLive: func(ctx context.Context, pod *corev1.Pod) ([]string, func(string) time.Duration, error) {
+			names, live, err := resolver.ResolveLive(ctx, mgr.GetAPIReader(), pod)
+			if err != nil {
+				return nil, nil, err
+			}
+			return names, registration.DeadlineOf(live), nil
 		},
 		Recorder: recorder,
 		Metrics:  requestMetrics,

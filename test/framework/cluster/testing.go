@@ -15,9 +15,10 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
-// Patience, Wait and Eventually are those of package waiting.
+// Patience is waiting.Patience.
 const Patience = waiting.Patience
 
+// Wait is waiting.For, and Eventually waiting.Eventually.
 var (
 	Wait       = waiting.For
 	Eventually = waiting.Eventually
