@@ -2,6 +2,7 @@ package request
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -31,6 +32,25 @@ func TestTheEventOfAnInterceptorsEnd(t *testing.T) {
 			})
 			got := announcements(er.Obj(), process.OutcomeRunning, decision, process.Policy{})
 			if diff := cmp.Diff([]events.Event{tc.want}, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheEventOfASilentInterceptorHasItsDeadline(t *testing.T) {
+	const name = "a.example.com"
+	policy := process.Policy{HeartbeatDeadline: 20 * time.Minute}
+	for title, tc := range map[string]struct{ own, want time.Duration }{
+		"that of the installation": {0, 20 * time.Minute},
+		"that of its registration": {time.Hour, time.Hour},
+	} {
+		t.Run(title, func(t *testing.T) {
+			got := announcements(builder.EvictionRequest("shop", "db-0", "uid-1").Interceptors(name).Obj(), process.OutcomeRunning, process.Decision{
+				Transitions:  []process.Transition{{Name: name, To: process.Interrupted}},
+				Participants: []process.Participant{{Name: name, HeartbeatDeadline: tc.own}},
+			}, policy)
+			if diff := cmp.Diff([]events.Event{events.InterceptorTimedOut(name, tc.want, time.Time{})}, got); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
