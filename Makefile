@@ -133,17 +133,18 @@ demo: ## Show the main job on an embedded control plane (the first time builds i
 	@hack/fetch-modules.sh & hack/tell.sh "building the demo's own program, about 4 minutes the first time" $(GO_BUILD) -o bin/demo ./test/demo
 	@bin/demo
 
-# Control planes wait for each other a third of the time. What needs none of them takes that, and no more.
+# The suites leave a third of two processors idle. The rest takes that, and no more: its one control
+# plane mostly waits.
 .PHONY: test
 test: compile ## Everything CI needs.
 	$(MAKE) --no-print-directory -j2 test-go checks
-	$(MAKE) --no-print-directory test-gitops
 	@go run ./test/framework/browser/cmd/browser --check
 
 .PHONY: checks
-checks: ## What `make test` does beside its control planes, with what they leave of the processors.
+checks: ## What `make test` does beside its suites, with what they leave of the processors.
 	nice -n 19 $(MAKE) --no-print-directory -j1 lint verify test-alerts test-examples test-push
 	cd test/gitops && nice -n 19 go vet ./...
+	$(MAKE) --no-print-directory -j1 test-gitops
 
 # The linter runs vet already, and without DWARF and gcc's linker a test program is linked in half the
 # time; there are a hundred. Stack traces need neither.
