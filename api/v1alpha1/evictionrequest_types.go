@@ -153,6 +153,7 @@ type Interceptor struct {
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('2m') && duration(self) <= duration('24h')",message="heartbeatDeadline must be at least 2m and at most 24h: send that of the EvictionInterceptor"
 	HeartbeatDeadline *metav1.Duration `json:"heartbeatDeadline,omitempty"`
 }
 

@@ -39,10 +39,7 @@ func TestConformance_F3(t *testing.T) {
 		onlyOne   = "only the item of the active interceptor may change"
 	)
 
-	patient := func(er *v1alpha1.EvictionRequest) {
-		initialised(er)
-		within(interceptorA, time.Hour)(er)
-	}
+	patient := together(initialised, within(interceptorA, time.Hour))
 	cases := map[string]writeCase{
 		"24 targetInterceptors can be set":                              {write: initialised, want: accepted},
 		"24 targetInterceptors cannot be extended":                      {given: []change{targets(interceptorA)}, write: targets(interceptorA, interceptorB), want: "targetInterceptors is immutable once set"},
@@ -207,6 +204,21 @@ func TestConformance_F3(t *testing.T) {
 		} {
 			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, status, tc.item))
 			checkAnswer(t, c.Status().Patch(t.Context(), er.DeepCopy(), patch), tc.want)
+		}
+	})
+
+	t.Run("24 a deadline of targetInterceptors is one that a registration can have", func(t *testing.T) {
+		er := createRequest(t, c, ns)
+		const status = `{"status":{"targetInterceptors":[{"name":"a.example.com","heartbeatDeadline":%s}],"interceptors":[{"name":"a.example.com"}]}}`
+		const refused = "status.targetInterceptors[0].heartbeatDeadline"
+		for deadline, want := range map[string]string{
+			`"soon"`: refused, `""`: refused, `"1d"`: refused, `5`: refused, `"-1h"`: refused, `"119s"`: refused, `"24h1s"`: refused,
+			`"2m"`: accepted, `"24h"`: accepted,
+		} {
+			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, status, deadline))
+			t.Run(deadline, func(t *testing.T) {
+				checkAnswer(t, c.Status().Patch(t.Context(), er.DeepCopy(), patch, client.DryRunAll), want)
+			})
 		}
 	})
 
