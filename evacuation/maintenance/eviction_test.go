@@ -27,6 +27,10 @@ func TestEvictionOfARequest(t *testing.T) {
 			active().Started(name, activated.Add(time.Minute)),
 			Eviction{State: v1alpha1.StateIntercepting, Interceptor: name, Started: true, LastHeard: activated.Add(time.Minute)},
 		},
+		"it may be silent for two minutes, and reports each minute": {
+			active().HeartbeatDeadline(name, 2*time.Minute),
+			Eviction{State: v1alpha1.StateIntercepting, Interceptor: name, LastHeard: activated, SilentAfter: 90 * time.Second},
+		},
 		"it may be silent for a day, and blocks after half of it": {
 			active().HeartbeatDeadline(name, 24*time.Hour),
 			Eviction{State: v1alpha1.StateIntercepting, Interceptor: name, LastHeard: activated, SilentAfter: 12 * time.Hour},

@@ -149,6 +149,10 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType, ours string) *Cond
 	return nil
 }
 
+// reportOverdue is when a report is overdue of an interceptor that has to report as often as the API
+// lets it, once a minute.
+const reportOverdue = 90 * time.Second
+
 // evictionOf returns what a decision needs to know about a request.
 func evictionOf(er *v1alpha1.EvictionRequest) *Eviction {
 	u := requester.Observe(er)
@@ -162,7 +166,9 @@ func evictionOf(er *v1alpha1.EvictionRequest) *Eviction {
 		e.LastHeard = er.Status.ActivationTime.Time
 	}
 	report := v1alpha1.ReportOf(er, u.Interceptor)
-	e.SilentAfter = v1alpha1.HeartbeatDeadlineOf(er, u.Interceptor) / 2
+	if deadline := v1alpha1.HeartbeatDeadlineOf(er, u.Interceptor); deadline > 0 {
+		e.SilentAfter = max(reportOverdue, deadline/2)
+	}
 	e.Never = report.Refusal != nil && report.Refusal.Reason == events.ReasonBudgetNeverAllows
 	e.Started = report.StartTime != nil && u.State == v1alpha1.StateIntercepting
 	if report.HeartbeatTime != nil && report.HeartbeatTime.After(e.LastHeard) {

@@ -39,7 +39,7 @@ type Eviction struct {
 	// none is active.
 	LastHeard time.Time
 	// SilentAfter is PodPolicy.SilentAfter for this interceptor, if its registration has set
-	// a deadline; else 0.
+	// a deadline: half of that, but not before a report is overdue. Else 0.
 	SilentAfter time.Duration
 	// Never: a budget refuses the eviction that can never allow it.
 	Never bool
