@@ -1,6 +1,9 @@
 package process
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // State of a participant. Completed, Interrupted and Canceled are final.
 type State int
@@ -165,10 +168,7 @@ type Policy struct {
 
 // DeadlineOf is how long the participant may be silent.
 func (p Policy) DeadlineOf(a Participant) time.Duration {
-	if a.HeartbeatDeadline > 0 {
-		return a.HeartbeatDeadline
-	}
-	return p.HeartbeatDeadline
+	return cmp.Or(a.HeartbeatDeadline, p.HeartbeatDeadline)
 }
 
 // DefaultPolicy returns the constants of KEP-4563 and the rulings.
