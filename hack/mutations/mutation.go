@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/gocommand"
 )
 
 // mutation is one mistake.
@@ -122,10 +124,7 @@ func (o options) run(ctx context.Context, m mutation, overlay string) result {
 		args = append(args, "-run="+m.Run)
 	}
 	command := exec.CommandContext(ctx, "go", append(args, m.Tests)...)
-	command.Dir, command.Env = o.root, append(os.Environ(), "GOWORK=off")
-	if os.Getenv("GOGC") == "" {
-		command.Env = append(command.Env, "GOGC=400")
-	}
+	command.Dir, command.Env = o.root, gocommand.Env()
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err := command.Run()
