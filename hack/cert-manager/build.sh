@@ -6,6 +6,7 @@
 # It fetches no source, and changes nothing in the checkout. cert-manager does not vendor
 # its modules: the go command takes them from its cache, or from your module proxy.
 set -euo pipefail
+unset CGO_ENABLED # make sets it for our own programs; theirs are built as they are by default.
 
 if [[ $# -ne 2 || ! -f $1/cmd/cainjector/go.mod ]]; then
 	echo "usage: $0 CHECKOUT FOLDER, where CHECKOUT is a checkout of cert-manager" >&2

@@ -6,6 +6,7 @@
 # It downloads nothing: KubeVirt vendors its modules. In the checkout it makes one folder
 # for a program that prints what KubeVirt's operator would install, and removes it.
 set -euo pipefail
+unset CGO_ENABLED # make sets it for our own programs; theirs are built as they are by default.
 
 if [[ $# -ne 2 || ! -d $1/cmd/virt-api ]]; then
 	echo "usage: $0 CHECKOUT FOLDER, where CHECKOUT is a checkout of KubeVirt" >&2
