@@ -153,11 +153,6 @@ func TestOneBudgetPerNamespace(t *testing.T) {
 	if diff := gocmp.Diff(want, counts); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
-	// Quicker than the end of the namespaces, for which other tests would have to wait.
-	inParallel(t, n, perTurn, func(ctx context.Context, i int) error {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespaces[i%len(namespaces)], Name: fmt.Sprintf("db-%d", i)}}
-		return admin.Delete(ctx, pod, client.GracePeriodSeconds(0))
-	})
 }
 
 // Callers never stop asking while a user's budget comes to pods whose guard is
