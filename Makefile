@@ -253,8 +253,8 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 1m each).
 MUTATIONS_ARGS ?=
 
 .PHONY: mutations
-mutations: ## Make the mistakes of hack/mutations, one at a time: the tests must find each; for some MUTATIONS_ARGS=--only=webhook.
-	go run ./hack/mutations $(MUTATIONS_ARGS)
+mutations: ## Make the mistakes of test/mutations, one at a time: the tests must find each; for some MUTATIONS_ARGS=--only=webhook.
+	go run ./test/mutations $(MUTATIONS_ARGS)
 
 .PHONY: bench
 bench: ## Measure Drawbridge against what it costs not to have it; writes docs/benchmarks.md (one to two hours).

@@ -1,6 +1,8 @@
 package webhook
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -78,10 +80,7 @@ func (in *Input) guardIsMoving(reason translate.Reason) bool {
 	if in.Request == nil || reason == translate.ReasonNoInterceptors {
 		return false
 	}
-	for _, i := range in.Request.Status.TargetInterceptors {
-		if i.Name != v1alpha1.ImperativeEvictionInterceptor {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(in.Request.Status.TargetInterceptors, func(i v1alpha1.Interceptor) bool {
+		return i.Name != v1alpha1.ImperativeEvictionInterceptor
+	})
 }

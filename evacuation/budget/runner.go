@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,45 +55,19 @@ type runner struct {
 	// synced reports whether the state knows what there was at the start.
 	synced func() bool
 
-	mu sync.Mutex
-	// requests and budgets are the queues of the controllers, nil while they do not run.
-	requests, budgets controllers.Queue
+	// requests and budgets wake the controllers.
+	requests, budgets controllers.Waker
 }
 
 var _ reconcile.Reconciler = &runner{}
 
-// attach and attachRequests learn the queues of the controllers.
-func (r *runner) attach(_ context.Context, q controllers.Queue) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.budgets = q
-	return nil
-}
-
-func (r *runner) attachRequests(_ context.Context, q controllers.Queue) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.requests = q
-	return nil
-}
-
 // changed asks for a decision about a budget, wake for a look at a request.
 func (r *runner) changed(budget types.NamespacedName) {
-	r.mu.Lock()
-	q := r.budgets
-	r.mu.Unlock()
-	if q != nil {
-		q.AddAfter(reconcile.Request{NamespacedName: budget}, decideDelay)
-	}
+	r.budgets.Wake(budget, decideDelay)
 }
 
 func (r *runner) wake(request types.NamespacedName) {
-	r.mu.Lock()
-	q := r.requests
-	r.mu.Unlock()
-	if q != nil {
-		q.Add(reconcile.Request{NamespacedName: request})
-	}
+	r.requests.Wake(request, 0)
 }
 
 // Reconcile decides about one budget, and those that share pods with it.

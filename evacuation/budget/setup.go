@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -167,23 +167,14 @@ func (r *runner) setupDecisions(mgr ctrl.Manager, o Options) error {
 		return r.state.budgetsOf(object.GetNamespace())
 	})
 	scaled := builder.WithPredicates(predicate.GenerationChangedPredicate{})
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named(decideName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.EvictionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&appsv1.StatefulSet{}, ofNamespace, scaled).
 		Watches(&appsv1.Deployment{}, ofNamespace, scaled).
 		Watches(&appsv1.ReplicaSet{}, ofNamespace, scaled).
 		Watches(&corev1.ReplicationController{}, ofNamespace, scaled).
-		WatchesRawSource(source.Func(r.attach)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: o.Workers, ReconciliationTimeout: timeout,
-			RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
-		}).
-		Complete(controllers.Patient(o.Clock, r))
-	if err != nil {
-		return fmt.Errorf("set up %s: %w", decideName, err)
-	}
-	return nil
+		WatchesRawSource(source.Func(r.budgets.Start))
+	return controllers.Complete(b, decideName, r, controllers.Options{Clock: o.Clock, Timeout: timeout, Workers: o.Workers, Limiter: controllers.SlowBackoff()})
 }
 
 // setupTurns adds the interceptor.
@@ -194,31 +185,14 @@ func (r *runner) setupTurns(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", turnsName, err)
 	}
-	err = ctrl.NewControllerManagedBy(mgr).
-		Named(turnsName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(interceptor.TurnChanged(), predicate.NewPredicateFuncs(planned))).
-		WatchesRawSource(source.Func(r.attachRequests)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: o.Workers, ReconciliationTimeout: timeout,
-			RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
-		}).
-		Complete(controllers.Patient(o.Clock, sdk))
-	if err != nil {
-		return fmt.Errorf("set up %s: %w", turnsName, err)
-	}
-	return nil
+		WatchesRawSource(source.Func(r.requests.Start))
+	return controllers.Complete(b, turnsName, sdk, controllers.Options{Clock: o.Clock, Timeout: timeout, Workers: o.Workers, Limiter: controllers.SlowBackoff()})
 }
 
 // planned reports whether the budgets are among the interceptors of a request.
 func planned(object client.Object) bool {
 	er, ok := object.(*v1alpha1.EvictionRequest)
-	if !ok {
-		return false
-	}
-	for _, i := range er.Status.TargetInterceptors {
-		if i.Name == v1alpha1.BudgetInterceptor {
-			return true
-		}
-	}
-	return false
+	return ok && slices.ContainsFunc(er.Status.TargetInterceptors, func(i v1alpha1.Interceptor) bool { return i.Name == v1alpha1.BudgetInterceptor })
 }

@@ -134,7 +134,7 @@ func TestAChangeWaitsForOthers(t *testing.T) {
 	queue := controllers.NewQueue(clock)("budget-test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
 	r := &runner{}
-	if err := r.attach(t.Context(), queue); err != nil {
+	if err := r.budgets.Start(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

@@ -40,7 +40,7 @@ type bench struct {
 	t      *testing.T
 	server client.WithWatch
 	clock  *testingclock.FakeClock
-	queue  workQueue
+	queue  controllers.Queue
 	calls  []string
 }
 
@@ -66,7 +66,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 }
 
 // promptQueue makes nobody wait.
-type promptQueue struct{ workQueue }
+type promptQueue struct{ controllers.Queue }
 
 func (q promptQueue) AddAfter(key reconcile.Request, _ time.Duration) { q.Add(key) }
 
@@ -312,7 +312,7 @@ func TestDeschedulerRequestEvents(t *testing.T) {
 		})
 	}
 	want := []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "web-1"}}}
-	if diff := cmp.Diff(want, podOfRequest(t.Context(), newRequest().Obj())); diff != "" {
+	if diff := cmp.Diff(want, controllers.PodOfRequest(t.Context(), newRequest().Obj())); diff != "" {
 		t.Errorf("pod of a request (-want +got):\n%s", diff)
 	}
 }

@@ -2,15 +2,12 @@ package descheduler
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -31,9 +28,6 @@ const (
 	reconcileTimeout = 20 * time.Second
 )
 
-// workQueue is the queue of this controller.
-type workQueue = controllers.Queue
-
 // SetupWithManager adds the controller to the manager, on the leader only.
 func (d *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := controllers.Require("controller "+controllerName, map[string]bool{
@@ -43,24 +37,13 @@ func (d *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	c := ctrl.NewControllerManagedBy(mgr).
-		Named(controllerName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Watches(&corev1.Pod{}, d.podEvents()).
-		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(podOfRequest), builder.WithPredicates(requestEvents())).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			NeedLeaderElection:      new(true),
-			ReconciliationTimeout:   reconcileTimeout,
-			RateLimiter:             controllers.FastBackoff(),
-			NewQueue:                controllers.NewQueue(d.Clock),
-		})
+		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(controllers.PodOfRequest), builder.WithPredicates(requestEvents()))
 	if d.MarkEvictOnly {
-		c = c.WatchesRawSource(d.changes(mgr.GetCache()))
+		b = b.WatchesRawSource(d.changes(mgr.GetCache()))
 	}
-	if err := c.Complete(controllers.Patient(d.Clock, d)); err != nil {
-		return fmt.Errorf("set up controller %s: %w", controllerName, err)
-	}
-	return nil
+	return controllers.Complete(b, controllerName, d, controllers.Options{Clock: d.Clock, Timeout: reconcileTimeout, Workers: workers})
 }
 
 // podEvents enqueues a pod only if there is something to do, which is decided from
@@ -68,12 +51,16 @@ func (d *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // a pod cost nothing.
 func (d *Reconciler) podEvents() handler.EventHandler {
 	return controllers.Handler{
-		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) { d.enqueue(ctx, ev.Object, queue) },
-		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workQueue) { d.enqueue(ctx, ev.ObjectNew, queue) },
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue controllers.Queue) {
+			d.enqueue(ctx, ev.Object, queue)
+		},
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue controllers.Queue) {
+			d.enqueue(ctx, ev.ObjectNew, queue)
+		},
 	}
 }
 
-func (d *Reconciler) enqueue(ctx context.Context, obj client.Object, queue workQueue) {
+func (d *Reconciler) enqueue(ctx context.Context, obj client.Object, queue controllers.Queue) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return
@@ -86,15 +73,6 @@ func (d *Reconciler) enqueue(ctx context.Context, obj client.Object, queue workQ
 	if err != nil || len(hints) > 0 {
 		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}, cacheDelay)
 	}
-}
-
-// podOfRequest is the pod that a request targets.
-func podOfRequest(_ context.Context, obj client.Object) []reconcile.Request {
-	er, ok := obj.(*v1alpha1.EvictionRequest)
-	if !ok || er.Spec.Target.Pod == nil {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: er.Namespace, Name: er.Spec.Target.Pod.Name}}}
 }
 
 // requestEvents passes the changes of a request in which an eviction begins, becomes
@@ -118,6 +96,6 @@ func requestEvents() predicate.Predicate {
 func (d *Reconciler) changes(cached client.Reader) source.Source {
 	return controllers.Rescan{
 		Pods: cached, Clock: d.Clock, OnChange: d.OnChange, Synced: d.Synced,
-		Each: func(ctx context.Context, pod *corev1.Pod, queue workQueue) { d.enqueue(ctx, pod, queue) },
+		Each: func(ctx context.Context, pod *corev1.Pod, queue controllers.Queue) { d.enqueue(ctx, pod, queue) },
 	}.Source()
 }

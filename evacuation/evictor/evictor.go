@@ -80,7 +80,7 @@ type Reconciler struct {
 	// last has the last attempt of each request for which it is our turn.
 	last map[types.NamespacedName]Attempt
 	// queue gets the requests that a budget wakes.
-	queue workQueue
+	queue controllers.Queue
 }
 
 // IsTurn reports whether the evictor may act on the request: it is active

@@ -2,7 +2,6 @@ package evictor
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -11,11 +10,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -38,9 +35,6 @@ const workers = 50
 
 // overhead limits the other calls of one Reconcile, besides the eviction.
 const overhead = 20 * time.Second
-
-// workQueue is the queue of this controller.
-type workQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // SetupWithManager adds the evictor to the manager, on the leader only.
 func (e *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
@@ -65,27 +59,17 @@ func (e *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	e.init(newCall(calls, e.Timeout))
 	newQueue := controllers.NewQueue(e.Clock)
-	err = ctrl.NewControllerManagedBy(mgr).
-		Named(controllerName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(requestEvents())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(e.requestOfPod), builder.WithPredicates(podEvents())).
-		Watches(&policyv1.PodDisruptionBudget{}, e.budgetEvents()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: e.MaxConcurrentReconciles,
-			NeedLeaderElection:      new(true),
-			ReconciliationTimeout:   e.Timeout + overhead,
-			RateLimiter:             controllers.FastBackoff(),
-			// Called once the controller may start, before any event is handled.
-			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workQueue {
-				e.queue = newQueue(name, limiter)
-				return e.queue
-			},
-		}).
-		Complete(controllers.Patient(e.Clock, e))
-	if err != nil {
-		return fmt.Errorf("set up controller %s: %w", controllerName, err)
-	}
-	return nil
+		Watches(&policyv1.PodDisruptionBudget{}, e.budgetEvents())
+	return controllers.Complete(b, controllerName, e, controllers.Options{
+		Clock: e.Clock, Timeout: e.Timeout + overhead, Workers: e.MaxConcurrentReconciles,
+		NewQueue: func(name string, limiter controllers.Limiter) controllers.Queue {
+			e.queue = newQueue(name, limiter)
+			return e.queue
+		},
+	})
 }
 
 // init prepares a started evictor; the queue is created later.
@@ -145,12 +129,12 @@ func (e *Reconciler) requestOfPod(ctx context.Context, pod client.Object) []reco
 // budgetEvents feeds budget changes to the budget queue and enqueues the woken
 // requests.
 func (e *Reconciler) budgetEvents() handler.EventHandler {
-	wake := func(queue workQueue, keys []types.NamespacedName) {
+	wake := func(queue controllers.Queue, keys []types.NamespacedName) {
 		for _, key := range keys {
 			queue.Add(reconcile.Request{NamespacedName: key})
 		}
 	}
-	observe := func(ctx context.Context, obj client.Object, queue workQueue) {
+	observe := func(ctx context.Context, obj client.Object, queue controllers.Queue) {
 		if pdb, ok := obj.(*policyv1.PodDisruptionBudget); ok {
 			wake(queue, e.budgets.Observe(pdb))
 			if seen, doubtful := e.budgets.Doubtful(client.ObjectKeyFromObject(pdb)); doubtful {
@@ -159,9 +143,13 @@ func (e *Reconciler) budgetEvents() handler.EventHandler {
 		}
 	}
 	return controllers.Handler{
-		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) { observe(ctx, ev.Object, queue) },
-		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workQueue) { observe(ctx, ev.ObjectNew, queue) },
-		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, queue workQueue) {
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue controllers.Queue) {
+			observe(ctx, ev.Object, queue)
+		},
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue controllers.Queue) {
+			observe(ctx, ev.ObjectNew, queue)
+		},
+		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, queue controllers.Queue) {
 			wake(queue, e.budgets.Remove(client.ObjectKeyFromObject(ev.Object)))
 		},
 	}

@@ -64,7 +64,7 @@ func (w *world) woken(t *testing.T) func() []reconcile.Request {
 	t.Helper()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(q.ShutDown)
-	if err := w.runner.attach(t.Context(), q); err != nil {
+	if err := w.runner.queue.Start(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
 	return func() (found []reconcile.Request) {

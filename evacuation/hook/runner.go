@@ -13,20 +13,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
 // sweepEvery is how often the runs of all hooks are compared with their requests, and
 // what is over is removed from the hooks' statuses.
 const sweepEvery = time.Minute
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // runner runs the interceptors of all hooks, on the leader: one reconciler of the SDK for
 // each name.
@@ -37,8 +35,9 @@ type runner struct {
 	// ready: the runs of the life before have been counted.
 	ready atomic.Bool
 
+	queue controllers.Waker
+
 	mu    sync.Mutex
-	queue queue
 	named map[types.NamespacedName]reconcile.Reconciler
 	// called are the hooks whose reconcilers know a request.
 	called map[types.NamespacedName]map[types.NamespacedName]bool
@@ -48,21 +47,9 @@ type runner struct {
 	requests map[types.NamespacedName][]types.NamespacedName
 }
 
-func (r *runner) attach(_ context.Context, q queue) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.queue = q
-	return nil
-}
-
 // enqueue wakes a request.
 func (r *runner) enqueue(request types.NamespacedName) {
-	r.mu.Lock()
-	q := r.queue
-	r.mu.Unlock()
-	if q != nil {
-		q.Add(reconcile.Request{NamespacedName: request})
-	}
+	r.queue.Wake(request, 0)
 }
 
 // wrote notes the runs of a hook, as they were written or read, and wakes the requests of

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -19,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -166,35 +166,21 @@ func setupRunner(mgr ctrl.Manager, r *runner, o Options) error {
 		hook, ok := object.(*v1alpha1.EvacuationHook)
 		return ok && r.isRetried(hook)
 	})
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named(runnerName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(interceptor.TurnChanged(), predicate.NewPredicateFuncs(involvesHook))).
 		Watches(&batchv1.Job{}, ofJob).
 		Watches(&v1alpha1.EvacuationHook{}, ofHook, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, retried))).
-		WatchesRawSource(source.Func(r.attach)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: o.Workers, ReconciliationTimeout: runTimeout,
-			RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
-		}).
-		Complete(controllers.Patient(o.Clock, r))
-	if err != nil {
-		return fmt.Errorf("set up %s: %w", runnerName, err)
-	}
-	return nil
+		WatchesRawSource(source.Func(r.queue.Start))
+	return controllers.Complete(b, runnerName, r, controllers.Options{Clock: o.Clock, Timeout: runTimeout, Workers: o.Workers, Limiter: controllers.SlowBackoff()})
 }
 
 // involvesHook reports whether a request has a hook among its interceptors.
 func involvesHook(object client.Object) bool {
 	er, ok := object.(*v1alpha1.EvictionRequest)
-	if !ok {
-		return false
-	}
-	for _, i := range er.Status.TargetInterceptors {
-		if _, ok := v1alpha1.HookOf(i.Name); ok {
-			return true
-		}
-	}
-	return false
+	return ok && slices.ContainsFunc(er.Status.TargetInterceptors, func(i v1alpha1.Interceptor) bool {
+		_, ok := v1alpha1.HookOf(i.Name)
+		return ok
+	})
 }
 
 // requestsOf are the requests with a UID that have a run.
@@ -229,16 +215,8 @@ func (r *runner) followPods(informers cache.Informers) error {
 }
 
 func setupStatus(mgr ctrl.Manager, r *reporter, o Options) error {
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named(statusName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.EvacuationHook{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Func(r.attach)).
-		WithOptions(controller.Options{
-			ReconciliationTimeout: statusTimeout, RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
-		}).
-		Complete(controllers.Patient(o.Clock, r))
-	if err != nil {
-		return fmt.Errorf("set up %s: %w", statusName, err)
-	}
-	return nil
+		WatchesRawSource(source.Func(r.queue.Start))
+	return controllers.Complete(b, statusName, r, controllers.Options{Clock: o.Clock, Timeout: statusTimeout, Limiter: controllers.SlowBackoff()})
 }

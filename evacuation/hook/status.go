@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
 const (
@@ -42,9 +43,10 @@ type reporter struct {
 	coverage func(types.NamespacedName) (Coverage, bool)
 	gone     func(types.NamespacedName)
 
-	mu    sync.Mutex
-	queue queue
-	of    map[types.NamespacedName]*reported
+	queue controllers.Waker
+
+	mu sync.Mutex
+	of map[types.NamespacedName]*reported
 }
 
 // reported is what the reporter remembers of one hook.
@@ -56,21 +58,9 @@ type reported struct {
 	problem    *problemError
 }
 
-func (r *reporter) attach(_ context.Context, q queue) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.queue = q
-	return nil
-}
-
 // covers is told the hooks whose coverage has changed.
 func (r *reporter) covers(hook types.NamespacedName) {
-	r.mu.Lock()
-	q := r.queue
-	r.mu.Unlock()
-	if q != nil {
-		q.Add(reconcile.Request{NamespacedName: hook})
-	}
+	r.queue.Wake(hook, 0)
 }
 
 var _ reconcile.Reconciler = &reporter{}

@@ -7,11 +7,9 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -40,22 +38,15 @@ func Add(mgr ctrl.Manager, impl Interceptor, o Options) error {
 		r.live, r.reports = clocked, clocked
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
-		Named(o.Name).
 		Watches(&v1alpha1.EvictionRequest{}, r.requestEvents())
 	for _, w := range o.Watches {
 		b = b.Watches(w.Object, handler.EnqueueRequestsFromMapFunc(w.enqueue), builder.WithPredicates(w.Predicates...))
 	}
-	err := b.WithOptions(controller.Options{
-		MaxConcurrentReconciles: o.MaxConcurrent,
-		RateLimiter:             controllers.SlowBackoff(),
+	return controllers.Complete(b, o.Name, r, controllers.Options{
+		Clock: o.Clock, Workers: o.MaxConcurrent, Limiter: controllers.SlowBackoff(),
 		// For earlier work, the current call, and a report.
-		ReconciliationTimeout: 4*o.Timeout + 2*reportTimeout,
-		NewQueue:              controllers.NewQueue(o.Clock),
-	}).Complete(controllers.Patient(o.Clock, r))
-	if err != nil {
-		return fmt.Errorf("set up interceptor %s: %w", o.Name, err)
-	}
-	return nil
+		Timeout: 4*o.Timeout + 2*reportTimeout,
+	})
 }
 
 // NewReconciler is the reconciler that Add registers, for callers that run their own
@@ -84,7 +75,6 @@ func (w Watch) enqueue(ctx context.Context, obj client.Object) []reconcile.Reque
 // requestEvents passes the events that concern the interceptor, and stops a call of
 // Evacuate when its turn is over.
 func (r *reconciler) requestEvents() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	mine := func(obj client.Object) (er *v1alpha1.EvictionRequest, turn turn) {
 		er, ok := obj.(*v1alpha1.EvictionRequest)
 		if !ok {
@@ -92,16 +82,16 @@ func (r *reconciler) requestEvents() handler.EventHandler {
 		}
 		return er, turnOf(er, r.Name)
 	}
-	enqueue := func(obj client.Object, q queue) {
+	enqueue := func(obj client.Object, q controllers.Queue) {
 		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
 	}
 	return controllers.Handler{
-		CreateFunc: func(_ context.Context, ev event.CreateEvent, q queue) {
+		CreateFunc: func(_ context.Context, ev event.CreateEvent, q controllers.Queue) {
 			if _, turn := mine(ev.Object); turn != noTurn {
 				enqueue(ev.Object, q)
 			}
 		},
-		UpdateFunc: func(_ context.Context, ev event.UpdateEvent, q queue) {
+		UpdateFunc: func(_ context.Context, ev event.UpdateEvent, q controllers.Queue) {
 			before, was := mine(ev.ObjectOld)
 			after, is := mine(ev.ObjectNew)
 			if before == nil || after == nil {
@@ -118,7 +108,7 @@ func (r *reconciler) requestEvents() handler.EventHandler {
 				enqueue(after, q)
 			}
 		},
-		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, q queue) {
+		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, q controllers.Queue) {
 			key := client.ObjectKeyFromObject(ev.Object)
 			r.running.over(key, ev.Object.GetUID())
 			er, turn := mine(ev.Object)

@@ -286,23 +286,23 @@ func TestSDKStopsACallWhenTheTurnIsOver(t *testing.T) {
 		return builder.EvictionRequest("shop", "web-1", "uid-1").UID("er-1").Requesters("drain.example.com").
 			Interceptors(ourName, otherName).Processed(ourName).Active(otherName, at(1))
 	}
-	update := func(to *builder.EvictionRequestWrapper) func(*reconciler, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		return func(r *reconciler, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	update := func(to *builder.EvictionRequestWrapper) func(*reconciler, controllers.Queue) {
+		return func(r *reconciler, q controllers.Queue) {
 			r.requestEvents().Update(context.Background(), event.UpdateEvent{ObjectOld: newRequest().Obj(), ObjectNew: to.Obj()}, q)
 		}
 	}
 	cases := map[string]struct {
-		event          func(*reconciler, workqueue.TypedRateLimitingInterface[reconcile.Request])
+		event          func(*reconciler, controllers.Queue)
 		stopped, asked bool
 	}{
 		"canceled":    {update(newRequest().Canceled(v1alpha1.ReasonNoRequesters, at(1))), true, true},
 		"evicted":     {update(newRequest().Evicted(v1alpha1.ReasonPodDeleted, at(1))), true, true},
 		"passed over": {update(passedOver()), true, true},
 		"made anew":   {update(newRequest().UID("er-2")), true, true},
-		"deleted": {func(r *reconciler, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		"deleted": {func(r *reconciler, q controllers.Queue) {
 			r.requestEvents().Delete(context.Background(), event.DeleteEvent{Object: newRequest().Obj()}, q)
 		}, true, true},
-		"an older one of the name deleted": {func(r *reconciler, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		"an older one of the name deleted": {func(r *reconciler, q controllers.Queue) {
 			r.requestEvents().Delete(context.Background(), event.DeleteEvent{Object: newRequest().UID("er-0").Obj()}, q)
 		}, false, true},
 		"another requester":  {update(newRequest().Requesters("more.example.com")), false, true},

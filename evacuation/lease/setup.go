@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -10,11 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -53,29 +50,19 @@ func (l *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	l.init()
 	newQueue := controllers.NewQueue(l.Clock)
-	err = ctrl.NewControllerManagedBy(mgr).
-		Named(controllerName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		For(&coordinationv1.Lease{}, builder.WithPredicates(l.leaseEvents())).
 		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(l.leasesOfRequest), builder.WithPredicates(requestEvents())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(l.leasesOfNode), builder.WithPredicates(nodeEvents())).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: l.MaxConcurrentReconciles,
-			NeedLeaderElection:      new(true),
-			ReconciliationTimeout:   reconcileTimeout,
-			RateLimiter:             controllers.FastBackoff(),
-			// Called when the controller may start: our outage ends here.
-			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-				l.mu.Lock()
-				l.startedAt = l.Clock.Now()
-				l.mu.Unlock()
-				return newQueue(name, limiter)
-			},
-		}).
-		Complete(controllers.Patient(l.Clock, l))
-	if err != nil {
-		return fmt.Errorf("set up controller %s: %w", controllerName, err)
-	}
-	return nil
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(l.leasesOfNode), builder.WithPredicates(nodeEvents()))
+	return controllers.Complete(b, controllerName, l, controllers.Options{
+		Clock: l.Clock, Timeout: reconcileTimeout, Workers: l.MaxConcurrentReconciles,
+		NewQueue: func(name string, limiter controllers.Limiter) controllers.Queue {
+			l.mu.Lock()
+			l.startedAt = l.Clock.Now() // Our outage ends here.
+			l.mu.Unlock()
+			return newQueue(name, limiter)
+		},
+	})
 }
 
 // init makes what a started controller needs.

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	eventsclient "k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -72,11 +71,8 @@ type Controller struct {
 	decided   *decided
 	failures  *failures
 	// The queues of the three controllers: maintenances, nodes and pods.
-	plans, nodes, pods queue
+	plans, nodes, pods controllers.Queue
 }
-
-// queue is a queue of one of the controllers.
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 func named(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}

@@ -3,17 +3,19 @@ package maintenance
 import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
 // Part is one of the three controllers, for tests that deliver events themselves.
 type Part struct {
-	Queue     queue
+	Queue     controllers.Queue
 	Reconcile reconcile.Func
 	Events    handler.EventHandler
 }
 
 // Parts makes the controllers without a manager, with queues of the test's own.
-func (c *Controller) Parts(newQueue func() queue) (plans, nodes, pods, requests Part, err error) {
+func (c *Controller) Parts(newQueue func() controllers.Queue) (plans, nodes, pods, requests Part, err error) {
 	if err = c.validate(); err != nil {
 		return plans, nodes, pods, requests, err
 	}

@@ -2,7 +2,6 @@ package maintenance
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -11,10 +10,8 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -40,34 +37,29 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	c.init()
 	parts := []part{
-		{"maintenance", 1, &c.plans, c.reconcilePlan, &v1alpha1.NodeMaintenance{}, c.planEvents(), controllers.FastBackoff()},
-		{"maintenance-node", workers, &c.nodes, c.reconcileNode, &corev1.Node{}, c.nodeEvents(), controllers.FastBackoff()},
-		{"maintenance-pod", workers, &c.pods, c.reconcilePod, &corev1.Pod{}, c.podEvents(), controllers.FastBackoff()},
+		{"maintenance", 1, &c.plans, c.reconcilePlan, &v1alpha1.NodeMaintenance{}, c.planEvents()},
+		{"maintenance-node", workers, &c.nodes, c.reconcileNode, &corev1.Node{}, c.nodeEvents()},
+		{"maintenance-pod", workers, &c.pods, c.reconcilePod, &corev1.Pod{}, c.podEvents()},
 	}
 	makeQueues := sync.OnceFunc(func() {
 		for _, p := range parts {
-			*p.queue = controllers.NewQueue(c.Clock)(p.name, p.limiter)
+			*p.queue = controllers.NewQueue(c.Clock)(p.name, controllers.FastBackoff())
 		}
 	})
 	for _, p := range parts {
 		b := ctrl.NewControllerManagedBy(mgr).
-			Named(p.name).
-			Watches(p.watch, p.events).
-			WithOptions(controller.Options{
-				MaxConcurrentReconciles: p.workers,
-				NeedLeaderElection:      new(true),
-				ReconciliationTimeout:   reconcileTimeout,
-				RateLimiter:             p.limiter,
-				NewQueue: func(string, workqueue.TypedRateLimiter[reconcile.Request]) queue {
-					makeQueues()
-					return *p.queue
-				},
-			})
+			Watches(p.watch, p.events)
 		if p.queue == &c.pods {
 			b = b.Watches(&v1alpha1.EvictionRequest{}, c.requestEvents())
 		}
-		if err := b.Complete(controllers.Patient(c.Clock, p.reconcile)); err != nil {
-			return fmt.Errorf("set up controller %s: %w", p.name, err)
+		if err := controllers.Complete(b, p.name, p.reconcile, controllers.Options{
+			Clock: c.Clock, Timeout: reconcileTimeout, Workers: p.workers,
+			NewQueue: func(string, controllers.Limiter) controllers.Queue {
+				makeQueues()
+				return *p.queue
+			},
+		}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -77,11 +69,10 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 type part struct {
 	name      string
 	workers   int
-	queue     *queue
+	queue     *controllers.Queue
 	reconcile reconcile.Func
 	watch     client.Object
 	events    handler.EventHandler
-	limiter   workqueue.TypedRateLimiter[reconcile.Request]
 }
 
 // eventsOf calls see with the old and the new object; one of them is nil for creations
@@ -93,9 +84,11 @@ func eventsOf[T client.Object](see func(ctx context.Context, before, after T)) h
 		return t
 	}
 	return controllers.Handler{
-		CreateFunc: func(ctx context.Context, ev event.CreateEvent, _ queue) { see(ctx, none, as(ev.Object)) },
-		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, _ queue) { see(ctx, as(ev.ObjectOld), as(ev.ObjectNew)) },
-		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, _ queue) { see(ctx, as(ev.Object), none) },
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, _ controllers.Queue) { see(ctx, none, as(ev.Object)) },
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, _ controllers.Queue) {
+			see(ctx, as(ev.ObjectOld), as(ev.ObjectNew))
+		},
+		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, _ controllers.Queue) { see(ctx, as(ev.Object), none) },
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/maintenance"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
@@ -70,7 +71,7 @@ func newWorld(tb testing.TB, wait time.Duration) *world {
 		Recorder: w.events, Metrics: metrics.NewMaintenance(prometheus.NewRegistry()),
 		Policy: maintenance.PodPolicy{Wait: wait, SilentAfter: 10 * time.Minute, OwnerDeadline: 20 * time.Minute, TerminatingAfter: time.Minute},
 	}
-	plans, nodes, pods, requests, err := c.Parts(func() workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	plans, nodes, pods, requests, err := c.Parts(func() controllers.Queue {
 		q := &stepQueue{clock: w.clock, ready: map[reconcile.Request]struct{}{}, later: map[reconcile.Request]time.Time{}}
 		w.queues = append(w.queues, q)
 		return q

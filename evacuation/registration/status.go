@@ -12,12 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -67,22 +65,13 @@ func (r *StatusReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return err
 	}
 	r.written = map[string]time.Time{}
-	return ctrl.NewControllerManagedBy(mgr).
-		Named(registrationsController).
-		For(&v1alpha1.EvictionInterceptor{}).
-		WatchesRawSource(source.Func(r.count)).
-		WithOptions(controller.Options{
-			NeedLeaderElection:    new(true),
-			ReconciliationTimeout: statusTimeout,
-			RateLimiter:           controllers.FastBackoff(),
-			NewQueue:              controllers.NewQueue(r.Clock),
-		}).
-		Complete(controllers.Patient(r.Clock, r))
+	b := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.EvictionInterceptor{}).WatchesRawSource(source.Func(r.count))
+	return controllers.Complete(b, registrationsController, r, controllers.Options{Clock: r.Clock, Timeout: statusTimeout})
 }
 
 // count starts counting pods, and enqueues every EvictionInterceptor whose count has
 // changed. Those who want to know of hooks are told.
-func (r *StatusReconciler) count(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (r *StatusReconciler) count(ctx context.Context, queue controllers.Queue) error {
 	members := newMembers(r.Registry, r.notify(queue.Add))
 	r.mu.Lock()
 	r.members = members

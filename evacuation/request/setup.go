@@ -7,11 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -41,25 +39,18 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err := r.validate(); err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).
-		Named(controllerName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.EvictionRequest{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.requestOfPod), builder.WithPredicates(podEvents())).
-		WithOptions(r.options()).
-		Complete(controllers.Patient(r.Clock, r))
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.requestOfPod), builder.WithPredicates(podEvents()))
+	return controllers.Complete(b, controllerName, r, r.options())
 }
 
-func (r *Reconciler) options() controller.Options {
+func (r *Reconciler) options() controllers.Options {
 	queue := controllers.NewQueue(r.Clock)
-	return controller.Options{
-		MaxConcurrentReconciles: workers,
-		NeedLeaderElection:      new(true),
-		ReconciliationTimeout:   reconcileTimeout,
-		RateLimiter:             controllers.FastBackoff(),
-		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-			// The queue is created when the controller starts, on a leader when it is
-			// elected. From then on reports of interceptors are seen, so the start-up
-			// grace counts from here.
+	return controllers.Options{
+		Clock: r.Clock, Timeout: reconcileTimeout, Workers: workers,
+		NewQueue: func(name string, limiter controllers.Limiter) controllers.Queue {
+			// From now on reports of interceptors are seen, so the start-up grace counts from here.
 			r.startedAt = r.Clock.Now()
 			return queue(name, limiter)
 		},

@@ -12,13 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
@@ -108,7 +108,7 @@ func TestSetupNamesWhatIsMissing(t *testing.T) {
 // start of the start-up grace.
 func TestControllerWakesExactlyWhenTheClockSaysSo(t *testing.T) {
 	b := newBench(t, newRequest().Obj(), webPod().Interceptors("a.example.com", "b.example.com").Obj())
-	options := b.options()
+	options := b.options().Controller()
 	options.Reconciler = b.Reconciler
 	options.SkipNameValidation = new(true)
 	options.LogConstructor = func(*reconcile.Request) logr.Logger { return logr.Discard() }
@@ -116,7 +116,7 @@ func TestControllerWakesExactlyWhenTheClockSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatalf("new controller: %v", err)
 	}
-	once := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	once := source.Func(func(_ context.Context, queue controllers.Queue) error {
 		queue.Add(reconcile.Request{NamespacedName: key})
 		return nil
 	})

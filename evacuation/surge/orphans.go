@@ -13,7 +13,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -38,8 +37,7 @@ const orphanTimeout = 30 * time.Second
 type orphans struct{ surge *Surge }
 
 func (o *orphans) setup(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named(orphansName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.And(
 			predicate.NewPredicateFuncs(func(obj client.Object) bool {
 				_, ok := obj.GetAnnotations()[HandedUpAnnotation]
@@ -47,17 +45,8 @@ func (o *orphans) setup(mgr ctrl.Manager) error {
 			}),
 			predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }},
 		))).
-		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(podOfEnded)).
-		WithOptions(controller.Options{
-			NeedLeaderElection:    new(true),
-			ReconciliationTimeout: orphanTimeout,
-			NewQueue:              controllers.NewQueue(o.surge.Clock),
-		}).
-		Complete(controllers.Patient(o.surge.Clock, o))
-	if err != nil {
-		return fmt.Errorf("set up controller %s: %w", orphansName, err)
-	}
-	return nil
+		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(podOfEnded))
+	return controllers.Complete(b, orphansName, o, controllers.Options{Clock: o.surge.Clock, Timeout: orphanTimeout})
 }
 
 // podOfEnded is the pod of a request that has ended or is about to.

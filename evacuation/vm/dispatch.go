@@ -12,18 +12,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	eventsclient "k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
-
-// queue is a work queue of requests.
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // dispatcher runs the interceptors of all policies. Their names change with the
 // policies, so it runs one reconciler of the SDK per name itself.
@@ -39,26 +36,12 @@ type dispatcher struct {
 
 	mu    sync.Mutex
 	named map[string]reconcile.Reconciler
-	// queue is known once the controller runs.
-	queue queue
-}
-
-// attach stores the queue, for wake.
-func (d *dispatcher) attach(_ context.Context, q queue) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.queue = q
-	return nil
+	queue controllers.Waker
 }
 
 // wake enqueues a request.
 func (d *dispatcher) wake(request types.NamespacedName) {
-	d.mu.Lock()
-	q := d.queue
-	d.mu.Unlock()
-	if q != nil {
-		q.Add(reconcile.Request{NamespacedName: request})
-	}
+	d.queue.Wake(request, 0)
 }
 
 // wakeAll enqueues every request: another policy may apply.

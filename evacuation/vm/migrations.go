@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/refused"
@@ -42,26 +42,12 @@ type migrator struct {
 	recorder eventsclient.EventRecorder
 	metrics  *metrics.VM
 	callers  Callers
-
-	mu    sync.Mutex
-	queue queue
-}
-
-func (m *migrator) attach(_ context.Context, q queue) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.queue = q
-	return nil
+	queue    controllers.Waker
 }
 
 // wake enqueues a policy. Many changes at once are one reconciliation.
 func (m *migrator) wake(policy string) {
-	m.mu.Lock()
-	q := m.queue
-	m.mu.Unlock()
-	if q != nil {
-		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: policy}}, createDelay)
-	}
+	m.queue.Wake(types.NamespacedName{Name: policy}, createDelay)
 }
 
 func (m *migrator) wakeAll() {

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -145,37 +144,18 @@ func (s *Store) setupLoader(mgr ctrl.Manager, o Options) error {
 		}
 		return reconcile.Result{RequeueAfter: s.load(lives, list.Items)}, nil
 	})
-	var q queue
+	var queue controllers.Waker
 	s.mu.Lock()
-	s.reload = func() {
-		s.mu.Lock()
-		to := q
-		s.mu.Unlock()
-		if to != nil {
-			to.AddAfter(one, time.Second)
-		}
-	}
+	s.reload = func() { queue.Wake(one.NamespacedName, time.Second) }
 	s.mu.Unlock()
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{one} })
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named(loaderName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Watches(&v1alpha1.EvacuationPolicy{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Func(func(_ context.Context, to queue) error {
-			s.mu.Lock()
-			q = to
-			s.mu.Unlock()
+		WatchesRawSource(source.Func(func(ctx context.Context, to controllers.Queue) error {
 			to.Add(one) // There may be no policy at all, which must be noted as well.
-			return nil
-		})).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: 1, NeedLeaderElection: new(false), ReconciliationTimeout: timeout,
-			RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
-		}).
-		Complete(load)
-	if err != nil {
-		return fmt.Errorf("set up %s: %w", loaderName, err)
-	}
-	return nil
+			return queue.Start(ctx, to)
+		}))
+	return controllers.Complete(b, loaderName, load, controllers.Options{Clock: o.Clock, Timeout: timeout, Limiter: controllers.SlowBackoff(), Everywhere: true})
 }
 
 // everywhere runs on every replica.
@@ -188,16 +168,10 @@ func (f everywhere) Start(ctx context.Context) error { return f(ctx) }
 func (everywhere) NeedLeaderElection() bool { return false }
 
 func setupReporter(mgr ctrl.Manager, r *reporter, o Options) error {
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named(reporterName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.EvacuationPolicy{}).
-		WatchesRawSource(source.Func(r.attach)).
-		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock)}).
-		Complete(controllers.Patient(o.Clock, r))
-	if err != nil {
-		return fmt.Errorf("set up %s: %w", reporterName, err)
-	}
-	return nil
+		WatchesRawSource(source.Func(r.queue.Start))
+	return controllers.Complete(b, reporterName, r, controllers.Options{Clock: o.Clock, Timeout: timeout, Limiter: controllers.SlowBackoff()})
 }
 
 func setupDispatcher(mgr ctrl.Manager, d *dispatcher, m *migrator, o Options) error {
@@ -211,19 +185,10 @@ func setupDispatcher(mgr ctrl.Manager, d *dispatcher, m *migrator, o Options) er
 		}
 		return true
 	})
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named(dispatchName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(interceptor.TurnChanged(), migrations)).
-		WatchesRawSource(source.Func(d.attach)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: o.MaxConcurrent, RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
-			ReconciliationTimeout: dispatchTimeout,
-		}).
-		Complete(controllers.Patient(o.Clock, d))
-	if err != nil {
-		return fmt.Errorf("set up %s: %w", dispatchName, err)
-	}
-	return nil
+		WatchesRawSource(source.Func(d.queue.Start))
+	return controllers.Complete(b, dispatchName, d, controllers.Options{Clock: o.Clock, Timeout: dispatchTimeout, Workers: o.MaxConcurrent, Limiter: controllers.SlowBackoff()})
 }
 
 // watchPods forwards events of pods that were asked about; all others cost a map
@@ -255,18 +220,10 @@ func (s *Store) watchPods(informers cache.Informers) error {
 }
 
 func setupMigrator(mgr ctrl.Manager, m *migrator, o Options) error {
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named(migratorName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.EvacuationPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Func(m.attach)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: 1, ReconciliationTimeout: timeout, RateLimiter: controllers.SlowBackoff(), NewQueue: controllers.NewQueue(o.Clock),
-		}).
-		Complete(controllers.Patient(o.Clock, m))
-	if err != nil {
-		return fmt.Errorf("set up %s: %w", migratorName, err)
-	}
-	return nil
+		WatchesRawSource(source.Func(m.queue.Start))
+	return controllers.Complete(b, migratorName, m, controllers.Options{Clock: o.Clock, Timeout: timeout, Limiter: controllers.SlowBackoff()})
 }
 
 // logger is a logger even if none was given.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
@@ -51,25 +51,11 @@ type reporter struct {
 	recorder eventsclient.EventRecorder
 	metrics  *metrics.VM
 	limiter  statusLimiter
-
-	mu    sync.Mutex
-	queue queue
-}
-
-func (r *reporter) attach(_ context.Context, q queue) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.queue = q
-	return nil
+	queue    controllers.Waker
 }
 
 func (r *reporter) wake(policy string) {
-	r.mu.Lock()
-	q := r.queue
-	r.mu.Unlock()
-	if q != nil {
-		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: policy}}, statusDelay)
-	}
+	r.queue.Wake(types.NamespacedName{Name: policy}, statusDelay)
 }
 
 func (r *reporter) wakeAll() {

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -138,7 +137,7 @@ func (r *Rotator) SetupWithManager(mgr ctrl.Manager) error {
 		Named(controllerName).
 		Watches(&corev1.Secret{}, toKey).
 		// Neither object has to exist at the start.
-		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		WatchesRawSource(source.Func(func(_ context.Context, q controllers.Queue) error {
 			q.Add(key)
 			return nil
 		}))

@@ -1,6 +1,6 @@
-// Package controllers has what our controllers share: queues that obey an injected clock,
-// their back-off, the check of required fields, the limit of writes, and the rescan of all
-// pods.
+// Package controllers has what our controllers share: how they are added to a manager, with
+// queues that obey an injected clock and can be woken from elsewhere, their back-off, the check
+// of required fields, the limit of writes, and the rescan of all pods.
 package controllers
 
 import (

@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -63,17 +62,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	err = ctrl.NewControllerManagedBy(mgr).
-		Named(controllerName).
-		For(&admissionregistrationv1.ValidatingWebhookConfiguration{}).
-		WithOptions(controller.Options{
-			NeedLeaderElection: new(true), ReconciliationTimeout: timeout, NewQueue: controllers.NewQueue(c.Clock),
-		}).
-		Complete(controllers.Patient(c.Clock, c))
-	if err != nil {
-		return fmt.Errorf("set up controller %s: %w", controllerName, err)
-	}
-	return nil
+	b := ctrl.NewControllerManagedBy(mgr).
+		For(&admissionregistrationv1.ValidatingWebhookConfiguration{})
+	return controllers.Complete(b, controllerName, c, controllers.Options{Clock: c.Clock, Timeout: timeout})
 }
 
 // Reconcile handles the configuration once.

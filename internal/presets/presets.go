@@ -18,12 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -71,7 +69,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	request := func(name string) reconcile.Request {
 		return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 	}
-	first := source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	first := source.Func(func(_ context.Context, q controllers.Queue) error {
 		for _, name := range c.Names {
 			q.Add(request(name))
 		}
@@ -84,20 +82,11 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		return nil
 	})
 	changes := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named(controllerName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Watches(&v1alpha1.EvacuationPolicy{}, mine, changes).
 		Watches(&v1alpha1.EvictionInterceptor{}, mine, changes).
-		WatchesRawSource(first).
-		WithOptions(controller.Options{
-			NeedLeaderElection: new(true), ReconciliationTimeout: timeout,
-			NewQueue: controllers.NewQueue(c.Clock),
-		}).
-		Complete(controllers.Patient(c.Clock, c))
-	if err != nil {
-		return fmt.Errorf("set up controller %s: %w", controllerName, err)
-	}
-	return nil
+		WatchesRawSource(first)
+	return controllers.Complete(b, controllerName, c, controllers.Options{Clock: c.Clock, Timeout: timeout})
 }
 
 // Reconcile applies the objects of one preset.

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	eventsclient "k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -18,6 +17,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/refused"
@@ -81,16 +81,13 @@ type Controller struct {
 	use     *budgetUse
 	written *lastWritten
 	owners  *owners
-	queue   workQueue
+	queue   controllers.Queue
 }
 
 var _ reconcile.Reconciler = &Controller{}
 
 // fieldOwner is the field manager of what the guard writes.
 const fieldOwner = "guard." + v1alpha1.GroupName
-
-// workQueue is the queue of this controller.
-type workQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // namespaceKey is the key of a namespace's budget.
 func namespaceKey(namespace string) reconcile.Request {

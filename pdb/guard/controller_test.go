@@ -17,6 +17,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
@@ -266,7 +267,7 @@ func TestAHeldGuardIsToldOfOnce(t *testing.T) {
 	b.observe("web-1")
 	b.work()
 	b.observe("web-1")
-	b.queue.Add(b.podOfRequest(t.Context(), request("web-1").Obj())[0])
+	b.queue.Add(controllers.PodOfRequest(t.Context(), request("web-1").Obj())[0])
 	b.work()
 	b.want("guarded", []string{"web-1"}, b.guarded())
 	b.want("pods", map[string]int{"held": 1}, b.counted())

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -43,29 +41,19 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	c.use, c.written, c.owners = newBudgetUse(), newLastWritten(), newOwners()
 	newQueue := controllers.NewQueue(c.Clock)
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named(controllerName).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Watches(&corev1.Pod{}, c.podEvents()).
-		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(c.podOfRequest), builder.WithPredicates(requestEvents())).
+		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(controllers.PodOfRequest), builder.WithPredicates(requestEvents())).
 		Watches(&policyv1.PodDisruptionBudget{}, c.budgetEvents()).
 		WatchesRawSource(c.changes(mgr.GetCache())).
-		WatchesRawSource(c.holds()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			NeedLeaderElection:      new(true),
-			ReconciliationTimeout:   reconcileTimeout,
-			RateLimiter:             controllers.FastBackoff(),
-			// Called once the controller may start, before any event is handled.
-			NewQueue: func(name string, limiter controllers.Limiter) workQueue {
-				c.queue = newQueue(name, limiter)
-				return c.queue
-			},
-		}).
-		Complete(controllers.Patient(c.Clock, c))
-	if err != nil {
-		return fmt.Errorf("set up controller %s: %w", controllerName, err)
-	}
-	return nil
+		WatchesRawSource(c.holds())
+	return controllers.Complete(b, controllerName, c, controllers.Options{
+		Clock: c.Clock, Timeout: reconcileTimeout, Workers: workers,
+		NewQueue: func(name string, limiter controllers.Limiter) controllers.Queue {
+			c.queue = newQueue(name, limiter)
+			return c.queue
+		},
+	})
 }
 
 func (c *Controller) validate() error {
@@ -80,19 +68,19 @@ func (c *Controller) validate() error {
 // memory. The rescan handles the first list.
 func (c *Controller) podEvents() handler.EventHandler {
 	return controllers.Handler{
-		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) {
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue controllers.Queue) {
 			if !ev.IsInInitialList {
 				c.enqueue(ctx, ev.Object, queue)
 			}
 		},
-		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workQueue) {
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue controllers.Queue) {
 			if pod, ok := ev.ObjectNew.(*corev1.Pod); ok {
 				c.written.shown(client.ObjectKeyFromObject(pod), pod.UID, labeled(pod))
 			}
 			c.releases(ev.ObjectOld, ev.ObjectNew, queue)
 			c.enqueue(ctx, ev.ObjectNew, queue)
 		},
-		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, queue workQueue) {
+		DeleteFunc: func(_ context.Context, ev event.DeleteEvent, queue controllers.Queue) {
 			c.releases(ev.Object, nil, queue)
 			key := client.ObjectKeyFromObject(ev.Object)
 			c.use.settle(key)
@@ -106,7 +94,7 @@ func (c *Controller) podEvents() handler.EventHandler {
 }
 
 // enqueue enqueues a pod if there is something to do about it, and returns its state.
-func (c *Controller) enqueue(ctx context.Context, obj client.Object, queue workQueue) State {
+func (c *Controller) enqueue(ctx context.Context, obj client.Object, queue controllers.Queue) State {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return StateNone
@@ -128,7 +116,7 @@ func (c *Controller) enqueue(ctx context.Context, obj client.Object, queue workQ
 
 // releases enqueues a check of whether the namespace still needs its budget, if a pod no
 // longer does.
-func (c *Controller) releases(before, after client.Object, queue workQueue) {
+func (c *Controller) releases(before, after client.Object, queue controllers.Queue) {
 	protected := func(obj client.Object) bool {
 		pod, ok := obj.(*corev1.Pod)
 		return ok && labeled(pod) && pod.DeletionTimestamp == nil && !pods.HasEnded(pod)
@@ -138,15 +126,6 @@ func (c *Controller) releases(before, after client.Object, queue workQueue) {
 	}
 	c.use.need(before.GetNamespace(), c.Clock.Now())
 	queue.AddAfter(namespaceKey(before.GetNamespace()), c.idleDelay())
-}
-
-// podOfRequest is the pod that a request targets.
-func (c *Controller) podOfRequest(_ context.Context, obj client.Object) []reconcile.Request {
-	er, ok := obj.(*v1alpha1.EvictionRequest)
-	if !ok || er.Spec.Target.Pod == nil {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: er.Namespace, Name: er.Spec.Target.Pod.Name}}}
 }
 
 // requestEvents passes the changes of a request that may open or close a guard: another
@@ -173,13 +152,13 @@ func requestEvents() predicate.Predicate {
 // pods. Their statuses, which change all the time, do not matter.
 func (c *Controller) budgetEvents() handler.EventHandler {
 	return controllers.Handler{
-		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue workQueue) {
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue controllers.Queue) {
 			c.budgetChanged(ctx, nil, asBudget(ev.Object), ev.IsInInitialList, queue)
 		},
-		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue workQueue) {
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue controllers.Queue) {
 			c.budgetChanged(ctx, asBudget(ev.ObjectOld), asBudget(ev.ObjectNew), false, queue)
 		},
-		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, queue workQueue) {
+		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, queue controllers.Queue) {
 			c.use.forgetBudget(ev.Object.GetNamespace(), ev.Object.GetUID())
 			c.written.forgetEmitted(strangerKey(ev.Object))
 			if ev.Object.GetName() == v1alpha1.GuardBudgetName {
@@ -197,7 +176,7 @@ func asBudget(obj client.Object) *policyv1.PodDisruptionBudget {
 
 // budgetChanged handles a budget that was created (before is nil), changed or deleted
 // (after is nil).
-func (c *Controller) budgetChanged(ctx context.Context, before, after *policyv1.PodDisruptionBudget, initial bool, queue workQueue) {
+func (c *Controller) budgetChanged(ctx context.Context, before, after *policyv1.PodDisruptionBudget, initial bool, queue controllers.Queue) {
 	either := after
 	if either == nil {
 		either = before
@@ -248,7 +227,7 @@ func (c *Controller) emitSelector(pdb *policyv1.PodDisruptionBudget) {
 func (c *Controller) changes(cached client.Reader) source.Source {
 	return controllers.Rescan{
 		Pods: cached, Clock: c.Clock, OnChange: c.OnChange, Synced: c.Synced, AtOnce: true,
-		Each: func(ctx context.Context, pod *corev1.Pod, queue workQueue) {
+		Each: func(ctx context.Context, pod *corev1.Pod, queue controllers.Queue) {
 			if state := c.enqueue(ctx, pod, queue); state.Closes() && labeled(pod) {
 				queue.Add(namespaceKey(pod.Namespace)) // Its budget may have been deleted while no manager ran.
 			}
@@ -258,7 +237,7 @@ func (c *Controller) changes(cached client.Reader) source.Source {
 
 // holds is the source of the pods that become held or released.
 func (c *Controller) holds() source.Source {
-	return source.Func(func(_ context.Context, queue workQueue) error {
+	return source.Func(func(_ context.Context, queue controllers.Queue) error {
 		c.Holds.OnPodChange(func(pod types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: pod}) })
 		return nil
 	})

@@ -222,7 +222,7 @@ func (b *bench) store(er *v1alpha1.EvictionRequest) {
 			b.t.Fatal(err)
 		}
 	}
-	for _, key := range b.podOfRequest(b.t.Context(), er) {
+	for _, key := range controllers.PodOfRequest(b.t.Context(), er) {
 		b.queue.Add(key)
 	}
 }

@@ -24,7 +24,7 @@ import (
 
 func main() {
 	o := options{root: ".", out: os.Stdout, clock: clock.RealClock{}}
-	flag.StringVar(&o.list, "list", "hack/mutations/mutations.yaml", "the list of mutations")
+	flag.StringVar(&o.list, "list", "test/mutations/mutations.yaml", "the list of mutations")
 	flag.StringVar(&o.only, "only", "", "make only those in files whose path has this in it")
 	flag.BoolVar(&o.check, "check", false, "only check that each text stands exactly once in its file")
 	flag.BoolVar(&o.unmutated, "unmutated", true, "first run the tests without any mutation, which have to pass")
