@@ -27,6 +27,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/informers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
 )
@@ -89,7 +90,7 @@ func newRunner(c client.Client, live client.Reader, o Options) *runner {
 }
 
 // feed fills the state from the informers of all that matters.
-func (r *runner) feed(informers cache.Informers) error {
+func (r *runner) feed(cached cache.Informers) error {
 	now := func() time.Time { return r.clock.Now() }
 	budgets := handlers(func(b *v1alpha1.EvictionBudget) { r.state.putBudget(b) }, func(b *v1alpha1.EvictionBudget) { r.state.removeBudget(client.ObjectKeyFromObject(b)) })
 	pods := handlers(func(p *corev1.Pod) { r.state.putPod(p, now()) }, func(p *corev1.Pod) { r.state.removePod(p, now()) })
@@ -108,16 +109,11 @@ func (r *runner) feed(informers cache.Informers) error {
 	}{
 		{&v1alpha1.EvictionBudget{}, budgets}, {&corev1.Pod{}, pods}, {&v1alpha1.EvictionRequest{}, requests}, {&corev1.Node{}, nodes},
 	} {
-		// It does not block.
-		informer, err := informers.GetInformer(context.Background(), feed.object, cache.BlockUntilSynced(false))
+		has, err := informers.Follow(context.Background(), cached, feed.object, feed.handler)
 		if err != nil {
-			return fmt.Errorf("watch %T for EvictionBudgets: %w", feed.object, err)
+			return fmt.Errorf("informers of EvictionBudgets: %w", err)
 		}
-		handler, err := informer.AddEventHandler(feed.handler)
-		if err != nil {
-			return fmt.Errorf("watch %T for EvictionBudgets: %w", feed.object, err)
-		}
-		synced = append(synced, handler.HasSynced)
+		synced = append(synced, has)
 	}
 	r.synced = func() bool {
 		for _, has := range synced {
@@ -130,34 +126,21 @@ func (r *runner) feed(informers cache.Informers) error {
 	return nil
 }
 
-// handlers of an informer of one kind.
+// handlers of an informer of one kind. What was replaced unseen is removed.
 func handlers[T client.Object](put, remove func(T)) toolscache.ResourceEventHandlerFuncs {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) {
-			if one, ok := object.(T); ok {
-				put(one)
-			}
-		},
-		UpdateFunc: func(before, after any) {
-			was, ok := before.(T)
-			one, ok2 := after.(T)
-			if !ok || !ok2 {
-				return
-			}
-			if was.GetUID() != one.GetUID() {
-				remove(was)
-			}
-			put(one)
-		},
-		DeleteFunc: func(object any) {
-			if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-				object = unknown.Obj
-			}
-			if one, ok := object.(T); ok {
-				remove(one)
-			}
-		},
+	h := informers.Handlers(put, remove)
+	h.UpdateFunc = func(before, after any) {
+		was, ok := before.(T)
+		one, ok2 := after.(T)
+		if !ok || !ok2 {
+			return
+		}
+		if was.GetUID() != one.GetUID() {
+			remove(was)
+		}
+		put(one)
 	}
+	return h
 }
 
 // setupDecisions adds the controller that decides, when something has changed that it

@@ -3,7 +3,6 @@ package hook
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -31,6 +30,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook/httpcall"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/informers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
 )
@@ -198,20 +198,13 @@ func (r *runner) requestsOf(namespace, uid string) (requests []reconcile.Request
 }
 
 // followPods wakes the requests of pods whose hook waits for a condition.
-func (r *runner) followPods(informers cache.Informers) error {
-	// It does not block.
-	informer, err := informers.GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
-	if err == nil {
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(_, object any) {
-			if pod, ok := object.(*corev1.Pod); ok && r.follows.has(string(pod.UID)) {
-				r.enqueue(v1alpha1.RequestKey(pod))
-			}
-		}})
-	}
-	if err != nil {
-		return fmt.Errorf("watch pods: %w", err)
-	}
-	return nil
+func (r *runner) followPods(cached cache.Informers) error {
+	_, err := informers.Follow(context.Background(), cached, &corev1.Pod{}, toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(_, object any) {
+		if pod, ok := object.(*corev1.Pod); ok && r.follows.has(string(pod.UID)) {
+			r.enqueue(v1alpha1.RequestKey(pod))
+		}
+	}})
+	return err
 }
 
 func setupStatus(mgr ctrl.Manager, r *reporter, o Options) error {

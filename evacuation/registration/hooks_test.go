@@ -338,7 +338,7 @@ func TestHooksAreFedOnlyIfSwitchedOn(t *testing.T) {
 // A name before the registry is in sync is a guess; one of a hook would not be.
 func TestNoHookCountsBeforeTheRegistryIsInSync(t *testing.T) {
 	registry := hooked(hooks(builder.EvacuationHook("shop", "dump")))
-	registry.feeds = append(registry.feeds, &feed{})
+	registry.feeds = append(registry.feeds, func() bool { return false })
 	registry.synced.Store(false)
 	got, err := registry.Resolve(builder.Pod("shop", "p").Interceptors("z.x", "dump.shop.hooks.drawbridge.dev").Obj())
 	if !errors.Is(err, ErrNotSynced) || !slices.Equal(got, []string{"z.x"}) {

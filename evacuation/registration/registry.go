@@ -20,6 +20,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/informers"
 )
 
 // Errors of Registry.Resolve. Both end by themselves, soon.
@@ -91,7 +92,7 @@ type Registry struct {
 	dirty       atomic.Bool
 	subscribers []func(change)
 
-	feeds  []toolscache.ResourceEventHandlerRegistration
+	feeds  []toolscache.InformerSynced
 	synced atomic.Bool
 }
 
@@ -152,7 +153,7 @@ var (
 // SetupWithCache feeds the registry from the informers of EvictionInterceptors,
 // Namespaces and, with Options.Hooks and Options.Budgets, EvacuationHooks and
 // EvictionBudgets.
-func (r *Registry) SetupWithCache(ctx context.Context, informers cache.Informers) error {
+func (r *Registry) SetupWithCache(ctx context.Context, cached cache.Informers) error {
 	if err := controllers.Require("registry of interceptors", map[string]bool{
 		"Namespace": r.options.Namespace != "", "Account": r.options.Account != "" || !r.options.Hooks && !r.options.Budgets,
 	}); err != nil {
@@ -173,15 +174,11 @@ func (r *Registry) SetupWithCache(ctx context.Context, informers cache.Informers
 		feeds = append(feeds, feed{&v1alpha1.EvictionBudget{}, handlers(r.putBudget, r.removeBudget)})
 	}
 	for _, feed := range feeds {
-		informer, err := informers.GetInformer(ctx, feed.object, cache.BlockUntilSynced(false))
+		synced, err := informers.Follow(ctx, cached, feed.object, feed.handler)
 		if err != nil {
-			return fmt.Errorf("watch %T for the registry: %w", feed.object, err)
+			return fmt.Errorf("registry of interceptors: %w", err)
 		}
-		registration, err := informer.AddEventHandler(feed.handler)
-		if err != nil {
-			return fmt.Errorf("watch %T for the registry: %w", feed.object, err)
-		}
-		r.feeds = append(r.feeds, registration)
+		r.feeds = append(r.feeds, synced)
 	}
 	return nil
 }
@@ -213,8 +210,8 @@ func (r *Registry) Synced() bool {
 	if r.synced.Load() {
 		return true
 	}
-	for _, feed := range r.feeds {
-		if !feed.HasSynced() {
+	for _, synced := range r.feeds {
+		if !synced() {
 			return false
 		}
 	}

@@ -274,18 +274,10 @@ func orAll(selector *metav1.LabelSelector) *metav1.LabelSelector {
 	return selector
 }
 
-// feed is a handler's registration at an informer.
-type feed struct {
-	toolscache.ResourceEventHandlerRegistration
-	synced bool
-}
-
-func (f *feed) HasSynced() bool { return f.synced }
-
 func TestNothingIsSureBeforeTheRegistryIsInSync(t *testing.T) {
-	f := &feed{}
+	synced := false
 	registry := registryOf(builder.EvictionInterceptor("a.x"))
-	registry.feeds = []toolscache.ResourceEventHandlerRegistration{f}
+	registry.feeds = []toolscache.InformerSynced{func() bool { return synced }}
 	registry.synced.Store(false)
 	changes := 0
 	registry.OnChange(func() { changes++ })
@@ -295,7 +287,7 @@ func TestNothingIsSureBeforeTheRegistryIsInSync(t *testing.T) {
 	if got, err := registry.Resolve(pod); !errors.Is(err, ErrNotSynced) || !slices.Equal(got, []string{"z.x"}) {
 		t.Errorf("before: got %q, %v, want the annotation and an error", got, err)
 	}
-	f.synced = true
+	synced = true
 	if got, err := registry.Resolve(pod); err != nil || !slices.Equal(got, []string{"a.x", "b.x", "z.x"}) {
 		t.Errorf("after: got %q, %v, want all", got, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	eventsclient "k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,6 +24,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/informers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
@@ -193,30 +193,11 @@ func setupDispatcher(mgr ctrl.Manager, d *dispatcher, m *migrator, o Options) er
 
 // watchPods forwards events of pods that were asked about; all others cost a map
 // lookup. It runs on every replica, because all of them are asked.
-func (s *Store) watchPods(informers cache.Informers) error {
-	// It does not block.
-	informer, err := informers.GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
-	if err == nil {
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			UpdateFunc: func(_, obj any) {
-				if pod, ok := obj.(*corev1.Pod); ok {
-					s.podChanged(pod, false)
-				}
-			},
-			DeleteFunc: func(obj any) {
-				if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-					obj = tombstone.Obj
-				}
-				if pod, ok := obj.(*corev1.Pod); ok {
-					s.podChanged(pod, true)
-				}
-			},
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("watch pods: %w", err)
-	}
-	return nil
+func (s *Store) watchPods(cached cache.Informers) error {
+	handlers := informers.Handlers(func(pod *corev1.Pod) { s.podChanged(pod, false) }, func(pod *corev1.Pod) { s.podChanged(pod, true) })
+	handlers.AddFunc = nil
+	_, err := informers.Follow(context.Background(), cached, &corev1.Pod{}, handlers)
+	return err
 }
 
 func setupMigrator(mgr ctrl.Manager, m *migrator, o Options) error {

@@ -2,7 +2,6 @@ package preemption
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -55,18 +54,14 @@ func (v *View) Setup(ctx context.Context, cached cache.Informers) error {
 		{&corev1.Pod{}, informers.Keeping{ResourceEventHandler: toolscache.ResourceEventHandlerFuncs{
 			AddFunc: v.setPod, UpdateFunc: func(_, held any) { v.setPod(held) }, DeleteFunc: v.removePod,
 		}}},
-		{&policyv1.PodDisruptionBudget{}, following(v.setBudget, v.removeBudget)},
-		{&schedulingv1.PriorityClass{}, following(v.setClass, v.removeClass)},
+		{&policyv1.PodDisruptionBudget{}, informers.Handlers(v.setBudget, v.removeBudget)},
+		{&schedulingv1.PriorityClass{}, informers.Handlers(v.setClass, v.removeClass)},
 	} {
-		informer, err := cached.GetInformer(ctx, kind.object, cache.BlockUntilSynced(false))
+		synced, err := informers.Follow(ctx, cached, kind.object, kind.handler)
 		if err != nil {
-			return fmt.Errorf("watch %T: %w", kind.object, err)
+			return err
 		}
-		handle, err := informer.AddEventHandler(kind.handler)
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", kind.object, err)
-		}
-		v.synced = append(v.synced, handle.HasSynced)
+		v.synced = append(v.synced, synced)
 	}
 	return nil
 }
@@ -79,23 +74,6 @@ func (v *View) Synced() bool {
 		}
 	}
 	return true
-}
-
-// following turns typed functions into an event handler.
-func following[T any](set, remove func(T)) toolscache.ResourceEventHandler {
-	call := func(function func(T), obj any) {
-		if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-			obj = gone.Obj
-		}
-		if typed, ok := obj.(T); ok {
-			function(typed)
-		}
-	}
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { call(set, obj) },
-		UpdateFunc: func(_, obj any) { call(set, obj) },
-		DeleteFunc: func(obj any) { call(remove, obj) },
-	}
 }
 
 // setPod keeps a pod as the informer holds it.

@@ -4,18 +4,17 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/lease"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/informers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/webhook"
@@ -159,14 +158,8 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 
 // followPods lets the webhook count the results of its answers.
 func followPods(ctx context.Context, mgr ctrl.Manager, evictions *webhook.EvictionHandler) error {
-	pods, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("get informer of pods: %w", err)
-	}
-	if _, err := pods.AddEventHandler(evictions.Bypassed()); err != nil {
-		return fmt.Errorf("follow pods: %w", err)
-	}
-	return nil
+	_, err := informers.Follow(ctx, mgr.GetCache(), &corev1.Pod{}, evictions.Bypassed())
+	return err
 }
 
 // webhookConfig derives the configuration of the eviction webhook from options and
