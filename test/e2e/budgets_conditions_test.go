@@ -127,18 +127,3 @@ func dropConditions(t *testing.T, p *paced) {
 	t.Helper()
 	p.spec(t, func(s *v1alpha1.EvictionBudgetSpec) { s.Config, s.Conditions = nil, nil })
 }
-
-// A condition that does not compile is refused with the budget, and holds the pods.
-func TestABudgetWithABadConditionHoldsItsPods(t *testing.T) {
-	shareManager(t)
-	p := newPaced(t, 1, func(b *builder.EvictionBudgetWrapper) {
-		b.Spec.Conditions = []v1alpha1.MatchCondition{{Name: "is-healthy", Expression: "config.status.unhealthy =="}}
-	})
-	p.room(t)
-	waitBudget(t, p.budget, "be refused", budgetIs(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidExpression, "spec.conditions[0].expression"))
-	drain := startDrain(t, "alice", p.node)
-	waitBudgetsSay(t, &p.pods[0], "EvictionBudget pace: its spec is not accepted (InvalidExpression).")
-	p.live(t)
-	dropConditions(t, p)
-	p.leaves(t, drain)
-}

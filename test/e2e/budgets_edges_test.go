@@ -152,7 +152,7 @@ func TestPodsOfADeletedBudgetGoOn(t *testing.T) {
 	p.leaves(t, drain)
 	for i := range p.pods {
 		er := waitRequest(t, &p.pods[i], "Evicted", isTrue(v1alpha1.ConditionEvicted))
-		if diff := cmp.Diff("No EvictionBudget covers the pod.", reportOf(er, v1alpha1.BudgetInterceptor).Message); diff != "" {
+		if diff := cmp.Diff("No EvictionBudget covers the pod.", v1alpha1.ReportOf(er, v1alpha1.BudgetInterceptor).Message); diff != "" {
 			t.Errorf("report of pod %s (-want +got):\n%s", p.pods[i].Name, diff)
 		}
 	}

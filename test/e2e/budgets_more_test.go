@@ -23,24 +23,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
-// However many pods may be unavailable, an interval lets them go one after the other.
-func TestABudgetKeepsItsInterval(t *testing.T) {
-	shareManager(t)
-	const interval = 10 * time.Second
-	p := newPaced(t, 3, func(b *builder.EvictionBudgetWrapper) { b.MaxUnavailable("100%").MinInterval(interval) })
-	p.room(t)
-	mark := kube.RequestLog().Mark()
-	p.leaves(t, startDrain(t, "alice", p.node))
-	done := p.evictions(t, mark)
-	for i, next := range done[1:] {
-		if gap := next.Time.Sub(done[i].Time); gap < interval {
-			t.Errorf("pod %s was evicted %s after pod %s, want at least %s", next.Name, gap, done[i].Name, interval)
-		}
-	}
-	// "A moment ago", or its pod has not begun to leave: the guard's budget may hold it up longer than the interval.
-	saysAll(t, "the event", waitEvent(t, p.budget, events.ReasonBudgetWaits).Note, "another eviction was granted")
-}
-
 // A pod is available when it has been ready for some time, and not before.
 func TestABudgetLetsPodsSettle(t *testing.T) {
 	shareManager(t)
@@ -77,7 +59,7 @@ func TestABudgetThatAllowsNothing(t *testing.T) {
 	plugin(t, "skip", p.pods[0].Name, v1alpha1.BudgetInterceptor, "-n", p.namespace, "--reason=the rack burns")
 	gone(t, &p.pods[0])
 	er := waitRequest(t, &p.pods[0], "Evicted", isTrue(v1alpha1.ConditionEvicted))
-	if diff := cmp.Diff("Skipped by olga: the rack burns", reportOf(er, v1alpha1.BudgetInterceptor).Message); diff != "" {
+	if diff := cmp.Diff("Skipped by olga: the rack burns", v1alpha1.ReportOf(er, v1alpha1.BudgetInterceptor).Message); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
 	p.live(t, p.pods[0].Name)
@@ -203,7 +185,7 @@ func TestPodsThatFailCountForABudget(t *testing.T) {
 			drain := startDrain(t, "alice", p.node)
 			if tc.goes {
 				er := waitRequest(t, &p.pods[1], "Evicted", isTrue(v1alpha1.ConditionEvicted))
-				saysAll(t, "the report", reportOf(er, v1alpha1.BudgetInterceptor).Message, "Granted by EvictionBudget pace.")
+				saysAll(t, "the report", v1alpha1.ReportOf(er, v1alpha1.BudgetInterceptor).Message, "Granted by EvictionBudget pace.")
 			}
 			gone(t, &p.pods[1])
 			waitBudget(t, p.budget, "let the others wait", groupIs(v1alpha1.BudgetGroup{Expected: 3, Available: 2, Disrupted: 1, Waiting: 2}))

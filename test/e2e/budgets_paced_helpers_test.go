@@ -149,7 +149,7 @@ func waitBudgetsSay(t *testing.T, pod *corev1.Pod, texts ...string) *v1alpha1.Ev
 		if er, err = getRequest(ctx, pod); err != nil {
 			return err
 		}
-		message := reportOf(er, v1alpha1.BudgetInterceptor).Message
+		message := v1alpha1.ReportOf(er, v1alpha1.BudgetInterceptor).Message
 		if slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(message, text) }) {
 			return fmt.Errorf("they say %q", message)
 		}

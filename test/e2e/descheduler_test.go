@@ -176,22 +176,6 @@ func TestTheDeschedulerSeesThatAnEvictionGoesOn(t *testing.T) {
 	}
 }
 
-// Whoever asks, it is an eviction that goes on: here a person with kubectl, who
-// thinks better of it.
-func TestADrainThatIsCalledOffLeavesNoMarks(t *testing.T) {
-	shareManager(t)
-	namespace := kube.Namespace(t)
-	node := addNodes(t, namespace, 1)[0]
-	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Interceptors("slow.example.com").Obj())
-	drain := startDrain(t, "olga", node)
-	waitHint(t, pod, inProgress, ourHint)
-
-	killed(t, drain)
-	kubectl(t, "olga", "uncordon", node)
-	waitHint(t, pod, inProgress, "")
-	lives(t, pod)
-}
-
 // An eviction that nobody intercepts is over in a moment and costs no mark, unless a
 // budget is in its way.
 func TestAnEvictionIsMarkedOnceABudgetRefusesIt(t *testing.T) {

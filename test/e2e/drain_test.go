@@ -389,33 +389,3 @@ func TestADryRunChangesNothing(t *testing.T) {
 		t.Error("the node was cordoned")
 	}
 }
-
-// Nobody answers to that name: its turn ends with its deadline, and the request
-// and the pod tell why.
-func TestAnUnknownInterceptorIsPassedOver(t *testing.T) {
-	startManager(t, func(o *app.Options) { o.Policy.HeartbeatDeadline, o.Policy.StartupGrace = longEnough, 0 })
-	namespace := kube.Namespace(t)
-	node := addNodes(t, namespace, 1)[0]
-	const ghost = "ghost.example.com"
-	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Interceptors(ghost).Obj())
-
-	drain := startDrain(t, "erin", node)
-	result := finishWell(t, drain)
-
-	saysAll(t, "standard error", result.Stderr, waitingFor(pod, ghost, 1, 2))
-	gone(t, pod)
-	er := waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
-	if diff := cmp.Diff([]string{ghost, v1alpha1.ImperativeEvictionInterceptor}, er.Status.ProcessedInterceptors); diff != "" {
-		t.Errorf("processed (-want +got):\n%s", diff)
-	}
-	if report := er.Status.Interceptors[0]; report.CompletionTime != nil {
-		t.Errorf("want no completion of an interceptor that never was there, got %+v", report)
-	}
-	want := fmt.Sprintf("Interceptor %s was silent for more than %s and is passed over: it never sent a heartbeat.", ghost, longEnough)
-	if diff := cmp.Diff(want, waitEvent(t, pod, "InterceptorTimedOut").Note); diff != "" {
-		t.Errorf("event of the pod (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, waitEvent(t, er, "InterceptorTimedOut").Note); diff != "" {
-		t.Errorf("event of the request (-want +got):\n%s", diff)
-	}
-}

@@ -122,7 +122,7 @@ func waitHookSays(t *testing.T, pod *corev1.Pod, hook *v1alpha1.EvacuationHook, 
 		if er, err = getRequest(ctx, pod); err != nil {
 			return err
 		}
-		message := reportOf(er, actsAs(hook)).Message
+		message := v1alpha1.ReportOf(er, actsAs(hook)).Message
 		if slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(message, text) }) {
 			return fmt.Errorf("it says %q", message)
 		}

@@ -154,7 +154,7 @@ func TestHookRunsACommandAgainThatAManagerDiedIn(t *testing.T) {
 	process = startProcess(t, "--hooks-exec")
 	gone(t, pod)
 	er = waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
-	saysAll(t, "the report", reportOf(er, actsAs(hook)).Message, "flushed")
+	saysAll(t, "the report", v1alpha1.ReportOf(er, actsAs(hook)).Message, "flushed")
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(hook), hook); err != nil {
 		t.Fatal(err)
 	}

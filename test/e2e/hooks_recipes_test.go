@@ -197,7 +197,7 @@ func TestRecipeFlush(t *testing.T) {
 	cache := h.labeled(t, "cache-0", "cache", "app", "cache")
 	hook := h.recipe(t, "flush", 1)
 	er := evicted(t, startDrain(t, "alice", h.node), cache)
-	saysAll(t, "the report", reportOf(er, actsAs(hook)).Message, "flushed")
+	saysAll(t, "the report", v1alpha1.ReportOf(er, actsAs(hook)).Message, "flushed")
 }
 
 func TestRecipeReplicasInSync(t *testing.T) {

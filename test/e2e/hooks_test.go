@@ -63,7 +63,7 @@ func TestHookADrainWaitsForAJob(t *testing.T) {
 	result := finishWell(t, drain)
 	er = evicted(t, drain, pod)
 	saysAll(t, "standard error", result.Stderr, waitingFor(pod, actsAs(hook), 1, 2))
-	saysAll(t, "the report", reportOf(er, actsAs(hook)).Message, "it is done: Job "+names[0]+" has completed: 3 tables dumped")
+	saysAll(t, "the report", v1alpha1.ReportOf(er, actsAs(hook)).Message, "it is done: Job "+names[0]+" has completed: 3 tables dumped")
 	if diff := cmp.Diff(names, h.seen.created(t)); diff != "" {
 		t.Errorf("Jobs (-want +got):\n%s", diff)
 	}
@@ -117,42 +117,6 @@ func TestHookThatFailsHoldsUntilItIsRepaired(t *testing.T) {
 	h.seen.endedBefore(t, names[2], pod)
 }
 
-func TestHookThatFailsMayContinue(t *testing.T) {
-	shareManager(t)
-	h := newHooked(t)
-	pod := h.pod(t, "ledger-0")
-	hook := h.hook(t, "dump", 1, v1alpha1.EvacuationHookSpec{
-		Job: h.job(cluster.ExitCodeAnnotation, "4"), Retries: new(int32(1)), OnFailure: v1alpha1.HookContinue,
-	})
-
-	er := evicted(t, startDrain(t, "alice", h.node), pod)
-	names := attemptsOf(hook, er, 2)
-	if diff := cmp.Diff(names, h.seen.created(t)); diff != "" {
-		t.Errorf("Jobs (-want +got):\n%s", diff)
-	}
-	h.seen.endedBefore(t, names[1], pod)
-	saysAll(t, "the report", reportOf(er, actsAs(hook)).Message, "it failed and the eviction goes on", "exit code 4")
-	saysAll(t, "the event", waitEvent(t, er, events.ReasonHookFailed).Note, "EvacuationHook dump has failed for pod ledger-0")
-}
-
-// An attempt that takes too long is ended.
-func TestHookHasADeadline(t *testing.T) {
-	shareManager(t)
-	h := newHooked(t)
-	pod := h.pod(t, "ledger-0")
-	hook := h.hook(t, "dump", 1, v1alpha1.EvacuationHookSpec{
-		Job: h.job(cluster.CompleteAfterAnnotation, "1h"), Deadline: sec(3), Retries: new(int32), OnFailure: v1alpha1.HookContinue,
-	})
-
-	er := evicted(t, startDrain(t, "alice", h.node), pod)
-	saysAll(t, "the report", reportOf(er, actsAs(hook)).Message, "it took longer than 3s")
-	names := attemptsOf(hook, er, 1)
-	h.seen.waitRemoved(t, names[0])
-	if diff := cmp.Diff(names, h.seen.created(t)); diff != "" {
-		t.Errorf("Jobs (-want +got):\n%s", diff)
-	}
-}
-
 // What was begun is stopped, and then undone, once.
 func TestHookIsUndoneWhenTheEvictionIsCalledOff(t *testing.T) {
 	shareManager(t)
@@ -203,7 +167,7 @@ func TestHookIsUndoneAlsoAfterItsTurn(t *testing.T) {
 
 	drain := startDrain(t, "alice", h.node)
 	er := waitRequest(t, pod, "at the next interceptor", activeIs(slow))
-	if report := reportOf(er, actsAs(hook)); report.CompletionTime == nil {
+	if report := v1alpha1.ReportOf(er, actsAs(hook)); report.CompletionTime == nil {
 		t.Errorf("the hook has not completed: %+v", report)
 	}
 	callOff(t, "alice", drain, h.node)
@@ -227,7 +191,7 @@ func TestHookThatHoldsCanBeSkipped(t *testing.T) {
 	lives(t, pod)
 	plugin(t, "skip", pod.Name, actsAs(hook), "-n", h.namespace, "--reason=the dump is not needed")
 	er := evicted(t, drain, pod)
-	if report := reportOf(er, actsAs(hook)); report.SkippedBy != "olga" {
+	if report := v1alpha1.ReportOf(er, actsAs(hook)); report.SkippedBy != "olga" {
 		t.Errorf("report %+v", report)
 	}
 	if diff := cmp.Diff(attemptsOf(hook, er, 1), h.seen.created(t)); diff != "" {

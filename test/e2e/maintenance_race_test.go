@@ -16,34 +16,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
-// Two maintenances want the same node: each asks for itself, and only the last one
-// that leaves takes anything back.
-func TestTwoMaintenancesOfOneNode(t *testing.T) {
-	shareManager(t)
-	namespace := kube.Namespace(t)
-	node := addNodes(t, namespace, 1)[0]
-	pod := createPod(t, builder.Pod(namespace, "db").Node(node).Interceptors("db.example.com").Obj())
-	a := maintain(t, ofNamespace(namespace, "-a").Drain().Reason("kernel"))
-	waitRequest(t, pod, "wanted by the first", wantedBy(a.RequesterName()))
-	b := maintain(t, builder.NodeMaintenance(namespace+"-b").Nodes(node).Drain().Reason("disks"))
-	waitRequest(t, pod, "wanted by both", wantedBy(a.RequesterName(), b.RequesterName()))
-	waitNode(t, node, cordonIs{true, v1alpha1.CordonOurs, a.Name + "=Drain," + b.Name + "=Drain"})
-
-	endMaintenance(t, a)
-	waitNode(t, node, cordonIs{true, v1alpha1.CordonOurs, b.Name + "=Drain"})
-	er := waitRequest(t, pod, "wanted by the second", wantedBy(b.RequesterName()))
-	if isTrue(v1alpha1.ConditionCanceled)(er) {
-		t.Error("the request is canceled although somebody wants it")
-	}
-	waitCondition(t, pod, v1alpha1.PodEvacuationRequest, evacuationRequested("disks"))
-
-	endMaintenance(t, b)
-	waitNode(t, node, cordonIs{})
-	waitRequest(t, pod, "Canceled", isTrue(v1alpha1.ConditionCanceled))
-	waitCondition(t, pod, v1alpha1.PodEvacuationRequest, corev1.PodCondition{})
-	lives(t, pod)
-}
-
 // What somebody else has cordoned stays so, and what they have asked of a pod, too.
 func TestWhatOthersHaveDoneStays(t *testing.T) {
 	shareManager(t)

@@ -110,40 +110,6 @@ func TestRegistrationsAndAnnotationRunInOrder(t *testing.T) {
 	noRequest(t, plain)
 }
 
-// A plan is made once: the pod stays intercepted when it loses the label and the
-// registration goes.
-func TestARunningRequestKeepsItsPlan(t *testing.T) {
-	shareManager(t)
-	namespace := kube.Namespace(t)
-	node := addNodes(t, namespace, 1)[0]
-	name := nameIn(namespace, "checkpoint")
-	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Label("app", "db").Obj())
-	registration := register(t, builder.EvictionInterceptor(name).InNamespace(namespace).Pods("app", "db"))
-
-	drain := startDrain(t, "alice", node)
-	waitRequest(t, pod, "with the interceptor", activeIs(name))
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app":null}}}`))
-	if err := admin.Patch(t.Context(), pod.DeepCopy(), patch); err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.Delete(t.Context(), registration); err != nil {
-		t.Fatal(err)
-	}
-	er := waitRequest(t, pod, "without the label", func(er *v1alpha1.EvictionRequest) bool {
-		_, ok := er.Labels["app"]
-		return !ok
-	})
-	if diff := cmp.Diff([]string{name, v1alpha1.ImperativeEvictionInterceptor}, targets(er)); diff != "" || !activeIs(name)(er) {
-		t.Errorf("active %v, plan (-want +got):\n%s", er.Status.ActiveInterceptors, diff)
-	}
-	waitLine(t, drain, waitingFor(pod, name, 1, 2))
-	lives(t, pod)
-
-	startInterceptor(t, namespace, name, 0)
-	finishWell(t, drain)
-	waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
-}
-
 // Whatever is wrong with an expression, evictions go on.
 func TestBadExpressionsNeverBlockAnEviction(t *testing.T) {
 	shareManager(t)

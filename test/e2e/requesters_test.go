@@ -17,7 +17,6 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -82,59 +81,6 @@ func report(t *testing.T, pod *corev1.Pod, name string, change func(*v1alpha1.In
 		change(&er.Status.Interceptors[i])
 		return admin.Status().Update(ctx, er)
 	})
-}
-
-// Two people drain the same node and a third program wants the pod away, too.
-// Whoever withdraws takes nothing from the others: not their entries, and not what
-// the interceptor has done so far.
-func TestOneOfThreeRequestersWithdraws(t *testing.T) {
-	m := startManager(t, func(o *app.Options) { o.Policy.StartupGrace = 0 })
-	now := func() *metav1.Time { return &metav1.Time{Time: m.Clock.Now().Truncate(time.Second)} }
-	namespace := kube.Namespace(t)
-	node := addNodes(t, namespace, 1)[0]
-	const (
-		slow  = "slow.example.com"
-		alice = "alice.users.drawbridge.dev"
-		bob   = "bob.users.drawbridge.dev"
-		third = "mover.example.com"
-	)
-	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Interceptors(slow).Obj())
-	mover := newNative(t, namespace, "mover", third)
-
-	alices := startDrain(t, "alice", node)
-	waitRequest(t, pod, "wanted by alice", wantedBy(alice))
-	mover.apply(t, pod, true)
-	bobs := startDrain(t, "bob", node)
-	waitRequest(t, pod, "wanted by three", wantedBy(alice, bob, third))
-	report(t, pod, slow, func(s *v1alpha1.InterceptorStatus) {
-		s.StartTime, s.HeartbeatTime, s.Message = now(), now(), "half way"
-	})
-	before := waitRequest(t, pod, "in progress", activeIs(slow))
-
-	mover.apply(t, pod, false)
-	waitRequest(t, pod, "wanted by two", wantedBy(alice, bob))
-
-	killed(t, alices)
-	for range 2 { // Together longer than a silent kubectl counts.
-		m.Clock.Advance(kubectlTTL * 3 / 4)
-		waitHeard(t, "bob", node, m.Clock.Now().Add(-kubectlTTL/3))
-	}
-	after := waitRequest(t, pod, "wanted by bob", wantedBy(bob))
-	noLease(t, "alice", node)
-
-	if before.UID != after.UID {
-		t.Error("the request was made anew")
-	}
-	before.Status.ObservedGeneration, after.Status.ObservedGeneration = 0, 0
-	before.Status.Summary, after.Status.Summary = nil, nil // It counts the requesters.
-	if diff := cmp.Diff(before.Status, after.Status); diff != "" {
-		t.Errorf("the status has changed (-before +after):\n%s", diff)
-	}
-	lives(t, pod)
-
-	report(t, pod, slow, func(s *v1alpha1.InterceptorStatus) { s.CompletionTime = now() })
-	saysAll(t, "standard output", finishWell(t, bobs).Stdout, "node/"+node+" drained")
-	waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
 }
 
 // A rolling drain goes from node to node under the same credentials. What spares

@@ -78,7 +78,7 @@ func TestAShellScriptIsAnInterceptor(t *testing.T) {
 	first := start()
 	drain := startDrain(t, "alice", node)
 	waitLine(t, first, "works for "+namespace+"/db-0")
-	begun := reportOf(must(getRequest(t.Context(), pod))(t), name)
+	begun := v1alpha1.ReportOf(must(getRequest(t.Context(), pod))(t), name)
 	if begun.StartTime == nil || !begun.StartTime.Equal(begun.HeartbeatTime) || begun.Message != "" {
 		t.Errorf("report at the start: %+v", begun)
 	}
@@ -86,9 +86,9 @@ func TestAShellScriptIsAnInterceptor(t *testing.T) {
 	second := start()
 	waitLine(t, second, "works for "+namespace+"/db-0")
 	er := waitRequest(t, pod, "heard a second time", func(er *v1alpha1.EvictionRequest) bool {
-		return !reportOf(er, name).HeartbeatTime.Equal(begun.HeartbeatTime)
+		return !v1alpha1.ReportOf(er, name).HeartbeatTime.Equal(begun.HeartbeatTime)
 	})
-	if got := reportOf(er, name); !got.StartTime.Equal(begun.StartTime) || got.CompletionTime != nil {
+	if got := v1alpha1.ReportOf(er, name); !got.StartTime.Equal(begun.StartTime) || got.CompletionTime != nil {
 		t.Errorf("report after a heartbeat: %+v, it began as %+v", got, begun)
 	}
 	lives(t, pod)
@@ -97,11 +97,11 @@ func TestAShellScriptIsAnInterceptor(t *testing.T) {
 	}
 	gone(t, pod)
 	er = waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
-	if reportOf(er, name).CompletionTime == nil {
+	if v1alpha1.ReportOf(er, name).CompletionTime == nil {
 		t.Errorf("no completion: %+v", er.Status.Interceptors)
 	}
 	lives(t, other)
-	if got := reportOf(must(getRequest(t.Context(), other))(t), "nobody.example.com"); got.StartTime != nil {
+	if got := v1alpha1.ReportOf(must(getRequest(t.Context(), other))(t), "nobody.example.com"); got.StartTime != nil {
 		t.Errorf("the script reported for another interceptor: %+v", got)
 	}
 	endGroup(t, second)
