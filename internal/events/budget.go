@@ -21,10 +21,7 @@ func EvictionGranted(pod, budgets, group string) Event {
 	if group != "" {
 		of = fmt.Sprintf(" of group %q", group)
 	}
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonEvictionGranted, Action: actionGrant,
-		Note: fmt.Sprintf("The eviction of pod %s%s is granted by EvictionBudget %s.", pod, of, budgets),
-	}
+	return normal(ReasonEvictionGranted, actionGrant, "The eviction of pod %s%s is granted by EvictionBudget %s.", pod, of, budgets)
 }
 
 // BudgetWaits says, in a sentence, why a budget grants nothing although evictions wait.

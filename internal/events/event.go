@@ -3,6 +3,7 @@
 package events
 
 import (
+	"fmt"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,15 @@ type Event struct {
 	Action string
 	// Note is the sentence for people. It is cut at 1024 bytes.
 	Note string
+}
+
+// normal is an event of what goes as it should, warning one of what does not.
+func normal(reason, action, format string, args ...any) Event {
+	return Event{Type: corev1.EventTypeNormal, Reason: reason, Action: action, Note: fmt.Sprintf(format, args...)}
+}
+
+func warning(reason, action, format string, args ...any) Event {
+	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Note: fmt.Sprintf(format, args...)}
 }
 
 // Emit records the event on regarding; related, which may be nil, is the other

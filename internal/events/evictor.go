@@ -1,7 +1,6 @@
 package events
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -43,20 +42,14 @@ const (
 // EvictionAccepted says that the API server accepted the eviction. Trigger is
 // what made this attempt happen: first, backoff or budget.
 func EvictionAccepted(pod, trigger string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonEvictionAccepted, Action: actionEvict,
-		Note: fmt.Sprintf("The eviction of pod %s was accepted (%s).", pod, occasion(trigger)),
-	}
+	return normal(ReasonEvictionAccepted, actionEvict, "The eviction of pod %s was accepted (%s).", pod, occasion(trigger))
 }
 
 // EvictionRefused says that an attempt failed. The reason is the one of its class
 // of answers, the sentence explains it; retries counts the failed attempts so
 // far.
 func EvictionRefused(reason, pod, trigger, sentence string, retries int32) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: reason, Action: actionEvict,
-		Note: fmt.Sprintf("The eviction of pod %s failed (attempt %d, %s). %s", pod, retries, occasion(trigger), sentence),
-	}
+	return warning(reason, actionEvict, "The eviction of pod %s failed (attempt %d, %s). %s", pod, retries, occasion(trigger), sentence)
 }
 
 // occasion says for people what made an attempt happen.
@@ -82,29 +75,20 @@ func EvictionNotSupported(message string) Event {
 // RequesterExpired says that a requester was removed because its lease expired: no call
 // was recorded for that long. Display names the caller for people and may be empty.
 func RequesterExpired(requester, display string, silence time.Duration) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonRequesterExpired, Action: actionRemoveRequester,
-		Note: fmt.Sprintf("Requester %s (%s) was removed: no call for an eviction was recorded for %s.", requester, caller(display), silence.Round(time.Second)),
-	}
+	return normal(ReasonRequesterExpired, actionRemoveRequester, "Requester %s (%s) was removed: no call for an eviction was recorded for %s.", requester, caller(display), silence.Round(time.Second))
 }
 
 // RequesterLeaseMissing says that a requester was removed because the lease it
 // names does not exist.
 func RequesterLeaseMissing(requester, lease string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonRequesterExpired, Action: actionRemoveRequester,
-		Note: fmt.Sprintf("Requester %s was removed: its lease %s does not exist.", requester, lease),
-	}
+	return normal(ReasonRequesterExpired, actionRemoveRequester, "Requester %s was removed: its lease %s does not exist.", requester, lease)
 }
 
 // RequesterWithdrawn says that a requester was removed because the drain of its node was
 // canceled: none of the markers has been there for the debounce.
 func RequesterWithdrawn(requester, display, node string, markers []string, debounce time.Duration) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonRequesterWithdrawn, Action: actionRemoveRequester,
-		Note: fmt.Sprintf("Requester %s (%s) was removed: node %s is not drained any more (%s gone for %s).",
-			requester, caller(display), node, strings.Join(markers, ", "), debounce),
-	}
+	return normal(ReasonRequesterWithdrawn, actionRemoveRequester, "Requester %s (%s) was removed: node %s is not drained any more (%s gone for %s).",
+		requester, caller(display), node, strings.Join(markers, ", "), debounce)
 }
 
 func caller(display string) string {

@@ -1,10 +1,7 @@
 package events
 
 import (
-	"fmt"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Reasons of the events of the guard.
@@ -22,18 +19,12 @@ const actionGuard = "GuardPods"
 // GuardHeld says that the guard of the pod stays closed although its interceptors
 // are done. Why is a sentence without its full stop.
 func GuardHeld(why string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonGuardHeld, Action: actionGuard,
-		Note: fmt.Sprintf("The pod is not evicted, its guard stays closed: %s.", why),
-	}
+	return warning(ReasonGuardHeld, actionGuard, "The pod is not evicted, its guard stays closed: %s.", why)
 }
 
 // GuardNameTaken says that a budget that is not ours has the name of the guard's.
 func GuardNameTaken(budget string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonGuardNameTaken, Action: actionGuard,
-		Note: fmt.Sprintf("The guard's budget would be named %s, too, so the pods of this namespace have no guard. Rename this one.", budget),
-	}
+	return warning(ReasonGuardNameTaken, actionGuard, "The guard's budget would be named %s, too, so the pods of this namespace have no guard. Rename this one.", budget)
 }
 
 // GuardBudgetChanged says that the guard's budget differs from what the guard writes, and
@@ -47,28 +38,19 @@ func GuardBudgetChanged(fields []string, inForce, unready bool) Event {
 	case unready:
 		effect = "It protects pods that are Ready, and others only while Drawbridge is up."
 	}
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonGuardBudgetChanged, Action: actionGuard,
-		Note: fmt.Sprintf("Something changes this budget whenever the guard writes it: %s. %s", strings.Join(fields, ", "), effect),
-	}
+	return warning(ReasonGuardBudgetChanged, actionGuard, "Something changes this budget whenever the guard writes it: %s. %s", strings.Join(fields, ", "), effect)
 }
 
 // GuardLabelSelected says that a budget that is not the guard's selects pods by the guard's
 // label.
 func GuardLabelSelected(label string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonGuardLabelSelected, Action: actionGuard,
-		Note: fmt.Sprintf("This budget selects pods by %s, a label that only the guard writes. It keeps no guard away, and where it selects a guarded pod, "+
-			"evictions answer 500 while Drawbridge is down. Select by a label of the application.", label),
-	}
+	return warning(ReasonGuardLabelSelected, actionGuard, "This budget selects pods by %s, a label that only the guard writes. It keeps no guard away, and where it selects a guarded pod, "+
+		"evictions answer 500 while Drawbridge is down. Select by a label of the application.", label)
 }
 
 // GuardLabelLeft says that the guard leaves its label as it is on the pods of a
 // controller, which selects them by it.
 func GuardLabelLeft(label string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonGuardLabelLeft, Action: actionGuard,
-		Note: fmt.Sprintf("This controller selects its pods by %s, a label that only the guard writes. A pod whose label changes would be replaced, "+
-			"so the guard leaves the label as it is. Take it out of the selector and the template.", label),
-	}
+	return warning(ReasonGuardLabelLeft, actionGuard, "This controller selects its pods by %s, a label that only the guard writes. A pod whose label changes would be replaced, "+
+		"so the guard leaves the label as it is. Take it out of the selector and the template.", label)
 }

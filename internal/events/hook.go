@@ -1,11 +1,5 @@
 package events
 
-import (
-	"fmt"
-
-	corev1 "k8s.io/api/core/v1"
-)
-
 // Reasons of the events of EvacuationHooks.
 const (
 	ReasonHookBegan      = "HookBegan"
@@ -22,40 +16,25 @@ const (
 
 // HookBegan says that an attempt of a hook begins. Attempt is "1 of 3".
 func HookBegan(hook, pod, action, attempt string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonHookBegan, Action: actionRunHook,
-		Note: fmt.Sprintf("EvacuationHook %s begins its %s for pod %s, attempt %s.", hook, action, pod, attempt),
-	}
+	return normal(ReasonHookBegan, actionRunHook, "EvacuationHook %s begins its %s for pod %s, attempt %s.", hook, action, pod, attempt)
 }
 
 // HookSucceeded says that a hook is done.
 func HookSucceeded(hook, pod string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonHookSucceeded, Action: actionRunHook,
-		Note: fmt.Sprintf("EvacuationHook %s is done for pod %s.", hook, pod),
-	}
+	return normal(ReasonHookSucceeded, actionRunHook, "EvacuationHook %s is done for pod %s.", hook, pod)
 }
 
 // HookFailed says that an attempt has failed, and, in a sentence, what follows.
 func HookFailed(hook, pod, why, next string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonHookFailed, Action: actionRunHook,
-		Note: fmt.Sprintf("EvacuationHook %s has failed for pod %s: %s. %s", hook, pod, why, next),
-	}
+	return warning(ReasonHookFailed, actionRunHook, "EvacuationHook %s has failed for pod %s: %s. %s", hook, pod, why, next)
 }
 
 // HookUndone says that a hook was undone, because the eviction was called off.
 func HookUndone(hook, pod string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonHookUndone, Action: actionUndoHook,
-		Note: fmt.Sprintf("What EvacuationHook %s did for pod %s is undone: the eviction was called off.", hook, pod),
-	}
+	return normal(ReasonHookUndone, actionUndoHook, "What EvacuationHook %s did for pod %s is undone: the eviction was called off.", hook, pod)
 }
 
 // HookUndoFailed says that the undo has failed. It is not repeated.
 func HookUndoFailed(hook, pod, why string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonHookUndoFailed, Action: actionUndoHook,
-		Note: fmt.Sprintf("What EvacuationHook %s did for pod %s could not be undone: %s. Undo it by hand.", hook, pod, why),
-	}
+	return warning(ReasonHookUndoFailed, actionUndoHook, "What EvacuationHook %s did for pod %s could not be undone: %s. Undo it by hand.", hook, pod, why)
 }

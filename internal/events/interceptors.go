@@ -1,10 +1,7 @@
 package events
 
 import (
-	"fmt"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Reasons of the events that the SDK records in the name of an interceptor.
@@ -27,61 +24,40 @@ const (
 
 // EvacuationStarted says that an interceptor has begun. The message is its first.
 func EvacuationStarted(interceptor, pod, message string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonEvacuationStarted, Action: actionEvacuate,
-		Note: fmt.Sprintf("Interceptor %s has begun with pod %s%s", interceptor, pod, saying(message)),
-	}
+	return normal(ReasonEvacuationStarted, actionEvacuate, "Interceptor %s has begun with pod %s%s", interceptor, pod, saying(message))
 }
 
 // EvacuationCompleted says that an interceptor hands over. The message is its
 // last.
 func EvacuationCompleted(interceptor, pod, message string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonEvacuationCompleted, Action: actionEvacuate,
-		Note: fmt.Sprintf("Interceptor %s is done with pod %s%s", interceptor, pod, saying(message)),
-	}
+	return normal(ReasonEvacuationCompleted, actionEvacuate, "Interceptor %s is done with pod %s%s", interceptor, pod, saying(message))
 }
 
 // EvacuationFailed says that an interceptor ran into an error and tries again.
 func EvacuationFailed(interceptor, pod string, err error) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonEvacuationFailed, Action: actionEvacuate,
-		Note: fmt.Sprintf("Interceptor %s failed with pod %s and will try again%s", interceptor, pod, saying(err.Error())),
-	}
+	return warning(ReasonEvacuationFailed, actionEvacuate, "Interceptor %s failed with pod %s and will try again%s", interceptor, pod, saying(err.Error()))
 }
 
 // EvacuationCanceled says that an interceptor has undone what it began.
 func EvacuationCanceled(interceptor, pod string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonEvacuationCanceled, Action: actionUndo,
-		Note: fmt.Sprintf("Interceptor %s has undone what it began with pod %s.", interceptor, pod),
-	}
+	return normal(ReasonEvacuationCanceled, actionUndo, "Interceptor %s has undone what it began with pod %s.", interceptor, pod)
 }
 
 // CancelFailed says that an interceptor could not undo what it began and tries
 // again.
 func CancelFailed(interceptor, pod string, err error) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonCancelFailed, Action: actionUndo,
-		Note: fmt.Sprintf("Interceptor %s could not undo what it began with pod %s and will try again%s", interceptor, pod, saying(err.Error())),
-	}
+	return warning(ReasonCancelFailed, actionUndo, "Interceptor %s could not undo what it began with pod %s and will try again%s", interceptor, pod, saying(err.Error()))
 }
 
 // PointOfNoReturn says that a cancellation came too late for an interceptor.
 func PointOfNoReturn(interceptor, pod string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonPointOfNoReturn, Action: actionUndo,
-		Note: fmt.Sprintf("Interceptor %s is past the point of no return with pod %s: it cannot undo what it began.", interceptor, pod),
-	}
+	return warning(ReasonPointOfNoReturn, actionUndo, "Interceptor %s is past the point of no return with pod %s: it cannot undo what it began.", interceptor, pod)
 }
 
 // ReportRefused says that an interceptor's report was not accepted, so that it
 // will count as silent.
 func ReportRefused(interceptor string, err error) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonReportRefused, Action: actionReport,
-		Note: fmt.Sprintf("The report of interceptor %s is refused%s", interceptor, saying(err.Error())),
-	}
+	return warning(ReasonReportRefused, actionReport, "The report of interceptor %s is refused%s", interceptor, saying(err.Error()))
 }
 
 // saying appends a quoted message to a sentence.

@@ -3,8 +3,6 @@ package events
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
@@ -28,42 +26,27 @@ const (
 // NodeCordoned says that a node was made unschedulable. Stages are the maintenances of
 // the node, as in v1alpha1.MaintenancesAnnotation.
 func NodeCordoned(stages string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonNodeCordoned, Action: actionCordon,
-		Note: fmt.Sprintf("The node is unschedulable, for NodeMaintenance %s.", stages),
-	}
+	return normal(ReasonNodeCordoned, actionCordon, "The node is unschedulable, for NodeMaintenance %s.", stages)
 }
 
 // NodeFoundCordoned says that a node was unschedulable already.
 func NodeFoundCordoned(stages string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonNodeFoundCordoned, Action: actionCordon,
-		Note: fmt.Sprintf("The node was unschedulable before NodeMaintenance %s, and will stay so after it.", stages),
-	}
+	return normal(ReasonNodeFoundCordoned, actionCordon, "The node was unschedulable before NodeMaintenance %s, and will stay so after it.", stages)
 }
 
 // NodeCordonedAgain says that a node was made schedulable in the middle.
 func NodeCordonedAgain(stages string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonNodeCordonedAgain, Action: actionCordon,
-		Note: fmt.Sprintf("Somebody made the node schedulable in the middle of NodeMaintenance %s. It is unschedulable again; set spec.cordon to false to end that.", stages),
-	}
+	return warning(ReasonNodeCordonedAgain, actionCordon, "Somebody made the node schedulable in the middle of NodeMaintenance %s. It is unschedulable again; set spec.cordon to false to end that.", stages)
 }
 
 // NodeUncordoned says that a node was made schedulable.
 func NodeUncordoned(stages string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonNodeUncordoned, Action: actionUncordon,
-		Note: fmt.Sprintf("The node is schedulable again after NodeMaintenance %s.", stages),
-	}
+	return normal(ReasonNodeUncordoned, actionUncordon, "The node is schedulable again after NodeMaintenance %s.", stages)
 }
 
 // NodeLeftCordoned says that a node stays unschedulable.
 func NodeLeftCordoned(stages string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonNodeLeftCordoned, Action: actionUncordon,
-		Note: fmt.Sprintf("The node stays unschedulable after NodeMaintenance %s, as it was before. Make it schedulable with kubectl uncordon.", stages),
-	}
+	return normal(ReasonNodeLeftCordoned, actionUncordon, "The node stays unschedulable after NodeMaintenance %s, as it was before. Make it schedulable with kubectl uncordon.", stages)
 }
 
 // MaintenanceStage says that a maintenance has changed its stage.
@@ -72,16 +55,10 @@ func MaintenanceStage(from, to v1alpha1.MaintenanceStage, p v1alpha1.Maintenance
 	if from != "" {
 		note += fmt.Sprintf(", after %s", from)
 	}
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonMaintenanceStage, Action: actionMaintain,
-		Note: fmt.Sprintf("%s: of %d nodes %d are cordoned and %d drained, %d pods are still to go.", note, p.Nodes, p.NodesCordoned, p.NodesDrained, p.PodsPendingEvacuation),
-	}
+	return normal(ReasonMaintenanceStage, actionMaintain, "%s: of %d nodes %d are cordoned and %d drained, %d pods are still to go.", note, p.Nodes, p.NodesCordoned, p.NodesDrained, p.PodsPendingEvacuation)
 }
 
 // MaintenanceWithoutNodes says that a maintenance selects nothing, and why.
 func MaintenanceWithoutNodes(why string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonMaintenanceWithoutNodes, Action: actionMaintain,
-		Note: why,
-	}
+	return warning(ReasonMaintenanceWithoutNodes, actionMaintain, "%s", why)
 }

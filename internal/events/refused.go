@@ -1,7 +1,6 @@
 package events
 
 import (
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,8 +35,5 @@ func WriteRefused(cause, action, doing, words string) Event {
 
 // WriteAccepted says that the API server accepts a write that it has refused.
 func WriteAccepted(action, doing string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonWriteAccepted, Action: action,
-		Note: fmt.Sprintf("Drawbridge can %s again.", doing),
-	}
+	return normal(ReasonWriteAccepted, action, "Drawbridge can %s again.", doing)
 }

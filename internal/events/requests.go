@@ -1,7 +1,6 @@
 package events
 
 import (
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,27 +31,18 @@ const (
 // InterceptorActivated says that it is the interceptor's turn. Position counts
 // from 1.
 func InterceptorActivated(interceptor string, position, total int) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonInterceptorActivated, Action: actionActivate,
-		Note: fmt.Sprintf("Interceptor %s is active (%d of %d).", interceptor, position, total),
-	}
+	return normal(ReasonInterceptorActivated, actionActivate, "Interceptor %s is active (%d of %d).", interceptor, position, total)
 }
 
 // InterceptorCompleted says that the interceptor reported that it is done.
 func InterceptorCompleted(interceptor string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonInterceptorCompleted, Action: actionPassOver,
-		Note: fmt.Sprintf("Interceptor %s has completed.", interceptor),
-	}
+	return normal(ReasonInterceptorCompleted, actionPassOver, "Interceptor %s has completed.", interceptor)
 }
 
 // InterceptorSkipped says that a person ended the interceptor's turn. The message is that
 // of its report.
 func InterceptorSkipped(interceptor, user, message string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonInterceptorSkipped, Action: actionPassOver,
-		Note: fmt.Sprintf("%s skipped interceptor %s, which had not completed%s", user, interceptor, saying(message)),
-	}
+	return warning(ReasonInterceptorSkipped, actionPassOver, "%s skipped interceptor %s, which had not completed%s", user, interceptor, saying(message))
 }
 
 // RequestHeld says that a request is being deleted and a finalizer holds it.
@@ -67,27 +57,18 @@ func InterceptorTimedOut(interceptor string, deadline time.Duration, lastHeartbe
 	if !lastHeartbeat.IsZero() {
 		heard = "its last heartbeat was at " + lastHeartbeat.UTC().Format(time.RFC3339)
 	}
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonInterceptorTimedOut, Action: actionPassOver,
-		Note: fmt.Sprintf("Interceptor %s was silent for more than %s and is passed over: %s.", interceptor, deadline, heard),
-	}
+	return warning(ReasonInterceptorTimedOut, actionPassOver, "Interceptor %s was silent for more than %s and is passed over: %s.", interceptor, deadline, heard)
 }
 
 // CompletionUnchecked says that the time of an interceptor's completion was not checked,
 // and why its managedFields do not confirm it.
 func CompletionUnchecked(interceptor, why string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonCompletionUnchecked, Action: actionPassOver,
-		Note: fmt.Sprintf("Interceptor %s has completed, but no manager ran to check that: %s.", interceptor, why),
-	}
+	return warning(ReasonCompletionUnchecked, actionPassOver, "Interceptor %s has completed, but no manager ran to check that: %s.", interceptor, why)
 }
 
 // OutcomeUntrue says that a request was deleted because its outcome was untrue.
 func OutcomeUntrue(why string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonOutcomeUntrue, Action: actionWithdraw,
-		Note: why + ". Only Drawbridge may say that, and did not, so the request was deleted: whoever wants the eviction asks again.",
-	}
+	return warning(ReasonOutcomeUntrue, actionWithdraw, "%s", why+". Only Drawbridge may say that, and did not, so the request was deleted: whoever wants the eviction asks again.")
 }
 
 // Evicted says that the target has ended. The message is the one of the

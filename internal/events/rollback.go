@@ -25,11 +25,8 @@ const actionRestart = "Restart"
 // StoreRolledBack says that the manager ends, to begin again with what the API server has
 // now.
 func StoreRolledBack(resource, seen, live string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonStoreRolledBack, Action: actionRestart,
-		Note: fmt.Sprintf("The API server went back in time: the list of %s is at resource version %s, and %s was seen before. Was etcd restored? "+
-			"Drawbridge restarts to read everything again. Other controllers may need a restart, too.", resource, live, seen),
-	}
+	return warning(ReasonStoreRolledBack, actionRestart, "The API server went back in time: the list of %s is at resource version %s, and %s was seen before. Was etcd restored? "+
+		"Drawbridge restarts to read everything again. Other controllers may need a restart, too.", resource, live, seen)
 }
 
 // Write writes an event and waits for it, for those who end afterwards. The object must have

@@ -19,10 +19,7 @@ const actionSurge = "ReplacePod"
 
 // PodHandedUp says that the pod's ReplicaSet makes a replacement for it.
 func PodHandedUp(pod, deployment string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonPodHandedUp, Action: actionSurge,
-		Note: fmt.Sprintf("Pod %s was handed up to Deployment %s; a replacement is made before it is evicted.", pod, deployment),
-	}
+	return normal(ReasonPodHandedUp, actionSurge, "Pod %s was handed up to Deployment %s; a replacement is made before it is evicted.", pod, deployment)
 }
 
 // PodGivenBack says that the pod belongs to its ReplicaSet again. The reason is a
@@ -41,10 +38,7 @@ func PodGivenBack(pod, set, reason, message string) Event {
 
 // PodNotGivenBack says that a pod stays handed up until it is evicted.
 func PodNotGivenBack(deployment string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonPodNotGivenBack, Action: actionSurge,
-		Note: fmt.Sprintf("Deployment %s does not want a pod of this revision any more; it is evicted once the Deployment is available without it.", deployment),
-	}
+	return normal(ReasonPodNotGivenBack, actionSurge, "Deployment %s does not want a pod of this revision any more; it is evicted once the Deployment is available without it.", deployment)
 }
 
 // SurgeDeclined says why a pod is not replaced beforehand.

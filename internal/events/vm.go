@@ -1,11 +1,5 @@
 package events
 
-import (
-	"fmt"
-
-	corev1 "k8s.io/api/core/v1"
-)
-
 // Reasons of the events of the interceptors of EvacuationPolicies.
 const (
 	ReasonWorkloadMarked    = "WorkloadMarked"
@@ -29,18 +23,12 @@ const (
 
 // WorkloadMarked says that a workload was marked for evacuation.
 func WorkloadMarked(kind, name, policy string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonWorkloadMarked, Action: actionMark,
-		Note: fmt.Sprintf("%s %s is marked for evacuation, by EvacuationPolicy %s.", kind, name, policy),
-	}
+	return normal(ReasonWorkloadMarked, actionMark, "%s %s is marked for evacuation, by EvacuationPolicy %s.", kind, name, policy)
 }
 
 // WorkloadUnmarked says that the mark was removed.
 func WorkloadUnmarked(kind, name, policy string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonWorkloadUnmarked, Action: actionUnmark,
-		Note: fmt.Sprintf("%s %s is not marked for evacuation any more, by EvacuationPolicy %s.", kind, name, policy),
-	}
+	return normal(ReasonWorkloadUnmarked, actionUnmark, "%s %s is not marked for evacuation any more, by EvacuationPolicy %s.", kind, name, policy)
 }
 
 // EvacuationGivenUp says that an evacuation has finally failed, and what follows.
@@ -49,60 +37,39 @@ func EvacuationGivenUp(kind, name, why string, held bool) Event {
 	if held {
 		next = "The pod is kept."
 	}
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonEvacuationGivenUp, Action: actionGiveUp,
-		Note: fmt.Sprintf("The evacuation of %s %s is given up: %s. %s", kind, name, why, next),
-	}
+	return warning(ReasonEvacuationGivenUp, actionGiveUp, "The evacuation of %s %s is given up: %s. %s", kind, name, why, next)
 }
 
 // MarkDiscarded says that a mark, or its removal, succeeded but did not last. Why is a
 // sentence.
 func MarkDiscarded(policy, why string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonMarkDiscarded, Action: actionMark,
-		Note: fmt.Sprintf("EvacuationPolicy %s: %s It is tried again with growing pauses.", policy, why),
-	}
+	return warning(ReasonMarkDiscarded, actionMark, "EvacuationPolicy %s: %s It is tried again with growing pauses.", policy, why)
 }
 
 // MarkRejected says that the API server refuses a mark. Why is a sentence with its
 // answer.
 func MarkRejected(policy, why string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonMarkRejected, Action: actionMark,
-		Note: fmt.Sprintf("EvacuationPolicy %s: %s It is tried again with growing pauses.", policy, why),
-	}
+	return warning(ReasonMarkRejected, actionMark, "EvacuationPolicy %s: %s It is tried again with growing pauses.", policy, why)
 }
 
 // MarkKept says that the platform's own mark cannot be removed: the platform has no way
 // to do so.
 func MarkKept(kind, name, path string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonMarkKept, Action: actionUnmark,
-		Note: fmt.Sprintf("The platform goes on evacuating %s %s: it marked it itself and does not serve %s.", kind, name, path),
-	}
+	return warning(ReasonMarkKept, actionUnmark, "The platform goes on evacuating %s %s: it marked it itself and does not serve %s.", kind, name, path)
 }
 
 // PoliciesOverlap says that another EvacuationPolicy covers a pod of this one. How
 // names the policy and the pod, without a full stop.
 func PoliciesOverlap(how string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonPoliciesOverlap, Action: actionCover,
-		Note: fmt.Sprintf("Pods are covered by more than one policy: %s.", how),
-	}
+	return warning(ReasonPoliciesOverlap, actionCover, "Pods are covered by more than one policy: %s.", how)
 }
 
 // MigrationCreated says that a migration was created. Attempt counts from 1.
 func MigrationCreated(kind, name, workload string, attempt int) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonMigrationCreated, Action: actionMigrate,
-		Note: fmt.Sprintf("%s %s is created to evacuate %s (attempt %d).", kind, name, workload, attempt),
-	}
+	return normal(ReasonMigrationCreated, actionMigrate, "%s %s is created to evacuate %s (attempt %d).", kind, name, workload, attempt)
 }
 
 // MigrationNotCreated says that the API server refused a migration.
 func MigrationNotCreated(kind, workload string, err error) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonMigrationFailed, Action: actionMigrate,
-		Note: fmt.Sprintf("%s to evacuate %s cannot be created: %s", kind, workload, err),
-	}
+	return warning(ReasonMigrationFailed, actionMigrate, "%s to evacuate %s cannot be created: %s", kind, workload, err)
 }

@@ -3,8 +3,6 @@ package events
 import (
 	"fmt"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Reasons of the events of the eviction webhook.
@@ -27,19 +25,13 @@ const maxProblems = 5
 // EvictionRequested says that a caller of pods/eviction became a requester. The
 // display names the caller for people.
 func EvictionRequested(display string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonEvictionRequested, Action: actionIntercept,
-		Note: fmt.Sprintf("%s asked to evict the pod; its interceptors come first.", display),
-	}
+	return normal(ReasonEvictionRequested, actionIntercept, "%s asked to evict the pod; its interceptors come first.", display)
 }
 
 // ReplacementSpared says that a call meant a pod that has already left, and its
 // replacement was not evicted. From is the node that the pod left.
 func ReplacementSpared(display, from string) Event {
-	return Event{
-		Type: corev1.EventTypeNormal, Reason: ReasonReplacementSpared, Action: actionSpare,
-		Note: fmt.Sprintf("%s asked again to evict the pod of this name that already left node %s; this replacement is not evicted.", display, from),
-	}
+	return normal(ReasonReplacementSpared, actionSpare, "%s asked again to evict the pod of this name that already left node %s; this replacement is not evicted.", display, from)
 }
 
 // InvalidInterceptors says that a pod's annotation cannot be read in full.
@@ -48,8 +40,5 @@ func InvalidInterceptors(annotation string, problems []string) Event {
 	if more := len(problems) - maxProblems; more > 0 {
 		told += fmt.Sprintf("; and %d more", more)
 	}
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: ReasonInvalidInterceptors, Action: actionRead,
-		Note: fmt.Sprintf("Annotation %s is malformed, what cannot be read is ignored: %s.", annotation, told),
-	}
+	return warning(ReasonInvalidInterceptors, actionRead, "Annotation %s is malformed, what cannot be read is ignored: %s.", annotation, told)
 }

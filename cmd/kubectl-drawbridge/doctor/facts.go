@@ -214,44 +214,29 @@ func (f *Facts) settings() settings {
 }
 
 func (s *settings) set(name, value string, on bool) {
+	switches := map[string]*bool{
+		"leader-elect": &s.leaderElect, "guard": &s.guard, "surge": &s.surge, "maintenance": &s.maintenance, "hooks": &s.hooks,
+		"hooks-exec": &s.hooksExec, "budgets": &s.budgets, "preemption": &s.preemption, "metrics-protected": &s.protected,
+	}
+	names := map[string]*string{
+		"webhook-configuration": &s.configuration, "webhook-cert-secret": &s.secret, "cert-manager-certificate": &s.certManager,
+		"log-level-config": &s.logConfig,
+	}
 	switch name {
-	case "leader-elect":
-		s.leaderElect = on
-	case "guard":
-		s.guard = on
-	case "surge":
-		s.surge = on
-	case "maintenance":
-		s.maintenance = on
-	case "hooks":
-		s.hooks = on
-	case "hooks-exec":
-		s.hooksExec = on
-	case "budgets":
-		s.budgets = on
-	case "preemption":
-		s.preemption = on
 	case "descheduler-mark-in-progress", "descheduler-mark-evict-only":
 		s.descheduler = s.descheduler || on
-	case "metrics-protected":
-		s.protected = on
-	case "webhook-configuration":
-		s.configuration = value
-	case "webhook-cert-secret":
-		s.secret = value
-	case "cert-manager-certificate":
-		s.certManager = value
-	case "log-level-config":
-		s.logConfig = value
 	case "evacuation-preset":
 		s.presets = append(s.presets, strings.Split(value, ",")...)
 	case "allowed-reserved-name":
 		s.allowedReserved = append(s.allowedReserved, strings.Split(value, ",")...)
 	case "feature-gates":
-		for _, gate := range strings.Split(value, ",") {
-			if gate == managedFailurePolicyOff {
-				s.managedPolicy = false
-			}
+		s.managedPolicy = s.managedPolicy && !slices.Contains(strings.Split(value, ","), managedFailurePolicyOff)
+	default:
+		if set, ok := switches[name]; ok {
+			*set = on
+		}
+		if set, ok := names[name]; ok {
+			*set = value
 		}
 	}
 }
