@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // endpoints counts the ready endpoints of a Service, as a load balancer sees them.
@@ -99,15 +99,14 @@ func (e *endpoints) restart() {
 
 // moved returns when more than one address was ready since the restart.
 func (e *endpoints) moved(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
+	return waiting.For(ctx, "another endpoint", func(context.Context) error {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		return e.ever.Len() > 1, nil
+		if n := e.ever.Len(); n < 2 {
+			return fmt.Errorf("%d so far", n)
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("waiting for another endpoint: %w", err)
-	}
-	return nil
 }
 
 // seen returns the numbers since the restart, and the smallest of them.

@@ -2,20 +2,24 @@ package browser
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // until waits for something outside of the page.
 func (t *Tab) until(tb testing.TB, what string, check func() bool) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(t.ctx, patience)
-	defer cancel()
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) { return check(), nil })
+	err := waiting.For(t.ctx, what, func(context.Context) error {
+		if !check() {
+			return errors.New("it is not so")
+		}
+		return nil
+	})
 	if err != nil {
-		tb.Fatalf("not within %s: %s; problems: %q", patience, what, t.Problems())
+		tb.Fatalf("%v; problems: %q", err, t.Problems())
 	}
 }
 

@@ -17,15 +17,14 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 const (
 	// patience is how long a tab waits for what must happen. The manager and the control
 	// plane share the machine with the browser.
-	patience = 2 * time.Minute
-	// pollInterval of waiting for what a page shows.
-	pollInterval = 50 * time.Millisecond
+	patience = waiting.Patience
 
 	defaultWidth, defaultHeight = 1200, 800
 	// Narrow is the width that every page must be usable at.
@@ -319,14 +318,16 @@ func (t *Tab) Text(selector string) string {
 // Until waits until an expression is true.
 func (t *Tab) Until(what, expression string) {
 	t.tb.Helper()
-	ctx, cancel := context.WithTimeout(t.ctx, patience)
-	defer cancel()
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	err := waiting.For(t.ctx, what, func(ctx context.Context) error {
+		// While a page is replaced by the next, nothing can be asked.
 		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
-		return err == nil && ok, nil // While a page is replaced by the next, nothing can be asked.
+		if err == nil && !ok {
+			err = errors.New("it is not so")
+		}
+		return err
 	})
 	if err != nil {
-		t.tb.Fatalf("not within %s: %s; the page at %s shows:\n%s\nproblems: %q", patience, what, t.Address(), t.Text("body"), t.Problems())
+		t.tb.Fatalf("%v; the page at %s shows:\n%s\nproblems: %q", err, t.Address(), t.Text("body"), t.Problems())
 	}
 }
 

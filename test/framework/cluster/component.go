@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // ComponentName is the name of a part of the control plane.
@@ -36,7 +36,6 @@ var componentOrder = []ComponentName{Etcd, APIServer, ControllerManager, Schedul
 var errPortTaken = errors.New("port is taken")
 
 const (
-	pollInterval = 20 * time.Millisecond
 	// probeTimeout bounds one question for health: a paused component never answers.
 	probeTimeout = 2 * time.Second
 	// logTail is how much of a log an error shows, in bytes.
@@ -125,22 +124,16 @@ func (c *Component) memory() []string {
 // WaitReady waits until the component answers that it is healthy. Error: ctx
 // ended, or the component is not running.
 func (c *Component) WaitReady(ctx context.Context) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	err := waiting.For(ctx, string(c.name), func(ctx context.Context) error {
 		if err := c.notRunning(); err != nil {
-			return false, err
+			return waiting.InVain(err)
 		}
-		last = c.probe(ctx)
-		return last == nil, nil
+		return c.probe(ctx)
 	})
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("wait for %s: %w (last: %v)\n%s", c.name, context.Cause(ctx), last, c.logEnd())
-	default:
-		return fmt.Errorf("wait for %s: %w", c.name, err)
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, c.logEnd())
 	}
+	return nil
 }
 
 func (c *Component) probe(ctx context.Context) error {

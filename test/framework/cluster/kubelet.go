@@ -11,7 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // kubeletUser is the account of kwok, which plays the kubelets.
@@ -94,15 +95,20 @@ func (c *Cluster) restartKwok(ctx context.Context) (err error) {
 	defer func() {
 		err = errors.Join(err, pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	}()
-	err = wait.PollUntilContextTimeout(ctx, pollInterval, kwokPatience, true, func(ctx context.Context) (bool, error) {
+	soon, cancel := context.WithTimeout(ctx, kwokPatience)
+	defer cancel()
+	err = waiting.For(soon, "kwok to run a pod", func(ctx context.Context) error {
 		if err := kwok.notRunning(); err != nil {
-			return false, err
+			return waiting.InVain(err)
 		}
 		now, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
-		return err == nil && now.Status.Phase == corev1.PodRunning, nil
+		if err == nil && now.Status.Phase != corev1.PodRunning {
+			err = fmt.Errorf("it is %s", now.Status.Phase)
+		}
+		return err
 	})
 	if err != nil {
-		return fmt.Errorf("wait for kwok to run a pod: %w", err)
+		return err
 	}
 	return c.touchPods(ctx)
 }

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // Request is a request that kube-apiserver has received.
@@ -136,46 +136,31 @@ func (l *RequestLog) Mark() Mark {
 	return Mark(len(l.entries))
 }
 
-// sinceTimeout is how long Since waits for answers when its context has no end.
-const sinceTimeout = 3 * time.Minute
-
 // Since returns the requests received between the mark and now, when all of them
 // have been answered. Watches count as answered when they begin. Requests the server
 // could not answer because it was killed have code 0. Error: the log cannot be read,
-// or ctx (or three minutes, if it has no end) ended while a request was still open.
+// or ctx (or three minutes) ended while a request was still open.
 func (l *RequestLog) Since(ctx context.Context, mark Mark) (Requests, error) {
-	if _, limited := ctx.Deadline(); !limited {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, sinceTimeout, fmt.Errorf("no answer within %s", sinceTimeout))
-		defer cancel()
-	}
 	now := max(l.Mark(), mark)
 	var requests Requests
-	var missing []string
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
+	err := waiting.For(ctx, "answers", func(context.Context) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.read()
 		if l.firstErr != nil {
-			return false, l.firstErr
+			return waiting.InVain(l.firstErr)
 		}
-		requests, missing = nil, nil
+		requests = nil
+		var missing []error
 		for _, entry := range l.entries[mark:now] {
 			if !entry.done {
-				missing = append(missing, entry.request.String())
+				missing = append(missing, errors.New(entry.request.String()))
 			}
 			requests = append(requests, entry.request)
 		}
-		return len(missing) == 0, nil
+		return errors.Join(missing...)
 	})
-	switch {
-	case err == nil:
-		return requests, nil
-	case ctx.Err() != nil:
-		return requests, fmt.Errorf("wait for answers: %w:\n%s", context.Cause(ctx), strings.Join(missing, "\n"))
-	default:
-		return requests, err
-	}
+	return requests, err
 }
 
 // abandon gives up the open requests: the server was killed. It also ends a line the

@@ -28,11 +28,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
-const (
-	// readyTimeout bounds every wait for the manager or the API server.
-	readyTimeout = 3 * time.Minute
-	pollInterval = 50 * time.Millisecond
-)
+// readyTimeout bounds every wait for the manager or the API server.
+const readyTimeout = waiting.Patience
 
 // InstallOptions of the chart. The zero value is fine.
 type InstallOptions struct {

@@ -19,11 +19,11 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/test/framework/clock"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // Options of a manager in this process. The zero value is fine.
@@ -161,18 +161,16 @@ func (i *Installation) appOptions(ctx context.Context, o Options) (app.Options, 
 func (i *Installation) waitReady(ctx context.Context, healthAddr string, patience time.Duration, done <-chan struct{}, failure func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	err := waiting.For(ctx, "the manager", func(ctx context.Context) error {
 		select {
 		case <-done:
-			return false, fmt.Errorf("the manager ended: %w", failure())
+			return waiting.InVain(fmt.Errorf("the manager ended: %w", failure()))
 		default:
+			return get(ctx, "http://"+healthAddr+"/readyz")
 		}
-		last = get(ctx, "http://"+healthAddr+"/readyz")
-		return last == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the manager: %w", errors.Join(err, last))
+		return err
 	}
 	if !i.webhook {
 		return nil

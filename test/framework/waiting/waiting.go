@@ -3,6 +3,7 @@ package waiting
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -21,6 +22,19 @@ const (
 // rarer are the pauses between two looks: what takes long may be looked at less often.
 var rarer = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.3, Steps: 12, Cap: 250 * time.Millisecond}
 
+// vainError is an error that no waiting helps.
+type vainError struct{ error }
+
+func (v vainError) Unwrap() error { return v.error }
+
+// InVain marks what check says as final: For returns it at once.
+func InVain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return vainError{err}
+}
+
 // For calls check until it has no error; what says in words what is waited for. A check
 // should wait for a state and not for an event, which may have been missed. Error: for
 // three minutes check has said the same, or ctx ended; it has what check said last.
@@ -35,6 +49,9 @@ func For(ctx context.Context, what string, check func(context.Context) error) er
 	var last error
 	err := rarer.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
+		if vain := (vainError{}); errors.As(err, &vain) {
+			return false, vain.error
+		}
 		// The end of the time itself explains less than what was before.
 		if err != nil && (last == nil || ctx.Err() == nil) {
 			if last == nil || last.Error() != err.Error() {
@@ -44,10 +61,14 @@ func For(ctx context.Context, what string, check func(context.Context) error) er
 		}
 		return err == nil, nil
 	})
-	if err != nil {
-		return fmt.Errorf("wait for %s: %w: %w", what, context.Cause(ctx), last)
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return nil
+	case cause == nil:
+		return fmt.Errorf("wait for %s: %w", what, err)
+	default:
+		return fmt.Errorf("wait for %s: %w: %w", what, cause, last)
 	}
-	return nil
 }
 
 // Eventually is [For] for a test, which fails at once if it was in vain.

@@ -46,6 +46,16 @@ func TestFor(t *testing.T) {
 			},
 			after: 4 * time.Minute,
 		},
+		"it will never come": {
+			check: func(passed time.Duration) error {
+				if passed < time.Second {
+					return errSame
+				}
+				return fmt.Errorf("about a pod: %w", InVain(errors.New("it is gone")))
+			},
+			want:  "wait for the pods: it is gone",
+			after: time.Second,
+		},
 		"it says something new each time": {
 			check: func(passed time.Duration) error { return fmt.Errorf("at %s", passed.Truncate(time.Minute)) },
 			want:  "wait for the pods: not within 15m0s: at 14m0s",
