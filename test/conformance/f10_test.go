@@ -125,7 +125,7 @@ func TestConformance_F10(t *testing.T) {
 		if len(er.Status.ActiveInterceptors) != 0 {
 			t.Errorf("active are %v, want nobody", er.Status.ActiveInterceptors)
 		}
-		if item := itemOf(er, interceptorB); item.CompletionTime != nil {
+		if item := v1alpha1.ReportOf(er, interceptorB); item.CompletionTime != nil {
 			t.Errorf("the actor has completed all the same: %+v", item)
 		}
 		if diff := cmp.Diff([]string{"", "[b]", "b Canceled"}, tr.turns(t)); diff != "" {

@@ -75,7 +75,7 @@ func TestConformance_F11(t *testing.T) {
 		labels := fmt.Sprintf(`{evictionrequest=%q,namespace=%q,pod=%q}`, tr.Name, w.ns, pod.Name)
 		active := fmt.Sprintf(`{evictionrequest=%q,interceptor=%q,namespace=%q,pod=%q}`, tr.Name, imperative, w.ns, pod.Name)
 		for series, least := range map[string]float64{
-			"evictionrequest_controller_imperative_evictions" + labels:  float64(itemOf(retries, imperative).Retries),
+			"evictionrequest_controller_imperative_evictions" + labels:  float64(v1alpha1.ReportOf(retries, imperative).Retries),
 			"evictionrequest_controller_active_interceptor" + active:    1,
 			"evictionrequest_controller_processed_interceptor" + labels: 2,
 			"evictionrequest_controller_active_requester" + labels:      2,

@@ -33,8 +33,8 @@ func TestConformance_F12_SDKClock(t *testing.T) {
 			before := w.now().Time
 			w.startSDKWith(t, impl, interceptor.Options{Clock: wrong, ServerClock: &interceptor.ServerClock{}})
 			tr := w.request(t, w.pod(t, "web", sdkInterceptor, interceptorB))
-			started := itemOf(w.until(t, tr.ObjectKey, "the first heartbeat", func(er *v1alpha1.EvictionRequest) bool {
-				return itemOf(er, sdkInterceptor).StartTime != nil
+			started := v1alpha1.ReportOf(w.until(t, tr.ObjectKey, "the first heartbeat", func(er *v1alpha1.EvictionRequest) bool {
+				return v1alpha1.ReportOf(er, sdkInterceptor).StartTime != nil
 			}), sdkInterceptor)
 			if started.ExpectedFinishTime == nil {
 				t.Fatalf("first report %+v without the expected finish time", started)
@@ -48,7 +48,7 @@ func TestConformance_F12_SDKClock(t *testing.T) {
 				}
 			}
 			impl.set(func(d *sdkDouble) { d.answer = interceptor.Progress{Done: true, Message: "copied"} })
-			done := itemOf(w.untilActive(t, tr.ObjectKey, interceptorB), sdkInterceptor)
+			done := v1alpha1.ReportOf(w.untilActive(t, tr.ObjectKey, interceptorB), sdkInterceptor)
 			if done.CompletionTime == nil || done.Message != "copied" || done.CompletionTime.Before(started.StartTime) {
 				t.Errorf("last report %+v, after %+v", done, started)
 			}
@@ -73,8 +73,8 @@ func TestConformance_F12_SDKClock(t *testing.T) {
 		wrong.Advance(-time.Minute)
 		w.startSDKWith(t, &sdkDouble{answer: interceptor.Progress{Message: "copying"}}, interceptor.Options{Clock: wrong})
 		tr := w.request(t, w.pod(t, "web", sdkInterceptor, interceptorB))
-		item := itemOf(w.until(t, tr.ObjectKey, "a message", func(er *v1alpha1.EvictionRequest) bool {
-			return itemOf(er, sdkInterceptor).Message != ""
+		item := v1alpha1.ReportOf(w.until(t, tr.ObjectKey, "a message", func(er *v1alpha1.EvictionRequest) bool {
+			return v1alpha1.ReportOf(er, sdkInterceptor).Message != ""
 		}), sdkInterceptor)
 		for _, want := range []string{"Reports of this interceptor are refused: ", "startTime", "must be close to now"} {
 			if !strings.Contains(item.Message, want) {

@@ -34,8 +34,8 @@ func TestConformance_F12_SDK(t *testing.T) {
 		impl.untilCalled(t)
 		w.report(t, tr.ObjectKey, completes(interceptorA, w.now()))
 
-		started := func(er *v1alpha1.EvictionRequest) bool { return itemOf(er, sdkInterceptor).StartTime != nil }
-		first := itemOf(w.until(t, tr.ObjectKey, "the first heartbeat", started), sdkInterceptor)
+		started := func(er *v1alpha1.EvictionRequest) bool { return v1alpha1.ReportOf(er, sdkInterceptor).StartTime != nil }
+		first := v1alpha1.ReportOf(w.until(t, tr.ObjectKey, "the first heartbeat", started), sdkInterceptor)
 		if !first.StartTime.Equal(first.HeartbeatTime) || first.Message != "copying" {
 			t.Errorf("first report %+v, want start and heartbeat together", first)
 		}
@@ -43,16 +43,16 @@ func TestConformance_F12_SDK(t *testing.T) {
 		for range 8 { // Longer than the deadline.
 			w.advanceTo(beat.Add(3 * time.Minute))
 			next := func(er *v1alpha1.EvictionRequest) bool {
-				return itemOf(er, sdkInterceptor).HeartbeatTime.After(beat)
+				return v1alpha1.ReportOf(er, sdkInterceptor).HeartbeatTime.After(beat)
 			}
-			beat = itemOf(w.until(t, tr.ObjectKey, "a heartbeat", next), sdkInterceptor).HeartbeatTime.Time
+			beat = v1alpha1.ReportOf(w.until(t, tr.ObjectKey, "a heartbeat", next), sdkInterceptor).HeartbeatTime.Time
 		}
 		w.untilActive(t, tr.ObjectKey, sdkInterceptor)
 
 		impl.set(func(d *sdkDouble) { d.answer = interceptor.Progress{Done: true, Message: "copied"} })
 		w.advanceTo(beat.Add(3 * time.Minute))
 		er := w.untilActive(t, tr.ObjectKey, interceptorB)
-		if item := itemOf(er, sdkInterceptor); item.Message != "copied" || !item.HeartbeatTime.Time.Equal(beat) || !item.StartTime.Equal(first.StartTime) {
+		if item := v1alpha1.ReportOf(er, sdkInterceptor); item.Message != "copied" || !item.HeartbeatTime.Time.Equal(beat) || !item.StartTime.Equal(first.StartTime) {
 			t.Errorf("last report %+v", item)
 		}
 		if target := impl.last(); target.PodUID != pod.UID || target.RequestUID != er.UID || !target.StartedAt.Equal(first.StartTime.Time) || target.NodeName == "" {
@@ -75,9 +75,11 @@ func TestConformance_F12_SDK(t *testing.T) {
 		w.startSDK(t, impl)
 		tr := w.request(t, w.pod(t, "web", sdkInterceptor))
 		has := func(message string) func(*v1alpha1.EvictionRequest) bool {
-			return func(er *v1alpha1.EvictionRequest) bool { return itemOf(er, sdkInterceptor).Message == message }
+			return func(er *v1alpha1.EvictionRequest) bool {
+				return v1alpha1.ReportOf(er, sdkInterceptor).Message == message
+			}
 		}
-		beat := itemOf(w.until(t, tr.ObjectKey, "the first message", has("0")), sdkInterceptor).HeartbeatTime.Time
+		beat := v1alpha1.ReportOf(w.until(t, tr.ObjectKey, "the first message", has("0")), sdkInterceptor).HeartbeatTime.Time
 		for i := range 3 {
 			message := fmt.Sprint(i + 1)
 			impl.set(func(d *sdkDouble) { d.answer.Message = message })
@@ -90,7 +92,7 @@ func TestConformance_F12_SDK(t *testing.T) {
 				return nil
 			})
 			w.advanceTo(beat.Add(61 * time.Second))
-			beat = itemOf(w.until(t, tr.ObjectKey, "message "+message, has(message)), sdkInterceptor).HeartbeatTime.Time
+			beat = v1alpha1.ReportOf(w.until(t, tr.ObjectKey, "message "+message, has(message)), sdkInterceptor).HeartbeatTime.Time
 		}
 		for _, r := range w.reported(t) {
 			if r.Code != http.StatusOK {
@@ -122,7 +124,7 @@ func TestConformance_F12_SDK(t *testing.T) {
 			pod := w.pod(t, "web", sdkInterceptor, interceptorB)
 			tr := w.request(t, pod)
 			w.until(t, tr.ObjectKey, "the first report", func(er *v1alpha1.EvictionRequest) bool {
-				return itemOf(er, sdkInterceptor).StartTime != nil
+				return v1alpha1.ReportOf(er, sdkInterceptor).StartTime != nil
 			})
 			impl.set(func(d *sdkDouble) { d.hang = true })
 			before := impl.count()
@@ -168,7 +170,7 @@ func TestConformance_F12_SDK(t *testing.T) {
 		impl.set(func(d *sdkDouble) { d.cancelErr = nil })
 		w.mgr.Clock.Advance(time.Minute)
 		er := w.until(t, tr.ObjectKey, "the new turn to begin", func(er *v1alpha1.EvictionRequest) bool {
-			return itemOf(er, sdkInterceptor).StartTime != nil
+			return v1alpha1.ReportOf(er, sdkInterceptor).StartTime != nil
 		})
 		impl.untilCalled(t, "Evacuate", "Cancel", "Evacuate")
 		if target := impl.last(); target.RequestUID != er.UID || er.UID == old.UID {
@@ -182,9 +184,9 @@ func TestConformance_F12_SDK(t *testing.T) {
 		started := map[string]metav1.Time{}
 		for name, pod := range pods {
 			er := w.until(t, w.request(t, pod).ObjectKey, "the first report", func(er *v1alpha1.EvictionRequest) bool {
-				return itemOf(er, sdkInterceptor).StartTime != nil
+				return v1alpha1.ReportOf(er, sdkInterceptor).StartTime != nil
 			})
-			started[name] = *itemOf(er, sdkInterceptor).StartTime
+			started[name] = *v1alpha1.ReportOf(er, sdkInterceptor).StartTime
 		}
 		stop()
 		w.withdrawAll(t, pods["canceled"])
@@ -211,7 +213,7 @@ func TestConformance_F12_SDK(t *testing.T) {
 		pod := w.pod(t, "web", sdkInterceptor, interceptorB)
 		tr := w.request(t, pod)
 		er := w.untilActive(t, tr.ObjectKey, interceptorB)
-		if item := itemOf(er, sdkInterceptor); item.StartTime != nil || item.CompletionTime == nil || item.Message != "not mine" {
+		if item := v1alpha1.ReportOf(er, sdkInterceptor); item.StartTime != nil || item.CompletionTime == nil || item.Message != "not mine" {
 			t.Errorf("report %+v", item)
 		}
 		if reports := w.reported(t); len(reports) != 1 {
@@ -258,10 +260,10 @@ func TestConformance_F12_SDK(t *testing.T) {
 		var beat time.Time
 		for range 5 {
 			er := w.until(t, tr.ObjectKey, "a heartbeat", func(er *v1alpha1.EvictionRequest) bool {
-				at := itemOf(er, sdkInterceptor).HeartbeatTime
+				at := v1alpha1.ReportOf(er, sdkInterceptor).HeartbeatTime
 				return at != nil && at.After(beat)
 			})
-			beat = itemOf(er, sdkInterceptor).HeartbeatTime.Time
+			beat = v1alpha1.ReportOf(er, sdkInterceptor).HeartbeatTime.Time
 			w.advanceTo(beat.Add(3 * time.Minute))
 		}
 		impl.set(func(d *sdkDouble) { d.answer = interceptor.Progress{Done: true, Message: "done"} })
@@ -285,7 +287,7 @@ func TestConformance_F12_SDK(t *testing.T) {
 		w.startSDK(t, &sdkDouble{answer: interceptor.Progress{Done: true}})
 		tr := w.request(t, w.pod(t, "web", sdkInterceptor))
 		er := w.untilTrue(t, tr.ObjectKey, v1alpha1.ConditionEvicted)
-		if itemOf(er, sdkInterceptor).CompletionTime == nil {
+		if v1alpha1.ReportOf(er, sdkInterceptor).CompletionTime == nil {
 			t.Errorf("status %+v", er.Status)
 		}
 		if asked := w.askedAboutPods(t); len(asked) != 0 {

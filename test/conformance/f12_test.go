@@ -60,7 +60,7 @@ func TestConformance_F12(t *testing.T) {
 		if diff := cmp.Diff([]string{"other", "example", "example", "other", "eviction"}, order); diff != "" {
 			t.Errorf("what the API server heard (-want +got):\n%s", diff)
 		}
-		if item := itemOf(er, exampleInterceptor); item.StartTime == nil || !item.StartTime.Equal(item.HeartbeatTime) || item.CompletionTime == nil {
+		if item := v1alpha1.ReportOf(er, exampleInterceptor); item.StartTime == nil || !item.StartTime.Equal(item.HeartbeatTime) || item.CompletionTime == nil {
 			t.Errorf("report %+v, want start, first heartbeat and completion", item)
 		}
 	})

@@ -60,7 +60,7 @@ func TestConformance_F8_Backoff(t *testing.T) {
 	t.Run("84 the message tells the number of retries, one by one", func(t *testing.T) {
 		var messages []string
 		for _, er := range tr.all(t) {
-			if message := itemOf(er, imperative).Message; message != "" && (len(messages) == 0 || messages[len(messages)-1] != message) {
+			if message := v1alpha1.ReportOf(er, imperative).Message; message != "" && (len(messages) == 0 || messages[len(messages)-1] != message) {
 				messages = append(messages, message)
 			}
 		}
@@ -88,7 +88,7 @@ func TestConformance_F8_Backoff(t *testing.T) {
 		var last time.Time
 		beats := 0
 		for _, er := range tr.all(t) {
-			item := itemOf(er, imperative)
+			item := v1alpha1.ReportOf(er, imperative)
 			if item.HeartbeatTime == nil || item.HeartbeatTime.Time.Equal(last) {
 				continue
 			}
@@ -248,7 +248,7 @@ func TestConformance_F8_Gone(t *testing.T) {
 			})
 			release()
 			er := w.untilTrue(t, tr.ObjectKey, v1alpha1.ConditionEvicted)
-			if item := itemOf(er, imperative); item.Retries != 0 || item.Message != "" {
+			if item := v1alpha1.ReportOf(er, imperative); item.Retries != 0 || item.Message != "" {
 				t.Errorf("it reports a failure: %+v", item)
 			}
 			metrics := ownMetrics(t, mgr)

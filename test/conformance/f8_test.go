@@ -116,16 +116,16 @@ func TestConformance_F8(t *testing.T) {
 			pod := tc.pod(t, w)
 			tr := w.request(t, pod)
 			last := w.until(t, tr.ObjectKey, "a first report", func(er *v1alpha1.EvictionRequest) bool {
-				return itemOf(er, imperative).HeartbeatTime != nil
+				return v1alpha1.ReportOf(er, imperative).HeartbeatTime != nil
 			})
 			for range deadline/recommendedHeartbeat + 2 { // Together longer than silence may last.
-				before := itemOf(last, imperative).HeartbeatTime.Time
+				before := v1alpha1.ReportOf(last, imperative).HeartbeatTime.Time
 				w.advanceTo(before.Add(recommendedHeartbeat))
 				last = w.until(t, tr.ObjectKey, "a heartbeat", func(er *v1alpha1.EvictionRequest) bool {
-					return itemOf(er, imperative).HeartbeatTime.After(before)
+					return v1alpha1.ReportOf(er, imperative).HeartbeatTime.After(before)
 				})
 			}
-			if item := itemOf(last, imperative); item.Message != unsupportedMessage || item.CompletionTime != nil || item.Retries != 0 {
+			if item := v1alpha1.ReportOf(last, imperative); item.Message != unsupportedMessage || item.CompletionTime != nil || item.Retries != 0 {
 				t.Errorf("report %+v, want only the message %q", item, unsupportedMessage)
 			}
 			w.witness(t, "witness")
@@ -154,7 +154,7 @@ func TestConformance_F8(t *testing.T) {
 			now := w.now()
 			w.advanceTo(now.Add(deadline))
 			w.until(t, tr.ObjectKey, "a report about the terminating pod", func(er *v1alpha1.EvictionRequest) bool {
-				item := itemOf(er, imperative)
+				item := v1alpha1.ReportOf(er, imperative)
 				return item.Message == terminatingMessage && item.HeartbeatTime.After(now.Time)
 			})
 		}

@@ -221,7 +221,7 @@ func TestConformance_F9_Grace(t *testing.T) {
 			now := w.now()
 			w.report(t, tr.ObjectKey, beats(interceptorA, now), completes(interceptorA, now))
 			er := w.untilTrue(t, tr.ObjectKey, v1alpha1.ConditionEvicted)
-			if item := itemOf(er, interceptorA); !item.CompletionTime.Equal(&now) {
+			if item := v1alpha1.ReportOf(er, interceptorA); !item.CompletionTime.Equal(&now) {
 				t.Errorf("completionTime %v, want %v", item.CompletionTime, now)
 			}
 			if diff := cmp.Diff([]string{"", "[a]", "a Evicted"}, tr.turns(t)); diff != "" {

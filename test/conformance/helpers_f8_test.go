@@ -127,22 +127,12 @@ func (w *world) deployment(t *testing.T, deployment *builder.DeploymentWrapper) 
 	return pods
 }
 
-// itemOf is the report of an interceptor.
-func itemOf(er *v1alpha1.EvictionRequest, interceptor string) v1alpha1.InterceptorStatus {
-	for _, item := range er.Status.Interceptors {
-		if item.Name == interceptor {
-			return item
-		}
-	}
-	return v1alpha1.InterceptorStatus{}
-}
-
 // untilRetries waits until imperative-eviction.k8s.io has told of so many failed
 // evictions.
 func (w *world) untilRetries(t *testing.T, key client.ObjectKey, n int32) *v1alpha1.EvictionRequest {
 	t.Helper()
 	return w.until(t, key, fmt.Sprintf("%d failed evictions", n), func(er *v1alpha1.EvictionRequest) bool {
-		return itemOf(er, imperative).Retries >= n
+		return v1alpha1.ReportOf(er, imperative).Retries >= n
 	})
 }
 
