@@ -12,8 +12,8 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/budgetstatus"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
@@ -119,7 +119,7 @@ func (o commands) printBudget(b *v1alpha1.EvictionBudget) error {
 		t := cli.NewTable(o.Out)
 		t.Row("GROUP", "EXPECTED", "AVAILABLE", "DISRUPTED", "MAX-UNAVAILABLE", "WAITING")
 		for _, g := range b.Status.Groups {
-			t.Row(groupName(b, g.Name), number(g.Expected), number(g.Available), number(g.Disrupted), number(outlook.MaxUnavailable(b, g.Expected)), number(g.Waiting))
+			t.Row(groupName(b, g.Name), number(g.Expected), number(g.Available), number(g.Disrupted), number(budgetstatus.MaxUnavailable(b, g.Expected)), number(g.Waiting))
 		}
 		if err := t.Flush(); err != nil {
 			return err

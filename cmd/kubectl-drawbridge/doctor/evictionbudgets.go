@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/budgetstatus"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
@@ -58,7 +58,7 @@ func (f *Facts) troubleOf(b *v1alpha1.EvictionBudget) (what, do string) {
 		return "it is not accepted, so it lets none of its pods go: " + message, "Correct it: " + edit
 	case nothing || b.Status.MatchingPods != nil && *b.Status.MatchingPods == 0:
 		return "it covers no pod", "Compare its selector with the labels of the pods: " + edit
-	case outlook.AllowsNothing(b):
+	case budgetstatus.AllowsNothing(b):
 		return fmt.Sprintf("it lets none of its %s go: maxUnavailable is %s", text.Counted(ptr.Deref(b.Status.MatchingPods, 0), "pod"), b.Spec.MaxUnavailable.String()),
 			"If that is not meant, relax it: " + edit
 	}

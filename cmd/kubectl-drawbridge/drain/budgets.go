@@ -9,16 +9,16 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/budgetstatus"
 )
 
 // grantedLater is when the last EvictionBudget lets the pod go; empty if none covers it, or
 // if their turn is over.
 func (in *fateInput) grantedLater() string {
-	if len(in.outlooks) == 0 || in.request != nil && slices.Contains(in.request.Status.ProcessedInterceptors, v1alpha1.BudgetInterceptor) {
+	if len(in.budgetStatuses) == 0 || in.request != nil && slices.Contains(in.request.Status.ProcessedInterceptors, v1alpha1.BudgetInterceptor) {
 		return ""
 	}
-	last := outlook.Last(in.outlooks)
+	last := budgetstatus.Last(in.budgetStatuses)
 	return fmt.Sprintf("; EvictionBudget %s: %s", last.Budget, last.Text)
 }
 
@@ -31,16 +31,16 @@ func (d *options) foretellGrants(inputs []fateInput, budgets []v1alpha1.Eviction
 		if fateOf(*in).stays || in.pod.DeletionTimestamp != nil || in.blocks() != "" {
 			continue
 		}
-		covering := outlook.Covering(in.pod, budgets)
+		covering := budgetstatus.Covering(in.pod, budgets)
 		node := nodes[in.pod.Spec.NodeName]
 		for _, b := range covering {
-			in.outlooks = append(in.outlooks, outlook.Of(outlook.Input{Budget: b, Pod: in.pod, Node: node, Before: before[b], Now: now}))
+			in.budgetStatuses = append(in.budgetStatuses, budgetstatus.Of(budgetstatus.Input{Budget: b, Pod: in.pod, Node: node, Before: before[b], Now: now}))
 		}
-		if len(covering) == 0 || outlook.Last(in.outlooks).When != outlook.Now {
+		if len(covering) == 0 || budgetstatus.Last(in.budgetStatuses).When != budgetstatus.Now {
 			continue
 		}
 		for _, b := range covering {
-			if group, known := outlook.GroupOf(b, in.pod, node); known && outlook.Unavailable(b, in.pod, now) == "" {
+			if group, known := budgetstatus.GroupOf(b, in.pod, node); known && budgetstatus.Unavailable(b, in.pod, now) == "" {
 				if before[b] == nil {
 					before[b] = map[string]int32{}
 				}

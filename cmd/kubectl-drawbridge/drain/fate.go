@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/budgetstatus"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
@@ -45,8 +45,8 @@ type fateInput struct {
 	dryRun *why.DryRun
 	// unwritten is why a dry run of its request is refused; nil if it is not.
 	unwritten *refusals.Refusal
-	// outlooks are when the pod's EvictionBudgets let it go.
-	outlooks []outlook.Outlook
+	// budgetStatuses are when the pod's EvictionBudgets let it go.
+	budgetStatuses []budgetstatus.Status
 	// wait is maintenance.evacuationWait; nil if it is not known.
 	wait *time.Duration
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/budgetstatus"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/budget/grant"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
@@ -106,7 +106,7 @@ func (w *world) fillBudget(p *grant.Budget, from *v1alpha1.EvictionBudget, selec
 			continue
 		}
 		one := grant.Pod{UID: pod.UID, Created: pod.CreationTimestamp.Time, Ready: ready(pod), Placed: pod.Spec.NodeName != ""}
-		one.Group, _ = outlook.GroupOf(from, pod, w.nodes[pod.Spec.NodeName])
+		one.Group, _ = budgetstatus.GroupOf(from, pod, w.nodes[pod.Spec.NodeName])
 		for _, c := range pod.Status.Conditions {
 			if c.Type == corev1.PodReady {
 				one.ReadySince = c.LastTransitionTime.Time
@@ -160,7 +160,7 @@ func groupName(from *v1alpha1.EvictionBudget, v *victim) (string, bool) {
 	if v.target == nil {
 		return "", false
 	}
-	return outlook.GroupOf(from, v.pod, v.target)
+	return budgetstatus.GroupOf(from, v.pod, v.target)
 }
 
 // laterOf is the later of two times.

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/budgetstatus"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
@@ -34,8 +34,8 @@ type podCase struct {
 	*Facts
 	interceptors []Interceptor
 	budgets      []Budget
-	// outlooks are those of the EvictionBudgets that cover the pod, by name.
-	outlooks []outlook.Outlook
+	// budgetStatuses are those of the EvictionBudgets that cover the pod, by name.
+	budgetStatuses []budgetstatus.Status
 	// unsure says why an interceptor may be missing; nil when none is.
 	unsure error
 	// refusals are the writes that the cluster refuses for the pod.
@@ -55,7 +55,7 @@ func newCase(f *Facts) *podCase {
 	if f.Pod != nil {
 		c.budgets = BudgetsOf(f.Pod, f.Budgets, f.Peers)
 	}
-	c.outlooks = outlooksOf(f)
+	c.budgetStatuses = budgetStatusesOf(f)
 	c.refusals = refusalsOf(f)
 	if f.Request != nil {
 		c.state = v1alpha1.Summarize(f.Request).State

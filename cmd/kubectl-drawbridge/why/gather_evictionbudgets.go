@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/budgetstatus"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
@@ -24,7 +24,7 @@ func (g gatherer) gatherUnavailable(ctx context.Context, f *Facts) {
 	now := g.Clock.Now()
 	byNode := false
 	found := map[string]corev1.Pod{}
-	for _, b := range outlook.Covering(f.Pod, f.EvictionBudgets) {
+	for _, b := range budgetstatus.Covering(f.Pod, f.EvictionBudgets) {
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err != nil {
 			continue // Then it would not cover the pod.
@@ -34,7 +34,7 @@ func (g gatherer) gatherUnavailable(ctx context.Context, f *Facts) {
 			return
 		}
 		for _, pod := range list.Items {
-			if !pods.HasEnded(&pod) && outlook.Unavailable(b, &pod, now) != "" {
+			if !pods.HasEnded(&pod) && budgetstatus.Unavailable(b, &pod, now) != "" {
 				found[pod.Name] = pod
 			}
 		}

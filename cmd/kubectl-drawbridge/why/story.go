@@ -199,7 +199,7 @@ func Tell(f Facts) Story {
 	c := newCase(&f)
 	s.Interceptors = append(s.Interceptors, c.interceptors...)
 	s.Budgets = append(s.Budgets, c.budgets...)
-	for _, o := range c.outlooks {
+	for _, o := range c.budgetStatuses {
 		told := EvictionBudget{Name: o.Budget, When: o.Text, Reason: o.Reason, Groups: o.Groups}
 		if !o.Until.IsZero() {
 			told.Until = &o.Until

@@ -12,18 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/outlook"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/budgetstatus"
 )
 
-// outlooksOf says for each EvictionBudget of the pod when it lets the pod go; none after its
+// budgetStatusesOf says for each EvictionBudget of the pod when it lets the pod go; none after its
 // turn, or if nobody decides.
-func outlooksOf(f *Facts) []outlook.Outlook {
+func budgetStatusesOf(f *Facts) []budgetstatus.Status {
 	if f.Pod == nil || f.BudgetsOff || f.Request != nil && v1alpha1.ReportOf(f.Request, v1alpha1.BudgetInterceptor).CompletionTime != nil {
 		return nil
 	}
-	var all []outlook.Outlook
-	for _, b := range outlook.Covering(f.Pod, f.EvictionBudgets) {
-		all = append(all, outlook.Of(outlook.Input{Budget: b, Pod: f.Pod, Node: f.Node, Now: f.Now}))
+	var all []budgetstatus.Status
+	for _, b := range budgetstatus.Covering(f.Pod, f.EvictionBudgets) {
+		all = append(all, budgetstatus.Of(budgetstatus.Input{Budget: b, Pod: f.Pod, Node: f.Node, Now: f.Now}))
 	}
 	return all
 }
@@ -34,7 +34,7 @@ func budgetSource(f *Facts) string {
 		return fmt.Sprintf("built in, priority %d", v1alpha1.BudgetPriority)
 	}
 	var names []string
-	for _, b := range outlook.Covering(f.Pod, f.EvictionBudgets) {
+	for _, b := range budgetstatus.Covering(f.Pod, f.EvictionBudgets) {
 		names = append(names, b.Name)
 	}
 	if len(names) == 0 {
@@ -60,14 +60,14 @@ func waitsForBudget(c *podCase) (string, []string, bool) {
 			[]string{"Switch them on (budgets.enabled=true), or delete those of the pod: kubectl -n " + c.Pod.Namespace + " get evictionbudgets", pass, c.cancelCommand()}, true
 	}
 	var names, advice []string
-	for _, o := range c.outlooks {
-		if o.When > outlook.Now {
+	for _, o := range c.budgetStatuses {
+		if o.When > budgetstatus.Now {
 			names = append(names, o.Budget)
 			advice = append(advice, c.despite(o))
 		}
 	}
 	if len(names) == 0 { // The status lags behind, or it is the turn of other pods.
-		for _, o := range c.outlooks {
+		for _, o := range c.budgetStatuses {
 			names = append(names, o.Budget)
 		}
 		advice = append(advice, "Nothing: wait.")
@@ -90,7 +90,7 @@ func waitsForBudget(c *podCase) (string, []string, bool) {
 }
 
 // despite says what to do about a budget that lets the pod wait.
-func (c *podCase) despite(o outlook.Outlook) string {
+func (c *podCase) despite(o budgetstatus.Status) string {
 	i := slices.IndexFunc(c.EvictionBudgets, func(b v1alpha1.EvictionBudget) bool { return b.Name == o.Budget })
 	b := &c.EvictionBudgets[i]
 	edit := fmt.Sprintf("kubectl edit evictionbudget %s -n %s", b.Name, b.Namespace)
@@ -100,10 +100,10 @@ func (c *podCase) despite(o outlook.Outlook) string {
 	case v1alpha1.ReasonNothingAllowed:
 		return fmt.Sprintf("EvictionBudget %s lets nothing go, since maxUnavailable is %s. If that is not meant: %s", b.Name, b.Spec.MaxUnavailable.String(), edit)
 	case v1alpha1.ReasonOutsideWindow:
-		if o.When == outlook.AtTime {
+		if o.When == budgetstatus.AtTime {
 			return fmt.Sprintf("Wait until %s, when the next window of EvictionBudget %s opens.", c.in(o.Until), b.Name)
 		}
-		if o.When == outlook.Never {
+		if o.When == budgetstatus.Never {
 			return fmt.Sprintf("Give EvictionBudget %s a window that opens: %s", b.Name, edit)
 		}
 	case v1alpha1.ReasonConditionFalse:
@@ -115,7 +115,7 @@ func (c *podCase) despite(o outlook.Outlook) string {
 	case v1alpha1.ReasonGrantsFull:
 		return fmt.Sprintf("Wait until pods that EvictionBudget %s let go have successors, or find out why not: kubectl drawbridge budgets %s -n %s", b.Name, b.Name, b.Namespace)
 	}
-	if _, known := outlook.GroupOf(b, c.Pod, c.Node); !known {
+	if _, known := budgetstatus.GroupOf(b, c.Pod, c.Node); !known {
 		return fmt.Sprintf("See which groups are in the way, since that of the pod is not known: kubectl drawbridge budgets %s -n %s", b.Name, b.Namespace)
 	}
 	return fmt.Sprintf("See whether Drawbridge runs and has a leader, which decides about EvictionBudget %s: kubectl -n %s get pods,leases", b.Name, c.System)
@@ -140,7 +140,7 @@ func config(b *v1alpha1.EvictionBudget) string {
 }
 
 // repair says which pods are in the way.
-func (c *podCase) repair(b *v1alpha1.EvictionBudget, o outlook.Outlook) string {
+func (c *podCase) repair(b *v1alpha1.EvictionBudget, o budgetstatus.Status) string {
 	var groups []string
 	for _, name := range o.Groups[:min(len(o.Groups), maxNamed)] {
 		groups = append(groups, c.missing(b, name))
@@ -149,7 +149,7 @@ func (c *podCase) repair(b *v1alpha1.EvictionBudget, o outlook.Outlook) string {
 		groups = append(groups, fmt.Sprintf("and %d more groups", rest))
 	}
 	text := "Wait until they are available again, or repair them: " + strings.Join(groups, "; ")
-	if o.When == outlook.AtTime {
+	if o.When == budgetstatus.AtTime {
 		text += ". When the window closes at " + c.in(o.Until) + ", the pod goes anyway"
 	}
 	return text + "."
@@ -173,11 +173,11 @@ func (c *podCase) missing(b *v1alpha1.EvictionBudget, group string) string {
 	var named []string
 	for i := range c.Unavailable {
 		pod := &c.Unavailable[i]
-		why := outlook.Unavailable(b, pod, c.Now)
-		if why == "" || !outlook.Covers(b, pod) {
+		why := budgetstatus.Unavailable(b, pod, c.Now)
+		if why == "" || !budgetstatus.Covers(b, pod) {
 			continue
 		}
-		if of, known := outlook.GroupOf(b, pod, c.nodeOf(pod)); known && of == group {
+		if of, known := budgetstatus.GroupOf(b, pod, c.nodeOf(pod)); known && of == group {
 			named = append(named, pod.Name+" "+why)
 		}
 	}

@@ -1,4 +1,4 @@
-package outlook
+package budgetstatus
 
 import (
 	"testing"
@@ -36,76 +36,76 @@ func single() *builder.EvictionBudgetWrapper {
 	return builder.EvictionBudget("shop", "ingester", "app", "ingester").Observed()
 }
 
-func TestOutlooks(t *testing.T) {
+func TestStatuses(t *testing.T) {
 	nightly := func() *builder.EvictionBudgetWrapper { return single().Window("0 22 * * *", 6*time.Hour) }
 	cases := map[string]struct {
 		budget *builder.EvictionBudgetWrapper
 		pod    *builder.PodWrapper // Default: ready for an hour.
 		node   *corev1.Node
 		before map[string]int32
-		want   Outlook
+		want   Status
 	}{
-		"nothing keeps it": {budget: zones().Group("a", 4, 0, 0).Group("b", 4, 0, 0), want: Outlook{When: Now, Text: "now"}},
+		"nothing keeps it": {budget: zones().Group("a", 4, 0, 0).Group("b", 4, 0, 0), want: Status{When: Now, Text: "now"}},
 		"its own group is disrupted": {budget: zones().Group("a", 4, 3, 0).Group("b", 4, 0, 0),
-			want: Outlook{When: Now, Text: "now"}},
+			want: Status{When: Now, Text: "now"}},
 		"another group is disrupted": {budget: zones().Group("b", 4, 1, 0).Group("a", 4, 0, 0),
-			want: Outlook{When: Afterwards, Reason: v1alpha1.ReasonGroupsDisrupted, Groups: []string{"b"}, Text: `after group "b" is available again`}},
-		"one of two groups that may be": {budget: zones().ByPodLabel("zone", 2).Group("b", 4, 1, 0), want: Outlook{When: Now, Text: "now"}},
+			want: Status{When: Afterwards, Reason: v1alpha1.ReasonGroupsDisrupted, Groups: []string{"b"}, Text: `after group "b" is available again`}},
+		"one of two groups that may be": {budget: zones().ByPodLabel("zone", 2).Group("b", 4, 1, 0), want: Status{When: Now, Text: "now"}},
 		"as many groups as may be": {budget: zones().ByPodLabel("zone", 2).Group("b", 4, 1, 0).Group("c", 4, 1, 0),
-			want: Outlook{When: Afterwards, Reason: v1alpha1.ReasonGroupsDisrupted, Groups: []string{"b", "c"}, Text: `after group "b" or "c" is available again`}},
+			want: Status{When: Afterwards, Reason: v1alpha1.ReasonGroupsDisrupted, Groups: []string{"b", "c"}, Text: `after group "b" or "c" is available again`}},
 		"more groups than may be": {budget: zones().Group("b", 4, 1, 0).Group("c", 4, 1, 0).Group("d", 4, 1, 0).Group("e", 4, 1, 0),
-			want: Outlook{When: Afterwards, Reason: v1alpha1.ReasonGroupsDisrupted, Groups: []string{"b", "c", "d", "e"}, Text: `after 4 of the groups "b", "c", "d", 1 more are available again`}},
+			want: Status{When: Afterwards, Reason: v1alpha1.ReasonGroupsDisrupted, Groups: []string{"b", "c", "d", "e"}, Text: `after 4 of the groups "b", "c", "d", 1 more are available again`}},
 		"another group is to go first": {budget: zones(), before: map[string]int32{"b": 2},
-			want: Outlook{When: Afterwards, Reason: v1alpha1.ReasonGroupsDisrupted, Groups: []string{"b"}, Text: `after group "b" is available again`}},
-		"its own group is to go first": {budget: zones().Group("a", 4, 0, 0), before: map[string]int32{"a": 2}, want: Outlook{When: Now, Text: "now"}},
+			want: Status{When: Afterwards, Reason: v1alpha1.ReasonGroupsDisrupted, Groups: []string{"b"}, Text: `after group "b" is available again`}},
+		"its own group is to go first": {budget: zones().Group("a", 4, 0, 0), before: map[string]int32{"a": 2}, want: Status{When: Now, Text: "now"}},
 		"too many of its group": {budget: zones().MaxUnavailable("50%").Group("a", 4, 2, 0),
-			want: Outlook{When: Afterwards, Reason: v1alpha1.ReasonPodsUnavailable, Groups: []string{"a"}, Text: `after other pods of group "a" are available again`}},
+			want: Status{When: Afterwards, Reason: v1alpha1.ReasonPodsUnavailable, Groups: []string{"a"}, Text: `after other pods of group "a" are available again`}},
 		"too many of its group would go": {budget: zones().MaxUnavailable("50%").Group("a", 4, 1, 0), before: map[string]int32{"a": 1},
-			want: Outlook{When: Afterwards, Reason: v1alpha1.ReasonPodsUnavailable, Groups: []string{"a"}, Text: `after other pods of group "a" are available again`}},
+			want: Status{When: Afterwards, Reason: v1alpha1.ReasonPodsUnavailable, Groups: []string{"a"}, Text: `after other pods of group "a" are available again`}},
 		"too many without groups": {budget: single().Group("", 4, 1, 0),
-			want: Outlook{When: Afterwards, Reason: v1alpha1.ReasonPodsUnavailable, Groups: []string{""}, Text: "after other pods of it are available again"}},
-		"it is one of those that are not available": {budget: single().Settle(time.Minute).Group("", 4, 1, 0), pod: ingester(time.Second), want: Outlook{When: Now, Text: "now"}},
-		"it is not ready": {budget: zones().Group("b", 4, 1, 0), pod: ingester(0).Change(func(p *corev1.Pod) { p.Status.Conditions = nil }), want: Outlook{When: Now, Text: "now"}},
+			want: Status{When: Afterwards, Reason: v1alpha1.ReasonPodsUnavailable, Groups: []string{""}, Text: "after other pods of it are available again"}},
+		"it is one of those that are not available": {budget: single().Settle(time.Minute).Group("", 4, 1, 0), pod: ingester(time.Second), want: Status{When: Now, Text: "now"}},
+		"it is not ready": {budget: zones().Group("b", 4, 1, 0), pod: ingester(0).Change(func(p *corev1.Pod) { p.Status.Conditions = nil }), want: Status{When: Now, Text: "now"}},
 		"its node has the group": {budget: zones().ByNodeLabel("zone", 1).Group("b", 4, 1, 0), node: builder.Node("node-1").Label("zone", "b").Obj(),
-			want: Outlook{When: Now, Text: "now"}},
-		"its node is not known": {budget: zones().ByNodeLabel("zone", 1), want: Outlook{When: Someday, Text: "not known: the labels of its node could not be read"}},
-		"it is granted":         {budget: zones().Group("b", 4, 1, 0).Grant("ingester-a-0", "uid-a-0", "a", ago(time.Minute)), want: Outlook{When: Granted, Text: "granted already"}},
-		"another generation":    {budget: builder.EvictionBudget("shop", "ingester", "app", "ingester").Generation(1), want: Outlook{When: Someday, Text: "not known: the manager has not looked at it"}},
+			want: Status{When: Now, Text: "now"}},
+		"its node is not known": {budget: zones().ByNodeLabel("zone", 1), want: Status{When: Someday, Text: "not known: the labels of its node could not be read"}},
+		"it is granted":         {budget: zones().Group("b", 4, 1, 0).Grant("ingester-a-0", "uid-a-0", "a", ago(time.Minute)), want: Status{When: Granted, Text: "granted already"}},
+		"another generation":    {budget: builder.EvictionBudget("shop", "ingester", "app", "ingester").Generation(1), want: Status{When: Someday, Text: "not known: the manager has not looked at it"}},
 		"not accepted": {budget: zones().Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidWindow, "schedule \"x\"\ncannot be read"),
-			want: Outlook{When: Never, Reason: v1alpha1.ReasonNotAccepted, Text: `never: it is not accepted: schedule "x" cannot be read`}},
+			want: Status{When: Never, Reason: v1alpha1.ReasonNotAccepted, Text: `never: it is not accepted: schedule "x" cannot be read`}},
 		"nothing is allowed": {budget: nightly().MaxUnavailable("0").Opening(in(10*time.Hour), in(16*time.Hour)),
-			want: Outlook{When: Never, Reason: v1alpha1.ReasonNothingAllowed, Text: "never: maxUnavailable is 0"}},
-		"no percent is allowed": {budget: single().MaxUnavailable("0%"), want: Outlook{When: Never, Reason: v1alpha1.ReasonNothingAllowed, Text: "never: maxUnavailable is 0%"}},
+			want: Status{When: Never, Reason: v1alpha1.ReasonNothingAllowed, Text: "never: maxUnavailable is 0"}},
+		"no percent is allowed": {budget: single().MaxUnavailable("0%"), want: Status{When: Never, Reason: v1alpha1.ReasonNothingAllowed, Text: "never: maxUnavailable is 0%"}},
 		"between two evictions": {budget: single().MinInterval(10*time.Minute).Grant("other", "uid-other", "", ago(4*time.Minute)),
-			want: Outlook{When: AtTime, Reason: v1alpha1.ReasonMinInterval, Until: in(6 * time.Minute), Text: "not before 2026-11-22T12:06:00Z, for minInterval"}},
-		"after the interval": {budget: single().MinInterval(10*time.Minute).Grant("other", "uid-other", "", ago(11*time.Minute)), want: Outlook{When: Now, Text: "now"}},
+			want: Status{When: AtTime, Reason: v1alpha1.ReasonMinInterval, Until: in(6 * time.Minute), Text: "not before 2026-11-22T12:06:00Z, for minInterval"}},
+		"after the interval": {budget: single().MinInterval(10*time.Minute).Grant("other", "uid-other", "", ago(11*time.Minute)), want: Status{When: Now, Text: "now"}},
 		"in its turn": {budget: zones().MinInterval(30 * time.Second), before: map[string]int32{"a": 1},
-			want: Outlook{When: Afterwards, Reason: v1alpha1.ReasonMinInterval, Text: "in its turn, one every 30s"}},
+			want: Status{When: Afterwards, Reason: v1alpha1.ReasonMinInterval, Text: "in its turn, one every 30s"}},
 		"a condition is false": {budget: single().Condition(v1alpha1.ConditionGranting, metav1.ConditionFalse, v1alpha1.ReasonConditionFalse, "condition c is not true"),
-			want: Outlook{When: Someday, Reason: v1alpha1.ReasonConditionFalse, Text: "after its conditions are true"}},
+			want: Status{When: Someday, Reason: v1alpha1.ReasonConditionFalse, Text: "after its conditions are true"}},
 		"a condition is false, and nobody waits": {budget: conditional(single()).Counts(4, 0, 0),
-			want: Outlook{When: Someday, Reason: v1alpha1.ReasonConditionFalse, Text: "after its conditions are true"}},
-		"conditions that are true": {budget: conditional(single()).Counts(4, 1, 0), want: Outlook{When: Now, Text: "now"}},
+			want: Status{When: Someday, Reason: v1alpha1.ReasonConditionFalse, Text: "after its conditions are true"}},
+		"conditions that are true": {budget: conditional(single()).Counts(4, 1, 0), want: Status{When: Now, Text: "now"}},
 		"too many grants": {budget: single().Condition(v1alpha1.ConditionGranting, metav1.ConditionFalse, v1alpha1.ReasonGrantsFull, "full"),
-			want: Outlook{When: Someday, Reason: v1alpha1.ReasonGrantsFull, Text: "after the places of pods that it let go are filled again"}},
+			want: Status{When: Someday, Reason: v1alpha1.ReasonGrantsFull, Text: "after the places of pods that it let go are filled again"}},
 
 		"before the window": {budget: nightly().Group("", 4, 2, 0).Opening(in(10*time.Hour), in(16*time.Hour)),
-			want: Outlook{When: AtTime, Reason: v1alpha1.ReasonOutsideWindow, Until: in(10 * time.Hour), Text: "not before 2026-11-22T22:00:00Z, when its next window opens"}},
-		"in the window":                    {budget: nightly().Opening(ago(time.Hour), in(5*time.Hour)), want: Outlook{When: Now, Text: "now"}},
-		"as the window opens":              {budget: nightly().Opening(now, in(time.Hour)), want: Outlook{When: Now, Text: "now"}},
-		"no window comes":                  {budget: nightly(), want: Outlook{When: Never, Reason: v1alpha1.ReasonOutsideWindow, Text: "never: no window opens any more"}},
-		"nobody looks for the next window": {budget: nightly().Opening(ago(6*time.Hour), now), want: Outlook{When: Someday, Reason: v1alpha1.ReasonOutsideWindow, Text: "not known: the manager has not looked for the next window"}},
-		"outside of the window it goes":    {budget: nightly().Outside(v1alpha1.OutsideWindowContinue).MaxUnavailable("0").Group("", 4, 2, 0).Opening(in(10*time.Hour), in(16*time.Hour)), want: Outlook{When: Now, Text: "now"}},
-		"without a window it goes":         {budget: nightly().Outside(v1alpha1.OutsideWindowContinue).Group("", 4, 2, 0), want: Outlook{When: Now, Text: "now"}},
+			want: Status{When: AtTime, Reason: v1alpha1.ReasonOutsideWindow, Until: in(10 * time.Hour), Text: "not before 2026-11-22T22:00:00Z, when its next window opens"}},
+		"in the window":                    {budget: nightly().Opening(ago(time.Hour), in(5*time.Hour)), want: Status{When: Now, Text: "now"}},
+		"as the window opens":              {budget: nightly().Opening(now, in(time.Hour)), want: Status{When: Now, Text: "now"}},
+		"no window comes":                  {budget: nightly(), want: Status{When: Never, Reason: v1alpha1.ReasonOutsideWindow, Text: "never: no window opens any more"}},
+		"nobody looks for the next window": {budget: nightly().Opening(ago(6*time.Hour), now), want: Status{When: Someday, Reason: v1alpha1.ReasonOutsideWindow, Text: "not known: the manager has not looked for the next window"}},
+		"outside of the window it goes":    {budget: nightly().Outside(v1alpha1.OutsideWindowContinue).MaxUnavailable("0").Group("", 4, 2, 0).Opening(in(10*time.Hour), in(16*time.Hour)), want: Status{When: Now, Text: "now"}},
+		"without a window it goes":         {budget: nightly().Outside(v1alpha1.OutsideWindowContinue).Group("", 4, 2, 0), want: Status{When: Now, Text: "now"}},
 		"nothing is allowed in the window": {budget: nightly().Outside(v1alpha1.OutsideWindowContinue).MaxUnavailable("0").Opening(ago(time.Hour), in(5*time.Hour)),
-			want: Outlook{When: AtTime, Reason: v1alpha1.ReasonNothingAllowed, Until: in(5 * time.Hour), Text: "not before 2026-11-22T17:00:00Z, when its window closes"}},
+			want: Status{When: AtTime, Reason: v1alpha1.ReasonNothingAllowed, Until: in(5 * time.Hour), Text: "not before 2026-11-22T17:00:00Z, when its window closes"}},
 		"the window closes before pods are back": {budget: nightly().Outside(v1alpha1.OutsideWindowContinue).Group("", 4, 1, 0).Opening(ago(time.Hour), in(5*time.Hour)),
-			want: Outlook{When: AtTime, Reason: v1alpha1.ReasonPodsUnavailable, Until: in(5 * time.Hour), Groups: []string{""},
+			want: Status{When: AtTime, Reason: v1alpha1.ReasonPodsUnavailable, Until: in(5 * time.Hour), Groups: []string{""},
 				Text: "after other pods of it are available again, or at 2026-11-22T17:00:00Z, when its window closes"}},
 		"the window closes before the interval is over": {budget: nightly().Outside(v1alpha1.OutsideWindowContinue).MinInterval(6*time.Hour).Grant("other", "uid-other", "", now).Opening(ago(time.Hour), in(5*time.Hour)),
-			want: Outlook{When: AtTime, Reason: v1alpha1.ReasonMinInterval, Until: in(5 * time.Hour), Text: "not before 2026-11-22T17:00:00Z, when its window closes"}},
+			want: Status{When: AtTime, Reason: v1alpha1.ReasonMinInterval, Until: in(5 * time.Hour), Text: "not before 2026-11-22T17:00:00Z, when its window closes"}},
 		"the interval is over before the window closes": {budget: nightly().Outside(v1alpha1.OutsideWindowContinue).MinInterval(time.Hour).Grant("other", "uid-other", "", now).Opening(ago(time.Hour), in(5*time.Hour)),
-			want: Outlook{When: AtTime, Reason: v1alpha1.ReasonMinInterval, Until: in(time.Hour), Text: "not before 2026-11-22T13:00:00Z, for minInterval"}},
+			want: Status{When: AtTime, Reason: v1alpha1.ReasonMinInterval, Until: in(time.Hour), Text: "not before 2026-11-22T13:00:00Z, for minInterval"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestOutlooks(t *testing.T) {
 			tc.want.Budget = "ingester"
 			got := Of(Input{Budget: tc.budget.Obj(), Pod: tc.pod.Obj(), Node: tc.node, Before: tc.before, Now: now})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("outlook (-want +got):\n%s", diff)
+				t.Errorf("status (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -126,20 +126,20 @@ func conditional(w *builder.EvictionBudgetWrapper) *builder.EvictionBudgetWrappe
 	return w
 }
 
-func TestTheLastOutlookCounts(t *testing.T) {
-	soon, tonight := Outlook{Budget: "soon", When: AtTime, Until: in(time.Minute)}, Outlook{Budget: "tonight", When: AtTime, Until: in(time.Hour)}
-	later, never := Outlook{Budget: "later", When: Afterwards}, Outlook{Budget: "never", When: Never}
-	open := Outlook{Budget: "open", When: Now}
+func TestTheLastStatusCounts(t *testing.T) {
+	soon, tonight := Status{Budget: "soon", When: AtTime, Until: in(time.Minute)}, Status{Budget: "tonight", When: AtTime, Until: in(time.Hour)}
+	later, never := Status{Budget: "later", When: Afterwards}, Status{Budget: "never", When: Never}
+	open := Status{Budget: "open", When: Now}
 	cases := map[string]struct {
-		all  []Outlook
+		all  []Status
 		want string
 	}{
-		"one":                               {[]Outlook{open}, "open"},
-		"a time is later than now":          {[]Outlook{soon, open}, "soon"},
-		"the later of two times":            {[]Outlook{tonight, soon}, "tonight"},
-		"nobody knows when others are back": {[]Outlook{later, tonight}, "later"},
-		"never is last":                     {[]Outlook{open, never, later}, "never"},
-		"of equal ones the first by name":   {[]Outlook{{Budget: "b", When: Never}, {Budget: "a", When: Never}}, "a"},
+		"one":                               {[]Status{open}, "open"},
+		"a time is later than now":          {[]Status{soon, open}, "soon"},
+		"the later of two times":            {[]Status{tonight, soon}, "tonight"},
+		"nobody knows when others are back": {[]Status{later, tonight}, "later"},
+		"never is last":                     {[]Status{open, never, later}, "never"},
+		"of equal ones the first by name":   {[]Status{{Budget: "b", When: Never}, {Budget: "a", When: Never}}, "a"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,7 @@
-// Package outlook says when an EvictionBudget would let a pod go, as far as its spec and its
+// Package budgetstatus says when an EvictionBudget would let a pod go, as far as its spec and its
 // status tell. It is pure, and it knows no more than the manager has written: what it says
 // is for people, and decides nothing.
-package outlook
+package budgetstatus
 
 import (
 	"cmp"
@@ -39,8 +39,8 @@ const (
 	Never
 )
 
-// Outlook is when a budget would let a pod go.
-type Outlook struct {
+// Status is when a budget would let a pod go.
+type Status struct {
 	// Budget is its name.
 	Budget string
 	When   When
@@ -55,14 +55,14 @@ type Outlook struct {
 	Text string
 }
 
-// Last is the latest of the outlooks: all budgets must let a pod go. There must be one.
-func Last(all []Outlook) Outlook {
-	return slices.MaxFunc(all, func(a, b Outlook) int {
+// Last is the latest of the statuses: all budgets must let a pod go. There must be one.
+func Last(all []Status) Status {
+	return slices.MaxFunc(all, func(a, b Status) int {
 		return cmp.Or(cmp.Compare(a.When, b.When), a.Until.Compare(b.Until), strings.Compare(b.Budget, a.Budget))
 	})
 }
 
-// Input is everything that an outlook depends on.
+// Input is everything that a status depends on.
 type Input struct {
 	Budget *v1alpha1.EvictionBudget
 	Pod    *corev1.Pod
@@ -74,31 +74,31 @@ type Input struct {
 	Now time.Time
 }
 
-// Of returns the outlook. It asks in the order in which the manager decides, but for what
+// Of returns the status. It asks in the order in which the manager decides, but for what
 // never ends by itself, which is worth more than the next window.
-func Of(in Input) Outlook {
+func Of(in Input) Status {
 	o := in.closed()
 	if o == nil && !in.outside() && Ready(in.Pod) {
 		o = in.full()
 	}
 	if o == nil {
-		o = &Outlook{When: Now, Text: "now"}
+		o = &Status{When: Now, Text: "now"}
 	}
 	o.Budget = in.Budget.Name
 	return *o
 }
 
 // closed is nil if the budget grants something now, or need not.
-func (in *Input) closed() *Outlook {
+func (in *Input) closed() *Status {
 	b := in.Budget
 	accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted)
 	switch {
 	case slices.ContainsFunc(b.Status.Grants, func(g v1alpha1.BudgetGrant) bool { return g.PodUID == string(in.Pod.UID) }):
-		return &Outlook{When: Granted, Text: "granted already"}
+		return &Status{When: Granted, Text: "granted already"}
 	case b.Status.ObservedGeneration != b.Generation || accepted == nil:
-		return &Outlook{When: Someday, Text: "not known: the manager has not looked at it"}
+		return &Status{When: Someday, Text: "not known: the manager has not looked at it"}
 	case accepted.Status == metav1.ConditionFalse:
-		return &Outlook{When: Never, Reason: v1alpha1.ReasonNotAccepted, Text: "never: it is not accepted: " + text.Clean(accepted.Message)}
+		return &Status{When: Never, Reason: v1alpha1.ReasonNotAccepted, Text: "never: it is not accepted: " + text.Clean(accepted.Message)}
 	}
 	opening, open := in.opening()
 	continues := len(b.Spec.Windows) > 0 && b.Spec.OutsideWindow == v1alpha1.OutsideWindowContinue
@@ -106,13 +106,13 @@ func (in *Input) closed() *Outlook {
 	case continues && !open:
 		return nil
 	case !continues && AllowsNothing(b):
-		return &Outlook{When: Never, Reason: v1alpha1.ReasonNothingAllowed, Text: "never: maxUnavailable is " + b.Spec.MaxUnavailable.String()}
+		return &Status{When: Never, Reason: v1alpha1.ReasonNothingAllowed, Text: "never: maxUnavailable is " + b.Spec.MaxUnavailable.String()}
 	case !open && opening == nil:
-		return &Outlook{When: Never, Reason: v1alpha1.ReasonOutsideWindow, Text: "never: no window opens any more"}
+		return &Status{When: Never, Reason: v1alpha1.ReasonOutsideWindow, Text: "never: no window opens any more"}
 	case !open && !opening.End.After(in.Now):
-		return &Outlook{When: Someday, Reason: v1alpha1.ReasonOutsideWindow, Text: "not known: the manager has not looked for the next window"}
+		return &Status{When: Someday, Reason: v1alpha1.ReasonOutsideWindow, Text: "not known: the manager has not looked for the next window"}
 	case !open:
-		return &Outlook{When: AtTime, Reason: v1alpha1.ReasonOutsideWindow, Until: opening.Start.Time, Text: "not before " + in.at(opening.Start.Time) + ", when its next window opens"}
+		return &Status{When: AtTime, Reason: v1alpha1.ReasonOutsideWindow, Until: opening.Start.Time, Text: "not before " + in.at(opening.Start.Time) + ", when its next window opens"}
 	}
 	if o := in.blocked(); o != nil {
 		return in.orClosing(o, opening)
@@ -137,7 +137,7 @@ func (in *Input) outside() bool {
 }
 
 // blocked is nil unless the budget grants nothing to anybody while it is open.
-func (in *Input) blocked() *Outlook {
+func (in *Input) blocked() *Status {
 	b := in.Budget
 	granting := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionGranting)
 	next := time.Time{}
@@ -149,24 +149,24 @@ func (in *Input) blocked() *Outlook {
 	}
 	switch {
 	case refuses(v1alpha1.ReasonConditionFalse):
-		return &Outlook{When: Someday, Reason: v1alpha1.ReasonConditionFalse, Text: "after its conditions are true"}
+		return &Status{When: Someday, Reason: v1alpha1.ReasonConditionFalse, Text: "after its conditions are true"}
 	case AllowsNothing(b):
-		return &Outlook{When: Never, Reason: v1alpha1.ReasonNothingAllowed}
+		return &Status{When: Never, Reason: v1alpha1.ReasonNothingAllowed}
 	case refuses(v1alpha1.ReasonGrantsFull):
-		return &Outlook{When: Someday, Reason: v1alpha1.ReasonGrantsFull, Text: "after the places of pods that it let go are filled again"}
+		return &Status{When: Someday, Reason: v1alpha1.ReasonGrantsFull, Text: "after the places of pods that it let go are filled again"}
 	case in.Now.Before(next):
-		return &Outlook{When: AtTime, Reason: v1alpha1.ReasonMinInterval, Until: next, Text: "not before " + in.at(next) + ", for minInterval"}
+		return &Status{When: AtTime, Reason: v1alpha1.ReasonMinInterval, Until: next, Text: "not before " + in.at(next) + ", for minInterval"}
 	default:
 		return nil
 	}
 }
 
 // full is nil unless too many pods are unavailable for this one, which is ready, to go.
-func (in *Input) full() *Outlook {
+func (in *Input) full() *Status {
 	b := in.Budget
 	group, known := GroupOf(b, in.Pod, in.Node)
 	if !known {
-		return &Outlook{When: Someday, Text: "not known: the labels of its node could not be read"}
+		return &Status{When: Someday, Text: "not known: the labels of its node could not be read"}
 	}
 	opening, _ := in.opening()
 	if b.Spec.GroupBy != nil {
@@ -177,18 +177,18 @@ func (in *Input) full() *Outlook {
 	// The status leaves groups out that have all their pods, if there are very many.
 	at := slices.IndexFunc(b.Status.Groups, func(g v1alpha1.BudgetGroup) bool { return g.Name == group })
 	if at >= 0 && in.crowded(b.Status.Groups[at]) {
-		o := &Outlook{When: Afterwards, Reason: v1alpha1.ReasonPodsUnavailable, Groups: []string{group}, Text: "after other pods of it are available again"}
+		o := &Status{When: Afterwards, Reason: v1alpha1.ReasonPodsUnavailable, Groups: []string{group}, Text: "after other pods of it are available again"}
 		if b.Spec.GroupBy != nil {
 			o.Text = "after other pods of group " + strconv.Quote(group) + " are available again"
 		}
 		return in.orClosing(o, opening)
 	}
 	if interval := ptr.Deref(b.Spec.MinInterval, metav1.Duration{}).Duration; interval > 0 && len(in.Before) > 0 {
-		return &Outlook{When: Afterwards, Reason: v1alpha1.ReasonMinInterval, Text: fmt.Sprintf("in its turn, one every %s", interval)}
+		return &Status{When: Afterwards, Reason: v1alpha1.ReasonMinInterval, Text: fmt.Sprintf("in its turn, one every %s", interval)}
 	}
 	if len(b.Spec.Conditions) > 0 && len(in.Before) == 0 && ptr.Deref(b.Status.DisruptionsAllowed, 1) == 0 && in.available() {
 		// While nobody waits, the status does not say why.
-		return in.orClosing(&Outlook{When: Someday, Reason: v1alpha1.ReasonConditionFalse, Text: "after its conditions are true"}, opening)
+		return in.orClosing(&Status{When: Someday, Reason: v1alpha1.ReasonConditionFalse, Text: "after its conditions are true"}, opening)
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func (in *Input) crowded(own v1alpha1.BudgetGroup) bool {
 }
 
 // otherGroups is nil unless other groups must be available again first.
-func (in *Input) otherGroups(own string) *Outlook {
+func (in *Input) otherGroups(own string) *Status {
 	var names []string
 	for _, g := range in.Budget.Status.Groups {
 		if g.Name != own && g.Disrupted > 0 {
@@ -220,7 +220,7 @@ func (in *Input) otherGroups(own string) *Outlook {
 	if len(names) < most {
 		return nil
 	}
-	o := &Outlook{When: Afterwards, Reason: v1alpha1.ReasonGroupsDisrupted, Groups: names}
+	o := &Status{When: Afterwards, Reason: v1alpha1.ReasonGroupsDisrupted, Groups: names}
 	switch {
 	case len(names) == 1:
 		o.Text = "after " + groups(names, "") + " is available again"
@@ -252,7 +252,7 @@ func groups(names []string, separator string) string {
 }
 
 // orClosing adds that the budget lets all go when its window closes, if it does.
-func (in *Input) orClosing(o *Outlook, opening *v1alpha1.BudgetOpening) *Outlook {
+func (in *Input) orClosing(o *Status, opening *v1alpha1.BudgetOpening) *Status {
 	if opening == nil || in.Budget.Spec.OutsideWindow != v1alpha1.OutsideWindowContinue || o.When == AtTime && o.Until.Before(opening.End.Time) {
 		return o
 	}
