@@ -2,14 +2,9 @@ package registration
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
@@ -58,14 +53,8 @@ func TestSnapshotsDoNotShareBudgets(t *testing.T) {
 
 func TestChangesOfBudgetsAreTold(t *testing.T) {
 	registry := budgeted(budgets(evb("shop", "a", "*")))
-	var told []change
-	registry.subscribe(func(c change) { told = append(told, c) })
 	shop := change{budgets: "shop"}
-	steps := []struct {
-		what   string
-		change func()
-		want   []change
-	}{
+	checkTold(t, registry, []telling{
 		{"another status", func() {
 			registry.putBudget(evb("shop", "a", "*", func(b *v1alpha1.EvictionBudget) { b.Status.ObservedGeneration = 1 }))
 		}, nil},
@@ -76,14 +65,7 @@ func TestChangesOfBudgetsAreTold(t *testing.T) {
 		{"one of another namespace", func() { registry.putBudget(evb("depot", "a", "*")) }, []change{{budgets: "depot"}}},
 		{"one goes", func() { registry.removeBudget("shop/a") }, []change{shop}},
 		{"it goes again", func() { registry.removeBudget("shop/a") }, nil},
-	}
-	for _, step := range steps {
-		told = nil
-		step.change()
-		if !slices.Equal(told, step.want) {
-			t.Errorf("%s: told %v, want %v", step.what, told, step.want)
-		}
-	}
+	})
 }
 
 // What budgets cover is counted by their controller, and in no metric.
@@ -120,45 +102,7 @@ func TestBudgetsAreFedOnlyIfSwitchedOn(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			utilruntime.Must(corev1.AddToScheme(scheme))
-			scheme.AddKnownTypes(v1alpha1.SchemeGroupVersion, &v1alpha1.EvictionInterceptor{}, &v1alpha1.EvictionInterceptorList{})
-			if tc.options.Budgets {
-				utilruntime.Must(v1alpha1.AddToScheme(scheme))
-			}
-			informers := &informertest.FakeInformers{Scheme: scheme}
-			registry := NewRegistry(tc.options)
-			err := registry.SetupWithCache(t.Context(), informers)
-			if tc.wantError != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.wantError) {
-					t.Errorf("got error %v, want that %s is missing", err, tc.wantError)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !tc.options.Budgets {
-				if got := len(registry.feeds); got != 2 {
-					t.Errorf("%d informers feed the registry, want those of registrations and namespaces", got)
-				}
-				return
-			}
-			b := evb("shop", "a", "*")
-			informer, err := informers.FakeInformerFor(t.Context(), b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			informer.Add(b)
-			registry.synced.Store(true)
-			pod := builder.Pod("shop", "p").Obj()
-			if got, err := registry.Resolve(pod); err != nil || !slices.Equal(got, tc.want) {
-				t.Errorf("got %q, %v, want %q", got, err, tc.want)
-			}
-			informer.Delete(b)
-			if got, err := registry.Resolve(pod); err != nil || len(got) > 0 {
-				t.Errorf("the budget is gone: got %q, %v, want none", got, err)
-			}
+			checkFed(t, tc.options, evb("shop", "a", "*"), tc.want, tc.wantError)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package registration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,16 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -119,65 +112,10 @@ func TestResolveBudgets(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			registry := budgeted(tc.budgets, tc.registrations...)
-			before := tc.pod.DeepCopy()
-			got, err := registry.Resolve(tc.pod.Obj())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(got) > 0 || len(tc.want) > 0 { // None may be nil or empty.
-				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Errorf("interceptors (-want +got):\n%s", diff)
-				}
-			}
-			if diff := cmp.Diff(before, tc.pod.Obj()); diff != "" {
-				t.Errorf("the pod was changed (-want +got):\n%s", diff)
-			}
-			cached, err := podcache.Transform(tc.pod.Obj())
-			if err != nil {
-				t.Fatal(err)
-			}
-			fromCache, err := registry.Resolve(cached.(*corev1.Pod))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(got, fromCache); diff != "" {
-				t.Errorf("another answer for the pod in the cache (-live +cached):\n%s", diff)
-			}
-			live, _, err := registry.ResolveLive(t.Context(), budgetsOf(t, tc.budgets, tc.registrations, nil), tc.pod.Obj())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(got, live); diff != "" {
-				t.Errorf("another answer from the live objects (-memory +live):\n%s", diff)
-			}
+			all := objects{budgets: tc.budgets, registrations: tc.registrations}
+			checkResolve(t, budgeted(tc.budgets, tc.registrations...), all, tc.pod, tc.want, nil)
 		})
 	}
-}
-
-// budgetsOf is liveOf with budgets. It notes what budgets are listed.
-func budgetsOf(t *testing.T, all []*v1alpha1.EvictionBudget, registrations []*builder.EvictionInterceptorWrapper, lists *[]string) client.Reader {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	objects := fake.NewClientBuilder().WithScheme(scheme).
-		WithIndex(&corev1.Namespace{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
-		WithObjects(namespace("shop"), namespace("depot"), namespace("kube-system"), namespace(ownNamespace))
-	for _, b := range all {
-		objects.WithObjects(b.DeepCopy())
-	}
-	for _, w := range registrations {
-		objects.WithObjects(w.Clone().Obj())
-	}
-	return interceptor.NewClient(objects.Build(), interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, ok := list.(*v1alpha1.EvictionBudgetList); ok && lists != nil {
-				*lists = append(*lists, (&client.ListOptions{}).ApplyOptions(opts).Namespace)
-			}
-			return c.List(ctx, list, opts...)
-		},
-	})
 }
 
 func TestBudgetsAreReadLive(t *testing.T) {
@@ -198,34 +136,22 @@ func TestBudgetsAreReadLive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			registry := budgeted(tc.known)
 			registry.options.Budgets = !tc.off
-			var lists []string
-			got, _, err := registry.ResolveLive(t.Context(), budgetsOf(t, tc.now, nil, &lists), pod)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("interceptors (-want +got):\n%s", diff)
-			}
-			wantLists := []string{"shop"}
+			lists := []string{"shop"}
 			if tc.off {
-				wantLists = nil
+				lists = nil
 			}
-			if diff := cmp.Diff(wantLists, lists); diff != "" {
-				t.Errorf("namespaces whose budgets were listed (-want +got):\n%s", diff)
-			}
+			checkLive[*v1alpha1.EvictionBudgetList](t, registry, objects{budgets: tc.now}, pod, tc.want, lists)
 		})
 	}
 }
 
 func TestAnUnreadableAPIServerIsToldWhenBudgetsAreReadLive(t *testing.T) {
 	broken := errors.New("no connection")
-	live := interceptor.NewClient(budgetsOf(t, nil, nil, nil).(client.WithWatch), interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, ok := list.(*v1alpha1.EvictionBudgetList); ok {
-				return broken
-			}
-			return c.List(ctx, list, opts...)
-		},
+	live := objects{}.live(func(list client.ObjectList, _ string) error {
+		if _, ok := list.(*v1alpha1.EvictionBudgetList); ok {
+			return broken
+		}
+		return nil
 	})
 	_, _, err := budgeted(nil).ResolveLive(t.Context(), live, builder.Pod("shop", "p").Obj())
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "list the budgets of namespace shop live") {
@@ -322,18 +248,5 @@ func BenchmarkBudgets(b *testing.B) {
 	for i := range 20 {
 		r.putBudget(evb("ns-1", fmt.Sprintf("b-%d", i), fmt.Sprintf("web-%d", 20-i)))
 	}
-	for name, bench := range map[string]struct {
-		namespace string
-		want      int
-	}{"elsewhere": {"ns-3", 0}, "covered": {"ns-1", 1}} {
-		b.Run(name, func(b *testing.B) {
-			pod := builder.Pod(bench.namespace, "p").Label("app", "web-1").Label("tier", "back").Obj()
-			b.ReportAllocs()
-			for b.Loop() {
-				if got, err := r.Resolve(pod); err != nil || len(got) != bench.want {
-					b.Fatalf("%d interceptors and error %v, want %d", len(got), err, bench.want)
-				}
-			}
-		})
-	}
+	benchCovered(b, r)
 }

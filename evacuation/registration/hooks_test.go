@@ -1,7 +1,6 @@
 package registration
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -9,17 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -85,64 +75,10 @@ func TestResolveHooks(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			registry := hooked(tc.hooks, tc.registrations...)
-			before := tc.pod.DeepCopy()
-			got, err := registry.Resolve(tc.pod.Obj())
-			if !errors.Is(err, tc.wantError) {
-				t.Errorf("error %v, want %v", err, tc.wantError)
-			}
-			if len(got) > 0 || len(tc.want) > 0 { // None may be nil or empty.
-				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Errorf("interceptors (-want +got):\n%s", diff)
-				}
-			}
-			if diff := cmp.Diff(before, tc.pod.Obj()); diff != "" {
-				t.Errorf("the pod was changed (-want +got):\n%s", diff)
-			}
-			cached, err := podcache.Transform(tc.pod.Obj())
-			if err != nil {
-				t.Fatal(err)
-			}
-			fromCache, _ := registry.Resolve(cached.(*corev1.Pod)) // Its error is the same.
-			if diff := cmp.Diff(got, fromCache); diff != "" {
-				t.Errorf("another answer for the pod in the cache (-live +cached):\n%s", diff)
-			}
-			if tc.wantError == nil {
-				live, _, err := registry.ResolveLive(t.Context(), liveOf(t, tc.hooks, tc.registrations, nil), tc.pod.Obj())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(got, live); diff != "" {
-					t.Errorf("another answer from the live objects (-memory +live):\n%s", diff)
-				}
-			}
+			all := objects{hooks: tc.hooks, registrations: tc.registrations}
+			checkResolve(t, hooked(tc.hooks, tc.registrations...), all, tc.pod, tc.want, tc.wantError)
 		})
 	}
-}
-
-// liveOf has these objects and the namespaces of registryOf. It notes what is listed.
-func liveOf(t *testing.T, hooks []*builder.EvacuationHookWrapper, registrations []*builder.EvictionInterceptorWrapper, lists *[]string) client.Reader {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	objects := fake.NewClientBuilder().WithScheme(scheme).
-		WithIndex(&corev1.Namespace{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
-		WithObjects(namespace("shop", "team", "a"), namespace("depot", "team", "b"), namespace("kube-system"), namespace(ownNamespace))
-	for _, w := range hooks {
-		objects.WithObjects(w.Clone().Obj())
-	}
-	for _, w := range registrations {
-		objects.WithObjects(w.Clone().Obj())
-	}
-	return interceptor.NewClient(objects.Build(), interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, ok := list.(*v1alpha1.EvacuationHookList); ok && lists != nil {
-				*lists = append(*lists, (&client.ListOptions{}).ApplyOptions(opts).Namespace)
-			}
-			return c.List(ctx, list, opts...)
-		},
-	})
 }
 
 func TestHooksAreReadLive(t *testing.T) {
@@ -161,17 +97,7 @@ func TestHooksAreReadLive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			registry := hooked(known)
 			registry.options.Hooks = tc.on
-			var lists []string
-			got, _, err := registry.ResolveLive(t.Context(), liveOf(t, now, nil, &lists), pod)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("interceptors (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.lists, lists); diff != "" {
-				t.Errorf("namespaces whose hooks were listed (-want +got):\n%s", diff)
-			}
+			checkLive[*v1alpha1.EvacuationHookList](t, registry, objects{hooks: now}, pod, tc.want, tc.lists)
 		})
 	}
 }
@@ -183,28 +109,14 @@ func TestRegistrationOfAHook(t *testing.T) {
 		builder.EvacuationHook("shop", "bad").When("nonsense"),
 	), builder.EvictionInterceptor("gone.shop.hooks.drawbridge.dev").ActedBy("shop", "thief"),
 		builder.EvictionInterceptor("plain.shop.hooks.drawbridge.dev").ActedBy("shop", "thief"))
-	cases := map[string]struct {
-		want  Info
-		found bool
-	}{
+	checkRegistrations(t, registry, map[string]known{
 		"plain.shop.hooks.drawbridge.dev":   {Info{Name: "plain.shop.hooks.drawbridge.dev", Priority: 10000, Guard: v1alpha1.GuardWhileEvacuating, Usernames: []string{ownAccount}}, true},
 		"full.v2.shop.hooks.drawbridge.dev": {Info{Name: "full.v2.shop.hooks.drawbridge.dev", Priority: 7, Guard: v1alpha1.GuardAlways, Usernames: []string{ownAccount}}, true},
 		"bad.shop.hooks.drawbridge.dev":     {},
 		"gone.shop.hooks.drawbridge.dev":    {},
 		"plain.depot.hooks.drawbridge.dev":  {},
 		"shop/plain":                        {},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got, found := registry.Registration(name)
-			if found != tc.found {
-				t.Errorf("found is %v, want %v", found, tc.found)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("registration (-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
 }
 
 func TestWhyAHookIsRefused(t *testing.T) {
@@ -219,13 +131,7 @@ func TestWhyAHookIsRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			refused := compileHook(tc.from.Obj(), ownAccount).refused
-			if refused == nil {
-				t.Fatal("it is accepted")
-			}
-			if refused.reason != tc.reason || !strings.HasPrefix(refused.message, tc.text) || !strings.HasSuffix(refused.message, "The hook covers no pods.") {
-				t.Errorf("refused because of %s: %s", refused.reason, refused.message)
-			}
+			checkRefused(t, compileHook(tc.from.Obj(), ownAccount).refused, tc.reason, tc.text, "The hook covers no pods.")
 		})
 	}
 }
@@ -254,28 +160,15 @@ func TestHooksAreNotMeasured(t *testing.T) {
 
 func TestChangesOfHooksAreTold(t *testing.T) {
 	registry := hooked(hooks(builder.EvacuationHook("shop", "a").UID("1")))
-	var told []change
-	registry.subscribe(func(c change) { told = append(told, c) })
 	a := change{registration: "shop/a"}
-	steps := []struct {
-		what   string
-		change func()
-		want   []change
-	}{
+	checkTold(t, registry, []telling{
 		{"another status", func() { registry.putHook(builder.EvacuationHook("shop", "a").UID("1").Obj()) }, nil},
 		{"another generation", func() { registry.putHook(builder.EvacuationHook("shop", "a").UID("1").Generation(2).Obj()) }, []change{a}},
 		{"another object of that name", func() { registry.putHook(builder.EvacuationHook("shop", "a").UID("2").Generation(2).Obj()) }, []change{a}},
 		{"one of another namespace", func() { registry.putHook(builder.EvacuationHook("depot", "a").Obj()) }, []change{{registration: "depot/a"}}},
 		{"one goes", func() { registry.remove("shop/a") }, []change{a}},
 		{"it goes again", func() { registry.remove("shop/a") }, nil},
-	}
-	for _, step := range steps {
-		told = nil
-		step.change()
-		if !slices.Equal(told, step.want) {
-			t.Errorf("%s: told %v, want %v", step.what, told, step.want)
-		}
-	}
+	})
 }
 
 func TestHooksAreFedOnlyIfSwitchedOn(t *testing.T) {
@@ -291,46 +184,7 @@ func TestHooksAreFedOnlyIfSwitchedOn(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			// The scheme of an API server without the CustomResourceDefinition.
-			scheme := runtime.NewScheme()
-			utilruntime.Must(corev1.AddToScheme(scheme))
-			scheme.AddKnownTypes(v1alpha1.SchemeGroupVersion, &v1alpha1.EvictionInterceptor{}, &v1alpha1.EvictionInterceptorList{})
-			if tc.options.Hooks {
-				utilruntime.Must(v1alpha1.AddToScheme(scheme))
-			}
-			informers := &informertest.FakeInformers{Scheme: scheme}
-			registry := NewRegistry(tc.options)
-			err := registry.SetupWithCache(t.Context(), informers)
-			if tc.wantError != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.wantError) {
-					t.Errorf("got error %v, want that %s is missing", err, tc.wantError)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !tc.options.Hooks {
-				if got := len(registry.feeds); got != 2 {
-					t.Errorf("%d informers feed the registry, want those of registrations and namespaces", got)
-				}
-				return
-			}
-			hook := builder.EvacuationHook("shop", "dump").Obj()
-			informer, err := informers.FakeInformerFor(t.Context(), hook)
-			if err != nil {
-				t.Fatal(err)
-			}
-			informer.Add(hook)
-			registry.synced.Store(true)
-			pod := builder.Pod("shop", "p").Obj()
-			if got, err := registry.Resolve(pod); err != nil || !slices.Equal(got, tc.want) {
-				t.Errorf("got %q, %v, want %q", got, err, tc.want)
-			}
-			informer.Delete(hook)
-			if got, err := registry.Resolve(pod); err != nil || len(got) > 0 {
-				t.Errorf("the hook is gone: got %q, %v, want none", got, err)
-			}
+			checkFed(t, tc.options, builder.EvacuationHook("shop", "dump").Obj(), tc.want, tc.wantError)
 		})
 	}
 }
@@ -349,26 +203,13 @@ func TestNoHookCountsBeforeTheRegistryIsInSync(t *testing.T) {
 func BenchmarkHooks(b *testing.B) {
 	r, _ := benchRegistry()
 	r.putHook(builder.EvacuationHook("ns-1", "dump").Pods("app", "web-1").Obj())
-	for name, bench := range map[string]struct {
-		namespace string
-		want      int
-	}{"elsewhere": {"ns-3", 0}, "covered": {"ns-1", 1}} {
-		b.Run(name, func(b *testing.B) {
-			pod := builder.Pod(bench.namespace, "p").Label("app", "web-1").Label("tier", "back").Obj()
-			b.ReportAllocs()
-			for b.Loop() {
-				if got, err := r.Resolve(pod); err != nil || len(got) != bench.want {
-					b.Fatalf("%d interceptors and error %v, want %d", len(got), err, bench.want)
-				}
-			}
-		})
-	}
+	benchCovered(b, r)
 }
 
 // A registration that the caches do not have says how long its interceptor may be silent.
 func TestDeadlinesAreReadLive(t *testing.T) {
 	registry := registryOf()
-	live := liveOf(t, nil, list(builder.EvictionInterceptor("slow.x").HeartbeatDeadline(time.Hour)), nil)
+	live := objects{registrations: list(builder.EvictionInterceptor("slow.x").HeartbeatDeadline(time.Hour))}.live(nil)
 	_, found, err := registry.ResolveLive(t.Context(), live, builder.Pod("shop", "p").Obj())
 	if err != nil {
 		t.Fatal(err)

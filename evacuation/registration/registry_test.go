@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -89,26 +87,7 @@ func TestResolve(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			registry := registryOf(tc.registrations...)
-			before := tc.pod.DeepCopy()
-			got, err := registry.Resolve(tc.pod.Obj())
-			if !errors.Is(err, tc.wantError) {
-				t.Errorf("error %v, want %v", err, tc.wantError)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("interceptors (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(before, tc.pod.Obj()); diff != "" {
-				t.Errorf("the pod was changed (-want +got):\n%s", diff)
-			}
-			cached, err := podcache.Transform(tc.pod.Obj())
-			if err != nil {
-				t.Fatal(err)
-			}
-			fromCache, _ := registry.Resolve(cached.(*corev1.Pod)) // Its error is the same.
-			if diff := cmp.Diff(got, fromCache); diff != "" {
-				t.Errorf("another answer for the pod in the cache (-live +cached):\n%s", diff)
-			}
+			checkResolve(t, registryOf(tc.registrations...), objects{registrations: tc.registrations}, tc.pod, tc.want, tc.wantError)
 		})
 	}
 }
@@ -132,10 +111,7 @@ func TestRegistration(t *testing.T) {
 		builder.EvictionInterceptor("full.x").Priority(7).ActedBy("shop", "mover").ActedBy("depot", "mover").Evicts().Guard(v1alpha1.GuardAlways),
 		builder.EvictionInterceptor("bad.x").When("nonsense").ActedBy("shop", "mover"),
 	)
-	cases := map[string]struct {
-		want  Info
-		found bool
-	}{
+	checkRegistrations(t, registry, map[string]known{
 		"slow.x":  {Info{Name: "slow.x", Priority: 10000, Guard: v1alpha1.GuardWhileEvacuating, HeartbeatDeadline: time.Hour}, true},
 		"plain.x": {Info{Name: "plain.x", Priority: 10000, Guard: v1alpha1.GuardWhileEvacuating}, true},
 		"full.x": {Info{
@@ -144,18 +120,7 @@ func TestRegistration(t *testing.T) {
 		}, true},
 		"bad.x":     {},
 		"unknown.x": {},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got, found := registry.Registration(name)
-			if found != tc.found {
-				t.Errorf("found is %v, want %v", found, tc.found)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("registration (-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
 }
 
 func TestWhyARegistrationIsRefused(t *testing.T) {
@@ -173,13 +138,7 @@ func TestWhyARegistrationIsRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			refused := compileEntry(tc.from.Obj(), nil).refused
-			if refused == nil {
-				t.Fatal("it is accepted")
-			}
-			if refused.reason != tc.reason || !strings.HasPrefix(refused.message, tc.text) || !strings.HasSuffix(refused.message, "The registration selects no pods.") {
-				t.Errorf("refused because of %s: %s", refused.reason, refused.message)
-			}
+			checkRefused(t, compileEntry(tc.from.Obj(), nil).refused, tc.reason, tc.text, "The registration selects no pods.")
 		})
 	}
 }
