@@ -3,7 +3,6 @@ package metrics
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -21,27 +20,11 @@ func TestMaintenancesAreCounted(t *testing.T) {
 	m.Forget("c")
 	m.Forget("c")
 	m.Wrote(MaintenanceWriteJoin)
-
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]float64{}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if value := metric.GetGauge().GetValue() + metric.GetCounter().GetValue(); value != 0 {
-				got[family.GetName()+" "+metric.GetLabel()[0].GetValue()] = value
-			}
-		}
-	}
-	want := map[string]float64{
-		"drawbridge_maintenances Drain":            2,
-		"drawbridge_maintenance_pods pending":      9,
-		"drawbridge_maintenance_pods evacuating":   2,
-		"drawbridge_maintenance_pods blocking":     1,
-		"drawbridge_maintenance_writes_total join": 1,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("series that are not 0 (-want +got):\n%s", diff)
-	}
+	checkSeries(t, registry, map[string]float64{
+		"drawbridge_maintenances stage=Drain": 2, "drawbridge_maintenances stage=Cordon": 0, "drawbridge_maintenances stage=Planning": 0, "drawbridge_maintenances stage=DrainComplete": 0, "drawbridge_maintenances stage=MaintenanceComplete": 0,
+		"drawbridge_maintenance_pods state=pending":       9,
+		"drawbridge_maintenance_pods state=evacuating":    2,
+		"drawbridge_maintenance_pods state=blocking":      1,
+		"drawbridge_maintenance_writes_total object=join": 1,
+	})
 }
