@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/preflight"
@@ -49,11 +48,7 @@ func TestANewPolicyDoesNotBlindTheOthers(t *testing.T) {
 	w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1", set("None", "spec", "other"))}, nil)
 	first := preset(t, "kubevirt")
 	w.load(first)
-	release := make(chan struct{})
-	w.dynamic.PrependReactor("list", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {
-		<-release
-		return false, nil, nil
-	})
+	release := w.holdLists()
 	second := preset(t, "kubevirt")
 	second.Name, second.UID, second.Generation = "second", "second", 1
 	second.Spec.Interceptor, second.Spec.Pods.Selector.MatchLabels = "second.example.com", map[string]string{"second": "yes"}

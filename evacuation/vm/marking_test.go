@@ -3,7 +3,6 @@ package vm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +25,7 @@ import (
 func discardingStatus(t *testing.T) *v1alpha1.EvacuationPolicy {
 	t.Helper()
 	p := preset(t, "kubevirt")
-	p.Spec.Mark = &v1alpha1.WorkloadPatch{Operations: []v1alpha1.PatchOperation{{Op: "add", Path: "/status/evacuationNodeName", Value: "pod.spec.nodeName"}}}
+	p.Spec.Mark = patchOf("", "add", "/status/evacuationNodeName", "pod.spec.nodeName")
 	p.Spec.Unmark = &v1alpha1.WorkloadPatch{Operations: []v1alpha1.PatchOperation{{Op: "remove", Path: "/status/evacuationNodeName"}}}
 	p.Spec.Cancel, p.Spec.Migration.Template = nil, nil
 	return p
@@ -90,11 +88,8 @@ func countEvents(w *world, reason string) (n int) {
 
 // A mark that the API server refuses shows its cause.
 func TestAMarkThatIsRefusedShowsTheCause(t *testing.T) {
-	w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1")}, []client.Object{launcherPod()})
-	w.load(preset(t, "kubevirt"))
-	w.dynamic.PrependReactor("patch", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewInvalid(machineKind.GroupKind(), "vm", field.ErrorList{field.Invalid(field.NewPath("status", "x"), "y", "must be a number")})
-	})
+	w := kubevirtWorld(t, machine("LiveMigrate", "True", "n1"))
+	w.answer("patch", nil, apierrors.NewInvalid(machineKind.GroupKind(), "vm", field.ErrorList{field.Invalid(field.NewPath("status", "x"), "y", "must be a number")}))
 	last := untilQuiet(t, w, w.interceptor(), time.Hour)
 	if !strings.Contains(last, "is refused") || !strings.Contains(last, "must be a number") {
 		t.Errorf("message: %q", last)
@@ -111,18 +106,8 @@ func TestAMarkThatIsRefusedShowsTheCause(t *testing.T) {
 // Nobody who takes our writes back, whichever, makes us write in a loop: marks,
 // un-marks, calls of the platform and deletions of migrations.
 func TestNoWriteIsALoop(t *testing.T) {
-	resource := schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachineinstances"}
-	putBack := func(w *world, changes ...func(*unstructured.Unstructured)) {
-		if err := w.dynamic.Tracker().Update(resource, machine("LiveMigrate", "True", "n1", changes...), "ns"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	unfinished := failedMigration("pending", epoch.Add(45*time.Minute))
-	set("Pending", "status", "phase")(unfinished)
-	failures := []runtime.Object{machine("LiveMigrate", "True", "n1", theirMark), unfinished}
-	for i := range 5 {
-		failures = append(failures, failedMigration(fmt.Sprint("m", i), epoch.Add(45*time.Minute)))
-	}
+	unfinished := migrationNamed("pending", "Pending", epoch.Add(45*time.Minute))
+	failures := append(failedMigrations(5), machine("LiveMigrate", "True", "n1", theirMark), unfinished)
 	for title, tc := range map[string]struct {
 		objects []runtime.Object
 		act     func(context.Context, *policyInterceptor) error
@@ -131,17 +116,17 @@ func TestNoWriteIsALoop(t *testing.T) {
 		"somebody takes the mark away": {
 			objects: []runtime.Object{machine("LiveMigrate", "True", "n1")},
 			act:     func(ctx context.Context, a *policyInterceptor) error { _, err := a.Evacuate(ctx, target()); return err },
-			undo:    func(w *world) { putBack(w) },
+			undo:    func(w *world) { w.update(machine("LiveMigrate", "True", "n1")) },
 		},
 		"KubeVirt marks what was given up": {
 			objects: failures,
 			act:     func(ctx context.Context, a *policyInterceptor) error { _, err := a.Evacuate(ctx, target()); return err },
-			undo:    func(w *world) { putBack(w, theirMark) },
+			undo:    func(w *world) { w.update(machine("LiveMigrate", "True", "n1", theirMark)) },
 		},
 		"KubeVirt marks what was called off": {
 			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", theirMark), unfinished},
 			act:     func(ctx context.Context, a *policyInterceptor) error { return a.Cancel(ctx, target()) },
-			undo:    func(w *world) { putBack(w, theirMark) },
+			undo:    func(w *world) { w.update(machine("LiveMigrate", "True", "n1", theirMark)) },
 		},
 		"KubeVirt refuses to take its mark back": {
 			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", theirMark), unfinished},
@@ -154,8 +139,7 @@ func TestNoWriteIsALoop(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			w := newWorld(t, tc.objects, []client.Object{launcherPod()})
-			w.load(preset(t, "kubevirt"))
+			w := kubevirtWorld(t, tc.objects...)
 			a := w.interceptor()
 			perMinute := map[int]int{}
 			for second := range 3600 {
@@ -185,8 +169,7 @@ func TestNoWriteIsALoop(t *testing.T) {
 
 // KubeVirt's own mark is taken back by KubeVirt, where it can do so.
 func TestKubeVirtsMarkIsTakenBackByKubeVirt(t *testing.T) {
-	pending := failedMigration("pending", epoch.Add(45*time.Minute))
-	set("Pending", "status", "phase")(pending)
+	pending := migrationNamed("pending", "Pending", epoch.Add(45*time.Minute))
 	for title, tc := range map[string]struct {
 		answer  error
 		wantErr string
@@ -194,12 +177,11 @@ func TestKubeVirtsMarkIsTakenBackByKubeVirt(t *testing.T) {
 		event   string
 	}{
 		"from 1.7 on":                   {deleted: true, event: "WorkloadUnmarked"},
-		"before 1.7 there is no way":    {answer: apierrors.NewNotFound(machineResource(), "vm"), event: "MarkKept"},
+		"before 1.7 there is no way":    {answer: apierrors.NewNotFound(machines.GroupResource(), "vm"), event: "MarkKept"},
 		"the node has KubeVirt's taint": {answer: apierrors.NewBadRequest("Node has NodeDrainTaintKey"), wantErr: "NodeDrainTaintKey", deleted: true},
 	} {
 		t.Run(title, func(t *testing.T) {
-			w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1", ourMark, theirMark), pending.DeepCopy()}, []client.Object{launcherPod()})
-			w.load(preset(t, "kubevirt"))
+			w := kubevirtWorld(t, machine("LiveMigrate", "True", "n1", ourMark, theirMark), pending.DeepCopy())
 			if tc.answer != nil {
 				w.put = func() error { return tc.answer }
 			}
@@ -239,14 +221,8 @@ func TestAStrategyThatBecomesNoneTakesTheMarkBack(t *testing.T) {
 
 // retryLimit counts what has failed, whatever the platform has waiting already.
 func TestGivingUpDoesNotWaitForTheLastMigrationToEnd(t *testing.T) {
-	objects := []runtime.Object{machine("LiveMigrate", "True", "n1", theirMark)}
-	for i := range 5 {
-		objects = append(objects, failedMigration(fmt.Sprint("m", i), epoch.Add(45*time.Minute)))
-	}
-	pending := failedMigration("pending", epoch.Add(50*time.Minute))
-	set("Pending", "status", "phase")(pending)
-	w := newWorld(t, append(objects, pending), []client.Object{launcherPod()})
-	w.load(preset(t, "kubevirt"))
+	pending := migrationNamed("pending", "Pending", epoch.Add(50*time.Minute))
+	w := kubevirtWorld(t, append(failedMigrations(5), machine("LiveMigrate", "True", "n1", theirMark), pending)...)
 	got, err := w.interceptor().Evacuate(t.Context(), target())
 	if err != nil || got.Message != "The evacuation of VirtualMachineInstance ns/vm is given up: 5 migrations failed. The guard keeps the pod." {
 		t.Errorf("got %+v, %v", got, err)
@@ -258,10 +234,7 @@ func TestGivingUpDoesNotWaitForTheLastMigrationToEnd(t *testing.T) {
 
 // Whoever asks again hears that it was given up, on every replica.
 func TestAStalledEvacuationIsToldTheCaller(t *testing.T) {
-	failures := []runtime.Object{machine("LiveMigrate", "True", "n1")}
-	for i := range 5 {
-		failures = append(failures, failedMigration(fmt.Sprint("m", i), epoch.Add(45*time.Minute)))
-	}
+	failures := append(failedMigrations(5), machine("LiveMigrate", "True", "n1"))
 	er := &v1alpha1.EvictionRequest{Status: v1alpha1.EvictionRequestStatus{
 		ActiveInterceptors: []string{"kubevirt.drawbridge.dev"}, ActivationTime: &metav1.Time{Time: target().ActivatedAt},
 	}}
@@ -281,11 +254,7 @@ func TestAStalledEvacuationIsToldTheCaller(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			w := newWorld(t, tc.objects, append(tc.others, launcherPod()))
-			p := preset(t, "kubevirt")
-			if tc.change != nil {
-				tc.change(p)
-			}
-			w.load(p)
+			w.load(adjusted(preset(t, "kubevirt"), tc.change))
 			if got := w.store.Stalled(t.Context(), launcherPod(), er); got != tc.want {
 				t.Errorf("want %q, got %q", tc.want, got)
 			}

@@ -61,8 +61,48 @@ func TestPresetsCompile(t *testing.T) {
 }
 
 // patchOf is a patch of one operation.
-func patchOf(subresource, op, path string) *v1alpha1.WorkloadPatch {
-	return &v1alpha1.WorkloadPatch{Subresource: subresource, Operations: []v1alpha1.PatchOperation{{Op: op, Path: path, Value: "'a'"}}}
+func patchOf(subresource, op, path, value string) *v1alpha1.WorkloadPatch {
+	return &v1alpha1.WorkloadPatch{Subresource: subresource, Operations: []v1alpha1.PatchOperation{{Op: op, Path: path, Value: value}}}
+}
+
+// Each changes one field of a policy.
+func withStrategy(expression string) func(*v1alpha1.EvacuationPolicySpec) {
+	return func(s *v1alpha1.EvacuationPolicySpec) { s.Strategy = expression }
+}
+
+func withDone(expression string) func(*v1alpha1.EvacuationPolicySpec) {
+	return func(s *v1alpha1.EvacuationPolicySpec) { s.Done = expression }
+}
+
+func withWorkload(apiVersion, kind, name string) func(*v1alpha1.EvacuationPolicySpec) {
+	return func(s *v1alpha1.EvacuationPolicySpec) {
+		s.Workload = &v1alpha1.WorkloadReference{APIVersion: apiVersion, Kind: kind, Name: name}
+	}
+}
+
+func withMark(patch *v1alpha1.WorkloadPatch) func(*v1alpha1.EvacuationPolicySpec) {
+	return func(s *v1alpha1.EvacuationPolicySpec) { s.Mark = patch }
+}
+
+func withTemplate(template string) func(*v1alpha1.EvacuationPolicySpec) {
+	return func(s *v1alpha1.EvacuationPolicySpec) {
+		s.Migration = &v1alpha1.MigrationSpec{
+			APIVersion: "example.com/v1", Kind: "Migration", WorkloadName: "''", Finished: "true", Failed: "false",
+			Template: &runtime.RawExtension{Raw: []byte(template)},
+		}
+	}
+}
+
+// checkRefused wants a text in what a changed policy is refused for.
+func checkRefused(t *testing.T, change func(*v1alpha1.EvacuationPolicySpec), want string, broken bool) {
+	t.Helper()
+	p := compilePolicy(simple(change))
+	if p.refused == nil || !strings.Contains(p.refused.Error(), want) {
+		t.Errorf("want %q, got %v", want, p.refused)
+	}
+	if p.broken != broken {
+		t.Errorf("broken: want %t, got %t", broken, p.broken)
+	}
 }
 
 func TestWhatIsRefused(t *testing.T) {
@@ -71,104 +111,41 @@ func TestWhatIsRefused(t *testing.T) {
 		want   string
 		broken bool
 	}{
-		"an expression that does not compile": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) { s.Strategy = "workload.spec." },
-			want:   "spec.strategy does not compile",
-		},
-		"the wrong type": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) { s.Evacuating = "'yes'" },
-			want:   "spec.evacuating must be of type bool, but is string",
-		},
-		"a field of the pod that is not kept": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) { s.Wait = "pod.spec.hostname" },
-			want:   "spec.wait does not compile: line 1, column 9: undefined field 'hostname'",
-		},
-		"a variable that is not there": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) { s.Done = "'a' in request.requesters" },
-			want:   "undeclared reference to 'request'",
-		},
-		"a patch of the UID": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) {
-				s.Mark = &v1alpha1.WorkloadPatch{Operations: []v1alpha1.PatchOperation{{Op: "add", Path: "/metadata/uid", Value: "''"}}}
-			},
-			want: "spec.mark.operations[0].path: /metadata/uid cannot be patched",
-		},
-		"a pod's image": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) {
-				s.Workload, s.Mark = nil, patchOf("", "replace", "/spec/containers/0/image")
-			},
-			want: "spec.mark.operations[0].path: /spec/containers/0/image cannot be patched, of a pod only labels and annotations can",
-		},
-		"a pod's owners, to take the mark back": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) {
-				s.Workload, s.Unmark = nil, patchOf("", "add", "/metadata/ownerReferences/-")
-			},
-			want: "spec.unmark.operations[0].path: /metadata/ownerReferences/- cannot be patched",
-		},
-		"another pod's image, by its name": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) {
-				s.Workload = &v1alpha1.WorkloadReference{APIVersion: "v1", Kind: "Pod", Name: "pod.metadata.labels['other']"}
-				s.Mark = patchOf("", "replace", "/spec/containers/0/image")
-			},
-			want: "spec.mark.operations[0].path: /spec/containers/0/image cannot be patched",
-		},
-		"a pod's status": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) {
-				s.Workload, s.Mark = nil, patchOf("status", "add", "/metadata/labels/a")
-			},
-			want: "spec.mark.subresource: the subresource status of a pod cannot be patched",
-		},
-		"a node": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) {
-				s.Workload = &v1alpha1.WorkloadReference{APIVersion: "v1", Kind: "Node", Name: "pod.spec.nodeName"}
-			},
-			want: "spec.workload: v1 Node cannot be a workload",
-		},
-		"a request for another pod's eviction": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) {
-				s.Migration = &v1alpha1.MigrationSpec{APIVersion: "drawbridge.dev/v1alpha1", Kind: "EvictionRequest", WorkloadName: "''", Finished: "true", Failed: "false", Ours: "true"}
-			},
-			want: "spec.migration: drawbridge.dev/v1alpha1 EvictionRequest cannot stand for a migration",
-		},
-		"the name of the surge": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) { s.Interceptor = "surge.drawbridge.dev" },
-			want:   "spec.interceptor: surge.drawbridge.dev is Drawbridge's own",
-		},
-		"a template that does not compile": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) {
-				s.Migration = &v1alpha1.MigrationSpec{APIVersion: "v1", Kind: "M", WorkloadName: "''", Finished: "true", Failed: "false",
-					Template: &runtime.RawExtension{Raw: []byte(`{"spec":{"list":[{"vm":"${workload.}"}]}}`)}}
-			},
-			want: "spec.migration.template.spec.list[0].vm does not compile",
-		},
-		"the pod itself, by a name": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) {
-				s.Workload = &v1alpha1.WorkloadReference{APIVersion: "v1", Kind: "Pod"}
-			},
-			want: "spec.workload.name: which pod?",
-		},
-		"a selector that cannot be read": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) {
-				s.Pods.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
-			},
-			want: "spec.pods.selector cannot be read", broken: true,
-		},
-		"a condition of the wrong type": {
-			change: func(s *v1alpha1.EvacuationPolicySpec) {
-				s.Pods.MatchConditions = []v1alpha1.MatchCondition{{Name: "a", Expression: "pod.metadata.name"}}
-			},
-			want: "spec.pods.matchConditions[0] must be of type bool", broken: true,
-		},
+		"an expression that does not compile": {withStrategy("workload.spec."), "spec.strategy does not compile", false},
+		"the wrong type":                      {func(s *v1alpha1.EvacuationPolicySpec) { s.Evacuating = "'yes'" }, "spec.evacuating must be of type bool, but is string", false},
+		"a field of the pod that is not kept": {func(s *v1alpha1.EvacuationPolicySpec) { s.Wait = "pod.spec.hostname" }, "spec.wait does not compile: line 1, column 9: undefined field 'hostname'", false},
+		"a variable that is not there":        {withDone("'a' in request.requesters"), "undeclared reference to 'request'", false},
+		"a patch of the UID":                  {withMark(patchOf("", "add", "/metadata/uid", "''")), "spec.mark.operations[0].path: /metadata/uid cannot be patched", false},
+		"a pod's image": {func(s *v1alpha1.EvacuationPolicySpec) {
+			s.Workload, s.Mark = nil, patchOf("", "replace", "/spec/containers/0/image", "'a'")
+		}, "spec.mark.operations[0].path: /spec/containers/0/image cannot be patched, of a pod only labels and annotations can", false},
+		"a pod's owners, to take the mark back": {func(s *v1alpha1.EvacuationPolicySpec) {
+			s.Workload, s.Unmark = nil, patchOf("", "add", "/metadata/ownerReferences/-", "'a'")
+		}, "spec.unmark.operations[0].path: /metadata/ownerReferences/- cannot be patched", false},
+		"another pod's image, by its name": {func(s *v1alpha1.EvacuationPolicySpec) {
+			s.Workload = &v1alpha1.WorkloadReference{APIVersion: "v1", Kind: "Pod", Name: "pod.metadata.labels['other']"}
+			s.Mark = patchOf("", "replace", "/spec/containers/0/image", "'a'")
+		}, "spec.mark.operations[0].path: /spec/containers/0/image cannot be patched", false},
+		"a pod's status": {func(s *v1alpha1.EvacuationPolicySpec) {
+			s.Workload, s.Mark = nil, patchOf("status", "add", "/metadata/labels/a", "'a'")
+		}, "spec.mark.subresource: the subresource status of a pod cannot be patched", false},
+		"a node": {withWorkload("v1", "Node", "pod.spec.nodeName"), "spec.workload: v1 Node cannot be a workload", false},
+		"a request for another pod's eviction": {func(s *v1alpha1.EvacuationPolicySpec) {
+			s.Migration = &v1alpha1.MigrationSpec{APIVersion: "drawbridge.dev/v1alpha1", Kind: "EvictionRequest", WorkloadName: "''", Finished: "true", Failed: "false", Ours: "true"}
+		}, "spec.migration: drawbridge.dev/v1alpha1 EvictionRequest cannot stand for a migration", false},
+		"the name of the surge":            {func(s *v1alpha1.EvacuationPolicySpec) { s.Interceptor = "surge.drawbridge.dev" }, "spec.interceptor: surge.drawbridge.dev is Drawbridge's own", false},
+		"a template that does not compile": {withTemplate(`{"spec":{"list":[{"vm":"${workload.}"}]}}`), "spec.migration.template.spec.list[0].vm does not compile", false},
+		"the pod itself, by a name":        {withWorkload("v1", "Pod", ""), "spec.workload.name: which pod?", false},
+		"a selector that cannot be read": {func(s *v1alpha1.EvacuationPolicySpec) {
+			s.Pods.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+		}, "spec.pods.selector cannot be read", true},
+		"a condition of the wrong type": {func(s *v1alpha1.EvacuationPolicySpec) {
+			s.Pods.MatchConditions = []v1alpha1.MatchCondition{{Name: "a", Expression: "pod.metadata.name"}}
+		}, "spec.pods.matchConditions[0] must be of type bool", true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := compilePolicy(simple(tc.change))
-			if p.refused == nil || !strings.Contains(p.refused.Error(), tc.want) {
-				t.Errorf("want %q, got %v", tc.want, p.refused)
-			}
-			if p.broken != tc.broken {
-				t.Errorf("broken: want %t, got %t", tc.broken, p.broken)
-			}
+			checkRefused(t, tc.change, tc.want, tc.broken)
 		})
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 	eventsclient "k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -53,17 +52,15 @@ func TestAnOutageOfThePlatformIsNoSilence(t *testing.T) {
 		"its API is not available":   apierrors.NewServiceUnavailable("down"),
 		"it is not reached":          errBroken,
 		"it sheds load":              apierrors.NewTooManyRequests("slow down", 1),
-		"the patch always conflicts": apierrors.NewConflict(machineResource(), "vm", errBroken),
+		"the patch always conflicts": apierrors.NewConflict(machines.GroupResource(), "vm", errBroken),
 	}
 	for title, outage := range outages {
 		for _, verb := range []string{"patch", "get"} {
 			t.Run(title+", "+verb, func(t *testing.T) {
-				w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1")}, []client.Object{launcherPod()})
-				w.load(preset(t, "kubevirt"))
-				fails := func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, outage }
-				w.dynamic.PrependReactor("patch", "virtualmachineinstances", fails)
+				w := kubevirtWorld(t, machine("LiveMigrate", "True", "n1"))
+				w.answer("patch", nil, outage)
 				if verb == "get" { // What ends it rests on a live look.
-					w.dynamic.PrependReactor("get", "virtualmachineinstances", fails)
+					w.answer("get", nil, outage)
 				}
 				got, err := w.interceptor().Evacuate(t.Context(), target())
 				if err != nil || got.Done || got.CheckAfter == 0 || !strings.HasPrefix(got.Message, "The evacuation waits: ") {
@@ -92,9 +89,7 @@ func TestG5AnnotationsThatAppearMeanwhileAreKept(t *testing.T) {
 	annotated := machine("LiveMigrate", "True", "n1", set(map[string]any{"example.com/any": "thing"}, "metadata", "annotations"))
 	frozen := w.store.kinds.of[machineKind]
 	frozen.stop()
-	if err := w.dynamic.Tracker().Update(schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachineinstances"}, annotated, "ns"); err != nil {
-		t.Fatal(err)
-	}
+	w.update(annotated)
 	if _, err := callers(w.interceptor()).Evacuate(t.Context(), target()); err != nil {
 		t.Fatal(err)
 	}
@@ -120,10 +115,7 @@ func TestOnlyWhatIsReadWakes(t *testing.T) {
 	<-changed // It is there.
 	update := func(version string, changes ...func(*unstructured.Unstructured)) {
 		changes = append(changes, set(version, "metadata", "resourceVersion"))
-		resource := schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachineinstances"}
-		if err := w.dynamic.Tracker().Update(resource, machine("LiveMigrate", "True", "n1", changes...), "ns"); err != nil {
-			t.Fatal(err)
-		}
+		w.update(machine("LiveMigrate", "True", "n1", changes...))
 	}
 	update("8", set("4Gi", "status", "memory"), set("host", "spec", "hostname"))
 	update("9", set("n2", "status", "nodeName"))
@@ -134,8 +126,7 @@ func TestOnlyWhatIsReadWakes(t *testing.T) {
 
 // What is remembered of a request goes with it.
 func TestTheEndOfAnEvacuationIsForgotten(t *testing.T) {
-	w := newWorld(t, []runtime.Object{moved()}, []client.Object{launcherPod()})
-	w.load(preset(t, "kubevirt"))
+	w := kubevirtWorld(t, moved())
 	if _, err := w.interceptor().Evacuate(t.Context(), target()); err != nil {
 		t.Fatal(err)
 	}
@@ -183,11 +174,7 @@ func TestWhoAskedTooEarlyIsTold(t *testing.T) {
 	if _, held := w.store.Held(launcherPod()); held {
 		t.Error("the guard holds though there is no policy")
 	}
-	release := make(chan struct{})
-	w.dynamic.PrependReactor("list", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {
-		<-release
-		return false, nil, nil
-	})
+	release := w.holdLists()
 	p := preset(t, "kubevirt")
 	p.UID, p.Generation = "p", 1
 	w.store.load(t.Context(), []v1alpha1.EvacuationPolicy{*p})

@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -117,9 +114,7 @@ func TestAllowingRestsOnALiveLook(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			w := newWorld(t, remembered, nil)
 			w.load(preset(t, "kubevirt"))
-			w.dynamic.PrependReactor("get", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, machine("LiveMigrateIfPossible", "True", "n1"), nil
-			})
+			w.answer("get", machine("LiveMigrateIfPossible", "True", "n1"), nil)
 			got, err := w.store.Preflight("kubevirt.drawbridge.dev").Preflight(t.Context(), launcherPod())
 			if err != nil || got.Outcome != preflight.Proceed {
 				t.Errorf("want Proceed, got %s, %v", got.Outcome, err)
@@ -128,9 +123,7 @@ func TestAllowingRestsOnALiveLook(t *testing.T) {
 			if err != nil || got.Outcome != preflight.Allow {
 				t.Errorf("from memory alone: want Allow, got %s, %v", got.Outcome, err)
 			}
-			w.dynamic.PrependReactor("get", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, errBroken
-			})
+			w.answer("get", nil, errBroken)
 			if got, err := w.store.Preflight("kubevirt.drawbridge.dev").Preflight(t.Context(), launcherPod()); err == nil {
 				t.Errorf("G1: the look fails: want an error, got %s", got.Outcome)
 			}
@@ -140,13 +133,6 @@ func TestAllowingRestsOnALiveLook(t *testing.T) {
 
 func TestEvacuate(t *testing.T) {
 	marked := ourMark
-	failures := func(n int) []runtime.Object {
-		var all []runtime.Object
-		for i := range n {
-			all = append(all, failedMigration(fmt.Sprint("m", i), epoch.Add(45*time.Minute)))
-		}
-		return all
-	}
 	evict := func(p *v1alpha1.EvacuationPolicy) { p.Spec.OnFailure = v1alpha1.OnFailureEvict }
 	deadline := func(p *v1alpha1.EvacuationPolicy) {
 		p.Spec.Deadline = &metav1.Duration{Duration: 20 * time.Minute}
@@ -198,20 +184,20 @@ func TestEvacuate(t *testing.T) {
 		},
 		"the pod has ended": {gone: true, done: true, message: "The pod has ended."},
 		"migrations fail": {
-			objects: append(failures(4), machine("LiveMigrate", "True", "n1", marked)),
+			objects: append(failedMigrations(4), machine("LiveMigrate", "True", "n1", marked)),
 			message: "Eviction triggered evacuation of VirtualMachineInstance ns/vm. It waits for a migration. Migrations that failed: 4 of at most 5.",
 		},
 		"migrations of an earlier turn do not count": {
-			objects: append([]runtime.Object{failedMigration("old", epoch)}, append(failures(4), machine("LiveMigrate", "True", "n1", marked))...),
+			objects: append([]runtime.Object{migrationNamed("old", "Failed", epoch)}, append(failedMigrations(4), machine("LiveMigrate", "True", "n1", marked))...),
 			message: "Eviction triggered evacuation of VirtualMachineInstance ns/vm. It waits for a migration. Migrations that failed: 4 of at most 5.",
 		},
 		"G7: it gives up, takes the mark back and holds": {
-			objects: append(failures(5), machine("LiveMigrate", "True", "n1", marked)),
+			objects: append(failedMigrations(5), machine("LiveMigrate", "True", "n1", marked)),
 			message: "The evacuation of VirtualMachineInstance ns/vm is given up: 5 migrations failed. The guard keeps the pod.",
 			writes:  []string{`{"op":"remove","path":"/metadata/annotations/drawbridge.dev~1evacuate-node"}`},
 		},
 		"G7: it gives up and lets the next one": {
-			objects: append(failures(5), machine("LiveMigrate", "True", "n1", marked)), change: evict, done: true,
+			objects: append(failedMigrations(5), machine("LiveMigrate", "True", "n1", marked)), change: evict, done: true,
 			message: "The evacuation of VirtualMachineInstance ns/vm is given up: 5 migrations failed. The pod will be evicted.",
 			writes:  []string{`{"op":"remove","path":"/metadata/annotations/drawbridge.dev~1evacuate-node"}`},
 		},
@@ -228,11 +214,7 @@ func TestEvacuate(t *testing.T) {
 				pods = append(pods, launcherPod())
 			}
 			w := newWorld(t, tc.objects, pods)
-			p := preset(t, "kubevirt")
-			if tc.change != nil {
-				tc.change(p)
-			}
-			w.load(p)
+			w.load(adjusted(preset(t, "kubevirt"), tc.change))
 			a := w.interceptor()
 			for range 2 { // Level-triggered: twice is once.
 				got, err := a.Evacuate(t.Context(), target())
@@ -244,15 +226,7 @@ func TestEvacuate(t *testing.T) {
 					t.Errorf("progress (-want +got):\n%s", diff)
 				}
 			}
-			wrote := w.writes()
-			if len(wrote) != len(tc.writes) {
-				t.Fatalf("want %d writes, got %q", len(tc.writes), wrote)
-			}
-			for i, want := range tc.writes {
-				if !strings.Contains(wrote[i], want) {
-					t.Errorf("write %d: want %s in it, got %s", i, want, wrote[i])
-				}
-			}
+			w.checkWrites(tc.writes)
 		})
 	}
 }
@@ -260,14 +234,9 @@ func TestEvacuate(t *testing.T) {
 // G2: the machine has moved since it was looked at. The test in the patch fails,
 // and it is decided again.
 func TestAFailedTestIsDecidedAgain(t *testing.T) {
-	w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1")}, []client.Object{launcherPod()})
-	w.load(preset(t, "kubevirt"))
-	w.dynamic.PrependReactor("patch", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewGenericServerResponse(422, "patch", machineResource(), "vm", "the server rejected our request due to an error in our request", 0, true)
-	})
-	w.dynamic.PrependReactor("get", "virtualmachineinstances", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, moved(), nil
-	})
+	w := kubevirtWorld(t, machine("LiveMigrate", "True", "n1"))
+	w.answer("patch", nil, apierrors.NewGenericServerResponse(422, "patch", machines.GroupResource(), "vm", "the server rejected our request due to an error in our request", 0, true))
+	w.answer("get", moved(), nil)
 	got, err := w.interceptor().Evacuate(t.Context(), target())
 	if err != nil || !got.Done || got.Message != "VirtualMachineInstance ns/vm has left the pod." {
 		t.Errorf("got %+v, %v", got, err)
@@ -275,10 +244,8 @@ func TestAFailedTestIsDecidedAgain(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	running := failedMigration("running", epoch.Add(45*time.Minute))
-	set("Running", "status", "phase")(running)
-	others := failedMigration("others", epoch.Add(45*time.Minute))
-	set("Running", "status", "phase")(others)
+	running := migrationNamed("running", "Running", epoch.Add(45*time.Minute))
+	others := migrationNamed("others", "Running", epoch.Add(45*time.Minute))
 	others.SetAnnotations(nil)
 	marked := ourMark
 	cases := map[string]struct {
@@ -296,7 +263,7 @@ func TestCancel(t *testing.T) {
 			want:    []string{"/metadata/annotations/drawbridge.dev~1evacuate-node"}, puts: 1,
 		},
 		"the mark and its migration": {
-			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", marked), running.DeepCopy(), others.DeepCopy(), failedMigration("old", epoch)},
+			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", marked), running.DeepCopy(), others.DeepCopy(), migrationNamed("old", "Failed", epoch)},
 			want:    []string{"/metadata/annotations/drawbridge.dev~1evacuate-node", "delete running"},
 		},
 		"a migration that is to be kept": {
@@ -311,26 +278,14 @@ func TestCancel(t *testing.T) {
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
 			w := newWorld(t, tc.objects, []client.Object{launcherPod()})
-			p := preset(t, "kubevirt")
-			if tc.change != nil {
-				tc.change(p)
-			}
-			w.load(p)
+			w.load(adjusted(preset(t, "kubevirt"), tc.change))
 			if err := w.interceptor().Cancel(t.Context(), target()); err != nil {
 				t.Fatal(err)
 			}
 			if len(w.puts) != tc.puts || (tc.puts > 0 && w.puts[0] != `/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm/evacuate/cancel {"evacuationNodeName":"n1"}`) {
 				t.Errorf("want %d calls of KubeVirt's subresource, got %q", tc.puts, w.puts)
 			}
-			wrote := w.writes()
-			if len(wrote) != len(tc.want) {
-				t.Fatalf("want %q, got %q", tc.want, wrote)
-			}
-			for i, want := range tc.want {
-				if !strings.Contains(wrote[i], want) {
-					t.Errorf("write %d: want %s in it, got %s", i, want, wrote[i])
-				}
-			}
+			w.checkWrites(tc.want)
 		})
 	}
 }
@@ -362,11 +317,7 @@ func TestTroubleIsNoSilence(t *testing.T) {
 				without = append(without, tc.without)
 			}
 			w := newWorld(t, []runtime.Object{machine("LiveMigrate", "True", "n1")}, []client.Object{launcherPod()}, without...)
-			p := preset(t, "kubevirt")
-			if tc.change != nil {
-				tc.change(p)
-			}
-			w.load(p)
+			w.load(adjusted(preset(t, "kubevirt"), tc.change))
 			got, err := w.interceptor().Evacuate(t.Context(), target())
 			if err != nil {
 				t.Fatal(err)
@@ -419,10 +370,6 @@ func TestPoliciesOfTwoInterceptorsForOnePod(t *testing.T) {
 			t.Errorf("policy %s says %q", p.name, got)
 		}
 	}
-}
-
-func machineResource() schema.GroupResource {
-	return schema.GroupResource{Group: "kubevirt.io", Resource: "virtualmachineinstances"}
 }
 
 func TestSetupNamesWhatIsMissing(t *testing.T) {

@@ -3,7 +3,9 @@ package vm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,6 +42,7 @@ var (
 	machineKind   = schema.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: "VirtualMachineInstance"}
 	migrationKind = schema.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: "VirtualMachineInstanceMigration"}
 	configKind    = schema.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: "KubeVirt"}
+	machines      = machineKind.GroupVersion().WithResource("virtualmachineinstances")
 	plurals       = map[string]string{
 		"VirtualMachineInstance": "virtualmachineinstances", "VirtualMachineInstanceMigration": "virtualmachineinstancemigrations", "KubeVirt": "kubevirts",
 	}
@@ -82,7 +85,7 @@ func newWorld(t *testing.T, objects []runtime.Object, pods []client.Object, with
 	w.dynamic.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		handled, obj, err := react(action)
 		if err != nil && !apierrors.IsNotFound(err) { // The API server's answer to a test that fails.
-			err = apierrors.NewGenericServerResponse(422, "patch", machineResource(), "", err.Error(), 0, true)
+			err = apierrors.NewGenericServerResponse(422, "patch", machines.GroupResource(), "", err.Error(), 0, true)
 		}
 		if u, ok := obj.(*unstructured.Unstructured); ok && err == nil {
 			version++ // As the API server does, and the fake does not.
@@ -107,8 +110,7 @@ func newWorld(t *testing.T, objects []runtime.Object, pods []client.Object, with
 			if w.put != nil {
 				return w.put()
 			}
-			resource := machineKind.GroupVersion().WithResource("virtualmachineinstances")
-			object, err := w.dynamic.Tracker().Get(resource, "ns", "vm")
+			object, err := w.dynamic.Tracker().Get(machines, "ns", "vm")
 			if err != nil {
 				return err
 			}
@@ -116,7 +118,7 @@ func newWorld(t *testing.T, objects []runtime.Object, pods []client.Object, with
 			unstructured.RemoveNestedField(machine.Object, "status", "evacuationNodeName")
 			version++
 			machine.SetResourceVersion(strconv.Itoa(version))
-			return w.dynamic.Tracker().Update(resource, machine, "ns")
+			return w.dynamic.Tracker().Update(machines, machine, "ns")
 		},
 	})
 	return w
@@ -145,6 +147,59 @@ func (w *world) load(policies ...*v1alpha1.EvacuationPolicy) time.Duration {
 		}
 	}
 	return again
+}
+
+// kubevirtWorld has the launcher's pod and the preset for KubeVirt.
+func kubevirtWorld(t *testing.T, objects ...runtime.Object) *world {
+	t.Helper()
+	w := newWorld(t, objects, []client.Object{launcherPod()})
+	w.load(preset(t, "kubevirt"))
+	return w
+}
+
+// adjusted is the policy after a change; nil for none.
+func adjusted(p *v1alpha1.EvacuationPolicy, change func(*v1alpha1.EvacuationPolicy)) *v1alpha1.EvacuationPolicy {
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+// answer is what the API server says from now on to a verb on machines.
+func (w *world) answer(verb string, object runtime.Object, err error) {
+	w.dynamic.PrependReactor(verb, machines.Resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, object, err })
+}
+
+// holdLists lets nobody list machines until what it returns is closed.
+func (w *world) holdLists() chan struct{} {
+	release := make(chan struct{})
+	w.dynamic.PrependReactor("list", machines.Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		<-release
+		return false, nil, nil
+	})
+	return release
+}
+
+// update changes a machine in the API server.
+func (w *world) update(machine *unstructured.Unstructured) {
+	w.t.Helper()
+	if err := w.dynamic.Tracker().Update(machines, machine, "ns"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// checkWrites wants as many writes as texts, and each text in its write.
+func (w *world) checkWrites(want []string) {
+	w.t.Helper()
+	wrote := w.writes()
+	if len(wrote) != len(want) {
+		w.t.Fatalf("want writes %q, got %q", want, wrote)
+	}
+	for i, text := range want {
+		if !strings.Contains(wrote[i], text) {
+			w.t.Errorf("write %d: want %s in it, got %s", i, text, wrote[i])
+		}
+	}
 }
 
 // policyInterceptor is the interceptor of KubeVirt's preset.
@@ -208,13 +263,22 @@ func launcherPod() *corev1.Pod {
 	}
 }
 
-func failedMigration(name string, created time.Time) *unstructured.Unstructured {
+// failedMigrations are migrations that failed.
+func failedMigrations(n int) []runtime.Object {
+	var all []runtime.Object
+	for i := range n {
+		all = append(all, migrationNamed(fmt.Sprint("m", i), "Failed", epoch.Add(45*time.Minute)))
+	}
+	return all
+}
+
+func migrationNamed(name, phase string, created time.Time) *unstructured.Unstructured {
 	m := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{
 			"name": name, "namespace": "ns", "uid": name, "creationTimestamp": created.Format(time.RFC3339),
 			"annotations": map[string]any{"kubevirt.io/evacuationMigration": "n1"},
 		},
-		"spec": map[string]any{"vmiName": "vm"}, "status": map[string]any{"phase": "Failed"},
+		"spec": map[string]any{"vmiName": "vm"}, "status": map[string]any{"phase": phase},
 	}}
 	m.SetGroupVersionKind(migrationKind)
 	return m
