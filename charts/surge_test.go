@@ -10,9 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -57,10 +54,7 @@ func intercepts(t *testing.T, resolver registration.Resolver, pod *corev1.Pod, n
 // resolverWith is the resolver of a cluster with this registration.
 func resolverWith(t *testing.T, of *v1alpha1.EvictionInterceptor, namespaces ...*corev1.Namespace) registration.Resolver {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	informers := &informertest.FakeInformers{Scheme: scheme}
+	informers := &informertest.FakeInformers{Scheme: builder.Scheme(t)}
 	registry := registration.NewRegistry(registration.Options{Namespace: install.DefaultNamespace})
 	if err := registry.SetupWithCache(t.Context(), informers); err != nil {
 		t.Fatal(err)

@@ -16,9 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -80,18 +78,12 @@ func TestOnARealControlPlane(t *testing.T) {
 // as is a client of a user who may do everything.
 func (l *live) as(user string) client.Client {
 	l.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			l.Fatal(err)
-		}
-	}
 	config, err := l.cluster.ConfigFor(user, "system:masters")
 	if err != nil {
 		l.Fatal(err)
 	}
 	config.QPS = -1
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.New(config, client.Options{Scheme: builder.Scheme(l.T)})
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoapply "k8s.io/client-go/applyconfigurations"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -27,6 +26,7 @@ import (
 	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -56,12 +56,7 @@ type world struct {
 
 func newWorld(tb testing.TB, objects ...client.Object) *world {
 	tb.Helper()
-	w := &world{t: tb, scheme: runtime.NewScheme(), clock: testingclock.NewFakeClock(t0), registry: prometheus.NewRegistry(), recorder: &recorder{}}
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(w.scheme); err != nil {
-			tb.Fatal(err)
-		}
-	}
+	w := &world{t: tb, scheme: builder.Scheme(tb), clock: testingclock.NewFakeClock(t0), registry: prometheus.NewRegistry(), recorder: &recorder{}}
 	w.api = w.build(objects...)
 	w.cache, w.leases = &switchable{}, &LeaseIndex{}
 	w.sync()
@@ -91,12 +86,12 @@ func (noGuards) Closed(*corev1.Pod) bool { return false }
 func (noGuards) Held(*corev1.Pod) bool { return false }
 
 func (w *world) build(objects ...client.Object) client.WithWatch {
-	builder := fake.NewClientBuilder().WithScheme(w.scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.EvictionRequest{}).
+	with := fake.NewClientBuilder().WithScheme(w.scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.EvictionRequest{}).
 		WithTypeConverters(applyconfiguration.NewTypeConverter(w.scheme), clientgoapply.NewTypeConverter(w.scheme))
 	index.All(func(object client.Object, name string, extract client.IndexerFunc) {
-		builder.WithIndex(object, name, extract)
+		with.WithIndex(object, name, extract)
 	})
-	return builder.Build()
+	return with.Build()
 }
 
 // sync makes the cache show what the API server has.
@@ -334,26 +329,8 @@ func (r *recorder) take() []string {
 
 func lastPart(name string) string { return name[strings.LastIndex(name, ".")+1:] }
 
-// counter returns the series of a counter by their label values, in the order of
-// the labels' names.
+// counter returns the series of a counter by their label values.
 func (w *world) counter(name string) map[string]float64 {
 	w.t.Helper()
-	families, err := w.registry.Gather()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	series := map[string]float64{}
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, metric := range family.GetMetric() {
-			var labels []string
-			for _, label := range metric.GetLabel() {
-				labels = append(labels, label.GetValue())
-			}
-			series[strings.Join(labels, " ")] = metric.GetCounter().GetValue()
-		}
-	}
-	return series
+	return builder.Series(w.t, w.registry, name)
 }

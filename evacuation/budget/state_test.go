@@ -97,7 +97,7 @@ func (w *randomWorld) covered() map[types.UID][]string {
 func TestTheBookKnowsWhoCoversWhom(t *testing.T) {
 	for seed := range uint64(100) {
 		w := &randomWorld{
-			rand.New(rand.NewPCG(seed, 0)), newState(fake.NewClientBuilder().WithScheme(testScheme(t)).Build(), func(types.NamespacedName) {}, nil),
+			rand.New(rand.NewPCG(seed, 0)), newState(fake.NewClientBuilder().WithScheme(builder.Scheme(t)).Build(), func(types.NamespacedName) {}, nil),
 			map[types.UID]*corev1.Pod{}, map[string]*v1alpha1.EvictionBudget{},
 		}
 		w.state.putBudget(builder.EvictionBudget(shop, "first", "app", "nobody").Obj())

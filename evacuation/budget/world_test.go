@@ -12,9 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	eventsclient "k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,17 +48,6 @@ type world struct {
 
 var errDead = errors.New("the manager has died")
 
-func testScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return scheme
-}
-
 // newWorld has a StatefulSet with two pods for each zone, and a request for each pod whose
 // turn it is.
 func newWorld(t *testing.T, zones []string, budgets ...*builder.EvictionBudgetWrapper) *world {
@@ -81,7 +68,7 @@ func newWorld(t *testing.T, zones []string, budgets ...*builder.EvictionBudgetWr
 	for _, b := range budgets {
 		objects = append(objects, b.Clone().UID(types.UID("budget-"+b.Name)).Generation(1).Obj())
 	}
-	w.client = fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(objects...).
+	w.client = fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.EvictionBudget{}, &v1alpha1.EvictionRequest{}, &corev1.Pod{}).Build()
 	return w
 }

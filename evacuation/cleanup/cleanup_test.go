@@ -15,8 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,12 +67,6 @@ func (c jumping) NewTimer(d time.Duration) clock.Timer {
 // bench is a cluster in which Drawbridge was killed in the middle.
 func bench(t *testing.T, refuse func(verb string, obj client.Object) error) (*Cleaner, client.Client, *strings.Builder) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	objects := []client.Object{
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "drawbridge"}},
 		builder.Pod("shop", "web").UID("uid-1").Label(v1alpha1.GuardLabel, v1alpha1.GuardClosed).Obj(),
@@ -94,7 +86,7 @@ func bench(t *testing.T, refuse func(verb string, obj client.Object) error) (*Cl
 		}
 		return refuse(verb, obj)
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	api := fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 			if err := check("delete", obj); err != nil {
 				return err

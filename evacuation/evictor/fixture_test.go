@@ -144,21 +144,7 @@ func (b *bench) reconcile() time.Duration {
 // attempts renders the metric.
 func (b *bench) attempts() map[string]float64 {
 	b.t.Helper()
-	families, err := b.registry.Gather()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	got := map[string]float64{}
-	for _, family := range families {
-		for _, m := range family.Metric {
-			labels := map[string]string{}
-			for _, l := range m.Label {
-				labels[l.GetName()] = l.GetValue()
-			}
-			got[labels["result"]+" "+labels["trigger"]] = m.GetCounter().GetValue()
-		}
-	}
-	return got
+	return builder.Series(b.t, b.registry, "drawbridge_imperative_eviction_attempts_total")
 }
 
 // ourRequest begins with a request whose turn is the evictor's.

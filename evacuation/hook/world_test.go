@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	eventsclient "k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +28,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
 // world is an API server in memory, and a manager that dies at one of its writes. That
@@ -62,12 +62,6 @@ var errDead = errors.New("the manager has died")
 
 func newWorld(t *testing.T, hook *v1alpha1.EvacuationHook) *world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	w := &world{t: t, clock: clocktesting.NewFakeClock(noon), hook: hook, made: map[string]int{}}
 	hook.Namespace, hook.Name, hook.UID, hook.Generation = "shop", "dump", "hook-uid", 1
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "ledger-0", UID: "pod-uid"}, Spec: corev1.PodSpec{NodeName: "node-1"}}
@@ -76,7 +70,7 @@ func newWorld(t *testing.T, hook *v1alpha1.EvacuationHook) *world {
 	w.target = interceptor.Target{
 		Request: client.ObjectKeyFromObject(er), RequestUID: er.UID, Pod: client.ObjectKeyFromObject(pod), PodUID: pod.UID, NodeName: "node-1",
 	}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(hook, pod, er).
+	w.client = fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithObjects(hook, pod, er).
 		WithStatusSubresource(&v1alpha1.EvacuationHook{}, &v1alpha1.EvictionRequest{}, &batchv1.Job{}).
 		WithIndex(&corev1.Event{}, "involvedObject.uid", func(client.Object) []string { return nil }).
 		WithIndex(&corev1.Event{}, "reason", func(client.Object) []string { return nil }).

@@ -44,11 +44,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 
 func newServer(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
-	scheme := builder.Scheme(t)
-	if err := coordinationv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	with := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.EvictionRequest{}).WithObjects(objects...)
+	with := fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithStatusSubresource(&v1alpha1.EvictionRequest{}).WithObjects(objects...)
 	index.All(func(object client.Object, name string, extract client.IndexerFunc) {
 		with.WithIndex(object, name, extract)
 	})

@@ -147,7 +147,7 @@ func TestBudgetsAreReadLive(t *testing.T) {
 
 func TestAnUnreadableAPIServerIsToldWhenBudgetsAreReadLive(t *testing.T) {
 	broken := errors.New("no connection")
-	live := objects{}.live(func(list client.ObjectList, _ string) error {
+	live := objects{}.live(t, func(list client.ObjectList, _ string) error {
 		if _, ok := list.(*v1alpha1.EvictionBudgetList); ok {
 			return broken
 		}

@@ -31,11 +31,9 @@ type objects struct {
 
 // live reads the objects and the namespaces of registryOf. Every list asks the function
 // first, if there is one.
-func (o objects) live(listing func(list client.ObjectList, namespace string) error) client.Reader {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(corev1.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	all := fake.NewClientBuilder().WithScheme(scheme).
+func (o objects) live(t *testing.T, listing func(list client.ObjectList, namespace string) error) client.Reader {
+	t.Helper()
+	all := fake.NewClientBuilder().WithScheme(builder.Scheme(t)).
 		WithIndex(&corev1.Namespace{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
 		WithObjects(namespace("shop", "team", "a"), namespace("depot", "team", "b"), namespace("kube-system"), namespace(ownNamespace))
 	for _, w := range o.registrations {
@@ -88,7 +86,7 @@ func checkResolve(t *testing.T, registry *Registry, all objects, pod *builder.Po
 	if wantError != nil {
 		return
 	}
-	live, _, err := registry.ResolveLive(t.Context(), all.live(nil), pod.Obj())
+	live, _, err := registry.ResolveLive(t.Context(), all.live(t, nil), pod.Obj())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +100,7 @@ func checkResolve(t *testing.T, registry *Registry, all objects, pod *builder.Po
 func checkLive[kind client.ObjectList](t *testing.T, registry *Registry, now objects, pod *corev1.Pod, want, wantLists []string) {
 	t.Helper()
 	var lists []string
-	live := now.live(func(list client.ObjectList, namespace string) error {
+	live := now.live(t, func(list client.ObjectList, namespace string) error {
 		if _, ok := list.(kind); ok {
 			lists = append(lists, namespace)
 		}

@@ -209,7 +209,7 @@ func BenchmarkHooks(b *testing.B) {
 // A registration that the caches do not have says how long its interceptor may be silent.
 func TestDeadlinesAreReadLive(t *testing.T) {
 	registry := registryOf()
-	live := objects{registrations: list(builder.EvictionInterceptor("slow.x").HeartbeatDeadline(time.Hour))}.live(nil)
+	live := objects{registrations: list(builder.EvictionInterceptor("slow.x").HeartbeatDeadline(time.Hour))}.live(t, nil)
 	_, found, err := registry.ResolveLive(t.Context(), live, builder.Pod("shop", "p").Obj())
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -36,12 +35,8 @@ type statusWorld struct {
 
 func newStatusWorld(t *testing.T, registrations ...*builder.EvictionInterceptorWrapper) *statusWorld {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	w := &statusWorld{t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)), registry: registryOf(registrations...)}
-	objects := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.EvictionInterceptor{})
+	objects := fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithStatusSubresource(&v1alpha1.EvictionInterceptor{})
 	for _, registration := range registrations {
 		objects.WithObjects(registration.Obj())
 	}

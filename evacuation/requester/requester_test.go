@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -43,13 +42,7 @@ func webPod(uid types.UID) *corev1.Pod {
 // merging of lists, which the conformance tests are for.
 func requesterOn(t *testing.T, funcs clientinterceptor.Funcs, objects ...client.Object) (*Requester, *eager) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).
+	c := fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithObjects(objects...).WithInterceptorFuncs(funcs).
 		WithIndex(&v1alpha1.EvictionRequest{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).
 		Build()
 	clock := &eager{}

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	toolscache "k8s.io/client-go/tools/cache"
 	eventsclient "k8s.io/client-go/tools/events"
@@ -36,6 +35,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/refused"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
 var (
@@ -67,9 +67,6 @@ type world struct {
 // newWorld installs KubeVirt's kinds, unless without says so.
 func newWorld(t *testing.T, objects []runtime.Object, pods []client.Object, without ...string) *world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	w := &world{t: t, clock: testingclock.NewFakeClock(epoch.Add(time.Hour)), events: eventsclient.NewFakeRecorder(100)}
 	w.denied.Store("")
 	w.mapper = meta.NewDefaultRESTMapper(nil)
@@ -94,7 +91,7 @@ func newWorld(t *testing.T, objects []runtime.Object, pods []client.Object, with
 		}
 		return handled, obj, err
 	})
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pods...).WithInterceptorFuncs(crinterceptor.Funcs{
+	c := fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithObjects(pods...).WithInterceptorFuncs(crinterceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			if review, ok := obj.(*authorizationv1.SelfSubjectAccessReview); ok {
 				review.Status.Allowed = review.Spec.ResourceAttributes.Verb != w.denied.Load()

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -57,12 +57,6 @@ type world struct {
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	w := &world{T: t, clock: testingclock.NewFakeClock(noon), metrics: counted{}, events: &recorded{}}
 	w.tracker = NewTracker(w.clock, w.metrics, logr.Discard())
 	w.tracker.Record(w.events)
@@ -73,7 +67,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		}
 		return do()
 	}
-	c := crinterceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(objects...).Build(), crinterceptor.Funcs{
+	c := crinterceptor.NewClient(fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithObjects(objects...).WithStatusSubresource(objects...).Build(), crinterceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			return write("create", func() error { return c.Create(ctx, obj, opts...) })
 		},

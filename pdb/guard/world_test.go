@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/workqueue"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,15 +51,9 @@ type bench struct {
 
 func newBench(t *testing.T, objects ...client.Object) *bench {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "drawbridge-guard", UID: "role-1"}}
 	b := &bench{t: t, clock: testingclock.NewFakeClock(t0), registry: prometheus.NewRegistry(), recorder: &recorder{}}
-	b.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, role)...).
+	b.api = fake.NewClientBuilder().WithScheme(builder.Scheme(t)).WithObjects(append(objects, role)...).
 		WithStatusSubresource(&v1alpha1.EvictionRequest{}, &policyv1.PodDisruptionBudget{}).Build()
 	counted := clientinterceptor.NewClient(b.api, b.counting())
 	b.Controller = &Controller{
@@ -250,20 +243,9 @@ func (b *bench) budgets() map[string]int { return b.gauge("drawbridge_guard_budg
 
 func (b *bench) gauge(name string) map[string]int {
 	b.t.Helper()
-	families, err := b.registry.Gather()
-	if err != nil {
-		b.t.Fatal(err)
-	}
 	counts := map[string]int{}
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, series := range family.GetMetric() {
-			if n := int(series.GetGauge().GetValue()); n != 0 {
-				counts[series.GetLabel()[0].GetValue()] = n
-			}
-		}
+	for labels, value := range builder.Series(b.t, b.registry, name) {
+		counts[labels] = int(value)
 	}
 	return counts
 }

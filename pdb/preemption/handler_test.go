@@ -118,31 +118,10 @@ func TestTheAnswerToTheScheduler(t *testing.T) {
 	}
 }
 
-// counters are the values of a metric that are above 0, by its only label.
-func (b *bench) counters(t *testing.T, name string) map[string]float64 {
-	t.Helper()
-	families, err := b.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := map[string]float64{}
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			if value := m.GetCounter().GetValue(); value > 0 {
-				values[m.GetLabel()[0].GetValue()] = value
-			}
-		}
-	}
-	return values
-}
-
 // counted checks that one question is counted, with this result.
 func (b *bench) counted(t *testing.T, result string) {
 	t.Helper()
-	if diff := cmp.Diff(map[string]float64{result: 1}, b.counters(t, "drawbridge_preemption_decisions_total")); diff != "" {
+	if diff := cmp.Diff(map[string]float64{result: 1}, builder.Series(t, b.registry, "drawbridge_preemption_decisions_total")); diff != "" {
 		t.Errorf("questions by result (-want +got):\n%s", diff)
 	}
 }
@@ -151,7 +130,7 @@ func TestDroppedNodesAreCounted(t *testing.T) {
 	b := newBench(priorityClass("low", "1000"), web(0, "1"), pod("a").Priority("low", 1).Obj())
 	b.post(t, encoded(t, question(999, false))) // The pod b is not known.
 	want := map[string]float64{"budget": 1, "unknown_victim": 1}
-	if diff := cmp.Diff(want, b.counters(t, "drawbridge_preemption_dropped_nodes_total")); diff != "" {
+	if diff := cmp.Diff(want, builder.Series(t, b.registry, "drawbridge_preemption_dropped_nodes_total")); diff != "" {
 		t.Errorf("dropped nodes by reason (-want +got):\n%s", diff)
 	}
 }
