@@ -56,7 +56,7 @@ func TestWhatCountsOfABudget(t *testing.T) {
 
 func changed(change func(*policyv1.PodDisruptionBudget)) *builder.BudgetWrapper {
 	w := builder.Budget("shop", "web")
-	change(&w.PodDisruptionBudget)
+	change(w.Obj())
 	return w
 }
 

@@ -213,12 +213,6 @@ func (t *Tab) Open(url string) {
 	})
 }
 
-// Reload loads the page again.
-func (t *Tab) Reload() {
-	t.tb.Helper()
-	t.do(chromedp.Reload())
-}
-
 // Address is that of the page.
 func (t *Tab) Address() string {
 	t.tb.Helper()

@@ -3,45 +3,30 @@ package builder
 import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 )
 
 // BudgetWrapper builds a PodDisruptionBudget.
-type BudgetWrapper struct{ policyv1.PodDisruptionBudget }
+type BudgetWrapper struct {
+	*policyv1.PodDisruptionBudget
+	common[*BudgetWrapper, *policyv1.PodDisruptionBudget]
+}
+
+func wrapBudget(object *policyv1.PodDisruptionBudget) *BudgetWrapper {
+	return share(&BudgetWrapper{PodDisruptionBudget: object}, object, wrapBudget)
+}
 
 // Budget begins with a budget that selects nothing and says nothing.
 func Budget(namespace, name string) *BudgetWrapper {
-	return &BudgetWrapper{policyv1.PodDisruptionBudget{
+	return wrapBudget(&policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-	}}
-}
-
-// Obj returns the budget.
-func (w *BudgetWrapper) Obj() *policyv1.PodDisruptionBudget { return &w.PodDisruptionBudget }
-
-// Clone returns an independent copy.
-func (w *BudgetWrapper) Clone() *BudgetWrapper { return &BudgetWrapper{*w.DeepCopy()} }
-
-// UID sets metadata.uid.
-func (w *BudgetWrapper) UID(uid types.UID) *BudgetWrapper {
-	w.PodDisruptionBudget.UID = uid
-	return w
-}
-
-// Generation sets metadata.generation.
-func (w *BudgetWrapper) Generation(generation int64) *BudgetWrapper {
-	w.PodDisruptionBudget.Generation = generation
-	return w
+	})
 }
 
 // Selects makes it select pods with this label, and with those of earlier calls.
 func (w *BudgetWrapper) Selects(key, value string) *BudgetWrapper {
-	if w.Spec.Selector == nil {
-		w.Spec.Selector = &metav1.LabelSelector{}
-	}
-	setKey(&w.Spec.Selector.MatchLabels, key, value)
+	addLabel(&w.Spec.Selector, key, value)
 	return w
 }
 

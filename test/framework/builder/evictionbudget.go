@@ -4,41 +4,27 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
 // EvictionBudgetWrapper builds an EvictionBudget.
-type EvictionBudgetWrapper struct{ v1alpha1.EvictionBudget }
+type EvictionBudgetWrapper struct {
+	*v1alpha1.EvictionBudget
+	common[*EvictionBudgetWrapper, *v1alpha1.EvictionBudget]
+}
+
+func wrapEvictionBudget(object *v1alpha1.EvictionBudget) *EvictionBudgetWrapper {
+	return share(&EvictionBudgetWrapper{EvictionBudget: object}, object, wrapEvictionBudget)
+}
 
 // EvictionBudget begins with a budget for the pods with a label.
 func EvictionBudget(namespace, name, key, value string) *EvictionBudgetWrapper {
-	return &EvictionBudgetWrapper{v1alpha1.EvictionBudget{
+	return wrapEvictionBudget(&v1alpha1.EvictionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       v1alpha1.EvictionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}},
-	}}
-}
-
-// Obj returns the EvictionBudget.
-func (w *EvictionBudgetWrapper) Obj() *v1alpha1.EvictionBudget { return &w.EvictionBudget }
-
-// Clone returns an independent copy.
-func (w *EvictionBudgetWrapper) Clone() *EvictionBudgetWrapper {
-	return &EvictionBudgetWrapper{*w.DeepCopy()}
-}
-
-// UID sets metadata.uid.
-func (w *EvictionBudgetWrapper) UID(uid types.UID) *EvictionBudgetWrapper {
-	w.EvictionBudget.UID = uid
-	return w
-}
-
-// Generation sets metadata.generation.
-func (w *EvictionBudgetWrapper) Generation(generation int64) *EvictionBudgetWrapper {
-	w.EvictionBudget.Generation = generation
-	return w
+	})
 }
 
 // ByPodLabel groups by a label of the pods, of which so many may be disrupted.

@@ -14,17 +14,24 @@ import (
 )
 
 // EvictionRequestWrapper builds an EvictionRequest.
-type EvictionRequestWrapper struct{ v1alpha1.EvictionRequest }
+type EvictionRequestWrapper struct {
+	*v1alpha1.EvictionRequest
+	common[*EvictionRequestWrapper, *v1alpha1.EvictionRequest]
+}
+
+func wrapEvictionRequest(object *v1alpha1.EvictionRequest) *EvictionRequestWrapper {
+	return share(&EvictionRequestWrapper{EvictionRequest: object}, object, wrapEvictionRequest)
+}
 
 // EvictionRequest begins with a request for this pod, named by its UID, without
 // requesters.
 func EvictionRequest(namespace, pod string, uid types.UID) *EvictionRequestWrapper {
-	return &EvictionRequestWrapper{v1alpha1.EvictionRequest{
+	return wrapEvictionRequest(&v1alpha1.EvictionRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: string(uid)},
 		Spec: v1alpha1.EvictionRequestSpec{
 			Target: v1alpha1.EvictionTarget{Pod: &v1alpha1.LocalPodReference{Name: pod, UID: uid}},
 		},
-	}}
+	})
 }
 
 // HeartbeatDeadline sets that of an interceptor of the plan.
@@ -37,53 +44,9 @@ func (w *EvictionRequestWrapper) HeartbeatDeadline(interceptor string, deadline 
 	return w
 }
 
-// Obj returns the request.
-func (w *EvictionRequestWrapper) Obj() *v1alpha1.EvictionRequest { return &w.EvictionRequest }
-
-// Clone returns an independent copy.
-func (w *EvictionRequestWrapper) Clone() *EvictionRequestWrapper {
-	return &EvictionRequestWrapper{*w.DeepCopy()}
-}
-
 // Name sets metadata.name, for requests that are named wrongly on purpose.
 func (w *EvictionRequestWrapper) Name(name string) *EvictionRequestWrapper {
 	w.EvictionRequest.Name = name
-	return w
-}
-
-// UID sets metadata.uid, which is the request's own and not its pod's.
-func (w *EvictionRequestWrapper) UID(uid types.UID) *EvictionRequestWrapper {
-	w.EvictionRequest.UID = uid
-	return w
-}
-
-// Generation sets metadata.generation.
-func (w *EvictionRequestWrapper) Generation(generation int64) *EvictionRequestWrapper {
-	w.EvictionRequest.Generation = generation
-	return w
-}
-
-// ResourceVersion sets metadata.resourceVersion.
-func (w *EvictionRequestWrapper) ResourceVersion(version string) *EvictionRequestWrapper {
-	w.EvictionRequest.ResourceVersion = version
-	return w
-}
-
-// Created sets metadata.creationTimestamp.
-func (w *EvictionRequestWrapper) Created(at time.Time) *EvictionRequestWrapper {
-	w.CreationTimestamp = metav1.NewTime(at)
-	return w
-}
-
-// Label sets a label.
-func (w *EvictionRequestWrapper) Label(key, value string) *EvictionRequestWrapper {
-	setKey(&w.Labels, key, value)
-	return w
-}
-
-// Annotation sets an annotation.
-func (w *EvictionRequestWrapper) Annotation(key, value string) *EvictionRequestWrapper {
-	setKey(&w.Annotations, key, value)
 	return w
 }
 

@@ -3,43 +3,25 @@ package builder
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // NodeWrapper builds a node.
-type NodeWrapper struct{ corev1.Node }
+type NodeWrapper struct {
+	*corev1.Node
+	common[*NodeWrapper, *corev1.Node]
+}
+
+func wrapNode(object *corev1.Node) *NodeWrapper {
+	return share(&NodeWrapper{Node: object}, object, wrapNode)
+}
 
 // Node begins with a node that is Ready and takes pods.
 func Node(name string) *NodeWrapper {
-	w := &NodeWrapper{corev1.Node{ObjectMeta: metav1.ObjectMeta{
+	w := wrapNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name:   name,
 		Labels: map[string]string{corev1.LabelHostname: name},
-	}}}
+	}})
 	return w.Ready(corev1.ConditionTrue)
-}
-
-// Obj returns the node.
-func (w *NodeWrapper) Obj() *corev1.Node { return &w.Node }
-
-// Clone returns an independent copy.
-func (w *NodeWrapper) Clone() *NodeWrapper { return &NodeWrapper{*w.DeepCopy()} }
-
-// UID sets metadata.uid.
-func (w *NodeWrapper) UID(uid types.UID) *NodeWrapper {
-	w.Node.UID = uid
-	return w
-}
-
-// Label sets a label.
-func (w *NodeWrapper) Label(key, value string) *NodeWrapper {
-	setKey(&w.Labels, key, value)
-	return w
-}
-
-// Annotation sets an annotation.
-func (w *NodeWrapper) Annotation(key, value string) *NodeWrapper {
-	setKey(&w.Annotations, key, value)
-	return w
 }
 
 // Cordoned makes it unschedulable, with the taint that goes with it.

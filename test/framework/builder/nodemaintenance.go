@@ -3,31 +3,23 @@ package builder
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
 // NodeMaintenanceWrapper builds a NodeMaintenance.
-type NodeMaintenanceWrapper struct{ v1alpha1.NodeMaintenance }
+type NodeMaintenanceWrapper struct {
+	*v1alpha1.NodeMaintenance
+	common[*NodeMaintenanceWrapper, *v1alpha1.NodeMaintenance]
+}
+
+func wrapNodeMaintenance(object *v1alpha1.NodeMaintenance) *NodeMaintenanceWrapper {
+	return share(&NodeMaintenanceWrapper{NodeMaintenance: object}, object, wrapNodeMaintenance)
+}
 
 // NodeMaintenance begins with one that selects no node and does nothing.
 func NodeMaintenance(name string) *NodeMaintenanceWrapper {
-	return &NodeMaintenanceWrapper{v1alpha1.NodeMaintenance{ObjectMeta: metav1.ObjectMeta{Name: name}}}
-}
-
-// Obj returns the maintenance.
-func (w *NodeMaintenanceWrapper) Obj() *v1alpha1.NodeMaintenance { return &w.NodeMaintenance }
-
-// Clone returns an independent copy.
-func (w *NodeMaintenanceWrapper) Clone() *NodeMaintenanceWrapper {
-	return &NodeMaintenanceWrapper{*w.DeepCopy()}
-}
-
-// UID sets metadata.uid.
-func (w *NodeMaintenanceWrapper) UID(uid types.UID) *NodeMaintenanceWrapper {
-	w.NodeMaintenance.UID = uid
-	return w
+	return wrapNodeMaintenance(&v1alpha1.NodeMaintenance{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 // Term adds a term of one requirement over the nodes' labels.

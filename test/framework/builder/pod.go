@@ -14,48 +14,25 @@ import (
 )
 
 // PodWrapper builds a pod.
-type PodWrapper struct{ corev1.Pod }
+type PodWrapper struct {
+	*corev1.Pod
+	common[*PodWrapper, *corev1.Pod]
+}
+
+func wrapPod(object *corev1.Pod) *PodWrapper {
+	return share(&PodWrapper{Pod: object}, object, wrapPod)
+}
 
 // Pod begins with a pod of one container, not yet scheduled, without a UID.
 func Pod(namespace, name string) *PodWrapper {
-	return &PodWrapper{corev1.Pod{
+	return wrapPod(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       podSpec(),
-	}}
+	})
 }
 
 func podSpec() corev1.PodSpec {
 	return corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.example.com/app:1"}}}
-}
-
-// Obj returns the pod.
-func (w *PodWrapper) Obj() *corev1.Pod { return &w.Pod }
-
-// Clone returns an independent copy.
-func (w *PodWrapper) Clone() *PodWrapper { return &PodWrapper{*w.DeepCopy()} }
-
-// UID sets metadata.uid.
-func (w *PodWrapper) UID(uid types.UID) *PodWrapper {
-	w.Pod.UID = uid
-	return w
-}
-
-// ResourceVersion sets metadata.resourceVersion.
-func (w *PodWrapper) ResourceVersion(version string) *PodWrapper {
-	w.Pod.ResourceVersion = version
-	return w
-}
-
-// Label sets a label.
-func (w *PodWrapper) Label(key, value string) *PodWrapper {
-	setKey(&w.Labels, key, value)
-	return w
-}
-
-// Annotation sets an annotation.
-func (w *PodWrapper) Annotation(key, value string) *PodWrapper {
-	setKey(&w.Annotations, key, value)
-	return w
 }
 
 // Interceptors names the pod's interceptors by annotation, in this order.
@@ -66,12 +43,6 @@ func (w *PodWrapper) Interceptors(names ...string) *PodWrapper {
 // Finalizer adds a finalizer.
 func (w *PodWrapper) Finalizer(name string) *PodWrapper {
 	w.Finalizers = append(w.Finalizers, name)
-	return w
-}
-
-// Created sets metadata.creationTimestamp.
-func (w *PodWrapper) Created(at time.Time) *PodWrapper {
-	w.CreationTimestamp = metav1.NewTime(at)
 	return w
 }
 
@@ -154,15 +125,9 @@ func (w *PodWrapper) CPU(quantity string) *PodWrapper {
 	return w
 }
 
-// ServiceAccount sets under which account it runs.
-func (w *PodWrapper) ServiceAccount(name string) *PodWrapper {
-	w.Spec.ServiceAccountName = name
-	return w
-}
-
 // Change does anything else.
 func (w *PodWrapper) Change(change func(*corev1.Pod)) *PodWrapper {
-	change(&w.Pod)
+	change(w.Pod)
 	return w
 }
 
@@ -192,11 +157,4 @@ func (w *PodWrapper) Condition(kind corev1.PodConditionType, status corev1.Condi
 	}
 	w.Status.Conditions = append(w.Status.Conditions, corev1.PodCondition{Type: kind, Status: status})
 	return w
-}
-
-func setKey(values *map[string]string, key, value string) {
-	if *values == nil {
-		*values = map[string]string{}
-	}
-	(*values)[key] = value
 }

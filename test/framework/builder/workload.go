@@ -4,7 +4,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 )
@@ -14,30 +13,25 @@ import (
 const AppLabel = "app"
 
 // DeploymentWrapper builds a Deployment.
-type DeploymentWrapper struct{ appsv1.Deployment }
+type DeploymentWrapper struct {
+	*appsv1.Deployment
+	common[*DeploymentWrapper, *appsv1.Deployment]
+}
+
+func wrapDeployment(object *appsv1.Deployment) *DeploymentWrapper {
+	return share(&DeploymentWrapper{Deployment: object}, object, wrapDeployment)
+}
 
 // Deployment begins with one replica.
 func Deployment(namespace, name string) *DeploymentWrapper {
-	return &DeploymentWrapper{appsv1.Deployment{
+	return wrapDeployment(&appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1),
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{AppLabel: name}},
 			Template: template(name),
 		},
-	}}
-}
-
-// Obj returns the Deployment.
-func (w *DeploymentWrapper) Obj() *appsv1.Deployment { return &w.Deployment }
-
-// Clone returns an independent copy.
-func (w *DeploymentWrapper) Clone() *DeploymentWrapper { return &DeploymentWrapper{*w.DeepCopy()} }
-
-// UID sets metadata.uid.
-func (w *DeploymentWrapper) UID(uid types.UID) *DeploymentWrapper {
-	w.Deployment.UID = uid
-	return w
+	})
 }
 
 // Replicas sets how many pods it wants.
@@ -65,12 +59,19 @@ func (w *DeploymentWrapper) Pods(change func(*PodWrapper)) *DeploymentWrapper {
 }
 
 // StatefulSetWrapper builds a StatefulSet.
-type StatefulSetWrapper struct{ appsv1.StatefulSet }
+type StatefulSetWrapper struct {
+	*appsv1.StatefulSet
+	common[*StatefulSetWrapper, *appsv1.StatefulSet]
+}
+
+func wrapStatefulSet(object *appsv1.StatefulSet) *StatefulSetWrapper {
+	return share(&StatefulSetWrapper{StatefulSet: object}, object, wrapStatefulSet)
+}
 
 // StatefulSet begins with one replica and a service of its own name, which need
 // not exist.
 func StatefulSet(namespace, name string) *StatefulSetWrapper {
-	return &StatefulSetWrapper{appsv1.StatefulSet{
+	return wrapStatefulSet(&appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:    ptr.To[int32](1),
@@ -78,19 +79,7 @@ func StatefulSet(namespace, name string) *StatefulSetWrapper {
 			Selector:    &metav1.LabelSelector{MatchLabels: map[string]string{AppLabel: name}},
 			Template:    template(name),
 		},
-	}}
-}
-
-// Obj returns the StatefulSet.
-func (w *StatefulSetWrapper) Obj() *appsv1.StatefulSet { return &w.StatefulSet }
-
-// Clone returns an independent copy.
-func (w *StatefulSetWrapper) Clone() *StatefulSetWrapper { return &StatefulSetWrapper{*w.DeepCopy()} }
-
-// UID sets metadata.uid.
-func (w *StatefulSetWrapper) UID(uid types.UID) *StatefulSetWrapper {
-	w.StatefulSet.UID = uid
-	return w
+	})
 }
 
 // Replicas sets how many pods it wants.
@@ -115,7 +104,7 @@ func template(app string) corev1.PodTemplateSpec {
 // changeTemplate lends the template to a pod wrapper, so that what holds for pods
 // holds for templates.
 func changeTemplate(template *corev1.PodTemplateSpec, change func(*PodWrapper)) {
-	pod := &PodWrapper{corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}}
+	pod := wrapPod(&corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec})
 	change(pod)
 	template.ObjectMeta, template.Spec = pod.ObjectMeta, pod.Spec
 }
