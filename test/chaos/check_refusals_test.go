@@ -45,7 +45,6 @@ func TestCheckOfRefusals(t *testing.T) {
 		Promise               string
 		Refused, Most, Silent int
 	}
-	never := "the run has no violations"
 	cases := map[string]struct {
 		history *History
 		want    result

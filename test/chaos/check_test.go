@@ -121,8 +121,24 @@ func budgetOf(maxUnavailable int32) func(*History) {
 	return func(h *History) { h.Plan.Workloads[0].MaxUnavailable = maxUnavailable }
 }
 
+// never stands for the promise that a run without violations breaks.
+const never = "the run has no violations"
+
+// breaks wants that this promise is the first that is broken.
+func breaks(t *testing.T, h *History, want string) Verdict {
+	t.Helper()
+	v := Check(h)
+	got := never
+	if len(v.Violations) > 0 {
+		got = v.Violations[0].Promise
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("broken promise (-want +got):\n%s\n%v", diff, v.Violations)
+	}
+	return v
+}
+
 func TestCheck(t *testing.T) {
-	never := "the run has no violations"
 	cases := map[string]struct {
 		history *History
 		want    string // The promise that is broken.
@@ -220,14 +236,7 @@ func TestCheck(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := Check(tc.history)
-			got := never
-			if len(v.Violations) > 0 {
-				got = v.Violations[0].Promise
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("broken promise (-want +got):\n%s\n%v", diff, v.Violations)
-			}
+			v := breaks(t, tc.history, tc.want)
 			if diff := cmp.Diff([]int{tc.passed, tc.strayed, tc.early}, []int{v.Passed, v.Strayed, v.Starting}); diff != "" {
 				t.Errorf("passed, strayed and starting (-want +got):\n%s", diff)
 			}

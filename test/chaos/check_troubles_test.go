@@ -102,7 +102,6 @@ func asked(grace *int64) func(*History) {
 }
 
 func TestCheckOfTroubles(t *testing.T) {
-	never := "the run has no violations"
 	evicted := `{"f:conditions":{"k:{\"type\":\"Evicted\"}":{".":{}}}}`
 	cases := map[string]struct {
 		history *History
@@ -159,14 +158,7 @@ func TestCheckOfTroubles(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := Check(tc.history)
-			got := never
-			if len(v.Violations) > 0 {
-				got = v.Violations[0].Promise
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("broken promise (-want +got):\n%s\n%v", diff, v.Violations)
-			}
+			breaks(t, tc.history, tc.want)
 		})
 	}
 }

@@ -92,7 +92,6 @@ func turnOfBudgets(name string, since, done float64) func(*History) {
 }
 
 func TestCheckZones(t *testing.T) {
-	never := "the run has no violations"
 	late := staleness.Seconds() + 10 + 1
 	outage := func(h *History) { h.Plan.Mode, h.Away = ModeIgnore, []Interval{{at(19), at(25)}} }
 	cases := map[string]struct {
@@ -193,14 +192,7 @@ func TestCheckZones(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := Check(tc.history)
-			got := never
-			if len(v.Violations) > 0 {
-				got = v.Violations[0].Promise
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("broken promise (-want +got):\n%s\n%v", diff, v.Violations)
-			}
+			v := breaks(t, tc.history, tc.want)
 			if diff := cmp.Diff([]int{tc.zoned, tc.unasked}, []int{v.Zoned, v.Unasked}); diff != "" {
 				t.Errorf("of zones, and of those unasked (-want +got):\n%s", diff)
 			}

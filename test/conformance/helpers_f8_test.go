@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
@@ -271,15 +270,7 @@ func (r thirdParty) create(t *testing.T, pod *corev1.Pod) error {
 // not any more.
 func (r thirdParty) apply(t *testing.T, pod *corev1.Pod, wanted bool) {
 	t.Helper()
-	spec := applyv1alpha1.EvictionRequestSpec().WithTarget(applyv1alpha1.EvictionTarget().
-		WithPod(applyv1alpha1.LocalPodReference().WithName(pod.Name).WithUID(pod.UID)))
-	if wanted {
-		spec.WithRequesters(applyv1alpha1.Requester().WithName(r.name))
-	}
-	request := applyv1alpha1.EvictionRequest(string(pod.UID), pod.Namespace).WithSpec(spec)
-	await(t, r.name+" to apply", func(ctx context.Context) error {
-		return r.client.Apply(ctx, request, client.FieldOwner(r.name))
-	})
+	cluster.ApplyWish(t, r.client, r.name, pod, wanted)
 }
 
 // requestersOf are the names in a request.

@@ -11,16 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/audit"
@@ -38,16 +33,10 @@ var (
 	// drawbridge is the chart in it, without a manager: see startManager.
 	drawbridge *manager.Installation
 	// scheme knows Kubernetes' types and ours.
-	scheme = runtime.NewScheme()
+	scheme = cluster.Scheme()
 )
 
-func init() {
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-}
-
 func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard()) // Its absence would be complained about half a minute into the tests.
 	os.Exit(cluster.MainThen(m, cluster.Options{
 		Nodes:      1,
 		RequestLog: true,

@@ -9,12 +9,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/install"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
@@ -28,13 +24,11 @@ var (
 	//go:embed interceptors.yaml
 	interceptors string
 
-	scheme = runtime.NewScheme()
+	scheme = cluster.Scheme()
 )
 
 func init() {
 	log.SetLogger(logr.Discard()) // The timeline's cache has nothing to say to a reader.
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 }
 
 // slowInterceptor works for so long that its drain can be called off.

@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -19,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
@@ -38,32 +35,12 @@ type rawAnswer struct {
 // nothing hidden.
 func evict(t *testing.T, user string, pod *corev1.Pod, body any) rawAnswer {
 	t.Helper()
-	config := must(kube.ConfigFor(user, drainers))(t)
-	caller := must(rest.HTTPClientFor(config))(t)
-	content := must(json.Marshal(body))(t)
-	url := fmt.Sprintf("%s/api/v1/namespaces/%s/pods/%s/eviction", config.Host, pod.Namespace, pod.Name)
-	request := must(http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(content)))(t)
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", "kubectl/v1.37.1")
-	response, err := caller.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return rawAnswer{code: response.StatusCode, header: response.Header, body: got}
+	code, header, got := kube.PostEviction(t, pod, body, user, drainers)
+	return rawAnswer{code: code, header: header, body: got}
 }
 
 // eviction of a pod as kubectl drain sends it: by name.
-func eviction(pod *corev1.Pod) *policyv1.Eviction {
-	return &policyv1.Eviction{
-		TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
-		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{},
-	}
-}
+var eviction = cluster.Eviction
 
 // status of an answer.
 func (a rawAnswer) status(t *testing.T) metav1.Status {

@@ -13,7 +13,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,18 +26,13 @@ import (
 const testLabel = "e2e.drawbridge.dev/test"
 
 // must returns a value, or ends the test.
-func must[T any](value T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
-}
+func must[T any](value T, err error) func(testing.TB) T { return cluster.Must(value, err) }
 
-// eventually waits for a state.
-var eventually = cluster.Eventually
+var (
+	eventually = cluster.Eventually
+	// activeIs wants that it is the turn of this interceptor, isTrue that a condition is True.
+	activeIs, isTrue = cluster.ActiveIs, cluster.IsTrue
+)
 
 // addNodes adds nodes for the pods of one namespace. Pods that say nothing may
 // be scheduled anywhere: see onNodesOf.
@@ -66,9 +60,7 @@ func intercepted(names ...string) func(*builder.PodWrapper) {
 // create creates an object.
 func create(t *testing.T, object client.Object) {
 	t.Helper()
-	if err := admin.Create(t.Context(), object); err != nil {
-		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
-	}
+	cluster.Create(t, admin, object)
 }
 
 // createPod creates a pod and returns it as it is when it is Ready.
@@ -81,31 +73,10 @@ func createPod(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 // readyPod waits for a pod of that name which is Ready and not being deleted.
 func readyPod(t *testing.T, namespace, name string) *corev1.Pod {
 	t.Helper()
-	pod := &corev1.Pod{}
-	eventually(t, "pod "+name+" to be Ready", func(ctx context.Context) error {
-		*pod = corev1.Pod{}
-		if err := admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); err != nil {
-			return err
-		}
-		if !isReady(pod) {
-			return fmt.Errorf("phase %s, node %q", pod.Status.Phase, pod.Spec.NodeName)
-		}
-		return nil
-	})
-	return pod
+	return cluster.ReadyPod(t, admin, namespace, name)
 }
 
-func isReady(pod *corev1.Pod) bool {
-	if pod.DeletionTimestamp != nil {
-		return false
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
+var isReady = cluster.IsReady
 
 // readyPods waits until so many pods of the namespace are Ready on those nodes,
 // and returns them.
@@ -149,55 +120,18 @@ func lives(t *testing.T, pod *corev1.Pod) {
 // gone waits until the very pod is no more.
 func gone(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, "pod "+pod.Name+" to go", func(ctx context.Context) error {
-		now := &corev1.Pod{}
-		switch err := admin.Get(ctx, client.ObjectKeyFromObject(pod), now); {
-		case apierrors.IsNotFound(err):
-			return nil
-		case err != nil:
-			return err
-		case now.UID != pod.UID:
-			return nil
-		}
-		return fmt.Errorf("it is still there, deleted %v", now.DeletionTimestamp)
-	})
+	cluster.Gone(t, admin, pod)
 }
 
 // getRequest returns the request for a pod.
 func getRequest(ctx context.Context, pod *corev1.Pod) (*v1alpha1.EvictionRequest, error) {
-	er := &v1alpha1.EvictionRequest{}
-	err := admin.Get(ctx, v1alpha1.RequestKey(pod), er)
-	return er, err
+	return cluster.RequestFor(ctx, admin, pod)
 }
 
 // waitRequest waits until the request for a pod is as wanted, and returns it.
 func waitRequest(t *testing.T, pod *corev1.Pod, what string, wanted func(*v1alpha1.EvictionRequest) bool) *v1alpha1.EvictionRequest {
 	t.Helper()
-	var er *v1alpha1.EvictionRequest
-	eventually(t, "the request for pod "+pod.Name+" to be "+what, func(ctx context.Context) (err error) {
-		if er, err = getRequest(ctx, pod); err != nil {
-			return err
-		}
-		if !wanted(er) {
-			return fmt.Errorf("requesters %v, status %+v", er.Spec.Requesters, er.Status)
-		}
-		return nil
-	})
-	return er
-}
-
-// activeIs wants that it is the turn of this interceptor.
-func activeIs(name string) func(*v1alpha1.EvictionRequest) bool {
-	return func(er *v1alpha1.EvictionRequest) bool {
-		return len(er.Status.ActiveInterceptors) == 1 && er.Status.ActiveInterceptors[0] == name
-	}
-}
-
-// isTrue wants that a condition is True.
-func isTrue(condition string) func(*v1alpha1.EvictionRequest) bool {
-	return func(er *v1alpha1.EvictionRequest) bool {
-		return meta.IsStatusConditionTrue(er.Status.Conditions, condition)
-	}
+	return cluster.WaitRequest(t, admin, pod, what, wanted)
 }
 
 // noRequest fails the test if there is a request for the pod.

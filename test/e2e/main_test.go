@@ -17,14 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/test/framework/audit"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
@@ -48,16 +43,10 @@ var (
 	// admin may do everything.
 	admin client.Client
 	// scheme knows Kubernetes' types and ours.
-	scheme = runtime.NewScheme()
+	scheme = cluster.Scheme()
 )
 
-func init() {
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-}
-
 func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard()) // Its absence would be complained about half a minute into the tests.
 	flag.Parse()
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	applyv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 )
 
 // native is a requester that knows the API: it says itself what it wants.
@@ -47,16 +47,7 @@ func newNative(t *testing.T, namespace, user, name string) native {
 // apply says that it wants the pod evicted, or that it does not any more.
 func (n native) apply(t *testing.T, pod *corev1.Pod, wanted bool) {
 	t.Helper()
-	spec := applyv1alpha1.EvictionRequestSpec().WithTarget(applyv1alpha1.EvictionTarget().
-		WithPod(applyv1alpha1.LocalPodReference().WithName(pod.Name).WithUID(pod.UID)))
-	if wanted {
-		spec.WithRequesters(applyv1alpha1.Requester().WithName(n.name))
-	}
-	request := applyv1alpha1.EvictionRequest(string(pod.UID), pod.Namespace).WithSpec(spec)
-	// A cluster sees it a moment after the policies that RBAC allows something.
-	eventually(t, n.name+" to apply", func(ctx context.Context) error {
-		return n.client.Apply(ctx, request, client.FieldOwner(n.name))
-	})
+	cluster.ApplyWish(t, n.client, n.name, pod, wanted)
 }
 
 // wantedBy wants exactly these requesters, in any order.

@@ -12,16 +12,10 @@ import (
 	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/audit"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/install"
@@ -42,21 +36,14 @@ var (
 	kube *cluster.Cluster
 	// admin may do everything.
 	admin  client.Client
-	scheme = runtime.NewScheme()
+	scheme = cluster.Scheme(certmanagerv1.AddToScheme)
 
 	rotations = flag.Int("rotations", 6, "how often each test rotates the certificate")
 )
 
 type values = map[string]any
 
-func init() {
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	utilruntime.Must(certmanagerv1.AddToScheme(scheme))
-}
-
 func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard())
 	flag.Parse()
 	folder := os.Getenv(folderVariable)
 	if folder == "" {
@@ -146,15 +133,7 @@ func (p *pair) asked(t *testing.T) int {
 	return all
 }
 
-func must[T any](value T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
-}
+func must[T any](value T, err error) func(testing.TB) T { return cluster.Must(value, err) }
 
 var eventually = cluster.Eventually
 

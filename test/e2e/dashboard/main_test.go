@@ -17,14 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/test/framework/browser"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
@@ -43,13 +37,10 @@ var (
 	kube   *cluster.Cluster
 	inst   *manager.Installation
 	admin  client.Client
-	scheme = runtime.NewScheme()
+	scheme = cluster.Scheme()
 )
 
 func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard())
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	flag.Parse()
 	if browser.Missing() != nil {
 		os.Exit(m.Run()) // All tests skip, and none needs a cluster.
@@ -121,23 +112,11 @@ func shareManager(t *testing.T) {
 	shared.ForTest(t, inst, withoutGrace)
 }
 
-func must[T any](value T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
-}
+func must[T any](value T, err error) func(testing.TB) T { return cluster.Must(value, err) }
 
-var eventually = cluster.Eventually
+var eventually, activeIs = cluster.Eventually, cluster.ActiveIs
 
 func create(t *testing.T, objects ...client.Object) {
 	t.Helper()
-	for _, object := range objects {
-		if err := admin.Create(t.Context(), object); err != nil {
-			t.Fatalf("create %T %s: %v", object, object.GetName(), err)
-		}
-	}
+	cluster.Create(t, admin, objects...)
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +17,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/clock"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 )
 
 // poolLabel keeps the pods of a test on its nodes.
@@ -54,43 +54,14 @@ func namespaceNamed(t *testing.T, name string) {
 // createPod creates a pod and returns it when it is Ready.
 func createPod(t *testing.T, w *builder.PodWrapper) *corev1.Pod {
 	t.Helper()
-	pod := w.Obj()
-	create(t, pod)
-	eventually(t, "pod "+pod.Name+" to be Ready", func(ctx context.Context) error {
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("phase %s", pod.Status.Phase)
-	})
-	return pod
+	create(t, w.Obj())
+	return cluster.ReadyPod(t, admin, w.Namespace, w.Name)
 }
 
 // waitRequest waits until the request for a pod is as wanted.
 func waitRequest(t *testing.T, pod *corev1.Pod, what string, wanted func(*v1alpha1.EvictionRequest) bool) *v1alpha1.EvictionRequest {
 	t.Helper()
-	er := &v1alpha1.EvictionRequest{}
-	eventually(t, "the request for pod "+pod.Name+" to be "+what, func(ctx context.Context) error {
-		if err := admin.Get(ctx, v1alpha1.RequestKey(pod), er); err != nil {
-			return err
-		}
-		if !wanted(er) {
-			return fmt.Errorf("requesters %v, status %+v", er.Spec.Requesters, er.Status)
-		}
-		return nil
-	})
-	return er
-}
-
-// activeIs wants that it is the turn of this interceptor, which has reported.
-func activeIs(name string) func(*v1alpha1.EvictionRequest) bool {
-	return func(er *v1alpha1.EvictionRequest) bool {
-		return len(er.Status.ActiveInterceptors) == 1 && er.Status.ActiveInterceptors[0] == name
-	}
+	return cluster.WaitRequest(t, admin, pod, what, wanted)
 }
 
 // reports wants that the active interceptor has said something.
@@ -108,17 +79,7 @@ func evicted(er *v1alpha1.EvictionRequest) bool {
 // gone waits until the very pod is no more.
 func gone(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, "pod "+pod.Name+" to go", func(ctx context.Context) error {
-		now := &corev1.Pod{}
-		err := admin.Get(ctx, client.ObjectKeyFromObject(pod), now)
-		if apierrors.IsNotFound(err) || (err == nil && now.UID != pod.UID) {
-			return nil
-		}
-		if err == nil {
-			err = fmt.Errorf("it is still there, deleted %v", now.DeletionTimestamp)
-		}
-		return err
-	})
+	cluster.Gone(t, admin, pod)
 }
 
 // cordoned waits until a node takes no pods, or does again.

@@ -30,17 +30,7 @@ import (
 
 // What the cluster's users can do wrong, while the manager runs as it should.
 func TestFindingsInTheCluster(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	m, err := inst.Start(ctx, manager.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	inst.ForTest(t, manager.Options{})
 	healthy(t)
 
 	cases := []struct {
@@ -266,15 +256,7 @@ func silentInterceptor(t *testing.T) {
 	namespace := kube.Namespace(t)
 	pod := builder.Pod(namespace, "db-0").Interceptors("silent.example.com").Obj()
 	passing(t, pod)
-	cluster.Eventually(t, "the pod runs", func(ctx context.Context) error {
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
-		if pod.Status.Phase != corev1.PodRunning {
-			return fmt.Errorf("phase %s", pod.Status.Phase)
-		}
-		return nil
-	})
+	pod = cluster.ReadyPod(t, admin, pod.Namespace, pod.Name)
 	cluster.Eventually(t, "the eviction waits for the interceptor", func(ctx context.Context) error {
 		err := admin.SubResource("eviction").Create(ctx, pod.DeepCopy(), &policyv1.Eviction{})
 		if err == nil || !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "silent.example.com") {

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,18 +25,8 @@ import (
 
 // Whether a platform takes marks and migrations is known before a machine moves.
 func TestDryRunsOfAnEvacuation(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	machine := kubeVirtWithAMachine(t)
-	m, err := inst.Start(ctx, manager.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	inst.ForTest(t, manager.Options{})
 	healthy(t)
 
 	t.Run("both are taken, and nothing has changed", func(t *testing.T) {
@@ -82,7 +71,7 @@ func TestDryRunsOfAnEvacuation(t *testing.T) {
 	now := vmcrds.New(vmcrds.Machine, machine.GetNamespace(), machine.GetName(), nil)
 	migrations := &unstructured.UnstructuredList{}
 	migrations.SetGroupVersionKind(vmcrds.Migration)
-	err = errors.Join(admin.Get(t.Context(), client.ObjectKeyFromObject(machine), now), admin.List(t.Context(), migrations))
+	err := errors.Join(admin.Get(t.Context(), client.ObjectKeyFromObject(machine), now), admin.List(t.Context(), migrations))
 	if err != nil || now.GetResourceVersion() != machine.GetResourceVersion() || len(migrations.Items) > 0 {
 		t.Errorf("something was changed: %v, %v, %v", err, now.Object, migrations.Items)
 	}
@@ -118,15 +107,7 @@ func kubeVirtWithAMachine(t *testing.T) *unstructured.Unstructured {
 	namespace := kube.Namespace(t)
 	pod := builder.Pod(namespace, "virt-launcher-vm").Label("kubevirt.io", "virt-launcher").Annotation("kubevirt.io/domain", "vm").Obj()
 	create(t, pod)
-	cluster.Eventually(t, "the pod runs", func(ctx context.Context) error {
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
-		if pod.Status.Phase != corev1.PodRunning {
-			return fmt.Errorf("phase %s", pod.Status.Phase)
-		}
-		return nil
-	})
+	pod = cluster.ReadyPod(t, admin, pod.Namespace, pod.Name)
 	machine := vmcrds.New(vmcrds.Machine, namespace, "vm", map[string]any{"spec.evictionStrategy": "LiveMigrate"})
 	create(t, machine)
 	vmcrds.Set(machine, "status", map[string]any{

@@ -19,6 +19,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/doctor"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/install"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
@@ -103,7 +104,7 @@ func TestFindingsInTheInstallation(t *testing.T) {
 			make: func(t *testing.T) {
 				t.Helper()
 				changed(t, configuration(), func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
-					c.Webhooks[0].ClientConfig.CABundle = []byte(otherCA)
+					c.Webhooks[0].ClientConfig.CABundle = []byte(install.OtherCA)
 				})
 			},
 			want: wanted{"certificate", doctor.Fail, "validatingwebhookconfiguration/drawbridge", "signed by unknown authority"},
@@ -246,16 +247,3 @@ func removedDefinition(t *testing.T, name string) {
 		return nil
 	})
 }
-
-// otherCA is a certificate; the API server takes no CA that is none.
-const otherCA = `-----BEGIN CERTIFICATE-----
-MIIBdTCCARugAwIBAgIUecjisbCAt9X+0YeOYm05ZQPmQk0wCgYIKoZIzj0EAwIw
-DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjEwMTIwMDNaGA8yMTI2MTAyODAxMjAw
-M1owDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABDH2
-R0uoNaqql7PLdQkcSceijICOM70UShvEctD+DsJXSNvW7ChwdazpJUmgahRqJcXd
-dYOqH9twbFK3JL+RiBCjUzBRMB0GA1UdDgQWBBS3jxs4Chbw/RgB4gDJ/xUen7AM
-GjAfBgNVHSMEGDAWgBS3jxs4Chbw/RgB4gDJ/xUen7AMGjAPBgNVHRMBAf8EBTAD
-AQH/MAoGCCqGSM49BAMCA0gAMEUCIElTQD+/By2OHkTd1+A0iTimWU+mROh/rg8/
-mJdN4mqeAiEA4g2BDfa3ZXS186dMzkJ0MIWGdxh6JmTAKUounNVixDg=
------END CERTIFICATE-----
-`

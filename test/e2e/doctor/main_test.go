@@ -15,17 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	plugin "github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/doctor"
@@ -40,14 +34,10 @@ var (
 	kube   *cluster.Cluster
 	inst   *manager.Installation
 	admin  client.Client
-	scheme = runtime.NewScheme()
+	scheme = cluster.Scheme(apiextensionsv1.AddToScheme)
 )
 
 func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard())
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
 	os.Exit(cluster.Main(m, cluster.Options{Nodes: 2}, func(c *cluster.Cluster) (err error) {
 		kube = c
 		if admin, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
@@ -165,9 +155,7 @@ func healthy(t *testing.T) {
 
 func create(t *testing.T, object client.Object) {
 	t.Helper()
-	if err := admin.Create(t.Context(), object); err != nil {
-		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
-	}
+	cluster.Create(t, admin, object)
 }
 
 // passing creates an object that goes with the test.

@@ -10,7 +10,6 @@ package ha
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -19,19 +18,13 @@ import (
 	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/test/framework/audit"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
@@ -48,14 +41,10 @@ var (
 
 	kube   *cluster.Cluster
 	admin  client.Client
-	scheme = runtime.NewScheme()
+	scheme = cluster.Scheme(certmanagerv1.AddToScheme)
 )
 
 func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard())
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	utilruntime.Must(certmanagerv1.AddToScheme(scheme))
 	flag.Parse()
 	os.Exit(cluster.MainThen(m, cluster.Options{Nodes: 2, RequestLog: true}, func(c *cluster.Cluster) (err error) {
 		kube = c
@@ -71,21 +60,14 @@ type values = map[string]any
 // installed installs the chart for the test, and uninstalls it at its end.
 func installed(t *testing.T, v values) *manager.Installation {
 	t.Helper()
-	inst, err := manager.Install(t.Context(), kube, manager.InstallOptions{Values: v})
-	if err != nil {
-		t.Fatal(err)
-	}
+	inst := must(manager.Install(t.Context(), kube, manager.InstallOptions{Values: v}))(t)
 	t.Cleanup(func() { uninstall(t) })
 	return inst
 }
 
 func kubeconfig(t *testing.T) string {
 	t.Helper()
-	path, err := kube.KubeconfigFile("drawbridge-installer", "system:masters")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return must(kube.KubeconfigFile("drawbridge-installer", "system:masters"))(t)
 }
 
 // uninstall removes the release, if it is there.
@@ -105,15 +87,7 @@ func uninstall(t *testing.T) {
 	}
 }
 
-func must[T any](value T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
-}
+func must[T any](value T, err error) func(testing.TB) T { return cluster.Must(value, err) }
 
 var eventually = cluster.Eventually
 
@@ -150,18 +124,7 @@ func createPod(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	eventually(t, "pod "+pod.Name+" to be accepted", func(ctx context.Context) error {
 		return admin.Create(ctx, pod)
 	})
-	eventually(t, "pod "+pod.Name+" to be Ready", func(ctx context.Context) error {
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("phase %s", pod.Status.Phase)
-	})
-	return pod
+	return cluster.ReadyPod(t, admin, pod.Namespace, pod.Name)
 }
 
 // intercepted is a Ready pod of which nobody takes care although it has an interceptor.
@@ -181,14 +144,7 @@ func evict(ctx context.Context, pod *corev1.Pod, dryRun bool) error {
 
 func gone(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, "pod "+pod.Name+" to go", func(ctx context.Context) error {
-		now := &corev1.Pod{}
-		err := admin.Get(ctx, client.ObjectKeyFromObject(pod), now)
-		if apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID {
-			return nil
-		}
-		return errors.Join(err, errors.New("it is still there"))
-	})
+	cluster.Gone(t, admin, pod)
 }
 
 // policy is the failure policy of the eviction webhook.

@@ -67,16 +67,3 @@ func ownDefinitions(t *testing.T) {
 	remove()
 	t.Cleanup(remove)
 }
-
-// testCA is a certificate; the API server takes no CA that is none.
-const testCA = `-----BEGIN CERTIFICATE-----
-MIIBdTCCARugAwIBAgIUecjisbCAt9X+0YeOYm05ZQPmQk0wCgYIKoZIzj0EAwIw
-DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjEwMTIwMDNaGA8yMTI2MTAyODAxMjAw
-M1owDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABDH2
-R0uoNaqql7PLdQkcSceijICOM70UShvEctD+DsJXSNvW7ChwdazpJUmgahRqJcXd
-dYOqH9twbFK3JL+RiBCjUzBRMB0GA1UdDgQWBBS3jxs4Chbw/RgB4gDJ/xUen7AM
-GjAfBgNVHSMEGDAWgBS3jxs4Chbw/RgB4gDJ/xUen7AMGjAPBgNVHRMBAf8EBTAD
-AQH/MAoGCCqGSM49BAMCA0gAMEUCIElTQD+/By2OHkTd1+A0iTimWU+mROh/rg8/
-mJdN4mqeAiEA4g2BDfa3ZXS186dMzkJ0MIWGdxh6JmTAKUounNVixDg=
------END CERTIFICATE-----
-`

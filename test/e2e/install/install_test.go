@@ -5,7 +5,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -14,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/install"
@@ -23,7 +21,6 @@ import (
 var kube *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard())
 	os.Exit(cluster.Main(m, cluster.Options{}, func(c *cluster.Cluster) error {
 		kube = c
 		return nil
@@ -74,7 +71,7 @@ func TestUpgradeKeepsWhatTheManagerWrote(t *testing.T) {
 	ctx, client := t.Context(), kube.Client()
 	run(t, managerElsewhere(nil))
 	t.Cleanup(func() { uninstall(t) })
-	ca, certificate := []byte(testCA), []byte("certificate")
+	ca, certificate := []byte(install.OtherCA), []byte("certificate")
 
 	config, err := kube.ConfigForServiceAccount(ctx, install.DefaultNamespace, install.DefaultRelease)
 	if err != nil {

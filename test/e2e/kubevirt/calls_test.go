@@ -3,33 +3,20 @@
 package kubevirt
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 )
 
 // evictionOf a pod as kubectl drain sends it: by name.
-func evictionOf(pod *corev1.Pod) *policyv1.Eviction {
-	return &policyv1.Eviction{
-		TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
-		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{},
-	}
-}
+var evictionOf = cluster.Eviction
 
 // answer is what the API server says.
 type answer struct {
@@ -40,22 +27,8 @@ type answer struct {
 // evict posts an Eviction as a drainer.
 func evict(t *testing.T, pod *corev1.Pod, body *policyv1.Eviction) answer {
 	t.Helper()
-	config := must(kube.ConfigFor("alice", drainers))(t)
-	caller := must(rest.HTTPClientFor(config))(t)
-	content := must(json.Marshal(body))(t)
-	url := fmt.Sprintf("%s/api/v1/namespaces/%s/pods/%s/eviction", config.Host, pod.Namespace, pod.Name)
-	request := must(http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(content)))(t)
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", "kubectl/v1.37.1")
-	response, err := caller.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return answer{code: response.StatusCode, warning: response.Header.Get("Warning"), body: string(got)}
+	code, header, got := kube.PostEviction(t, pod, body, "alice", drainers)
+	return answer{code: code, warning: header.Get("Warning"), body: string(got)}
 }
 
 // evictUntil evicts until the answer has this text.

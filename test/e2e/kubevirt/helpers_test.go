@@ -38,26 +38,27 @@ func conditionTrue(object *unstructured.Unstructured, name string) bool {
 }
 
 // must returns a value, or ends the test.
-func must[T any](value T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
-}
+func must[T any](value T, err error) func(testing.TB) T { return cluster.Must(value, err) }
 
 // eventually waits for what KubeVirt has to do, unless it runs no more.
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
 	cluster.Eventually(t, what, func(ctx context.Context) error {
-		if program := ended.Load(); program != nil {
-			t.Fatalf("%v has ended; its log is beside those of the cluster", program)
-		}
+		stillRuns(t)
 		return check(ctx)
 	})
 }
+
+// stillRuns ends the test if a program of KubeVirt has ended.
+func stillRuns(t *testing.T) {
+	t.Helper()
+	if program := ended.Load(); program != nil {
+		t.Fatalf("%v has ended; its log is beside those of the cluster", program)
+	}
+}
+
+// isTrue wants that a condition is True.
+var isTrue = cluster.IsTrue
 
 // waitReady waits until a policy of the preset works.
 func waitReady(t *testing.T, policy string) {
@@ -235,31 +236,16 @@ func noneUnfinished(t *testing.T, namespace string) {
 
 // getRequest returns the request for a pod.
 func getRequest(ctx context.Context, pod *corev1.Pod) (*v1alpha1.EvictionRequest, error) {
-	er := &v1alpha1.EvictionRequest{}
-	err := admin.Get(ctx, v1alpha1.RequestKey(pod), er)
-	return er, err
+	return cluster.RequestFor(ctx, admin, pod)
 }
 
 // waitRequest waits until the request for a pod is as wanted, and returns it.
 func waitRequest(t *testing.T, pod *corev1.Pod, what string, wanted func(*v1alpha1.EvictionRequest) bool) *v1alpha1.EvictionRequest {
 	t.Helper()
-	var er *v1alpha1.EvictionRequest
-	eventually(t, "the request for pod "+pod.Name+" to be "+what, func(ctx context.Context) (err error) {
-		if er, err = getRequest(ctx, pod); err != nil {
-			return err
-		}
-		if !wanted(er) {
-			return fmt.Errorf("requesters %v, status %+v", er.Spec.Requesters, er.Status)
-		}
-		return nil
+	return cluster.WaitRequest(t, admin, pod, what, func(er *v1alpha1.EvictionRequest) bool {
+		stillRuns(t)
+		return wanted(er)
 	})
-	return er
-}
-
-func isTrue(condition string) func(*v1alpha1.EvictionRequest) bool {
-	return func(er *v1alpha1.EvictionRequest) bool {
-		return meta.IsStatusConditionTrue(er.Status.Conditions, condition)
-	}
 }
 
 // lives fails the test unless the very pod still runs.

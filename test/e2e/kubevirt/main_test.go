@@ -11,14 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
@@ -42,16 +36,10 @@ var (
 	admin client.Client
 	// guests plays virt-handler, the launchers and the guests.
 	guests *handler
-	scheme = runtime.NewScheme()
+	scheme = cluster.Scheme()
 )
 
-func init() {
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-}
-
 func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard())
 	flag.Parse()
 	folder := os.Getenv(folderVariable)
 	if folder == "" {

@@ -26,15 +26,7 @@ import (
 const testLabel = "preemption.drawbridge.dev/test"
 
 // must returns a value, or ends the test.
-func must[T any](value T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
-}
+func must[T any](value T, err error) func(testing.TB) T { return cluster.Must(value, err) }
 
 var eventually = cluster.Eventually
 
@@ -65,9 +57,7 @@ func scenery(t *testing.T, nodes int) *scene {
 
 func (s *scene) create(object client.Object) {
 	s.t.Helper()
-	if err := admin.Create(s.t.Context(), object); err != nil {
-		s.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
-	}
+	cluster.Create(s.t, admin, object)
 }
 
 // class creates a PriorityClass; guard is its annotation, empty for none. The name is
@@ -132,20 +122,7 @@ func on(node string) func(*builder.PodWrapper) {
 // running waits until the pod runs and is Ready, and returns it.
 func (s *scene) running(pod *corev1.Pod) *corev1.Pod {
 	s.t.Helper()
-	now := &corev1.Pod{}
-	eventually(s.t, "pod "+pod.Name+" to run", func(ctx context.Context) error {
-		*now = corev1.Pod{}
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(pod), now); err != nil {
-			return err
-		}
-		for _, c := range now.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("phase %s, node %q, conditions %v", now.Status.Phase, now.Spec.NodeName, now.Status.Conditions)
-	})
-	return now
+	return cluster.ReadyPod(s.t, admin, pod.Namespace, pod.Name)
 }
 
 // budget creates a budget for the pods of an application and waits until it allows so
@@ -203,14 +180,7 @@ func (s *scene) lives(pods ...*corev1.Pod) {
 
 func (s *scene) gone(pod *corev1.Pod) {
 	s.t.Helper()
-	eventually(s.t, "pod "+pod.Name+" to go", func(ctx context.Context) error {
-		now := &corev1.Pod{}
-		err := admin.Get(ctx, client.ObjectKeyFromObject(pod), now)
-		if apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID {
-			return nil
-		}
-		return fmt.Errorf("it is still there (%v)", err)
-	})
+	cluster.Gone(s.t, admin, pod)
 }
 
 // pending waits until the scheduler has tried to preempt for the pod and could not.

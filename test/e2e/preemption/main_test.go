@@ -19,13 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
@@ -57,12 +52,10 @@ var (
 	// tokenFile has the token that the scheduler may send instead of a certificate.
 	tokenFile string
 
-	scheme = runtime.NewScheme()
+	scheme = cluster.Scheme()
 )
 
 func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard()) // Its absence would be complained about half a minute into the tests.
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	options := cluster.Options{
 		RequestLog: true,
 		// No event of a budget makes the scheduler look at a pending pod again; the

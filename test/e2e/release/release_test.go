@@ -17,10 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
@@ -37,7 +35,6 @@ const (
 var kube *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard())
 	os.Exit(cluster.Main(m, cluster.Options{}, func(c *cluster.Cluster) error {
 		kube = c
 		return nil

@@ -22,7 +22,8 @@
 //		}))
 //	}
 //
-// and a namespace of their own per test, from [Cluster.Namespace].
+// and a namespace of their own per test, from [Cluster.Namespace]. What tests wait for and
+// want of pods and requests is in objects.go.
 //
 // Everything listens on 127.0.0.1 and lives in one temporary folder. Processes
 // and folder are gone after [Cluster.Stop], and also when the test process was

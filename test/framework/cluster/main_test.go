@@ -34,15 +34,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return value
-	}
-}
+func must[T any](value T, err error) func(testing.TB) T { return cluster.Must(value, err) }
 
 func clientFor(tb testing.TB, config *rest.Config) kubernetes.Interface {
 	tb.Helper()

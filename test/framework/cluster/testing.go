@@ -8,9 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
@@ -60,6 +62,7 @@ func Main(m *testing.M, options Options, use func(*Cluster) error) int {
 // MainThen is Main with something to check after the last test, if all have passed; an
 // error of then fails the package.
 func MainThen(m *testing.M, options Options, use, then func(*Cluster) error) (code int) {
+	log.SetLogger(logr.Discard()) // Its absence would be complained about half a minute into the tests.
 	if options.Logf == nil {
 		options.Logf = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 	}

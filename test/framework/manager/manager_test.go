@@ -18,8 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -37,14 +35,7 @@ var (
 func TestMain(m *testing.M) {
 	os.Exit(cluster.Main(m, cluster.Options{Nodes: 1, RequestLog: true}, func(c *cluster.Cluster) (err error) {
 		up = c
-		scheme := runtime.NewScheme()
-		if err := clientgoscheme.AddToScheme(scheme); err != nil {
-			return err
-		}
-		if err := v1alpha1.AddToScheme(scheme); err != nil {
-			return err
-		}
-		if api, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
+		if api, err = client.New(c.Config(), client.Options{Scheme: cluster.Scheme()}); err != nil {
 			return err
 		}
 		inst, err = manager.Install(context.Background(), c, manager.InstallOptions{})
