@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -159,9 +158,6 @@ func callOff(t *testing.T, user string, drain *cluster.Program, node string) {
 	finish(t, drain)
 	kubectl(t, user, "uncordon", node)
 }
-
-// sec is a duration of a hook.
-func sec(n int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(n) * time.Second} }
 
 // hookWatch sees the Jobs and pods of a namespace, from outside. Revisions are those of
 // the API server's store, so that Jobs and pods can be compared.

@@ -234,11 +234,6 @@ func noneUnfinished(t *testing.T, namespace string) {
 	})
 }
 
-// getRequest returns the request for a pod.
-func getRequest(ctx context.Context, pod *corev1.Pod) (*v1alpha1.EvictionRequest, error) {
-	return cluster.RequestFor(ctx, admin, pod)
-}
-
 // waitRequest waits until the request for a pod is as wanted, and returns it.
 func waitRequest(t *testing.T, pod *corev1.Pod, what string, wanted func(*v1alpha1.EvictionRequest) bool) *v1alpha1.EvictionRequest {
 	t.Helper()

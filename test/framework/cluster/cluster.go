@@ -103,7 +103,7 @@ func start(ctx context.Context, binaries Binaries, options Options) (c *Cluster,
 			return
 		}
 		// ctx may be what ended the boot; cleaning up needs time of its own.
-		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Patience)
 		defer cancel()
 		err = errors.Join(err, c.Stop(stopCtx))
 		c = nil

@@ -42,7 +42,7 @@ func ForTest(tb testing.TB, options Options) *Cluster {
 			kept, err := c.KeepLogs(tb.Name())
 			tb.Logf("logs of the cluster are in %s (error: %v)", kept, err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
 		if err := c.Stop(ctx); err != nil {
 			tb.Errorf("stop cluster: %v", err)
@@ -76,7 +76,7 @@ func MainThen(m *testing.M, options Options, use, then func(*Cluster) error) (co
 			kept, err := c.KeepLogs(filepath.Base(os.Args[0]))
 			fmt.Fprintf(os.Stderr, "logs of the cluster are in %s (error: %v)\n", kept, err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
 		if err := c.Stop(ctx); err != nil {
 			fmt.Fprintf(os.Stderr, "stop cluster: %v\n", err)
