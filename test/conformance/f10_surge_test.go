@@ -1,10 +1,8 @@
 package conformance
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,11 +11,11 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
@@ -40,7 +38,7 @@ func TestConformance_F10_Surge(t *testing.T) {
 		old := w.deployment(t, deployment)
 		w.addNode(t)
 		available := w.serve(t, "postgres")
-		available.await(t, replicas)
+		available.Await(t, replicas)
 
 		w.cordon(t, drained, true)
 		var traces []*trace
@@ -52,7 +50,7 @@ func TestConformance_F10_Surge(t *testing.T) {
 			w.report(t, tr.ObjectKey, beats(surgeInterceptor, w.now()))
 		}
 		w.scale(t, "postgres", 2*replicas)
-		available.await(t, 2*replicas)
+		available.Await(t, 2*replicas)
 		for i := range old {
 			w.lives(t, &old[i])
 		}
@@ -78,8 +76,8 @@ func TestConformance_F10_Surge(t *testing.T) {
 			w.neverEvicted(t, &old[i])
 		}
 
-		available.await(t, replicas)
-		if least := available.least(replicas); least < replicas {
+		available.Await(t, replicas)
+		if least := available.Least(t, replicas); least < replicas {
 			t.Errorf("at one time only %d pods were available, want %d at any", least, replicas)
 		}
 		for _, pod := range w.deployed(t, "postgres") {
@@ -110,16 +108,8 @@ func (w *world) scale(t *testing.T, name string, replicas int) {
 	}
 }
 
-// availability is how many Ready endpoints a Service had over time.
-type availability struct {
-	mu     sync.Mutex
-	slices map[string]int // Ready endpoints by EndpointSlice.
-	counts []int
-	err    error
-}
-
 // serve makes a Service for the pods of one app and follows its EndpointSlices.
-func (w *world) serve(t *testing.T, app string) *availability {
+func (w *world) serve(t *testing.T, app string) *cluster.Counts {
 	t.Helper()
 	service := &corev1.Service{}
 	service.Namespace, service.Name = w.ns, app
@@ -128,73 +118,5 @@ func (w *world) serve(t *testing.T, app string) *availability {
 	if err := w.admin.Create(t.Context(), service); err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.NewWithWatch(kube.Config(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	watched, err := c.Watch(t.Context(), &discoveryv1.EndpointSliceList{}, client.InNamespace(w.ns), client.MatchingLabels{discoveryv1.LabelServiceName: app})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &availability{slices: map[string]int{}}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for e := range watched.ResultChan() {
-			a.take(e)
-		}
-	}()
-	t.Cleanup(func() {
-		watched.Stop()
-		<-done
-	})
-	return a
-}
-
-func (a *availability) take(e watch.Event) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	slice, ok := e.Object.(*discoveryv1.EndpointSlice)
-	if !ok {
-		a.err = fmt.Errorf("the watch says %s: %v", e.Type, e.Object)
-		return
-	}
-	ready := 0
-	for _, endpoint := range slice.Endpoints {
-		if endpoint.Conditions.Ready != nil && *endpoint.Conditions.Ready {
-			ready++
-		}
-	}
-	a.slices[slice.Name] = ready
-	if e.Type == watch.Deleted {
-		delete(a.slices, slice.Name)
-	}
-	total := 0
-	for _, n := range a.slices {
-		total += n
-	}
-	a.counts = append(a.counts, total)
-}
-
-// await waits until so many endpoints are Ready.
-func (a *availability) await(t *testing.T, want int) {
-	t.Helper()
-	await(t, fmt.Sprintf("%d Ready endpoints", want), func(context.Context) error {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.err != nil {
-			t.Fatal(a.err)
-		}
-		if n := len(a.counts); n == 0 || a.counts[n-1] != want {
-			return fmt.Errorf("so far %v", a.counts)
-		}
-		return nil
-	})
-}
-
-// least is the smallest number there was since it was want for the first time.
-func (a *availability) least(want int) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Min(a.counts[slices.Index(a.counts, want):])
+	return kube.WatchCounts(t, w.ns, &discoveryv1.EndpointSliceList{}, cluster.ReadyEndpoints)
 }

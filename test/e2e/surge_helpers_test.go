@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -34,9 +32,9 @@ type application struct {
 	deployment      *appsv1.Deployment
 	autoscaler      *autoscalingv2.HorizontalPodAutoscaler
 	pods            []corev1.Pod
-	endpoints       *counts
+	endpoints       *cluster.Counts
 	// surging are the pods that are handed up.
-	surging *counts
+	surging *cluster.Counts
 }
 
 // newApplication makes one that surges, and waits until it serves.
@@ -69,9 +67,9 @@ func newApplication(t *testing.T, replicas int32, change ...func(*builder.Deploy
 			Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
 		},
 	})
-	a.endpoints = watchCounts(t, a.namespace, &discoveryv1.EndpointSliceList{}, readyEndpoints)
-	a.surging = watchCounts(t, a.namespace, &corev1.PodList{}, isHandedUp)
-	a.endpoints.await(t, int(replicas))
+	a.endpoints = kube.WatchCounts(t, a.namespace, &discoveryv1.EndpointSliceList{}, cluster.ReadyEndpoints)
+	a.surging = kube.WatchCounts(t, a.namespace, &corev1.PodList{}, isHandedUp)
+	a.endpoints.Await(t, int(replicas))
 	createBudget(t, builder.Budget(a.namespace, "web").Selects(builder.AppLabel, "web").MaxUnavailable("0").Obj(), replicas)
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(a.deployment), a.deployment); err != nil {
 		t.Fatal(err)
@@ -148,7 +146,7 @@ func (a *application) untouched(t *testing.T) {
 
 func (a *application) neverBelow(t *testing.T, replicas int) {
 	t.Helper()
-	if least := a.endpoints.least(t, replicas); least < replicas {
+	if least := a.endpoints.Least(t, replicas); least < replicas {
 		t.Errorf("at one time only %d endpoints were Ready, want %d at any", least, replicas)
 	}
 }
@@ -172,103 +170,6 @@ func (a *application) rollOut(t *testing.T) {
 	if err := admin.Patch(t.Context(), a.deployment.DeepCopy(), patch); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// counts are how many of something there were over time, by a watch.
-type counts struct {
-	mu   sync.Mutex
-	each map[types.UID]int
-	seen []int
-	err  error
-}
-
-// watchCounts adds up what each object of the namespace counts for.
-func watchCounts(t *testing.T, namespace string, list client.ObjectList, count func(client.Object) int) *counts {
-	t.Helper()
-	c := must(client.NewWithWatch(kube.Config(), client.Options{Scheme: scheme}))(t)
-	watched := must(c.Watch(t.Context(), list, client.InNamespace(namespace)))(t)
-	n := &counts{each: map[types.UID]int{}}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for e := range watched.ResultChan() {
-			n.take(e, count)
-		}
-	}()
-	t.Cleanup(func() {
-		watched.Stop()
-		<-done
-	})
-	return n
-}
-
-func (n *counts) take(e watch.Event, count func(client.Object) int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	object, ok := e.Object.(client.Object)
-	if !ok || e.Type == watch.Error {
-		n.err = fmt.Errorf("the watch says %s: %v", e.Type, e.Object)
-		return
-	}
-	n.each[object.GetUID()] = count(object)
-	if e.Type == watch.Deleted {
-		delete(n.each, object.GetUID())
-	}
-	total := 0
-	for _, each := range n.each {
-		total += each
-	}
-	n.seen = append(n.seen, total)
-}
-
-// await waits until there are so many.
-func (n *counts) await(t *testing.T, want int) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("a count of %d", want), func(context.Context) error {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if len(n.seen) == 0 || n.seen[len(n.seen)-1] != want {
-			return fmt.Errorf("so far %v", n.seen)
-		}
-		return nil
-	})
-}
-
-// least is the smallest count since it was want for the first time.
-func (n *counts) least(t *testing.T, want int) int {
-	t.Helper()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	first := slices.Index(n.seen, want)
-	if n.err != nil || first < 0 {
-		t.Fatalf("counts %v, error %v", n.seen, n.err)
-	}
-	return slices.Min(n.seen[first:])
-}
-
-// most is the largest count.
-func (n *counts) most(t *testing.T) int {
-	t.Helper()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.err != nil || len(n.seen) == 0 {
-		t.Fatalf("counts %v, error %v", n.seen, n.err)
-	}
-	return slices.Max(n.seen)
-}
-
-func readyEndpoints(object client.Object) int {
-	slice, ok := object.(*discoveryv1.EndpointSlice)
-	if !ok {
-		return 0
-	}
-	ready := 0
-	for _, endpoint := range slice.Endpoints {
-		if endpoint.Conditions.Ready != nil && *endpoint.Conditions.Ready {
-			ready++
-		}
-	}
-	return ready
 }
 
 func isHandedUp(object client.Object) int {

@@ -50,7 +50,7 @@ var surgeStages = map[string]surgeStage{
 		reach: surgeReachesHandUp,
 		outage: func(t *testing.T, v *surgeVictim) {
 			addNodes(t, v.namespace, 1)
-			v.endpoints.await(t, 2)
+			v.endpoints.Await(t, 2)
 			lives(t, v.pod)
 		},
 		drains: true,
@@ -73,7 +73,7 @@ var surgeStages = map[string]surgeStage{
 			waitRequest(t, v.pod, "completed", surgeSaid("There was no room."))
 			waitRequest(t, v.pod, "blocked", blocked)
 			v.waitGivenBack(t, v.pod)
-			if most := v.surging.most(t); most != 1 {
+			if most := v.surging.Most(t); most != 1 {
 				t.Errorf("at most %d pods were handed up, want 1", most)
 			}
 		},

@@ -53,7 +53,7 @@ func TestReplicasAreReplacedOneByOne(t *testing.T) {
 	}
 	readyPods(t, a.namespace, 5, elsewhere)
 	a.untouched(t)
-	if most := a.surging.most(t); most != 1 {
+	if most := a.surging.Most(t); most != 1 {
 		t.Errorf("%d pods were handed up at a time, want 1", most)
 	}
 }
@@ -158,7 +158,7 @@ func TestUncordonGivesThePodBack(t *testing.T) {
 	a.waitGivenBack(t, pod)
 	waitRequest(t, pod, "Canceled", isTrue(v1alpha1.ConditionCanceled))
 	saysAll(t, "the event", waitEvent(t, pod, "PodGivenBack").Note, "was given back to ReplicaSet")
-	a.endpoints.await(t, 1)
+	a.endpoints.Await(t, 1)
 	a.untouched(t)
 }
 
@@ -268,14 +268,14 @@ func TestTheClustersLimitHolds(t *testing.T) {
 	startManager(t, func(o *app.Options) { o.SurgeClusterLimit = 1 })
 	first, second := newApplication(t, 2), newApplication(t, 2)
 	startDrain(t, "alice", first.node)
-	first.surging.await(t, 1)
+	first.surging.Await(t, 1)
 	startDrain(t, "alice", second.node)
 	for i := range second.pods {
 		waitRequest(t, &second.pods[i], "waiting", func(er *v1alpha1.EvictionRequest) bool {
 			return surgeSays(er) == "Waiting for pods of other Deployments: the cluster's limit is 1 at a time."
 		})
 	}
-	if most := second.surging.most(t); most != 0 {
+	if most := second.surging.Most(t); most != 0 {
 		t.Errorf("%d pods beyond the limit were handed up", most)
 	}
 	addNodes(t, first.namespace, 1)

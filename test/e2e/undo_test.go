@@ -28,8 +28,8 @@ func TestAnUndoLeavesNoGap(t *testing.T) {
 
 	startDrain(t, "alice", a.node)
 	a.waitHandedUp(t, pod)
-	a.endpoints.await(t, 2)
+	a.endpoints.Await(t, 2)
 	waitRequest(t, pod, "given up", surgeSaid("Not replaced beforehand: no replacement became available within 15s"))
-	a.endpoints.await(t, 1)
+	a.endpoints.Await(t, 1)
 	a.untouched(t)
 }
