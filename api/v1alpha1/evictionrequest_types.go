@@ -11,7 +11,7 @@ import (
 // empty. The interceptors of status.targetInterceptors get their turn in order. The one
 // named in status.activeInterceptors reports in its item of status.interceptors. An
 // interceptor that does not report within the heartbeat deadline (20 minutes by default)
-// is passed over. The last one, imperative-eviction.k8s.io, evicts the pod through its
+// is passed over, and all are that a requester's deadline leaves no time. The last one, imperative-eviction.k8s.io, evicts the pod through its
 // eviction subresource.
 //
 // +kubebuilder:object:root=true
@@ -23,6 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Interceptor",type=string,JSONPath=`.status.summary.interceptor`,description="Whose turn it is, and the how manieth of how many it is."
 // +kubebuilder:printcolumn:name="Budget",type=string,JSONPath=`.status.summary.budget`,description="The PodDisruptionBudget that refuses the eviction."
 // +kubebuilder:printcolumn:name="ETA",type=string,JSONPath=`.status.summary.expectedFinishTime`,description="When the active interceptor expects to be done."
+// +kubebuilder:printcolumn:name="Deadline",type=string,JSONPath=`.status.deadline`,description="When the interceptors have to be done."
 // +kubebuilder:printcolumn:name="Requesters",type=integer,JSONPath=`.status.summary.requesters`,description="How many want the eviction."
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="!has(self.metadata.generateName)",message="metadata.generateName is not supported: set metadata.name to the UID of the pod instead"
@@ -133,6 +134,13 @@ type Requester struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
+
+	// deadline is when this requester stops waiting, and the pod has to have ended. It may
+	// be moved, and taken away. status.deadline says what that leaves the interceptors. If
+	// unset, this requester waits for as long as they report.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	Deadline *metav1.Time `json:"deadline,omitempty"`
 }
 
 // Interceptor refers to an interceptor.
@@ -167,7 +175,7 @@ type Interceptor struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.targetInterceptors) || (has(self.targetInterceptors) && self.targetInterceptors.map(t, t.name) == oldSelf.targetInterceptors.map(t, t.name))",fieldPath=".targetInterceptors",message="targetInterceptors is immutable once set: send the stored list"
 // +kubebuilder:validation:XValidation:rule="!has(self.activeInterceptors) || size(self.activeInterceptors) == 0 || (has(self.targetInterceptors) && (has(self.processedInterceptors) ? size(self.processedInterceptors) : 0) < size(self.targetInterceptors) && self.targetInterceptors[has(self.processedInterceptors) ? size(self.processedInterceptors) : 0].name == self.activeInterceptors[0])",fieldPath=".activeInterceptors",message="activeInterceptors may only have the item of targetInterceptors that follows the processed ones: the first one in the beginning, then always the next higher index"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.activeInterceptors) || oldSelf.activeInterceptors.all(n, (has(self.activeInterceptors) && n in self.activeInterceptors) || (has(self.processedInterceptors) && n in self.processedInterceptors))",fieldPath=".processedInterceptors",message="processedInterceptors must get the name that leaves activeInterceptors, in the same write"
-// +kubebuilder:validation:XValidation:rule="!has(self.processedInterceptors) || self.processedInterceptors.all(n, oldSelf.hasValue() && ((has(oldSelf.value().processedInterceptors) && n in oldSelf.value().processedInterceptors) || (has(oldSelf.value().activeInterceptors) && n in oldSelf.value().activeInterceptors)))",optionalOldSelf=true,fieldPath=".processedInterceptors",message="processedInterceptors may only get the name that was in activeInterceptors until now"
+// +kubebuilder:validation:XValidation:rule="!has(self.processedInterceptors) || self.processedInterceptors.all(n, oldSelf.hasValue() && ((has(oldSelf.value().processedInterceptors) && n in oldSelf.value().processedInterceptors) || (has(oldSelf.value().activeInterceptors) && n in oldSelf.value().activeInterceptors))) || (has(self.deadline) && has(self.activeInterceptors) && 'imperative-eviction.k8s.io' in self.activeInterceptors)",optionalOldSelf=true,fieldPath=".processedInterceptors",message="processedInterceptors may only get the name that was in activeInterceptors until now, unless a deadline passes the rest over"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.processedInterceptors) || (has(self.processedInterceptors) ? oldSelf.processedInterceptors.all(n, n in self.processedInterceptors) : size(oldSelf.processedInterceptors) == 0)",fieldPath=".processedInterceptors",message="processedInterceptors never loses a name: send the stored ones too"
 // +kubebuilder:validation:XValidation:rule="!has(self.processedInterceptors) || size(self.processedInterceptors) == 0 || (has(self.targetInterceptors) && self.targetInterceptors.filter(t, t.name in self.processedInterceptors).map(t, t.name) == self.processedInterceptors.map(n, n))",fieldPath=".processedInterceptors",message="processedInterceptors must be names of targetInterceptors, in the order of targetInterceptors"
 // +kubebuilder:validation:XValidation:rule="has(self.targetInterceptors) == has(self.interceptors) && (!has(self.interceptors) || (size(self.interceptors) == size(self.targetInterceptors) && self.targetInterceptors.all(t, self.interceptors.exists(i, i.name == t.name))))",fieldPath=".interceptors",message="interceptors must have exactly one item for each name of targetInterceptors, from the same write on"
@@ -220,8 +228,23 @@ type EvictionRequestStatus struct {
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	ActivationTime *metav1.Time `json:"activationTime,omitempty"`
 
+	// deadline is when the interceptors have to be done: the earliest deadline of
+	// spec.requesters, less the pod's termination grace period (the longest that is asked
+	// for) and less a margin (times.deadlineMargin, 5 seconds by default). Then the active
+	// interceptor is interrupted, those behind it get no turn, and
+	// imperative-eviction.k8s.io begins, for which budgets still count. It stays from then
+	// on. If unset, there is no deadline.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	Deadline *metav1.Time `json:"deadline,omitempty"`
+
+	// deadlineRequester is the requester whose deadline that is.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	DeadlineRequester string `json:"deadlineRequester,omitempty"`
+
 	// processedInterceptors are no longer active, because they completed, missed the
-	// heartbeat deadline, or the request ended.
+	// heartbeat deadline or the deadline, or the request ended.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16

@@ -71,6 +71,9 @@ const (
 	// ConditionUnchecked is True when an interceptor completed while no manager ran, so
 	// that its times were not checked, and managedFields do not confirm them.
 	ConditionUnchecked = GroupName + "/CompletionUnchecked"
+	// ConditionCutOff is True when status.deadline has come before all interceptors were
+	// done.
+	ConditionCutOff = GroupName + "/CutOff"
 )
 
 // IsOwnCondition reports whether only the controller writes conditions of this type:
@@ -95,4 +98,6 @@ const (
 	ReasonValidationFailed = "ValidationFailed"
 	// ReasonNobodyChecked is the reason of ConditionUnchecked.
 	ReasonNobodyChecked = "NobodyChecked"
+	// ReasonDeadlineReached is the reason of ConditionCutOff.
+	ReasonDeadlineReached = "DeadlineReached"
 )

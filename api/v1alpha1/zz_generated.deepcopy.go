@@ -909,6 +909,10 @@ func (in *EvictionRequestStatus) DeepCopyInto(out *EvictionRequestStatus) {
 		in, out := &in.ActivationTime, &out.ActivationTime
 		*out = (*in).DeepCopy()
 	}
+	if in.Deadline != nil {
+		in, out := &in.Deadline, &out.Deadline
+		*out = (*in).DeepCopy()
+	}
 	if in.ProcessedInterceptors != nil {
 		in, out := &in.ProcessedInterceptors, &out.ProcessedInterceptors
 		*out = make([]string, len(*in))
@@ -1434,6 +1438,10 @@ func (in *Requester) DeepCopyInto(out *Requester) {
 		in, out := &in.GracePeriodSeconds, &out.GracePeriodSeconds
 		*out = new(int64)
 		**out = **in
+	}
+	if in.Deadline != nil {
+		in, out := &in.Deadline, &out.Deadline
+		*out = (*in).DeepCopy()
 	}
 }
 

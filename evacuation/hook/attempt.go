@@ -39,6 +39,16 @@ func (t *attempt) key() string {
 
 func (t *attempt) deadline() time.Time { return t.compiled.rules.deadline(t.run) }
 
+// toldDeadline is the deadline that the hook's own program is told, RFC 3339: that of the
+// attempt, or of the request if that is earlier.
+func (t *attempt) toldDeadline() string {
+	at := t.deadline()
+	if of := t.target.Deadline; !t.undo && !of.IsZero() && of.Before(at) {
+		at = of
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
 func (t *attempt) podIP() string {
 	if t.pod == nil {
 		return ""
@@ -61,7 +71,7 @@ func (t *attempt) vars() map[string]any {
 	return map[string]any{varPod: object, varRequest: map[string]any{
 		"namespace": t.target.Request.Namespace, "name": t.target.Request.Name, "uid": string(t.target.RequestUID),
 		"nodeName": t.target.NodeName, "requesters": requesters, "attempt": int64(t.run.Attempt),
-		"deadline": t.deadline().UTC().Format(time.RFC3339),
+		"deadline": t.toldDeadline(),
 	}}
 }
 

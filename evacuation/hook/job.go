@@ -306,7 +306,7 @@ func (t *attempt) env(own []corev1.EnvVar) []corev1.EnvVar {
 		{Name: "POD_IP", Value: t.podIP()},
 		{Name: "NODE_NAME", Value: t.target.NodeName},
 		{Name: "REQUESTERS", Value: strings.Join(t.target.Requesters, ",")},
-		{Name: "DEADLINE", Value: t.deadline().UTC().Format(time.RFC3339)},
+		{Name: "DEADLINE", Value: t.toldDeadline()},
 		{Name: "ATTEMPT", Value: strconv.Itoa(int(t.run.Attempt))},
 	} {
 		if !slices.ContainsFunc(own, func(o corev1.EnvVar) bool { return o.Name == v.Name }) {

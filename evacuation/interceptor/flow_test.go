@@ -104,6 +104,44 @@ func TestSDKDeclines(t *testing.T) {
 	}
 }
 
+// hurrying tells which of its calls may take less than half of a day.
+type hurrying struct {
+	undoing
+	short []bool
+}
+
+func (h *hurrying) Evacuate(ctx context.Context, _ interceptor.Target) (interceptor.Progress, error) {
+	deadline, _ := ctx.Deadline()
+	h.short = append(h.short, time.Until(deadline) < 12*time.Hour)
+	return h.progress, h.err
+}
+
+// A requester does not wait for ever: the interceptor is told at its first call, and
+// whenever that changes, and undoes what it began when the time is over.
+func TestSDKTellsTheDeadline(t *testing.T) {
+	t.Parallel()
+	impl := &hurrying{undoing: undoing{scripted: scripted{progress: working("copying")}}}
+	b := interceptortest.New(t, impl, interceptortest.Options{SDK: interceptor.Options{Timeout: 24 * time.Hour}})
+	begin := b.Now()
+	b.Hurry(20 * time.Hour)
+	b.Activate()
+	b.Hurry(15 * time.Second)
+	b.Advance(20 * time.Second)
+	b.Changed() // The controller is late.
+	b.PassOver()
+	wantMethods(t, b, "Evacuate", "Evacuate", "Evacuate", "Cancel")
+	var told []time.Duration
+	for _, call := range b.Calls() {
+		told = append(told, call.Target.Deadline.Sub(begin))
+	}
+	if diff := cmp.Diff([]time.Duration{20 * time.Hour, 15 * time.Second, 15 * time.Second, 15 * time.Second}, told); diff != "" {
+		t.Errorf("told deadlines (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]bool{false, true, false}, impl.short); diff != "" {
+		t.Errorf("calls with little time (-want +got):\n%s", diff)
+	}
+}
+
 func TestSDKHoldsBackNewsForAMinute(t *testing.T) {
 	t.Parallel()
 	impl := &scripted{progress: working("1 of 3")}

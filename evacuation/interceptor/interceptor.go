@@ -14,8 +14,8 @@ import (
 // it returns Done or its turn ends: after Progress.CheckAfter, when an object that
 // Options.Watches maps to the request changes, before every heartbeat, and after a
 // restart. It must be level-triggered and idempotent, and return soon: start longer work
-// here and check it in later calls. Its context ends after Options.Timeout, and
-// immediately when the turn ends.
+// here and check it in later calls. Its context ends after Options.Timeout, at
+// Target.Deadline, and immediately when the turn ends.
 //
 // An error (or panic) is retried with backoff and reported as an event. The request
 // stays with this interceptor, without a heartbeat, so an interceptor that always fails
@@ -93,6 +93,10 @@ type Target struct {
 	// report. Both use this machine's clock, as far as its offset from the API server's
 	// is known (see ServerClock).
 	ActivatedAt, StartedAt time.Time
+	// Deadline is when the interceptor has to be done, because a requester does not wait
+	// longer (status.deadline), by this machine's clock; zero if nobody has said so. It may
+	// move. Then the turn is over, Cancel is called, and the pod is evicted.
+	Deadline time.Time
 }
 
 // Progress is the progress of an interceptor.

@@ -22,7 +22,7 @@ func TurnChanged() predicate.Predicate {
 			}
 			return before.UID != after.UID || before.Generation != after.Generation ||
 				!before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
-				before.Status.NodeName != after.Status.NodeName ||
+				before.Status.NodeName != after.Status.NodeName || !before.Status.Deadline.Equal(after.Status.Deadline) ||
 				!slices.Equal(before.Status.ActiveInterceptors, after.Status.ActiveInterceptors) ||
 				!slices.Equal(before.Status.ProcessedInterceptors, after.Status.ProcessedInterceptors) ||
 				!equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)

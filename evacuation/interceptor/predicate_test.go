@@ -22,6 +22,7 @@ func TestWhatChangesATurn(t *testing.T) {
 		"the spec":                          {func(er *v1alpha1.EvictionRequest) { er.Generation++ }, true},
 		"a deletion that a finalizer holds": {func(er *v1alpha1.EvictionRequest) { er.DeletionTimestamp = &metav1.Time{Time: at(1)} }, true},
 		"the node":                          {func(er *v1alpha1.EvictionRequest) { er.Status.NodeName = "other" }, true},
+		"the deadline":                      {func(er *v1alpha1.EvictionRequest) { er.Status.Deadline = &metav1.Time{Time: at(1)} }, true},
 		"the active interceptor":            {func(er *v1alpha1.EvictionRequest) { er.Status.ActiveInterceptors = []string{"b.example.com"} }, true},
 		"who had a turn":                    {func(er *v1alpha1.EvictionRequest) { er.Status.ProcessedInterceptors = []string{"b.example.com"} }, true},
 		"a condition": {func(er *v1alpha1.EvictionRequest) {

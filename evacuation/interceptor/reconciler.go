@@ -286,6 +286,9 @@ func (r *reconciler) target(er *v1alpha1.EvictionRequest, state turnState) Targe
 		ActivatedAt: state.Target.ActivatedAt,
 		StartedAt:   shift(r.input(er, state).Item.StartedAt, -r.ServerClock.Offset()),
 	}
+	if at := er.Status.Deadline; at != nil {
+		t.Deadline = shift(at.Time, -r.ServerClock.Offset())
+	}
 	for _, requester := range er.Spec.Requesters {
 		t.Requesters = append(t.Requesters, requester.Name)
 	}

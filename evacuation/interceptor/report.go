@@ -142,9 +142,14 @@ func (r *reconciler) write(ctx context.Context, er *v1alpha1.EvictionRequest, it
 		client.FieldOwner(r.FieldOwner), client.ForceOwnership)
 }
 
-// evacuate calls Evacuate, with a deadline, and recovers from panics.
+// evacuate calls Evacuate, with a deadline, and recovers from panics. Work that goes on
+// although the turn is over has the target's deadline behind it.
 func (r *reconciler) evacuate(ctx context.Context, t Target) (answer Progress, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	timeout := r.Timeout
+	if left := t.Deadline.Sub(r.Clock.Now()); left > 0 {
+		timeout = min(timeout, left)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	defer catch(ctx, &err)
 	return r.impl.Evacuate(ctx, t)

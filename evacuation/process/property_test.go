@@ -52,7 +52,7 @@ func (w *world) pick(options ...time.Duration) time.Duration {
 // disturb lets one thing happen.
 func (w *world) disturb() {
 	s := &w.snapshot
-	switch w.rand.IntN(12) {
+	switch w.rand.IntN(14) {
 	case 0, 1:
 		w.now = w.now.Add(w.pick(time.Millisecond, time.Second, time.Minute, 20*time.Minute, 24*time.Hour))
 		w.notef("time passes")
@@ -83,6 +83,12 @@ func (w *world) disturb() {
 			s.Target.Presence = Unknown
 			w.notef("the target is unknown")
 		}
+	case 12:
+		s.Deadline, s.Generation = w.now.Add(w.pick(-time.Hour, 0, time.Second, 10*time.Minute, 24*time.Hour)), s.Generation+1
+		w.notef("the deadline is %s", s.Deadline)
+	case 13:
+		s.Deadline, s.Generation = time.Time{}, s.Generation+1
+		w.notef("there is no deadline")
 	}
 }
 
@@ -93,6 +99,9 @@ func (w *world) report(what string, change func(*Participant)) {
 		w.notef("%s of %s", what, w.snapshot.Participants[i].Name)
 	}
 }
+
+// reached reports whether a deadline has come.
+func reached(deadline, now time.Time) bool { return !deadline.IsZero() && !now.Before(deadline) }
 
 func (w *world) notef(format string, args ...any) {
 	w.log = append(w.log, w.now.Format(time.RFC3339Nano)+" "+fmt.Sprintf(format, args...))
@@ -214,8 +223,8 @@ func TestProperties(t *testing.T) {
 			}
 			return nil
 		},
-		"67: one turn ends per step, and the next begins in it": func(_ Snapshot, _ time.Time, _ Policy, d Decision) error {
-			if n := len(d.Transitions); n > 2 {
+		"67: one turn ends per step, and the next begins in it, unless the deadline has come": func(_ Snapshot, _ time.Time, _ Policy, d Decision) error {
+			if n := len(d.Transitions); n > 2 && !d.CutOff {
 				return fmt.Errorf("%d transitions", n)
 			}
 			return nil
@@ -249,9 +258,31 @@ func TestProperties(t *testing.T) {
 			}
 			return nil
 		},
+		"from the deadline on nobody but the last resort has the turn, as long as somebody wants it": func(before Snapshot, now time.Time, _ Policy, d Decision) error {
+			i := activeIndex(d.Participants)
+			if reached(before.Deadline, now) && before.Target.Presence == Present && !before.Target.Terminal && d.Outcome == OutcomeRunning &&
+				(i < 0 || !d.Participants[i].LastResort) {
+				return fmt.Errorf("the deadline was %s", before.Deadline)
+			}
+			return nil
+		},
+		"nobody is cut off without a deadline that has come": func(before Snapshot, now time.Time, _ Policy, d Decision) error {
+			if d.CutOff && !reached(before.Deadline, now) {
+				return fmt.Errorf("the deadline was %s", before.Deadline)
+			}
+			return nil
+		},
+		"the controller wakes at the deadline": func(before Snapshot, now time.Time, _ Policy, d Decision) error {
+			i := activeIndex(d.Participants)
+			if i >= 0 && !d.Participants[i].LastResort && !before.Target.ended() && before.Target.Presence != Unknown &&
+				before.Deadline.After(now) && d.WakeAt.After(later(before.Deadline, now.Add(time.Millisecond))) {
+				return fmt.Errorf("the deadline was %s, wakes at %s", before.Deadline, d.WakeAt)
+			}
+			return nil
+		},
 		"nobody is interrupted before its deadline unless the target has ended": func(before Snapshot, now time.Time, p Policy, d Decision) error {
 			for _, tr := range d.Transitions {
-				if tr.To != Interrupted || before.Target.ended() {
+				if tr.To != Interrupted || before.Target.ended() || reached(before.Deadline, now) {
 					continue
 				}
 				i := activeIndex(before.Participants)

@@ -85,6 +85,7 @@ func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 		}
 		d.end(OutcomeCanceled, NoIntent)
 		return
+	case !s.Deadline.IsZero() && !now.Before(s.Deadline) && d.cutOff(active, now):
 	case active < 0:
 		d.activateNext(now)
 	case d.Participants[active].LastResort:
@@ -101,6 +102,9 @@ func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 	}
 	if active = activeIndex(d.Participants); active >= 0 {
 		if due, ok := deadline(d.Participants[active], active, s, now, p); ok {
+			if s.Deadline.After(now) && s.Deadline.Before(due) {
+				due = s.Deadline
+			}
 			// Never in the past: with a deadline of zero a turn still lasts a moment.
 			d.WakeAt = later(due, now.Add(time.Millisecond))
 		}
@@ -168,6 +172,29 @@ func (d *Decision) activateNext(now time.Time) {
 	}
 	d.move(i, Active)
 	d.Participants[i].ActivatedAt = now
+}
+
+// cutOff gives the turn to the last resort: who is active loses it, and who waits gets
+// none. Who has reported that it is done is done. It reports false if the last resort has
+// its turn already, or there is none.
+func (d *Decision) cutOff(active int, now time.Time) bool {
+	last := slices.IndexFunc(d.Participants, func(a Participant) bool { return a.LastResort })
+	if last < 0 || d.Participants[last].State != Inactive {
+		return false
+	}
+	if next := slices.IndexFunc(d.Participants, func(a Participant) bool { return a.State == Inactive }); next == last {
+		if active < 0 || !d.Participants[active].CompletedAt.IsZero() {
+			return false // It is its turn without that.
+		}
+	}
+	for i, a := range d.Participants[:last] {
+		if !a.State.Final() {
+			d.move(i, finalState(a, Interrupted))
+		}
+	}
+	d.activateNext(now)
+	d.CutOff = true
+	return true
 }
 
 func activeIndex(participants []Participant) int {

@@ -92,11 +92,7 @@ func resultOf(d Decision, now time.Time) result {
 
 func TestStep(t *testing.T) {
 	const deadline = 20 * time.Minute
-	tests := map[string]struct {
-		snapshot Snapshot
-		now      time.Duration
-		want     result
-	}{
+	decides(t, map[string]stepCase{
 		// The first look at the target: statements 51-56.
 		"51: a target that was never there cancels": {
 			snapshot: snap(target(Target{Presence: Gone})),
@@ -372,7 +368,18 @@ func TestStep(t *testing.T) {
 			snapshot: snap(with(done("a", Canceled), b, last), func(s *Snapshot) { s.Outcome, s.Cause = OutcomeCanceled, NoIntent }),
 			want:     result{States: map[string]State{"a": Canceled, "b": Inactive, "last": Inactive}, Outcome: OutcomeCanceled, Cause: NoIntent, WakeIn: never},
 		},
-	}
+	})
+}
+
+// stepCase is a step at a time after t0.
+type stepCase struct {
+	snapshot Snapshot
+	now      time.Duration
+	want     result
+}
+
+func decides(t *testing.T, tests map[string]stepCase) {
+	t.Helper()
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			now := at(tc.now)

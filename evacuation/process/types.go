@@ -15,8 +15,8 @@ const (
 	Active
 	// Completed said that it is done, or declined.
 	Completed
-	// Interrupted was silent for longer than the deadline, or still working when the
-	// target ended.
+	// Interrupted was silent for too long, still working at the deadline or when the target
+	// ended, or had not had its turn at the deadline.
 	Interrupted
 	// Canceled had its turn when the request was canceled.
 	Canceled
@@ -144,6 +144,9 @@ type Snapshot struct {
 	// CreatedAt is when the request was created: a lower bound for the baseline of
 	// the first participant (ruling R2).
 	CreatedAt time.Time
+	// Deadline is when every participant but the last resort has to be done; zero means
+	// never. It does not count once the last resort has its turn.
+	Deadline time.Time
 	// Generation of the request's intent and the one last acted on.
 	Generation         int64
 	ObservedGeneration int64
@@ -161,9 +164,12 @@ type Policy struct {
 	// CompletionGrace is how long the active participant may still report after
 	// the target has ended. Default 5 s.
 	CompletionGrace time.Duration
-	// StartupGrace is how long after EngineStartedAt no participant is interrupted, so
-	// that an outage of ours never counts as a participant's silence. Default 5 min.
+	// StartupGrace is how long after EngineStartedAt no participant is interrupted for its
+	// silence, so that an outage of ours never counts as that. Default 5 min.
 	StartupGrace time.Duration
+	// DeadlineMargin is how much earlier than a requester's deadline needs the last resort
+	// begins. Default 5 s.
+	DeadlineMargin time.Duration
 }
 
 // DeadlineOf is how long the participant may be silent.
@@ -178,6 +184,7 @@ func DefaultPolicy() Policy {
 		ClockSkew:         10 * time.Second,
 		CompletionGrace:   5 * time.Second,
 		StartupGrace:      5 * time.Minute,
+		DeadlineMargin:    5 * time.Second,
 	}
 }
 
@@ -196,6 +203,8 @@ type Decision struct {
 	ObservedGeneration int64
 	// Transitions are the changes of state, in order.
 	Transitions []Transition
+	// CutOff reports that in this step the deadline has given the turn to the last resort.
+	CutOff bool
 	// Changed reports whether anything differs from the snapshot.
 	Changed bool
 	// WakeAt is when to step again even if nothing happens; zero means never.

@@ -29,7 +29,10 @@ func turnsEnded(er *v1alpha1.EvictionRequest, d process.Decision, unchecked stri
 			ended = append(ended, result)
 		case process.Interrupted:
 			result := metrics.TurnTimedOut
-			if d.Outcome != process.OutcomeRunning {
+			switch {
+			case d.CutOff:
+				result = metrics.TurnCutOff
+			case d.Outcome != process.OutcomeRunning:
 				result = metrics.TurnCutShort // At the end of the target, which is not its fault.
 			}
 			ended = append(ended, result)

@@ -108,6 +108,8 @@ type facts struct {
 	nodeName string
 	// foundUID is the UID of the pod that has the target's name, if there is one.
 	foundUID types.UID
+	// deadline is that of the requesters.
+	deadline deadline
 }
 
 // encode writes a decision into the status of the request. A status that already
@@ -147,6 +149,10 @@ func encode(er *v1alpha1.EvictionRequest, d process.Decision, f facts) {
 	if condition := conditionOf(er, d, f); running && condition != nil {
 		status.Conditions = withRoom(status.Conditions)
 		meta.SetStatusCondition(&status.Conditions, *condition)
+	}
+	if running {
+		f.deadline.write(status)
+		noteCutOff(er, d, f.now)
 	}
 	if condition := heldCondition(er, d, f); condition != nil {
 		meta.SetStatusCondition(&status.Conditions, *condition)

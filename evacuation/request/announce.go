@@ -31,14 +31,16 @@ func announcements(er *v1alpha1.EvictionRequest, before process.Outcome, d proce
 			}
 			told = append(told, events.InterceptorCompleted(participant.Name))
 		case process.Interrupted:
-			// At the end of the target the active one is cut short, which is not its fault.
-			if d.Outcome == process.OutcomeRunning {
+			// At the end of the target the active one is cut short, which is not its fault, and a
+			// deadline has an event of its own.
+			if d.Outcome == process.OutcomeRunning && !d.CutOff {
 				told = append(told, events.InterceptorTimedOut(participant.Name, p.DeadlineOf(participant), participant.HeartbeatAt))
 			}
 		case process.Canceled, process.Inactive:
 			// The cancellation itself is announced below.
 		}
 	}
+	told = append(told, cutOffAnnouncements(er, d)...)
 	if d.Outcome == before {
 		return told
 	}

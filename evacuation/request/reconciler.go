@@ -161,7 +161,10 @@ func (r *Reconciler) gather(ctx context.Context, er *v1alpha1.EvictionRequest, n
 	}
 	ended := target.Presence != process.Present || target.Terminal
 	target.seen = r.seen.observe(er, ended, now)
-	return decode(er, target.Target, planned, target.seen, r.startedAt), target, nil
+	target.deadline = deadlineOf(er, target.pod, r.Policy.DeadlineMargin)
+	snapshot := decode(er, target.Target, planned, target.seen, r.startedAt)
+	snapshot.Deadline = target.deadline.at
+	return snapshot, target, nil
 }
 
 // resolve returns the pod's interceptors. A plan is made once, so it waits until the
@@ -188,7 +191,7 @@ func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s 
 		}
 	}
 	after := before.DeepCopy()
-	f := facts{now: now, foundUID: target.foundUID}
+	f := facts{now: now, foundUID: target.foundUID, deadline: target.deadline}
 	if target.pod != nil {
 		f.nodeName = target.pod.Spec.NodeName
 	}

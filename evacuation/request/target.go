@@ -22,6 +22,8 @@ type targetView struct {
 	pod *corev1.Pod
 	// foundUID is the UID of the pod that has the name, "" if there is none.
 	foundUID types.UID
+	// deadline is that of the requesters.
+	deadline deadline
 	// seen is what this process remembers.
 	seen observation
 }

@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,6 +53,11 @@ type Requester struct {
 	// GracePeriodSeconds is the requested termination grace period; nil leaves it to
 	// other requesters and the pod.
 	GracePeriodSeconds *int64
+	// Deadline is when this requester stops waiting and the pod has to have ended; zero
+	// means never. status.deadline of the request is earlier by the pod's grace period and a
+	// margin, and then interceptors that are not done are cut off. A Join with another
+	// Deadline moves it.
+	Deadline time.Time
 	// Clock drives the pauses between attempts. Default: the real one.
 	Clock clock.Clock
 }
@@ -198,6 +205,9 @@ func (r *Requester) apply(ctx context.Context, pod client.Object, labels map[str
 		entry := applyv1alpha1.Requester().WithName(r.Name)
 		if r.GracePeriodSeconds != nil {
 			entry.WithGracePeriodSeconds(*r.GracePeriodSeconds)
+		}
+		if !r.Deadline.IsZero() {
+			entry.WithDeadline(metav1.NewTime(r.Deadline))
 		}
 		spec.WithRequesters(entry)
 	}

@@ -12,6 +12,7 @@ const (
 	ReasonInterceptorCompleted = "InterceptorCompleted"
 	ReasonInterceptorSkipped   = "InterceptorSkipped"
 	ReasonInterceptorTimedOut  = "InterceptorTimedOut"
+	ReasonDeadlineReached      = "DeadlineReached"
 	ReasonRequestHeld          = "RequestHeld"
 	ReasonEvicted              = "Evicted"
 	ReasonCanceled             = "Canceled"
@@ -58,6 +59,12 @@ func InterceptorTimedOut(interceptor string, deadline time.Duration, lastHeartbe
 		heard = "its last heartbeat was at " + lastHeartbeat.UTC().Format(time.RFC3339)
 	}
 	return warning(ReasonInterceptorTimedOut, actionPassOver, "Interceptor %s was silent for more than %s and is passed over: %s.", interceptor, deadline, heard)
+}
+
+// DeadlineReached says that a requester's deadline has come before all interceptors were
+// done. The message says whose, and who lost what.
+func DeadlineReached(message string) Event {
+	return warning(ReasonDeadlineReached, actionPassOver, "%s", message)
 }
 
 // CompletionUnchecked says that the time of an interceptor's completion was not checked,

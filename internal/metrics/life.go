@@ -34,6 +34,8 @@ const (
 	TurnUnchecked = "unchecked"
 	// TurnTimedOut: it was silent for longer than the heartbeat deadline.
 	TurnTimedOut = "timed_out"
+	// TurnCutOff: the deadline of a requester came before it was done.
+	TurnCutOff = "cut_off"
 	// TurnCutShort: the pod ended before it was done.
 	TurnCutShort = "cut_short"
 	// TurnCanceled: nobody wanted the eviction any more.
@@ -72,7 +74,7 @@ var (
 	lifeTurns = Metric{
 		Name: "drawbridge_interceptor_turns_total", Type: Counter,
 		Help:   "Turns of interceptors that ended, by how they did. Events name the interceptor.",
-		Labels: []Label{{Name: "result", Values: []string{TurnCompleted, TurnSkipped, TurnUnchecked, TurnTimedOut, TurnCutShort, TurnCanceled}}},
+		Labels: []Label{{Name: "result", Values: []string{TurnCompleted, TurnSkipped, TurnUnchecked, TurnTimedOut, TurnCutOff, TurnCutShort, TurnCanceled}}},
 	}
 )
 

@@ -103,6 +103,7 @@ func TestEndsAreCounted(t *testing.T) {
 # TYPE drawbridge_interceptor_turns_total counter
 drawbridge_interceptor_turns_total{result="canceled"} 0
 drawbridge_interceptor_turns_total{result="completed"} 0
+drawbridge_interceptor_turns_total{result="cut_off"} 0
 drawbridge_interceptor_turns_total{result="cut_short"} 0
 drawbridge_interceptor_turns_total{result="skipped"} 0
 drawbridge_interceptor_turns_total{result="timed_out"} 1

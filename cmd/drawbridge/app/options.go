@@ -272,6 +272,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Policy.ClockSkew, "clock-skew", o.Policy.ClockSkew, "How far a time that an interceptor reports may differ from the manager's clock.")
 	fs.DurationVar(&o.Policy.CompletionGrace, "completion-grace", o.Policy.CompletionGrace, "How long the last interceptor may still report after the pod has ended.")
 	fs.DurationVar(&o.Policy.StartupGrace, "startup-grace", o.Policy.StartupGrace, "How long after the start no interceptor is skipped, and no requester removed, for silence.")
+	fs.DurationVar(&o.Policy.DeadlineMargin, "deadline-margin", o.Policy.DeadlineMargin, "How much earlier than the deadline of a requester, less the pod's grace period, the interceptors have to be done.")
 	fs.DurationVar(&o.EvictionBackoffMin, "eviction-backoff-min", o.EvictionBackoffMin, "Pause after the first failed call of a pod's eviction subresource.")
 	fs.DurationVar(&o.EvictionBackoffMax, "eviction-backoff-max", o.EvictionBackoffMax, "Longest pause between two such calls.")
 	fs.DurationVar(&o.Retention, "retention", o.Retention, "How long a finished EvictionRequest is kept; 0 keeps it forever. Not shorter than --replacement-window.")

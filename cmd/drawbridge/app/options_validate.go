@@ -68,6 +68,7 @@ func (o *Options) Validate() error {
 		{"--clock-skew", o.Policy.ClockSkew},
 		{"--completion-grace", o.Policy.CompletionGrace},
 		{"--startup-grace", o.Policy.StartupGrace},
+		{"--deadline-margin", o.Policy.DeadlineMargin},
 		{"--retention", o.Retention},
 		{"--marker-debounce", o.MarkerDebounce},
 		{"--shutdown-delay", o.ShutdownDelay},

@@ -3,9 +3,11 @@ package why
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -24,6 +26,7 @@ var notes = []note{
 	refusedRegistrations,
 	passedBy,
 	openGuard,
+	deadline,
 	maintenances,
 	preemptions,
 	deadNode,
@@ -71,6 +74,26 @@ func openGuard(c *podCase) []string {
 		return nil
 	}
 	return []string{"The guard is closed: budget " + v1alpha1.GuardBudgetName + " protects the pod while Drawbridge is down, and opens when the interceptors are done."}
+}
+
+// deadline says how long the interceptors have, or that they had no longer.
+func deadline(c *podCase) []string {
+	if c.Request == nil {
+		return nil
+	}
+	if cut := meta.FindStatusCondition(c.Request.Status.Conditions, v1alpha1.ConditionCutOff); cut != nil {
+		return []string{sentence(cut.Message)}
+	}
+	if c.Request.Status.Deadline == nil || c.intercepting() == nil {
+		return nil
+	}
+	left := c.Request.Status.Deadline.Sub(c.Now)
+	when := "from now"
+	if left < 0 {
+		left, when = -left, "ago, so it comes in a moment"
+	}
+	return []string{fmt.Sprintf("%s does not wait for ever: the interceptors have until %s (%s %s). Whoever is not done then is cut off, and the pod is evicted as soon as its budgets allow that.",
+		c.Request.Status.DeadlineRequester, c.Request.Status.Deadline.In(c.Now.Location()).Format(time.RFC3339), duration.HumanDuration(left), when)}
 }
 
 // maintenances reports the maintenances that evict the pod. A request outlives its pod

@@ -149,8 +149,16 @@ func (b *Bench) Cancel() {
 	b.observe()
 }
 
+// Hurry makes a requester want the pod gone: the interceptor has this long, at least a
+// second, and may be told so again with another time. PassOver is what happens then.
+func (b *Bench) Hurry(left time.Duration) {
+	b.t.Helper()
+	b.server.hurry(b.clock.Now().Add(left))
+	b.observe()
+}
+
 // PassOver gives the turn to the next interceptor, as if this one had missed the
-// heartbeat deadline.
+// heartbeat deadline, or the deadline of a requester had come.
 func (b *Bench) PassOver() {
 	b.t.Helper()
 	b.server.passOver()

@@ -102,6 +102,13 @@ func (s *server) turnEnds() {
 	s.changed()
 }
 
+func (s *server) hurry(deadline time.Time) {
+	s.t.Helper()
+	s.mustExist()
+	s.request.Status.Deadline, s.request.Status.DeadlineRequester = new(metav1.NewTime(deadline)), s.request.Spec.Requesters[0].Name
+	s.changed()
+}
+
 func (s *server) passOver() {
 	s.t.Helper()
 	s.mustExist()

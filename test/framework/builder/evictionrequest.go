@@ -99,6 +99,12 @@ func (w *EvictionRequestWrapper) Active(name string, since time.Time) *EvictionR
 	return w
 }
 
+// Deadline is when the interceptors have to be done, because of a requester.
+func (w *EvictionRequestWrapper) Deadline(requester string, at time.Time) *EvictionRequestWrapper {
+	w.Status.Deadline, w.Status.DeadlineRequester = ptr.To(metav1.NewTime(at)), requester
+	return w
+}
+
 // Processed adds interceptors whose turn is over.
 func (w *EvictionRequestWrapper) Processed(names ...string) *EvictionRequestWrapper {
 	w.Status.ProcessedInterceptors = append(w.Status.ProcessedInterceptors, names...)

@@ -619,6 +619,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: deadline
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: deadlineRequester
+      type:
+        scalar: string
     - name: interceptors
       type:
         list:
@@ -1087,6 +1093,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.Requester
   map:
     fields:
+    - name: deadline
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: gracePeriodSeconds
       type:
         scalar: numeric

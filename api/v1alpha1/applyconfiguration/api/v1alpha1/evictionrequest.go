@@ -23,7 +23,7 @@ import (
 // empty. The interceptors of status.targetInterceptors get their turn in order. The one
 // named in status.activeInterceptors reports in its item of status.interceptors. An
 // interceptor that does not report within the heartbeat deadline (20 minutes by default)
-// is passed over. The last one, imperative-eviction.k8s.io, evicts the pod through its
+// is passed over, and all are that a requester's deadline leaves no time. The last one, imperative-eviction.k8s.io, evicts the pod through its
 // eviction subresource.
 type EvictionRequestApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`

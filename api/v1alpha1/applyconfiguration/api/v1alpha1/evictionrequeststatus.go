@@ -36,8 +36,17 @@ type EvictionRequestStatusApplyConfiguration struct {
 	// activationTime is when the active interceptor got its turn. Its heartbeat deadline
 	// starts then.
 	ActivationTime *metav1.Time `json:"activationTime,omitempty"`
+	// deadline is when the interceptors have to be done: the earliest deadline of
+	// spec.requesters, less the pod's termination grace period (the longest that is asked
+	// for) and less a margin (times.deadlineMargin, 5 seconds by default). Then the active
+	// interceptor is interrupted, those behind it get no turn, and
+	// imperative-eviction.k8s.io begins, for which budgets still count. It stays from then
+	// on. If unset, there is no deadline.
+	Deadline *metav1.Time `json:"deadline,omitempty"`
+	// deadlineRequester is the requester whose deadline that is.
+	DeadlineRequester *string `json:"deadlineRequester,omitempty"`
 	// processedInterceptors are no longer active, because they completed, missed the
-	// heartbeat deadline, or the request ended.
+	// heartbeat deadline or the deadline, or the request ended.
 	ProcessedInterceptors []string `json:"processedInterceptors,omitempty"`
 	// interceptors has the report of each interceptor, with the same names as
 	// targetInterceptors. Only the active one changes. Each interceptor writes only its
@@ -111,6 +120,22 @@ func (b *EvictionRequestStatusApplyConfiguration) WithActiveInterceptors(values 
 // If called multiple times, the ActivationTime field is set to the value of the last call.
 func (b *EvictionRequestStatusApplyConfiguration) WithActivationTime(value metav1.Time) *EvictionRequestStatusApplyConfiguration {
 	b.ActivationTime = &value
+	return b
+}
+
+// WithDeadline sets the Deadline field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Deadline field is set to the value of the last call.
+func (b *EvictionRequestStatusApplyConfiguration) WithDeadline(value metav1.Time) *EvictionRequestStatusApplyConfiguration {
+	b.Deadline = &value
+	return b
+}
+
+// WithDeadlineRequester sets the DeadlineRequester field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DeadlineRequester field is set to the value of the last call.
+func (b *EvictionRequestStatusApplyConfiguration) WithDeadlineRequester(value string) *EvictionRequestStatusApplyConfiguration {
+	b.DeadlineRequester = &value
 	return b
 }
 

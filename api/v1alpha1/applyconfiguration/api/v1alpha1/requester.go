@@ -5,6 +5,10 @@
 
 package v1alpha1
 
+import (
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
 // RequesterApplyConfiguration represents a declarative configuration of the Requester type for use
 // with apply.
 //
@@ -22,6 +26,10 @@ type RequesterApplyConfiguration struct {
 	// seconds. If unset, it is the pod's own. imperative-eviction.k8s.io uses the largest
 	// value of all requesters.
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
+	// deadline is when this requester stops waiting, and the pod has to have ended. It may
+	// be moved, and taken away. status.deadline says what that leaves the interceptors. If
+	// unset, this requester waits for as long as they report.
+	Deadline *v1.Time `json:"deadline,omitempty"`
 }
 
 // RequesterApplyConfiguration constructs a declarative configuration of the Requester type for use with
@@ -51,5 +59,13 @@ func (b *RequesterApplyConfiguration) WithLeaseName(value string) *RequesterAppl
 // If called multiple times, the GracePeriodSeconds field is set to the value of the last call.
 func (b *RequesterApplyConfiguration) WithGracePeriodSeconds(value int64) *RequesterApplyConfiguration {
 	b.GracePeriodSeconds = &value
+	return b
+}
+
+// WithDeadline sets the Deadline field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Deadline field is set to the value of the last call.
+func (b *RequesterApplyConfiguration) WithDeadline(value v1.Time) *RequesterApplyConfiguration {
+	b.Deadline = &value
 	return b
 }
