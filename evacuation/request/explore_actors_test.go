@@ -138,10 +138,10 @@ func (a *actors) look(in lookInput) lookResult {
 	if snapshot.Outcome == process.OutcomeRunning && target.pod != nil && decision.Cause != process.TargetGrouped {
 		out.write.Labeled = true
 	}
-	a.encode(er, decision, facts{now: exploreEpoch, foundUID: target.foundUID})
+	a.encode(er, decision, facts{now: exploreEpoch, foundUID: target.foundUID, deadline: target.deadline})
 	out.write = out.write.withStatus(er)
 	out.then = ticksUntil(decision.WakeAt)
-	out.wrong = a.passedOver(in, out.write)
+	out.wrong = errors.Join(a.passedOver(in, out.write), a.deadlineKept(in, out.write))
 	a.looks[in] = out
 	return out
 }
@@ -156,7 +156,7 @@ func (a *actors) passedOver(in lookInput, write record) error {
 	const deadline, grace = 2, 1 // Ticks of explorePolicy.
 	for i := range a.custom {
 		item := in.view.Items[i]
-		if !in.view.Active.has(i) || !write.Processed.has(i) || item.Done || in.pod.ended() || write.End.canceled() {
+		if !in.view.Active.has(i) || !write.Processed.has(i) || item.Done || in.pod.ended() || write.End.canceled() || in.view.overdue() {
 			continue
 		}
 		// A heartbeat from the future is believed for a moment.

@@ -75,6 +75,29 @@ var seededBugs = map[string]seededBug{
 		}),
 		want: errTooEarly,
 	},
+	"a deadline counts for nothing": {
+		scope: scope{custom: 1, deadlines: 1},
+		seed:  stepAfter(func(s *process.Snapshot, _ *process.Policy) { s.Deadline = time.Time{} }),
+		want:  errOverstays,
+	},
+	"a deadline comes too early": {
+		scope: scope{custom: 1, deadlines: 1},
+		seed: stepAfter(func(s *process.Snapshot, _ *process.Policy) {
+			if !s.Deadline.IsZero() {
+				s.Deadline = s.Deadline.Add(-tick)
+			}
+		}),
+		want: errNoTurn,
+	},
+	"a deadline passes over who waits before it has come": {
+		scope: scope{custom: 2, deadlines: 1},
+		seed: stepBefore(func(d *process.Decision) {
+			if i := len(d.Participants) - 2; i > 0 && d.Participants[0].State.Final() && d.Outcome == process.OutcomeRunning {
+				d.Participants[i].State, d.Participants[i+1].State = process.Interrupted, process.Active
+			}
+		}),
+		want: errNoTurn,
+	},
 	"there is no grace after a crash": {
 		scope: scope{custom: 1, crashes: 1},
 		seed:  stepAfter(func(_ *process.Snapshot, p *process.Policy) { p.StartupGrace = 0 }),

@@ -24,12 +24,12 @@ type scope struct {
 	// custom is the number of interceptors of the pod.
 	custom int
 	// How often a controller may crash, the clock go back, requesters come and go,
-	// an eviction fail, an interceptor lie.
-	crashes, back, changes, refusals, lies uint8
+	// an eviction fail, an interceptor lie, a deadline be set, moved or taken away.
+	crashes, back, changes, refusals, lies, deadlines uint8
 }
 
 func (s scope) start() world {
-	none := record{Wanted: 1, Gen: 1, Activated: never}
+	none := record{Wanted: 1, Gen: 1, Activated: never, Due: never, Until: never}
 	for i := range none.Items {
 		none.Items[i].Beat = never
 	}
@@ -37,7 +37,7 @@ func (s scope) start() world {
 	stored.Made = true
 	w := world{
 		Stored: stored, Cached: none, Pod: podRunning, PodCached: podUnseen,
-		Crashes: s.crashes, Back: s.back, Changes: s.changes, Refusals: s.refusals, Lies: s.lies,
+		Crashes: s.crashes, Back: s.back, Changes: s.changes, Refusals: s.refusals, Lies: s.lies, Deadlines: s.deadlines,
 	}
 	w.restart()
 	w.Engine.Dirty, w.Evictor.Dirty = false, false // There is nothing to look at yet.
@@ -344,6 +344,7 @@ func (m mover) people() {
 		}
 	}
 	m.requesters()
+	m.deadlines()
 }
 
 func (m mover) requesters() {
@@ -355,6 +356,9 @@ func (m mover) requesters() {
 		w.Changes--
 		next := w.Stored
 		next.Wanted ^= seats(0).with(i)
+		if i == 0 {
+			next.Due = never // A deadline goes with its requester.
+		}
 		next.Gen++
 		m.store(&w, next)
 		m.move(fmt.Sprintf("requester %d comes or goes", i), w)

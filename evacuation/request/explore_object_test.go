@@ -82,7 +82,11 @@ func (r record) object() *v1alpha1.EvictionRequest {
 	er.Spec.Target.Pod = &v1alpha1.LocalPodReference{Name: exploredPod, UID: exploredUID}
 	for i := range 2 {
 		if r.Wanted.has(i) {
-			er.Spec.Requesters = append(er.Spec.Requesters, v1alpha1.Requester{Name: fmt.Sprintf("r%d.example.com", i)})
+			requester := v1alpha1.Requester{Name: fmt.Sprintf("r%d.example.com", i)}
+			if i == 0 && r.Due != never {
+				requester.Deadline = new(metav1.NewTime(r.Due.time()))
+			}
+			er.Spec.Requesters = append(er.Spec.Requesters, requester)
 		}
 	}
 	s := &er.Status
@@ -112,6 +116,9 @@ func (r record) object() *v1alpha1.EvictionRequest {
 	}
 	if r.Activated != never {
 		s.ActivationTime = new(metav1.NewTime(r.Activated.time()))
+	}
+	if r.Until != never {
+		s.Deadline, s.DeadlineRequester = new(metav1.NewTime(r.Until.time())), "r0.example.com"
 	}
 	if c := r.End.condition(); c != nil {
 		s.Conditions = append(s.Conditions, *c)
@@ -151,7 +158,7 @@ func (r record) withStatus(er *v1alpha1.EvictionRequest) record {
 			r.Processed = r.Processed.with(i)
 		}
 	}
-	r.Activated = ageOf(timeOf(s.ActivationTime))
+	r.Activated, r.Until = ageOf(timeOf(s.ActivationTime)), ageOf(timeOf(s.Deadline))
 	r.End = running
 	for _, end := range []ending{endedDeleted, endedTerminal, endedUnwanted, endedRefused} {
 		if c := end.condition(); slices.ContainsFunc(s.Conditions, func(have metav1.Condition) bool {
@@ -165,7 +172,7 @@ func (r record) withStatus(er *v1alpha1.EvictionRequest) record {
 
 // object is the pod in this phase, nil if a reader finds nothing.
 func (p podPhase) object() *corev1.Pod {
-	b := builder.Pod("shop", exploredPod).UID(exploredUID).Node("n1")
+	b := builder.Pod("shop", exploredPod).UID(exploredUID).Node("n1").GracePeriod(0)
 	switch p {
 	case podUnseen, podGone:
 		return nil

@@ -24,6 +24,7 @@ var exploreScopes = []struct {
 	{"nobody intercepts, the clock goes back", scope{back: 1}},
 	{"nobody intercepts, somebody reports for the last resort", scope{lies: 1}},
 	{"one intercepts, a crash", scope{custom: 1, crashes: 1}},
+	{"one intercepts, a deadline", scope{custom: 1, deadlines: 1}},
 	{"three intercept", scope{custom: 3}},
 }
 
@@ -41,7 +42,10 @@ var exploreWideScopes = []struct {
 	{"one intercepts, requesters come and go twice", scope{custom: 1, changes: 2}},
 	{"one intercepts, a crash, evictions fail", scope{custom: 1, crashes: 1, refusals: 1}},
 	{"one intercepts and lies, a crash", scope{custom: 1, crashes: 1, lies: 1}},
+	{"one intercepts, a deadline, evictions fail", scope{custom: 1, deadlines: 1, refusals: 1}},
+	{"one intercepts, a deadline, requesters come and go", scope{custom: 1, deadlines: 2, changes: 1}},
 	{"two intercept, a crash", scope{custom: 2, crashes: 1}},
+	{"two intercept, a deadline, a crash", scope{custom: 2, deadlines: 1, crashes: 1}},
 	{"two intercept, requesters come and go", scope{custom: 2, changes: 1}},
 	{"three intercept, a crash", scope{custom: 3, crashes: 1}},
 	{"three intercept and lie", scope{custom: 3, lies: 1}},

@@ -66,6 +66,14 @@ func (a age) older(ticks age) age {
 	}
 }
 
+// nearer is older for a deadline. How long ago one was makes no difference.
+func (a age) nearer(ticks age) age {
+	if a == never {
+		return a
+	}
+	return min(a.older(ticks), 0)
+}
+
 // ticks until a time; none if it is zero.
 func ticksUntil(t time.Time) age {
 	if t.IsZero() {
@@ -134,6 +142,9 @@ type record struct {
 	// Wanted are the requesters, by number; Gen and Seen the generations.
 	Wanted    seats
 	Gen, Seen uint8
+	// Due is the deadline of requester 0, Until the one in the status; a negative age is in
+	// the future.
+	Due, Until age
 	// Labeled: the pod's labels are copied.
 	Labeled bool
 	// Plan is the number of members of the plan, the last resort included; 0 before
@@ -149,7 +160,7 @@ type record struct {
 }
 
 func (r record) older(ticks age) record {
-	r.Activated = r.Activated.older(ticks)
+	r.Activated, r.Due, r.Until = r.Activated.older(ticks), r.Due.nearer(ticks), r.Until.nearer(ticks)
 	for i := range r.Items {
 		r.Items[i].Beat = r.Items[i].Beat.older(ticks)
 	}
@@ -228,7 +239,7 @@ type world struct { //nolint:recvcheck // A state is a value; only what changes 
 	Ghost       record
 	GhostCall   bool
 	// What may still happen so many times.
-	Crashes, Back, Changes, Refusals, Lies uint8
+	Crashes, Back, Changes, Refusals, Lies, Deadlines uint8
 }
 
 // older lets the time of everybody go on; a negative number only turns the clock
@@ -289,7 +300,7 @@ func (r record) normal() record {
 		}
 	}
 	if r.End != running {
-		r.Activated = never
+		r.Activated, r.Due, r.Until = never, never, never
 	}
 	return r
 }
