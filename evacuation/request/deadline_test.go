@@ -40,7 +40,7 @@ func TestDeadlineOf(t *testing.T) {
 			want: deadline{noon.Add(-35 * time.Second), spot},
 		},
 		"the earliest counts": {
-			requesters: []v1alpha1.Requester{asks(spot, noon, nil), asks(karpenter, noon.Add(-time.Minute), nil)}, pod: pod(0),
+			requesters: []v1alpha1.Requester{asks(spot, noon, nil), asks(karpenter, noon.Add(-time.Minute), nil), asks("later.example.com", noon.Add(time.Hour), nil)}, pod: pod(0),
 			want: deadline{noon.Add(-time.Minute), karpenter},
 		},
 		"so does the longest grace period that anybody asks for": {

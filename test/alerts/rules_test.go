@@ -191,6 +191,11 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 			bad:  `drawbridge_interceptor_turns_total{result="timed_out"} 0x10 1x10`,
 			at:   15 * time.Minute, want: "1 turns of interceptors ended",
 		},
+		"DrawbridgeInterceptorsCutOff": {
+			well: `drawbridge_interceptor_turns_total{result="timed_out"} 0+1x400` + "\n" + `drawbridge_interceptor_turns_total{result="cut_off"} 0x100 2x300`,
+			bad:  `drawbridge_interceptor_turns_total{result="cut_off"} 0x100 4x300`,
+			at:   4 * time.Hour, want: "turns of interceptors ended in the last 6 hours",
+		},
 		"DrawbridgeGuardGap": {
 			well: `drawbridge_guard_pods{state="closed"} 9x40` + "\n" + `drawbridge_guard_pods{state="unguarded"} 0x40`,
 			bad:  `drawbridge_guard_pods{state="unguarded"} 3x40`,

@@ -17,7 +17,7 @@ func TestPrinterColumns(t *testing.T) {
 	er := createRequest(t, c, ns)
 	summarize := func(er *v1alpha1.EvictionRequest) { er.Status.Summary = v1alpha1.Summarize(er) }
 	for _, write := range []change{
-		together(targets(interceptorA, imperative), active(interceptorA), func(er *v1alpha1.EvictionRequest) { er.Status.NodeName = "node-1" }),
+		together(targets(interceptorA, imperative), active(interceptorA), func(er *v1alpha1.EvictionRequest) { er.Status.NodeName, er.Status.Deadline = "node-1", at(900) }),
 		together(report(interceptorA, func(r *v1alpha1.InterceptorStatus) { r.ExpectedFinishTime = at(600) }), summarize),
 	} {
 		write(er)
@@ -36,11 +36,11 @@ func TestPrinterColumns(t *testing.T) {
 	if len(lines) != 2 {
 		t.Fatalf("want a header and a row, got:\n%s", result.Stdout)
 	}
-	header := []string{"NAME", "POD", "NODE", "STATE", "INTERCEPTOR", "BUDGET", "ETA", "REQUESTERS", "AGE"}
+	header := []string{"NAME", "POD", "NODE", "STATE", "INTERCEPTOR", "BUDGET", "ETA", "DEADLINE", "REQUESTERS", "AGE"}
 	if diff := cmp.Diff(header, strings.Fields(lines[0])); diff != "" {
 		t.Errorf("header (-want +got):\n%s", diff)
 	}
-	row := []string{er.Name, "web-1", "node-1", "Intercepting", "a.example.com", "1/2", at(600).UTC().Format("2006-01-02T15:04:05Z"), "1"}
+	row := []string{er.Name, "web-1", "node-1", "Intercepting", "a.example.com", "1/2", at(600).UTC().Format("2006-01-02T15:04:05Z"), at(900).UTC().Format("2006-01-02T15:04:05Z"), "1"}
 	got := strings.Fields(lines[1])
 	if diff := cmp.Diff(row, got[:len(got)-1]); diff != "" {
 		t.Errorf("row without the age (-want +got):\n%s", diff)
