@@ -24,6 +24,9 @@ type Update struct {
 	// ExpectedFinishTime is when the interceptor expects to finish, in UTC; zero if
 	// unknown.
 	ExpectedFinishTime time.Time
+	// Deadline is when the interceptors have to be done, in UTC; zero if there is none, or
+	// their time is over.
+	Deadline time.Time
 }
 
 // Outcome is how a request ended.
@@ -55,6 +58,9 @@ func Observe(er *v1alpha1.EvictionRequest) Update {
 	}
 	if report.ExpectedFinishTime != nil {
 		u.ExpectedFinishTime = report.ExpectedFinishTime.UTC()
+	}
+	if er.Status.Deadline != nil && u.Interceptor != v1alpha1.ImperativeEvictionInterceptor {
+		u.Deadline = er.Status.Deadline.UTC()
 	}
 	return u
 }

@@ -103,10 +103,22 @@ func TestObserve(t *testing.T) {
 		er.Status.Interceptors[2].Refusal.Message = "PodDisruptionBudget web can never allow a disruption (maxUnavailable is 0)."
 		return er
 	}
+	hurried := func(er *v1alpha1.EvictionRequest) *v1alpha1.EvictionRequest {
+		er.Status.Deadline = &eta
+		return er
+	}
 	cases := map[string]struct {
 		request *v1alpha1.EvictionRequest
 		want    Update
 	}{
+		"it has a deadline": {
+			hurried(turn(1, "", nil)),
+			Update{State: v1alpha1.StateIntercepting, Interceptor: "b.example.com", Position: 2, Total: 3, Deadline: eta.UTC()},
+		},
+		"the deadline has come": {
+			hurried(turn(2, "", nil)),
+			Update{State: v1alpha1.StateEvicting, Interceptor: v1alpha1.ImperativeEvictionInterceptor, Position: 3, Total: 3},
+		},
 		"a budget refuses": {
 			refused("web"),
 			Update{State: v1alpha1.StateBlocked, Interceptor: v1alpha1.ImperativeEvictionInterceptor, Position: 3, Total: 3, Message: "waiting for budget web: it says no"},

@@ -107,6 +107,7 @@ type EvictionState struct {
 	Position    int        `json:"position,omitempty"`
 	Total       int        `json:"total,omitempty"`
 	Expected    *time.Time `json:"expected,omitempty"`
+	Deadline    *time.Time `json:"deadline,omitempty"`
 	Message     string     `json:"message,omitempty"`
 	Requesters  []string   `json:"requesters"`
 	Created     time.Time  `json:"created"`
@@ -182,6 +183,9 @@ func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, reques
 		}
 		if !u.ExpectedFinishTime.IsZero() {
 			e.Expected = &u.ExpectedFinishTime
+		}
+		if !u.Deadline.IsZero() {
+			e.Deadline = &u.Deadline
 		}
 		for _, r := range er.Spec.Requesters {
 			e.Requesters = append(e.Requesters, r.Name)

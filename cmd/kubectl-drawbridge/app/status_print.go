@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
@@ -104,7 +105,7 @@ func (o commands) printEvictions(evictions []EvictionState, now time.Time) error
 		}
 		row := []string{e.Namespace, e.Pod, e.Node, e.State, turn, eta, cli.Age(now, e.Created)}
 		if wide {
-			row = append(row, strings.Join(e.Requesters, ","), text.Clean(e.Message))
+			row = append(row, strings.Join(e.Requesters, ","), text.Hurried(text.Clean(e.Message), ptr.Deref(e.Deadline, time.Time{}), now))
 		}
 		t.Row(row...)
 	}

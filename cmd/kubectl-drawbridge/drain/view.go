@@ -189,7 +189,7 @@ func podLines(pods []movingPod, room int, now time.Time, wide int) []text.Line {
 	}
 	lines := []text.Line{{Text: row("POD", "NODE", "INTERCEPTOR", "ETA", "MESSAGE"), Tone: text.Faint}}
 	for _, p := range shown {
-		line := text.Line{Text: row(p.Name, p.Node, turnOf(p), etaOf(p, now), text.Clean(p.Message))}
+		line := text.Line{Text: row(p.Name, p.Node, turnOf(p), etaOf(p, now), text.Hurried(text.Clean(p.Message), p.Deadline, now))}
 		if p.State == v1alpha1.StateBlocked {
 			line.Tone = text.Bad
 		}

@@ -88,6 +88,10 @@ func TestTheView(t *testing.T) {
 		many.Maintenance.Status.Progress.Nodes++
 		many.Pods = append(many.Pods, intercepting(fmt.Sprintf("shop/web-%02d", i), "node-2", "a.example.com", 0, ""))
 	}
+	hurried := middle()
+	for i := range hurried.Pods[1:3] {
+		hurried.Pods[i+1].Deadline = now.Add(time.Duration(i) * 25 * time.Second)
+	}
 	cases := map[string]struct {
 		snapshot snapshot
 		screen   screen
@@ -96,6 +100,7 @@ func TestTheView(t *testing.T) {
 		"narrow": {middle(), screen{Width: 60, Height: 40}},
 		"ascii":  {middle(), screen{Width: 100, Height: 40, ASCII: true}},
 		"many":   {many, screen{Width: 100, Height: 20}},
+		"hurry":  {hurried, screen{Width: 100, Height: 40}},
 		"begin":  {snapshot{Now: now, Began: now, Maintenance: maintenance()}, screen{Width: 80, Height: 24}},
 		"done": {snapshot{Now: now, Began: now.Add(-time.Hour), Maintenance: condition(maintenance(
 			v1alpha1.MaintenanceNodeStatus{Name: "node-1", Stage: v1alpha1.StageDrainComplete}), v1alpha1.ConditionDrained, metav1.ConditionTrue)}, screen{Width: 80, Height: 24}},

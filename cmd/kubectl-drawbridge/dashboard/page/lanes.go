@@ -35,6 +35,8 @@ type turn struct {
 	Open bool
 	// Expected is when it expects to be done; zero if it does not say, or has ended.
 	Expected time.Time
+	// Deadline is when it has to be done; zero if it need not, or has ended.
+	Deadline time.Time
 	Ticks    []time.Time
 	Message  string
 	// Skipped is who skipped it.
@@ -65,7 +67,7 @@ func lanesOf(s *state.Snapshot, node string) []lane {
 func laneOf(s *state.Snapshot, er *v1alpha1.EvictionRequest) lane {
 	u := requester.Observe(er)
 	l := lane{
-		ID: idOf("lane", string(er.UID), er.Namespace, er.Name), Namespace: er.Namespace, Pod: er.Spec.Target.Pod.Name, Message: text.Clean(u.Message), began: er.CreationTimestamp.Time,
+		ID: idOf("lane", string(er.UID), er.Namespace, er.Name), Namespace: er.Namespace, Pod: er.Spec.Target.Pod.Name, Message: text.Hurried(text.Clean(u.Message), u.Deadline, s.Now), began: er.CreationTimestamp.Time,
 	}
 	switch u.State {
 	case v1alpha1.StateBlocked:
@@ -104,6 +106,7 @@ func laneOf(s *state.Snapshot, er *v1alpha1.EvictionRequest) lane {
 			if report.ExpectedFinishTime != nil {
 				t.Expected = report.ExpectedFinishTime.Time
 			}
+			t.Deadline, t.Message = u.Deadline, text.Hurried(t.Message, u.Deadline, s.Now)
 		case !end.IsZero():
 			t.To = end
 		default:
@@ -184,6 +187,9 @@ type drawnTurn struct {
 	// Expected is the part that is still to come, from X+Width on.
 	Expected      int
 	ExpectedTitle string
+	// Deadline is where it has to be done, 0 if there is none ahead.
+	Deadline      int
+	DeadlineTitle string
 	Ticks         []int
 	Bottom        int
 }
@@ -196,8 +202,10 @@ func draw(lanes []lane, now time.Time) chart {
 			from = l.began
 		}
 		for _, t := range l.Turns {
-			if t.Expected.After(to) {
-				to = t.Expected
+			for _, ahead := range []time.Time{t.Expected, t.Deadline} {
+				if ahead.After(to) {
+					to = ahead
+				}
 			}
 		}
 	}
@@ -229,6 +237,10 @@ func draw(lanes []lane, now time.Time) chart {
 			if t.Open && t.Expected.After(now) {
 				drawn.Expected = max(x(t.Expected)-drawn.X-drawn.Width, 0)
 				drawn.ExpectedTitle = t.Interceptor + " expects to be done in " + duration.HumanDuration(t.Expected.Sub(now))
+			}
+			if t.Open && t.Deadline.After(now) && !t.Deadline.After(to) {
+				drawn.Deadline = x(t.Deadline)
+				drawn.DeadlineTitle = t.Interceptor + " is cut off in " + duration.HumanDuration(t.Deadline.Sub(now))
 			}
 			for _, tick := range t.Ticks {
 				if !tick.Before(t.From) && !tick.After(now) {

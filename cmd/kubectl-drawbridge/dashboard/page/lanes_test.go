@@ -1,6 +1,7 @@
 package page
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +93,27 @@ func TestLanes(t *testing.T) {
 	}
 }
 
+// A deadline is ahead, and nothing is told of it when it is over.
+func TestADeadlineIsDrawnAndTold(t *testing.T) {
+	er := builder.EvictionRequest("shop", "db-0", "db-0").UID("request").Created(before(10*time.Minute)).Interceptors(first).
+		Active(first, before(9*time.Minute)).Deadline("spot.example.com", noon.Add(25*time.Second))
+	drawn := func(now time.Time) drawnTurn {
+		s := state.NewSnapshot(now, er.Obj())
+		return draw([]lane{laneOf(s, s.Requests[0])}, now).Lanes[0].Turns[0]
+	}
+	ahead := drawn(noon)
+	if ahead.Deadline <= ahead.X+ahead.Width || ahead.DeadlineTitle != first+" is cut off in 25s" || !strings.HasSuffix(ahead.Title, ": 25s left") {
+		t.Errorf("25 s ahead it is %+v", ahead)
+	}
+	if come := drawn(noon.Add(25 * time.Second)); come.Deadline != 0 || !strings.HasSuffix(come.Title, ": no time left") {
+		t.Errorf("when it has come it is %+v", come)
+	}
+	er.Processed(first).Active(v1alpha1.ImperativeEvictionInterceptor, noon)
+	if s := state.NewSnapshot(noon, er.Obj()); laneOf(s, s.Requests[0]).Message != "" {
+		t.Errorf("the eviction is told %q", laneOf(s, s.Requests[0]).Message)
+	}
+}
+
 // Whatever the times are, the drawing stays within its bounds, and the past can be seen.
 func TestTheDrawingStaysInItsBounds(t *testing.T) {
 	cases := map[string][]lane{
@@ -99,6 +121,7 @@ func TestTheDrawingStaysInItsBounds(t *testing.T) {
 		"a turn of no length":          {{began: noon, Turns: []turn{{From: noon, To: noon}}}},
 		"expected in a year":           {{began: before(time.Minute), Turns: []turn{{From: before(time.Minute), To: noon, Open: true, Expected: noon.AddDate(1, 0, 0)}}}},
 		"began a year ago":             {{began: noon.AddDate(-1, 0, 0), Turns: []turn{{From: noon.AddDate(-1, 0, 0), To: noon, Open: true}}}},
+		"cut off in a year":            {{began: before(time.Minute), Turns: []turn{{From: before(time.Minute), To: noon, Open: true, Deadline: noon.AddDate(1, 0, 0)}}}},
 		"a clock that is ahead":        {{began: noon.Add(time.Hour), Turns: []turn{{From: noon.Add(time.Hour), To: noon.Add(2 * time.Hour), Ticks: []time.Time{noon.Add(time.Hour)}}}}},
 		"an end before the beginning":  {{began: noon, Turns: []turn{{From: noon, To: before(time.Hour)}}}},
 		"a turn before the request":    {{began: before(time.Minute), Turns: []turn{{From: before(time.Hour), To: before(time.Minute)}}}},
