@@ -65,7 +65,7 @@ func first(d *Decision, s Snapshot, now time.Time, p Policy) {
 	}
 	for _, planned := range s.Planned {
 		d.Participants = append(d.Participants, Participant{
-			Name: planned.Name, HeartbeatDeadline: planned.HeartbeatDeadline, LastResort: planned.LastResort,
+			Name: planned.Name, HeartbeatDeadline: planned.HeartbeatDeadline, LastResort: planned.LastResort, Unhurried: planned.Unhurried,
 		})
 	}
 	next(d, s, now, p)
@@ -85,7 +85,7 @@ func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 		}
 		d.end(OutcomeCanceled, NoIntent)
 		return
-	case !s.Deadline.IsZero() && !now.Before(s.Deadline) && d.cutOff(active, now):
+	case d.cutOff(s, now):
 	case active < 0:
 		d.activateNext(now)
 	case d.Participants[active].LastResort:
@@ -97,7 +97,9 @@ func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 	default:
 		if due, ok := deadline(d.Participants[active], active, s, now, p); ok && !now.Before(due) {
 			d.move(active, Interrupted)
-			d.activateNext(now)
+			if !d.cutOff(s, now) {
+				d.activateNext(now)
+			}
 		}
 	}
 	if active = activeIndex(d.Participants); active >= 0 {
@@ -174,20 +176,20 @@ func (d *Decision) activateNext(now time.Time) {
 	d.Participants[i].ActivatedAt = now
 }
 
-// cutOff gives the turn to the last resort: who is active loses it, and who waits gets
-// none. Who has reported that it is done is done. It reports false if the last resort has
-// its turn already, or there is none.
-func (d *Decision) cutOff(active int, now time.Time) bool {
-	last := slices.IndexFunc(d.Participants, func(a Participant) bool { return a.LastResort })
-	if last < 0 || d.Participants[last].State != Inactive {
+// cutOff passes over those whom the deadline leaves no time: who is active loses the turn,
+// and who waits gets none, up to the first one that the deadline does not hurry. Who has
+// reported that it is done is done. It reports false if nobody loses anything by it.
+func (d *Decision) cutOff(s Snapshot, now time.Time) bool {
+	if s.Deadline.IsZero() || now.Before(s.Deadline) {
 		return false
 	}
-	if next := slices.IndexFunc(d.Participants, func(a Participant) bool { return a.State == Inactive }); next == last {
-		if active < 0 || !d.Participants[active].CompletedAt.IsZero() {
-			return false // It is its turn without that.
-		}
+	to := slices.IndexFunc(d.Participants, func(a Participant) bool {
+		return (a.LastResort || a.Unhurried) && !a.State.Final() && (a.LastResort || a.CompletedAt.IsZero())
+	})
+	if to < 0 || !slices.ContainsFunc(d.Participants[:to], func(a Participant) bool { return !a.State.Final() && a.CompletedAt.IsZero() }) {
+		return false
 	}
-	for i, a := range d.Participants[:last] {
+	for i, a := range d.Participants[:to] {
 		if !a.State.Final() {
 			d.move(i, finalState(a, Interrupted))
 		}

@@ -78,6 +78,9 @@ type Participant struct {
 	HeartbeatSeenAt time.Time
 	// HeartbeatDeadline is how long it may be silent; 0 means Policy.HeartbeatDeadline.
 	HeartbeatDeadline time.Duration
+	// Unhurried keeps, or gets, its turn whatever the deadline: it is a budget, and a
+	// deadline is no reason to break one.
+	Unhurried bool
 	// LastResort keeps its turn as long as the target lives: no participant follows. It
 	// never counts as silent, so that a long outage of ours ends no request, and a
 	// completion reported in its name does not leave a request without an active
@@ -136,7 +139,7 @@ type Snapshot struct {
 	// the end of the target is still recorded.
 	Withdrawn bool
 	// Planned are the participants to freeze in the first step, in order. Only
-	// Name, HeartbeatDeadline and LastResort are read. Ignored once Participants is not empty.
+	// Name, HeartbeatDeadline, Unhurried and LastResort are read. Ignored once Participants is not empty.
 	Planned []Participant
 	// Outcome as recorded.
 	Outcome Outcome
@@ -144,8 +147,8 @@ type Snapshot struct {
 	// CreatedAt is when the request was created: a lower bound for the baseline of
 	// the first participant (ruling R2).
 	CreatedAt time.Time
-	// Deadline is when every participant but the last resort has to be done; zero means
-	// never. It does not count once the last resort has its turn.
+	// Deadline is when every participant has to be done but the last resort and those that
+	// are Unhurried; zero means never.
 	Deadline time.Time
 	// Generation of the request's intent and the one last acted on.
 	Generation         int64
@@ -203,7 +206,7 @@ type Decision struct {
 	ObservedGeneration int64
 	// Transitions are the changes of state, in order.
 	Transitions []Transition
-	// CutOff reports that in this step the deadline has given the turn to the last resort.
+	// CutOff reports that in this step the deadline has passed somebody over.
 	CutOff bool
 	// Changed reports whether anything differs from the snapshot.
 	Changed bool

@@ -70,8 +70,16 @@ func decodeOutcome(conditions []metav1.Condition) (process.Outcome, process.Caus
 	return process.OutcomeRunning, process.NoCause
 }
 
+// participant is the interceptor of that name before it has done anything. EvictionBudgets
+// are an interceptor, too, and no deadline may break them.
+func participant(name string) process.Participant {
+	return process.Participant{
+		Name: name, LastResort: name == v1alpha1.ImperativeEvictionInterceptor, Unhurried: name == v1alpha1.BudgetInterceptor,
+	}
+}
+
 func decodeParticipant(er *v1alpha1.EvictionRequest, name string, outcome process.Outcome, seen observation) process.Participant {
-	p := process.Participant{Name: name, LastResort: name == v1alpha1.ImperativeEvictionInterceptor}
+	p := participant(name)
 	report := v1alpha1.ReportOf(er, name)
 	p.StartedAt = timeOf(report.StartTime)
 	p.HeartbeatAt = timeOf(report.HeartbeatTime)

@@ -77,11 +77,15 @@ func noteCutOff(er *v1alpha1.EvictionRequest, d process.Decision, now time.Time)
 	if !d.CutOff {
 		return
 	}
+	message := cutOffMessage(er, d)
+	if before := messageOf(er, v1alpha1.ConditionCutOff); before != "" {
+		message = before + " " + message // Until now, a budget had the turn.
+	}
 	er.Status.Conditions = withRoom(er.Status.Conditions)
 	meta.SetStatusCondition(&er.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionCutOff, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDeadlineReached,
 		ObservedGeneration: d.ObservedGeneration, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
-		Message: cutOffMessage(er, d),
+		Message: message,
 	})
 }
 

@@ -50,9 +50,11 @@ func plan(names []string, deadline func(name string) time.Duration) []process.Pa
 		if known || name == v1alpha1.ImperativeEvictionInterceptor || len(planned) == v1alpha1.MaxPodInterceptors {
 			continue
 		}
-		planned = append(planned, process.Participant{Name: name, HeartbeatDeadline: deadline(name)})
+		p := participant(name)
+		p.HeartbeatDeadline = deadline(name)
+		planned = append(planned, p)
 	}
-	return append(planned, process.Participant{Name: v1alpha1.ImperativeEvictionInterceptor, LastResort: true})
+	return append(planned, participant(v1alpha1.ImperativeEvictionInterceptor))
 }
 
 // contradicts reports whether the creator of the request saw interceptors that are not

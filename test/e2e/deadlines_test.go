@@ -57,8 +57,8 @@ func TestADeadlineEndsTheTimeOfTheInterceptors(t *testing.T) {
 		}
 	}
 
-	er := hurry(t, spot, pod, soon.Add(-2*time.Hour))
-	er = waitRequest(t, pod, "blocked by the budget", blocked)
+	hurry(t, spot, pod, soon.Add(-2*time.Hour))
+	er := waitRequest(t, pod, "blocked by the budget", blocked)
 	lives(t, pod)
 	if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, er.Status.ProcessedInterceptors); diff != "" {
 		t.Errorf("processed (-want +got):\n%s", diff)
@@ -96,6 +96,31 @@ func TestADeadlineThatIsOverLeavesNobodyATurn(t *testing.T) {
 			t.Errorf("report (-want +got):\n%s", diff)
 		}
 	}
+}
+
+// No deadline breaks an EvictionBudget, which is an interceptor like the others.
+func TestADeadlineBreaksNoEvictionBudget(t *testing.T) {
+	shareManager(t)
+	namespace, node := placed(t)
+	pods := createSet(t, namespace, "ring", 1, node, intercepted("a.example.com", "b.example.com"))
+	budget := createEvictionBudget(t, builder.EvictionBudget(namespace, "ring", builder.AppLabel, "ring").MaxUnavailable("0"), 1)
+	spot := &requester.Requester{
+		Name: "spot.example.com", Deadline: time.Now().Add(-time.Hour), Client: must(client.NewWithWatch(kube.Config(), client.Options{Scheme: scheme}))(t),
+	}
+	must(spot.Join(t.Context(), &pods[0]))(t)
+	waitRequest(t, &pods[0], "held by the budget", func(er *v1alpha1.EvictionRequest) bool {
+		return activeIs(v1alpha1.BudgetInterceptor)(er) && v1alpha1.ReportOf(er, v1alpha1.BudgetInterceptor).HeartbeatTime != nil
+	})
+	lives(t, &pods[0])
+	if err := admin.Delete(t.Context(), budget); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, &pods[0])
+	er := waitRequest(t, &pods[0], "Evicted", isTrue(v1alpha1.ConditionEvicted))
+	if v1alpha1.ReportOf(er, v1alpha1.BudgetInterceptor).CompletionTime == nil {
+		t.Errorf("the budget did not let it go: %+v", er.Status)
+	}
+	saysAll(t, "the condition", meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCutOff).Message, "a.example.com, b.example.com got no turn.")
 }
 
 // A deadline goes with its requester.

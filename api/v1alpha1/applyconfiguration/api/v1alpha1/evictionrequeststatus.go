@@ -40,8 +40,9 @@ type EvictionRequestStatusApplyConfiguration struct {
 	// spec.requesters, less the pod's termination grace period (the longest that is asked
 	// for) and less a margin (times.deadlineMargin, 5 seconds by default). Then the active
 	// interceptor is interrupted, those behind it get no turn, and
-	// imperative-eviction.k8s.io begins, for which budgets still count. It stays from then
-	// on. If unset, there is no deadline.
+	// imperative-eviction.k8s.io begins, from when on the deadline stays as it is. Budgets
+	// still count: budgets.drawbridge.dev keeps its turn, or gets it. If unset, there is no
+	// deadline.
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 	// deadlineRequester is the requester whose deadline that is.
 	DeadlineRequester *string `json:"deadlineRequester,omitempty"`
