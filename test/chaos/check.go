@@ -24,7 +24,7 @@ func (v Violation) String() string { return fmt.Sprintf("%s: %s: %s", v.Promise,
 
 // The promises.
 const (
-	PromiseDone    = "no intercepted pod ends before its interceptors are done or have timed out"
+	PromiseDone    = "no intercepted pod ends before its interceptors are done or have timed out, or a deadline has come"
 	PromiseOrder   = "one interceptor at a time, in the order planned, and a final state stays"
 	PromiseBudget  = "no eviction breaks a budget"
 	PromiseEnd     = "every request ends"
@@ -43,8 +43,9 @@ type Verdict struct {
 	// Evicted are the pods that ended by an eviction, Intercepted those of them that
 	// had interceptors.
 	Evicted, Intercepted int
-	// TimedOut are the turns that ended by silence, Finished those that ended well.
-	TimedOut, Finished int
+	// TimedOut are the turns that ended by silence, CutOff those that a deadline ended or
+	// left out, Finished those that ended well.
+	TimedOut, CutOff, Finished int
 	// Passed are intercepted pods that went during an outage under failurePolicy
 	// Ignore without a guard, as documented.
 	Passed int
@@ -251,6 +252,12 @@ func (c *checker) requestOf(pod types.UID, at time.Time) types.UID {
 
 // unfinished says why an interceptor's turn was not over, or nothing.
 func (c *checker) unfinished(w *Workload, request, pod types.UID, name string, at time.Time, count bool) string {
+	if c.cutOff(request, name, at) {
+		if count {
+			c.CutOff++
+		}
+		return ""
+	}
 	if w.Kind == Machines {
 		return c.unmoved(pod, name, at, count)
 	}

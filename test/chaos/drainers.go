@@ -17,7 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // drain does what a plan's drainer does, until ctx ends.
@@ -40,7 +42,7 @@ func (r *run) drain(ctx context.Context, d Drain, number int) {
 	case Loop:
 		r.loop(draining, node)
 	case Native:
-		r.native(draining, node, number)
+		r.native(draining, node, number, d.Deadline)
 	case Maintained:
 		r.maintain(draining, node, number)
 	}
@@ -99,13 +101,19 @@ func (r *run) loop(ctx context.Context, node string) {
 	}
 }
 
-// native creates a request for every pod of the node.
-func (r *run) native(ctx context.Context, node string, number int) {
+// native creates a request for every pod of the node, which may leave the interceptors so
+// many steps.
+func (r *run) native(ctx context.Context, node string, number, steps int) {
 	name := fmt.Sprintf("native-%d.chaos.example.com", number)
 	for ctx.Err() == nil {
 		for _, pod := range r.observer.podsOn(node) {
 			_ = within(ctx, func(ctx context.Context) error { // It is tried again.
-				return r.want(ctx, pod, name)
+				wish := v1alpha1.Requester{Name: name}
+				if steps > 0 {
+					reserved := time.Duration(translate.OwnGrace(pod))*time.Second + process.DefaultPolicy().DeadlineMargin
+					wish.Deadline = new(metav1.NewTime(time.Now().Add(time.Duration(steps)*Step + reserved)))
+				}
+				return r.want(ctx, pod, wish)
 			})
 		}
 		rest(ctx, Step)
@@ -113,7 +121,7 @@ func (r *run) native(ctx context.Context, node string, number int) {
 	r.withdraw(context.WithoutCancel(ctx), name)
 }
 
-func (r *run) want(ctx context.Context, pod *corev1.Pod, name string) error {
+func (r *run) want(ctx context.Context, pod *corev1.Pod, wish v1alpha1.Requester) error {
 	er := &v1alpha1.EvictionRequest{}
 	err := r.world.admin.Get(ctx, v1alpha1.RequestKey(pod), er)
 	if apierrors.IsNotFound(err) {
@@ -121,15 +129,15 @@ func (r *run) want(ctx context.Context, pod *corev1.Pod, name string) error {
 			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: string(pod.UID)},
 			Spec: v1alpha1.EvictionRequestSpec{
 				Target:     v1alpha1.EvictionTarget{Pod: &v1alpha1.LocalPodReference{Name: pod.Name, UID: pod.UID}},
-				Requesters: []v1alpha1.Requester{{Name: name}},
+				Requesters: []v1alpha1.Requester{wish},
 			},
 		}
 		return r.world.admin.Create(ctx, er)
 	}
-	if err != nil || outcome(er) != "" || len(er.Spec.Requesters) == 0 || wantedBy(er, name) {
+	if err != nil || outcome(er) != "" || len(er.Spec.Requesters) == 0 || wantedBy(er, wish.Name) {
 		return err
 	}
-	er.Spec.Requesters = append(er.Spec.Requesters, v1alpha1.Requester{Name: name})
+	er.Spec.Requesters = append(er.Spec.Requesters, wish)
 	return r.world.admin.Update(ctx, er)
 }
 

@@ -138,6 +138,9 @@ type Drain struct {
 	// From and To are the steps in which it goes on. When kubectl and the loop end
 	// before the last step, the node is uncordoned, which a maintenance takes back.
 	From, To int
+	// Deadline is how many steps a native requester leaves the interceptors of each pod; 0
+	// is no deadline.
+	Deadline int
 }
 
 // FaultKind is what goes wrong.
@@ -278,6 +281,7 @@ func MakePlan(seed uint64, troubles ...[]TroubleKind) Plan {
 	}
 	// Maintenances have dice of their own: they came later, and left all plans as they were.
 	p.Drains = append(d.drains(), dice{rand.New(rand.NewPCG(seed, 0x6d61696e74))}.maintenances()...)
+	dice{rand.New(rand.NewPCG(seed, 0x646561646c))}.deadlines(p.Drains)
 	for range 2 + d.IntN(maxFaults-1) {
 		p.addFault(d.fault())
 	}
@@ -374,6 +378,15 @@ func (d dice) drains() []Drain {
 		}
 	}
 	return drains
+}
+
+// deadlines gives half of the native requesters one.
+func (d dice) deadlines(drains []Drain) {
+	for i := range drains {
+		if drains[i].Kind == Native && d.chance(50) {
+			drains[i].Deadline = 1 + d.IntN(10)
+		}
+	}
 }
 
 // maintenances of the first two nodes, whoever else drains them.

@@ -59,7 +59,11 @@ func (p *Plan) String() string {
 		}
 	}
 	for _, d := range p.Drains {
-		fmt.Fprintf(&b, "  drain of node %d: %s, steps %d to %d\n", d.Node, d.Kind, d.From, d.To)
+		fmt.Fprintf(&b, "  drain of node %d: %s, steps %d to %d", d.Node, d.Kind, d.From, d.To)
+		if d.Deadline > 0 {
+			fmt.Fprintf(&b, ", leaves the interceptors of each pod %d steps", d.Deadline)
+		}
+		b.WriteByte('\n')
 	}
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "  step %d, for %d: %s", f.At, f.Lasts, f.Kind)

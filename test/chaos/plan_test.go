@@ -35,7 +35,7 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 	for _, word := range []string{
 		string(ModeFail), string(ModeNoGuard), string(ModeAlways), string(ModeIgnore), string(Plain), string(Surging), string(Intercepted), string(Machines),
 		string(Works), string(Silent), string(Hangs), string(Crashes), string(Twice), string(Future), string(Liar), string(OffClock),
-		string(Kubectl), string(Loop), string(Native), string(Maintained), string(Zoned), string(Hooked), "stateful", "uncordon", "finale", "outage", "loss", string(metav1.StatusReasonForbidden),
+		string(Kubectl), string(Loop), string(Native), string(Maintained), string(Zoned), string(Hooked), "stateful", "uncordon", "finale", "outage", "loss", "deadline", string(metav1.StatusReasonForbidden),
 	} {
 		missing[word] = true
 	}
@@ -67,6 +67,9 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 			delete(missing, string(d.Kind))
 			if d.To < Steps {
 				delete(missing, "uncordon")
+			}
+			if d.Deadline > 0 {
+				delete(missing, "deadline")
 			}
 		}
 		for _, f := range p.Faults {

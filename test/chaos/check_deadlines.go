@@ -1,0 +1,38 @@
+package chaos
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// cutOff reports whether a deadline has ended, or left out, the turn of an interceptor at
+// that time: the request says so, the deadline had come by the clock of whoever said so,
+// and a requester had asked for it. No deadline excuses an EvictionBudget.
+func (c *checker) cutOff(request types.UID, name string, at time.Time) bool {
+	if name == v1alpha1.BudgetInterceptor {
+		return false
+	}
+	asked := func(by string, deadline *metav1.Time) bool {
+		return slices.ContainsFunc(c.requests[request], func(seen RequestSeen) bool {
+			return slices.ContainsFunc(seen.Request.Spec.Requesters, func(r v1alpha1.Requester) bool {
+				return r.Name == by && r.Deadline != nil && !r.Deadline.Before(deadline)
+			})
+		})
+	}
+	for _, seen := range c.requests[request] {
+		status := &seen.Request.Status
+		said := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionCutOff)
+		if said == nil || status.Deadline == nil || !slices.Contains(status.ProcessedInterceptors, name) || v1alpha1.ReportOf(seen.Request, name).CompletionTime != nil {
+			continue
+		}
+		return !said.LastTransitionTime.After(at.Add(maxSkew)) && !status.Deadline.After(said.LastTransitionTime.Time) &&
+			!status.Deadline.After(at.Add(maxSkew)) && asked(status.DeadlineRequester, status.Deadline)
+	}
+	return false
+}

@@ -1,0 +1,56 @@
+package chaos
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// cut makes the history one in which a deadline has passed both interceptors over after
+// five seconds, neither of which was done.
+func cut(change ...func(asks *v1alpha1.Requester, says *v1alpha1.EvictionRequest)) func(*History) {
+	return func(h *History) {
+		asks, says := v1alpha1.Requester{Name: "spot.example.com", Deadline: new(metav1.NewTime(at(35)))}, request(1, 2)
+		says.Status.Deadline, says.Status.DeadlineRequester = new(metav1.NewTime(at(5))), asks.Name
+		says.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionCutOff, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at(5))}}
+		for _, c := range change {
+			c(&asks, says)
+		}
+		begin := request(1, 0)
+		begin.Spec.Requesters = []v1alpha1.Requester{asks}
+		h.Requests = []RequestSeen{{At: at(1), Request: begin}, {At: at(5.5), Request: says}}
+		h.Ledger = []Entry{began(first, 1)}
+	}
+}
+
+func TestCheckOfDeadlines(t *testing.T) {
+	type change = func(asks *v1alpha1.Requester, says *v1alpha1.EvictionRequest)
+	cases := map[string]struct {
+		change change
+		want   string
+		cutOff int
+	}{
+		"it has come":                        {func(*v1alpha1.Requester, *v1alpha1.EvictionRequest) {}, never, 2},
+		"nobody had asked for one":           {func(asks *v1alpha1.Requester, _ *v1alpha1.EvictionRequest) { asks.Deadline = nil }, PromiseDone, 0},
+		"another one had asked for it":       {func(asks *v1alpha1.Requester, _ *v1alpha1.EvictionRequest) { asks.Name = "other.example.com" }, PromiseDone, 0},
+		"it had been asked for earlier only": {func(asks *v1alpha1.Requester, _ *v1alpha1.EvictionRequest) { asks.Deadline.Time = at(4) }, PromiseDone, 0},
+		"it had not come": {func(_ *v1alpha1.Requester, says *v1alpha1.EvictionRequest) {
+			says.Status.Deadline.Time = at(6)
+		}, PromiseDone, 0},
+		"it had not come by any clock": {func(_ *v1alpha1.Requester, says *v1alpha1.EvictionRequest) {
+			says.Status.Deadline.Time, says.Status.Conditions[0].LastTransitionTime.Time = at(20), at(20)
+		}, PromiseDone, 0},
+		"the request does not say so": {func(_ *v1alpha1.Requester, says *v1alpha1.EvictionRequest) { says.Status.Conditions = nil }, PromiseDone, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			v := breaks(t, history(cut(tc.change), func(h *History) { h.Deadline = time.Hour }), tc.want)
+			if v.CutOff != tc.cutOff {
+				t.Errorf("%d cut off, want %d", v.CutOff, tc.cutOff)
+			}
+		})
+	}
+}
