@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/internal/text"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -85,7 +86,7 @@ func noteCutOff(er *v1alpha1.EvictionRequest, d process.Decision, now time.Time)
 	meta.SetStatusCondition(&er.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionCutOff, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDeadlineReached,
 		ObservedGeneration: d.ObservedGeneration, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
-		Message: message,
+		Message: text.Cut(message, v1alpha1.MaxMessageLength), // Fifteen names may be longer than the API takes.
 	})
 }
 

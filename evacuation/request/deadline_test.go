@@ -1,7 +1,9 @@
 package request
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,5 +159,23 @@ func TestWhatACutOffTells(t *testing.T) {
 				t.Errorf("metrics were told (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The API refuses a condition with a message of more than 4096 characters, for good.
+func TestTheMessageOfACutOffIsNeverTooLong(t *testing.T) {
+	noon := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	decision := process.Decision{CutOff: true}
+	for i := range v1alpha1.MaxPodInterceptors {
+		decision.Transitions = append(decision.Transitions, process.Transition{
+			Name: fmt.Sprintf("%s%02d.example.com", strings.Repeat("a.", 119), i), To: process.Interrupted,
+		})
+	}
+	er := builder.EvictionRequest("shop", "db-0", "uid-1").Created(noon.Add(time.Hour)).Deadline("spot.example.com", noon).Obj()
+	for range 2 { // A second time after an EvictionBudget.
+		noteCutOff(er, decision, noon)
+		if message := messageOf(er, v1alpha1.ConditionCutOff); len(message) > v1alpha1.MaxMessageLength || !strings.HasSuffix(message, "...") {
+			t.Errorf("%d characters: %q", len(message), message)
+		}
 	}
 }

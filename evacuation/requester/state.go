@@ -25,7 +25,7 @@ type Update struct {
 	// unknown.
 	ExpectedFinishTime time.Time
 	// Deadline is when the interceptors have to be done, in UTC; zero if there is none, or
-	// their time is over.
+	// the active one has no need to hurry: budgets have not.
 	Deadline time.Time
 }
 
@@ -59,7 +59,7 @@ func Observe(er *v1alpha1.EvictionRequest) Update {
 	if report.ExpectedFinishTime != nil {
 		u.ExpectedFinishTime = report.ExpectedFinishTime.UTC()
 	}
-	if er.Status.Deadline != nil && u.Interceptor != v1alpha1.ImperativeEvictionInterceptor {
+	if er.Status.Deadline != nil && u.Interceptor != v1alpha1.ImperativeEvictionInterceptor && u.Interceptor != v1alpha1.BudgetInterceptor {
 		u.Deadline = er.Status.Deadline.UTC()
 	}
 	return u

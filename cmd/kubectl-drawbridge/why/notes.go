@@ -89,7 +89,10 @@ func deadline(c *podCase) []string {
 	}
 	left := c.Request.Status.Deadline.Sub(c.Now)
 	when := "from now"
-	if left < 0 {
+	switch {
+	case left < 0 && c.active.Name == v1alpha1.BudgetInterceptor:
+		return []string{fmt.Sprintf("%s does not wait for ever, and the time of the interceptors is over. EvictionBudgets still count.", c.Request.Status.DeadlineRequester)}
+	case left < 0:
 		left, when = -left, "ago, so it comes in a moment"
 	}
 	return []string{fmt.Sprintf("%s does not wait for ever: the interceptors have until %s (%s %s). Whoever is not done then is cut off, and the pod is evicted as soon as its budgets allow that.",
