@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,37 @@ func TestAJobOnTheSameNode(t *testing.T) {
 	want := []corev1.Toleration{{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
 	if diff := cmp.Diff(want, job.Spec.Template.Spec.Tolerations); diff != "" {
 		t.Errorf("tolerations (-want +got):\n%s", diff)
+	}
+}
+
+// A hook is told the earlier of its attempt's deadline and that of the request, in the
+// environment and in expressions. An undo has only the former.
+func TestTheDeadlineThatAHookIsTold(t *testing.T) {
+	ofAttempt, earlier := "2026-11-23T12:30:00Z", "2026-11-23T12:01:00Z"
+	cases := map[string]struct {
+		request time.Time
+		undo    bool
+		want    string
+	}{
+		"the request has none":       {time.Time{}, false, ofAttempt},
+		"the request's is earlier":   {at(1*time.Minute).Time, false, earlier},
+		"the request's is later":     {at(31*time.Minute).Time, false, ofAttempt},
+		"the request's, in the undo": {at(1*time.Minute).Time, true, ofAttempt},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			a := attemptWith(t, `{"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "${request.deadline}"}]}}}}`, false)
+			a.target.Deadline, a.undo = tc.request, tc.undo
+			job, err := a.render(t.Context(), a.compiled.do.job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			container := job.Spec.Template.Spec.Containers[0]
+			i := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "DEADLINE" })
+			if diff := cmp.Diff([]string{tc.want, tc.want}, []string{container.Env[i].Value, container.Image}); diff != "" {
+				t.Errorf("environment and expression (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
