@@ -10,18 +10,18 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/vm"
 )
 
-// rehearse tries the writes of the policies as dry runs: nothing is stored or moved.
-func (g *Gatherer) rehearse(ctx context.Context, f *Facts) {
+// dryRunWrites tries the writes of the policies as dry runs: nothing is stored or moved.
+func (g *Gatherer) dryRunWrites(ctx context.Context, f *Facts) {
 	for i := range f.EvacuationPolicies {
 		result, err := vm.DryRun(ctx, g.reader, &f.EvacuationPolicies[i])
-		r := Rehearsal{DryRunResult: result}
+		r := WriteDryRun{DryRunResult: result}
 		switch {
 		case meta.IsNoMatchError(err):
 			continue // The condition Ready says so.
 		case err != nil:
 			r.Problem = err.Error()
 		}
-		f.Rehearsals = append(f.Rehearsals, r)
+		f.WriteDryRuns = append(f.WriteDryRuns, r)
 	}
 }
 
@@ -29,7 +29,7 @@ func evacuations(f *Facts) verdict {
 	var v verdict
 	var findings []Finding
 	var tried []string
-	for _, r := range f.Rehearsals {
+	for _, r := range f.WriteDryRuns {
 		object := "evacuationpolicy/" + r.Policy
 		switch {
 		case r.Problem != "":

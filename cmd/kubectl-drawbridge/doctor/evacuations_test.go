@@ -11,34 +11,34 @@ import (
 func TestDryRunsOfEvacuations(t *testing.T) {
 	const machine = "VirtualMachineInstance shop/vm"
 	cases := map[string]struct {
-		rehearsal Rehearsal
-		want      []string
-		summary   string
+		dryRun  WriteDryRun
+		want    []string
+		summary string
 	}{
 		"no machine could be evacuated now": {
-			rehearsal: Rehearsal{DryRunResult: vm.DryRunResult{Policy: "kubevirt"}}, summary: "nothing to try",
+			dryRun: WriteDryRun{DryRunResult: vm.DryRunResult{Policy: "kubevirt"}}, summary: "nothing to try",
 		},
 		"all is taken": {
-			rehearsal: Rehearsal{DryRunResult: vm.DryRunResult{Policy: "kubevirt", Workload: machine, Tried: []string{"mark", "migration"}}},
-			summary:   "tried with " + machine,
+			dryRun:  WriteDryRun{DryRunResult: vm.DryRunResult{Policy: "kubevirt", Workload: machine, Tried: []string{"mark", "migration"}}},
+			summary: "tried with " + machine,
 		},
 		"a mark is discarded": {
-			rehearsal: Rehearsal{DryRunResult: vm.DryRunResult{Policy: "kubevirt", Workload: machine, Tried: []string{"mark"}, Problems: []string{"mark: it is discarded"}}},
-			want:      []string{"FAIL evacuationpolicy/kubevirt: the dry run of a mark: it is discarded (tried with " + machine + ")"},
+			dryRun: WriteDryRun{DryRunResult: vm.DryRunResult{Policy: "kubevirt", Workload: machine, Tried: []string{"mark"}, Problems: []string{"mark: it is discarded"}}},
+			want:   []string{"FAIL evacuationpolicy/kubevirt: the dry run of a mark: it is discarded (tried with " + machine + ")"},
 		},
 		"a permission is missing": {
-			rehearsal: Rehearsal{DryRunResult: vm.DryRunResult{Policy: "kubevirt", Missing: []string{`"patch" on machines.example.com`}}},
-			want:      []string{`WARN evacuationpolicy/kubevirt: dry runs were not tried, because you may not "patch" on machines.example.com`},
+			dryRun: WriteDryRun{DryRunResult: vm.DryRunResult{Policy: "kubevirt", Missing: []string{`"patch" on machines.example.com`}}},
+			want:   []string{`WARN evacuationpolicy/kubevirt: dry runs were not tried, because you may not "patch" on machines.example.com`},
 		},
 		"the API server does not answer": {
-			rehearsal: Rehearsal{DryRunResult: vm.DryRunResult{Policy: "kubevirt"}, Problem: "list pods: timeout"},
-			want:      []string{"WARN evacuationpolicy/kubevirt: dry runs were not tried: list pods: timeout"},
+			dryRun: WriteDryRun{DryRunResult: vm.DryRunResult{Policy: "kubevirt"}, Problem: "list pods: timeout"},
+			want:   []string{"WARN evacuationpolicy/kubevirt: dry runs were not tried: list pods: timeout"},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := fine()
-			f.Rehearsals = []Rehearsal{tc.rehearsal}
+			f.WriteDryRuns = []WriteDryRun{tc.dryRun}
 			r := only(t, f, "evacuations")
 			if diff := cmp.Diff(tc.want, brief(r)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)

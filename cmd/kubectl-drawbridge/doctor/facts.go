@@ -97,8 +97,8 @@ type Facts struct {
 	Hooks              []v1alpha1.EvacuationHook
 	EvictionBudgets    []v1alpha1.EvictionBudget
 	EvacuationPolicies []v1alpha1.EvacuationPolicy
-	// Rehearsals are dry runs of the policies' writes.
-	Rehearsals []Rehearsal
+	// WriteDryRuns are dry runs of the policies' writes.
+	WriteDryRuns []WriteDryRun
 	// Intercepted are the namespaces with pods that interceptors hold up, sorted, and Tried
 	// are dry runs of writes there.
 	Intercepted []string
@@ -135,8 +135,8 @@ type Probe struct {
 	Problem string
 }
 
-// Rehearsal is a dry run of what a policy writes.
-type Rehearsal struct {
+// WriteDryRun is a dry run of what a policy writes.
+type WriteDryRun struct {
 	vm.DryRunResult
 	// Problem is why it could not be tried; empty if it was.
 	Problem string

@@ -97,7 +97,7 @@ func (g *Gatherer) Gather(ctx context.Context, namespace string) (*Facts, error)
 	g.permissions(ctx, f)
 	g.probe(ctx, f)
 	g.objects(ctx, f)
-	g.rehearse(ctx, f)
+	g.dryRunWrites(ctx, f)
 	g.tryWrites(ctx, f)
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("read the facts: %w", err)

@@ -96,10 +96,10 @@ func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 	g.gatherUnavailable(ctx, f)
 	f.DryRun = TryEviction(ctx, g.Connection, pod, len(BudgetsOf(pod, f.Budgets, nil)))
 	f.Now = g.Clock.Now()
-	if needsRehearsal(*f) {
+	if needsRequestDryRun(*f) {
 		// What the user may not do is unknown, and the events say the rest.
 		refusal, err := refusals.TryRequest(ctx, g.Connection, pod)
-		f.Rehearsal, f.Rehearsed = refusal, err == nil
+		f.RequestDryRun, f.RequestTried = refusal, err == nil
 		g.TakeWarnings()
 	}
 	if needsWebhook(*f) {

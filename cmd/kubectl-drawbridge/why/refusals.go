@@ -48,8 +48,8 @@ func refusalsOf(f *Facts) []refusals.Refusal {
 	})
 }
 
-// needsRehearsal reports whether a call would have Drawbridge write a request.
-func needsRehearsal(f Facts) bool { return newCase(&f).wouldWrite() }
+// needsRequestDryRun reports whether a call would have Drawbridge write a request.
+func needsRequestDryRun(f Facts) bool { return newCase(&f).wouldWrite() }
 
 // wouldWrite reports whether a call would have Drawbridge write a request, as the webhook
 // foretells, which writes nothing to foretell it.
@@ -71,10 +71,10 @@ func (c *podCase) unwritten() (refusals.Refusal, bool) {
 			}
 		}
 	}
-	if c.Rehearsal == nil {
+	if c.RequestDryRun == nil {
 		return refusals.Refusal{}, false
 	}
-	return *c.Rehearsal, true
+	return *c.RequestDryRun, true
 }
 
 // namespaceOf is where the refused object is.
@@ -101,7 +101,7 @@ func writeRefused(c *podCase) (string, []string, bool) {
 		return "", nil, false
 	}
 	advice := []string{r.Remedy(c.namespaceOf(r)), goesOn}
-	if r.Write == writes.Request && !r.Time.IsZero() && c.Rehearsed && c.Rehearsal == nil {
+	if r.Write == writes.Request && !r.Time.IsZero() && c.RequestTried && c.RequestDryRun == nil {
 		advice = append(advice, "A dry run of the same, made as you, is accepted. If the cause is gone, a call is accepted as soon as Drawbridge tries again.")
 	}
 	return fmt.Sprintf("The pod's eviction cannot be requested. %s", r.Said(c.namespaceOf(r))), advice, true

@@ -36,9 +36,9 @@ func withEvent(e events.Event, when time.Time) func(*Facts) {
 	}
 }
 
-// rehearsed is a dry run of the request.
-func rehearsed(refusal *refusals.Refusal) func(*Facts) {
-	return func(f *Facts) { f.Rehearsal, f.Rehearsed = refusal, true }
+// requestDryRun is a dry run of the request.
+func requestDryRun(refusal *refusals.Refusal) func(*Facts) {
+	return func(f *Facts) { f.RequestDryRun, f.RequestTried = refusal, true }
 }
 
 func TestWritesThatTheClusterRefuses(t *testing.T) {
@@ -64,8 +64,8 @@ func TestWritesThatTheClusterRefuses(t *testing.T) {
 		"the request, for a second time":    {intercepted(quota(ago(time.Hour)), acceptedAt(writes.Request, ago(time.Minute)), quota(ago(time.Second))), VerdictWriteRefused, byQuota, nil},
 		"the request, which is over":        {intercepted(quota(ago(time.Minute)), acceptedAt(writes.Request, ago(time.Minute))), VerdictWouldIntercept, notAsked, nil},
 		"the lease of the caller":           {intercepted(refusedAt(writes.Lease, writes.Webhook, ago(time.Minute))), VerdictWriteRefused, "429: Eviction could not be coordinated yet: an admission webhook refuses the lease of the caller, retry", nil},
-		"a dry run of the request":          {intercepted(rehearsed(dry)), VerdictWriteRefused, "429: Eviction could not be coordinated yet: an admission policy refuses the request, retry", nil},
-		"none, says a dry run":              {intercepted(rehearsed(nil)), VerdictWouldIntercept, notAsked, nil},
+		"a dry run of the request":          {intercepted(requestDryRun(dry)), VerdictWriteRefused, "429: Eviction could not be coordinated yet: an admission policy refuses the request, retry", nil},
+		"none, says a dry run":              {intercepted(requestDryRun(nil)), VerdictWouldIntercept, notAsked, nil},
 		"the request, and another denies":   {intercepted(quota(ago(time.Minute)), answering(foretold("429: Eviction not possible: the machine cannot move"))), VerdictWouldIntercept, "429: Eviction not possible: the machine cannot move", []string{requestNote}},
 		"the request, which exists":         {intercepted(working(), quota(ago(time.Hour))), VerdictInterceptorWorks, notAsked, nil},
 		"to join the request":               {intercepted(working(), quota(ago(time.Minute))), VerdictInterceptorWorks, notAsked, []string{requestNote}},
@@ -106,7 +106,7 @@ func withGuardOf(made time.Time) func(*Facts) {
 }
 
 func TestAStoryOfARefusedRequest(t *testing.T) {
-	f := facts(pod().Interceptors(interA), answering(warned), refusedAt(writes.Request, writes.Quota, ago(3*time.Minute)), rehearsed(nil))
+	f := facts(pod().Interceptors(interA), answering(warned), refusedAt(writes.Request, writes.Quota, ago(3*time.Minute)), requestDryRun(nil))
 	var text strings.Builder
 	if err := Print(&text, Tell(f), now, false); err != nil {
 		t.Fatal(err)

@@ -61,10 +61,10 @@ type Facts struct {
 	Wait *time.Duration
 	// System is Drawbridge's own namespace, whose pods no registration selects.
 	System string
-	// Rehearsal is why a dry run of the pod's request is refused; nil if it is not. Rehearsed:
-	// there was one.
-	Rehearsal *refusals.Refusal
-	Rehearsed bool
+	// RequestDryRun is why a dry run of the pod's request is refused; nil if it is not.
+	// RequestTried: there was one.
+	RequestDryRun *refusals.Refusal
+	RequestTried  bool
 	// Unread says what could not be read, and why.
 	Unread []string
 }

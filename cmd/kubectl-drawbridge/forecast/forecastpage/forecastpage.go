@@ -46,12 +46,12 @@ const (
 
 // Pages returns the page.
 func Pages() []page.Page {
-	told := &memory{known: lru.New(remembered)}
+	told := &cache{known: lru.New(remembered)}
 	return []page.Page{{Pattern: "/forecast", Section: section, Render: told.render}}
 }
 
-// memory has the last forecasts. Two pages at a time do not simulate the same twice.
-type memory struct {
+// cache has the last forecasts. Two pages at a time do not simulate the same twice.
+type cache struct {
 	mu    sync.Mutex
 	known *lru.Cache
 }
@@ -64,11 +64,11 @@ type told struct {
 }
 
 // of is the forecast for nodes, which are sorted.
-func (m *memory) of(s *state.Snapshot, nodes []string) forecast.Forecast {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (c *cache) of(s *state.Snapshot, nodes []string) forecast.Forecast {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	key := strings.Join(nodes, " ")
-	if value, ok := m.known.Get(key); ok {
+	if value, ok := c.known.Get(key); ok {
 		last := value.(told) //nolint:forcetypeassert // Only this function adds.
 		age := s.Now.Sub(last.at)
 		if age >= 0 && (age < settle || age < stale && last.version == s.Version) {
@@ -78,7 +78,7 @@ func (m *memory) of(s *state.Snapshot, nodes []string) forecast.Forecast {
 	in := forecast.FromSnapshot(s, nodes)
 	in.Runs = runs
 	made := forecast.Of(in)
-	m.known.Add(key, told{made, s.Version, s.Now})
+	c.known.Add(key, told{made, s.Version, s.Now})
 	return made
 }
 
@@ -104,7 +104,7 @@ type historyRow struct {
 	Pods                    int
 }
 
-func (m *memory) render(_ context.Context, r page.Request) (page.Content, error) {
+func (c *cache) render(_ context.Context, r page.Request) (page.Content, error) {
 	v := view{Actions: !r.ReadOnly && !r.Export}
 	// A node may be given several times, and several in one field.
 	var nodes []string
@@ -124,7 +124,7 @@ func (m *memory) render(_ context.Context, r page.Request) (page.Content, error)
 		}
 	}
 	if len(nodes) > 0 {
-		v.fill(m.of(r.Snapshot, nodes))
+		v.fill(c.of(r.Snapshot, nodes))
 	}
 	content := page.Content{Title: section, Section: section}
 	for _, name := range []string{"ask", "told"} {

@@ -26,7 +26,7 @@ func TestAForecastIsKeptForAWhile(t *testing.T) {
 		}
 		return s
 	}
-	m := &memory{known: lru.New(remembered)}
+	m := &cache{known: lru.New(remembered)}
 	for _, step := range []struct {
 		name  string
 		asked *state.Snapshot

@@ -16,8 +16,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/pdb/guard"
 )
 
-// rehearser is the requester of requests that are not stored.
-const rehearser = "dry-run.users." + v1alpha1.GroupName
+// dryRunRequester is the requester of requests that are not stored.
+const dryRunRequester = "dry-run.users." + v1alpha1.GroupName
 
 // TryRequest makes a dry run of a request for the pod, as the webhook writes it: if the
 // pod's labels are refused, without them. It returns nil if the request would be taken; an
@@ -25,7 +25,7 @@ const rehearser = "dry-run.users." + v1alpha1.GroupName
 func TryRequest(ctx context.Context, c client.Client, pod *corev1.Pod) (*Refusal, error) {
 	er := &v1alpha1.EvictionRequest{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: string(pod.UID), Labels: pods.CopiedLabels(pod.Labels)}}
 	er.Spec.Target.Pod = &v1alpha1.LocalPodReference{Name: pod.Name, UID: pod.UID}
-	er.Spec.Requesters = []v1alpha1.Requester{{Name: rehearser}}
+	er.Spec.Requesters = []v1alpha1.Requester{{Name: dryRunRequester}}
 	found, err := try(ctx, c, refused.Request, er.DeepCopy())
 	if (found != nil || err != nil) && len(er.Labels) > 0 {
 		er.Labels = nil
