@@ -105,9 +105,9 @@ func TestTheDeadlineThatAHookIsTold(t *testing.T) {
 		want    string
 	}{
 		"the request has none":       {time.Time{}, false, ofAttempt},
-		"the request's is earlier":   {at(1*time.Minute).Time, false, earlier},
-		"the request's is later":     {at(31*time.Minute).Time, false, ofAttempt},
-		"the request's, in the undo": {at(1*time.Minute).Time, true, ofAttempt},
+		"the request's is earlier":   {at(1 * time.Minute).Time, false, earlier},
+		"the request's is later":     {at(31 * time.Minute).Time, false, ofAttempt},
+		"the request's, in the undo": {at(1 * time.Minute).Time, true, ofAttempt},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
