@@ -235,7 +235,7 @@ func (r *dryRun) try(ctx context.Context, sub *subject, creates bool) error {
 	if err != nil {
 		return err
 	}
-	vars[varRequest] = map[string]any{"name": string(sub.pod.UID), "namespace": sub.pod.Namespace, "requesters": []string{}, "callers": []string{}}
+	vars[varRequest] = requestVar(types.NamespacedName{Namespace: sub.pod.Namespace, Name: string(sub.pod.UID)}, nil, nil, time.Time{})
 	if r.policy.mark != nil {
 		r.tried(writeMark, r.tryMark(ctx, sub, vars))
 	}

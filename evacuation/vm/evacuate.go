@@ -374,10 +374,7 @@ func (e *evacuation) send(ctx context.Context, sub *subject, by *patch, data []b
 }
 
 func (e *evacuation) requestVars(ctx context.Context) map[string]any {
-	return map[string]any{
-		"name": e.target.Request.Name, "namespace": e.target.Request.Namespace,
-		"requesters": append([]string{}, e.target.Requesters...), "callers": append([]string{}, e.callers(ctx, e.target.Request)...),
-	}
+	return requestVar(e.target.Request, e.target.Requesters, e.callers(ctx, e.target.Request), e.target.Deadline)
 }
 
 // emit records an event about the request.

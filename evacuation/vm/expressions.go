@@ -3,7 +3,9 @@ package vm
 import (
 	"strings"
 	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -79,10 +81,23 @@ func requestType() *apiservercel.DeclType {
 	fields := map[string]*apiservercel.DeclField{}
 	for name, of := range map[string]*apiservercel.DeclType{
 		"name": apiservercel.StringType, "namespace": apiservercel.StringType, "requesters": names, "callers": names,
+		"deadline": apiservercel.StringType,
 	} {
 		fields[name] = apiservercel.NewDeclField(name, of, true, nil, nil)
 	}
 	return apiservercel.NewObjectType("drawbridge.Request", fields)
+}
+
+// requestVar is the value of the variable request. A deadline of zero is none.
+func requestVar(request types.NamespacedName, requesters, callers []string, deadline time.Time) map[string]any {
+	until := ""
+	if !deadline.IsZero() {
+		until = deadline.UTC().Format(time.RFC3339)
+	}
+	return map[string]any{
+		"name": request.Name, "namespace": request.Namespace, "deadline": until,
+		"requesters": append([]string{}, requesters...), "callers": append([]string{}, callers...),
+	}
 }
 
 // compile compiles an expression of a scope.

@@ -279,12 +279,15 @@ func (m *migrator) render(ctx context.Context, p *policy, e *evacuee) (*unstruct
 	if err != nil {
 		return nil, err
 	}
-	names := []string{}
+	var names []string
 	for _, r := range e.er.Spec.Requesters {
 		names = append(names, r.Name)
 	}
-	callers := append([]string{}, m.callers(ctx, client.ObjectKeyFromObject(e.er))...)
-	vars[varRequest] = map[string]any{"name": e.er.Name, "namespace": e.er.Namespace, "requesters": names, "callers": callers}
+	key, until := client.ObjectKeyFromObject(e.er), time.Time{}
+	if e.er.Status.Deadline != nil {
+		until = e.er.Status.Deadline.Time
+	}
+	vars[varRequest] = requestVar(key, names, m.callers(ctx, key), until)
 	return p.migration.render(ctx, p, vars, e.er.Namespace, e.er.Name, e.attempt+1)
 }
 

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/cel"
@@ -243,6 +245,32 @@ func TestTheKubeVirtPresetKeepsLittle(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, prune(machine, p.workloadFields)); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatAnExpressionIsToldOfTheDeadline(t *testing.T) {
+	noon := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	hurried, err := compile("spec.test", "request.deadline != '' && timestamp(request.deadline) - timestamp('2026-05-04T11:00:00Z') < duration('2h')", writeScope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		deadline time.Time
+		want     bool
+	}{
+		"there is none":          {time.Time{}, false},
+		"one that is soon":       {noon, true},
+		"one that is far":        {noon.Add(time.Hour), false},
+		"one in another zone":    {noon.In(time.FixedZone("CET", 3600)), true},
+		"one that is long since": {noon.Add(-24 * time.Hour), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vars := map[string]any{varPod: map[string]any{}, varWorkload: map[string]any{}, varConfig: map[string]any{}}
+			vars[varRequest] = requestVar(types.NamespacedName{}, nil, nil, tc.deadline)
+			if got, err := hurried.Bool(t.Context(), vars, false); err != nil || got != tc.want {
+				t.Errorf("it is hurried: %t (error %v), want %t", got, err, tc.want)
+			}
+		})
 	}
 }
 
