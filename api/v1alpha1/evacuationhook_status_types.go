@@ -28,7 +28,7 @@ type EvacuationHookStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime > timestamp('1970-01-01T00:00:00Z'))",message="lastTransitionTime must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime > timestamp('1970-01-01T00:00:00Z') && c.lastTransitionTime < timestamp('9999-12-31T00:00:00Z'))",message="lastTransitionTime must be a time of this epoch in RFC 3339"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
@@ -72,7 +72,7 @@ type HookRun struct {
 
 	// startTime of the attempt; while Retrying or Refused, when the next one may begin.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="startTime must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="startTime must be a time of this epoch in RFC 3339"
 	StartTime metav1.Time `json:"startTime"`
 
 	// message says why the last attempt failed.

@@ -254,7 +254,7 @@ type EvictionBudgetStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime > timestamp('1970-01-01T00:00:00Z'))",message="lastTransitionTime must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime > timestamp('1970-01-01T00:00:00Z') && c.lastTransitionTime < timestamp('9999-12-31T00:00:00Z'))",message="lastTransitionTime must be a time of this epoch in RFC 3339"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
@@ -324,7 +324,7 @@ type BudgetGrant struct {
 
 	// time is when it was granted.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="time must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="time must be a time of this epoch in RFC 3339"
 	Time metav1.MicroTime `json:"time"`
 }
 

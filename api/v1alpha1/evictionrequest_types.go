@@ -139,7 +139,7 @@ type Requester struct {
 	// be moved, and taken away. status.deadline says what that leaves the interceptors. If
 	// unset, this requester waits for as long as they report.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 }
 
@@ -198,7 +198,7 @@ type EvictionRequestStatus struct {
 	// +kubebuilder:validation:XValidation:rule="self.filter(c, !(c.type in ['Evicted', 'Canceled', 'Deleting'] || c.type.startsWith('drawbridge.dev/'))).size() <= 24",message="conditions may have at most 24 items besides those of the controller: remove some of your own"
 	// +kubebuilder:validation:XValidation:rule="self.filter(c, c.type in ['Evicted', 'Canceled'] && c.status == 'True').size() < 2",message="conditions Evicted and Canceled cannot both be True"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, size(c.message) <= 4096)",message="a condition's message may have at most 4096 characters: shorten it"
-	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime > timestamp('1970-01-01T00:00:00Z'))",message="lastTransitionTime must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime > timestamp('1970-01-01T00:00:00Z') && c.lastTransitionTime < timestamp('9999-12-31T00:00:00Z'))",message="lastTransitionTime must be a time of this epoch in RFC 3339"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// nodeName is the node the target ran on when the controller first saw it.
@@ -225,7 +225,7 @@ type EvictionRequestStatus struct {
 	// activationTime is when the active interceptor got its turn. Its heartbeat deadline
 	// starts then.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	ActivationTime *metav1.Time `json:"activationTime,omitempty"`
 
 	// deadline is when the interceptors have to be done: the earliest deadline of
@@ -236,7 +236,7 @@ type EvictionRequestStatus struct {
 	// still count: budgets.drawbridge.dev keeps its turn, or gets it. If unset, there is no
 	// deadline.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 
 	// deadlineRequester is the requester whose deadline that is.
@@ -298,7 +298,7 @@ type EvictionRequestSummary struct {
 
 	// expectedFinishTime is the one that the active interceptor reported, if any.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	ExpectedFinishTime *metav1.Time `json:"expectedFinishTime,omitempty"`
 
 	// requesters is the number of spec.requesters.
@@ -352,25 +352,25 @@ type InterceptorStatus struct {
 	// startTime is when the interceptor started, within the clock skew (10 s) of now. Set
 	// once, together with the first heartbeatTime.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// heartbeatTime is when the interceptor last reported. It is not in the future (beyond
 	// the clock skew), never decreases, and is at least 60 s after the previous one.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	HeartbeatTime *metav1.Time `json:"heartbeatTime,omitempty"`
 
 	// expectedFinishTime is when the interceptor expects to finish. It is not in the past
 	// when set, and may change.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	ExpectedFinishTime *metav1.Time `json:"expectedFinishTime,omitempty"`
 
 	// completionTime is when the interceptor finished, fully or partially, or declined,
 	// within the clock skew of now. Set once. It ends the interceptor's turn.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
 	// retries is the number of failed calls of the pod's eviction subresource. Only

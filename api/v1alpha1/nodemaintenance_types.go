@@ -168,13 +168,13 @@ type NodeMaintenanceStatus struct {
 	// startTime is when the controller began to cordon the nodes, after cordon last
 	// became true.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// completionTime is when the maintenance was complete. For the drain, see the
 	// condition Drained.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
 	// progress has the counts over all selected nodes.
@@ -195,7 +195,7 @@ type NodeMaintenanceStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime > timestamp('1970-01-01T00:00:00Z'))",message="lastTransitionTime must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime > timestamp('1970-01-01T00:00:00Z') && c.lastTransitionTime < timestamp('9999-12-31T00:00:00Z'))",message="lastTransitionTime must be a time of this epoch in RFC 3339"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
@@ -287,7 +287,7 @@ type MaintenanceNodeStatus struct {
 
 	// waitingUntil is when the eviction of the last of those is requested.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	WaitingUntil *metav1.Time `json:"waitingUntil,omitempty"`
 
 	// podsEvacuated is how many pods have left the node since its drain began.
@@ -304,12 +304,12 @@ type MaintenanceNodeStatus struct {
 
 	// startTime is when the drain of the node began.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// completionTime is when the node was drained.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 

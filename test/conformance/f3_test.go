@@ -252,20 +252,34 @@ func TestConformance_F3(t *testing.T) {
 
 	// Who may write a status must not be able to store what our programs cannot read: one
 	// such request would end the watch of all of them.
-	t.Run("38 what a client of Go cannot read is not stored", func(t *testing.T) {
-		const odd = "2026-11-22t10:21:11z"
+	t.Run("38 what a client of Go cannot read, or write again, is not stored", func(t *testing.T) {
+		const status = `"status":"True","reason":"Mine","message":""`
 		for name, patch := range map[string]string{
-			"a time of the controller": `{"status":{"activationTime":"` + odd + `"}}`,
-			"a time of a condition":    `{"status":{"conditions":[{"type":"Mine","status":"True","reason":"Mine","message":"","lastTransitionTime":"` + odd + `"}]}}`,
+			"a time of the controller": `{"status":{"activationTime":ODD}}`,
+			"the deadline":             `{"status":{"deadline":ODD}}`,
+			"a time of a condition":    `{"status":{"conditions":[{"type":"Mine",` + status + `,"lastTransitionTime":ODD}]}}`,
 			"times of a report": `{"status":{"targetInterceptors":[{"name":"` + imperative + `"}],"activeInterceptors":["` + imperative + `"],
-				"interceptors":[{"name":"` + imperative + `","message":"","startTime":"` + odd + `","heartbeatTime":"` + odd + `"}]}}`,
+				"interceptors":[{"name":"` + imperative + `","message":"","startTime":ODD,"heartbeatTime":ODD}]}}`,
 		} {
-			t.Run(name, func(t *testing.T) {
-				er := createRequest(t, c, ns)
-				err := c.Status().Patch(t.Context(), er.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
-				if !apierrors.IsInvalid(err) {
-					t.Errorf("want Invalid, got %v", err)
-				}
+			for _, odd := range []string{`"2026-11-22t10:21:11z"`, `"9999-12-31T23:59:59-12:00"`} {
+				t.Run(name+" "+odd, func(t *testing.T) {
+					er := createRequest(t, c, ns)
+					err := c.Status().Patch(t.Context(), er.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(strings.ReplaceAll(patch, "ODD", odd))))
+					if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "in RFC 3339") {
+						t.Errorf("want a refusal of the time, got %v", err)
+					}
+				})
+			}
+		}
+	})
+	t.Run("38 nor is the deadline of a requester", func(t *testing.T) {
+		for deadline, want := range map[string]string{
+			"2026-11-22t10:21:11z": "RFC 3339", "1969-12-31T23:59:59Z": "this epoch", "soon": "date-time",
+			"9999-12-31T23:59:59-12:00": "RFC 3339", // The year 10000 of UTC, which no client of Go can write again.
+			"9999-12-30T23:59:59Z":      accepted, "2026-11-22T10:21:11.5+01:00": accepted,
+		} {
+			t.Run(deadline, func(t *testing.T) {
+				mergePatch(t, c, createRequest(t, c, ns), fmt.Sprintf(`{"spec":{"requesters":[{"name":"drain.example.com","deadline":%q}]}}`, deadline), want)
 			})
 		}
 	})
