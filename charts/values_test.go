@@ -79,6 +79,9 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"a caller's silence that is too short": {
 			values{"times": values{"callerSilence": values{"kubectl": "29s"}}}, "times.callerSilence.kubectl must be in whole seconds, from 30s to 24h, not 29s",
 		},
+		"a taint after no time":          {values{"deadlines": values{"taints": values{"reclaimed": "0s"}}}, "deadlines.taints.reclaimed must be from 1s to 168h, not 0s"},
+		"a patience of eight days":       {values{"deadlines": values{"callerPatience": values{"mco": "192h"}}}, "deadlines.callerPatience.mco must be from 1s to 168h, not 192h"},
+		"deadlines of nobody":            {values{"deadlines": values{"sources": []string{"carpenter"}}}, "deadlines"},
 		"one of more than a day":         {values{"times": values{"callerSilence": values{"kubectl": "24h1s"}}}, "callerSilence.kubectl"},
 		"one of half a second":           {values{"times": values{"callerSilence": values{"kubectl": "30.5s"}}}, "callerSilence.kubectl"},
 		"a port for two":                 {values{"metrics": values{"port": 8443}, "webhook": values{"port": 8443}}, "webhook.port and metrics.port are both 8443"},

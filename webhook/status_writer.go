@@ -80,7 +80,7 @@ func controllersParts(before, after *v1alpha1.EvictionRequest) []statusPart {
 		{field: "activeInterceptors", before: b.ActiveInterceptors, after: a.ActiveInterceptors},
 		{field: "activationTime", before: b.ActivationTime, after: a.ActivationTime},
 		{field: "deadline", before: b.Deadline, after: a.Deadline},
-		{field: "deadlineRequester", before: b.DeadlineRequester, after: a.DeadlineRequester},
+		{field: "deadlineSource", before: b.DeadlineSource, after: a.DeadlineSource},
 		{field: "processedInterceptors", before: b.ProcessedInterceptors, after: a.ProcessedInterceptors},
 		{field: "summary", before: b.Summary, after: a.Summary},
 	}

@@ -73,7 +73,7 @@ func TestStatusWriters(t *testing.T) {
 		"somebody else cancels":                  {user: stranger, before: running(), after: running().Canceled(v1alpha1.ReasonNoRequesters, t0), want: []string{"status.conditions[Canceled]: Forbidden", ours}},
 		"somebody else says it is done":          {user: stranger, before: running(), after: running().Evicted(v1alpha1.ReasonPodDeleted, t0), want: []string{"status.conditions[Evicted]: Forbidden"}},
 		"somebody else sets when the turn began": {user: stranger, before: running(), after: changed(func(s *v1alpha1.EvictionRequestStatus) { s.ActivationTime = at(0) }), want: []string{"status.activationTime: Forbidden"}},
-		"somebody else sets a deadline":          {user: stranger, before: running(), after: running().Deadline("spot.example.com", t0), want: []string{"status.deadline: Forbidden", "status.deadlineRequester: Forbidden"}},
+		"somebody else sets a deadline":          {user: stranger, before: running(), after: running().Deadline("spot.example.com", t0), want: []string{"status.deadline: Forbidden", "status.deadlineSource: Forbidden"}},
 		"somebody else claims to have observed":  {user: stranger, before: running(), after: changed(func(s *v1alpha1.EvictionRequestStatus) { s.ObservedGeneration = 9 }), want: []string{"status.observedGeneration: Forbidden"}},
 		"somebody else moves it to another node": {user: stranger, before: running(), after: running().NodeName("n9"), want: []string{"status.nodeName: Forbidden"}},
 		"somebody else paints the table": {user: stranger, before: running(), after: changed(func(s *v1alpha1.EvictionRequestStatus) {

@@ -106,9 +106,20 @@ type LocalPodReference struct {
 	UID types.UID `json:"uid"`
 }
 
+// RequesterType says how patient a requester is.
+type RequesterType string
+
+// Types of requesters (KEP-4563, later stages).
+const (
+	RequesterSoft             RequesterType = "Soft"
+	RequesterSoftWithDeadline RequesterType = "SoftWithDeadline"
+	RequesterHard             RequesterType = "Hard"
+)
+
 // Requester wants the eviction.
 //
 // +structType=atomic
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || has(self.deadline) == (self.type == 'SoftWithDeadline')",message="type SoftWithDeadline needs a deadline, and Soft and Hard have none: set both, or neither"
 type Requester struct {
 	// name is the requester's fully qualified domain name, at most 253 lower-case
 	// letters, digits, periods and hyphens. Unique in the list.
@@ -134,6 +145,15 @@ type Requester struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
+
+	// type says how patient this requester is. Soft waits for as long as the interceptors
+	// report. SoftWithDeadline waits until deadline. Hard does not wait: every interceptor
+	// gets a moment to save what it can (deadlines.hardNotice, 10 seconds by default), all of
+	// them at the same time, then the pod is evicted as soon as its budgets allow that. If
+	// unset, deadline decides between the first two.
+	// +optional
+	// +kubebuilder:validation:Enum=Soft;SoftWithDeadline;Hard
+	Type RequesterType `json:"type,omitempty"`
 
 	// deadline is when this requester stops waiting, and the pod has to have ended. It may
 	// be moved, and taken away. status.deadline says what that leaves the interceptors. If
@@ -229,8 +249,11 @@ type EvictionRequestStatus struct {
 	ActivationTime *metav1.Time `json:"activationTime,omitempty"`
 
 	// deadline is when the interceptors have to be done: the earliest deadline of
-	// spec.requesters, less the pod's termination grace period (the longest that is asked
-	// for) and less a margin (times.deadlineMargin, 5 seconds by default). Then the active
+	// spec.requesters, and of those that are learnt from the API (deadlines), less the
+	// pod's termination grace period (the longest that is asked for) and less a margin
+	// (deadlines.margin, 5 seconds by default). A requester of type Hard, and a deadline
+	// that is over when it is first seen, leave deadlines.hardNotice, 10 seconds by default,
+	// from then on. At the deadline the active
 	// interceptor is interrupted, those behind it get no turn, and
 	// imperative-eviction.k8s.io begins, from when on the deadline stays as it is. Budgets
 	// still count: budgets.drawbridge.dev keeps its turn, or gets it. If unset, there is no
@@ -239,10 +262,11 @@ type EvictionRequestStatus struct {
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 
-	// deadlineRequester is the requester whose deadline that is.
+	// deadlineSource says where the deadline comes from: a requester, or what stands in the
+	// API about the node or the caller, for example "NodeClaim default-7x2k4".
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	DeadlineRequester string `json:"deadlineRequester,omitempty"`
+	// +kubebuilder:validation:MaxLength=1024
+	DeadlineSource string `json:"deadlineSource,omitempty"`
 
 	// processedInterceptors are no longer active, because they completed, missed the
 	// heartbeat deadline or the deadline, or the request ended.

@@ -173,6 +173,9 @@ type Policy struct {
 	// DeadlineMargin is how much earlier than a requester's deadline needs the last resort
 	// begins. Default 5 s.
 	DeadlineMargin time.Duration
+	// HardNotice is how long interceptors have from when they first learn of a requester that
+	// does not wait, or of a deadline that is over. Default 10 s.
+	HardNotice time.Duration
 }
 
 // DeadlineOf is how long the participant may be silent.
@@ -188,6 +191,7 @@ func DefaultPolicy() Policy {
 		CompletionGrace:   5 * time.Second,
 		StartupGrace:      5 * time.Minute,
 		DeadlineMargin:    5 * time.Second,
+		HardNotice:        10 * time.Second,
 	}
 }
 

@@ -160,7 +160,7 @@ func encode(er *v1alpha1.EvictionRequest, d process.Decision, f facts) {
 	}
 	if running {
 		f.deadline.write(status)
-		noteCutOff(er, d, f.now)
+		noteCutOff(er, d, f.deadline.over, f.now)
 	}
 	if condition := heldCondition(er, d, f); condition != nil {
 		meta.SetStatusCondition(&status.Conditions, *condition)

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/internal/text"
@@ -19,42 +21,95 @@ import (
 
 // deadline is what status.deadline says: when the interceptors have to be done, for whom.
 type deadline struct {
-	// at is zero if no requester has a deadline.
-	at        time.Time
-	requester string
+	// at is zero if there is no deadline.
+	at     time.Time
+	source string
+	// over is how long it was over before the interceptors could learn of it, 0 if it was
+	// not.
+	over time.Duration
 }
 
-// deadlineOf is the earliest deadline of the requesters, less what the pod then takes to
-// terminate: callers that delete at their time leave it that (Karpenter: the NodeClaim's
-// time less the pod's grace period), so the eviction has to come before. What is stored
-// stays if the pod is not known, and once its last interceptor has the turn: from then on
-// it tells why.
-func deadlineOf(er *v1alpha1.EvictionRequest, pod *corev1.Pod, margin time.Duration) deadline {
-	stored := deadline{at: timeOf(er.Status.Deadline), requester: er.Status.DeadlineRequester}
+// Deadlines are those that stand elsewhere in the API.
+type Deadlines interface {
+	// Of are the deadlines of a pod that its request does not have itself.
+	Of(ctx context.Context, er *v1alpha1.EvictionRequest, pod *corev1.Pod) ([]translate.Learnt, error)
+	// Start is a source.Func: it wakes the controller when one changes.
+	Start(ctx context.Context, queue controllers.Queue) error
+}
+
+// deadlineOf is the earliest deadline, less what the pod then takes to terminate: callers
+// that delete at their time leave it that (Karpenter: the NodeClaim's time less the pod's
+// grace period), so the eviction has to come before. What is stored stays if the pod is not
+// known, and once its last interceptor has the turn: from then on it tells why.
+//
+// A requester of type Hard, and a deadline that is over when it is first seen, leave
+// HardNotice from then on. So a requester whose clock is wrong cannot take all time away.
+func deadlineOf(er *v1alpha1.EvictionRequest, pod *corev1.Pod, learnt []translate.Learnt, now time.Time, p process.Policy) deadline {
+	stored := deadline{at: timeOf(er.Status.Deadline), source: er.Status.DeadlineSource}
 	if pod == nil || pods.HasEnded(pod) || len(er.Status.ActiveInterceptors) > 0 && er.Status.ActiveInterceptors[0] == v1alpha1.ImperativeEvictionInterceptor {
 		return stored
 	}
 	first := deadline{}
+	earliest := func(d deadline) {
+		if first.at.IsZero() || d.at.Before(first.at) {
+			first = d
+		}
+	}
+	// since is a time after a source is first seen. From then on it is stored.
+	since := func(source string, after time.Duration) time.Time {
+		if stored.source == source {
+			return stored.at
+		}
+		return whole(now.Add(after))
+	}
+	before := p.DeadlineMargin + graceOf(er, pod)
+	for _, requester := range er.Spec.Requesters {
+		source := "requester " + requester.Name
+		if requester.Type == v1alpha1.RequesterHard {
+			source += ", type Hard"
+			earliest(deadline{at: since(source, p.HardNotice), source: source})
+		}
+		if requester.Deadline != nil {
+			earliest(deadline{at: whole(requester.Deadline.Add(-before)), source: source})
+		}
+	}
+	for _, d := range learnt {
+		at := whole(d.At.Add(-before))
+		if d.At.IsZero() {
+			at = since(d.Source, d.After-before)
+		}
+		earliest(deadline{at: at, source: d.Source})
+	}
+	if first.at.IsZero() || !first.at.Before(now) || stored.source == first.source && stored.at.Equal(first.at) {
+		return first
+	}
+	notice := whole(now.Add(p.HardNotice))
+	first.over = now.Sub(first.at)
+	if first.at = notice; stored.source == first.source && stored.at.Before(notice) {
+		first.at = stored.at
+	}
+	return first
+}
+
+// whole is a time as the API keeps it: in whole seconds, and of this epoch.
+func whole(at time.Time) time.Time {
+	if earliest := time.Unix(1, 0); at.Before(earliest) {
+		return earliest
+	}
+	return at.Truncate(time.Second)
+}
+
+// graceOf is how long the pod may take to terminate: the longest that is asked for.
+func graceOf(er *v1alpha1.EvictionRequest, pod *corev1.Pod) time.Duration {
 	var wishes []*int64
 	for _, requester := range er.Spec.Requesters {
 		wishes = append(wishes, requester.GracePeriodSeconds)
-		if at := requester.Deadline; at != nil && (first.at.IsZero() || at.Time.Before(first.at)) {
-			first = deadline{at: at.Time, requester: requester.Name}
-		}
-	}
-	if first.at.IsZero() {
-		return first
 	}
 	grace := translate.OwnGrace(pod)
 	if longest := translate.LongestGrace(grace, wishes...); longest != nil {
 		grace = *longest
 	}
-	// The API keeps whole seconds, and a deadline must be of this epoch.
-	first.at = first.at.Add(-time.Duration(max(0, min(grace, maxGrace))) * time.Second).Add(-margin).Truncate(time.Second)
-	if earliest := time.Unix(1, 0); first.at.Before(earliest) {
-		first.at = earliest
-	}
-	return first
+	return time.Duration(max(0, min(grace, maxGrace))) * time.Second
 }
 
 // maxGrace bounds a grace period, in seconds (some use the largest number there is): with
@@ -63,10 +118,10 @@ const maxGrace = int64(100 * 365 * 24 * 3600)
 
 // write stores it in the status.
 func (d deadline) write(status *v1alpha1.EvictionRequestStatus) {
-	if d.at.Equal(timeOf(status.Deadline)) && d.requester == status.DeadlineRequester {
+	if d.at.Equal(timeOf(status.Deadline)) && d.source == status.DeadlineSource {
 		return
 	}
-	status.Deadline, status.DeadlineRequester = nil, d.requester
+	status.Deadline, status.DeadlineSource = nil, d.source
 	if !d.at.IsZero() {
 		status.Deadline = new(metav1.NewTime(d.at))
 	}
@@ -74,11 +129,11 @@ func (d deadline) write(status *v1alpha1.EvictionRequestStatus) {
 
 // noteCutOff records in the request itself that the deadline has ended the interceptors'
 // time.
-func noteCutOff(er *v1alpha1.EvictionRequest, d process.Decision, now time.Time) {
+func noteCutOff(er *v1alpha1.EvictionRequest, d process.Decision, over time.Duration, now time.Time) {
 	if !d.CutOff {
 		return
 	}
-	message := cutOffMessage(er, d)
+	message := cutOffMessage(er, d, over)
 	if before := messageOf(er, v1alpha1.ConditionCutOff); before != "" {
 		message = before + " " + message // Until now, a budget had the turn.
 	}
@@ -91,8 +146,8 @@ func noteCutOff(er *v1alpha1.EvictionRequest, d process.Decision, now time.Time)
 }
 
 // cutOffMessage says whose deadline has come, and what that has cost whom. A deadline that
-// was over before anybody began is one that the requester's clock may be wrong about.
-func cutOffMessage(er *v1alpha1.EvictionRequest, d process.Decision) string {
+// was over when it was first seen is one that the requester's clock may be wrong about.
+func cutOffMessage(er *v1alpha1.EvictionRequest, d process.Decision, over time.Duration) string {
 	var lost []string
 	var late []string
 	for _, t := range d.Transitions {
@@ -108,9 +163,9 @@ func cutOffMessage(er *v1alpha1.EvictionRequest, d process.Decision) string {
 		lost = append(lost, strings.Join(late, ", ")+" got no turn")
 	}
 	message := fmt.Sprintf("The deadline of %s leaves the interceptors until %s: %s.",
-		er.Status.DeadlineRequester, stamp(er.Status.Deadline), strings.Join(lost, ", and "))
-	if over := er.CreationTimestamp.Sub(er.Status.Deadline.Time); over > 0 {
-		message += fmt.Sprintf(" That was over %s before it was asked for: the clock of the requester may be wrong, or the pod's grace period is longer than it waits.", over)
+		er.Status.DeadlineSource, stamp(er.Status.Deadline), strings.Join(lost, ", and "))
+	if over > 0 {
+		message += fmt.Sprintf(" The time asked for was over %s ago, so the interceptors were given a moment: the clock of the requester may be wrong, or the pod's grace period is longer than it waits.", over.Round(time.Second))
 	}
 	return message
 }

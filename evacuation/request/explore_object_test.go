@@ -118,7 +118,7 @@ func (r record) object() *v1alpha1.EvictionRequest {
 		s.ActivationTime = new(metav1.NewTime(r.Activated.time()))
 	}
 	if r.Until != never {
-		s.Deadline, s.DeadlineRequester = new(metav1.NewTime(r.Until.time())), "r0.example.com"
+		s.Deadline, s.DeadlineSource = new(metav1.NewTime(r.Until.time())), "requester r0.example.com"
 	}
 	if c := r.End.condition(); c != nil {
 		s.Conditions = append(s.Conditions, *c)

@@ -86,7 +86,7 @@ func ticksUntil(t time.Time) age {
 func ticksFor(d time.Duration) age { return max(age((d+tick-1)/tick), 1) }
 
 func explorePolicy() process.Policy {
-	return process.Policy{HeartbeatDeadline: 2 * tick, ClockSkew: 10 * time.Second, CompletionGrace: tick, StartupGrace: tick}
+	return process.Policy{HeartbeatDeadline: 2 * tick, ClockSkew: 10 * time.Second, CompletionGrace: tick, StartupGrace: tick, HardNotice: tick}
 }
 
 func exploreEvictPolicy() evictor.Policy {

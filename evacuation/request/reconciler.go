@@ -23,6 +23,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/internal/refused"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 const (
@@ -55,8 +56,8 @@ var _ Metrics = &metrics.Requests{}
 
 // Reconciler moves every EvictionRequest on: it gathers what is known of the
 // request and its pod, lets process.Step decide and writes the decision, with at
-// most one write of the status per call. All fields but WorkloadRef and Retention
-// are required.
+// most one write of the status per call. All fields but WorkloadRef, Retention and
+// Deadlines are required.
 type Reconciler struct {
 	// Client reads from the informer cache, which must hold EvictionRequests (with
 	// their managedFields) and pods, and writes.
@@ -82,6 +83,8 @@ type Reconciler struct {
 	Recorder k8sevents.EventRecorder
 	// Metrics follow the requests.
 	Metrics Metrics
+	// Deadlines are learnt from what stands elsewhere in the API. Optional.
+	Deadlines Deadlines
 	// WorkloadRef reports whether a pod belongs to a Workload in a way that its
 	// type does not show. It is nil unless the API server is of version 1.35, see
 	// LiveWorkloadRef: then spec.schedulingGroup says it all.
@@ -161,7 +164,13 @@ func (r *Reconciler) gather(ctx context.Context, er *v1alpha1.EvictionRequest, n
 	}
 	ended := target.Presence != process.Present || target.Terminal
 	target.seen = r.seen.observe(er, ended, now)
-	target.deadline = deadlineOf(er, target.pod, r.Policy.DeadlineMargin)
+	var learnt []translate.Learnt
+	if r.Deadlines != nil && target.pod != nil {
+		if learnt, err = r.Deadlines.Of(ctx, er, target.pod); err != nil {
+			return process.Snapshot{}, targetView{}, err
+		}
+	}
+	target.deadline = deadlineOf(er, target.pod, learnt, now, r.Policy)
 	snapshot := decode(er, target.Target, planned, target.seen, r.startedAt)
 	snapshot.Deadline = target.deadline.at
 	return snapshot, target, nil

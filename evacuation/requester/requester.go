@@ -58,6 +58,9 @@ type Requester struct {
 	// margin, and then interceptors that are not done are cut off. A Join with another
 	// Deadline moves it.
 	Deadline time.Time
+	// Type says how patient this requester is; empty is Soft, or SoftWithDeadline if there is a
+	// Deadline. Only Hard has to be said: it does not wait, and has no Deadline.
+	Type v1alpha1.RequesterType
 	// Clock drives the pauses between attempts. Default: the real one.
 	Clock clock.Clock
 }
@@ -205,6 +208,9 @@ func (r *Requester) apply(ctx context.Context, pod client.Object, labels map[str
 		entry := applyv1alpha1.Requester().WithName(r.Name)
 		if r.GracePeriodSeconds != nil {
 			entry.WithGracePeriodSeconds(*r.GracePeriodSeconds)
+		}
+		if r.Type != "" {
+			entry.WithType(r.Type)
 		}
 		if !r.Deadline.IsZero() {
 			entry.WithDeadline(metav1.NewTime(r.Deadline))

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -13,15 +12,16 @@ import (
 
 // cutOff reports whether a deadline has ended, or left out, the turn of an interceptor at
 // that time: the request says so, the deadline had come by the clock of whoever said so,
-// and a requester had asked for it. No deadline excuses an EvictionBudget.
+// and a requester had asked for one. (It leaves more than was asked for if that was over, and
+// a Hard one always leaves a moment.) No deadline excuses an EvictionBudget.
 func (c *checker) cutOff(request types.UID, name string, at time.Time) bool {
 	if name == v1alpha1.BudgetInterceptor {
 		return false
 	}
-	asked := func(by string, deadline *metav1.Time) bool {
+	asked := func(source string) bool {
 		return slices.ContainsFunc(c.requests[request], func(seen RequestSeen) bool {
 			return slices.ContainsFunc(seen.Request.Spec.Requesters, func(r v1alpha1.Requester) bool {
-				return r.Name == by && r.Deadline != nil && !r.Deadline.Before(deadline)
+				return r.Deadline != nil && source == "requester "+r.Name || r.Type == v1alpha1.RequesterHard && source == "requester "+r.Name+", type Hard"
 			})
 		})
 	}
@@ -32,7 +32,7 @@ func (c *checker) cutOff(request types.UID, name string, at time.Time) bool {
 			continue
 		}
 		return !said.LastTransitionTime.After(at.Add(maxSkew)) && !status.Deadline.After(said.LastTransitionTime.Time) &&
-			!status.Deadline.After(at.Add(maxSkew)) && asked(status.DeadlineRequester, status.Deadline)
+			!status.Deadline.After(at.Add(maxSkew)) && asked(status.DeadlineSource)
 	}
 	return false
 }

@@ -14,7 +14,7 @@ import (
 func cut(change ...func(asks *v1alpha1.Requester, says *v1alpha1.EvictionRequest)) func(*History) {
 	return func(h *History) {
 		asks, says := v1alpha1.Requester{Name: "spot.example.com", Deadline: new(metav1.NewTime(at(35)))}, request(1, 2)
-		says.Status.Deadline, says.Status.DeadlineRequester = new(metav1.NewTime(at(5))), asks.Name
+		says.Status.Deadline, says.Status.DeadlineSource = new(metav1.NewTime(at(5))), "requester "+asks.Name
 		says.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionCutOff, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at(5))}}
 		for _, c := range change {
 			c(&asks, says)
@@ -33,10 +33,12 @@ func TestCheckOfDeadlines(t *testing.T) {
 		want   string
 		cutOff int
 	}{
-		"it has come":                        {func(*v1alpha1.Requester, *v1alpha1.EvictionRequest) {}, never, 2},
-		"nobody had asked for one":           {func(asks *v1alpha1.Requester, _ *v1alpha1.EvictionRequest) { asks.Deadline = nil }, PromiseDone, 0},
-		"another one had asked for it":       {func(asks *v1alpha1.Requester, _ *v1alpha1.EvictionRequest) { asks.Name = "other.example.com" }, PromiseDone, 0},
-		"it had been asked for earlier only": {func(asks *v1alpha1.Requester, _ *v1alpha1.EvictionRequest) { asks.Deadline.Time = at(4) }, PromiseDone, 0},
+		"it has come":                       {func(*v1alpha1.Requester, *v1alpha1.EvictionRequest) {}, never, 2},
+		"another one had asked for it":      {func(asks *v1alpha1.Requester, _ *v1alpha1.EvictionRequest) { asks.Name = "other.example.com" }, PromiseDone, 0},
+		"it had been asked for without one": {func(asks *v1alpha1.Requester, _ *v1alpha1.EvictionRequest) { asks.Deadline = nil }, PromiseDone, 0},
+		"one of type Hard had asked": {func(asks *v1alpha1.Requester, says *v1alpha1.EvictionRequest) {
+			asks.Deadline, asks.Type, says.Status.DeadlineSource = nil, v1alpha1.RequesterHard, "requester spot.example.com, type Hard"
+		}, never, 2},
 		"it had not come": {func(_ *v1alpha1.Requester, says *v1alpha1.EvictionRequest) {
 			says.Status.Deadline.Time = at(6)
 		}, PromiseDone, 0},

@@ -20,23 +20,10 @@ var quorum = schema.GroupVersionKind{Group: "quorum.example.com", Version: "v1",
 
 func installQuorums(t *testing.T) {
 	t.Helper()
-	anything := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
-	crd := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "quorums." + quorum.Group},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: quorum.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "quorums", Kind: quorum.Kind, ListKind: quorum.Kind + "List"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: quorum.Version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": anything, "status": anything},
-				}},
-				Subresources: &apiextensionsv1.CustomResourceSubresources{Scale: &apiextensionsv1.CustomResourceSubresourceScale{
-					SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas",
-				}},
-			}},
-		},
-	}
+	crd := vmcrds.Definition(quorum, "quorums", false)
+	crd.Spec.Versions[0].Subresources = &apiextensionsv1.CustomResourceSubresources{Scale: &apiextensionsv1.CustomResourceSubresourceScale{
+		SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas",
+	}}
 	if err := vmcrds.Install(t.Context(), admin, []*apiextensionsv1.CustomResourceDefinition{crd}); err != nil {
 		t.Fatal(err)
 	}

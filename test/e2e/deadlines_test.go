@@ -41,7 +41,7 @@ func hurry(t *testing.T, r *requester.Requester, pod *corev1.Pod, deadline time.
 	must(r.Join(t.Context(), pod))(t)
 	want := metav1.NewTime(deadline.Add(-reserved))
 	return waitRequest(t, pod, "in a hurry", func(er *v1alpha1.EvictionRequest) bool {
-		return er.Status.Deadline.Equal(&want) && er.Status.DeadlineRequester == r.Name
+		return er.Status.Deadline.Equal(&want) && er.Status.DeadlineSource == "requester "+r.Name
 	})
 }
 
@@ -57,13 +57,14 @@ func TestADeadlineEndsTheTimeOfTheInterceptors(t *testing.T) {
 		}
 	}
 
-	hurry(t, spot, pod, soon.Add(-2*time.Hour))
+	spot.Deadline = soon.Add(-2 * time.Hour)
+	must(spot.Join(t.Context(), pod))(t)
 	er := waitRequest(t, pod, "blocked by the budget", blocked)
 	lives(t, pod)
 	if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, er.Status.ProcessedInterceptors); diff != "" {
 		t.Errorf("processed (-want +got):\n%s", diff)
 	}
-	wanted := "The deadline of spot.example.com leaves the interceptors until " + soon.Add(-2*time.Hour-reserved).UTC().Format(time.RFC3339) +
+	wanted := "The deadline of requester spot.example.com leaves the interceptors until " + er.Status.Deadline.UTC().Format(time.RFC3339) +
 		": a.example.com was not done, and b.example.com got no turn."
 	saysAll(t, "the condition", meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCutOff).Message, wanted, "the clock of the requester may be wrong")
 	saysAll(t, "the event", waitEvent(t, pod, events.ReasonDeadlineReached).Note, wanted)
@@ -84,17 +85,27 @@ func TestADeadlineEndsTheTimeOfTheInterceptors(t *testing.T) {
 	gone(t, pod)
 }
 
-// A deadline that is over when the request is made leaves nobody a turn.
-func TestADeadlineThatIsOverLeavesNobodyATurn(t *testing.T) {
-	shareManager(t)
-	pod, spot := hurried(t)
-	hurry(t, spot, pod, time.Now().Add(-time.Hour).Truncate(time.Second))
-	er := waitRequest(t, pod, "blocked by the budget", blocked)
-	saysAll(t, "the condition", meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCutOff).Message, ": a.example.com, b.example.com got no turn.")
-	for _, name := range []string{"a.example.com", "b.example.com"} {
-		if diff := cmp.Diff(v1alpha1.InterceptorStatus{Name: name}, v1alpha1.ReportOf(er, name)); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
-		}
+// A deadline that is over when the request is made, as by a clock that is wrong, leaves the
+// interceptors a moment, and so does a requester that does not wait at all.
+func TestADeadlineThatIsOverLeavesAMoment(t *testing.T) {
+	for name, change := range map[string]func(*requester.Requester){
+		"over": func(r *requester.Requester) { r.Deadline = time.Now().Add(-time.Hour) },
+		"hard": func(r *requester.Requester) { r.Type = v1alpha1.RequesterHard },
+	} {
+		t.Run(name, func(t *testing.T) {
+			shareManager(t)
+			pod, spot := hurried(t)
+			change(spot)
+			must(spot.Join(t.Context(), pod))(t)
+			er := waitRequest(t, pod, "blocked by the budget", blocked)
+			saysAll(t, "the condition", meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCutOff).Message, ": a.example.com was not done, and b.example.com got no turn.")
+			if left := er.Status.Deadline.Sub(er.CreationTimestamp.Time); left < 9*time.Second || left > time.Minute {
+				t.Errorf("the interceptors had %s, which is not about ten seconds", left)
+			}
+			if diff := cmp.Diff(v1alpha1.InterceptorStatus{Name: "b.example.com"}, v1alpha1.ReportOf(er, "b.example.com")); diff != "" {
+				t.Errorf("report (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -120,7 +131,7 @@ func TestADeadlineBreaksNoEvictionBudget(t *testing.T) {
 	if v1alpha1.ReportOf(er, v1alpha1.BudgetInterceptor).CompletionTime == nil {
 		t.Errorf("the budget did not let it go: %+v", er.Status)
 	}
-	saysAll(t, "the condition", meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCutOff).Message, "a.example.com, b.example.com got no turn.")
+	saysAll(t, "the condition", meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCutOff).Message, "a.example.com was not done, and b.example.com got no turn.")
 }
 
 // A deadline goes with its requester.
@@ -134,7 +145,7 @@ func TestAWithdrawnDeadlineCutsNobodyOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	er := waitRequest(t, pod, "in no hurry", func(er *v1alpha1.EvictionRequest) bool {
-		return er.Status.Deadline == nil && er.Status.DeadlineRequester == ""
+		return er.Status.Deadline == nil && er.Status.DeadlineSource == ""
 	})
 	if !activeIs("a.example.com")(er) || !wantedBy(patient.Name)(er) {
 		t.Errorf("without the deadline: %+v, requesters %v", er.Status, requesters(er))

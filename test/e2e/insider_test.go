@@ -118,7 +118,7 @@ func TestAnInsiderForgesNothingWhileNoManagerRuns(t *testing.T) {
 			s.ProcessedInterceptors, s.ActiveInterceptors = s.ActiveInterceptors, []string{second}
 		}, statusPolicy, []string{"status.activeInterceptors, status.processedInterceptors"}},
 		"when its turn began":          {er, func(s *v1alpha1.EvictionRequestStatus) { s.ActivationTime = &metav1.Time{Time: at.Add(-time.Hour)} }, statusPolicy, []string{"status.activationTime"}},
-		"a deadline":                   {er, func(s *v1alpha1.EvictionRequestStatus) { s.Deadline, s.DeadlineRequester = &at, "spot.example.com" }, statusPolicy, []string{"status.deadline, status.deadlineRequester"}},
+		"a deadline":                   {er, func(s *v1alpha1.EvictionRequestStatus) { s.Deadline, s.DeadlineSource = &at, "spot.example.com" }, statusPolicy, []string{"status.deadline, status.deadlineSource"}},
 		"another node":                 {er, func(s *v1alpha1.EvictionRequestStatus) { s.NodeName = "elsewhere" }, statusPolicy, []string{"status.nodeName"}},
 		"a report of the first":        {er, began(first, now, false), reportsPolicy, []string{"only " + serviceAccount(namespace, "failover") + " may report for interceptor " + first, serviceAccount(namespace, "insider")}},
 		"the completion of the first":  {er, began(first, now, true), reportsPolicy, []string{"may report for interceptor " + first}},

@@ -103,5 +103,6 @@ func shareManager(t *testing.T) *manager.Manager {
 	t.Helper()
 	return shared.ForTest(t, inst, manager.Options{Change: withPresets(func(o *app.Options) {
 		o.MarkerDebounce, o.Maintenance.EvacuationWait = sharedDebounce, sharedEvacuationWait
+		o.Deadlines.Patience = map[string]string{"managed-upgrade": "1h"}
 	})})
 }

@@ -81,6 +81,8 @@ type Options struct {
 	// CallerSilence is how long callers of a class may be silent, by class, as a
 	// duration. Other classes have their defaults.
 	CallerSilence map[string]string
+	// Deadlines are those of callers that cannot say how long they wait.
+	Deadlines DeadlineOptions
 	// ReplacementGuard is one of replacementGuards.
 	ReplacementGuard string
 	// ReplacementWindow is how long after a pod's end its replacement is guarded.
@@ -218,6 +220,7 @@ func DefaultOptions() Options {
 		ReplacementWindow:    15 * time.Minute,
 		Guard:                defaultGuardOptions(),
 		Preemption:           defaultPreemptionOptions(),
+		Deadlines:            defaultDeadlineOptions(),
 		Maintenance:          defaultMaintenanceOptions(),
 		Hooks:                defaultHookOptions(),
 		Budgets:              defaultBudgetOptions(),
@@ -273,6 +276,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Policy.CompletionGrace, "completion-grace", o.Policy.CompletionGrace, "How long the last interceptor may still report after the pod has ended.")
 	fs.DurationVar(&o.Policy.StartupGrace, "startup-grace", o.Policy.StartupGrace, "How long after the start no interceptor is skipped, and no requester removed, for silence.")
 	fs.DurationVar(&o.Policy.DeadlineMargin, "deadline-margin", o.Policy.DeadlineMargin, "How much earlier than the deadline of a requester, less the pod's grace period, the interceptors have to be done.")
+	fs.DurationVar(&o.Policy.HardNotice, "hard-notice", o.Policy.HardNotice, "How long interceptors have from when they learn of a requester that does not wait, or of a deadline that is over.")
 	fs.DurationVar(&o.EvictionBackoffMin, "eviction-backoff-min", o.EvictionBackoffMin, "Pause after the first failed call of a pod's eviction subresource.")
 	fs.DurationVar(&o.EvictionBackoffMax, "eviction-backoff-max", o.EvictionBackoffMax, "Longest pause between two such calls.")
 	fs.DurationVar(&o.Retention, "retention", o.Retention, "How long a finished EvictionRequest is kept; 0 keeps it forever. Not shorter than --replacement-window.")
@@ -284,6 +288,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.NewRequestsPerNode, "new-requests-per-node", o.NewRequestsPerNode, "How many requests the callers of a limited class may begin on a node within a minute, per replica; 0 is no limit.")
 	fs.StringSliceVar(&o.LimitedClasses, "limited-caller-class", o.LimitedClasses, "Class of callers that --new-requests-per-node limits; may be repeated. Never kubectl.")
 	fs.StringSliceVar(&o.AllowedReservedNames, "allowed-reserved-name", o.AllowedReservedNames, "Name under k8s.io or kubernetes.io that pods may use as the name of an interceptor; may be repeated.")
+	o.Deadlines.addFlags(fs)
 	o.Guard.addFlags(fs)
 	o.WebhookClients.addFlags(fs)
 	o.Preemption.addFlags(fs)

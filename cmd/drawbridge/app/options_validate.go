@@ -69,6 +69,7 @@ func (o *Options) Validate() error {
 		{"--completion-grace", o.Policy.CompletionGrace},
 		{"--startup-grace", o.Policy.StartupGrace},
 		{"--deadline-margin", o.Policy.DeadlineMargin},
+		{"--hard-notice", o.Policy.HardNotice},
 		{"--retention", o.Retention},
 		{"--marker-debounce", o.MarkerDebounce},
 		{"--shutdown-delay", o.ShutdownDelay},
@@ -101,6 +102,7 @@ func (o *Options) Validate() error {
 	o.WebhookClients.validate(o, check)
 	check(!o.Preemption.Enabled || o.Preemption.ClientCA == "" || o.Operations.LogLevelConfig == "" || o.Preemption.clientCA().Namespace != o.Namespace,
 		"--preemption-client-ca is in the manager's own namespace %q, of which only --log-level-config is read", o.Namespace)
+	o.Deadlines.validate(check)
 	o.Maintenance.validate(check)
 	o.Hooks.validate(check)
 	o.Operations.validate(check)

@@ -84,6 +84,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 		Recorder: recorder,
 		Metrics:  requestMetrics,
 	}
+	if engine.Deadlines, err = newDeadlines(mgr, o); err != nil {
+		return err
+	}
 	if known.workloadRef {
 		engine.WorkloadRef = request.LiveWorkloadRef(mgr.GetAPIReader())
 	}

@@ -91,12 +91,12 @@ func deadline(c *podCase) []string {
 	when := "from now"
 	switch {
 	case left < 0 && c.active.Name == v1alpha1.BudgetInterceptor:
-		return []string{fmt.Sprintf("%s does not wait for ever, and the time of the interceptors is over. EvictionBudgets still count.", c.Request.Status.DeadlineRequester)}
+		return []string{fmt.Sprintf("The time of the interceptors is over, because of %s. EvictionBudgets still count.", c.Request.Status.DeadlineSource)}
 	case left < 0:
 		left, when = -left, "ago, so it comes in a moment"
 	}
-	return []string{fmt.Sprintf("%s does not wait for ever: the interceptors have until %s (%s %s). Whoever is not done then is cut off, and the pod is evicted as soon as its budgets allow that.",
-		c.Request.Status.DeadlineRequester, c.Request.Status.Deadline.In(c.Now.Location()).Format(time.RFC3339), duration.HumanDuration(left), when)}
+	return []string{fmt.Sprintf("The interceptors have until %s (%s %s), because of %s. Whoever is not done then is cut off, and the pod is evicted as soon as its budgets allow that.",
+		c.Request.Status.Deadline.In(c.Now.Location()).Format(time.RFC3339), duration.HumanDuration(left), when, c.Request.Status.DeadlineSource)}
 }
 
 // maintenances reports the maintenances that evict the pod. A request outlives its pod

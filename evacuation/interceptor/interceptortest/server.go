@@ -105,7 +105,7 @@ func (s *server) turnEnds() {
 func (s *server) hurry(deadline time.Time) {
 	s.t.Helper()
 	s.mustExist()
-	s.request.Status.Deadline, s.request.Status.DeadlineRequester = new(metav1.NewTime(deadline)), s.request.Spec.Requesters[0].Name
+	s.request.Status.Deadline, s.request.Status.DeadlineSource = new(metav1.NewTime(deadline)), s.request.Spec.Requesters[0].Name
 	s.changed()
 }
 

@@ -101,7 +101,7 @@ func (w *EvictionRequestWrapper) Active(name string, since time.Time) *EvictionR
 
 // Deadline is when the interceptors have to be done, because of a requester.
 func (w *EvictionRequestWrapper) Deadline(requester string, at time.Time) *EvictionRequestWrapper {
-	w.Status.Deadline, w.Status.DeadlineRequester = ptr.To(metav1.NewTime(at)), requester
+	w.Status.Deadline, w.Status.DeadlineSource = ptr.To(metav1.NewTime(at)), "requester "+requester
 	return w
 }
 

@@ -33,23 +33,24 @@ var (
 // VirtualMachineInstance has no status subresource (kubevirt.md, section 5).
 func KubeVirt() []*apiextensionsv1.CustomResourceDefinition {
 	return []*apiextensionsv1.CustomResourceDefinition{
-		definition(Machine, "virtualmachineinstances", false),
-		definition(Migration, "virtualmachineinstancemigrations", true),
-		definition(Config, "kubevirts", true),
+		Definition(Machine, "virtualmachineinstances", false),
+		Definition(Migration, "virtualmachineinstancemigrations", true),
+		Definition(Config, "kubevirts", true),
 	}
 }
 
 // Invented are the definitions of the invented platform.
 func Invented() []*apiextensionsv1.CustomResourceDefinition {
-	return []*apiextensionsv1.CustomResourceDefinition{definition(Guest, "guests", true)}
+	return []*apiextensionsv1.CustomResourceDefinition{Definition(Guest, "guests", true)}
 }
 
 // Late are the definitions of a platform that comes later.
 func Late() []*apiextensionsv1.CustomResourceDefinition {
-	return []*apiextensionsv1.CustomResourceDefinition{definition(Box, "boxes", false)}
+	return []*apiextensionsv1.CustomResourceDefinition{Definition(Box, "boxes", false)}
 }
 
-func definition(kind schema.GroupVersionKind, plural string, status bool) *apiextensionsv1.CustomResourceDefinition {
+// Definition is of a namespaced kind with any spec and status.
+func Definition(kind schema.GroupVersionKind, plural string, status bool) *apiextensionsv1.CustomResourceDefinition {
 	anything := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
 	version := apiextensionsv1.CustomResourceDefinitionVersion{
 		Name: kind.Version, Served: true, Storage: true,

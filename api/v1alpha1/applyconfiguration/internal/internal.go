@@ -622,7 +622,7 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: deadline
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
-    - name: deadlineRequester
+    - name: deadlineSource
       type:
         scalar: string
     - name: interceptors
@@ -1105,7 +1105,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+    - name: type
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.RequesterType
     elementRelationship: atomic
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.RequesterType
+  scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ServiceAccountReference
   map:
     fields:

@@ -37,15 +37,19 @@ type EvictionRequestStatusApplyConfiguration struct {
 	// starts then.
 	ActivationTime *metav1.Time `json:"activationTime,omitempty"`
 	// deadline is when the interceptors have to be done: the earliest deadline of
-	// spec.requesters, less the pod's termination grace period (the longest that is asked
-	// for) and less a margin (times.deadlineMargin, 5 seconds by default). Then the active
+	// spec.requesters, and of those that are learnt from the API (deadlines), less the
+	// pod's termination grace period (the longest that is asked for) and less a margin
+	// (deadlines.margin, 5 seconds by default). A requester of type Hard, and a deadline
+	// that is over when it is first seen, leave deadlines.hardNotice, 10 seconds by default,
+	// from then on. At the deadline the active
 	// interceptor is interrupted, those behind it get no turn, and
 	// imperative-eviction.k8s.io begins, from when on the deadline stays as it is. Budgets
 	// still count: budgets.drawbridge.dev keeps its turn, or gets it. If unset, there is no
 	// deadline.
 	Deadline *metav1.Time `json:"deadline,omitempty"`
-	// deadlineRequester is the requester whose deadline that is.
-	DeadlineRequester *string `json:"deadlineRequester,omitempty"`
+	// deadlineSource says where the deadline comes from: a requester, or what stands in the
+	// API about the node or the caller, for example "NodeClaim default-7x2k4".
+	DeadlineSource *string `json:"deadlineSource,omitempty"`
 	// processedInterceptors are no longer active, because they completed, missed the
 	// heartbeat deadline or the deadline, or the request ended.
 	ProcessedInterceptors []string `json:"processedInterceptors,omitempty"`
@@ -132,11 +136,11 @@ func (b *EvictionRequestStatusApplyConfiguration) WithDeadline(value metav1.Time
 	return b
 }
 
-// WithDeadlineRequester sets the DeadlineRequester field in the declarative configuration to the given value
+// WithDeadlineSource sets the DeadlineSource field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the DeadlineRequester field is set to the value of the last call.
-func (b *EvictionRequestStatusApplyConfiguration) WithDeadlineRequester(value string) *EvictionRequestStatusApplyConfiguration {
-	b.DeadlineRequester = &value
+// If called multiple times, the DeadlineSource field is set to the value of the last call.
+func (b *EvictionRequestStatusApplyConfiguration) WithDeadlineSource(value string) *EvictionRequestStatusApplyConfiguration {
+	b.DeadlineSource = &value
 	return b
 }
 

@@ -6,6 +6,7 @@
 package v1alpha1
 
 import (
+	apiv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -26,6 +27,12 @@ type RequesterApplyConfiguration struct {
 	// seconds. If unset, it is the pod's own. imperative-eviction.k8s.io uses the largest
 	// value of all requesters.
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
+	// type says how patient this requester is. Soft waits for as long as the interceptors
+	// report. SoftWithDeadline waits until deadline. Hard does not wait: every interceptor
+	// gets a moment to save what it can (deadlines.hardNotice, 10 seconds by default), all of
+	// them at the same time, then the pod is evicted as soon as its budgets allow that. If
+	// unset, deadline decides between the first two.
+	Type *apiv1alpha1.RequesterType `json:"type,omitempty"`
 	// deadline is when this requester stops waiting, and the pod has to have ended. It may
 	// be moved, and taken away. status.deadline says what that leaves the interceptors. If
 	// unset, this requester waits for as long as they report.
@@ -59,6 +66,14 @@ func (b *RequesterApplyConfiguration) WithLeaseName(value string) *RequesterAppl
 // If called multiple times, the GracePeriodSeconds field is set to the value of the last call.
 func (b *RequesterApplyConfiguration) WithGracePeriodSeconds(value int64) *RequesterApplyConfiguration {
 	b.GracePeriodSeconds = &value
+	return b
+}
+
+// WithType sets the Type field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Type field is set to the value of the last call.
+func (b *RequesterApplyConfiguration) WithType(value apiv1alpha1.RequesterType) *RequesterApplyConfiguration {
+	b.Type = &value
 	return b
 }
 
