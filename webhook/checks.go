@@ -74,7 +74,7 @@ func requestDecides(in *Input) (Decision, bool) {
 		return whileHeld(in)
 	case meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled):
 		return afterCancel(in)
-	case len(er.Spec.Requesters) == 0:
+	case v1alpha1.IsUnwanted(er):
 		return say(translate.Restarting(in.subject())) // About to be canceled, for good (ruling R3).
 	case slices.Contains(er.Status.ActiveInterceptors, v1alpha1.ImperativeEvictionInterceptor):
 		return imperativeStage(in)

@@ -167,6 +167,15 @@ type EvacuationPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
 	Failed string `json:"failed,omitempty"`
 
+	// pointOfNoReturn is an expression of type bool: the evacuation of a marked workload can
+	// no longer be undone, so the eviction can no longer be canceled.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.contains('${')",message="${} belongs into migration.template and cancel.body; here write the expression alone"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches("^\\s*('[^']*'|\"[^\"]*\"|null|[0-9.]+)\\s*$")`,message="the expression must be of type bool, and it is a constant of another type"
+	PointOfNoReturn string `json:"pointOfNoReturn,omitempty"`
+
 	// eta is an expression of type timestamp, or string in RFC 3339, or null: when
 	// the evacuation is expected to end.
 	// +optional

@@ -28,6 +28,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="!has(self.metadata.generateName)",message="metadata.generateName is not supported: set metadata.name to the UID of the pod instead"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.target.pod) || self.metadata.name == self.spec.target.pod.uid",message="metadata.name must be equal to spec.target.pod.uid: there is one request per pod, and the pod's UID is its name"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.requesters) || size(self.spec.requesters) == 0 || (has(oldSelf.spec.requesters) && size(oldSelf.spec.requesters) > 0) || (has(self.status) && has(self.status.interceptors) && self.status.interceptors.exists(i, has(i.cancellation) && i.cancellation == 'Forbidden'))",fieldPath=".spec.requesters",message="requesters was empty, so this request is canceled for good: delete it and create a new one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="status cannot be removed: send the stored status with your changes"
 type EvictionRequest struct {
 	metav1.TypeMeta `json:",inline"`
@@ -59,7 +60,6 @@ type EvictionRequestList struct {
 // EvictionRequestSpec says what to evict and who requests it.
 //
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || (has(self.requesters) && size(self.requesters) > 0)",optionalOldSelf=true,fieldPath=".requesters",reason=FieldValueRequired,message="requesters must have at least one item when a request is created: add your own name"
-// +kubebuilder:validation:XValidation:rule="!has(self.requesters) || size(self.requesters) == 0 || (has(oldSelf.requesters) && size(oldSelf.requesters) > 0)",fieldPath=".requesters",message="requesters was empty, so this request is canceled for good: delete it and create a new one"
 type EvictionRequestSpec struct {
 	// target is the object to evict. Immutable.
 	// +required
@@ -67,7 +67,8 @@ type EvictionRequestSpec struct {
 	Target EvictionTarget `json:"target"`
 
 	// requesters want the eviction. A request needs at least one when it is created. An
-	// empty list cancels the request permanently. Each requester owns its own entry and
+	// empty list cancels the request permanently, unless an interceptor has forbidden that.
+	// Each requester owns its own entry and
 	// writes it with server-side apply.
 	//
 	// The default is for server-side apply, too: if a list was written as a whole by
@@ -354,6 +355,15 @@ type EvictionRefusal struct {
 	Message string `json:"message"`
 }
 
+// CancellationPolicy says whether a request can still be canceled.
+type CancellationPolicy string
+
+// Values of CancellationPolicy.
+const (
+	CancellationAllowed   CancellationPolicy = "Allowed"
+	CancellationForbidden CancellationPolicy = "Forbidden"
+)
+
 // InterceptorStatus is the report of one interceptor.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.heartbeatTime) || has(self.startTime)",fieldPath=".startTime",message="startTime must be set together with the first heartbeatTime"
@@ -363,6 +373,7 @@ type EvictionRefusal struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.heartbeatTime) || has(self.heartbeatTime)",fieldPath=".heartbeatTime",message="heartbeatTime cannot be unset"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.heartbeatTime) || !has(self.heartbeatTime) || self.heartbeatTime >= oldSelf.heartbeatTime",fieldPath=".heartbeatTime",message="heartbeatTime cannot be earlier than the stored one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.heartbeatTime) || !has(self.heartbeatTime) || self.heartbeatTime <= oldSelf.heartbeatTime || self.heartbeatTime - oldSelf.heartbeatTime >= duration('60s')",fieldPath=".heartbeatTime",message="heartbeatTime must be at least 60 seconds after the stored one: wait, or leave it as it is"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.cancellation) || oldSelf.cancellation != 'Forbidden' || has(self.cancellation) && self.cancellation == 'Forbidden'",fieldPath=".cancellation",message="cancellation cannot be taken back once it is Forbidden: send it with each report"
 // +kubebuilder:validation:XValidation:rule="!has(self.skippedBy) || has(self.completionTime)",fieldPath=".skippedBy",message="skippedBy must be set together with completionTime: skipping an interceptor completes it in its place"
 // +kubebuilder:validation:XValidation:rule="has(self.skippedBy) == has(oldSelf.skippedBy) ? (!has(self.skippedBy) || self.skippedBy == oldSelf.skippedBy) : has(self.skippedBy) && !has(oldSelf.completionTime)",fieldPath=".skippedBy",message="skippedBy is set in the write that sets completionTime, and immutable then"
 type InterceptorStatus struct {
@@ -418,6 +429,13 @@ type InterceptorStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	SkippedBy string `json:"skippedBy,omitempty"`
+
+	// cancellation says whether what the interceptor has begun can be undone. Once it is
+	// Forbidden, the request goes on to its end, even if its last requester leaves, and
+	// takes new ones. It cannot be taken back. The default is Allowed.
+	// +optional
+	// +kubebuilder:validation:Enum=Allowed;Forbidden
+	Cancellation CancellationPolicy `json:"cancellation,omitempty"`
 
 	// message describes the interceptor's progress. It may be empty, and is if a report
 	// leaves it out. Writers cut it at 4000 characters.

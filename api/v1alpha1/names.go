@@ -71,6 +71,9 @@ const (
 	// ConditionUnchecked is True when an interceptor completed while no manager ran, so
 	// that its times were not checked, and managedFields do not confirm them.
 	ConditionUnchecked = GroupName + "/CompletionUnchecked"
+	// ConditionCancellationForbidden is True when the last requester has left, but an
+	// interceptor has forbidden to cancel the request.
+	ConditionCancellationForbidden = GroupName + "/CancellationForbidden"
 	// ConditionCutOff is True when status.deadline has come before all interceptors were
 	// done.
 	ConditionCutOff = GroupName + "/CutOff"
@@ -98,6 +101,8 @@ const (
 	ReasonValidationFailed = "ValidationFailed"
 	// ReasonNobodyChecked is the reason of ConditionUnchecked.
 	ReasonNobodyChecked = "NobodyChecked"
+	// ReasonPointOfNoReturn is the reason of ConditionCancellationForbidden.
+	ReasonPointOfNoReturn = "PointOfNoReturn"
 	// ReasonDeadlineReached is the reason of ConditionCutOff.
 	ReasonDeadlineReached = "DeadlineReached"
 )

@@ -35,6 +35,32 @@ func HeartbeatDeadlineOf(er *EvictionRequest, interceptor string) time.Duration 
 	return 0
 }
 
+// Forbidding is the interceptor that has forbidden to cancel the request, "" if there is none.
+func Forbidding(er *EvictionRequest) string {
+	for _, report := range er.Status.Interceptors {
+		if report.Cancellation == CancellationForbidden {
+			return report.Name
+		}
+	}
+	return ""
+}
+
+// IsTrial reports whether the request is only the trial of a hook, which wants no eviction.
+func IsTrial(er *EvictionRequest) bool {
+	for _, requester := range er.Spec.Requesters {
+		if requester.Name != HookTestRequester {
+			return false
+		}
+	}
+	return len(er.Spec.Requesters) > 0
+}
+
+// IsUnwanted reports whether the last requester has left, which cancels the request: no
+// interceptor has forbidden that.
+func IsUnwanted(er *EvictionRequest) bool {
+	return len(er.Spec.Requesters) == 0 && Forbidding(er) == ""
+}
+
 // IsFinished reports whether the request has an outcome: condition Evicted or Canceled
 // is True.
 func IsFinished(er *EvictionRequest) bool { return FinishedAt(er) != nil }

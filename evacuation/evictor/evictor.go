@@ -88,8 +88,7 @@ type Reconciler struct {
 // nor finished (statement 88) nor being deleted (statement 95). The trial of a hook wants
 // no eviction, whatever became of the hook's turn.
 func IsTurn(er *v1alpha1.EvictionRequest) bool {
-	wanted := slices.ContainsFunc(er.Spec.Requesters, func(r v1alpha1.Requester) bool { return r.Name != v1alpha1.HookTestRequester })
-	if er.DeletionTimestamp != nil || er.Spec.Target.Pod == nil || !wanted ||
+	if er.DeletionTimestamp != nil || er.Spec.Target.Pod == nil || v1alpha1.IsUnwanted(er) || v1alpha1.IsTrial(er) ||
 		v1alpha1.IsFinished(er) ||
 		!slices.Contains(er.Status.ActiveInterceptors, v1alpha1.ImperativeEvictionInterceptor) {
 		return false

@@ -37,7 +37,7 @@ func (a *hookInterceptor) goesOn(ctx context.Context, t interceptor.Target) (boo
 		return false, fmt.Errorf("get eviction request %s: %w", t.Request, err)
 	}
 	// Without requesters it is about to be canceled.
-	return er.UID == t.RequestUID && er.DeletionTimestamp.IsZero() && len(er.Spec.Requesters) > 0 && !meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled), nil
+	return er.UID == t.RequestUID && er.DeletionTimestamp.IsZero() && !v1alpha1.IsUnwanted(er) && !meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled), nil
 }
 
 // callOff stops the work for one pod, and undoes it unless it was only skipped. It is

@@ -114,8 +114,9 @@ type Progress struct {
 	// CheckAfter is after how long Evacuate is called again at the latest; zero leaves
 	// it to the watches and the next heartbeat.
 	CheckAfter time.Duration
-	// PointOfNoReturn: from now on there is no way back. Cancel is no longer called;
-	// Evacuate continues until it is done. As this is kept only in memory, also let
-	// Cancel return ErrPointOfNoReturn, for the process after a restart.
+	// PointOfNoReturn: from now on there is no way back. It is reported at once, and the
+	// request goes on even if its last requester leaves. Cancel is no longer called, unless
+	// the requester was faster; then return ErrPointOfNoReturn from it. Evacuate continues
+	// until it is done.
 	PointOfNoReturn bool
 }

@@ -131,6 +131,9 @@ func (r *reconciler) write(ctx context.Context, er *v1alpha1.EvictionRequest, it
 	if !item.ExpectedFinishAt.IsZero() {
 		report.WithExpectedFinishTime(metav1.NewTime(item.ExpectedFinishAt))
 	}
+	if item.Forbidden {
+		report.WithCancellation(v1alpha1.CancellationForbidden)
+	}
 	if !item.CompletedAt.IsZero() {
 		report.WithCompletionTime(metav1.NewTime(item.CompletedAt))
 	}

@@ -42,7 +42,7 @@ func turnOf(er *v1alpha1.EvictionRequest, name string) turn {
 			return podGone
 		}
 		return noTurn // It was passed over, and others had the turn.
-	case er.DeletionTimestamp != nil, len(er.Spec.Requesters) == 0,
+	case er.DeletionTimestamp != nil, v1alpha1.IsUnwanted(er),
 		meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled):
 		return calledOff
 	case isActive:
@@ -56,12 +56,14 @@ func turnOf(er *v1alpha1.EvictionRequest, name string) turn {
 type item struct {
 	StartedAt, HeartbeatAt, ExpectedFinishAt, CompletedAt time.Time
 	Message                                               string
+	// Forbidden: the request may not be canceled any more.
+	Forbidden bool
 }
 
 // itemOf reads an interceptor's own report.
 func itemOf(er *v1alpha1.EvictionRequest, name string) item {
 	report := v1alpha1.ReportOf(er, name)
-	item := item{Message: report.Message}
+	item := item{Message: report.Message, Forbidden: report.Cancellation == v1alpha1.CancellationForbidden}
 	if t := report.StartTime; t != nil {
 		item.StartedAt = t.Time
 	}
@@ -87,6 +89,8 @@ type input struct {
 	Settled bool
 	// NoReturn: the interceptor is past the point of no return.
 	NoReturn bool
+	// Trial: nobody wants the eviction, so there is none to forbid the cancellation of.
+	Trial bool
 	// CanCancel: the interceptor is a Canceler.
 	CanCancel bool
 	// CanGone: the interceptor is a Goner.
@@ -134,7 +138,7 @@ func step(in input, now time.Time) decision {
 		// not delay it. An interceptor that never began has declined (statement 110).
 		return decision{Settled: true, Report: &item{
 			StartedAt: in.Item.StartedAt, HeartbeatAt: in.Item.HeartbeatAt,
-			CompletedAt: now.Truncate(time.Second), Message: cutMessage(in.Answer.Message),
+			CompletedAt: now.Truncate(time.Second), Message: cutMessage(in.Answer.Message), Forbidden: in.forbids(),
 		}}
 	default:
 		return beat(in, now)
@@ -172,6 +176,7 @@ func beat(in input, now time.Time) decision {
 		HeartbeatAt:      now.Truncate(time.Second),
 		ExpectedFinishAt: finishAt(in.Answer.ExpectedFinishTime, now),
 		Message:          cutMessage(in.Answer.Message),
+		Forbidden:        in.forbids(),
 	}
 	d := decision{}
 	news := item.Message != in.Item.Message || finishMoved(in.Item.ExpectedFinishAt, item.ExpectedFinishAt, now)
@@ -185,12 +190,24 @@ func beat(in input, now time.Time) decision {
 		d.Report = &item
 	case !now.Before(due):
 		d.Report = &item
+	case item.Forbidden && !in.Item.Forbidden:
+		// This cannot wait for the next heartbeat: until it is reported, the request can be
+		// canceled.
+		forbidden := in.Item
+		forbidden.Forbidden = true
+		d.Report = &forbidden
+		due = in.Item.HeartbeatAt.Add(max(in.Interval, MinHeartbeatInterval))
 	}
-	if d.Report != nil {
+	if d.Report == &item {
 		due = item.HeartbeatAt.Add(in.Interval)
 	}
 	d.WakeAt = earliest(due, checkAt(in.Answer, now))
 	return d
+}
+
+// forbids reports whether the request may not be canceled any more.
+func (in input) forbids() bool {
+	return in.Item.Forbidden || !in.Trial && (in.NoReturn || in.Answer.PointOfNoReturn)
 }
 
 // checkAt is when the interceptor wants to be called again, zero for any time.

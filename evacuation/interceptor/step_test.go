@@ -113,10 +113,13 @@ func TestSDKStepReports(t *testing.T) {
 	started := item{StartedAt: at(0), HeartbeatAt: at(0), Message: "copying"}
 	expected := started
 	expected.ExpectedFinishAt = at(600)
+	forbidden := started
+	forbidden.Forbidden = true
 	cases := map[string]struct {
 		item   item
 		answer Progress
 		turn   turn
+		trial  bool
 		now    float64
 		want   decision
 	}{
@@ -175,6 +178,25 @@ func TestSDKStepReports(t *testing.T) {
 			answer: Progress{Done: true, Message: "not mine"}, now: 0,
 			want: decision{Settled: true, Report: &item{CompletedAt: at(0), Message: "not mine"}},
 		},
+		"the point of no return is told at once, and is no heartbeat": {
+			item: expected, answer: Progress{Message: "cutting over", PointOfNoReturn: true}, now: 10,
+			want: decision{Report: &item{StartedAt: at(0), HeartbeatAt: at(0), ExpectedFinishAt: at(600), Message: "copying", Forbidden: true}, WakeAt: at(180)},
+		},
+		"the point of no return is told with the first heartbeat": {
+			answer: Progress{Message: "cutting over", PointOfNoReturn: true}, now: 0,
+			want: decision{Report: &item{StartedAt: at(0), HeartbeatAt: at(0), Message: "cutting over", Forbidden: true}, WakeAt: at(180)},
+		},
+		"the point of no return is told with each heartbeat": {
+			item: forbidden, answer: Progress{Message: "copying"}, now: 180,
+			want: decision{Report: &item{StartedAt: at(0), HeartbeatAt: at(180), Message: "copying", Forbidden: true}, WakeAt: at(360)},
+		},
+		"the point of no return is told with the completion": {
+			item: forbidden, answer: Progress{Done: true}, now: 10,
+			want: decision{Settled: true, Report: &item{StartedAt: at(0), HeartbeatAt: at(0), CompletedAt: at(10), Forbidden: true}},
+		},
+		"the trial of a hook forbids nothing": {
+			item: started, trial: true, answer: Progress{Message: "copying", PointOfNoReturn: true}, now: 100, want: decision{WakeAt: at(180)},
+		},
 		"past the point of no return it goes on in silence": {
 			item: started, turn: calledOff, answer: Progress{Message: "flushing"}, now: 100, want: decision{WakeAt: at(280)},
 		},
@@ -185,7 +207,7 @@ func TestSDKStepReports(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			in := input{Turn: active, Item: tc.item, Interval: interval, Answer: &tc.answer}
+			in := input{Turn: active, Item: tc.item, Trial: tc.trial, Interval: interval, Answer: &tc.answer}
 			if tc.turn != noTurn {
 				in.Turn = tc.turn
 			}

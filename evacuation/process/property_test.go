@@ -52,7 +52,7 @@ func (w *world) pick(options ...time.Duration) time.Duration {
 // disturb lets one thing happen.
 func (w *world) disturb() {
 	s := &w.snapshot
-	switch w.rand.IntN(14) {
+	switch w.rand.IntN(15) {
 	case 0, 1:
 		w.now = w.now.Add(w.pick(time.Millisecond, time.Second, time.Minute, 20*time.Minute, 24*time.Hour))
 		w.notef("time passes")
@@ -86,6 +86,8 @@ func (w *world) disturb() {
 	case 12:
 		s.Deadline, s.Generation = w.now.Add(w.pick(-time.Hour, 0, time.Second, 10*time.Minute, 24*time.Hour)), s.Generation+1
 		w.notef("the deadline is %s", s.Deadline)
+	case 14:
+		w.report("point of no return", func(p *Participant) { p.CancelForbidden = true })
 	case 13:
 		s.Deadline, s.Generation = time.Time{}, s.Generation+1
 		w.notef("there is no deadline")
@@ -160,6 +162,12 @@ func TestProperties(t *testing.T) {
 			}
 			if d.Outcome != before.Outcome || d.Cause != before.Cause || len(d.Transitions) > 0 || !d.WakeAt.IsZero() {
 				return fmt.Errorf("after %s: %+v", before.Outcome, d)
+			}
+			return nil
+		},
+		"what is past the point of no return is not canceled": func(before Snapshot, _ time.Time, _ Policy, d Decision) error {
+			if by := forbidding(before.Participants); before.Outcome == OutcomeRunning && d.Cause == NoIntent && by != "" {
+				return fmt.Errorf("%s forbids it", by)
 			}
 			return nil
 		},

@@ -75,11 +75,14 @@ func first(d *Decision, s Snapshot, now time.Time, p Policy) {
 // cancellation (statement 93), completion over silence (statement 74).
 func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 	active := activeIndex(d.Participants)
+	if len(s.Intents) == 0 && !s.Target.ended() {
+		d.Forbidding = forbidding(d.Participants)
+	}
 	switch {
 	case s.Target.ended():
 		finish(d, s.Target, active, now, p)
 		return
-	case len(s.Intents) == 0:
+	case len(s.Intents) == 0 && d.Forbidding == "":
 		if active >= 0 {
 			d.move(active, finalState(d.Participants[active], Canceled))
 		}
@@ -111,6 +114,14 @@ func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 			d.WakeAt = later(due, now.Add(time.Millisecond))
 		}
 	}
+}
+
+// forbidding is the first participant that has forbidden to cancel, "" if there is none.
+func forbidding(participants []Participant) string {
+	if i := slices.IndexFunc(participants, func(a Participant) bool { return a.CancelForbidden }); i >= 0 {
+		return participants[i].Name
+	}
+	return ""
 }
 
 // finish handles the end of the target: the active participant gets the grace to

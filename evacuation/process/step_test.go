@@ -57,6 +57,11 @@ func (p Participant) completed(d time.Duration) Participant {
 	return p
 }
 
+func (p Participant) forbids() Participant {
+	p.CancelForbidden = true
+	return p
+}
+
 func done(name string, s State) Participant { return Participant{Name: name, State: s} }
 
 var (
@@ -351,6 +356,18 @@ func TestStep(t *testing.T) {
 		"92: nobody wanted it on the first look": {
 			snapshot: snap(noIntents),
 			want:     result{States: map[string]State{"a": Inactive, "b": Inactive, "last": Inactive}, Outcome: OutcomeCanceled, Cause: NoIntent, WakeIn: never},
+		},
+		"nobody wants it, but the active one forbids to cancel": {
+			snapshot: snap(noIntents, with(active("a", 0).forbids(), b, last)),
+			want:     result{States: map[string]State{"a": Active, "b": Inactive, "last": Inactive}, Outcome: OutcomeRunning, WakeIn: 20 * time.Minute},
+		},
+		"nobody wants it, but one that is done forbade to cancel": {
+			snapshot: snap(noIntents, with(active("a", 0).completed(0).forbids(), last)),
+			want:     result{States: map[string]State{"a": Completed, "last": Active}, Outcome: OutcomeRunning, WakeIn: never},
+		},
+		"nobody wants it, and the deadline ends the turn of one that forbids to cancel": {
+			snapshot: snap(noIntents, with(active("a", 0).forbids(), b, last), func(s *Snapshot) { s.Deadline = t0 }),
+			want:     result{States: map[string]State{"a": Interrupted, "b": Interrupted, "last": Active}, Outcome: OutcomeRunning, WakeIn: never},
 		},
 		"93: the end of the target comes before the cancellation": {
 			snapshot: snap(noIntents, target(Target{Presence: Gone, EndSeenAt: at(-time.Minute)}), with(active("a", 0), last)),

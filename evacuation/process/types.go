@@ -78,6 +78,9 @@ type Participant struct {
 	HeartbeatSeenAt time.Time
 	// HeartbeatDeadline is how long it may be silent; 0 means Policy.HeartbeatDeadline.
 	HeartbeatDeadline time.Duration
+	// CancelForbidden is what it reported in its turn: what it began cannot be undone. The
+	// request goes on to its end then, even if nobody wants it any more.
+	CancelForbidden bool
 	// Unhurried keeps, or gets, its turn whatever the deadline: it is a budget, and a
 	// deadline is no reason to break one.
 	Unhurried bool
@@ -131,7 +134,8 @@ func (c Cause) String() string {
 // Snapshot is everything that a decision depends on.
 type Snapshot struct {
 	Target Target
-	// Intents are the names of the requesters.
+	// Intents are the names of the requesters. Without any, the request is canceled, unless
+	// a participant forbids that.
 	Intents []string
 	// Participants is the frozen plan; empty before the first step.
 	Participants []Participant
@@ -212,6 +216,9 @@ type Decision struct {
 	Transitions []Transition
 	// CutOff reports that in this step the deadline has passed somebody over.
 	CutOff bool
+	// Forbidding is the participant because of which a request that nobody wants any more is
+	// not canceled, "" if there is none.
+	Forbidding string
 	// Changed reports whether anything differs from the snapshot.
 	Changed bool
 	// WakeAt is when to step again even if nothing happens; zero means never.

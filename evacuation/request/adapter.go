@@ -84,6 +84,7 @@ func decodeParticipant(er *v1alpha1.EvictionRequest, name string, outcome proces
 	p.StartedAt = timeOf(report.StartTime)
 	p.HeartbeatAt = timeOf(report.HeartbeatTime)
 	p.CompletedAt = timeOf(report.CompletionTime)
+	p.CancelForbidden = report.Cancellation == v1alpha1.CancellationForbidden
 
 	processed := er.Status.ProcessedInterceptors
 	switch {
@@ -161,6 +162,7 @@ func encode(er *v1alpha1.EvictionRequest, d process.Decision, f facts) {
 	if running {
 		f.deadline.write(status)
 		noteCutOff(er, d, f.deadline.over, f.now)
+		noteForbidden(er, d, f.now)
 	}
 	if condition := heldCondition(er, d, f); condition != nil {
 		meta.SetStatusCondition(&status.Conditions, *condition)

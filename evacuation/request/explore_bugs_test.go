@@ -98,6 +98,15 @@ var seededBugs = map[string]seededBug{
 		}),
 		want: errNoTurn,
 	},
+	"nobody hears that a request may not be canceled": {
+		scope: scope{custom: 1, forbids: 1, changes: 1},
+		seed: stepAfter(func(s *process.Snapshot, _ *process.Policy) {
+			for i := range s.Participants {
+				s.Participants[i].CancelForbidden = false
+			}
+		}),
+		want: errOutcome,
+	},
 	"there is no grace after a crash": {
 		scope: scope{custom: 1, crashes: 1},
 		seed:  stepAfter(func(_ *process.Snapshot, p *process.Policy) { p.StartupGrace = 0 }),

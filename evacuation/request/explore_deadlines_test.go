@@ -36,7 +36,7 @@ func (m mover) deadlines() {
 // deadlineKept says what is wrong with who has the turn, or will have none, as the
 // controller leaves it.
 func (a *actors) deadlineKept(in lookInput, write record) error {
-	if in.pod.ended() || in.cached.ended() || write.End != running || write.Wanted == 0 {
+	if in.pod.ended() || in.cached.ended() || write.End != running || write.unwanted() {
 		return nil
 	}
 	for i := range a.custom {

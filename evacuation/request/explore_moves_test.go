@@ -24,8 +24,9 @@ type scope struct {
 	// custom is the number of interceptors of the pod.
 	custom int
 	// How often a controller may crash, the clock go back, requesters come and go,
-	// an eviction fail, an interceptor lie, a deadline be set, moved or taken away.
-	crashes, back, changes, refusals, lies, deadlines uint8
+	// an eviction fail, an interceptor lie, a deadline be set, moved or taken away, an
+	// interceptor forbid that the request is canceled.
+	crashes, back, changes, refusals, lies, deadlines, forbids uint8
 }
 
 func (s scope) start() world {
@@ -37,7 +38,7 @@ func (s scope) start() world {
 	stored.Made = true
 	w := world{
 		Stored: stored, Cached: none, Pod: podRunning, PodCached: podUnseen,
-		Crashes: s.crashes, Back: s.back, Changes: s.changes, Refusals: s.refusals, Lies: s.lies, Deadlines: s.deadlines,
+		Crashes: s.crashes, Back: s.back, Changes: s.changes, Refusals: s.refusals, Lies: s.lies, Deadlines: s.deadlines, Forbids: s.forbids,
 	}
 	w.restart()
 	w.Engine.Dirty, w.Evictor.Dirty = false, false // There is nothing to look at yet.
@@ -194,7 +195,7 @@ func (m mover) evictor() {
 			}
 			e.Armed, e.Fresh = true, live == w.Stored
 			var wrong error
-			if w.Stored.Wanted == 0 || w.Stored.End != running {
+			if w.Stored.unwanted() || w.Stored.End != running {
 				wrong = errNotWanted
 			}
 			m.own("the evictor sets out to evict", w, wrong)
@@ -333,6 +334,13 @@ func (m mover) people() {
 				m.move(fmt.Sprintf("interceptor %d sends a heartbeat of next year", i), lies)
 			}
 		}
+		if next = w.Stored; w.Forbids > 0 && !last && !next.Items[i].Forbids {
+			next.Items[i].Forbids = true
+			forbids := w
+			forbids.Forbids--
+			m.store(&forbids, next)
+			m.move(fmt.Sprintf("interceptor %d forbids to cancel", i), forbids)
+		}
 		if next = w.Stored; !next.Items[i].Done && (!last || w.Lies > 0) {
 			next.Items[i].Done = true
 			done := w
@@ -348,7 +356,7 @@ func (m mover) people() {
 }
 
 func (m mover) requesters() {
-	if m.from.Changes == 0 || m.from.Stored.Wanted == 0 {
+	if m.from.Changes == 0 || m.from.Stored.unwanted() {
 		return // Nobody is added to a request that was given up.
 	}
 	for i := range 2 {
@@ -416,6 +424,9 @@ func (m mover) stored(w world) error {
 		if before.Items[i].Done && !after.Items[i].Done {
 			return fmt.Errorf("%w: a completion", errFinal)
 		}
+		if before.Items[i].Forbids && !after.Items[i].Forbids {
+			return fmt.Errorf("%w: what an interceptor forbids", errFinal)
+		}
 	}
 	if before.End == after.End {
 		return nil
@@ -424,7 +435,7 @@ func (m mover) stored(w world) error {
 	switch {
 	case after.End == endedDeleted && w.Pod != podGone && w.Pod != podReplaced,
 		after.End == endedTerminal && alive,
-		after.End == endedUnwanted && after.Wanted != 0,
+		after.End == endedUnwanted && !after.unwanted(),
 		after.End == endedRefused && (alive || before.Plan != 0):
 		return fmt.Errorf("%w: %d with the pod in phase %d", errOutcome, after.End, w.Pod)
 	}

@@ -99,6 +99,9 @@ func (r record) object() *v1alpha1.EvictionRequest {
 				report.HeartbeatTime = new(metav1.NewTime(beat.time()))
 				report.StartTime = report.HeartbeatTime
 			}
+			if r.Items[i].Forbids {
+				report.Cancellation = v1alpha1.CancellationForbidden
+			}
 			if r.Items[i].Done {
 				report.CompletionTime = new(metav1.NewTime(exploreEpoch))
 			}

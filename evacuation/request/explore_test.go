@@ -48,6 +48,10 @@ var exploreWideScopes = []struct {
 	{"two intercept, a crash", scope{custom: 2, crashes: 1}},
 	{"two intercept, a deadline, a crash", scope{custom: 2, deadlines: 1, crashes: 1}},
 	{"two intercept, requesters come and go", scope{custom: 2, changes: 1}},
+	{"one intercepts and forbids to cancel, requesters come and go", scope{custom: 1, forbids: 1, changes: 1}},
+	{"one intercepts and forbids to cancel, requesters come and go, a crash", scope{custom: 1, forbids: 1, changes: 1, crashes: 1}},
+	{"one intercepts and forbids to cancel, a deadline, requesters come and go", scope{custom: 1, forbids: 1, deadlines: 1, changes: 1}},
+	{"two intercept and forbid to cancel, requesters come and go", scope{custom: 2, forbids: 2, changes: 1}},
 	{"three intercept, a crash", scope{custom: 3, crashes: 1}},
 	{"three intercept and lie", scope{custom: 3, lies: 1}},
 }

@@ -2,6 +2,7 @@ package request
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
@@ -133,6 +134,8 @@ type item struct {
 	// Beat is the heartbeat. The start is set with the first one and read by nobody.
 	Beat age
 	Done bool
+	// Forbids: the request may not be canceled any more.
+	Forbids bool
 }
 
 // record is an EvictionRequest: what is stored, cached, or on its way.
@@ -157,6 +160,11 @@ type record struct {
 	// Retries and Text are the evictor's own.
 	Retries uint8
 	Text    wording
+}
+
+// unwanted reports whether the last requester has left, and nobody forbids that.
+func (r record) unwanted() bool {
+	return r.Wanted == 0 && !slices.ContainsFunc(r.Items[:], func(i item) bool { return i.Forbids })
 }
 
 func (r record) older(ticks age) record {
@@ -239,7 +247,7 @@ type world struct { //nolint:recvcheck // A state is a value; only what changes 
 	Ghost       record
 	GhostCall   bool
 	// What may still happen so many times.
-	Crashes, Back, Changes, Refusals, Lies, Deadlines uint8
+	Crashes, Back, Changes, Refusals, Lies, Deadlines, Forbids uint8
 }
 
 // older lets the time of everybody go on; a negative number only turns the clock

@@ -37,9 +37,10 @@ func (r *Reconciler) untrue(ctx context.Context, er *v1alpha1.EvictionRequest) (
 		return "It says Evicted, but the pod runs", nil
 	case canceled == nil || canceled.Status != metav1.ConditionTrue:
 		return "", nil
-	case canceled.Reason != v1alpha1.ReasonValidationFailed && len(er.Spec.Requesters) > 0:
-		// They cannot have come back: an empty list stays empty (ruling R3).
-		return "It says Canceled, but has requesters", nil
+	case canceled.Reason != v1alpha1.ReasonValidationFailed && !v1alpha1.IsUnwanted(er):
+		// They cannot have come back: an empty list stays empty (ruling R3), unless the request
+		// may not be canceled.
+		return "It says Canceled, but has requesters, or an interceptor forbids it", nil
 	default:
 		return "", nil
 	}

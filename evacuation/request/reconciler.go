@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -214,7 +215,7 @@ func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s 
 		if err := r.Client.Status().Patch(ctx, after, patch, client.FieldOwner(statusManager)); err != nil {
 			return nil, errors.Join(labelsErr, fmt.Errorf("patch status of EvictionRequest: %w", err))
 		}
-		for _, event := range append(announcements(after, s.Outcome, d, r.Policy), heldAnnouncements(before, after)...) {
+		for _, event := range slices.Concat(announcements(after, s.Outcome, d, r.Policy), heldAnnouncements(before, after), forbiddenAnnouncements(before, after)) {
 			log.FromContext(ctx).Info(event.Note, "event", event.Reason, "pod", podName(after))
 			if d.Cause == process.TargetDeleted && event.Reason == events.ReasonEvicted {
 				// Nobody can describe a pod that is gone, and every pod of a drain ends so.

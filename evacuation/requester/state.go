@@ -103,7 +103,7 @@ func wishFor(er *v1alpha1.EvictionRequest, name string) wish {
 	case er.DeletionTimestamp != nil:
 		return wishWait
 	// An empty list is a cancellation that the controller has not seen yet.
-	case meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled), len(er.Spec.Requesters) == 0:
+	case meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCanceled), v1alpha1.IsUnwanted(er):
 		return wishRenew
 	case hasRequester(er, name):
 		return wishNothing

@@ -196,7 +196,7 @@ func (e *evacuation) run(ctx context.Context) (interceptor.Progress, error) {
 
 // following is the progress of a running evacuation.
 func (e *evacuation) following(message string, f facts) interceptor.Progress {
-	p := interceptor.Progress{Message: message, ExpectedFinishTime: f.ETA}
+	p := interceptor.Progress{Message: message, ExpectedFinishTime: f.ETA, PointOfNoReturn: f.Evacuating && f.NoReturn}
 	if e.policy.deadline > 0 {
 		if left := e.policy.deadline - e.Clock.Since(e.target.ActivatedAt); left > 0 {
 			p.CheckAfter = left + time.Second

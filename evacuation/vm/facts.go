@@ -153,12 +153,13 @@ func (s *subject) facts(ctx context.Context, since time.Time) (f facts, soft err
 	default:
 		return f, nil, &cel.EvaluationError{Field: p.strategy.Field, Err: fmt.Errorf("%q is none of None, LiveMigrate, LiveMigrateIfPossible and External", f.Strategy)}
 	}
-	var errs [5]error
+	var errs [6]error
 	f.Migratable, errs[0] = p.isMigratable(ctx, vars)
 	f.Evacuating, errs[1] = p.evacuating.Bool(ctx, vars, false)
 	f.Done, errs[2] = p.done.Bool(ctx, vars, false)
 	f.Failed, errs[3] = p.failed.Bool(ctx, vars, false)
 	f.Wait, errs[4] = p.wait.Text(ctx, vars)
+	f.NoReturn, errs[5] = p.noReturn.Bool(ctx, vars, false)
 	if err := errors.Join(errs[:]...); err != nil {
 		return f, nil, err
 	}

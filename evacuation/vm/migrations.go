@@ -109,7 +109,7 @@ func (m *migrator) evacuees(ctx context.Context, p *policy) (map[string]*evacuee
 	found := map[string]*evacuee{}
 	for i := range list.Items {
 		er := &list.Items[i]
-		if !slices.Contains(er.Status.ActiveInterceptors, p.interceptor) || len(er.Spec.Requesters) == 0 || er.Spec.Target.Pod == nil || er.DeletionTimestamp != nil {
+		if !slices.Contains(er.Status.ActiveInterceptors, p.interceptor) || v1alpha1.IsUnwanted(er) || er.Spec.Target.Pod == nil || er.DeletionTimestamp != nil {
 			continue
 		}
 		one, err := m.evacuee(ctx, p, er)

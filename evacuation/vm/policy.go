@@ -40,15 +40,15 @@ type policy struct {
 	config       *v1alpha1.ConfigReference
 	configKind   schema.GroupVersionKind
 
-	strategy, migratable, wait                  cel.Expression
-	evacuating, done, failed, eta, message      cel.Expression
-	mark, unmark                                *patch
-	cancel                                      *call
-	notMigratable                               string
-	deadline                                    time.Duration
-	onFailure                                   v1alpha1.OnFailure
-	migration                                   *migration
-	workloadFields, configFields, migrationKept tree
+	strategy, migratable, wait                       cel.Expression
+	evacuating, done, failed, noReturn, eta, message cel.Expression
+	mark, unmark                                     *patch
+	cancel                                           *call
+	notMigratable                                    string
+	deadline                                         time.Duration
+	onFailure                                        v1alpha1.OnFailure
+	migration                                        *migration
+	workloadFields, configFields, migrationKept      tree
 	// needs are the kinds whose objects the policy reads.
 	needs map[schema.GroupVersionKind]need
 }
@@ -96,6 +96,7 @@ func compilePolicy(from *v1alpha1.EvacuationPolicy) *policy {
 	p.evacuating = c.expression("spec.evacuating", spec.Evacuating, workloadScope, cel.BoolType)
 	p.done = c.expression("spec.done", spec.Done, workloadScope, cel.BoolType)
 	p.failed = c.expression("spec.failed", spec.Failed, workloadScope, cel.BoolType)
+	p.noReturn = c.expression("spec.pointOfNoReturn", spec.PointOfNoReturn, workloadScope, cel.BoolType)
 	p.eta = c.expression("spec.eta", spec.ETA, workloadScope, cel.TimestampType, cel.StringType, cel.NullType)
 	p.message = c.expression("spec.message", spec.Message, workloadScope, cel.StringType)
 	p.mark = c.patch("spec.mark", spec.Mark)
@@ -161,7 +162,7 @@ func (p *policy) compileKinds(spec *v1alpha1.EvacuationPolicySpec) error {
 
 // findFields finds the fields that are read, so that the informers keep nothing else.
 func (p *policy) findFields() {
-	expressions := []cel.Expression{p.strategy, p.migratable, p.wait, p.evacuating, p.done, p.failed, p.eta, p.message}
+	expressions := []cel.Expression{p.strategy, p.migratable, p.wait, p.evacuating, p.done, p.failed, p.noReturn, p.eta, p.message}
 	expressions = append(expressions, p.mark.expressions()...)
 	expressions = append(expressions, p.unmark.expressions()...)
 	expressions = append(expressions, p.cancel.expressions()...)

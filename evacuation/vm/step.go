@@ -32,6 +32,8 @@ type facts struct {
 	Done bool
 	// Failed: the platform has given up.
 	Failed bool
+	// NoReturn: the platform can no longer undo it.
+	NoReturn bool
 	// Unfinished and Failures count the migrations that were made to evacuate it, the
 	// latter since the turn began.
 	Unfinished, Failures int

@@ -8,16 +8,17 @@ import (
 
 // Reasons of the events of the request controller.
 const (
-	ReasonInterceptorActivated = "InterceptorActivated"
-	ReasonInterceptorCompleted = "InterceptorCompleted"
-	ReasonInterceptorSkipped   = "InterceptorSkipped"
-	ReasonInterceptorTimedOut  = "InterceptorTimedOut"
-	ReasonDeadlineReached      = "DeadlineReached"
-	ReasonRequestHeld          = "RequestHeld"
-	ReasonEvicted              = "Evicted"
-	ReasonCanceled             = "Canceled"
-	ReasonCompletionUnchecked  = "CompletionUnchecked"
-	ReasonOutcomeUntrue        = "OutcomeUntrue"
+	ReasonInterceptorActivated  = "InterceptorActivated"
+	ReasonInterceptorCompleted  = "InterceptorCompleted"
+	ReasonInterceptorSkipped    = "InterceptorSkipped"
+	ReasonInterceptorTimedOut   = "InterceptorTimedOut"
+	ReasonDeadlineReached       = "DeadlineReached"
+	ReasonRequestHeld           = "RequestHeld"
+	ReasonCancellationForbidden = "CancellationForbidden"
+	ReasonEvicted               = "Evicted"
+	ReasonCanceled              = "Canceled"
+	ReasonCompletionUnchecked   = "CompletionUnchecked"
+	ReasonOutcomeUntrue         = "OutcomeUntrue"
 )
 
 // Actions of the events of the request controller.
@@ -65,6 +66,12 @@ func InterceptorTimedOut(interceptor string, deadline time.Duration, lastHeartbe
 // done. The message says whose, and who lost what.
 func DeadlineReached(message string) Event {
 	return warning(ReasonDeadlineReached, actionPassOver, "%s", message)
+}
+
+// CancellationForbidden says that the last requester has left, but that the request goes on:
+// an interceptor is past the point of no return. The message says which.
+func CancellationForbidden(message string) Event {
+	return warning(ReasonCancellationForbidden, actionWithdraw, "%s", message)
 }
 
 // CompletionUnchecked says that the time of an interceptor's completion was not checked,

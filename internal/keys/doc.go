@@ -147,6 +147,7 @@ var Rows = []Row{
 	ours(Annotation, v1alpha1.GroupName+"/other-callers", "other kinds of tools that called", "Lease"),
 	ours(Annotation, v1alpha1.GroupName+"/node-markers", "the drain markers seen on the node", "Lease"),
 	ours(Finalizer, v1alpha1.MaintenanceFinalizer, "keeps a NodeMaintenance until its nodes are released", "NodeMaintenance"),
+	ours(Condition, v1alpha1.ConditionCancellationForbidden, "nobody wants the eviction any more, but an interceptor is past the point of no return; see [concepts](../concepts.md)", "EvictionRequest"),
 	ours(Condition, v1alpha1.ConditionCutOff, "a requester's deadline has come before all interceptors were done; see [concepts](../concepts.md)", "EvictionRequest"),
 	ours(Condition, v1alpha1.ConditionUnchecked, "an interceptor completed while no manager ran; see [concepts](../concepts.md)", "EvictionRequest"),
 }

@@ -97,6 +97,9 @@ func withdrawable(ctx context.Context, c *cli.Connection, name string) (*v1alpha
 	case err != nil:
 		return nil, fmt.Errorf("get the request for pod %s: %w", name, err)
 	}
+	if by := v1alpha1.Forbidding(er); by != "" && !v1alpha1.IsFinished(er) {
+		return nil, fmt.Errorf("too late: interceptor %s is past the point of no return with pod %s, so its eviction goes on to the end even if nobody wants it any more", by, name)
+	}
 	if state := requester.Observe(er).State; len(er.Spec.Requesters) == 0 || state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled {
 		return nil, fmt.Errorf("there is nothing to call off: the eviction of pod %s is %s already", name, strings.ToLower(string(state)))
 	}
@@ -116,13 +119,15 @@ func (o commands) cancelPod(ctx context.Context, c *cli.Connection, name string)
 	if o.Output == cli.FormatName {
 		return o.PrintObject(er)
 	}
-	switch state, err := o.settled(ctx, c, er); {
+	switch state, forbidden, err := o.settled(ctx, c, er); {
 	case err != nil:
 		return err
 	case state == v1alpha1.StateEvicted:
 		return fmt.Errorf("too late: pod %s was evicted before anybody heard that it is not to be", name)
 	case state == v1alpha1.StateCanceled:
 		fmt.Fprintf(o.Out, "the eviction of pod %s is called off\n", name)
+	case forbidden != "":
+		return fmt.Errorf("too late: interceptor %s has passed the point of no return with pod %s meanwhile, so its eviction goes on to the end", forbidden, name)
 	default:
 		fmt.Fprintf(o.Out, "the request for pod %s is withdrawn\n", name)
 		fmt.Fprintf(o.ErrOut, "Nobody has confirmed that within %s, so interceptors may still be at work: %s\n", cli.ConfirmPatience, o.Installed(ctx, c).NobodyWorks(o.System))
@@ -139,9 +144,9 @@ func (o commands) cancelPod(ctx context.Context, c *cli.Connection, name string)
 }
 
 // settled waits briefly until a request without requesters has its outcome, and returns
-// its state.
-func (o commands) settled(ctx context.Context, c *cli.Connection, er *v1alpha1.EvictionRequest) (v1alpha1.RequestState, error) {
-	state := v1alpha1.StatePending
+// its state, or who has forbidden to cancel it.
+func (o commands) settled(ctx context.Context, c *cli.Connection, er *v1alpha1.EvictionRequest) (state v1alpha1.RequestState, forbidden string, _ error) {
+	state = v1alpha1.StatePending
 	err := o.HoldsWithin(ctx, cli.ConfirmPatience, func() (bool, error) {
 		now := &v1alpha1.EvictionRequest{}
 		switch err := c.Get(ctx, client.ObjectKeyFromObject(er), now); {
@@ -151,10 +156,10 @@ func (o commands) settled(ctx context.Context, c *cli.Connection, er *v1alpha1.E
 		case err != nil:
 			return false, fmt.Errorf("get the request for pod %s: %w", er.Spec.Target.Pod.Name, err)
 		}
-		state = requester.Observe(now).State
-		return state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled, nil
+		state, forbidden = requester.Observe(now).State, v1alpha1.Forbidding(now)
+		return state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled || forbidden != "", nil
 	})
-	return state, err
+	return state, forbidden, err
 }
 
 // stoppable returns the maintenances that drain a node, all of which may be stopped for it.

@@ -120,6 +120,22 @@ func (o commands) uncordon(ctx context.Context, c *cli.Connection, name string, 
 		return o.PrintObject(node)
 	}
 	fmt.Fprintf(o.Out, "node/%s uncordoned\n", name)
+	return o.tellForbidden(ctx, c, name)
+}
+
+// tellForbidden says which evictions on a node go on, because an interceptor is past the point
+// of no return.
+func (o commands) tellForbidden(ctx context.Context, c *cli.Connection, node string) error {
+	var requests v1alpha1.EvictionRequestList
+	if err := c.List(ctx, &requests); err != nil {
+		return fmt.Errorf("list evictionrequests: %w", err)
+	}
+	for i := range requests.Items {
+		er := &requests.Items[i]
+		if by := v1alpha1.Forbidding(er); by != "" && er.Status.NodeName == node && er.Spec.Target.Pod != nil && !v1alpha1.IsFinished(er) {
+			fmt.Fprintf(o.ErrOut, "The eviction of pod %s/%s goes on nevertheless: interceptor %s is past the point of no return.\n", er.Namespace, er.Spec.Target.Pod.Name, by)
+		}
+	}
 	return nil
 }
 

@@ -143,6 +143,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: UTC
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.CancellationPolicy
+  scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ConfigReference
   map:
     fields:
@@ -334,6 +336,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: pods
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.CoveredPods
+    - name: pointOfNoReturn
+      type:
+        scalar: string
     - name: priority
       type:
         scalar: numeric
@@ -806,6 +811,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.InterceptorStatus
   map:
     fields:
+    - name: cancellation
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.CancellationPolicy
     - name: completionTime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time

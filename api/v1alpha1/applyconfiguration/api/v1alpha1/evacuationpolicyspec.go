@@ -63,6 +63,9 @@ type EvacuationPolicySpecApplyConfiguration struct {
 	Done *string `json:"done,omitempty"`
 	// failed is an expression of type bool: the platform has given up.
 	Failed *string `json:"failed,omitempty"`
+	// pointOfNoReturn is an expression of type bool: the evacuation of a marked workload can
+	// no longer be undone, so the eviction can no longer be canceled.
+	PointOfNoReturn *string `json:"pointOfNoReturn,omitempty"`
 	// eta is an expression of type timestamp, or string in RFC 3339, or null: when
 	// the evacuation is expected to end.
 	ETA *string `json:"eta,omitempty"`
@@ -201,6 +204,14 @@ func (b *EvacuationPolicySpecApplyConfiguration) WithDone(value string) *Evacuat
 // If called multiple times, the Failed field is set to the value of the last call.
 func (b *EvacuationPolicySpecApplyConfiguration) WithFailed(value string) *EvacuationPolicySpecApplyConfiguration {
 	b.Failed = &value
+	return b
+}
+
+// WithPointOfNoReturn sets the PointOfNoReturn field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PointOfNoReturn field is set to the value of the last call.
+func (b *EvacuationPolicySpecApplyConfiguration) WithPointOfNoReturn(value string) *EvacuationPolicySpecApplyConfiguration {
+	b.PointOfNoReturn = &value
 	return b
 }
 

@@ -13,7 +13,8 @@ type EvictionRequestSpecApplyConfiguration struct {
 	// target is the object to evict. Immutable.
 	Target *EvictionTargetApplyConfiguration `json:"target,omitempty"`
 	// requesters want the eviction. A request needs at least one when it is created. An
-	// empty list cancels the request permanently. Each requester owns its own entry and
+	// empty list cancels the request permanently, unless an interceptor has forbidden that.
+	// Each requester owns its own entry and
 	// writes it with server-side apply.
 	//
 	// The default is for server-side apply, too: if a list was written as a whole by

@@ -6,6 +6,7 @@
 package v1alpha1
 
 import (
+	apiv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -41,6 +42,10 @@ type InterceptorStatusApplyConfiguration struct {
 	// evictionrequests, and users can only set their own name. The interceptor may still
 	// be working.
 	SkippedBy *string `json:"skippedBy,omitempty"`
+	// cancellation says whether what the interceptor has begun can be undone. Once it is
+	// Forbidden, the request goes on to its end, even if its last requester leaves, and
+	// takes new ones. It cannot be taken back. The default is Allowed.
+	Cancellation *apiv1alpha1.CancellationPolicy `json:"cancellation,omitempty"`
 	// message describes the interceptor's progress. It may be empty, and is if a report
 	// leaves it out. Writers cut it at 4000 characters.
 	Message *string `json:"message,omitempty"`
@@ -113,6 +118,14 @@ func (b *InterceptorStatusApplyConfiguration) WithRefusal(value *EvictionRefusal
 // If called multiple times, the SkippedBy field is set to the value of the last call.
 func (b *InterceptorStatusApplyConfiguration) WithSkippedBy(value string) *InterceptorStatusApplyConfiguration {
 	b.SkippedBy = &value
+	return b
+}
+
+// WithCancellation sets the Cancellation field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Cancellation field is set to the value of the last call.
+func (b *InterceptorStatusApplyConfiguration) WithCancellation(value apiv1alpha1.CancellationPolicy) *InterceptorStatusApplyConfiguration {
+	b.Cancellation = &value
 	return b
 }
 
