@@ -13,6 +13,8 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
@@ -79,7 +81,8 @@ func alone(t *testing.T) {
 
 var (
 	shared manager.Shared
-	// preparing is the interceptor of most pods, nil as long as Drawbridge is not installed.
+	// preparing is the interceptor of most pods under both its names, nil as long as Drawbridge
+	// is not installed.
 	preparing *worker
 )
 
@@ -90,9 +93,12 @@ func together(t *testing.T) *manager.Manager {
 	needKarpenter(t)
 	if inst == nil {
 		inst = must(manager.Install(t.Context(), kube, manager.InstallOptions{}))(t)
-		preparing = newWorker(preparer, prepares)
-		if err := preparing.start(context.WithoutCancel(t.Context())); err != nil {
-			t.Fatal(err)
+		cluster.Create(t, admin, builder.EvictionInterceptor(guarded).Pods(guardLabel, "always").Guard(v1alpha1.GuardAlways).Generation(0).Obj())
+		preparing = newWorker(prepares)
+		for _, name := range []string{preparer, guarded} {
+			if err := preparing.start(context.WithoutCancel(t.Context()), name); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return shared.ForTest(t, inst, manager.Options{})

@@ -94,10 +94,11 @@ func (v *victim) waitStays(t *testing.T) {
 	})
 }
 
-// waitDraining waits until Karpenter says that it cannot drain the node.
-func (v *victim) waitDraining(t *testing.T) {
+// waitSays waits until Karpenter says something about the node, in an event. After that, or
+// something else, of the same kind it is silent for two minutes.
+func (v *victim) waitSays(t *testing.T, reason, text string) {
 	t.Helper()
-	eventually(t, "Karpenter to fail to drain "+v.pod.Spec.NodeName, func(ctx context.Context) error {
+	eventually(t, "Karpenter to say "+reason+" of "+v.pod.Spec.NodeName, func(ctx context.Context) error {
 		list := &eventsv1.EventList{}
 		if err := admin.List(ctx, list); err != nil {
 			return err
@@ -107,10 +108,10 @@ func (v *victim) waitDraining(t *testing.T) {
 			if event.Regarding.Name != v.pod.Spec.NodeName {
 				continue
 			}
-			if event.Reason == "FailedDraining" {
+			if event.Reason == reason && strings.Contains(event.Note, text) {
 				return nil
 			}
-			seen = append(seen, event.Reason)
+			seen = append(seen, event.Reason+": "+event.Note)
 		}
 		return fmt.Errorf("there are %v", seen)
 	})

@@ -20,7 +20,6 @@ import (
 
 // worker is an interceptor of the SDK that works for some time, and notes when it is done.
 type worker struct {
-	name string
 	// needs is how long it works for a pod.
 	needs time.Duration
 
@@ -35,27 +34,28 @@ var (
 	_ interceptor.Canceler    = &worker{}
 )
 
-func newWorker(name string, needs time.Duration) *worker {
+func newWorker(needs time.Duration) *worker {
 	return &worker{
-		name: name, needs: needs,
-		told: map[types.UID]time.Duration{}, finished: map[types.UID]time.Time{}, canceled: map[types.UID]bool{},
+		needs: needs,
+		told:  map[types.UID]time.Duration{}, finished: map[types.UID]time.Time{}, canceled: map[types.UID]bool{},
 	}
 }
 
-// startWorker runs one until the test ends.
+// startWorker runs one as an interceptor of that name until the test ends.
 func startWorker(t *testing.T, name string, needs time.Duration) *worker {
 	t.Helper()
-	w := newWorker(name, needs)
+	w := newWorker(needs)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(cancel)
-	if err := w.start(ctx); err != nil {
+	if err := w.start(ctx, name); err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
-// start runs it until the context ends. Error: it cannot start.
-func (w *worker) start(ctx context.Context) error {
+// start runs it as an interceptor of that name until the context ends. It may have several
+// names. Error: it cannot start.
+func (w *worker) start(ctx context.Context, name string) error {
 	m, err := ctrl.NewManager(kube.Config(), ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		Controller: config.Controller{SkipNameValidation: new(true)},
@@ -63,7 +63,7 @@ func (w *worker) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := interceptor.Add(m, w, interceptor.Options{Name: w.name}); err != nil {
+	if err := interceptor.Add(m, w, interceptor.Options{Name: name}); err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
@@ -75,7 +75,7 @@ func (w *worker) start(ctx context.Context) error {
 		case err = <-ended:
 		default:
 		}
-		return fmt.Errorf("interceptor %s does not start: %w", w.name, err)
+		return fmt.Errorf("interceptor %s does not start: %w", name, err)
 	}
 	return nil
 }
