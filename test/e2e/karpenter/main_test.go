@@ -4,8 +4,8 @@ package karpenter
 
 import (
 	"context"
+	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -14,9 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/framework/audit"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/install"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // folderVariable names the folder with Karpenter's program and objects.
@@ -53,11 +56,8 @@ func TestMain(m *testing.M) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
 		return startKarpenter(ctx, folder)
-	}, func(*cluster.Cluster) error {
-		if ended.Load() {
-			return fmt.Errorf("Karpenter has ended; its log is beside those of the cluster")
-		}
-		return nil
+	}, func(c *cluster.Cluster) error {
+		return errors.Join(stillRuns(), audit.After(c, install.DefaultNamespace, manager.Advances()))
 	}))
 }
 
@@ -106,12 +106,20 @@ func together(t *testing.T) *manager.Manager {
 
 func must[T any](value T, err error) func(testing.TB) T { return cluster.Must(value, err) }
 
+// stillRuns is an error if Karpenter has ended.
+func stillRuns() error {
+	if ended.Load() {
+		return errors.New("Karpenter has ended; its log is beside those of the cluster")
+	}
+	return nil
+}
+
 // eventually waits for what Karpenter has to do, unless it runs no more.
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
 	cluster.Eventually(t, what, func(ctx context.Context) error {
-		if ended.Load() {
-			t.Fatal("Karpenter has ended; its log is beside those of the cluster")
+		if err := stillRuns(); err != nil {
+			return waiting.InVain(err)
 		}
 		return check(ctx)
 	})

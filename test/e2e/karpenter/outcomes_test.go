@@ -5,6 +5,7 @@ package karpenter
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // enoughRefusals of a pod show that it stays: Karpenter calls at 0.1 s, 0.2 s and so on, so
@@ -69,14 +71,12 @@ func (v *victim) deleteClaim(t *testing.T) {
 func (v *victim) waitGone(t *testing.T) {
 	t.Helper()
 	eventually(t, "NodeClaim "+v.claim.GetName()+" of pod "+v.pod.Name+" to go", func(ctx context.Context) error {
-		there, err := exists(ctx, v.claim)
-		if err == nil && there {
-			err = fmt.Errorf("it is there")
-			if there, getErr := exists(ctx, v.pod); getErr == nil {
-				err = fmt.Errorf("it is there, its pod: %t, after %d refusals", there, v.refusals(t))
-			}
+		claim, err := exists(ctx, v.claim)
+		if err != nil || !claim {
+			return err
 		}
-		return err
+		pod, err := exists(ctx, v.pod)
+		return errors.Join(fmt.Errorf("it is there, and its pod: %t", pod), err)
 	})
 }
 
@@ -84,8 +84,10 @@ func (v *victim) waitGone(t *testing.T) {
 func (v *victim) waitStays(t *testing.T) {
 	t.Helper()
 	eventually(t, "Karpenter to be refused pod "+v.pod.Name, func(ctx context.Context) error {
-		if there, err := exists(ctx, v.pod); err != nil || !there {
-			return fmt.Errorf("the pod is there: %t, %w", there, err)
+		if there, err := exists(ctx, v.pod); err != nil {
+			return err
+		} else if !there {
+			return waiting.InVain(errors.New("it is gone"))
 		}
 		if n := v.refusals(t); n < enoughRefusals {
 			return fmt.Errorf("%d times so far", n)
