@@ -204,6 +204,17 @@ test-cert-manager: ## Let cert-manager's real programs rotate our certificate: C
 	if [[ -d $$folder/cmd/cainjector ]]; then hack/cert-manager/build.sh "$$folder" bin/cert-manager; folder=$$PWD/bin/cert-manager; fi; \
 	DRAWBRIDGE_CERT_MANAGER=$$folder go test -count=1 -timeout=60m -v ./test/e2e/certmanager $(CERT_MANAGER_ARGS)
 
+KARPENTER ?=
+KARPENTER_ARGS ?=
+
+.PHONY: test-karpenter
+test-karpenter: ## Let the real Karpenter drain nodes, with Drawbridge and without: KARPENTER=CHECKOUT (hack/karpenter/README.md).
+	@test -n '$(KARPENTER)' || { echo 'KARPENTER names no folder: see hack/karpenter/README.md' >&2; exit 2; }
+	go run ./test/framework/cluster/cmd/cluster-up --build-only
+	folder='$(abspath $(KARPENTER))'; \
+	if [[ -f $$folder/kwok/main.go ]]; then hack/karpenter/build.sh "$$folder" bin/karpenter; folder=$$PWD/bin/karpenter; fi; \
+	DRAWBRIDGE_KARPENTER=$$folder go test -count=1 -timeout=60m -v $(KARPENTER_ARGS) ./test/e2e/karpenter
+
 .PHONY: test-alerts
 test-alerts: ## Prove the alerts and the dashboard with Prometheus' own engine.
 	cd test/alerts && go vet ./... && go test -count=1 ./...

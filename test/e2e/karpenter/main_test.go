@@ -1,0 +1,126 @@
+//go:build unix
+
+package karpenter
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"testing"
+	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/framework/audit"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/install"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
+)
+
+// folderVariable names the folder with Karpenter's program and objects.
+const folderVariable = "DRAWBRIDGE_KARPENTER"
+
+// parallel is how many tests run at a time: they wait for Karpenter's times, and do little.
+const parallel = "32"
+
+var (
+	kube *cluster.Cluster
+	// admin may do everything.
+	admin  client.Client
+	scheme = cluster.Scheme()
+	// inst is Drawbridge's chart, nil as long as it is not installed.
+	inst *manager.Installation
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	folder := os.Getenv(folderVariable)
+	if folder == "" {
+		os.Exit(m.Run()) // Every test is skipped.
+	}
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		utilruntime.Must(flag.Set("test.parallel", parallel))
+	}
+	os.Exit(cluster.MainThen(m, cluster.Options{RequestLog: true}, func(c *cluster.Cluster) (err error) {
+		kube = c
+		if admin, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		return startKarpenter(ctx, folder)
+	}, func(c *cluster.Cluster) error {
+		return errors.Join(stillRuns(), audit.After(c, install.DefaultNamespace, manager.Advances()))
+	}))
+}
+
+// needKarpenter skips a test for which there is no Karpenter.
+func needKarpenter(t *testing.T) {
+	t.Helper()
+	if kube == nil {
+		t.Skipf("%s names no folder with Karpenter's program: see hack/karpenter/README.md", folderVariable)
+	}
+}
+
+// alone fails a test of what happens without Drawbridge if it is there. These tests come
+// first, by the name of their file.
+func alone(t *testing.T) {
+	t.Helper()
+	needKarpenter(t)
+	if inst != nil {
+		t.Fatal("Drawbridge is installed already")
+	}
+}
+
+var (
+	shared manager.Shared
+	// preparing is the interceptor of most pods under both its names, nil as long as Drawbridge
+	// is not installed.
+	preparing *worker
+)
+
+// together makes the test parallel and returns the manager that all parallel tests share. The
+// first of them installs the chart.
+func together(t *testing.T) *manager.Manager {
+	t.Helper()
+	needKarpenter(t)
+	if inst == nil {
+		inst = must(manager.Install(t.Context(), kube, manager.InstallOptions{}))(t)
+		cluster.Create(t, admin, builder.EvictionInterceptor(guarded).Pods(guardLabel, "always").Guard(v1alpha1.GuardAlways).Generation(0).Obj())
+		preparing = newWorker(prepares)
+		for _, name := range []string{preparer, guarded} {
+			if err := preparing.start(context.WithoutCancel(t.Context()), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return shared.ForTest(t, inst, manager.Options{})
+}
+
+func must[T any](value T, err error) func(testing.TB) T { return cluster.Must(value, err) }
+
+// stillRuns is an error if Karpenter has ended.
+func stillRuns() error {
+	if ended.Load() {
+		return errors.New("Karpenter has ended; its log is beside those of the cluster")
+	}
+	return nil
+}
+
+// eventually waits for what Karpenter has to do, unless it runs no more.
+func eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	cluster.Eventually(t, what, func(ctx context.Context) error {
+		if err := stillRuns(); err != nil {
+			return waiting.InVain(err)
+		}
+		return check(ctx)
+	})
+}
