@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 )
 
 // mark is the cost of the pods that go.
-var mark = strconv.Itoa(lowestCost)
+var mark = strconv.Itoa(pods.ChosenCost)
 
 // errChanged says that what was planned with is no longer so.
 var errChanged = errors.New("nothing was scaled, because it has changed meanwhile: try again")

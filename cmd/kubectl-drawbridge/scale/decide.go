@@ -3,10 +3,7 @@ package scale
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,10 +11,6 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
-
-// lowestCost is the lowest deletion cost that Kubernetes accepts (an int32). Pods that have
-// it go before all others that run and are Ready.
-const lowestCost = math.MinInt32
 
 // Input is all that the decision depends on.
 type Input struct {
@@ -121,7 +114,7 @@ func decide(in Input, limit int) (Plan, error) {
 		}
 		if ranked[begin].tier.cost == 0 {
 			return Plan{}, fmt.Errorf("%d pods have the deletion cost %d already, and only %d more would go, so no other cost tells which: remove the annotation %s from those that are to stay, first of all from %s",
-				end-begin, lowestCost, leave-begin, corev1.PodDeletionCost, ranked[end-1].pod.Name)
+				end-begin, pods.ChosenCost, leave-begin, corev1.PodDeletionCost, ranked[end-1].pod.Name)
 		}
 		chosen, unproven = s.choose(ranked[begin:end], leave-begin)
 	}
@@ -161,7 +154,7 @@ func (t tier) why() string {
 	case t.ready == 0:
 		why = "it is not Ready"
 	case t.cost == 0:
-		why = fmt.Sprintf("its deletion cost is %d already", lowestCost)
+		why = fmt.Sprintf("its deletion cost is %d already", pods.ChosenCost)
 	default:
 		return "all go"
 	}
@@ -186,24 +179,10 @@ func tierOf(pod *corev1.Pod) tier {
 	if !pods.IsReady(pod) {
 		t.ready = 0
 	}
-	if deletionCost(pod) == lowestCost {
+	if pods.DeletionCost(pod.Annotations) == pods.ChosenCost {
 		t.cost = 0
 	}
 	return t
-}
-
-// deletionCost is the pod's, 0 if it has none that Kubernetes understands.
-func deletionCost(pod *corev1.Pod) int {
-	text := pod.Annotations[corev1.PodDeletionCost]
-	// As Kubernetes reads it (GetDeletionCostFromPodAnnotations).
-	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "0") {
-		return 0
-	}
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil {
-		return 0
-	}
-	return int(n)
 }
 
 // candidate is a pod that may go.
@@ -236,7 +215,7 @@ func rank(in *Input) []*candidate {
 	for _, pod := range in.Pods {
 		all = append(all, &candidate{
 			pod: pod, tier: tierOf(pod), cordoned: !takes[pod.Spec.NodeName], requested: in.Requested[pod.UID],
-			cost: deletionCost(pod), beside: beside[pod.Spec.NodeName],
+			cost: int(pods.DeletionCost(pod.Annotations)), beside: beside[pod.Spec.NodeName],
 		})
 	}
 	slices.SortFunc(all, func(a, b *candidate) int {
