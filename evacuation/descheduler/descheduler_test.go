@@ -28,12 +28,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
-// withdrawn makes a request one that was deleted and is held by a finalizer.
-func withdrawn(w *builder.EvictionRequestWrapper) *builder.EvictionRequestWrapper {
-	w.Finalizers, w.DeletionTimestamp = []string{"hold.example.com/it"}, &metav1.Time{Time: at(0)}
-	return w
-}
-
 // bench is the controller over a cache and an API server that may know more.
 type bench struct {
 	*Reconciler

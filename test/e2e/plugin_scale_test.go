@@ -233,6 +233,37 @@ func TestScaleBalancedTakesBackItsMarks(t *testing.T) {
 	}
 }
 
+// What holds is not broken: pods that are not Ready go first, whatever is chosen.
+func TestScaleBalancedBreaksNothing(t *testing.T) {
+	shareManager(t)
+	a := newSpreadApp(t)
+	for i := range a.pods {
+		if pod := &a.pods[i]; a.zones[pod.Spec.NodeName] == "b" {
+			patch(t, pod, func() { pod.Annotations = map[string]string{cluster.ReadyAnnotation: "false"} })
+		}
+	}
+	eventually(t, "the pods of zone b to be not Ready", func(ctx context.Context) error {
+		list := &corev1.PodList{}
+		if err := admin.List(ctx, list, client.InNamespace(a.namespace)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if a.zones[list.Items[i].Spec.NodeName] == "b" && isReady(&list.Items[i]) {
+				return fmt.Errorf("%s is", list.Items[i].Name)
+			}
+		}
+		return nil
+	})
+	p := scaler(t, a.namespace, "una-"+a.namespace)
+	code, said := p.run(t.Context(), t, "scale", "deployment/web", "--replicas=6", "--balanced", "-n", a.namespace)
+	if want := "deployment/web is not scaled: the constraint for topology.kubernetes.io/zone holds now, and would not with 6 replicas"; code != 1 || !strings.Contains(said, want) {
+		t.Errorf("exit code %d, want 1, and %q in:\n%s", code, want, said)
+	}
+	if diff := cmp.Diff("3-3-3", a.spread(a.waitFor(t, 9))); diff != "" {
+		t.Errorf("pods in the zones (-want +got):\n%s", diff)
+	}
+}
+
 func TestScaleBalancedRefuses(t *testing.T) {
 	shareManager(t)
 	a := newSpreadApp(t)

@@ -46,7 +46,7 @@ func (s *options) apply(ctx context.Context, c *cli.Connection, t *target, plan 
 	}
 	scaled, err := a.scale(ctx, s.replicas)
 	if !scaled {
-		return errors.Join(err, a.restore(ctx))
+		return s.notScaled(ctx, a, err)
 	}
 	if a.dryRun {
 		fmt.Fprintf(s.Out, "%s scaled (server dry run: nothing was changed)\n", t)
@@ -54,6 +54,20 @@ func (s *options) apply(ctx context.Context, c *cli.Connection, t *target, plan 
 	}
 	fmt.Fprintf(s.Out, "%s scaled\n", t)
 	return a.follow(ctx, int(s.replicas))
+}
+
+// notScaled takes the marks back, and tells why nothing was scaled.
+func (s *options) notScaled(ctx context.Context, a *application, why error) error {
+	failed := a.restore(ctx)
+	switch {
+	case ctx.Err() == nil:
+		return errors.Join(why, failed)
+	case failed != nil:
+		// Not wrapped with the interruption, of which nothing more is printed.
+		return fmt.Errorf("interrupted before %s was scaled: %w", a.target, failed)
+	}
+	fmt.Fprintf(s.ErrOut, "interrupted: %s was not scaled, and all deletion costs are as before\n", a.target)
+	return cli.ErrInterrupted
 }
 
 // application carries out a plan.

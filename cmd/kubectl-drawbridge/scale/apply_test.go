@@ -189,6 +189,29 @@ func TestWhatFailsIsTakenBack(t *testing.T) {
 	}
 }
 
+// After ^C, too, it is said that all is as before.
+func TestAnInterruptionIsTold(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	b := newBench(t, func(*bench, *autoscalingv1.Scale) error {
+		interrupt()
+		return context.Canceled
+	})
+	told := &strings.Builder{}
+	b.Options.Out, b.Options.ErrOut = told, told
+	plan := &Plan{Going: []Leaving{{Pod: b.going[0]}, {Pod: b.going[1]}}}
+	err := (&options{Options: b.Options, replicas: 1}).apply(ctx, &cli.Connection{Client: b.Client}, b.target, plan)
+	if !errors.Is(err, cli.ErrInterrupted) {
+		t.Errorf("error %v, want ErrInterrupted", err)
+	}
+	if diff := cmp.Diff("interrupted: replicaset/web was not scaled, and all deletion costs are as before\n", told.String()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff("- 7 -", b.costs()); diff != "" {
+		t.Errorf("costs (-want +got):\n%s", diff)
+	}
+}
+
 // What has changed since the plan was made is not scaled by it.
 func TestAnOldPlanIsNotCarriedOut(t *testing.T) {
 	cases := map[string]struct {
