@@ -198,7 +198,7 @@ func TestAnInterruptionIsTold(t *testing.T) {
 		return context.Canceled
 	})
 	told := &strings.Builder{}
-	b.Options.Out, b.Options.ErrOut = told, told
+	b.Out, b.ErrOut = told, told
 	plan := &Plan{Going: []Leaving{{Pod: b.going[0]}, {Pod: b.going[1]}}}
 	err := (&options{Options: b.Options, replicas: 1}).apply(ctx, &cli.Connection{Client: b.Client}, b.target, plan)
 	if !errors.Is(err, cli.ErrInterrupted) {
