@@ -31,6 +31,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				"guard":            values{"enabled": false},
 				"maintenance":      values{"enabled": false, "evacuationWait": "5m"},
 				"descheduler":      values{"markInProgress": false, "markEvictOnly": true},
+				"requests":         values{"podDeletionCost": true},
 				"surge":            values{"progressDeadline": "3m", "clusterLimit": 2000000},
 				"log":              values{"level": 3, "format": "console"},
 				"certificates":     values{"mode": "cert-manager", "settle": "90s"},
@@ -49,6 +50,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				o.Guard.Enabled, o.Guard.ExcludedNamespaces = false, []string{}
 				o.Maintenance.Enabled, o.Maintenance.EvacuationWait = false, 5*time.Minute
 				o.DeschedulerMark, o.DeschedulerEvictOnly = false, true
+				o.PodDeletionCost = true
 				o.SurgeProgressDeadline, o.SurgeClusterLimit = 3*time.Minute, 2000000
 				o.LogFormat = "console"
 				o.Operations.CertManagerCertificate, o.Operations.CertificateSettle = "drawbridge-webhook", 90*time.Second

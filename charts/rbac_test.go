@@ -27,20 +27,22 @@ func TestRBACHasNoWildcards(t *testing.T) {
 }
 
 // Besides the surge and the guard, the manager may write to pods only for the
-// hand-shake with the descheduler.
+// hand-shake with the descheduler and for deletion costs.
 func TestPodsMayBePatchedForTheDescheduler(t *testing.T) {
 	cases := map[string]struct {
 		descheduler values
-		want        bool
+		cost        bool
+		want        []string
 	}{
-		"by default":              {values{}, true},
-		"with one of the two":     {values{"markInProgress": false, "markEvictOnly": true}, true},
-		"with neither of the two": {values{"markInProgress": false}, false},
+		"by default":              {values{}, false, []string{"drawbridge-descheduler"}},
+		"with one of the two":     {values{"markInProgress": false, "markEvictOnly": true}, false, []string{"drawbridge-descheduler"}},
+		"with neither of the two": {values{"markInProgress": false}, false, nil},
+		"with deletion costs":     {values{"markInProgress": false}, true, []string{"drawbridge-deletion-cost"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			off := values{"enabled": false}
-			objects := render(t, values{"surge": off, "guard": off, "uninstall": values{"cleanup": false}, "descheduler": tc.descheduler})
+			objects := render(t, values{"surge": off, "guard": off, "uninstall": values{"cleanup": false}, "descheduler": tc.descheduler, "requests": values{"podDeletionCost": tc.cost}})
 			var roles, bound []string
 			for _, role := range all[*rbacv1.ClusterRole](objects) {
 				for _, rule := range role.Rules {
@@ -54,11 +56,7 @@ func TestPodsMayBePatchedForTheDescheduler(t *testing.T) {
 					bound = append(bound, binding.RoleRef.Name)
 				}
 			}
-			var want []string
-			if tc.want {
-				want = []string{"drawbridge-descheduler"}
-			}
-			if diff := cmp.Diff(want, bound); diff != "" {
+			if diff := cmp.Diff(tc.want, bound); diff != "" {
 				t.Errorf("roles that may patch pods (-want +got):\n%s", diff)
 			}
 		})

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/deletioncost"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -38,6 +39,7 @@ func TestMarks(t *testing.T) {
 		"the guard's label, whatever it says": {
 			builder.Pod("shop", "web").Label(v1alpha1.GuardLabel, "open"), []string{v1alpha1.GuardLabel}},
 		"what the surge remembers":       {builder.Pod("shop", "web").Annotation(surge.FailedAnnotation, "{}"), []string{surge.FailedAnnotation}},
+		"our deletion cost":              {builder.Pod("shop", "web").Annotation(corev1.PodDeletionCost, "-2147483647").Annotation(deletioncost.FormerAnnotation, "7"), []string{deletioncost.FormerAnnotation, corev1.PodDeletionCost}},
 		"our words to the descheduler":   {builder.Pod("shop", "web").Annotation(inProgressAnnotation, "drawbridge.dev").Annotation(evictOnlyAnnotation, "drawbridge.dev"), []string{inProgressAnnotation, evictOnlyAnnotation}},
 		"not those of KubeVirt":          {builder.Pod("shop", "web").Annotation(inProgressAnnotation, "kubevirt"), nil},
 		"not what the pod's owner wrote": {builder.Pod("shop", "web").Interceptors("a.example.com").Label(surge.OptInLabel, "enabled"), nil},

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/deletioncost"
 	"github.com/drawbridge-dev/drawbridge/evacuation/surge"
 	"github.com/drawbridge-dev/drawbridge/internal/jsonpatch"
 )
@@ -93,7 +94,8 @@ func (c *Cleaner) giveBack(ctx context.Context, pod types.NamespacedName) error 
 	return err
 }
 
-// marks returns the operations that remove our label and annotations from a pod. An
+// marks returns the operations that remove our label and annotations from a pod, and restore
+// its deletion cost. An
 // annotation of the descheduler with another value is not ours.
 func marks(pod *metav1.PartialObjectMetadata) (ops []jsonpatch.Op, what []string) {
 	remove := func(path, key, value string) {
@@ -105,6 +107,9 @@ func marks(pod *metav1.PartialObjectMetadata) (ops []jsonpatch.Op, what []string
 	}
 	if value, ok := pod.Annotations[surge.FailedAnnotation]; ok {
 		remove(jsonpatch.Annotation(surge.FailedAnnotation), surge.FailedAnnotation, value)
+	}
+	if undo := deletioncost.Undo(pod.Annotations); undo != nil {
+		ops, what = append(ops, undo...), append(what, deletioncost.FormerAnnotation, corev1.PodDeletionCost)
 	}
 	for _, key := range []string{inProgressAnnotation, evictOnlyAnnotation} {
 		if value, ok := pod.Annotations[key]; ok && value == v1alpha1.GroupName {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
 	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
@@ -160,8 +161,8 @@ func (d *Reconciler) decide(ctx context.Context, pod *corev1.Pod) ([]hint, error
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("get EvictionRequest: %w", err)
 	}
-	if err == nil && runsFor(er, pod) {
-		in.Running, in.Lasting, in.Marked = true, lasting(er), d.marked.has(pod)
+	if err == nil && controllers.RunsFor(er, pod) {
+		in.Running, in.Lasting, in.Marked = true, controllers.Lasting(er), d.marked.has(pod)
 	} else {
 		d.marked.forget(client.ObjectKeyFromObject(pod))
 	}

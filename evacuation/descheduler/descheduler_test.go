@@ -28,12 +28,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
-// withdrawn makes a request one that was deleted and is held by a finalizer.
-func withdrawn(w *builder.EvictionRequestWrapper) *builder.EvictionRequestWrapper {
-	w.Finalizers, w.DeletionTimestamp = []string{"hold.example.com/it"}, &metav1.Time{Time: at(0)}
-	return w
-}
-
 // bench is the controller over a cache and an API server that may know more.
 type bench struct {
 	*Reconciler
@@ -281,39 +275,6 @@ func TestDeschedulerEvents(t *testing.T) {
 	}
 	if len(b.calls) > 0 {
 		t.Errorf("events cost the calls %v, want none", b.calls)
-	}
-}
-
-func TestDeschedulerRequestEvents(t *testing.T) {
-	t.Parallel()
-	fresh := func() *builder.EvictionRequestWrapper {
-		return builder.EvictionRequest("shop", "web-1", "uid-1").Requesters("a.example.com")
-	}
-	cases := map[string]struct {
-		before, after *builder.EvictionRequestWrapper
-		want          bool
-	}{
-		"its interceptors are known":      {fresh(), newRequest(), true},
-		"nobody intercepts it":            {fresh(), fresh().Interceptors(), false},
-		"a heartbeat":                     {newRequest(), newRequest().Heartbeat("i.example.com", at(60)), false},
-		"canceled":                        {newRequest(), newRequest().Canceled(v1alpha1.ReasonNoRequesters, at(0)), true},
-		"ended":                           {newRequest(), newRequest().Evicted(v1alpha1.ReasonPodTerminal, at(0)), true},
-		"withdrawn, but for a finalizer":  {newRequest(), withdrawn(newRequest()), true},
-		"another requester comes":         {newRequest(), newRequest().Requesters("b.example.com"), false},
-		"a budget has refused the last":   {fresh().Interceptors(), fresh().Interceptors().Report(v1alpha1.ImperativeEvictionInterceptor, func(s *v1alpha1.InterceptorStatus) { s.Retries = 1 }), true},
-		"a budget has refused it, anyway": {newRequest(), newRequest().Report(v1alpha1.ImperativeEvictionInterceptor, func(s *v1alpha1.InterceptorStatus) { s.Retries = 1 }), false},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := requestEvents().Update(event.UpdateEvent{ObjectOld: tc.before.Obj(), ObjectNew: tc.after.Obj()}); got != tc.want {
-				t.Errorf("passes: want %t, got %t", tc.want, got)
-			}
-		})
-	}
-	want := []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "web-1"}}}
-	if diff := cmp.Diff(want, controllers.PodOfRequest(t.Context(), newRequest().Obj())); diff != "" {
-		t.Errorf("pod of a request (-want +got):\n%s", diff)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -39,7 +38,7 @@ func (d *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Watches(&corev1.Pod{}, d.podEvents()).
-		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(controllers.PodOfRequest), builder.WithPredicates(requestEvents()))
+		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(controllers.PodOfRequest), builder.WithPredicates(controllers.RunningEvents()))
 	if d.MarkEvictOnly {
 		b = b.WatchesRawSource(d.changes(mgr.GetCache()))
 	}
@@ -72,23 +71,6 @@ func (d *Reconciler) enqueue(ctx context.Context, obj client.Object, queue contr
 	}
 	if err != nil || len(hints) > 0 {
 		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}, cacheDelay)
-	}
-}
-
-// requestEvents passes the changes of a request in which an eviction begins, becomes
-// lasting, or ends.
-func requestEvents() predicate.Predicate {
-	state := func(obj client.Object) (running, lasts bool) {
-		er, ok := obj.(*v1alpha1.EvictionRequest)
-		return ok && er.DeletionTimestamp == nil && !v1alpha1.IsFinished(er), ok && lasting(er)
-	}
-	return predicate.Funcs{
-		UpdateFunc: func(ev event.UpdateEvent) bool {
-			ran, lasted := state(ev.ObjectOld)
-			runs, lasts := state(ev.ObjectNew)
-			return ran != runs || lasted != lasts
-		},
-		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 

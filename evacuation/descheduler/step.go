@@ -1,8 +1,6 @@
 package descheduler
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -75,20 +73,6 @@ func step(in input) []hint {
 		}
 	}
 	return hints
-}
-
-// runsFor reports whether the request runs for this pod.
-func runsFor(er *v1alpha1.EvictionRequest, pod *corev1.Pod) bool {
-	return er != nil && er.DeletionTimestamp == nil && !v1alpha1.IsFinished(er) &&
-		er.Spec.Target.Pod != nil && er.Spec.Target.Pod.UID == pod.UID
-}
-
-// lasting reports whether the eviction takes time: it is intercepted, or was tried and
-// refused. All others are over before the descheduler could see a mark, and must not cost
-// a write.
-func lasting(er *v1alpha1.EvictionRequest) bool {
-	return slices.ContainsFunc(er.Status.TargetInterceptors, func(i v1alpha1.Interceptor) bool { return i.Name != v1alpha1.ImperativeEvictionInterceptor }) ||
-		v1alpha1.ReportOf(er, v1alpha1.ImperativeEvictionInterceptor).Retries > 0
 }
 
 // patchOf applies the hints to this pod if its annotations have not changed. Values of

@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -63,41 +62,6 @@ func TestHintStep(t *testing.T) {
 			t.Parallel()
 			if diff := cmp.Diff(tc.want, step(tc.in)); diff != "" {
 				t.Errorf("hints (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestHintsFollowTheRequest(t *testing.T) {
-	t.Parallel()
-	request := func() *builder.EvictionRequestWrapper {
-		return builder.EvictionRequest("shop", "web-1", "uid-1").Requesters("a.example.com")
-	}
-	intercepted := func() *builder.EvictionRequestWrapper { return request().Interceptors("i.example.com") }
-	plain := func() *builder.EvictionRequestWrapper { return request().Interceptors() }
-	cases := map[string]struct {
-		request          *builder.EvictionRequestWrapper
-		running, lasting bool
-	}{
-		"not yet looked at":            {request(), true, false},
-		"intercepted":                  {intercepted(), true, true},
-		"at its last stage":            {intercepted().Processed("i.example.com").Active(v1alpha1.ImperativeEvictionInterceptor, at(0)), true, true},
-		"nobody intercepts it":         {plain().Active(v1alpha1.ImperativeEvictionInterceptor, at(0)), true, false},
-		"and a budget has refused it":  {plain().Report(v1alpha1.ImperativeEvictionInterceptor, func(s *v1alpha1.InterceptorStatus) { s.Retries = 1 }), true, true},
-		"canceled":                     {intercepted().Canceled(v1alpha1.ReasonNoRequesters, at(0)), false, true},
-		"ended":                        {intercepted().Evicted(v1alpha1.ReasonPodTerminal, at(0)), false, true},
-		"of an earlier pod":            {builder.EvictionRequest("shop", "web-1", "uid-0").Interceptors("i.example.com"), false, true},
-		"withdrawn, held by finalizer": {withdrawn(intercepted()), false, true},
-	}
-	pod := builder.Pod("shop", "web-1").UID("uid-1").Obj()
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := runsFor(tc.request.Obj(), pod); got != tc.running {
-				t.Errorf("running: want %t, got %t", tc.running, got)
-			}
-			if got := lasting(tc.request.Obj()); got != tc.lasting {
-				t.Errorf("lasting: want %t, got %t", tc.lasting, got)
 			}
 		})
 	}

@@ -128,6 +128,7 @@ var Rows = []Row{
 	ours(Label, v1alpha1.GuardBudgetLabel, "it is a budget of the guard", "PodDisruptionBudget"),
 	ours(Annotation, v1alpha1.GroupName+"/handed-up", "what was taken from a pod that gets a replacement first", "Pod"),
 	ours(Annotation, v1alpha1.GroupName+"/surge-failed", "the pod got no replacement, for which request and why", "Pod"),
+	ours(Annotation, v1alpha1.GroupName+"/former-deletion-cost", "the pod's own deletion cost while its eviction is requested, empty if it has none; see [concepts](../concepts.md#cheapest-to-lose-first)", "Pod"),
 	ours(Annotation, v1alpha1.MaintenancesAnnotation, "the maintenances of the node; see [NodeMaintenance](nodemaintenance.md)", "Node"),
 	ours(Annotation, v1alpha1.MaintenancePhaseAnnotation, "the most advanced stage of these", "Node"),
 	ours(Annotation, v1alpha1.CordonAnnotation, "who has made the node unschedulable", "Node"),

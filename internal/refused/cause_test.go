@@ -117,6 +117,7 @@ func TestNamesOfWrites(t *testing.T) {
 		GuardLabel:           {"Pod", "", "", "guard.drawbridge.dev"},
 		HandUp:               {"Pod", "", "", "surge.drawbridge.dev"},
 		DeschedulerMark:      {"Pod", "", "", "descheduler.drawbridge.dev"},
+		DeletionCost:         {"Pod", "", "", "deletion-cost.drawbridge.dev"},
 		Mark:                 {"Pod", "", "", "strimzi.drawbridge.dev"},
 		PodCondition:         {"Pod", "status", "", ""},
 		Preset:               {"EvacuationPolicy", "", "applied", "presets"},

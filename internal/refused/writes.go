@@ -49,6 +49,8 @@ const (
 	Maintenance Write = "maintenance"
 	// DeschedulerMark: the annotations that the descheduler reads.
 	DeschedulerMark Write = "descheduler_mark"
+	// DeletionCost: the pod's deletion cost while its eviction is requested.
+	DeletionCost Write = "deletion_cost"
 	// Preset: a registration or a policy of a preset.
 	Preset Write = "preset"
 	// Certificate: the Secret of the webhook's certificate.
@@ -63,7 +65,7 @@ const (
 func Writes() []Write {
 	return []Write{
 		Request, RequestLabels, RequestStatus, Report, Lease, GuardBudget, GuardLabel, HandUp, Job, HookStatus, BudgetStatus,
-		Mark, Migration, PolicyStatus, InterceptorStatus, Node, PodCondition, Maintenance, DeschedulerMark, Preset, Certificate, WebhookConfiguration,
+		Mark, Migration, PolicyStatus, InterceptorStatus, Node, PodCondition, Maintenance, DeschedulerMark, DeletionCost, Preset, Certificate, WebhookConfiguration,
 	}
 }
 
@@ -88,6 +90,7 @@ var doings = map[Write]string{
 	PodCondition:         "set the pod's condition",
 	Maintenance:          "write the NodeMaintenance",
 	DeschedulerMark:      "annotate the pod for the descheduler",
+	DeletionCost:         "change the deletion cost of the pod",
 	Preset:               "write the objects of a preset",
 	Certificate:          "store the webhook's certificate",
 	WebhookConfiguration: "update the webhook configuration",
@@ -123,6 +126,7 @@ const (
 	managerGuard       = "guard." + v1alpha1.GroupName
 	managerSurge       = "surge." + v1alpha1.GroupName
 	managerDescheduler = "descheduler." + v1alpha1.GroupName
+	managerCost        = "deletion-cost." + v1alpha1.GroupName
 )
 
 // Name is the name of a write: of an object of that kind, which is one of ours or of
@@ -147,6 +151,8 @@ func Name(kind, subresource string, applied bool, manager string) Write {
 			return HandUp
 		case managerDescheduler:
 			return DeschedulerMark
+		case managerCost:
+			return DeletionCost
 		case "":
 			return PodCondition
 		}

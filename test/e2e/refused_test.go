@@ -54,6 +54,7 @@ var alone = map[refused.Write]string{
 	refused.Preset:               "TestRefusedWritesOfTheInstallation",
 	refused.Certificate:          "TestRefusedWritesOfTheInstallation",
 	refused.WebhookConfiguration: "TestRefusedWritesOfTheInstallation",
+	refused.DeletionCost:         "TestRefusedDeletionCost",
 }
 
 func TestRefusedWrites(t *testing.T) {

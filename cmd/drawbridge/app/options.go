@@ -123,6 +123,10 @@ type Options struct {
 	// platform; empty for none.
 	DeschedulerExcept string
 
+	// PodDeletionCost gives pods of ReplicaSets the lowest deletion cost while their
+	// eviction is requested.
+	PodDeletionCost bool
+
 	// Surge runs the interceptor surge.drawbridge.dev.
 	Surge bool
 	// SurgeRegistration is the ConfigMap in Namespace with its registration, and the
@@ -300,6 +304,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.DeschedulerMark, "descheduler-mark-in-progress", o.DeschedulerMark, "Put the descheduler's annotation eviction-in-progress on a pod while its eviction is held up.")
 	fs.StringVar(&o.DeschedulerExcept, "descheduler-except", o.DeschedulerExcept, "Label selector of pods whose platform sets eviction-in-progress itself; the manager does not set it on them. Empty for none.")
 	fs.BoolVar(&o.DeschedulerEvictOnly, "descheduler-mark-evict-only", o.DeschedulerEvictOnly, "Put the descheduler's annotation request-evict-only on every pod that has interceptors.")
+	fs.BoolVar(&o.PodDeletionCost, "pod-deletion-cost", o.PodDeletionCost, "Give pods of ReplicaSets the lowest controller.kubernetes.io/pod-deletion-cost while their eviction is held up, so that a scale-down takes them first.")
 
 	fs.BoolVar(&o.Surge, "surge", o.Surge, "Run the interceptor surge.drawbridge.dev, which starts replacements for pods of Deployments before they are evicted.")
 	fs.StringVar(&o.SurgeRegistration, "surge-registration", o.SurgeRegistration, "ConfigMap in the manager's namespace with the registration of surge.drawbridge.dev, and ClusterRole that owns it; empty if it is registered in another way.")

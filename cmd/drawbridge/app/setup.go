@@ -153,6 +153,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 		setupPresets(mgr, o),
 		setupGuard(mgr, o, known, resolver, policies),
 		setupDescheduler(mgr, o, known, resolver),
+		setupDeletionCost(mgr, o),
 		setupMaintenance(mgr, o, known, resolver),
 		setupPreemption(ctx, mgr, o, authn, bodies, known.certificate),
 		mgr.Add(renewer),

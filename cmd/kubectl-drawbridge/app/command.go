@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/drain"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/forecast"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/forecast/forecastpage"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/scale"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 	"github.com/drawbridge-dev/drawbridge/internal/version"
 )
@@ -47,7 +48,7 @@ func NewCommand(o *cli.Options) *cobra.Command {
 	root.PersistentFlags().StringVar(&o.System, "drawbridge-namespace", o.System, "namespace that Drawbridge runs in")
 	c := commands{o}
 	root.AddCommand(
-		drain.NewCommand(o), forecast.NewCommand(o), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), newInterceptors(c), newHooks(c), newBudgets(c),
+		drain.NewCommand(o), forecast.NewCommand(o), newStatus(c), why.NewCommand(o), newCancel(c), newUncordon(c), newSkip(c), scale.NewCommand(o), newInterceptors(c), newHooks(c), newBudgets(c),
 		dashboard.NewCommand(o, dashboard.Parts{Actions: newActions, Pages: forecastpage.Pages(), Version: version.Get()}), doctor.NewCommand(o, version.Get()), newVersion(c),
 	)
 	root.InitDefaultCompletionCmd()

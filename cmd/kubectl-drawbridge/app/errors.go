@@ -46,7 +46,7 @@ func Explain(err error) string {
 	case isNotInstalled(err):
 		return notInstalled
 	case apierrors.IsForbidden(err) && errors.As(err, &status):
-		return fmt.Sprintf("error: no permission: %s\nThe ClusterRole drawbridge-operator allows all that this plugin does.", status.Status().Message)
+		return fmt.Sprintf("error: no permission: %s\nThe ClusterRole drawbridge-operator allows all that this plugin does but scale.", status.Status().Message)
 	case apierrors.IsUnauthorized(err):
 		return "error: the API server does not know who you are: log in, or use another --context"
 	case errors.As(err, &unreachable):

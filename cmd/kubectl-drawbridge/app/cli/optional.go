@@ -39,6 +39,14 @@ func (o *Options) HooksIfAllowed(ctx context.Context, c *Connection, options ...
 	return hooks, o.warnIfForbidden("hooks", err)
 }
 
+// RequestsIfAllowed lists EvictionRequests for commands that have an answer without them.
+// There are none in a cluster that does not know them. Who may not read them is warned.
+func (o *Options) RequestsIfAllowed(ctx context.Context, c *Connection, options ...client.ListOption) ([]v1alpha1.EvictionRequest, error) {
+	var list v1alpha1.EvictionRequestList
+	err := c.listIfKnown(ctx, &list, "evictionrequests", options)
+	return list.Items, o.warnIfForbidden("EvictionRequests", err)
+}
+
 // listIfKnown lists objects of a kind that an older Drawbridge, or one without the feature, does
 // not have.
 func (c *Connection) listIfKnown(ctx context.Context, list client.ObjectList, what string, options []client.ListOption) error {
