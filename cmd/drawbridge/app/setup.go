@@ -154,6 +154,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 		setupGuard(mgr, o, known, resolver, policies),
 		setupDescheduler(mgr, o, known, resolver),
 		setupMaintenance(mgr, o, known, resolver),
+		setupTaints(mgr, o, known, resolver),
 		setupPreemption(ctx, mgr, o, authn, bodies, known.certificate),
 		mgr.Add(renewer),
 	)
