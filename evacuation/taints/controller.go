@@ -23,14 +23,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/refused"
 )
 
-// RequesterName is the name in spec.requesters.
-const RequesterName = "taint-eviction." + v1alpha1.GroupName
-
-const (
-	// pause is when to retry while the caches are not in sync, and how long changes of a
-	// pod or of its request are batched.
-	pause = time.Second
-)
+// pause is when to retry while the caches are not in sync, and how long changes of a pod or
+// of its request are batched.
+const pause = time.Second
 
 // Controller asks for the eviction of pods that are about to be deleted because of a taint
 // of their node, and withdraws when they are not any more. All fields are required.
@@ -148,7 +143,7 @@ func asked(ctx context.Context, reader client.Reader, pod *corev1.Pod) (joined b
 // entryOf is our entry in a request, and its deadline.
 func entryOf(er *v1alpha1.EvictionRequest) (joined bool, until time.Time) {
 	for i := range er.Spec.Requesters {
-		if entry := &er.Spec.Requesters[i]; entry.Name == RequesterName {
+		if entry := &er.Spec.Requesters[i]; entry.Name == v1alpha1.TaintEvictionRequester {
 			if entry.Deadline != nil {
 				until = entry.Deadline.Time
 			}
@@ -159,7 +154,7 @@ func entryOf(er *v1alpha1.EvictionRequest) (joined bool, until time.Time) {
 }
 
 func (c *Controller) requester(deadline time.Time) *requester.Requester {
-	return &requester.Requester{Name: RequesterName, Client: c.Requests, Clock: c.Clock, Deadline: deadline}
+	return &requester.Requester{Name: v1alpha1.TaintEvictionRequester, Client: c.Requests, Clock: c.Clock, Deadline: deadline}
 }
 
 // join asks, and says what cannot be done.

@@ -116,7 +116,7 @@ func nodeWith(taints ...corev1.Taint) *corev1.Node {
 }
 
 func requestUntil(at *metav1.Time) *builder.EvictionRequestWrapper {
-	return builder.EvictionRequest("shop", "db-0", "uid-1").Requester(v1alpha1.Requester{Name: RequesterName, Deadline: at})
+	return builder.EvictionRequest("shop", "db-0", "uid-1").Requester(v1alpha1.Requester{Name: v1alpha1.TaintEvictionRequester, Deadline: at})
 }
 
 func TestWhoIsAskedFor(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/evacuation/taints"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
@@ -48,14 +47,14 @@ func TestATaintThatGoesIsForgotten(t *testing.T) {
 	er := waitRequest(t, pod, "active with a deadline", func(er *v1alpha1.EvictionRequest) bool {
 		return activeIs("a.example.com")(er) && er.Status.Deadline != nil
 	})
-	if diff := cmp.Diff([]string{taints.RequesterName}, requesters(er)); diff != "" {
+	if diff := cmp.Diff([]string{v1alpha1.TaintEvictionRequester}, requesters(er)); diff != "" {
 		t.Errorf("requesters (-want +got):\n%s", diff)
 	}
 	until := er.Spec.Requesters[0].Deadline.Time
 	if left := until.Sub(began); left < time.Hour || left > time.Hour+3*time.Minute {
 		t.Errorf("the taint is tolerated for an hour, and the pod is deleted %s after it came", left)
 	}
-	waitDeadline(t, pod, "requester "+taints.RequesterName, until.Add(-reserved))
+	waitDeadline(t, pod, "requester "+v1alpha1.TaintEvictionRequester, until.Add(-reserved))
 	wanted := "Kubernetes deletes pod db-0 at " + until.UTC().Format(time.RFC3339) + " because of the taint " + going.Key + " of node " + node +
 		". Drawbridge cannot hold that, so the interceptors begin now."
 	if diff := cmp.Diff(wanted, waitEvent(t, pod, events.ReasonTaintDeletesPod).Note); diff != "" {
@@ -100,7 +99,7 @@ func TestATaintCutsOffTheInterceptorsBeforeItDeletes(t *testing.T) {
 	until := er.Spec.Requesters[0].Deadline.Time
 	er = waitRequest(t, pod, "cut off", isTrue(v1alpha1.ConditionCutOff))
 	saysAll(t, "the condition", meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCutOff).Message,
-		"The deadline of requester "+taints.RequesterName+" leaves the interceptors until "+until.Add(-20*time.Second).UTC().Format(time.RFC3339)+": a.example.com was not done.")
+		"The deadline of requester "+v1alpha1.TaintEvictionRequester+" leaves the interceptors until "+until.Add(-20*time.Second).UTC().Format(time.RFC3339)+": a.example.com was not done.")
 	waitEvent(t, er, events.ReasonEvictionAccepted)
 	gone(t, pod)
 	er = waitRequest(t, pod, "evicted", isTrue(v1alpha1.ConditionEvicted))
