@@ -39,6 +39,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				"metrics":          values{"protected": false, "perRequest": false},
 				"webhook":          values{"enabled": false, "excludedNamespaces": []any{}},
 				"budgets":          values{"enabled": false},
+				"taints":           values{"enabled": true},
 			},
 			want: func(o *app.Options) {
 				o.Policy.HeartbeatDeadline, o.Policy.ClockSkew = 2*time.Minute, 2*time.Second
@@ -59,6 +60,7 @@ func TestArgumentsAreTheManagersFlags(t *testing.T) {
 				o.WebhookConfiguration = ""
 				o.MetricsPerRequest = false
 				o.Budgets.Enabled = false
+				o.Taints.Enabled = true
 			},
 		},
 	}

@@ -62,3 +62,22 @@ func TestPodsMayBePatchedForTheDescheduler(t *testing.T) {
 		})
 	}
 }
+
+// Requests for pods that a taint deletes are made only where that is enabled.
+func TestPodsThatATaintDeletesAreAskedForOnlyIfEnabled(t *testing.T) {
+	roles := func(v values) []string {
+		var names []string
+		for _, binding := range all[*rbacv1.ClusterRoleBinding](render(t, v)) {
+			if binding.RoleRef.Name == "drawbridge-taints" {
+				names = append(names, binding.RoleRef.Name)
+			}
+		}
+		return names
+	}
+	if diff := cmp.Diff([]string(nil), roles(nil)); diff != "" {
+		t.Errorf("by default (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"drawbridge-taints"}, roles(values{"taints": values{"enabled": true}})); diff != "" {
+		t.Errorf("if enabled (-want +got):\n%s", diff)
+	}
+}

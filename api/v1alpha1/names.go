@@ -12,6 +12,10 @@ const (
 	// "Eviction" (000:L312).
 	ImperativeEvictionInterceptor = "imperative-eviction.k8s.io"
 
+	// TaintEvictionRequester asks for pods that a NoExecute taint of their node deletes at
+	// its deadline.
+	TaintEvictionRequester = "taint-eviction." + GroupName
+
 	// InterceptorsAnnotation names a pod's interceptors: fully qualified domain names
 	// separated by commas, in the order in which they run. It replaces the KEP's pod field
 	// spec.evictionInterceptors. Like the field, it holds at most MaxPodInterceptors names

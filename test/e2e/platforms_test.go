@@ -20,6 +20,7 @@ var withPlatforms = map[string]any{
 	// The machine that runs the tests may be busier than any cluster: a call that is cut off
 	// ends a drain.
 	"webhook": map[string]any{"breakGlassGroups": []any{firefighters}, "timeoutSeconds": 30},
+	"taints":  map[string]any{"enabled": true},
 	"vm":      map[string]any{"kubevirt": map[string]any{"enabled": true}},
 	"hooks": map[string]any{
 		"exec": map[string]any{"enabled": true},

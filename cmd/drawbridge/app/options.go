@@ -83,6 +83,8 @@ type Options struct {
 	CallerSilence map[string]string
 	// Deadlines are those of callers that cannot say how long they wait.
 	Deadlines DeadlineOptions
+	// Taints are about pods that taints delete.
+	Taints TaintOptions
 	// ReplacementGuard is one of replacementGuards.
 	ReplacementGuard string
 	// ReplacementWindow is how long after a pod's end its replacement is guarded.
@@ -293,6 +295,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.LimitedClasses, "limited-caller-class", o.LimitedClasses, "Class of callers that --new-requests-per-node limits; may be repeated. Never kubectl.")
 	fs.StringSliceVar(&o.AllowedReservedNames, "allowed-reserved-name", o.AllowedReservedNames, "Name under k8s.io or kubernetes.io that pods may use as the name of an interceptor; may be repeated.")
 	o.Deadlines.addFlags(fs)
+	o.Taints.addFlags(fs)
 	o.Guard.addFlags(fs)
 	o.WebhookClients.addFlags(fs)
 	o.Preemption.addFlags(fs)

@@ -155,6 +155,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 		setupDescheduler(mgr, o, known, resolver),
 		setupDeletionCost(mgr, o),
 		setupMaintenance(mgr, o, known, resolver),
+		setupTaints(mgr, o, known, resolver),
 		setupPreemption(ctx, mgr, o, authn, bodies, known.certificate),
 		mgr.Add(renewer),
 	)

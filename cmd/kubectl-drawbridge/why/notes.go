@@ -27,6 +27,7 @@ var notes = []note{
 	passedBy,
 	openGuard,
 	deadline,
+	taintEviction,
 	maintenances,
 	preemptions,
 	deadNode,
@@ -97,6 +98,20 @@ func deadline(c *podCase) []string {
 	}
 	return []string{fmt.Sprintf("The interceptors have until %s (%s %s), because of %s. Whoever is not done then is cut off, and the pod is evicted as soon as its budgets allow that.",
 		c.Request.Status.Deadline.In(c.Now.Location()).Format(time.RFC3339), duration.HumanDuration(left), when, c.Request.Status.DeadlineSource)}
+}
+
+// taintEviction reports that the pod will be deleted, which nobody holds: no interceptor, and
+// no budget.
+func taintEviction(c *podCase) []string {
+	if c.Request == nil || c.Pod == nil || c.Pod.DeletionTimestamp != nil {
+		return nil
+	}
+	for _, r := range c.Request.Spec.Requesters {
+		if r.Name == v1alpha1.TaintEvictionRequester && r.Deadline != nil {
+			return []string{fmt.Sprintf("Kubernetes deletes the pod at %s because of a taint of its node. Drawbridge cannot hold that.", r.Deadline.In(c.Now.Location()).Format(time.RFC3339))}
+		}
+	}
+	return nil
 }
 
 // maintenances reports the maintenances that evict the pod. A request outlives its pod
