@@ -63,6 +63,12 @@ type Options struct {
 	// Timeout bounds one call of Evacuate or Cancel, by the context it gets. Default
 	// 30 s.
 	Timeout time.Duration
+	// Save is called when a requester is of type Hard, for an interceptor that waits for its
+	// turn: until Target.Deadline, about ten seconds from then, it may save what it can. All
+	// interceptors of the pod are called at the same time, and the one that has the turn gets
+	// a call of Evacuate. It is called until it succeeds once; after a restart perhaps once
+	// more. Optional.
+	Save func(ctx context.Context, t Target) error
 	// Watches are objects whose changes are a reason to call Evacuate again.
 	Watches []Watch
 	// Selector selects requests by their labels, which are those of the pod. It lets

@@ -82,11 +82,15 @@ func (r *reconciler) observe(ctx, turn context.Context, er *v1alpha1.EvictionReq
 	key := client.ObjectKeyFromObject(er)
 	state := r.recall(er)
 	in := r.input(er, state)
+	if in.Turn == noTurn && r.mustSave(er) {
+		return reconcile.Result{}, r.save(ctx, er, state)
+	}
 	if in.Turn == noTurn || in.Turn == podGone && !in.CanGone {
 		r.states.forget(key)
 		return reconcile.Result{}, nil
 	}
-	begun := state.Target.RequestUID != ""
+	begun := state.Target.RequestUID != "" && !state.Saved
+	state.Saved = false
 	if !begun && !r.Selector.Matches(labelSet(er)) {
 		return reconcile.Result{}, nil // Another process has it, and may have begun.
 	}

@@ -17,6 +17,8 @@ type turnState struct {
 	NoReturn bool
 	// PodGone: the pod has ended, which is not handled yet.
 	PodGone bool
+	// Saved: Options.Save was called before the turn, and nothing else.
+	Saved bool
 	// Settled: nothing is left to do for this request.
 	Settled bool
 }

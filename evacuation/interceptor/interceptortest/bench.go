@@ -157,6 +157,15 @@ func (b *Bench) Hurry(left time.Duration) {
 	b.observe()
 }
 
+// Hard makes a requester not wait at all: all interceptors of the pod have this long, at least
+// a second, to save what they can, whether it is their turn or not.
+func (b *Bench) Hard(left time.Duration) {
+	b.t.Helper()
+	b.server.mustExist()
+	b.server.request.Spec.Requesters[0].Type = v1alpha1.RequesterHard
+	b.Hurry(left)
+}
+
 // PassOver gives the turn to the next interceptor, as if this one had missed the
 // heartbeat deadline, or the deadline of a requester had come.
 func (b *Bench) PassOver() {
