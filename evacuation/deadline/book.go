@@ -54,9 +54,10 @@ type Book struct {
 	Namespace string
 
 	mu sync.Mutex
-	// lives is the life of the controller, which the informers end with.
-	lives context.Context
-	queue controllers.Queue
+	// begin reads a kind, and wake wakes the controller for the requests of a node, for as
+	// long as the controller lives.
+	begin func(translate.DeadlineKind, *kind) error
+	wake  func(node string)
 	// kinds are those that some node has objects of, by option.
 	kinds map[string]*kind
 	// learnt are the deadlines that objects say, by node and by object; objects has the same by
@@ -78,7 +79,8 @@ type entry struct {
 // for the requests of a node when a deadline of that changes.
 func (b *Book) Start(ctx context.Context, queue controllers.Queue) error {
 	b.mu.Lock()
-	b.lives, b.queue = ctx, queue
+	b.begin = func(of translate.DeadlineKind, begun *kind) error { return b.run(ctx, of, begun) }
+	b.wake = func(node string) { b.wakeRequests(ctx, queue, node) }
 	b.kinds, b.shown = map[string]*kind{}, map[string]string{}
 	b.learnt, b.objects = map[string]map[types.NamespacedName]translate.Learnt{}, map[types.NamespacedName]entry{}
 	b.mu.Unlock()
@@ -148,11 +150,8 @@ func (b *Book) put(object types.NamespacedName, node string, d translate.Learnt)
 	}
 }
 
-// wake lets the requests of a node's pods be decided again.
-func (b *Book) wake(node string) {
-	b.mu.Lock()
-	ctx, queue := b.lives, b.queue
-	b.mu.Unlock()
+// wakeRequests lets the requests of a node's pods be decided again.
+func (b *Book) wakeRequests(ctx context.Context, queue controllers.Queue, node string) {
 	var pods corev1.PodList
 	if err := b.Cache.List(ctx, &pods, client.MatchingFields{index.PodsByNode: node}, client.UnsafeDisableDeepCopy); err != nil {
 		b.Log.Error(err, "Could not list the pods of a node whose deadline has changed", "node", node)

@@ -45,7 +45,7 @@ func (b *Book) follow(of translate.DeadlineKind) *kind {
 	b.kinds[of.Option] = begun
 	go func() {
 		defer close(begun.settled)
-		if err := b.run(b.lives, of, begun); err != nil {
+		if err := b.begin(of, begun); err != nil {
 			b.fail(of, begun, err)
 		}
 	}()
@@ -78,7 +78,7 @@ func (b *Book) fail(of translate.DeadlineKind, failed *kind, err error) {
 		b.put(object, "", translate.Learnt{})
 	}
 	if first {
-		b.Log.Info("Deadlines are not learnt from a kind", "kind", of.GroupKind.String(), "reason", err.Error(), "retry", retryKind.String())
+		b.Log.Info("Deadlines are not learnt from a kind", "kind", of.String(), "reason", err.Error(), "retry", retryKind.String())
 	}
 }
 
@@ -104,7 +104,7 @@ func (b *Book) run(ctx context.Context, of translate.DeadlineKind, running *kind
 	}
 	if err == nil {
 		err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
-			b.Log.V(1).Info("Watching a kind failed", "kind", of.GroupKind.String(), "reason", err.Error())
+			b.Log.V(1).Info("Watching a kind failed", "kind", of.String(), "reason", err.Error())
 			// The informer recovers from everything else.
 			if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
 				b.fail(of, running, err)

@@ -147,15 +147,19 @@ func (f *options) flush(t cli.Table, n int) error {
 
 // Times are the pod's for people: its start, its end and the p95 of that.
 func (p *Pod) Times() (start, gone, p95 string) {
+	cut := ""
+	if p.CutOffAt != nil {
+		cut = ", cut off at " + p.CutOffAt.Format("15:04:05")
+	}
 	switch {
 	case p.Stays != "":
 		return "", "stays: " + p.Stays, ""
 	case p.Blocked:
 		return Human(p.StartSeconds), "never", ""
 	case p.AtLeast:
-		return Human(p.StartSeconds), "at least " + Human(p.EndSeconds), ""
+		return Human(p.StartSeconds), "at least " + Human(p.EndSeconds) + cut, ""
 	default:
-		return Human(p.StartSeconds), Human(p.EndSeconds), Human(p.EndP95Seconds)
+		return Human(p.StartSeconds), Human(p.EndSeconds) + cut, Human(p.EndP95Seconds)
 	}
 }
 

@@ -87,9 +87,12 @@ func (w *world) pick(f *Forecast, runs []*run, stuck map[int]bool) {
 		for _, t := range v.turns {
 			p.Turns = append(p.Turns, text.Clean(t.name))
 		}
-		starts, ends := make(samples, 0, len(runs)), make(samples, 0, len(runs))
+		starts, ends, cut := make(samples, 0, len(runs)), make(samples, 0, len(runs)), 0
 		for n, r := range runs {
 			fate := &r.pods[i]
+			if fate.cut {
+				cut++
+			}
 			starts = append(starts, fate.start)
 			if fate.ended {
 				ends = append(ends, fate.end)
@@ -107,6 +110,9 @@ func (w *world) pick(f *Forecast, runs []*run, stuck map[int]bool) {
 		p.StartSeconds = seconds(starts.quantile(0.5))
 		if !p.Blocked {
 			p.EndSeconds, p.EndP95Seconds = seconds(ends.quantile(0.5)), seconds(ends.quantile(0.95))
+		}
+		if 2*cut >= len(runs) && cut > 0 {
+			p.CutOffAt = new(w.in.Now.Add(*v.cutOff))
 		}
 		f.Pods = append(f.Pods, p)
 	}

@@ -159,6 +159,37 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// Whoever is not done when a deadline comes is cut off, and the pod goes then.
+func TestADeadlineCutsTurnsShort(t *testing.T) {
+	cases := map[string]struct {
+		deadline time.Duration
+		// seconds that it takes, roughly.
+		least, most float64
+		cut         string
+	}{
+		"it comes too early":           {3 * time.Second, 3, 8, "12:00:03"},
+		"it is over":                   {-time.Minute, 0, 5, "12:00:00"},
+		"the interceptor has finished": {time.Hour, 9, 15, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := pod("x", "a", saved)
+			in := input(p)
+			in.Requests = append(in.Requests, builder.EvictionRequest("shop", "x", p.UID).Created(now).
+				Interceptors(saver, v1alpha1.ImperativeEvictionInterceptor).Active(saver, now).Deadline("spot.example.com", now.Add(tc.deadline)).Obj())
+			got := Of(in).Pods[0]
+			if got.EndSeconds < tc.least || got.EndSeconds > tc.most {
+				t.Errorf("it is gone after %v s, want %v to %v", got.EndSeconds, tc.least, tc.most)
+			}
+			_, gone, _ := got.Times()
+			_, cut, _ := strings.Cut(gone, ", cut off at ")
+			if diff := cmp.Diff(tc.cut, cut); diff != "" {
+				t.Errorf("cut off (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestWhatIsMissingElsewhere(t *testing.T) {
 	in := input(pod("x", "a"), pod("y", "a"), pod("z", "a"))
 	in.Nodes[1] = node("b", "2", 1)

@@ -63,6 +63,8 @@ type fate struct {
 	// replacing: its replacement is made before, or has been.
 	replacing bool
 	waits     string
+	// cut: a deadline has ended a turn.
+	cut bool
 }
 
 // run is one simulation.

@@ -126,7 +126,11 @@ func (r *run) nextTurn(i int) {
 		f.waits = surgeInterceptor
 		r.surge(s)
 	default:
-		r.push(r.now+r.luck[i].turns[f.turn], turnEnds, i)
+		end := r.now + r.luck[i].turns[f.turn]
+		if v.cutOff != nil && end > *v.cutOff {
+			end, f.cut = max(r.now, *v.cutOff), true
+		}
+		r.push(end, turnEnds, i)
 	}
 }
 

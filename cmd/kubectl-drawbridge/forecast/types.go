@@ -131,6 +131,9 @@ type Pod struct {
 	EndSeconds   float64 `json:"endSeconds"`
 	// EndP95Seconds is the p95 of its end.
 	EndP95Seconds float64 `json:"endP95Seconds"`
+	// CutOffAt is when a deadline ends the turns of its interceptors before they are done, in
+	// at least half of the runs; nil if they are done in time.
+	CutOffAt *time.Time `json:"cutOffAt,omitempty"`
 	// AtLeast: it takes longer by what is not known.
 	AtLeast bool `json:"atLeast,omitempty"`
 }

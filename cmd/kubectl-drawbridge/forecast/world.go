@@ -52,6 +52,8 @@ type victim struct {
 	group   int
 	budgets []int
 	unknown bool
+	// cutOff is when a deadline ends the turns that are left, from now; nil if none does.
+	cutOff *time.Duration
 }
 
 // owner is a controller of pods to go.
@@ -182,6 +184,9 @@ func (w *world) registry() *registration.Registry {
 func (w *world) takeTurns(v *victim, er *v1alpha1.EvictionRequest, registry *registration.Registry) {
 	if er != nil && !v1alpha1.IsFinished(er) && len(er.Status.TargetInterceptors) > 0 {
 		v.asked = true
+		if at := er.Status.Deadline; at != nil {
+			v.cutOff = new(max(at.Sub(w.in.Now), 0))
+		}
 		for _, target := range er.Status.TargetInterceptors {
 			if target.Name == v1alpha1.ImperativeEvictionInterceptor || slices.Contains(er.Status.ProcessedInterceptors, target.Name) {
 				continue
