@@ -13,6 +13,7 @@ const (
 	ReasonInterceptorSkipped   = "InterceptorSkipped"
 	ReasonInterceptorTimedOut  = "InterceptorTimedOut"
 	ReasonDeadlineReached      = "DeadlineReached"
+	ReasonShortNotice          = "ShortNotice"
 	ReasonRequestHeld          = "RequestHeld"
 	ReasonEvicted              = "Evicted"
 	ReasonCanceled             = "Canceled"
@@ -65,6 +66,12 @@ func InterceptorTimedOut(interceptor string, deadline time.Duration, lastHeartbe
 // done. The message says whose, and who lost what.
 func DeadlineReached(message string) Event {
 	return warning(ReasonDeadlineReached, actionPassOver, "%s", message)
+}
+
+// ShortNotice says that a deadline leaves interceptors, whose turn it is, less than they
+// need. The message says whom, and what follows.
+func ShortNotice(message string) Event {
+	return warning(ReasonShortNotice, actionActivate, "%s", message)
 }
 
 // CompletionUnchecked says that the time of an interceptor's completion was not checked,

@@ -148,6 +148,7 @@ var Rows = []Row{
 	ours(Annotation, v1alpha1.GroupName+"/node-markers", "the drain markers seen on the node", "Lease"),
 	ours(Finalizer, v1alpha1.MaintenanceFinalizer, "keeps a NodeMaintenance until its nodes are released", "NodeMaintenance"),
 	ours(Condition, v1alpha1.ConditionCutOff, "a requester's deadline has come before all interceptors were done; see [concepts](../concepts.md)", "EvictionRequest"),
+	ours(Condition, v1alpha1.ConditionShortNotice, "a deadline has left an interceptor less than it needs; see [concepts](../concepts.md)", "EvictionRequest"),
 	ours(Condition, v1alpha1.ConditionUnchecked, "an interceptor completed while no manager ran; see [concepts](../concepts.md)", "EvictionRequest"),
 }
 

@@ -218,10 +218,16 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+    - name: minimum
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
     - name: onFailure
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookFailurePolicy
       default: Hold
+    - name: onShortNotice
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ShortNoticePolicy
     - name: podSelector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
@@ -515,9 +521,15 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+    - name: minimum
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
     - name: namespaceSelector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: onShortNotice
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ShortNoticePolicy
     - name: podSelector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
@@ -799,9 +811,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: heartbeatDeadline
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+    - name: minimum
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
     - name: name
       type:
         scalar: string
+    - name: onShortNotice
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ShortNoticePolicy
     elementRelationship: atomic
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.InterceptorStatus
   map:
@@ -1120,6 +1138,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespace
       type:
         scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ShortNoticePolicy
+  scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.SubresourceCall
   map:
     fields:
