@@ -55,6 +55,7 @@ type EvacuationHookList struct {
 // EvacuationHookSpec says for which pods something is done first, and what.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.job), has(self.exec), has(self.http), has(self.wait)].filter(a, a).size() == 1",message="exactly one of job, exec, http and wait must be given"
+// +kubebuilder:validation:XValidation:rule="!has(self.onShortNotice) || has(self.minimum)",fieldPath=".onShortNotice",message="onShortNotice needs a minimum: say how long it needs, too"
 type EvacuationHookSpec struct {
 	// podSelector selects pods of the hook's namespace by their labels. If empty or
 	// unset, it selects all.
@@ -112,6 +113,19 @@ type EvacuationHookSpec struct {
 	// +default="30m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="deadline must be at least 1s and at most 24h"
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
+
+	// minimum is how long the hook needs at least for a pod, from 1s to 24h. If a deadline
+	// leaves it less when its turn comes, the event ShortNotice says so, and onShortNotice
+	// decides. If unset, it takes what it gets. An EvictionRequest keeps the one that was in
+	// force when it was planned.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="minimum must be at least 1s and at most 24h"
+	Minimum *metav1.Duration `json:"minimum,omitempty"`
+
+	// onShortNotice says what happens if a deadline leaves less than minimum: Begin, the
+	// default, lets the hook do what it can until then; Skip passes it over at once.
+	// +optional
+	OnShortNotice ShortNoticePolicy `json:"onShortNotice,omitempty"`
 
 	// retries is how many more attempts are made after one that failed.
 	// +optional

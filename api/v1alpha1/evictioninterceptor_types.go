@@ -50,6 +50,8 @@ type EvictionInterceptorList struct {
 }
 
 // EvictionInterceptorSpec says which pods are intercepted, when, and by whom.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.onShortNotice) || has(self.minimum)",fieldPath=".onShortNotice",message="onShortNotice needs a minimum: say how long it needs, too"
 type EvictionInterceptorSpec struct {
 	// podSelector selects pods by their labels. If empty or unset, it selects all.
 	// +optional
@@ -112,6 +114,19 @@ type EvictionInterceptorSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('2m') && duration(self) <= duration('24h')",message="heartbeatDeadline must be at least 2m, as heartbeats may come once a minute, and at most 24h"
 	HeartbeatDeadline *metav1.Duration `json:"heartbeatDeadline,omitempty"`
 
+	// minimum is how long the interceptor needs at least for a pod, from 1s to 24h. If a deadline
+	// leaves it less when its turn comes, the event ShortNotice says so, and onShortNotice
+	// decides. If unset, it takes what it gets. An EvictionRequest keeps the one that was in
+	// force when it was planned.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="minimum must be at least 1s and at most 24h"
+	Minimum *metav1.Duration `json:"minimum,omitempty"`
+
+	// onShortNotice says what happens if a deadline leaves less than minimum: Begin, the
+	// default, lets the interceptor do what it can until then; Skip passes it over at once.
+	// +optional
+	OnShortNotice ShortNoticePolicy `json:"onShortNotice,omitempty"`
+
 	// guard says when a PodDisruptionBudget of Drawbridge protects the pods:
 	// WhileEvacuating (from the first eviction until the last interceptor), Always
 	// (from the pod's start) or Never.
@@ -119,6 +134,20 @@ type EvictionInterceptorSpec struct {
 	// +default="WhileEvacuating"
 	Guard GuardPolicy `json:"guard,omitempty"`
 }
+
+// ShortNoticePolicy says what an interceptor does that a deadline leaves less than its
+// minimum.
+//
+// +kubebuilder:validation:Enum=Begin;Skip
+type ShortNoticePolicy string
+
+// Policies for short notice.
+const (
+	// ShortNoticeBegin begins nevertheless, and is cut off at the deadline.
+	ShortNoticeBegin ShortNoticePolicy = "Begin"
+	// ShortNoticeSkip gets no turn.
+	ShortNoticeSkip ShortNoticePolicy = "Skip"
+)
 
 // GuardPolicy says when a pod is protected by a budget.
 //

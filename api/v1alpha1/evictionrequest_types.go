@@ -167,7 +167,7 @@ type Requester struct {
 // Interceptor refers to an interceptor.
 //
 // +structType=atomic
-// +kubebuilder:validation:XValidation:rule="has(self.heartbeatDeadline) == has(oldSelf.heartbeatDeadline) && (!has(self.heartbeatDeadline) || self.heartbeatDeadline == oldSelf.heartbeatDeadline)",fieldPath=".heartbeatDeadline",message="targetInterceptors is immutable once set: send the stored heartbeatDeadline"
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="targetInterceptors is immutable once set: send the stored heartbeatDeadline, minimum and onShortNotice"
 type Interceptor struct {
 	// name is the interceptor's fully qualified domain name, at most 253
 	// lower-case letters, digits, periods and hyphens. Unique in the list.
@@ -184,6 +184,20 @@ type Interceptor struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('2m') && duration(self) <= duration('24h')",message="heartbeatDeadline must be at least 2m and at most 24h: send that of the EvictionInterceptor"
 	HeartbeatDeadline *metav1.Duration `json:"heartbeatDeadline,omitempty"`
+
+	// minimum is how long it needs at least, if its EvictionInterceptor or EvacuationHook
+	// said so when the request was planned. If unset, it takes what it gets.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="minimum must be at least 1s and at most 24h: send that of the registration"
+	Minimum *metav1.Duration `json:"minimum,omitempty"`
+
+	// onShortNotice says what happens if the deadline leaves less than minimum when its turn
+	// comes: Begin, the default, or Skip. Who is skipped gets no turn, and is in
+	// processedInterceptors.
+	// +optional
+	OnShortNotice ShortNoticePolicy `json:"onShortNotice,omitempty"`
 }
 
 // EvictionRequestStatus is what the controller and the interceptors last reported. The
@@ -196,7 +210,7 @@ type Interceptor struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.targetInterceptors) || (has(self.targetInterceptors) && self.targetInterceptors.map(t, t.name) == oldSelf.targetInterceptors.map(t, t.name))",fieldPath=".targetInterceptors",message="targetInterceptors is immutable once set: send the stored list"
 // +kubebuilder:validation:XValidation:rule="!has(self.activeInterceptors) || size(self.activeInterceptors) == 0 || (has(self.targetInterceptors) && (has(self.processedInterceptors) ? size(self.processedInterceptors) : 0) < size(self.targetInterceptors) && self.targetInterceptors[has(self.processedInterceptors) ? size(self.processedInterceptors) : 0].name == self.activeInterceptors[0])",fieldPath=".activeInterceptors",message="activeInterceptors may only have the item of targetInterceptors that follows the processed ones: the first one in the beginning, then always the next higher index"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.activeInterceptors) || oldSelf.activeInterceptors.all(n, (has(self.activeInterceptors) && n in self.activeInterceptors) || (has(self.processedInterceptors) && n in self.processedInterceptors))",fieldPath=".processedInterceptors",message="processedInterceptors must get the name that leaves activeInterceptors, in the same write"
-// +kubebuilder:validation:XValidation:rule="!has(self.processedInterceptors) || self.processedInterceptors.all(n, oldSelf.hasValue() && ((has(oldSelf.value().processedInterceptors) && n in oldSelf.value().processedInterceptors) || (has(oldSelf.value().activeInterceptors) && n in oldSelf.value().activeInterceptors))) || (has(self.deadline) && has(self.activeInterceptors) && self.activeInterceptors.exists(a, a in ['imperative-eviction.k8s.io', 'budgets.drawbridge.dev']))",optionalOldSelf=true,fieldPath=".processedInterceptors",message="processedInterceptors may only get the name that was in activeInterceptors until now, unless a deadline passes the rest over"
+// +kubebuilder:validation:XValidation:rule="!has(self.processedInterceptors) || self.processedInterceptors.all(n, (oldSelf.hasValue() && ((has(oldSelf.value().processedInterceptors) && n in oldSelf.value().processedInterceptors) || (has(oldSelf.value().activeInterceptors) && n in oldSelf.value().activeInterceptors))) || (has(self.deadline) && has(self.targetInterceptors) && self.targetInterceptors.exists(t, t.name == n && has(t.onShortNotice) && t.onShortNotice == 'Skip'))) || (has(self.deadline) && has(self.activeInterceptors) && self.activeInterceptors.exists(a, a in ['imperative-eviction.k8s.io', 'budgets.drawbridge.dev']))",optionalOldSelf=true,fieldPath=".processedInterceptors",message="processedInterceptors may only get the name that was in activeInterceptors until now, unless a deadline passes the rest over, or is too soon for one that is skipped then"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.processedInterceptors) || (has(self.processedInterceptors) ? oldSelf.processedInterceptors.all(n, n in self.processedInterceptors) : size(oldSelf.processedInterceptors) == 0)",fieldPath=".processedInterceptors",message="processedInterceptors never loses a name: send the stored ones too"
 // +kubebuilder:validation:XValidation:rule="!has(self.processedInterceptors) || size(self.processedInterceptors) == 0 || (has(self.targetInterceptors) && self.targetInterceptors.filter(t, t.name in self.processedInterceptors).map(t, t.name) == self.processedInterceptors.map(n, n))",fieldPath=".processedInterceptors",message="processedInterceptors must be names of targetInterceptors, in the order of targetInterceptors"
 // +kubebuilder:validation:XValidation:rule="has(self.targetInterceptors) == has(self.interceptors) && (!has(self.interceptors) || (size(self.interceptors) == size(self.targetInterceptors) && self.targetInterceptors.all(t, self.interceptors.exists(i, i.name == t.name))))",fieldPath=".interceptors",message="interceptors must have exactly one item for each name of targetInterceptors, from the same write on"

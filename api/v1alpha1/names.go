@@ -81,6 +81,9 @@ const (
 	// ConditionCutOff is True when status.deadline has come before all interceptors were
 	// done.
 	ConditionCutOff = GroupName + "/CutOff"
+	// ConditionShortNotice is True when status.deadline has left an interceptor less than its
+	// minimum.
+	ConditionShortNotice = GroupName + "/ShortNotice"
 )
 
 // IsOwnCondition reports whether only the controller writes conditions of this type:
@@ -109,4 +112,6 @@ const (
 	ReasonPointOfNoReturn = "PointOfNoReturn"
 	// ReasonDeadlineReached is the reason of ConditionCutOff.
 	ReasonDeadlineReached = "DeadlineReached"
+	// ReasonTooShort is the reason of ConditionShortNotice.
+	ReasonTooShort = "TooShort"
 )

@@ -3,6 +3,8 @@ package process
 import (
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func until(deadline time.Duration) func(*Snapshot) {
@@ -11,6 +13,11 @@ func until(deadline time.Duration) func(*Snapshot) {
 
 func budget(p Participant) Participant {
 	p.Unhurried = true
+	return p
+}
+
+func needs(p Participant, minimum time.Duration, skips bool) Participant {
+	p.Minimum, p.Skips = minimum, skips
 	return p
 }
 
@@ -77,4 +84,62 @@ func TestTheDeadlineOfARequester(t *testing.T) {
 			want:     result{States: map[string]State{"a": Active, "b": Inactive}, WakeIn: silence - time.Minute},
 		},
 	})
+}
+
+// Whose turn it is, and who needs longer than the deadline leaves it.
+func TestShortNotice(t *testing.T) {
+	a, c := Participant{Name: "a"}, Participant{Name: "c"}
+	planned := func(all ...Participant) func(*Snapshot) { return func(s *Snapshot) { s.Planned = all } }
+	for name, tc := range map[string]struct {
+		snapshot Snapshot
+		want     map[string]State
+		notices  []ShortNotice
+	}{
+		"there is no deadline": {snap(planned(needs(a, time.Hour, true), b, last)), map[string]State{"a": Active, "b": Inactive, "last": Inactive}, nil},
+		"it fits exactly": {
+			snap(planned(needs(a, time.Minute, true), b, last), until(time.Minute)),
+			map[string]State{"a": Active, "b": Inactive, "last": Inactive}, nil,
+		},
+		"it says nothing": {snap(planned(a, b, last), until(time.Nanosecond)), map[string]State{"a": Active, "b": Inactive, "last": Inactive}, nil},
+		"it does not fit, and begins nevertheless": {
+			snap(planned(needs(a, 10*time.Minute, false), b, last), until(30*time.Second)),
+			map[string]State{"a": Active, "b": Inactive, "last": Inactive}, []ShortNotice{{Name: "a", Needs: 10 * time.Minute, Has: 30 * time.Second}},
+		},
+		"it does not fit, and is skipped": {
+			snap(planned(needs(a, 10*time.Minute, true), b, last), until(30*time.Second)),
+			map[string]State{"a": Interrupted, "b": Active, "last": Inactive},
+			[]ShortNotice{{Name: "a", Needs: 10 * time.Minute, Has: 30 * time.Second, Skipped: true}},
+		},
+		"so are all up to one that begins": {
+			snap(with(active("x", 0).completed(0), needs(a, time.Hour, true), needs(b, time.Minute, true), needs(c, time.Minute, false), last), until(time.Second)),
+			map[string]State{"x": Completed, "a": Interrupted, "b": Interrupted, "c": Active, "last": Inactive},
+			[]ShortNotice{
+				{Name: "a", Needs: time.Hour, Has: time.Second, Skipped: true}, {Name: "b", Needs: time.Minute, Has: time.Second, Skipped: true},
+				{Name: "c", Needs: time.Minute, Has: time.Second},
+			},
+		},
+		"and if nobody has time, the last resort follows": {
+			snap(planned(needs(a, time.Hour, true), last), until(time.Second)),
+			map[string]State{"a": Interrupted, "last": Active}, []ShortNotice{{Name: "a", Needs: time.Hour, Has: time.Second, Skipped: true}},
+		},
+		"no deadline hurries a budget": {
+			snap(planned(budget(needs(a, time.Hour, true)), last), until(time.Second)), map[string]State{"a": Active, "last": Inactive}, nil,
+		},
+		"who has its turn keeps it": {
+			snap(with(needs(active("a", 0), time.Hour, true), last), until(time.Second)), map[string]State{"a": Active, "last": Inactive}, nil,
+		},
+		"a deadline that has come passes over who would be skipped": {
+			snap(planned(needs(a, time.Hour, true), last), until(0)), map[string]State{"a": Interrupted, "last": Active}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Step(tc.snapshot, t0, DefaultPolicy())
+			if diff := cmp.Diff(tc.want, resultOf(d, t0).States); diff != "" {
+				t.Errorf("states (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.notices, d.ShortNotices); diff != "" {
+				t.Errorf("notices (-want +got):\n%s", diff)
+			}
+		})
+	}
 }

@@ -32,6 +32,7 @@ func newWorld(seed uint64) *world {
 	for i := range w.rand.IntN(5) {
 		w.snapshot.Planned = append(w.snapshot.Planned, Participant{
 			Name: fmt.Sprintf("p%d", i), HeartbeatDeadline: w.pick(0, 0, 2*time.Minute, 24*time.Hour), Unhurried: w.rand.IntN(4) == 0,
+			Minimum: w.pick(0, time.Second, 10*time.Minute), Skips: w.rand.IntN(2) == 0,
 		})
 	}
 	w.snapshot.Planned = append(w.snapshot.Planned, Participant{Name: "last", LastResort: true})
@@ -207,14 +208,14 @@ func TestProperties(t *testing.T) {
 			}
 			return nil
 		},
-		"its own deadline is frozen, too": func(before Snapshot, _ time.Time, _ Policy, d Decision) error {
+		"how long it may be silent, and how long it needs, is frozen, too": func(before Snapshot, _ time.Time, _ Policy, d Decision) error {
 			want := before.Participants
 			if len(want) == 0 {
 				want = before.Planned
 			}
 			for i, p := range d.Participants {
-				if p.HeartbeatDeadline != want[i].HeartbeatDeadline {
-					return fmt.Errorf("that of %s is %s, want %s", p.Name, p.HeartbeatDeadline, want[i].HeartbeatDeadline)
+				if p.HeartbeatDeadline != want[i].HeartbeatDeadline || p.Minimum != want[i].Minimum || p.Skips != want[i].Skips {
+					return fmt.Errorf("%+v, want %+v", p, want[i])
 				}
 			}
 			return nil
@@ -232,7 +233,13 @@ func TestProperties(t *testing.T) {
 			return nil
 		},
 		"67: one turn ends per step, and the next begins in it, unless the deadline has come": func(_ Snapshot, _ time.Time, _ Policy, d Decision) error {
-			if n := len(d.Transitions); n > 2 && !d.CutOff {
+			n := len(d.Transitions)
+			for _, short := range d.ShortNotices {
+				if short.Skipped {
+					n--
+				}
+			}
+			if n > 2 && !d.CutOff {
 				return fmt.Errorf("%d transitions", n)
 			}
 			return nil
@@ -293,6 +300,13 @@ func TestProperties(t *testing.T) {
 				if tr.To != Interrupted || before.Target.ended() || reached(before.Deadline, now) {
 					continue
 				}
+				if tr.From == Inactive {
+					i := slices.IndexFunc(d.Participants, func(p Participant) bool { return p.Name == tr.Name })
+					if p := d.Participants[i]; !p.Skips || !reached(before.Deadline, now.Add(p.Minimum-1)) {
+						return fmt.Errorf("%s was skipped at %s, the deadline was %s", tr.Name, now, before.Deadline)
+					}
+					continue
+				}
 				i := activeIndex(before.Participants)
 				a := before.Participants[i]
 				heartbeat := a.HeartbeatAt
@@ -302,6 +316,18 @@ func TestProperties(t *testing.T) {
 				deadline := cmp.Or(before.Participants[i].HeartbeatDeadline, p.HeartbeatDeadline)
 				if a.LastResort || now.Sub(a.ActivatedAt) < deadline || now.Sub(heartbeat) < deadline {
 					return fmt.Errorf("%+v at %s", a, now)
+				}
+			}
+			return nil
+		},
+		"who begins with less than it needs has notice of that": func(before Snapshot, now time.Time, _ Policy, d Decision) error {
+			for _, tr := range d.Transitions {
+				i := slices.IndexFunc(d.Participants, func(p Participant) bool { return p.Name == tr.Name })
+				p := d.Participants[i]
+				short := !before.Deadline.IsZero() && p.Minimum > before.Deadline.Sub(now) && p.Minimum > 0 && !p.Unhurried
+				noticed := slices.ContainsFunc(d.ShortNotices, func(n ShortNotice) bool { return n.Name == p.Name })
+				if tr.To == Active && short != noticed {
+					return fmt.Errorf("%+v at %s, the deadline is %s: %+v", p, now, before.Deadline, d.ShortNotices)
 				}
 			}
 			return nil

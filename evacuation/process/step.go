@@ -65,7 +65,8 @@ func first(d *Decision, s Snapshot, now time.Time, p Policy) {
 	}
 	for _, planned := range s.Planned {
 		d.Participants = append(d.Participants, Participant{
-			Name: planned.Name, HeartbeatDeadline: planned.HeartbeatDeadline, LastResort: planned.LastResort, Unhurried: planned.Unhurried,
+			Name: planned.Name, HeartbeatDeadline: planned.HeartbeatDeadline, Minimum: planned.Minimum, Skips: planned.Skips,
+			LastResort: planned.LastResort, Unhurried: planned.Unhurried,
 		})
 	}
 	next(d, s, now, p)
@@ -90,18 +91,18 @@ func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 		return
 	case d.cutOff(s, now):
 	case active < 0:
-		d.activateNext(now)
+		d.activateNext(s, now)
 	case d.Participants[active].LastResort:
 		// No participant follows. A reported completion while the target lives must not
 		// leave the request without an active participant.
 	case !d.Participants[active].CompletedAt.IsZero():
 		d.move(active, Completed)
-		d.activateNext(now)
+		d.activateNext(s, now)
 	default:
 		if due, ok := deadline(d.Participants[active], active, s, now, p); ok && !now.Before(due) {
 			d.move(active, Interrupted)
 			if !d.cutOff(s, now) {
-				d.activateNext(now)
+				d.activateNext(s, now)
 			}
 		}
 	}
@@ -175,16 +176,31 @@ func deadline(a Participant, index int, s Snapshot, now time.Time, p Policy) (ti
 	return due, true
 }
 
-// activateNext gives the turn to the first participant that had none yet. If there is
-// none, the request stays unchanged: no interruption leads to that state, because the
-// last resort never counts as silent.
-func (d *Decision) activateNext(now time.Time) {
-	i := slices.IndexFunc(d.Participants, func(a Participant) bool { return a.State == Inactive })
-	if i < 0 {
+// activateNext gives the turn to the first participant that had none yet, and that is not
+// skipped for want of time. If there is none, the request stays unchanged: no interruption
+// leads to that state, because the last resort never counts as silent.
+func (d *Decision) activateNext(s Snapshot, now time.Time) {
+	for i, a := range d.Participants {
+		if a.State != Inactive || d.skip(a, i, s, now) {
+			continue
+		}
+		d.move(i, Active)
+		d.Participants[i].ActivatedAt = now
 		return
 	}
-	d.move(i, Active)
-	d.Participants[i].ActivatedAt = now
+}
+
+// skip gives short notice to a participant that needs longer than the deadline leaves it,
+// and reports whether it is passed over. What is skipped stays so if the deadline moves.
+func (d *Decision) skip(a Participant, i int, s Snapshot, now time.Time) bool {
+	if s.Deadline.IsZero() || a.Minimum == 0 || a.LastResort || a.Unhurried || !now.Add(a.Minimum).After(s.Deadline) {
+		return false
+	}
+	d.ShortNotices = append(d.ShortNotices, ShortNotice{Name: a.Name, Needs: a.Minimum, Has: max(0, s.Deadline.Sub(now)), Skipped: a.Skips})
+	if a.Skips {
+		d.move(i, Interrupted)
+	}
+	return a.Skips
 }
 
 // cutOff passes over those whom the deadline leaves no time: who is active loses the turn,
@@ -205,7 +221,7 @@ func (d *Decision) cutOff(s Snapshot, now time.Time) bool {
 			d.move(i, finalState(a, Interrupted))
 		}
 	}
-	d.activateNext(now)
+	d.activateNext(s, now)
 	d.CutOff = true
 	return true
 }

@@ -16,7 +16,7 @@ const (
 	// Completed said that it is done, or declined.
 	Completed
 	// Interrupted was silent for too long, still working at the deadline or when the target
-	// ended, or had not had its turn at the deadline.
+	// ended, had not had its turn at the deadline, or was skipped because it needs longer.
 	Interrupted
 	// Canceled had its turn when the request was canceled.
 	Canceled
@@ -81,6 +81,11 @@ type Participant struct {
 	// CancelForbidden is what it reported in its turn: what it began cannot be undone. The
 	// request goes on to its end then, even if nobody wants it any more.
 	CancelForbidden bool
+	// Minimum is how long it needs at least; 0 means that it takes what it gets.
+	Minimum time.Duration
+	// Skips: it gets no turn if the deadline leaves it less than Minimum. Otherwise it begins
+	// nevertheless.
+	Skips bool
 	// Unhurried keeps, or gets, its turn whatever the deadline: it is a budget, and a
 	// deadline is no reason to break one.
 	Unhurried bool
@@ -143,7 +148,7 @@ type Snapshot struct {
 	// the end of the target is still recorded.
 	Withdrawn bool
 	// Planned are the participants to freeze in the first step, in order. Only
-	// Name, HeartbeatDeadline, Unhurried and LastResort are read. Ignored once Participants is not empty.
+	// Name, HeartbeatDeadline, Minimum, Skips, Unhurried and LastResort are read. Ignored once Participants is not empty.
 	Planned []Participant
 	// Outcome as recorded.
 	Outcome Outcome
@@ -205,6 +210,17 @@ type Transition struct {
 	From, To State
 }
 
+// ShortNotice says that the deadline leaves a participant, whose turn it is, less than its
+// Minimum.
+type ShortNotice struct {
+	Name string
+	// Needs is its Minimum, Has what the deadline leaves it, less than that and never
+	// negative.
+	Needs, Has time.Duration
+	// Skipped: it gets no turn.
+	Skipped bool
+}
+
 // Decision is the state after a step. A decision that equals the snapshot (Changed is
 // false) needs no write.
 type Decision struct {
@@ -219,6 +235,8 @@ type Decision struct {
 	// Forbidding is the participant because of which a request that nobody wants any more is
 	// not canceled, "" if there is none.
 	Forbidding string
+	// ShortNotices are given in this step, in order.
+	ShortNotices []ShortNotice
 	// Changed reports whether anything differs from the snapshot.
 	Changed bool
 	// WakeAt is when to step again even if nothing happens; zero means never.

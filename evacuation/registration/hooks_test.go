@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
@@ -103,15 +104,18 @@ func TestHooksAreReadLive(t *testing.T) {
 }
 
 func TestRegistrationOfAHook(t *testing.T) {
+	full := builder.EvacuationHook("shop", "full.v2").Priority(7).Guard(v1alpha1.GuardAlways)
+	full.Spec.Minimum, full.Spec.OnShortNotice = &metav1.Duration{Duration: time.Minute}, v1alpha1.ShortNoticeSkip
+	planned := v1alpha1.Interceptor{Minimum: full.Spec.Minimum, OnShortNotice: v1alpha1.ShortNoticeSkip}
 	registry := hooked(hooks(
 		builder.EvacuationHook("shop", "plain"),
-		builder.EvacuationHook("shop", "full.v2").Priority(7).Guard(v1alpha1.GuardAlways),
+		full,
 		builder.EvacuationHook("shop", "bad").When("nonsense"),
 	), builder.EvictionInterceptor("gone.shop.hooks.drawbridge.dev").ActedBy("shop", "thief"),
 		builder.EvictionInterceptor("plain.shop.hooks.drawbridge.dev").ActedBy("shop", "thief"))
 	checkRegistrations(t, registry, map[string]known{
 		"plain.shop.hooks.drawbridge.dev":   {Info{Name: "plain.shop.hooks.drawbridge.dev", Priority: 10000, Guard: v1alpha1.GuardWhileEvacuating, Usernames: []string{ownAccount}}, true},
-		"full.v2.shop.hooks.drawbridge.dev": {Info{Name: "full.v2.shop.hooks.drawbridge.dev", Priority: 7, Guard: v1alpha1.GuardAlways, Usernames: []string{ownAccount}}, true},
+		"full.v2.shop.hooks.drawbridge.dev": {Info{Name: "full.v2.shop.hooks.drawbridge.dev", Priority: 7, Guard: v1alpha1.GuardAlways, Usernames: []string{ownAccount}, Planned: planned}, true},
 		"bad.shop.hooks.drawbridge.dev":     {},
 		"gone.shop.hooks.drawbridge.dev":    {},
 		"plain.depot.hooks.drawbridge.dev":  {},
@@ -206,16 +210,21 @@ func BenchmarkHooks(b *testing.B) {
 	benchCovered(b, r)
 }
 
-// A registration that the caches do not have says how long its interceptor may be silent.
-func TestDeadlinesAreReadLive(t *testing.T) {
+// A registration that the caches do not have says how long its interceptor may be silent, and
+// how long it needs.
+func TestWhatIsPlannedIsReadLive(t *testing.T) {
 	registry := registryOf()
-	live := objects{registrations: list(builder.EvictionInterceptor("slow.x").HeartbeatDeadline(time.Hour))}.live(t, nil)
+	live := objects{registrations: list(builder.EvictionInterceptor("slow.x").HeartbeatDeadline(time.Hour).Minimum(time.Minute, v1alpha1.ShortNoticeSkip))}.live(t, nil)
 	_, found, err := registry.ResolveLive(t.Context(), live, builder.Pod("shop", "p").Obj())
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]time.Duration{"cached": DeadlineOf(registry)("slow.x"), "live": DeadlineOf(found)("slow.x"), "nobody": DeadlineOf(found)("nobody.x")}
-	if diff := cmp.Diff(map[string]time.Duration{"cached": 0, "live": time.Hour, "nobody": 0}, got); diff != "" {
-		t.Errorf("deadlines (-want +got):\n%s", diff)
+	got := map[string]v1alpha1.Interceptor{"cached": PlannedOf(registry)("slow.x"), "live": PlannedOf(found)("slow.x"), "nobody": PlannedOf(found)("nobody.x")}
+	want := map[string]v1alpha1.Interceptor{"cached": {Name: "slow.x"}, "live": {
+		Name: "slow.x", HeartbeatDeadline: &metav1.Duration{Duration: time.Hour},
+		Minimum: &metav1.Duration{Duration: time.Minute}, OnShortNotice: v1alpha1.ShortNoticeSkip,
+	}, "nobody": {Name: "nobody.x"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("planned (-want +got):\n%s", diff)
 	}
 }

@@ -1,8 +1,6 @@
 package registration
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -21,9 +19,9 @@ type Info struct {
 	Usernames []string
 	// Evicts: the interceptor terminates the pod itself.
 	Evicts bool
-	// HeartbeatDeadline is how long the interceptor may be silent; 0 if the registration does
-	// not say.
-	HeartbeatDeadline time.Duration
+	// Planned is what requests keep of the registration, without the name: how long the
+	// interceptor may be silent, and how long it needs.
+	Planned v1alpha1.Interceptor
 	// Guard says when the pods are protected by a budget.
 	Guard v1alpha1.GuardPolicy
 }
@@ -37,12 +35,13 @@ type Lookup interface {
 	Registration(name string) (Info, bool)
 }
 
-// DeadlineOf is how long an interceptor may be silent, by its registration in the Lookup; 0 if it
-// has none, or one that does not say.
-func DeadlineOf(l Lookup) func(name string) time.Duration {
-	return func(name string) time.Duration {
+// PlannedOf is what the plan of a request says of an interceptor, by its registration in the
+// Lookup: only its name if it has none.
+func PlannedOf(l Lookup) func(name string) v1alpha1.Interceptor {
+	return func(name string) v1alpha1.Interceptor {
 		found, _ := l.Registration(name)
-		return found.HeartbeatDeadline
+		found.Planned.Name = name
+		return found.Planned
 	}
 }
 

@@ -84,12 +84,12 @@ func infoOf(from *v1alpha1.EvictionInterceptor) Info {
 		Priority: v1alpha1.DefaultInterceptorPriority,
 		Evicts:   from.Spec.Evicts,
 		Guard:    from.Spec.Guard,
+		Planned: v1alpha1.Interceptor{
+			HeartbeatDeadline: from.Spec.HeartbeatDeadline, Minimum: from.Spec.Minimum, OnShortNotice: from.Spec.OnShortNotice,
+		},
 	}
 	if from.Spec.Priority != nil {
 		r.Priority = *from.Spec.Priority
-	}
-	if from.Spec.HeartbeatDeadline != nil {
-		r.HeartbeatDeadline = from.Spec.HeartbeatDeadline.Duration
 	}
 	if r.Guard == "" {
 		r.Guard = v1alpha1.GuardWhileEvacuating

@@ -112,7 +112,7 @@ func TestRegistration(t *testing.T) {
 		builder.EvictionInterceptor("bad.x").When("nonsense").ActedBy("shop", "mover"),
 	)
 	checkRegistrations(t, registry, map[string]known{
-		"slow.x":  {Info{Name: "slow.x", Priority: 10000, Guard: v1alpha1.GuardWhileEvacuating, HeartbeatDeadline: time.Hour}, true},
+		"slow.x":  {Info{Name: "slow.x", Priority: 10000, Guard: v1alpha1.GuardWhileEvacuating, Planned: v1alpha1.Interceptor{HeartbeatDeadline: &metav1.Duration{Duration: time.Hour}}}, true},
 		"plain.x": {Info{Name: "plain.x", Priority: 10000, Guard: v1alpha1.GuardWhileEvacuating}, true},
 		"full.x": {Info{
 			Name: "full.x", Priority: 7, Evicts: true, Guard: v1alpha1.GuardAlways,

@@ -62,6 +62,21 @@ func outcomeOf(before process.Outcome, d process.Decision) string {
 	return ""
 }
 
+// deadlineEnded says what became of the deadline of a pod that is evicted; empty if it had
+// none.
+func deadlineEnded(er *v1alpha1.EvictionRequest) string {
+	switch {
+	case er.Status.Deadline == nil:
+		return ""
+	case messageOf(er, v1alpha1.ConditionShortNotice) != "":
+		return metrics.DeadlineTooShort
+	case messageOf(er, v1alpha1.ConditionCutOff) != "":
+		return metrics.DeadlineCutOff
+	default:
+		return metrics.DeadlineKept
+	}
+}
+
 // account counts the results of a decision, after it is written. The request is the
 // written one.
 func account(m Metrics, er *v1alpha1.EvictionRequest, s process.Snapshot, d process.Decision, unchecked string, now time.Time) {
@@ -70,5 +85,8 @@ func account(m Metrics, er *v1alpha1.EvictionRequest, s process.Snapshot, d proc
 	}
 	if outcome := outcomeOf(s.Outcome, d); outcome != "" {
 		m.Finished(outcome, now.Sub(s.CreatedAt))
+		if result := deadlineEnded(er); outcome == metrics.OutcomeEvicted && result != "" {
+			m.DeadlineEnded(result)
+		}
 	}
 }

@@ -85,6 +85,8 @@ func TestAccount(t *testing.T) {
 
 func (m *metricsLog) TurnEnded(result string) { m.told = append(m.told, "turn "+result) }
 
+func (m *metricsLog) DeadlineEnded(result string) { m.told = append(m.told, "deadline "+result) }
+
 func (m *metricsLog) Finished(outcome string, took time.Duration) {
 	m.told = append(m.told, fmt.Sprintf("finished %s %s", outcome, took))
 }

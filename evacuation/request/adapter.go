@@ -44,11 +44,7 @@ func decode(er *v1alpha1.EvictionRequest, target process.Target, planned []proce
 		s.Intents = append(s.Intents, requester.Name)
 	}
 	for _, interceptor := range er.Status.TargetInterceptors {
-		p := decodeParticipant(er, interceptor.Name, s.Outcome, seen)
-		if interceptor.HeartbeatDeadline != nil {
-			p.HeartbeatDeadline = interceptor.HeartbeatDeadline.Duration
-		}
-		s.Participants = append(s.Participants, p)
+		s.Participants = append(s.Participants, decodeParticipant(er, interceptor, s.Outcome, seen))
 	}
 	return s
 }
@@ -70,16 +66,17 @@ func decodeOutcome(conditions []metav1.Condition) (process.Outcome, process.Caus
 	return process.OutcomeRunning, process.NoCause
 }
 
-// participant is the interceptor of that name before it has done anything. EvictionBudgets
-// are an interceptor, too, and no deadline may break them.
-func participant(name string) process.Participant {
+// participant is an interceptor before it has done anything. EvictionBudgets are one, too,
+// and no deadline may break them.
+func participant(of v1alpha1.Interceptor) process.Participant {
 	return process.Participant{
-		Name: name, LastResort: name == v1alpha1.ImperativeEvictionInterceptor, Unhurried: name == v1alpha1.BudgetInterceptor,
+		Name: of.Name, LastResort: of.Name == v1alpha1.ImperativeEvictionInterceptor, Unhurried: of.Name == v1alpha1.BudgetInterceptor,
+		HeartbeatDeadline: durationOf(of.HeartbeatDeadline), Minimum: durationOf(of.Minimum), Skips: of.OnShortNotice == v1alpha1.ShortNoticeSkip,
 	}
 }
 
-func decodeParticipant(er *v1alpha1.EvictionRequest, name string, outcome process.Outcome, seen observation) process.Participant {
-	p := participant(name)
+func decodeParticipant(er *v1alpha1.EvictionRequest, of v1alpha1.Interceptor, outcome process.Outcome, seen observation) process.Participant {
+	p, name := participant(of), of.Name
 	report := v1alpha1.ReportOf(er, name)
 	p.StartedAt = timeOf(report.StartTime)
 	p.HeartbeatAt = timeOf(report.HeartbeatTime)
@@ -109,6 +106,21 @@ func decodeParticipant(er *v1alpha1.EvictionRequest, name string, outcome proces
 	return p
 }
 
+// itemOf is the inverse of participant.
+func itemOf(p process.Participant) v1alpha1.Interceptor {
+	of := v1alpha1.Interceptor{Name: p.Name}
+	if p.HeartbeatDeadline > 0 {
+		of.HeartbeatDeadline = &metav1.Duration{Duration: p.HeartbeatDeadline}
+	}
+	if p.Minimum > 0 {
+		of.Minimum = &metav1.Duration{Duration: p.Minimum}
+	}
+	if p.Skips {
+		of.OnShortNotice = v1alpha1.ShortNoticeSkip // Begin is the default.
+	}
+	return of
+}
+
 // facts are what encode needs besides the decision.
 type facts struct {
 	// now is the time of the decision. The API keeps whole seconds of it.
@@ -130,11 +142,7 @@ func encode(er *v1alpha1.EvictionRequest, d process.Decision, f facts) {
 
 	if len(status.TargetInterceptors) == 0 {
 		for _, p := range d.Participants {
-			target := v1alpha1.Interceptor{Name: p.Name}
-			if p.HeartbeatDeadline > 0 {
-				target.HeartbeatDeadline = &metav1.Duration{Duration: p.HeartbeatDeadline}
-			}
-			status.TargetInterceptors = append(status.TargetInterceptors, target)
+			status.TargetInterceptors = append(status.TargetInterceptors, itemOf(p))
 			status.Interceptors = append(status.Interceptors, v1alpha1.InterceptorStatus{Name: p.Name})
 		}
 	}
@@ -163,6 +171,7 @@ func encode(er *v1alpha1.EvictionRequest, d process.Decision, f facts) {
 		f.deadline.write(status)
 		noteCutOff(er, d, f.deadline.over, f.now)
 		noteForbidden(er, d, f.now)
+		noteShort(er, d, f.now)
 	}
 	if condition := heldCondition(er, d, f); condition != nil {
 		meta.SetStatusCondition(&status.Conditions, *condition)
@@ -215,4 +224,11 @@ func timeOf(t *metav1.Time) time.Time {
 		return time.Time{}
 	}
 	return t.Time
+}
+
+func durationOf(d *metav1.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	return d.Duration
 }

@@ -32,8 +32,8 @@ func announcements(er *v1alpha1.EvictionRequest, before process.Outcome, d proce
 			told = append(told, events.InterceptorCompleted(participant.Name))
 		case process.Interrupted:
 			// At the end of the target the active one is cut short, which is not its fault, and a
-			// deadline has an event of its own.
-			if d.Outcome == process.OutcomeRunning && !d.CutOff {
+			// deadline, and who is skipped because of it, have events of their own.
+			if d.Outcome == process.OutcomeRunning && !d.CutOff && transition.From == process.Active {
 				told = append(told, events.InterceptorTimedOut(participant.Name, p.DeadlineOf(participant), participant.HeartbeatAt))
 			}
 		case process.Canceled, process.Inactive:
@@ -41,6 +41,7 @@ func announcements(er *v1alpha1.EvictionRequest, before process.Outcome, d proce
 		}
 	}
 	told = append(told, cutOffAnnouncements(er, d)...)
+	told = append(told, shortAnnouncements(er, d)...)
 	if d.Outcome == before {
 		return told
 	}

@@ -47,7 +47,7 @@ func TestTheEventOfASilentInterceptorHasItsDeadline(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			got := announcements(builder.EvictionRequest("shop", "db-0", "uid-1").Interceptors(name).Obj(), process.OutcomeRunning, process.Decision{
-				Transitions:  []process.Transition{{Name: name, To: process.Interrupted}},
+				Transitions:  []process.Transition{{Name: name, From: process.Active, To: process.Interrupted}},
 				Participants: []process.Participant{{Name: name, HeartbeatDeadline: tc.own}},
 			}, policy)
 			if diff := cmp.Diff([]events.Event{events.InterceptorTimedOut(name, tc.want, time.Time{})}, got); diff != "" {

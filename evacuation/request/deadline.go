@@ -133,14 +133,19 @@ func noteCutOff(er *v1alpha1.EvictionRequest, d process.Decision, over time.Dura
 	if !d.CutOff {
 		return
 	}
-	message := cutOffMessage(er, d, over)
-	if before := messageOf(er, v1alpha1.ConditionCutOff); before != "" {
-		message = before + " " + message // Until now, a budget had the turn.
+	// Before that, a budget may have had the turn.
+	noteMore(er, v1alpha1.ConditionCutOff, v1alpha1.ReasonDeadlineReached, cutOffMessage(er, d, over), d.ObservedGeneration, now)
+}
+
+// noteMore sets a condition, or adds to its message.
+func noteMore(er *v1alpha1.EvictionRequest, condition, reason, message string, generation int64, now time.Time) {
+	if before := messageOf(er, condition); before != "" {
+		message = before + " " + message
 	}
 	er.Status.Conditions = withRoom(er.Status.Conditions)
 	meta.SetStatusCondition(&er.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionCutOff, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDeadlineReached,
-		ObservedGeneration: d.ObservedGeneration, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+		Type: condition, Status: metav1.ConditionTrue, Reason: reason,
+		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 		Message: text.Cut(message, v1alpha1.MaxMessageLength), // Fifteen names may be longer than the API takes.
 	})
 }

@@ -107,6 +107,15 @@ var seededBugs = map[string]seededBug{
 		}),
 		want: errOutcome,
 	},
+	"who needs longer is skipped without a deadline": {
+		scope: scope{custom: 2},
+		seed: stepAfter(func(s *process.Snapshot, _ *process.Policy) {
+			if s.Deadline.IsZero() {
+				s.Deadline = exploreEpoch.Add(tick)
+			}
+		}),
+		want: errNoTurn,
+	},
 	"there is no grace after a crash": {
 		scope: scope{custom: 1, crashes: 1},
 		seed:  stepAfter(func(_ *process.Snapshot, p *process.Policy) { p.StartupGrace = 0 }),

@@ -33,6 +33,11 @@ func (m mover) deadlines() {
 	}
 }
 
+// short reports whether the interceptor needs longer than the requester leaves it.
+func (r record) short(i int) bool {
+	return i == 1 && r.Wanted.has(0) && r.Due != never && r.Due > -exploredMinimum
+}
+
 // deadlineKept says what is wrong with who has the turn, or will have none, as the
 // controller leaves it.
 func (a *actors) deadlineKept(in lookInput, write record) error {
@@ -43,7 +48,7 @@ func (a *actors) deadlineKept(in lookInput, write record) error {
 		switch late := in.view.overdue(); {
 		case late && in.cached != podUnseen && write.Active.has(i):
 			return fmt.Errorf("%w: %d", errOverstays, i)
-		case !late && write.Processed.has(i) && !in.view.Processed.has(i) && !in.view.Active.has(i):
+		case !late && write.Processed.has(i) && !in.view.Processed.has(i) && !in.view.Active.has(i) && !in.view.short(i):
 			return fmt.Errorf("%w: %d", errNoTurn, i)
 		}
 	}

@@ -18,6 +18,8 @@ import (
 const (
 	exploredPod = "db-0"
 	exploredUID = types.UID("uid-1")
+	// exploredMinimum is what the second interceptor needs, in ticks.
+	exploredMinimum = 2
 	// successorUID is the pod that has the name afterwards.
 	successorUID = types.UID("uid-2")
 )
@@ -32,6 +34,16 @@ func planOf(custom int) []string {
 		names = append(names, fmt.Sprintf("i%d.example.com", i))
 	}
 	return append(names, v1alpha1.ImperativeEvictionInterceptor)
+}
+
+// exploredPlan is what the plan says of each. The second one needs longer than a deadline
+// leaves that is in a tick, and is skipped then.
+func exploredPlan(name string) v1alpha1.Interceptor {
+	of := v1alpha1.Interceptor{Name: name}
+	if name == planOf(2)[1] {
+		of.Minimum, of.OnShortNotice = &metav1.Duration{Duration: exploredMinimum * tick}, v1alpha1.ShortNoticeSkip
+	}
+	return of
 }
 
 // message is the text that the evictor would write.
@@ -93,7 +105,7 @@ func (r record) object() *v1alpha1.EvictionRequest {
 	s.ObservedGeneration = int64(r.Seen)
 	if r.Plan > 0 {
 		for i, name := range planOf(int(r.Plan) - 1) {
-			s.TargetInterceptors = append(s.TargetInterceptors, v1alpha1.Interceptor{Name: name})
+			s.TargetInterceptors = append(s.TargetInterceptors, exploredPlan(name))
 			report := v1alpha1.InterceptorStatus{Name: name}
 			if beat := r.Items[i].Beat; beat != never {
 				report.HeartbeatTime = new(metav1.NewTime(beat.time()))

@@ -25,6 +25,7 @@ var exploreScopes = []struct {
 	{"nobody intercepts, somebody reports for the last resort", scope{lies: 1}},
 	{"one intercepts, a crash", scope{custom: 1, crashes: 1}},
 	{"one intercepts, a deadline", scope{custom: 1, deadlines: 1}},
+	{"two intercept, a deadline, and one needs longer", scope{custom: 2, deadlines: 1}},
 	{"three intercept", scope{custom: 3}},
 }
 

@@ -68,7 +68,9 @@ type bench struct {
 // deadlines of interceptors, by name, as their registrations say.
 type deadlines map[string]time.Duration
 
-func (d deadlines) of(name string) time.Duration { return d[name] }
+func (d deadlines) of(name string) v1alpha1.Interceptor {
+	return itemOf(process.Participant{Name: name, HeartbeatDeadline: d[name]})
+}
 
 func newBench(t *testing.T, objects ...client.Object) *bench {
 	t.Helper()
@@ -81,8 +83,8 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 		Clock:     b.clock,
 		Policy:    process.DefaultPolicy(),
 		Resolver:  builder.FromAnnotation{},
-		Deadline:  deadlines{}.of,
-		ResolveLive: func(_ context.Context, pod *corev1.Pod) ([]string, func(string) time.Duration, error) {
+		Planned:   deadlines{}.of,
+		ResolveLive: func(_ context.Context, pod *corev1.Pod) ([]string, func(string) v1alpha1.Interceptor, error) {
 			names, err := builder.FromAnnotation{}.Resolve(pod)
 			return names, deadlines{}.of, err
 		},

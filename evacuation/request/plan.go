@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,33 +27,31 @@ func (r *Reconciler) makePlan(ctx context.Context, er *v1alpha1.EvictionRequest,
 		return nil, target, err
 	}
 	if !contradicts(er, names) {
-		return plan(names, r.Deadline), target, nil
+		return plan(names, r.Planned), target, nil
 	}
 	if target, err = r.liveTarget(ctx, target.pod); err != nil || target.pod == nil {
 		return nil, target, err
 	}
-	names, deadline, err := r.ResolveLive(ctx, target.pod)
+	names, planned, err := r.ResolveLive(ctx, target.pod)
 	if err != nil {
 		return nil, target, fmt.Errorf("resolve live who intercepts pod %s/%s: %w", target.pod.Namespace, target.pod.Name, err)
 	}
-	return plan(names, deadline), target, nil
+	return plan(names, planned), target, nil
 }
 
 // plan returns the participants to freeze into status.targetInterceptors: those of the
 // pod in their order, each once, at most 15 (ruling R1), and the default one last
-// (statement 62). Deadline says how long each may be silent, 0 for as long as the installation says.
-func plan(names []string, deadline func(name string) time.Duration) []process.Participant {
+// (statement 62). of is what the plan says of each.
+func plan(names []string, of func(name string) v1alpha1.Interceptor) []process.Participant {
 	var planned []process.Participant
 	for _, name := range names {
 		known := slices.ContainsFunc(planned, func(p process.Participant) bool { return p.Name == name })
 		if known || name == v1alpha1.ImperativeEvictionInterceptor || len(planned) == v1alpha1.MaxPodInterceptors {
 			continue
 		}
-		p := participant(name)
-		p.HeartbeatDeadline = deadline(name)
-		planned = append(planned, p)
+		planned = append(planned, participant(of(name)))
 	}
-	return append(planned, participant(v1alpha1.ImperativeEvictionInterceptor))
+	return append(planned, participant(v1alpha1.Interceptor{Name: v1alpha1.ImperativeEvictionInterceptor}))
 }
 
 // contradicts reports whether the creator of the request saw interceptors that are not

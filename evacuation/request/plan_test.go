@@ -53,7 +53,7 @@ func TestPlansOfTheWebhookLackNobodyBecauseOfACache(t *testing.T) {
 				live = append(live, tc.live.Clone().Obj())
 			}
 			b := newBench(t, live...).lag(t, tc.request.DeepCopy(), tc.cached.Clone().Obj())
-			b.ResolveLive = func(_ context.Context, pod *corev1.Pod) ([]string, func(string) time.Duration, error) {
+			b.ResolveLive = func(_ context.Context, pod *corev1.Pod) ([]string, func(string) v1alpha1.Interceptor, error) {
 				b.reads = append(b.reads, "resolve app="+pod.Labels["app"])
 				if pod.Labels["app"] == "" {
 					return nil, nil, tc.fails

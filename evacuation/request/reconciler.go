@@ -51,6 +51,9 @@ type Metrics interface {
 	TurnEnded(result string)
 	// Finished counts a request that ended, by its outcome, and how long it took.
 	Finished(outcome string, took time.Duration)
+	// DeadlineEnded counts an evicted pod whose request had a deadline, by what became of
+	// that.
+	DeadlineEnded(result string)
 }
 
 var _ Metrics = &metrics.Requests{}
@@ -74,12 +77,12 @@ type Reconciler struct {
 	Retention time.Duration
 	// Resolver is asked for the interceptors of a new request's pod.
 	Resolver Resolver
-	// Deadline is how long an interceptor that the Resolver names may be silent, by its
-	// registration; 0 if that does not say.
-	Deadline func(name string) time.Duration
-	// ResolveLive asks the API server who intercepts a pod, and how long each may be silent,
+	// Planned is what the plan says of an interceptor that the Resolver names, by its
+	// registration.
+	Planned func(name string) v1alpha1.Interceptor
+	// ResolveLive asks the API server who intercepts a pod, and what the plan says of each,
 	// when the Resolver's answer cannot be right (see makePlan).
-	ResolveLive func(ctx context.Context, pod *corev1.Pod) ([]string, func(name string) time.Duration, error)
+	ResolveLive func(ctx context.Context, pod *corev1.Pod) ([]string, func(name string) v1alpha1.Interceptor, error)
 	// Recorder records events on the request and on its pod.
 	Recorder k8sevents.EventRecorder
 	// Metrics follow the requests.

@@ -64,7 +64,7 @@ func (r *Reconciler) options() controllers.Options {
 func (r *Reconciler) validate() error {
 	return controllers.Require("controller "+controllerName, map[string]bool{
 		"Client": r.Client != nil, "APIReader": r.APIReader != nil, "Clock": r.Clock != nil,
-		"Resolver": r.Resolver != nil, "Deadline": r.Deadline != nil, "ResolveLive": r.ResolveLive != nil, "Recorder": r.Recorder != nil, "Metrics": r.Metrics != nil,
+		"Resolver": r.Resolver != nil, "Planned": r.Planned != nil, "ResolveLive": r.ResolveLive != nil, "Recorder": r.Recorder != nil, "Metrics": r.Metrics != nil,
 		"Policy.HeartbeatDeadline": r.Policy.HeartbeatDeadline > 0,
 	})
 }

@@ -13,6 +13,7 @@ const (
 	ReasonInterceptorSkipped    = "InterceptorSkipped"
 	ReasonInterceptorTimedOut   = "InterceptorTimedOut"
 	ReasonDeadlineReached       = "DeadlineReached"
+	ReasonShortNotice           = "ShortNotice"
 	ReasonRequestHeld           = "RequestHeld"
 	ReasonCancellationForbidden = "CancellationForbidden"
 	ReasonEvicted               = "Evicted"
@@ -72,6 +73,12 @@ func DeadlineReached(message string) Event {
 // an interceptor is past the point of no return. The message says which.
 func CancellationForbidden(message string) Event {
 	return warning(ReasonCancellationForbidden, actionWithdraw, "%s", message)
+}
+
+// ShortNotice says that a deadline leaves interceptors, whose turn it is, less than they
+// need. The message says whom, and what follows.
+func ShortNotice(message string) Event {
+	return warning(ReasonShortNotice, actionActivate, "%s", message)
 }
 
 // CompletionUnchecked says that the time of an interceptor's completion was not checked,

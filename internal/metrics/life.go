@@ -52,6 +52,16 @@ const (
 	OutcomeRefused = "refused"
 )
 
+// What became of a request's deadline.
+const (
+	// DeadlineKept: the interceptors were done, or the pod had ended, before it came.
+	DeadlineKept = "kept"
+	// DeadlineCutOff: it came before they were done, although nobody had said so.
+	DeadlineCutOff = "cut_off"
+	// DeadlineTooShort: it left an interceptor less than the minimum of its registration.
+	DeadlineTooShort = "too_short"
+)
+
 var stages = []string{StageStarting, StageIntercepting, StageEvicting, StageDeleting}
 
 var (
@@ -76,15 +86,21 @@ var (
 		Help:   "Turns of interceptors that ended, by how they did. Events name the interceptor.",
 		Labels: []Label{{Name: "result", Values: []string{TurnCompleted, TurnSkipped, TurnUnchecked, TurnTimedOut, TurnCutOff, TurnCutShort, TurnCanceled}}},
 	}
+	lifeDeadlines = Metric{
+		Name: "drawbridge_deadlines_total", Type: Counter,
+		Help:   "Evicted pods whose interceptors had a deadline, by what became of that: kept, cut_off, or too_short, because an interceptor's minimum did not fit.",
+		Labels: []Label{{Name: "result", Values: []string{DeadlineKept, DeadlineCutOff, DeadlineTooShort}}},
+	}
 )
 
-var lifeMetrics = []Metric{lifeRunning, lifeSince, lifeDuration, lifeTurns}
+var lifeMetrics = []Metric{lifeRunning, lifeSince, lifeDuration, lifeTurns, lifeDeadlines}
 
 // Life is the metrics of what requests go through, with no series per request. Safe
 // for concurrent use.
 type Life struct {
-	duration *prometheus.HistogramVec
-	turns    *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+	turns     *prometheus.CounterVec
+	deadlines *prometheus.CounterVec
 
 	running, since *prometheus.Desc
 
@@ -101,15 +117,19 @@ type place struct {
 
 func newLife(registerer prometheus.Registerer) *Life {
 	l := &Life{
-		duration: lifeDuration.histogram(registerer),
-		turns:    lifeTurns.counter(registerer),
-		running:  lifeRunning.desc(),
-		since:    lifeSince.desc(),
-		places:   map[types.NamespacedName]place{},
+		duration:  lifeDuration.histogram(registerer),
+		turns:     lifeTurns.counter(registerer),
+		deadlines: lifeDeadlines.counter(registerer),
+		running:   lifeRunning.desc(),
+		since:     lifeSince.desc(),
+		places:    map[types.NamespacedName]place{},
 	}
 	// A rate needs an initial zero: alerts must see the first timeout.
 	for _, result := range lifeTurns.Labels[0].Values {
 		l.turns.WithLabelValues(result)
+	}
+	for _, result := range lifeDeadlines.Labels[0].Values {
+		l.deadlines.WithLabelValues(result)
 	}
 	registerer.MustRegister(l)
 	return l
@@ -122,6 +142,9 @@ func (l *Life) TurnEnded(result string) { l.turns.WithLabelValues(result).Inc() 
 func (l *Life) Finished(outcome string, took time.Duration) {
 	l.duration.WithLabelValues(outcome).Observe(took.Seconds())
 }
+
+// DeadlineEnded counts a deadline, by what became of it.
+func (l *Life) DeadlineEnded(result string) { l.deadlines.WithLabelValues(result).Inc() }
 
 func (l *Life) observe(request *v1alpha1.EvictionRequest) {
 	key := types.NamespacedName{Namespace: request.Namespace, Name: request.Name}

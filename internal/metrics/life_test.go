@@ -98,7 +98,13 @@ func TestEndsAreCounted(t *testing.T) {
 	m := NewRequests(registry, true)
 	m.TurnEnded(TurnTimedOut)
 	m.Finished(OutcomeEvicted, 90*time.Second)
+	m.DeadlineEnded(DeadlineTooShort)
 	const want = `
+# HELP drawbridge_deadlines_total Evicted pods whose interceptors had a deadline, by what became of that: kept, cut_off, or too_short, because an interceptor's minimum did not fit.
+# TYPE drawbridge_deadlines_total counter
+drawbridge_deadlines_total{result="cut_off"} 0
+drawbridge_deadlines_total{result="kept"} 0
+drawbridge_deadlines_total{result="too_short"} 1
 # HELP drawbridge_interceptor_turns_total Turns of interceptors that ended, by how they did. Events name the interceptor.
 # TYPE drawbridge_interceptor_turns_total counter
 drawbridge_interceptor_turns_total{result="canceled"} 0
@@ -109,7 +115,7 @@ drawbridge_interceptor_turns_total{result="skipped"} 0
 drawbridge_interceptor_turns_total{result="timed_out"} 1
 drawbridge_interceptor_turns_total{result="unchecked"} 0
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), lifeTurns.Name); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), lifeTurns.Name, lifeDeadlines.Name); err != nil {
 		t.Error(err)
 	}
 	if got := testutil.CollectAndCount(m.duration); got != 1 {

@@ -50,6 +50,9 @@ func TestConformance_F3(t *testing.T) {
 		"24 targetInterceptors cannot get a deadline afterwards":        {given: []change{initialised}, write: within(interceptorA, time.Hour), want: "targetInterceptors is immutable once set"},
 		"24 the deadline of one of targetInterceptors cannot change":    {given: []change{patient}, write: within(interceptorA, 2*time.Hour), want: "targetInterceptors is immutable once set"},
 		"24 with a deadline in targetInterceptors, reports are written": {given: []change{patient, active(interceptorA)}, write: report(interceptorA, func(s *v1alpha1.InterceptorStatus) { s.Message = "at work" }), want: accepted},
+		"24 targetInterceptors cannot be skipped afterwards":            {given: []change{initialised}, write: skippable(interceptorA), want: "targetInterceptors is immutable once set"},
+		"24 who can be skipped stays so":                                {given: []change{together(initialised, skippable(interceptorA))}, write: func(er *v1alpha1.EvictionRequest) { er.Status.TargetInterceptors[0].OnShortNotice = "" }, want: "targetInterceptors is immutable once set"},
+		"24 what it needs stays, too":                                   {given: []change{together(initialised, skippable(interceptorA))}, write: func(er *v1alpha1.EvictionRequest) { er.Status.TargetInterceptors[0].Minimum.Duration++ }, want: "targetInterceptors is immutable once set"},
 		"24 targetInterceptors cannot be removed":                       {given: []change{initialised}, write: targets(), want: "targetInterceptors is immutable once set"},
 		"25 16 interceptors are accepted":                               {write: targets(manyNames(v1alpha1.MaxInterceptors)...), want: accepted},
 		"25 17 interceptors are refused":                                {write: targets(manyNames(v1alpha1.MaxInterceptors + 1)...), want: "status.targetInterceptors: Too many: 17"},
@@ -87,6 +90,9 @@ func TestConformance_F3(t *testing.T) {
 			given: []change{together(targets(interceptorA, v1alpha1.BudgetInterceptor, imperative), active(interceptorA))},
 			write: together(due, active(v1alpha1.BudgetInterceptor), processed(interceptorA)), want: accepted,
 		},
+		"30 or skips those for whom it is too soon":             {given: []change{together(initialised, skippable(interceptorB), active(interceptorA))}, write: together(due, active(interceptorC), processed(interceptorA, interceptorB)), want: accepted},
+		"30 and no others":                                      {given: []change{together(initialised, skippable(interceptorC), active(interceptorA))}, write: together(due, active(interceptorC), processed(interceptorA, interceptorB)), want: notActive},
+		"30 and without a deadline nobody":                      {given: []change{together(initialised, skippable(interceptorB), active(interceptorA))}, write: together(active(interceptorC), processed(interceptorA, interceptorB)), want: notActive},
 		"30 nor leaves it out":                                  {given: aIsActive, write: together(due, active(imperative), processed(interceptorA, interceptorC)), want: notNext},
 		"30 what is unknown is not processed":                   {given: aIsActive, write: together(active(interceptorB), processed("x.example.com")), want: "processedInterceptors"},
 		"31 a name is processed once":                           {given: bIsActive, write: processed(interceptorA, interceptorA), want: "Duplicate value"},
@@ -227,6 +233,18 @@ func TestConformance_F3(t *testing.T) {
 		} {
 			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, status, deadline))
 			t.Run(deadline, func(t *testing.T) {
+				checkAnswer(t, c.Status().Patch(t.Context(), er.DeepCopy(), patch, client.DryRunAll), want)
+			})
+		}
+	})
+
+	t.Run("24 so is what one of targetInterceptors needs", func(t *testing.T) {
+		er := createRequest(t, c, ns)
+		const status = `{"status":{"targetInterceptors":[{"name":"a.example.com","minimum":%s}],"interceptors":[{"name":"a.example.com"}]}}`
+		const refused = "status.targetInterceptors[0].minimum"
+		for minimum, want := range map[string]string{`"soon"`: refused, `"0s"`: refused, `5`: refused, `"24h1s"`: refused, `"1s"`: accepted, `"24h"`: accepted} {
+			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, status, minimum))
+			t.Run(minimum, func(t *testing.T) {
 				checkAnswer(t, c.Status().Patch(t.Context(), er.DeepCopy(), patch, client.DryRunAll), want)
 			})
 		}

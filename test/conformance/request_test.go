@@ -162,6 +162,17 @@ func targets(names ...string) change {
 	}
 }
 
+// skippable makes an item of targetInterceptors one that needs an hour, or no turn.
+func skippable(name string) change {
+	return func(er *v1alpha1.EvictionRequest) {
+		for i := range er.Status.TargetInterceptors {
+			if of := &er.Status.TargetInterceptors[i]; of.Name == name {
+				of.Minimum, of.OnShortNotice = &metav1.Duration{Duration: time.Hour}, v1alpha1.ShortNoticeSkip
+			}
+		}
+	}
+}
+
 // within gives an item of targetInterceptors a heartbeatDeadline.
 func within(name string, deadline time.Duration) change {
 	return func(er *v1alpha1.EvictionRequest) {

@@ -27,6 +27,8 @@ func TestMalformedHooksAreRefused(t *testing.T) {
 		"no time":               {"", waiting(`"deadline":"0s"`), "deadline must be at least 1s and at most 24h"},
 		"more than a day":       {"", waiting(`"deadline":"25h"`), "deadline must be at least 1s and at most 24h"},
 		"a time that is none":   {"", waiting(`"deadline":"soon"`), "deadline"},
+		"a minimum of nothing":  {"", waiting(`"minimum":"0s"`), "minimum must be at least 1s and at most 24h"},
+		"a skip at no time":     {"", waiting(`"onShortNotice":"Skip"`), "onShortNotice needs a minimum"},
 		"eleven more attempts":  {"", waiting(`"retries":11`), "retries"},
 		"a failure that evicts": {"", waiting(`"onFailure":"Evict"`), "onFailure"},
 		"a name of 64":          {strings.Repeat("a", 64), waits, "metadata.name must have at most 63 characters"},
@@ -62,6 +64,7 @@ func TestMalformedHooksAreRefused(t *testing.T) {
 		"a name of 63":   {strings.Repeat("a", 63), waits},
 		"a second":       {"new", waiting(`"deadline":"1s"`)},
 		"a day":          {"new", waiting(`"deadline":"24h"`)},
+		"a minimum":      {"new", waiting(`"minimum":"1m","onShortNotice":"Skip"`)},
 		"every action":   {"new", strings.Replace(runsJob, "{", `{"undo":`+sends+`,`, 1)},
 		"a computed URL": {"new", url("${'https://localhost/'}")}, // It is checked when the request is sent.
 	} {

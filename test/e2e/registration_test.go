@@ -205,14 +205,24 @@ func TestRegistrationsThatTheSchemaRefuses(t *testing.T) {
 		"the longest deadline":          {valid().HeartbeatDeadline(24 * time.Hour), ""},
 		"a deadline nobody can keep":    {valid().HeartbeatDeadline(2*time.Minute - time.Second), "heartbeatDeadline must be at least 2m, as heartbeats may come once a minute, and at most 24h"},
 		"a deadline of more than a day": {valid().HeartbeatDeadline(24*time.Hour + time.Second), "heartbeatDeadline must be at least 2m"},
-		"a negative priority":           {valid().Priority(-1), "spec.priority"},
-		"a priority that is too high":   {valid().Priority(100001), "spec.priority"},
-		"an unknown guard":              {valid().Guard("Sometimes"), "spec.guard"},
-		"too many accounts":             {accounts, "spec.serviceAccounts"},
-		"an account twice":              {valid().ActedBy("shop", "a").ActedBy("shop", "a"), "Duplicate value"},
-		"no namespace of an account":    {valid().ActedBy("Shop_", "a"), "must be the name of a namespace"},
-		"no name of an account":         {valid().ActedBy("shop", "A!"), "must be the name of a service account"},
-		"too many conditions":           {conditions, "spec.matchConditions"},
+		"the shortest minimum":          {valid().Minimum(time.Second, ""), ""},
+		"the longest minimum":           {valid().Minimum(24*time.Hour, v1alpha1.ShortNoticeSkip), ""},
+		"a minimum of nothing":          {valid().Minimum(0, ""), "minimum must be at least 1s and at most 24h"},
+		"a minimum of more than a day":  {valid().Minimum(24*time.Hour+time.Second, ""), "minimum must be at least 1s and at most 24h"},
+		"an unknown way to begin":       {valid().Minimum(time.Hour, "Wait"), "spec.onShortNotice"},
+		"a way to begin, but no minimum": {func() *builder.EvictionInterceptorWrapper {
+			w := valid()
+			w.Spec.OnShortNotice = v1alpha1.ShortNoticeSkip
+			return w
+		}(), "onShortNotice needs a minimum"},
+		"a negative priority":         {valid().Priority(-1), "spec.priority"},
+		"a priority that is too high": {valid().Priority(100001), "spec.priority"},
+		"an unknown guard":            {valid().Guard("Sometimes"), "spec.guard"},
+		"too many accounts":           {accounts, "spec.serviceAccounts"},
+		"an account twice":            {valid().ActedBy("shop", "a").ActedBy("shop", "a"), "Duplicate value"},
+		"no namespace of an account":  {valid().ActedBy("Shop_", "a"), "must be the name of a namespace"},
+		"no name of an account":       {valid().ActedBy("shop", "A!"), "must be the name of a service account"},
+		"too many conditions":         {conditions, "spec.matchConditions"},
 		"a condition twice": {func() *builder.EvictionInterceptorWrapper {
 			w := named("a").When("true")
 			w.Spec.MatchConditions[1].Name = "a"

@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/lease"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
@@ -73,13 +73,13 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 		Policy:    o.Policy,
 		Retention: o.Retention,
 		Resolver:  resolver,
-		Deadline:  registration.DeadlineOf(resolver),
-		ResolveLive: func(ctx context.Context, pod *corev1.Pod) ([]string, func(string) time.Duration, error) {
+		Planned:   registration.PlannedOf(resolver),
+		ResolveLive: func(ctx context.Context, pod *corev1.Pod) ([]string, func(string) v1alpha1.Interceptor, error) {
 			names, live, err := resolver.ResolveLive(ctx, mgr.GetAPIReader(), pod)
 			if err != nil {
 				return nil, nil, err
 			}
-			return names, registration.DeadlineOf(live), nil
+			return names, registration.PlannedOf(live), nil
 		},
 		Recorder: recorder,
 		Metrics:  requestMetrics,

@@ -82,22 +82,26 @@ func deadline(c *podCase) []string {
 	if c.Request == nil {
 		return nil
 	}
+	var told []string
+	if short := meta.FindStatusCondition(c.Request.Status.Conditions, v1alpha1.ConditionShortNotice); short != nil {
+		told = append(told, sentence(short.Message))
+	}
 	if cut := meta.FindStatusCondition(c.Request.Status.Conditions, v1alpha1.ConditionCutOff); cut != nil {
-		return []string{sentence(cut.Message)}
+		return append(told, sentence(cut.Message))
 	}
 	if c.Request.Status.Deadline == nil || c.intercepting() == nil {
-		return nil
+		return told
 	}
 	left := c.Request.Status.Deadline.Sub(c.Now)
 	when := "from now"
 	switch {
 	case left < 0 && c.active.Name == v1alpha1.BudgetInterceptor:
-		return []string{fmt.Sprintf("The time of the interceptors is over, because of %s. EvictionBudgets still count.", c.Request.Status.DeadlineSource)}
+		return append(told, fmt.Sprintf("The time of the interceptors is over, because of %s. EvictionBudgets still count.", c.Request.Status.DeadlineSource))
 	case left < 0:
 		left, when = -left, "ago, so it comes in a moment"
 	}
-	return []string{fmt.Sprintf("The interceptors have until %s (%s %s), because of %s. Whoever is not done then is cut off, and the pod is evicted as soon as its budgets allow that.",
-		c.Request.Status.Deadline.In(c.Now.Location()).Format(time.RFC3339), duration.HumanDuration(left), when, c.Request.Status.DeadlineSource)}
+	return append(told, fmt.Sprintf("The interceptors have until %s (%s %s), because of %s. Whoever is not done then is cut off, and the pod is evicted as soon as its budgets allow that.",
+		c.Request.Status.Deadline.In(c.Now.Location()).Format(time.RFC3339), duration.HumanDuration(left), when, c.Request.Status.DeadlineSource))
 }
 
 // taintEviction reports that the pod will be deleted, which nobody holds: no interceptor, and

@@ -53,6 +53,12 @@ func (w *EvictionInterceptorWrapper) HeartbeatDeadline(deadline time.Duration) *
 	return w
 }
 
+// Minimum sets spec.minimum and spec.onShortNotice.
+func (w *EvictionInterceptorWrapper) Minimum(minimum time.Duration, onShortNotice v1alpha1.ShortNoticePolicy) *EvictionInterceptorWrapper {
+	w.Spec.Minimum, w.Spec.OnShortNotice = &metav1.Duration{Duration: minimum}, onShortNotice
+	return w
+}
+
 // ActedBy adds a service account.
 func (w *EvictionInterceptorWrapper) ActedBy(namespace, name string) *EvictionInterceptorWrapper {
 	w.Spec.ServiceAccounts = append(w.Spec.ServiceAccounts, v1alpha1.ServiceAccountReference{Namespace: namespace, Name: name})

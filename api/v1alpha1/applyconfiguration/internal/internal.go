@@ -220,10 +220,16 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+    - name: minimum
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
     - name: onFailure
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookFailurePolicy
       default: Hold
+    - name: onShortNotice
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ShortNoticePolicy
     - name: podSelector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
@@ -520,9 +526,15 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+    - name: minimum
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
     - name: namespaceSelector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: onShortNotice
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ShortNoticePolicy
     - name: podSelector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
@@ -804,9 +816,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: heartbeatDeadline
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+    - name: minimum
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
     - name: name
       type:
         scalar: string
+    - name: onShortNotice
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ShortNoticePolicy
     elementRelationship: atomic
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.InterceptorStatus
   map:
@@ -1128,6 +1146,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespace
       type:
         scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ShortNoticePolicy
+  scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.SubresourceCall
   map:
     fields:

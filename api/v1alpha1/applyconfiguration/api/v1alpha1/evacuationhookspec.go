@@ -44,6 +44,14 @@ type EvacuationHookSpecApplyConfiguration struct {
 	// has failed. All attempts together have at most the time that the administrator
 	// allows (24h by default); with more, each attempt gets its share.
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
+	// minimum is how long the hook needs at least for a pod, from 1s to 24h. If a deadline
+	// leaves it less when its turn comes, the event ShortNotice says so, and onShortNotice
+	// decides. If unset, it takes what it gets. An EvictionRequest keeps the one that was in
+	// force when it was planned.
+	Minimum *metav1.Duration `json:"minimum,omitempty"`
+	// onShortNotice says what happens if a deadline leaves less than minimum: Begin, the
+	// default, lets the hook do what it can until then; Skip passes it over at once.
+	OnShortNotice *apiv1alpha1.ShortNoticePolicy `json:"onShortNotice,omitempty"`
 	// retries is how many more attempts are made after one that failed.
 	Retries *int32 `json:"retries,omitempty"`
 	// onFailure says what happens to a pod for which the last attempt has failed: Hold
@@ -138,6 +146,22 @@ func (b *EvacuationHookSpecApplyConfiguration) WithWait(value *HookWaitApplyConf
 // If called multiple times, the Deadline field is set to the value of the last call.
 func (b *EvacuationHookSpecApplyConfiguration) WithDeadline(value metav1.Duration) *EvacuationHookSpecApplyConfiguration {
 	b.Deadline = &value
+	return b
+}
+
+// WithMinimum sets the Minimum field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Minimum field is set to the value of the last call.
+func (b *EvacuationHookSpecApplyConfiguration) WithMinimum(value metav1.Duration) *EvacuationHookSpecApplyConfiguration {
+	b.Minimum = &value
+	return b
+}
+
+// WithOnShortNotice sets the OnShortNotice field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnShortNotice field is set to the value of the last call.
+func (b *EvacuationHookSpecApplyConfiguration) WithOnShortNotice(value apiv1alpha1.ShortNoticePolicy) *EvacuationHookSpecApplyConfiguration {
+	b.OnShortNotice = &value
 	return b
 }
 

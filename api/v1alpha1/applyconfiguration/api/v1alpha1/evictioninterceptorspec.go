@@ -48,6 +48,14 @@ type EvictionInterceptorSpecApplyConfiguration struct {
 	// unset, it is that of the installation (20m by default). An EvictionRequest keeps the
 	// one that was in force when it was planned.
 	HeartbeatDeadline *metav1.Duration `json:"heartbeatDeadline,omitempty"`
+	// minimum is how long the interceptor needs at least for a pod, from 1s to 24h. If a deadline
+	// leaves it less when its turn comes, the event ShortNotice says so, and onShortNotice
+	// decides. If unset, it takes what it gets. An EvictionRequest keeps the one that was in
+	// force when it was planned.
+	Minimum *metav1.Duration `json:"minimum,omitempty"`
+	// onShortNotice says what happens if a deadline leaves less than minimum: Begin, the
+	// default, lets the interceptor do what it can until then; Skip passes it over at once.
+	OnShortNotice *apiv1alpha1.ShortNoticePolicy `json:"onShortNotice,omitempty"`
 	// guard says when a PodDisruptionBudget of Drawbridge protects the pods:
 	// WhileEvacuating (from the first eviction until the last interceptor), Always
 	// (from the pod's start) or Never.
@@ -123,6 +131,22 @@ func (b *EvictionInterceptorSpecApplyConfiguration) WithEvicts(value bool) *Evic
 // If called multiple times, the HeartbeatDeadline field is set to the value of the last call.
 func (b *EvictionInterceptorSpecApplyConfiguration) WithHeartbeatDeadline(value metav1.Duration) *EvictionInterceptorSpecApplyConfiguration {
 	b.HeartbeatDeadline = &value
+	return b
+}
+
+// WithMinimum sets the Minimum field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Minimum field is set to the value of the last call.
+func (b *EvictionInterceptorSpecApplyConfiguration) WithMinimum(value metav1.Duration) *EvictionInterceptorSpecApplyConfiguration {
+	b.Minimum = &value
+	return b
+}
+
+// WithOnShortNotice sets the OnShortNotice field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnShortNotice field is set to the value of the last call.
+func (b *EvictionInterceptorSpecApplyConfiguration) WithOnShortNotice(value apiv1alpha1.ShortNoticePolicy) *EvictionInterceptorSpecApplyConfiguration {
+	b.OnShortNotice = &value
 	return b
 }
 

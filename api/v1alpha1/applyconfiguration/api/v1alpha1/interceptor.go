@@ -6,6 +6,7 @@
 package v1alpha1
 
 import (
+	apiv1alpha1 "github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -20,6 +21,13 @@ type InterceptorApplyConfiguration struct {
 	// heartbeatDeadline is how long it may be silent, if its EvictionInterceptor said so
 	// when the request was planned. If unset, it is that of the installation.
 	HeartbeatDeadline *v1.Duration `json:"heartbeatDeadline,omitempty"`
+	// minimum is how long it needs at least, if its EvictionInterceptor or EvacuationHook
+	// said so when the request was planned. If unset, it takes what it gets.
+	Minimum *v1.Duration `json:"minimum,omitempty"`
+	// onShortNotice says what happens if the deadline leaves less than minimum when its turn
+	// comes: Begin, the default, or Skip. Who is skipped gets no turn, and is in
+	// processedInterceptors.
+	OnShortNotice *apiv1alpha1.ShortNoticePolicy `json:"onShortNotice,omitempty"`
 }
 
 // InterceptorApplyConfiguration constructs a declarative configuration of the Interceptor type for use with
@@ -41,5 +49,21 @@ func (b *InterceptorApplyConfiguration) WithName(value string) *InterceptorApply
 // If called multiple times, the HeartbeatDeadline field is set to the value of the last call.
 func (b *InterceptorApplyConfiguration) WithHeartbeatDeadline(value v1.Duration) *InterceptorApplyConfiguration {
 	b.HeartbeatDeadline = &value
+	return b
+}
+
+// WithMinimum sets the Minimum field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Minimum field is set to the value of the last call.
+func (b *InterceptorApplyConfiguration) WithMinimum(value v1.Duration) *InterceptorApplyConfiguration {
+	b.Minimum = &value
+	return b
+}
+
+// WithOnShortNotice sets the OnShortNotice field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnShortNotice field is set to the value of the last call.
+func (b *InterceptorApplyConfiguration) WithOnShortNotice(value apiv1alpha1.ShortNoticePolicy) *InterceptorApplyConfiguration {
+	b.OnShortNotice = &value
 	return b
 }
