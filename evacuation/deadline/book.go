@@ -3,6 +3,7 @@ package deadline
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -78,17 +79,19 @@ type entry struct {
 // Start follows the nodes. It is a source.Func of the controller of requests, which is woken
 // for the requests of a node when a deadline of that changes.
 func (b *Book) Start(ctx context.Context, queue controllers.Queue) error {
-	b.mu.Lock()
+	b.reset()
 	b.begin = func(of translate.DeadlineKind, begun *kind) error { return b.run(ctx, of, begun) }
 	b.wake = func(node string) { b.wakeRequests(ctx, queue, node) }
-	b.kinds, b.shown = map[string]*kind{}, map[string]string{}
-	b.learnt, b.objects = map[string]map[types.NamespacedName]translate.Learnt{}, map[types.NamespacedName]entry{}
-	b.mu.Unlock()
 	if len(b.Kinds) == 0 && len(b.Taints) == 0 {
 		return nil
 	}
 	_, err := informers.Follow(ctx, b.Cache, &corev1.Node{}, informers.Handlers(b.nodeSeen, b.nodeGone))
 	return err //nolint:wrapcheck // It says what could not be watched.
+}
+
+func (b *Book) reset() {
+	b.kinds, b.shown = map[string]*kind{}, map[string]string{}
+	b.learnt, b.objects = map[string]map[types.NamespacedName]translate.Learnt{}, map[types.NamespacedName]entry{}
 }
 
 func (b *Book) nodeSeen(node *corev1.Node) {
@@ -211,13 +214,14 @@ func (b *Book) ofNode(ctx context.Context, name string) ([]translate.Learnt, err
 			b.await(ctx, of)
 		}
 	}
+	return append(learnt, b.says(name)...), nil
+}
+
+// says are the deadlines that objects say of a node.
+func (b *Book) says(node string) []translate.Learnt {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, d := range b.learnt[name] {
-		learnt = append(learnt, d)
-	}
-	slices.SortFunc(learnt, func(x, y translate.Learnt) int { return strings.Compare(x.Source, y.Source) })
-	return learnt, nil
+	return slices.SortedFunc(maps.Values(b.learnt[node]), func(x, y translate.Learnt) int { return strings.Compare(x.Source, y.Source) })
 }
 
 // lease is nil if there is none.
