@@ -25,6 +25,7 @@ func (v Violation) String() string { return fmt.Sprintf("%s: %s: %s", v.Promise,
 // The promises.
 const (
 	PromiseDone    = "no intercepted pod ends before its interceptors are done or have timed out, or a deadline has come"
+	PromiseNoWay   = "no request is canceled that is past the point of no return"
 	PromiseOrder   = "one interceptor at a time, in the order planned, and a final state stays"
 	PromiseBudget  = "no eviction breaks a budget"
 	PromiseEnd     = "every request ends"
@@ -46,6 +47,8 @@ type Verdict struct {
 	// TimedOut are the turns that ended by silence, CutOff those that a deadline ended or
 	// left out, Finished those that ended well.
 	TimedOut, CutOff, Finished int
+	// WentOn are the requests that went on although nobody wanted them.
+	WentOn int
 	// Passed are intercepted pods that went during an outage under failurePolicy
 	// Ignore without a guard, as documented.
 	Passed int

@@ -56,3 +56,37 @@ func TestCheckOfDeadlines(t *testing.T) {
 		})
 	}
 }
+
+// Whoever is past the point of no return goes on, and says so.
+func TestCheckOfThePointOfNoReturn(t *testing.T) {
+	forbids := func(of *v1alpha1.EvictionRequest) *v1alpha1.EvictionRequest {
+		of.Status.Interceptors = []v1alpha1.InterceptorStatus{{Name: first, Cancellation: v1alpha1.CancellationForbidden}}
+		return of
+	}
+	says := func(of *v1alpha1.EvictionRequest, condition string) *v1alpha1.EvictionRequest {
+		of.Status.Conditions = append(of.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue})
+		return of
+	}
+	cases := map[string]struct {
+		seen   []*v1alpha1.EvictionRequest
+		want   string
+		wentOn int
+	}{
+		"it goes on":                  {[]*v1alpha1.EvictionRequest{forbids(request(1, 0)), says(forbids(request(1, 1)), v1alpha1.ConditionCancellationForbidden)}, never, 1},
+		"it is canceled nevertheless": {[]*v1alpha1.EvictionRequest{says(forbids(request(1, 0)), v1alpha1.ConditionCanceled)}, PromiseNoWay, 0},
+		"it is forgotten":             {[]*v1alpha1.EvictionRequest{forbids(request(1, 0)), request(1, 1)}, PromiseNoWay, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			v := breaks(t, history(func(h *History) {
+				h.Pods, h.Requests = nil, nil
+				for i, er := range tc.seen {
+					h.Requests = append(h.Requests, RequestSeen{Request: er, At: at(float64(i))})
+				}
+			}), tc.want)
+			if v.WentOn != tc.wentOn {
+				t.Errorf("%d went on, want %d", v.WentOn, tc.wentOn)
+			}
+		})
+	}
+}

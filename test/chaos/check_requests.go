@@ -21,6 +21,9 @@ func (c *checker) checkRequests() {
 			c.checkRequest(before, seen.Request)
 			before = seen.Request
 		}
+		if before != nil && meta.IsStatusConditionTrue(before.Status.Conditions, v1alpha1.ConditionCancellationForbidden) {
+			c.WentOn++
+		}
 	}
 }
 
@@ -49,8 +52,14 @@ func (c *checker) checkRequest(before, now *v1alpha1.EvictionRequest) {
 	case len(processed)+len(active) > len(targets) || !slices.Equal(targets[:len(processed)+len(active)], slices.Concat(processed, active)):
 		c.violatedf(PromiseOrder, about, "processed %v, active %v of %v", processed, active, targets)
 	}
+	if by := v1alpha1.Forbidding(now); by != "" && meta.IsStatusConditionTrue(now.Status.Conditions, v1alpha1.ConditionCanceled) {
+		c.violatedf(PromiseNoWay, about, "%s has forbidden to cancel it", by)
+	}
 	if before == nil {
 		return
+	}
+	if by := v1alpha1.Forbidding(before); by != "" && v1alpha1.Forbidding(now) != by {
+		c.violatedf(PromiseNoWay, about, "%s no longer forbids to cancel it", by)
 	}
 	if was, is := outcome(before), outcome(now); was != "" && was != is {
 		c.violatedf(PromiseOrder, about, "it was %s and is %q", was, is)

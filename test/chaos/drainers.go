@@ -42,7 +42,7 @@ func (r *run) drain(ctx context.Context, d Drain, number int) {
 	case Loop:
 		r.loop(draining, node)
 	case Native:
-		r.native(draining, node, number, d.Deadline)
+		r.native(draining, node, number, d)
 	case Maintained:
 		r.maintain(draining, node, number)
 	}
@@ -101,17 +101,20 @@ func (r *run) loop(ctx context.Context, node string) {
 	}
 }
 
-// native creates a request for every pod of the node, which may leave the interceptors so
-// many steps.
-func (r *run) native(ctx context.Context, node string, number, steps int) {
+// native creates a request for every pod of the node, which may leave the interceptors some
+// steps, or not wait.
+func (r *run) native(ctx context.Context, node string, number int, d Drain) {
 	name := fmt.Sprintf("native-%d.chaos.example.com", number)
 	for ctx.Err() == nil {
 		for _, pod := range r.observer.podsOn(node) {
 			_ = within(ctx, func(ctx context.Context) error { // It is tried again.
 				wish := v1alpha1.Requester{Name: name}
-				if steps > 0 {
+				if d.Hard {
+					wish.Type = v1alpha1.RequesterHard
+				}
+				if d.Deadline > 0 {
 					reserved := time.Duration(translate.OwnGrace(pod))*time.Second + process.DefaultPolicy().DeadlineMargin
-					wish.Deadline = new(metav1.NewTime(time.Now().Add(time.Duration(steps)*Step + reserved)))
+					wish.Deadline = new(metav1.NewTime(time.Now().Add(time.Duration(d.Deadline)*Step + reserved)))
 				}
 				return r.want(ctx, pod, wish)
 			})

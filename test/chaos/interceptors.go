@@ -136,6 +136,9 @@ func (a *actor) begin(ctx context.Context, er *v1alpha1.EvictionRequest, ahead t
 		told = time.Now().Truncate(time.Second)
 		item.StartTime, item.HeartbeatTime = new(metav1.NewTime(told)), new(metav1.NewTime(told.Add(ahead)))
 		item.Message = "working"
+		if a.habit.Forbids {
+			item.Cancellation = v1alpha1.CancellationForbidden
+		}
 		return true
 	})
 	return accepted, told

@@ -87,6 +87,8 @@ type Behaviour struct {
 	Delay, Work time.Duration
 	// Clock is the error of its clock.
 	Clock time.Duration
+	// Forbids: when it begins, it says that there is no way back.
+	Forbids bool
 }
 
 // Workload is an application of a run.
@@ -139,8 +141,9 @@ type Drain struct {
 	// before the last step, the node is uncordoned, which a maintenance takes back.
 	From, To int
 	// Deadline is how many steps a native requester leaves the interceptors of each pod; 0
-	// is no deadline.
+	// is no deadline. Hard: it does not wait at all.
 	Deadline int
+	Hard     bool
 }
 
 // FaultKind is what goes wrong.
@@ -282,6 +285,7 @@ func MakePlan(seed uint64, troubles ...[]TroubleKind) Plan {
 	// Maintenances have dice of their own: they came later, and left all plans as they were.
 	p.Drains = append(d.drains(), dice{rand.New(rand.NewPCG(seed, 0x6d61696e74))}.maintenances()...)
 	dice{rand.New(rand.NewPCG(seed, 0x646561646c))}.deadlines(p.Drains)
+	dice{rand.New(rand.NewPCG(seed, 0x68617264))}.hardAndForbidden(p.Drains, p.Workloads)
 	for range 2 + d.IntN(maxFaults-1) {
 		p.addFault(d.fault())
 	}
@@ -385,6 +389,21 @@ func (d dice) deadlines(drains []Drain) {
 	for i := range drains {
 		if drains[i].Kind == Native && d.chance(50) {
 			drains[i].Deadline = 1 + d.IntN(10)
+		}
+	}
+}
+
+// hardAndForbidden lets a fifth of the native requesters not wait, and a fifth of the
+// interceptors forbid to cancel.
+func (d dice) hardAndForbidden(drains []Drain, workloads []Workload) {
+	for i := range drains {
+		if drains[i].Kind == Native && d.chance(20) {
+			drains[i].Deadline, drains[i].Hard = 0, true
+		}
+	}
+	for _, w := range workloads {
+		for i := range w.Interceptors {
+			w.Interceptors[i].Forbids = w.Kind == Intercepted && d.chance(20)
 		}
 	}
 }

@@ -49,6 +49,9 @@ func (p *Plan) String() string {
 		}
 		for _, i := range w.Interceptors {
 			fmt.Fprintf(&b, ", %s (delay %s, work %s)", i.Habit, i.Delay, i.Work)
+			if i.Forbids {
+				b.WriteString(" and forbids to cancel")
+			}
 		}
 		b.WriteByte('\n')
 	}
@@ -62,6 +65,9 @@ func (p *Plan) String() string {
 		fmt.Fprintf(&b, "  drain of node %d: %s, steps %d to %d", d.Node, d.Kind, d.From, d.To)
 		if d.Deadline > 0 {
 			fmt.Fprintf(&b, ", leaves the interceptors of each pod %d steps", d.Deadline)
+		}
+		if d.Hard {
+			b.WriteString(", does not wait")
 		}
 		b.WriteByte('\n')
 	}

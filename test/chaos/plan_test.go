@@ -35,7 +35,7 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 	for _, word := range []string{
 		string(ModeFail), string(ModeNoGuard), string(ModeAlways), string(ModeIgnore), string(Plain), string(Surging), string(Intercepted), string(Machines),
 		string(Works), string(Silent), string(Hangs), string(Crashes), string(Twice), string(Future), string(Liar), string(OffClock),
-		string(Kubectl), string(Loop), string(Native), string(Maintained), string(Zoned), string(Hooked), "stateful", "uncordon", "finale", "outage", "loss", "deadline", string(metav1.StatusReasonForbidden),
+		string(Kubectl), string(Loop), string(Native), string(Maintained), string(Zoned), string(Hooked), "stateful", "uncordon", "finale", "outage", "loss", "deadline", "hard", "forbids", string(metav1.StatusReasonForbidden),
 	} {
 		missing[word] = true
 	}
@@ -61,6 +61,9 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 			}
 			for _, b := range w.Interceptors {
 				delete(missing, string(b.Habit))
+				if b.Forbids {
+					delete(missing, "forbids")
+				}
 			}
 		}
 		for _, d := range p.Drains {
@@ -70,6 +73,9 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 			}
 			if d.Deadline > 0 {
 				delete(missing, "deadline")
+			}
+			if d.Hard {
+				delete(missing, "hard")
 			}
 		}
 		for _, f := range p.Faults {

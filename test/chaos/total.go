@@ -11,8 +11,8 @@ import (
 
 // String is the verdict in a line.
 func (v Verdict) String() string {
-	return fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d cut off, %d passed an outage, %d strayed, %d starting, %d of zones (%d unasked), %d gaps, %d of %d attempts taken, %d writes a minute, %d writes refused (%d a minute)",
-		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.CutOff, v.Passed, v.Strayed, v.Starting, v.Zoned, v.Unasked, v.Gaps, v.Taken, v.Attempts, v.Busiest, v.Refused, v.MostRefused)
+	return fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d cut off, %d went on, %d passed an outage, %d strayed, %d starting, %d of zones (%d unasked), %d gaps, %d of %d attempts taken, %d writes a minute, %d writes refused (%d a minute)",
+		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.CutOff, v.WentOn, v.Passed, v.Strayed, v.Starting, v.Zoned, v.Unasked, v.Gaps, v.Taken, v.Attempts, v.Busiest, v.Refused, v.MostRefused)
 }
 
 // sum adds another verdict's numbers.
@@ -22,6 +22,7 @@ func sum(v, other Verdict) Verdict {
 	v.Intercepted += other.Intercepted
 	v.TimedOut += other.TimedOut
 	v.CutOff += other.CutOff
+	v.WentOn += other.WentOn
 	v.Finished += other.Finished
 	v.Passed += other.Passed
 	v.Requests += other.Requests
@@ -135,6 +136,7 @@ func (t *Total) String() string {
 		{"requests", s.Requests},
 		{"pods evicted; with interceptors", fmt.Sprintf("%d; %d", s.Evicted, s.Intercepted)},
 		{"turns of interceptors that ended well; by silence; by a deadline", fmt.Sprintf("%d; %d; %d", s.Finished, s.TimedOut, s.CutOff)},
+		{"requests past the point of no return that went on although nobody wanted them", s.WentOn},
 		{"passed an outage; strayed; starting", fmt.Sprintf("%d; %d; %d", s.Passed, s.Strayed, s.Starting)},
 		{"runs with a rollout group", t.Rollouts},
 		{"pods evicted of its zones; without its EvictionBudget", fmt.Sprintf("%d; %d", s.Zoned, s.Unasked)},
