@@ -16,7 +16,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -65,37 +64,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return err
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
-		Watches(&corev1.Pod{}, r.podEvents()).
+		Watches(&corev1.Pod{}, r.pods().Handler()).
 		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(controllers.PodOfRequest), builder.WithPredicates(controllers.RunningEvents()))
 	return controllers.Complete(b, controllerName, r, controllers.Options{Clock: r.Clock, Timeout: reconcileTimeout, Workers: workers})
 }
 
-// podEvents enqueues a pod only if there is something to do, which is decided from memory.
-// So a restart finds what its predecessor left on pods.
-func (r *Reconciler) podEvents() handler.EventHandler {
-	return controllers.Handler{
-		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue controllers.Queue) {
-			r.enqueue(ctx, ev.Object, queue)
-		},
-		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue controllers.Queue) {
-			r.enqueue(ctx, ev.ObjectNew, queue)
-		},
-	}
-}
-
-func (r *Reconciler) enqueue(ctx context.Context, obj client.Object, queue controllers.Queue) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return
-	}
-	do, err := r.decide(ctx, pod)
-	if err != nil {
-		// If unknown, do not miss the event.
-		log.FromContext(ctx).Error(err, "Looking for the request of a pod", "pod", client.ObjectKeyFromObject(pod))
-	}
-	if err != nil || do != keep {
-		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}, cacheDelay)
-	}
+// pods are those whose cost is to change.
+func (r *Reconciler) pods() controllers.PodsToChange {
+	return controllers.PodsToChange{Delay: cacheDelay, ToDo: func(ctx context.Context, pod *corev1.Pod) (bool, error) {
+		do, err := r.decide(ctx, pod)
+		return do != keep, err
+	}}
 }
 
 // Reconcile gathers, decides and applies for one pod.

@@ -254,7 +254,7 @@ func TestDeschedulerWaitsForTheRegistrations(t *testing.T) {
 func TestDeschedulerEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, newRequest().Obj())
-	events := b.podEvents()
+	events := b.pods().Handler()
 	for _, pod := range []*builder.PodWrapper{
 		newPod(), // Its eviction runs.
 		builder.Pod("shop", "web-2").UID("uid-2").Annotation(evictionInProgress, ours), // Left behind.

@@ -8,10 +8,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -37,7 +34,7 @@ func (d *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return err
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
-		Watches(&corev1.Pod{}, d.podEvents()).
+		Watches(&corev1.Pod{}, d.pods().Handler()).
 		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(controllers.PodOfRequest), builder.WithPredicates(controllers.RunningEvents()))
 	if d.MarkEvictOnly {
 		b = b.WatchesRawSource(d.changes(mgr.GetCache()))
@@ -45,39 +42,18 @@ func (d *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return controllers.Complete(b, controllerName, d, controllers.Options{Clock: d.Clock, Timeout: reconcileTimeout, Workers: workers})
 }
 
-// podEvents enqueues a pod only if there is something to do, which is decided from
-// memory. So a restart finds what its predecessor left on pods, and ordinary changes of
-// a pod cost nothing.
-func (d *Reconciler) podEvents() handler.EventHandler {
-	return controllers.Handler{
-		CreateFunc: func(ctx context.Context, ev event.CreateEvent, queue controllers.Queue) {
-			d.enqueue(ctx, ev.Object, queue)
-		},
-		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, queue controllers.Queue) {
-			d.enqueue(ctx, ev.ObjectNew, queue)
-		},
-	}
-}
-
-func (d *Reconciler) enqueue(ctx context.Context, obj client.Object, queue controllers.Queue) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return
-	}
-	hints, err := d.decide(ctx, pod)
-	if err != nil {
-		// If unknown, do not miss the event.
-		log.FromContext(ctx).Error(err, "Looking for the request of a pod", "pod", client.ObjectKeyFromObject(pod))
-	}
-	if err != nil || len(hints) > 0 {
-		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}, cacheDelay)
-	}
+// pods are those whose annotations are to change.
+func (d *Reconciler) pods() controllers.PodsToChange {
+	return controllers.PodsToChange{Delay: cacheDelay, ToDo: func(ctx context.Context, pod *corev1.Pod) (bool, error) {
+		hints, err := d.decide(ctx, pod)
+		return len(hints) > 0, err
+	}}
 }
 
 // changes is the source of the pods for which the resolver's answer has changed.
 func (d *Reconciler) changes(cached client.Reader) source.Source {
 	return controllers.Rescan{
 		Pods: cached, Clock: d.Clock, OnChange: d.OnChange, Synced: d.Synced,
-		Each: func(ctx context.Context, pod *corev1.Pod, queue controllers.Queue) { d.enqueue(ctx, pod, queue) },
+		Each: func(ctx context.Context, pod *corev1.Pod, queue controllers.Queue) { d.pods().Enqueue(ctx, pod, queue) },
 	}.Source()
 }
