@@ -112,7 +112,7 @@ func (a *actors) look(in lookInput) lookResult {
 	er := in.view.object()
 	r := &Reconciler{
 		Client: exploredReader{pod: in.cached.object()}, APIReader: exploredReader{pod: in.pod.object()},
-		Resolver: exploredResolver(planOf(a.custom)), Planned: exploredPlan, startedAt: in.started.time(),
+		Resolver: exploredResolver(planOf(a.custom)), Planned: exploredPlan, Policy: explorePolicy(), startedAt: in.started.time(),
 	}
 	key := client.ObjectKeyFromObject(er)
 	seen := sighting{uid: er.UID, endSeenAt: in.sight.EndSeen.time(), heartbeat: in.sight.SeenBeat.time(), heartbeatAt: in.sight.SeenAt.time()}

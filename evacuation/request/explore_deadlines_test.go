@@ -11,12 +11,25 @@ var (
 )
 
 // overdue reports whether the deadline of a requester has come.
-func (r record) overdue() bool { return r.Wanted.has(0) && r.Due != never && r.Due >= 0 }
+func (r record) overdue() bool {
+	return r.Wanted.has(0) && (r.Due != never && r.Due >= 0 || r.Hard && r.UntilHard && r.Until >= 0)
+}
 
-// deadlines are what a requester may do with its own: set one, move it ahead, take it away.
+// deadlines are what a requester may do with its own: set one, move it ahead, take it away, and
+// no longer wait.
 func (m mover) deadlines() {
 	if m.from.Deadlines == 0 || !m.from.Stored.Wanted.has(0) || m.from.Stored.End != running {
 		return
+	}
+	hard := m.from
+	hard.Deadlines--
+	becomes := hard.Stored
+	becomes.Due, becomes.Hard = never, !becomes.Hard
+	becomes.Gen++
+	m.store(&hard, becomes)
+	m.move("requester 0 stops to wait, or waits again", hard)
+	if m.from.Stored.Hard {
+		return // It has no deadline.
 	}
 	dues := map[age]string{-1: "is in a tick"}
 	if m.from.Stored.Due != never {
@@ -35,7 +48,7 @@ func (m mover) deadlines() {
 
 // short reports whether the interceptor needs longer than the requester leaves it.
 func (r record) short(i int) bool {
-	return i == 1 && r.Wanted.has(0) && r.Due != never && r.Due > -exploredMinimum
+	return i == 1 && r.Wanted.has(0) && (r.Hard || r.Due != never && r.Due > -exploredMinimum)
 }
 
 // deadlineKept says what is wrong with who has the turn, or will have none, as the

@@ -365,7 +365,7 @@ func (m mover) requesters() {
 		next := w.Stored
 		next.Wanted ^= seats(0).with(i)
 		if i == 0 {
-			next.Due = never // A deadline goes with its requester.
+			next.Due, next.Hard = never, false // A deadline goes with its requester.
 		}
 		next.Gen++
 		m.store(&w, next)

@@ -3,6 +3,7 @@ package request
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,6 +85,9 @@ func (l lastTry) memory() evictor.Attempt {
 	return last
 }
 
+// hardSource ends what a status says of a requester that does not wait.
+const hardSource = ", type Hard"
+
 // object is the record as the API has it.
 func (r record) object() *v1alpha1.EvictionRequest {
 	er := &v1alpha1.EvictionRequest{}
@@ -97,6 +101,9 @@ func (r record) object() *v1alpha1.EvictionRequest {
 			requester := v1alpha1.Requester{Name: fmt.Sprintf("r%d.example.com", i)}
 			if i == 0 && r.Due != never {
 				requester.Deadline = new(metav1.NewTime(r.Due.time()))
+			}
+			if i == 0 && r.Hard {
+				requester.Type = v1alpha1.RequesterHard
 			}
 			er.Spec.Requesters = append(er.Spec.Requesters, requester)
 		}
@@ -134,6 +141,9 @@ func (r record) object() *v1alpha1.EvictionRequest {
 	}
 	if r.Until != never {
 		s.Deadline, s.DeadlineSource = new(metav1.NewTime(r.Until.time())), "requester r0.example.com"
+		if r.UntilHard {
+			s.DeadlineSource += hardSource
+		}
 	}
 	if c := r.End.condition(); c != nil {
 		s.Conditions = append(s.Conditions, *c)
@@ -173,6 +183,7 @@ func (r record) withStatus(er *v1alpha1.EvictionRequest) record {
 			r.Processed = r.Processed.with(i)
 		}
 	}
+	r.UntilHard = strings.HasSuffix(s.DeadlineSource, hardSource)
 	r.Activated, r.Until = ageOf(timeOf(s.ActivationTime)), ageOf(timeOf(s.Deadline))
 	r.End = running
 	for _, end := range []ending{endedDeleted, endedTerminal, endedUnwanted, endedRefused} {

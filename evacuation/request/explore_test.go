@@ -25,7 +25,6 @@ var exploreScopes = []struct {
 	{"nobody intercepts, somebody reports for the last resort", scope{lies: 1}},
 	{"one intercepts, a crash", scope{custom: 1, crashes: 1}},
 	{"one intercepts, a deadline", scope{custom: 1, deadlines: 1}},
-	{"two intercept, a deadline, and one needs longer", scope{custom: 2, deadlines: 1}},
 	{"three intercept", scope{custom: 3}},
 }
 
@@ -48,6 +47,7 @@ var exploreWideScopes = []struct {
 	{"one intercepts, a deadline is moved or taken away", scope{custom: 1, deadlines: 2}},
 	{"two intercept, a crash", scope{custom: 2, crashes: 1}},
 	{"two intercept, a deadline, a crash", scope{custom: 2, deadlines: 1, crashes: 1}},
+	{"two intercept, a deadline, and one needs longer", scope{custom: 2, deadlines: 1}},
 	{"two intercept, requesters come and go", scope{custom: 2, changes: 1}},
 	{"one intercepts and forbids to cancel, requesters come and go", scope{custom: 1, forbids: 1, changes: 1}},
 	{"one intercepts and forbids to cancel, requesters come and go, a crash", scope{custom: 1, forbids: 1, changes: 1, crashes: 1}},

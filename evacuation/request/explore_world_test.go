@@ -148,6 +148,8 @@ type record struct {
 	// Due is the deadline of requester 0, Until the one in the status; a negative age is in
 	// the future.
 	Due, Until age
+	// Hard: requester 0 does not wait. UntilHard: because of that Until is what it is.
+	Hard, UntilHard bool
 	// Labeled: the pod's labels are copied.
 	Labeled bool
 	// Plan is the number of members of the plan, the last resort included; 0 before
