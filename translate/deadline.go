@@ -43,45 +43,46 @@ const (
 	machineAnnotation     = "cluster.x-k8s.io/machine"
 )
 
-// DeadlineKinds are all kinds that deadlines are learnt from.
-func DeadlineKinds() []DeadlineKind {
-	return []DeadlineKind{
-		{
-			Option: "karpenter", GroupKind: schema.GroupKind{Group: karpenterGroup, Kind: "NodeClaim"}, Of: claimDeadline,
-			Fields: [][]string{{"metadata", "annotations", karpenterTerminatesAt}, {"status", "nodeName"}},
-			Concerns: func(node *corev1.Node) bool {
-				if _, ok := node.Labels[karpenterPoolLabel]; ok {
+// DeadlineKinds are all kinds that deadlines are learnt from. They must not be changed.
+func DeadlineKinds() []DeadlineKind { return deadlineKinds }
+
+var deadlineKinds = []DeadlineKind{
+	{
+		Option: "karpenter", GroupKind: schema.GroupKind{Group: karpenterGroup, Kind: "NodeClaim"}, Of: claimDeadline,
+		Fields: [][]string{{"metadata", "deletionTimestamp"}, {"metadata", "annotations", karpenterTerminatesAt}, {"status", "nodeName"}},
+		Concerns: func(node *corev1.Node) bool {
+			if _, ok := node.Labels[karpenterPoolLabel]; ok {
+				return true
+			}
+			for _, owner := range node.OwnerReferences {
+				if owner.Kind == "NodeClaim" && strings.HasPrefix(owner.APIVersion, karpenterGroup+"/") {
 					return true
 				}
-				for _, owner := range node.OwnerReferences {
-					if owner.Kind == "NodeClaim" && strings.HasPrefix(owner.APIVersion, karpenterGroup+"/") {
-						return true
-					}
-				}
-				return false
-			},
+			}
+			return false
 		},
-		{
-			Option: "cluster-api", GroupKind: schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Machine"}, Of: machineDeadline,
-			Fields: [][]string{
-				{"spec", "nodeDrainTimeout"}, {"spec", "deletion", "nodeDrainTimeoutSeconds"},
-				{"status", "deletion", "nodeDrainStartTime"}, {"status", "nodeRef", "name"},
-			},
-			Concerns: func(node *corev1.Node) bool {
-				_, ok := node.Annotations[machineAnnotation]
-				return ok
-			},
+	},
+	{
+		Option: "cluster-api", GroupKind: schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Machine"}, Of: machineDeadline,
+		Fields: [][]string{
+			{"spec", "nodeDrainTimeout"}, {"spec", "deletion", "nodeDrainTimeoutSeconds"},
+			{"status", "deletion", "nodeDrainStartTime"}, {"status", "nodeRef", "name"},
 		},
-	}
+		Concerns: func(node *corev1.Node) bool {
+			_, ok := node.Annotations[machineAnnotation]
+			return ok
+		},
+	},
 }
 
 // claimDeadline: Karpenter deletes a pod at this time, less the pod's own grace period
 // (callers.md, section 17). It sets the annotation when the NodeClaim is deleted, if that
-// has a terminationGracePeriod, or when it repairs the node, then to that moment.
+// has a terminationGracePeriod, or when it repairs the node, then to that moment. A person may
+// set it before; until the NodeClaim is deleted it means nothing.
 func claimDeadline(claim *unstructured.Unstructured) (string, Learnt) {
 	node, _, _ := unstructured.NestedString(claim.Object, "status", "nodeName")
 	at, ok := timeIn(claim.GetAnnotations()[karpenterTerminatesAt])
-	if !ok {
+	if !ok || claim.GetDeletionTimestamp() == nil {
 		return node, Learnt{}
 	}
 	return node, Learnt{Source: "NodeClaim " + claim.GetName(), At: at}

@@ -18,9 +18,10 @@ type said struct {
 
 func TestDeadlinesOfObjects(t *testing.T) {
 	noon := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	const began = "2026-05-04T12:00:00Z"
 	claim := func(annotation string) map[string]any {
 		return map[string]any{
-			"metadata": map[string]any{"name": "default-7x2k4", "annotations": map[string]any{karpenterTerminatesAt: annotation}},
+			"metadata": map[string]any{"name": "default-7x2k4", "deletionTimestamp": began, "annotations": map[string]any{karpenterTerminatesAt: annotation}},
 			"status":   map[string]any{"nodeName": "n1"},
 		}
 	}
@@ -33,26 +34,28 @@ func TestDeadlinesOfObjects(t *testing.T) {
 	seconds := func(n int64) map[string]any {
 		return map[string]any{"deletion": map[string]any{"nodeDrainTimeoutSeconds": n}}
 	}
-	const began = "2026-05-04T12:00:00Z"
+	kept := claim(began)
+	unstructured.RemoveNestedField(kept, "metadata", "deletionTimestamp")
 	cases := map[string]struct {
 		kind   string
 		object map[string]any
 		want   said
 	}{
-		"a NodeClaim that is deleted":            {"karpenter", claim(began), said{"n1", Learnt{Source: "NodeClaim default-7x2k4", At: noon}}},
-		"one without a node":                     {"karpenter", map[string]any{"metadata": claim(began)["metadata"]}, said{"", Learnt{Source: "NodeClaim default-7x2k4", At: noon}}},
-		"one that is not deleted":                {"karpenter", map[string]any{"status": map[string]any{"nodeName": "n1"}}, said{Node: "n1"}},
-		"one with an annotation that is no time": {"karpenter", claim("soon"), said{Node: "n1"}},
-		"one with a time that no client writes":  {"karpenter", claim("9999-12-31T23:59:59-12:00"), said{Node: "n1"}},
-		"one of another epoch":                   {"karpenter", claim("0001-01-01T00:00:00Z"), said{Node: "n1"}},
-		"a Machine with a timeout":               {"cluster-api", machine(seconds(600), began), said{"n1", Learnt{Source: "Machine capi/worker-1", At: noon.Add(10 * time.Minute)}}},
-		"one of v1beta1":                         {"cluster-api", machine(map[string]any{"nodeDrainTimeout": "5m0s"}, began), said{"n1", Learnt{Source: "Machine capi/worker-1", At: noon.Add(5 * time.Minute)}}},
-		"one that waits for ever":                {"cluster-api", machine(seconds(0), began), said{Node: "n1"}},
-		"one that does so by leaving it out":     {"cluster-api", machine(map[string]any{}, began), said{Node: "n1"}},
-		"one that is not drained yet":            {"cluster-api", machine(seconds(600), ""), said{Node: "n1"}},
-		"one with the largest timeout there is":  {"cluster-api", machine(seconds(1<<62), began), said{Node: "n1"}},
-		"one with a timeout below zero":          {"cluster-api", machine(seconds(-5), began), said{Node: "n1"}},
-		"one that is all wrong":                  {"cluster-api", map[string]any{"spec": "x", "status": int64(1)}, said{}},
+		"a NodeClaim that is deleted":                            {"karpenter", claim(began), said{"n1", Learnt{Source: "NodeClaim default-7x2k4", At: noon}}},
+		"one without a node":                                     {"karpenter", map[string]any{"metadata": claim(began)["metadata"]}, said{"", Learnt{Source: "NodeClaim default-7x2k4", At: noon}}},
+		"one that somebody gave a time, and that is not deleted": {"karpenter", kept, said{Node: "n1"}},
+		"one that is not deleted":                                {"karpenter", map[string]any{"status": map[string]any{"nodeName": "n1"}}, said{Node: "n1"}},
+		"one with an annotation that is no time":                 {"karpenter", claim("soon"), said{Node: "n1"}},
+		"one with a time that no client writes":                  {"karpenter", claim("9999-12-31T23:59:59-12:00"), said{Node: "n1"}},
+		"one of another epoch":                                   {"karpenter", claim("0001-01-01T00:00:00Z"), said{Node: "n1"}},
+		"a Machine with a timeout":                               {"cluster-api", machine(seconds(600), began), said{"n1", Learnt{Source: "Machine capi/worker-1", At: noon.Add(10 * time.Minute)}}},
+		"one of v1beta1":                                         {"cluster-api", machine(map[string]any{"nodeDrainTimeout": "5m0s"}, began), said{"n1", Learnt{Source: "Machine capi/worker-1", At: noon.Add(5 * time.Minute)}}},
+		"one that waits for ever":                                {"cluster-api", machine(seconds(0), began), said{Node: "n1"}},
+		"one that does so by leaving it out":                     {"cluster-api", machine(map[string]any{}, began), said{Node: "n1"}},
+		"one that is not drained yet":                            {"cluster-api", machine(seconds(600), ""), said{Node: "n1"}},
+		"one with the largest timeout there is":                  {"cluster-api", machine(seconds(1<<62), began), said{Node: "n1"}},
+		"one with a timeout below zero":                          {"cluster-api", machine(seconds(-5), began), said{Node: "n1"}},
+		"one that is all wrong":                                  {"cluster-api", map[string]any{"spec": "x", "status": int64(1)}, said{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

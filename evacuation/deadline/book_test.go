@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -52,6 +53,7 @@ func claim(name, node, at string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"nodeName": node}}}
 	object.SetGroupVersionKind(claims.GroupVersion().WithKind("NodeClaim"))
 	object.SetName(name)
+	object.SetDeletionTimestamp(&metav1.Time{Time: noon})
 	object.SetAnnotations(map[string]string{"karpenter.sh/nodeclaim-termination-timestamp": at})
 	return object
 }

@@ -30,6 +30,8 @@ const (
 type kind struct {
 	// settled is closed when its objects are known, or cannot be read.
 	settled chan struct{}
+	// again: it could not be read before, which is told already.
+	again bool
 	// retryAt is when to try again; zero while it is followed.
 	retryAt time.Time
 }
@@ -41,7 +43,7 @@ func (b *Book) follow(of translate.DeadlineKind) *kind {
 	if known := b.kinds[of.Option]; known != nil && (known.retryAt.IsZero() || b.Clock.Now().Before(known.retryAt)) {
 		return known
 	}
-	begun := &kind{settled: make(chan struct{})}
+	begun := &kind{settled: make(chan struct{}), again: b.kinds[of.Option] != nil}
 	b.kinds[of.Option] = begun
 	go func() {
 		defer close(begun.settled)
@@ -78,7 +80,11 @@ func (b *Book) fail(of translate.DeadlineKind, failed *kind, err error) {
 		b.put(object, "", translate.Learnt{})
 	}
 	if first {
-		b.Log.Info("Deadlines are not learnt from a kind", "kind", of.String(), "reason", err.Error(), "retry", retryKind.String())
+		level := 0
+		if failed.again {
+			level = 1
+		}
+		b.Log.V(level).Info("Deadlines are not learnt from a kind", "kind", of.String(), "reason", err.Error(), "retry", retryKind.String())
 	}
 }
 

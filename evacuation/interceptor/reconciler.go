@@ -63,7 +63,11 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if before := r.states.get(key); before.Target.RequestUID != "" && (er == nil || er.UID != before.Target.RequestUID) {
+	before := r.states.get(key)
+	switch over := before.Target.RequestUID != "" && (er == nil || er.UID != before.Target.RequestUID); {
+	case over && before.Saved:
+		r.states.forget(key) // Nothing was begun that could be undone.
+	case over:
 		// First, end what was begun for a request that no longer exists.
 		result, settled, err := r.settle(ctx, key, before, er)
 		if err != nil || !settled {

@@ -27,8 +27,9 @@ func TestSDKSavesWhatItCan(t *testing.T) {
 		"it fails at first":                       {do: func(b *interceptortest.Bench) { b.Hard(time.Minute); b.Advance(time.Minute) }, fails: 1, saves: []time.Duration{time.Minute, time.Minute}},
 		"somebody else has a deadline":            {do: func(b *interceptortest.Bench) { b.Hurry(10 * time.Second) }},
 		"it has its turn":                         {do: func(b *interceptortest.Bench) { b.Activate(); b.Hard(10 * time.Second) }, methods: []string{"Evacuate", "Evacuate"}},
-		"it has had its turn":                     {do: func(b *interceptortest.Bench) { b.Activate(); b.PassOver(); b.Hard(10 * time.Second) }, methods: []string{"Evacuate"}},
+		"it has had its turn":                     {do: func(b *interceptortest.Bench) { b.Activate(); b.PassOver(); b.Hard(10 * time.Second) }, methods: []string{"Evacuate", "Cancel"}},
 		"it gets its turn nevertheless":           {do: func(b *interceptortest.Bench) { b.Hard(10 * time.Second); b.Activate() }, saves: []time.Duration{10 * time.Second}, methods: []string{"Evacuate"}},
+		"the request is deleted afterwards":       {do: func(b *interceptortest.Bench) { b.Hard(10 * time.Second); b.Delete() }, saves: []time.Duration{10 * time.Second}},
 		"the request is canceled before its turn": {do: func(b *interceptortest.Bench) { b.Cancel(); b.Changed() }},
 	}
 	for name, tc := range cases {
@@ -46,7 +47,7 @@ func TestSDKSavesWhatItCan(t *testing.T) {
 				}
 				return nil
 			}
-			b := interceptortest.New(t, &scripted{progress: working("copying")}, options)
+			b := interceptortest.New(t, &undoing{scripted: scripted{progress: working("copying")}}, options)
 			tc.do(b)
 			if diff := cmp.Diff(tc.saves, saves); diff != "" {
 				t.Errorf("time in calls of Save (-want +got):\n%s", diff)

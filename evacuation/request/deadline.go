@@ -50,7 +50,16 @@ func deadlineOf(er *v1alpha1.EvictionRequest, pod *corev1.Pod, learnt []translat
 		return stored
 	}
 	first := deadline{}
-	earliest := func(d deadline) {
+	notice := whole(now.Add(p.HardNotice))
+	earliest := func(at time.Time, source string) {
+		d := deadline{at: at, source: source}
+		known := stored.source == source
+		if at.Before(now) && (!known || !stored.at.Equal(at)) {
+			d.at, d.over = notice, now.Sub(at)
+			if known && stored.at.Before(notice) {
+				d.at = stored.at
+			}
+		}
 		if first.at.IsZero() || d.at.Before(first.at) {
 			first = d
 		}
@@ -67,10 +76,10 @@ func deadlineOf(er *v1alpha1.EvictionRequest, pod *corev1.Pod, learnt []translat
 		source := "requester " + requester.Name
 		if requester.Type == v1alpha1.RequesterHard {
 			source += ", type Hard"
-			earliest(deadline{at: since(source, p.HardNotice), source: source})
+			earliest(since(source, p.HardNotice), source)
 		}
 		if requester.Deadline != nil {
-			earliest(deadline{at: whole(requester.Deadline.Add(-before)), source: source})
+			earliest(whole(requester.Deadline.Add(-before)), source)
 		}
 	}
 	for _, d := range learnt {
@@ -78,15 +87,7 @@ func deadlineOf(er *v1alpha1.EvictionRequest, pod *corev1.Pod, learnt []translat
 		if d.At.IsZero() {
 			at = since(d.Source, d.After-before)
 		}
-		earliest(deadline{at: at, source: d.Source})
-	}
-	if first.at.IsZero() || !first.at.Before(now) || stored.source == first.source && stored.at.Equal(first.at) {
-		return first
-	}
-	notice := whole(now.Add(p.HardNotice))
-	first.over = now.Sub(first.at)
-	if first.at = notice; stored.source == first.source && stored.at.Before(notice) {
-		first.at = stored.at
+		earliest(at, d.Source)
 	}
 	return first
 }

@@ -109,6 +109,11 @@ func TestDeadlineOf(t *testing.T) {
 			requesters: []v1alpha1.Requester{hard, asks(spot, noon, nil)}, pod: pod(30), now: noon.Add(-time.Hour), margin: 5 * time.Second,
 			want: deadline{at: noon.Add(-time.Hour).Add(10 * time.Second), source: "requester hard.example.com, type Hard"},
 		},
+		"one that was over does not prolong the moment of Hard": {
+			requesters: []v1alpha1.Requester{hard, asks(spot, noon.Add(-time.Hour), nil)}, pod: pod(0), now: noon,
+			stored: deadline{at: noon.Add(2 * time.Second), source: "requester hard.example.com, type Hard"},
+			want:   deadline{at: noon.Add(2 * time.Second), source: "requester hard.example.com, type Hard"},
+		},
 		"that of Hard ends as well": {
 			requesters: []v1alpha1.Requester{hard}, pod: pod(30), now: noon, stored: deadline{at: noon.Add(-time.Second), source: "requester hard.example.com, type Hard"},
 			want: deadline{at: noon.Add(-time.Second), source: "requester hard.example.com, type Hard"},

@@ -195,3 +195,29 @@ func TestMigrationsAreKubeVirts(t *testing.T) {
 		t.Errorf("got %+v, %v", made.Spec, err)
 	}
 }
+
+// From the switch-over of a post-copy migration on, the guest's memory is on two nodes.
+func TestTheSwitchOverOfAPostCopyMigration(t *testing.T) {
+	cases := map[string]struct {
+		state *kubevirtv1.VirtualMachineInstanceMigrationState
+		want  bool
+	}{
+		"no migration":           {nil, false},
+		"before the switch-over": {&kubevirtv1.VirtualMachineInstanceMigrationState{Mode: kubevirtv1.MigrationPreCopy, SourceNode: "n1"}, false},
+		"after it":               {&kubevirtv1.VirtualMachineInstanceMigrationState{Mode: kubevirtv1.MigrationPostCopy, SourceNode: "n1"}, true},
+		"that of an earlier one": {&kubevirtv1.VirtualMachineInstanceMigrationState{Mode: kubevirtv1.MigrationPostCopy, SourceNode: "n9"}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			machine := typedMachine(kubevirtv1.EvictionStrategyLiveMigrate, func(m *kubevirtv1.VirtualMachineInstance) {
+				m.Status.EvacuationNodeName, m.Status.MigrationState = "n1", tc.state
+			})
+			w := newWorld(t, []runtime.Object{untyped(t, machine)}, nil)
+			w.load(preset(t, "kubevirt"))
+			_, facts, _, err := w.store.observe(t.Context(), w.store.all()[0], viewOf(typedPod()), turn{}, false)
+			if err != nil || facts.NoReturn != tc.want {
+				t.Errorf("past the point of no return: %t, want %t, %v", facts.NoReturn, tc.want, err)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -49,7 +50,14 @@ func TestTheDeadlineOfANodeClaimIsLearnt(t *testing.T) {
 	namespace, node := placed(t)
 	patchNode(t, node, func(n *corev1.Node) { n.Labels["karpenter.sh/nodepool"] = "default" })
 	claim := vmcrds.New(nodeClaim, "", namespace, map[string]any{"status.nodeName": node})
+	claim.SetFinalizers([]string{"karpenter.sh/termination"})
 	create(t, claim)
+	t.Cleanup(func() {
+		claim.SetFinalizers(nil)
+		if err := client.IgnoreNotFound(admin.Update(context.WithoutCancel(t.Context()), claim)); err != nil {
+			t.Error(err)
+		}
+	})
 	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).GracePeriod(60).Interceptors("a.example.com", "b.example.com").Obj())
 	evict(t, "alice", pod, eviction(pod))
 	er := waitRequest(t, pod, "active", activeIs("a.example.com"))
@@ -64,6 +72,9 @@ func TestTheDeadlineOfANodeClaimIsLearnt(t *testing.T) {
 	}
 	at := time.Now().Add(time.Hour).Truncate(time.Second)
 	says(at)
+	if err := admin.Delete(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
 	waitDeadline(t, pod, "NodeClaim "+namespace, at.Add(-reserved))
 	at = time.Now().Add(reserved).Add(2 * time.Second).Truncate(time.Second)
 	says(at)

@@ -4,11 +4,13 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -16,6 +18,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
+	"github.com/drawbridge-dev/drawbridge/test/framework/vmcrds"
 )
 
 // forbidCancel lets an interceptor begin, and report that there is no way back.
@@ -117,5 +120,36 @@ func TestAKilledManagerKnowsWhatIsPastThePointOfNoReturn(t *testing.T) {
 	m = inst.ForTest(t, manager.Options{Clock: m.Clock, Change: withPresets(nil)})
 	goesOnUnwanted(t, pod, interceptor)
 	completeBegun(t, m, pod, interceptor)
+	gone(t, pod)
+}
+
+// KubeVirt's own state of a post-copy migration, from the switch-over on.
+func TestKubeVirtASwitchOverIsNotCanceled(t *testing.T) {
+	namespace, nodes := kubevirtReady(t)
+	const kubevirt = "kubevirt.drawbridge.dev"
+	pod := createMachine(t, namespace, "vm", nodes[0], "LiveMigrate", "True")
+	drain := startDrain(t, "alice", nodes[0])
+	waitMark(t, namespace, "vm", nodes[0])
+	state := map[string]any{"mode": "PreCopy", "sourceNode": nodes[0], "targetNode": nodes[1], "startTimestamp": "2026-01-01T00:00:00Z"}
+	migrates := func() {
+		setMachine(t, namespace, "vm", func(m *unstructured.Unstructured) { vmcrds.Set(m, "status.migrationState", maps.Clone(state)) })
+	}
+	migrates()
+	er := waitRequest(t, pod, "following the migration", says(kubevirt, "It migrates to node "+nodes[1]))
+	if by := v1alpha1.Forbidding(er); by != "" {
+		t.Errorf("%s forbids to cancel before the switch-over", by)
+	}
+	state["mode"] = "PostCopy"
+	migrates()
+	waitRequest(t, pod, "past the point of no return", func(er *v1alpha1.EvictionRequest) bool { return v1alpha1.Forbidding(er) == kubevirt })
+	killed(t, drain)
+	kubectl(t, "alice", "uncordon", nodes[0])
+	goesOnUnwanted(t, pod, kubevirt)
+	if got := markOf(must(getMachine(t.Context(), namespace, "vm"))(t)); got != nodes[0] {
+		t.Errorf("the machine's mark is %q", got)
+	}
+	state["completed"], state["endTimestamp"] = true, "2026-01-01T00:01:00Z"
+	setMachine(t, namespace, "vm", func(m *unstructured.Unstructured) { vmcrds.Set(m, "status.nodeName", nodes[1]) })
+	migrates()
 	gone(t, pod)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -127,8 +128,11 @@ func (o commands) uncordon(ctx context.Context, c *cli.Connection, name string, 
 // of no return.
 func (o commands) tellForbidden(ctx context.Context, c *cli.Connection, node string) error {
 	var requests v1alpha1.EvictionRequestList
-	if err := c.List(ctx, &requests); err != nil {
-		return fmt.Errorf("list evictionrequests: %w", err)
+	switch err := c.List(ctx, &requests); {
+	case apierrors.IsForbidden(err):
+		return nil // The node is uncordoned; who may not look is told no less than before.
+	case err != nil:
+		return fmt.Errorf("node %s is uncordoned, but which evictions go on is not known: list evictionrequests: %w", node, err)
 	}
 	for i := range requests.Items {
 		er := &requests.Items[i]

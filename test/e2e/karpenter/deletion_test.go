@@ -146,13 +146,19 @@ func (d deletion) run(t *testing.T, want outcome, w *worker) {
 	t.Helper()
 	v := onItsNode(t, d.create(t, newPool(t, d.terminationGracePeriod)))
 	v.deleteClaim(t)
+	v.judge(t, want, w, "FailedDraining", "1 pods are waiting to be evicted")
+}
+
+// judge waits until what is expected has happened. If nobody was asked, Karpenter says why.
+func (v *victim) judge(t *testing.T, want outcome, w *worker, reason, text string) {
+	t.Helper()
 	switch {
 	case want.Node == gone:
 		v.waitGone(t)
 	case want.Refused:
 		v.waitStays(t)
 	default:
-		v.waitSays(t, "FailedDraining", "1 pods are waiting to be evicted")
+		v.waitSays(t, reason, text)
 	}
 	if diff := cmp.Diff(want, v.outcome(t, w)); diff != "" {
 		t.Errorf("what became of the pod (-want +got):\n%s", diff)

@@ -78,7 +78,7 @@ func (d disruption) drift(t *testing.T, want outcome, w *worker) {
 	p.change(t, func(spec map[string]any) {
 		spec["template"].(map[string]any)["metadata"] = map[string]any{"labels": map[string]any{"test.example.com/changed": "true"}}
 	})
-	d.judge(t, v, want, w)
+	v.judge(t, want, w, "DisruptionBlocked", d.blocked)
 }
 
 // consolidate leaves the pod alone on a node that is too large for it.
@@ -99,23 +99,7 @@ func (d disruption) consolidate(t *testing.T, want outcome, w *worker) {
 	}
 	cluster.Gone(t, admin, neighbour)
 	p.change(t, func(spec map[string]any) { spec["disruption"].(map[string]any)["consolidateAfter"] = "0s" })
-	d.judge(t, v, want, w)
-}
-
-// judge waits until what is expected has happened.
-func (d disruption) judge(t *testing.T, v *victim, want outcome, w *worker) {
-	t.Helper()
-	switch {
-	case want.Node == gone:
-		v.waitGone(t)
-	case want.Refused:
-		v.waitStays(t)
-	default:
-		v.waitSays(t, "DisruptionBlocked", d.blocked)
-	}
-	if diff := cmp.Diff(want, v.outcome(t, w)); diff != "" {
-		t.Errorf("what became of the pod (-want +got):\n%s", diff)
-	}
+	v.judge(t, want, w, "DisruptionBlocked", d.blocked)
 }
 
 // Karpenter replaces a node that has drifted as it does without Drawbridge, and waits for
