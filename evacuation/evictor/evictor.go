@@ -72,6 +72,8 @@ type Reconciler struct {
 	// Guarded reports whether a guard keeps evictions away from the pod, which the API
 	// server or our webhook would refuse.
 	Guarded func(pod *corev1.Pod) bool
+	// Native are the native Evictions. Optional.
+	Native Native
 
 	call    callFunc
 	budgets *budgetQueue
@@ -103,24 +105,34 @@ var _ reconcile.Reconciler = &Reconciler{}
 // Reconcile gathers, decides and applies for one request.
 func (e *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := req.NamespacedName
-	er, err := getRequest(ctx, e.Client, key)
+	w, err := e.wishOf(ctx, key, false)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if er == nil {
+	if w == nil {
 		// A call that outlasts the request counts after the request controller has
 		// forgotten it (statement 108).
 		e.Failures.Forget(key.Namespace, key.Name)
-	}
-	if er == nil || !IsTurn(er) {
 		e.forget(key)
 		return reconcile.Result{}, nil
 	}
-	pod, err := getPod(ctx, e.Client, types.NamespacedName{Namespace: er.Namespace, Name: er.Spec.Target.Pod.Name})
-	if err != nil {
-		return reconcile.Result{}, err
+	pod, state := (*corev1.Pod)(nil), PodUnseen
+	if target := w.er.Spec.Target.Pod; target != nil {
+		if pod, err = getPod(ctx, e.Client, types.NamespacedName{Namespace: key.Namespace, Name: target.Name}); err != nil {
+			return reconcile.Result{}, err
+		}
+		state = PodStateOf(pod, target.UID)
 	}
-	state := PodStateOf(pod, er.Spec.Target.Pod.UID)
+	switch over, err := e.ended(ctx, w, state); {
+	case err != nil:
+		return reconcile.Result{}, err
+	case over:
+		e.forget(key)
+		return e.afterReport(e.completeNative(ctx, w.native, state), time.Time{})
+	case !w.isTurn():
+		e.forget(key)
+		return reconcile.Result{}, nil
+	}
 	if state == PodRunning {
 		if !e.Synced() {
 			return reconcile.Result{RequeueAfter: syncRetry}, nil
@@ -134,42 +146,76 @@ func (e *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	} else {
 		e.enqueue(e.budgets.Forget(key))
 	}
-	decision := Step(e.input(er, pod, state), e.Clock.Now(), e.Policy)
+	decision := Step(e.input(w.er, pod, state), e.Clock.Now(), e.Policy)
 	if decision.Action == Call {
 		// The cache may miss a cancellation, and the event of a budget can overtake it.
 		// An eviction cannot be undone, so read live.
-		live, err := getRequest(ctx, e.APIReader, key)
+		live, err := e.wishOf(ctx, key, true)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
-		if live == nil || live.UID != er.UID || !IsTurn(live) {
+		if live == nil || live.stored != w.stored || live.er.UID != w.er.UID || !live.isTurn() {
 			e.forget(key)
 			return reconcile.Result{}, nil
 		}
-		er = live
-		if err := e.attempt(ctx, er, pod, decision.Trigger); err != nil {
+		w = live
+		if err := e.attempt(ctx, w, pod, decision.Trigger); err != nil {
 			return reconcile.Result{}, err
 		}
-		in := e.input(er, pod, state)
-		// If a budget changed during the call, its wake-up is already queued; report
-		// this attempt first.
-		in.Woken = false
-		decision = Step(in, e.Clock.Now(), e.Policy)
+		decision = e.afterwards(w.er, pod, state)
 	}
-	if decision.Report != nil {
-		switch err := e.report(ctx, er, *decision.Report); {
-		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-			// Another writer was faster. The report is derived again from the stored
-			// request; nothing is lost.
-			return e.wakeAt(controllers.Earlier(decision.WakeAt, e.Clock.Now().Add(ConflictRetry))), nil
-		case err != nil:
-			return reconcile.Result{}, fmt.Errorf("report on eviction request: %w", err)
+	return e.tell(ctx, w, pod, state, decision)
+}
+
+// afterwards decides what to report once there was an attempt. If a budget changed during the
+// call, its wake-up is already queued; this attempt is reported first.
+func (e *Reconciler) afterwards(er *v1alpha1.EvictionRequest, pod *corev1.Pod, state PodState) Decision {
+	in := e.input(er, pod, state)
+	in.Woken = false
+	return Step(in, e.Clock.Now(), e.Policy)
+}
+
+// tell writes the reports of a decision.
+func (e *Reconciler) tell(ctx context.Context, w *wish, pod *corev1.Pod, state PodState, d Decision) (reconcile.Result, error) {
+	if w.stored && d.Report != nil {
+		if err := e.report(ctx, w.er, *d.Report); err != nil {
+			return e.afterReport(err, d.WakeAt)
 		}
-		if state == PodUnsupported && reportOf(er).StartedAt.IsZero() {
-			events.EmitOnBoth(e.Recorder, er, events.EvictionNotSupported(unsupportedMessage))
+		if state == PodUnsupported && reportOf(w.er).StartedAt.IsZero() {
+			e.announce(w, false, events.EvictionNotSupported(unsupportedMessage))
 		}
 	}
-	return e.wakeAt(decision.WakeAt), nil
+	if w.native == nil {
+		return e.wakeAt(d.WakeAt), nil
+	}
+	item := reportOf(requestOf(w.native))
+	if spoken := e.afterwards(requestOf(w.native), pod, state).Report; spoken != nil {
+		item = *spoken
+	}
+	if state == PodUnsupported && item.HeartbeatAt.IsZero() {
+		e.announce(w, false, events.EvictionNotSupported(unsupportedMessage))
+	}
+	due, err := e.reportNative(ctx, w.native, item, e.Clock.Now())
+	if due.IsZero() || !d.WakeAt.IsZero() && d.WakeAt.Before(due) {
+		due = d.WakeAt
+	}
+	return e.afterReport(err, due)
+}
+
+// afterReport is what follows a report. If another writer was faster, the report is derived
+// again from what is stored; nothing is lost.
+func (e *Reconciler) afterReport(err error, wakeAt time.Time) (reconcile.Result, error) {
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		retry := e.Clock.Now().Add(ConflictRetry)
+		if !wakeAt.IsZero() {
+			retry = controllers.Earlier(wakeAt, retry)
+		}
+		return e.wakeAt(retry), nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("report on eviction request: %w", err)
+	}
+	return e.wakeAt(wakeAt), nil
 }
 
 // wakeAt requeues for that time; zero leaves it to events.
@@ -182,8 +228,8 @@ func (e *Reconciler) wakeAt(at time.Time) reconcile.Result {
 
 // attempt calls the eviction subresource once and remembers the answer. It
 // returns an error only if nothing can be said about the attempt.
-func (e *Reconciler) attempt(ctx context.Context, er *v1alpha1.EvictionRequest, pod *corev1.Pod, trigger translate.Trigger) error {
-	key := client.ObjectKeyFromObject(er)
+func (e *Reconciler) attempt(ctx context.Context, w *wish, pod *corev1.Pod, trigger translate.Trigger) error {
+	er, key := w.er, client.ObjectKeyFromObject(w.er)
 	target := target{NamespacedName: client.ObjectKeyFromObject(pod), UID: pod.UID}
 	before := e.recall(key)
 	last := Attempt{
@@ -218,12 +264,14 @@ func (e *Reconciler) attempt(ctx context.Context, er *v1alpha1.EvictionRequest, 
 			outcome = budgetRefused
 		}
 		e.Failures.ImperativeEvictionFailed(er.Namespace, er.Name, pod.Name)
-		events.EmitSeriesOnBoth(e.Recorder, er, events.EvictionRefused(
+		e.announce(w, true, events.EvictionRefused(
 			reasons[last.Result], pod.Name, string(trigger), last.Explain(last.Budgets), last.Retries))
 		logger.V(1).Info("The eviction failed", "retries", last.Retries, "budgets", last.Budgets, "detail", last.Detail)
 	case last.Result == translate.ResultEvicted:
 		outcome = budgetAccepted
-		events.Emit(e.Recorder, er, events.PodReference(er), events.EvictionAccepted(pod.Name, string(trigger)))
+		if w.stored {
+			events.Emit(e.Recorder, er, events.PodReference(er), events.EvictionAccepted(pod.Name, string(trigger)))
+		}
 		logger.Info("The eviction was accepted")
 	default:
 		logger.V(1).Info("The pod is gone already")

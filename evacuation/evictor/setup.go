@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -67,6 +66,9 @@ func (e *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Clock: e.Clock, Timeout: e.Timeout + overhead, Workers: e.MaxConcurrentReconciles,
 		NewQueue: func(name string, limiter controllers.Limiter) controllers.Queue {
 			e.queue = newQueue(name, limiter)
+			if e.Native != nil {
+				e.Native.Notify(func(pod types.NamespacedName) { e.enqueue([]types.NamespacedName{pod}) })
+			}
 			return e.queue
 		},
 	})
@@ -113,14 +115,11 @@ func podEvents() predicate.Predicate {
 // many pods without one it costs a cache lookup.
 func (e *Reconciler) requestOfPod(ctx context.Context, pod client.Object) []reconcile.Request {
 	key := v1alpha1.RequestKey(pod)
-	er := &v1alpha1.EvictionRequest{}
-	if err := e.Client.Get(ctx, key, er); err != nil {
-		if !apierrors.IsNotFound(err) {
-			log.FromContext(ctx).Error(err, "Could not look up the request of a pod", "pod", client.ObjectKeyFromObject(pod))
-		}
-		return nil
+	w, err := e.wishOf(ctx, key, false)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Could not look up the request of a pod", "pod", client.ObjectKeyFromObject(pod))
 	}
-	if !IsTurn(er) {
+	if w == nil || !w.isTurn() && w.native == nil {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: key}}

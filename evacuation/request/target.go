@@ -40,20 +40,14 @@ func (r *Reconciler) findTarget(ctx context.Context, er *v1alpha1.EvictionReques
 		return targetView{Target: process.Target{Presence: process.Gone}}, nil
 	}
 	key := types.NamespacedName{Namespace: er.Namespace, Name: ref.Name}
-	readers := []client.Reader{r.Client, r.APIReader}
-	for i, reader := range readers {
-		pod := &corev1.Pod{}
-		err := reader.Get(ctx, key, pod)
-		switch {
-		case apierrors.IsNotFound(err):
-			continue
-		case err != nil:
-			return targetView{}, fmt.Errorf("get pod %s: %w", key, err)
-		case pod.UID == ref.UID:
-			return presentTarget(pod), nil
-		case i == len(readers)-1:
-			return targetView{Target: process.Target{Presence: process.Replaced}, foundUID: pod.UID}, nil
-		}
+	pod, found, err := pods.Incarnation(ctx, key, ref.UID, r.Client, r.APIReader)
+	switch {
+	case err != nil:
+		return targetView{}, err
+	case pod != nil:
+		return presentTarget(pod), nil
+	case found != "":
+		return targetView{Target: process.Target{Presence: process.Replaced}, foundUID: found}, nil
 	}
 	return targetView{Target: process.Target{Presence: process.Gone}}, nil
 }

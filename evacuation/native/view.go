@@ -1,0 +1,265 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
+)
+
+// The indexes of both kinds, by the UID and by the name of the pod.
+const (
+	byUID  = "target.pod.uid"
+	byName = "target.pod.name"
+)
+
+// syncTimeout is how long the first list may take.
+const syncTimeout = time.Minute
+
+// View is what is cached of the native API, on every replica, as long as it is served. It is
+// empty otherwise. The zero value is not usable; see NewView. Safe for concurrent use.
+type View struct {
+	config *rest.Config
+	scheme *runtime.Scheme
+	// inCharge reports whether the controllers are ours.
+	inCharge func() bool
+	// saw is told of each Eviction, lost that the API is not served any more. Both are optional.
+	saw  func(*lifecyclev1alpha1.Eviction)
+	lost func()
+
+	mu        sync.RWMutex
+	cache     cache.Cache
+	listeners []func(types.NamespacedName)
+	starts    []func()
+}
+
+// NewView is a view over the API server of the config. saw is told of each Eviction as it
+// changes, lost when a watch finds that the API is not served any more. Both may be nil.
+func NewView(config *rest.Config, scheme *runtime.Scheme, inCharge func() bool, saw func(*lifecyclev1alpha1.Eviction), lost func()) *View {
+	return &View{config: config, scheme: scheme, inCharge: inCharge, saw: saw, lost: lost}
+}
+
+var _ evictor.Native = &View{}
+
+// Run caches the native API until the context ends. An error means that it could not begin.
+func (v *View) Run(ctx context.Context) error {
+	c, err := cache.New(v.config, cache.Options{Scheme: v.scheme, DefaultWatchErrorHandler: v.watchFailed})
+	if err != nil {
+		return fmt.Errorf("cache the native API: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := errors.Join(
+		c.IndexField(ctx, &lifecyclev1alpha1.EvictionRequest{}, byUID, uidOf),
+		c.IndexField(ctx, &lifecyclev1alpha1.Eviction{}, byUID, uidOf),
+		c.IndexField(ctx, &lifecyclev1alpha1.Eviction{}, byName, nameOfPod),
+	); err != nil {
+		return fmt.Errorf("index the native API: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Start(ctx) }()
+	defer func() { cancel(); <-ended }()
+	if err := v.listen(ctx, c); err != nil {
+		return err
+	}
+	syncing, stop := context.WithTimeout(ctx, syncTimeout)
+	defer stop()
+	if !c.WaitForCacheSync(syncing) {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // It ended before it began.
+		}
+		return errors.New("the first list of the native API has not come within a minute")
+	}
+	starts := v.set(c)
+	defer v.set(nil)
+	for _, start := range starts {
+		start()
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// watchFailed is no error if the API has gone away: then the view ends.
+func (v *View) watchFailed(ctx context.Context, r *toolscache.Reflector, err error) {
+	if apierrors.IsNotFound(err) && v.lost != nil {
+		v.lost()
+		return
+	}
+	toolscache.DefaultWatchErrorHandler(ctx, r, err)
+}
+
+// listen passes each change of an object on.
+func (v *View) listen(ctx context.Context, c cache.Cache) error {
+	for _, kind := range []client.Object{&lifecyclev1alpha1.EvictionRequest{}, &lifecyclev1alpha1.Eviction{}} {
+		informer, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+		changed := func(object any) {
+			if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = gone.Obj
+			}
+			o, ok := object.(client.Object)
+			if !ok {
+				return
+			}
+			if e, ok := o.(*lifecyclev1alpha1.Eviction); ok && v.saw != nil {
+				v.saw(e)
+			}
+			for _, uid := range uidOf(o) {
+				v.tell(types.NamespacedName{Namespace: o.GetNamespace(), Name: uid})
+			}
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: changed, UpdateFunc: func(_, object any) { changed(object) }, DeleteFunc: changed,
+		}); err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+func (v *View) set(c cache.Cache) []func() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.cache = c
+	return append([]func(){}, v.starts...)
+}
+
+func (v *View) get() cache.Cache {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.cache
+}
+
+// Notify has changed called with the namespace and UID of each pod whose native objects change.
+func (v *View) Notify(changed func(types.NamespacedName)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.listeners = append(v.listeners, changed)
+}
+
+// OnStart has start called each time that the view has begun.
+func (v *View) OnStart(start func()) {
+	v.mu.Lock()
+	v.starts = append(v.starts, start)
+	running := v.cache != nil
+	v.mu.Unlock()
+	if running {
+		start()
+	}
+}
+
+func (v *View) tell(pod types.NamespacedName) {
+	v.mu.RLock()
+	listeners := v.listeners
+	v.mu.RUnlock()
+	for _, changed := range listeners {
+		changed(pod)
+	}
+}
+
+// Engaged reports whether the view knows the native API.
+func (v *View) Engaged() bool { return v.get() != nil }
+
+// InCharge reports whether the controllers of the native API are ours.
+func (v *View) InCharge() bool { return v.inCharge() }
+
+// objects are the native objects of a pod. They must not be changed.
+type objects struct {
+	requests  []*lifecyclev1alpha1.EvictionRequest
+	evictions []*lifecyclev1alpha1.Eviction
+}
+
+// of finds the native objects of the pod; none if the view is empty.
+func (v *View) of(ctx context.Context, pod types.NamespacedName) (objects, error) {
+	c, found := v.get(), objects{}
+	if c == nil {
+		return found, nil
+	}
+	var requests lifecyclev1alpha1.EvictionRequestList
+	var evictions lifecyclev1alpha1.EvictionList
+	for _, list := range []client.ObjectList{&requests, &evictions} {
+		if err := c.List(ctx, list, client.InNamespace(pod.Namespace), client.MatchingFields{byUID: pod.Name}, client.UnsafeDisableDeepCopy); err != nil {
+			return found, fmt.Errorf("list %T of pod %s: %w", list, pod.Name, err)
+		}
+	}
+	for i := range requests.Items {
+		found.requests = append(found.requests, &requests.Items[i])
+	}
+	for i := range evictions.Items {
+		found.evictions = append(found.evictions, &evictions.Items[i])
+	}
+	return found, nil
+}
+
+// taken are the names of the Evictions of pods of that name.
+func (v *View) taken(ctx context.Context, namespace, pod string) ([]string, error) {
+	c := v.get()
+	if c == nil {
+		return nil, nil
+	}
+	var evictions lifecyclev1alpha1.EvictionList
+	if err := c.List(ctx, &evictions, client.InNamespace(namespace), client.MatchingFields{byName: pod}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the Evictions of pods named %s: %w", pod, err)
+	}
+	var names []string
+	for i := range evictions.Items {
+		names = append(names, evictions.Items[i].Name)
+	}
+	return names, nil
+}
+
+// Running is the Eviction of the pod with that namespace and UID that is being processed, nil if
+// there is none.
+func (v *View) Running(ctx context.Context, pod types.NamespacedName) (*lifecyclev1alpha1.Eviction, error) {
+	found, err := v.of(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	var running *lifecyclev1alpha1.Eviction
+	for _, e := range found.evictions {
+		if conclusionOf(e.Status.Conditions).final() || e.DeletionTimestamp != nil {
+			continue
+		}
+		if running == nil || compareAge(e, running) < 0 {
+			running = e
+		}
+	}
+	return running, nil
+}
+
+// uidOf is the UID of the pod that an object is about: its key in the index. Without a target
+// there is none, so it is never found.
+func uidOf(o client.Object) []string {
+	switch o := o.(type) {
+	case *lifecyclev1alpha1.EvictionRequest:
+		if o.Spec.Target.Pod != nil {
+			return []string{string(o.Spec.Target.Pod.UID)}
+		}
+	case *lifecyclev1alpha1.Eviction:
+		if o.Spec.Target.Pod != nil {
+			return []string{string(o.Spec.Target.Pod.UID)}
+		}
+	}
+	return nil
+}
+
+func nameOfPod(o client.Object) []string {
+	if e, ok := o.(*lifecyclev1alpha1.Eviction); ok && e.Spec.Target.Pod != nil {
+		return []string{e.Spec.Target.Pod.Name}
+	}
+	return nil
+}
