@@ -119,7 +119,7 @@ func (in *Input) allowStage(reason translate.Reason) (Decision, bool) {
 // first interceptor. So the caller becomes and stays a requester here, too, if there is
 // room.
 func imperativeStage(in *Input) (Decision, bool) {
-	if in.mayBypass() {
+	if in.mayBypass() || in.Native.Responder != "" {
 		return whileRunning(in) // The evictor evicts it, with the UID.
 	}
 	decision, ok := in.allowStage(translate.ReasonImperativeStage)
@@ -188,6 +188,9 @@ func afterCancel(in *Input) (Decision, bool) {
 // interceptor of the pod outside of its turn.
 func whileRunning(in *Input) (Decision, bool) {
 	verdict := stateVerdict(in.subject(), in.Pod, in.Request)
+	if n := in.Native; n.Responder != "" && slices.ContainsFunc(in.Request.Status.ActiveInterceptors, isOutside) {
+		verdict = translate.Waiting(in.subject(), n.Responder, n.Position, n.Total)
+	}
 	if in.Stalled != "" {
 		verdict = translate.Stalled(in.subject(), in.Request.Status.ActiveInterceptors[0], in.Stalled)
 	}
@@ -198,6 +201,12 @@ func whileRunning(in *Input) (Decision, bool) {
 		return say(translate.TooManyRequesters(in.subject()))
 	}
 	return Decision{Action: ActApply, Verdict: verdict}, true
+}
+
+// isOutside reports whether it is the pod's native Eviction that an interceptor of that name
+// waits for.
+func isOutside(interceptor string) bool {
+	return interceptor == v1alpha1.NativeInterceptor || interceptor == v1alpha1.ImperativeEvictionInterceptor
 }
 
 func (in *Input) isEntry(r v1alpha1.Requester) bool { return r.Name == in.Call.Caller.Requester }

@@ -97,9 +97,19 @@ type Input struct {
 
 	// GuardView is the guard by a budget.
 	GuardView GuardView
+	// Native is the responder that the pod's native Eviction waits for. It counts at the last
+	// stage of our request, which stands for one turn in that Eviction.
+	Native NativeTurn
 	// Stalled says why the active interceptor makes no progress; empty if it does or that
 	// is unknown.
 	Stalled string
+}
+
+// NativeTurn is the Position-th of Total responders, which has the turn in a native Eviction.
+// The zero value means that there is no Eviction, or that it has come to its last responder.
+type NativeTurn struct {
+	Responder       string
+	Position, Total int
 }
 
 // LeftLease is what is known about the lease of a caller that requested a pod that has

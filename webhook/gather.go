@@ -53,6 +53,7 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 	in.Request, in.RequestSource, in.Interceptors = nil, Cached, nil
 	in.Predecessors, in.LivePredecessor, in.LeftLease = nil, false, LeftLease{}
 	in.Acts, in.AskFirst, in.Preflights = nil, false, nil
+	in.Native = NativeTurn{}
 	in.Written, in.LeaseName, in.LeaseAlive, in.leaseDue, in.Node = Written{}, "", false, false, translate.NodeView{}
 
 	request, err := h.request(ctx, h.Cached, in.Pod, client.UnsafeDisableDeepCopy)
@@ -60,6 +61,11 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 		return err
 	}
 	in.Request = request
+	if h.Native != nil && request != nil {
+		if in.Native, err = h.Native(ctx, v1alpha1.RequestKey(in.Pod)); err != nil {
+			return fmt.Errorf("look at the native Eviction of pod %s/%s: %w", in.Pod.Namespace, in.Pod.Name, err)
+		}
+	}
 	if in.Acts, err = h.acts(in.Call, in.Pod, request); err != nil {
 		return err
 	}

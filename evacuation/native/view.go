@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
 )
 
@@ -262,4 +264,15 @@ func nameOfPod(o client.Object) []string {
 		return []string{e.Spec.Target.Pod.Name}
 	}
 	return nil
+}
+
+// Waiting is the responder that the running Eviction of a pod waits for, the position-th of total.
+// It is empty if there is none, or if the evictor has its turn.
+func (v *View) Waiting(ctx context.Context, pod types.NamespacedName) (responder string, position, total int, err error) {
+	e, err := v.Running(ctx, pod)
+	if err != nil || e == nil || StateOf(e, lifecyclev1alpha1.EvictionResponderImperativeEviction) == lifecyclev1alpha1.ResponderStateActive {
+		return "", 0, 0, err
+	}
+	responder, position, total, _ = Progress(e)
+	return cmp.Or(responder, v1alpha1.NativeInterceptor), position, total, nil
 }

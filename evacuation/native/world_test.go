@@ -19,8 +19,8 @@ var began = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 const podUID = types.UID("11111111-2222-3333-4444-555555555555")
 
 const (
-	first   = "acme.example.com/first"
-	second  = "acme.example.com/second"
+	first      = "acme.example.com/first"
+	second     = "acme.example.com/second"
 	theEvictor = lifecyclev1alpha1.EvictionResponderImperativeEviction
 )
 

@@ -93,7 +93,12 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 
 	evictPolicy := evictor.DefaultPolicy()
 	evictPolicy.BackoffMin, evictPolicy.BackoffMax = o.EvictionBackoffMin, o.EvictionBackoffMax
+	view, err := setupNativeView(mgr, o, known, resolver)
+	if err != nil {
+		return err
+	}
 	evictor := &evictor.Reconciler{
+		Native:    view,
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Clock:     o.Clock,
@@ -123,6 +128,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 	answers.Leases = leaseIndex
 	answers.Resolver, answers.Registrations = resolver, resolver
 	answers.Gate = gate
+	answers.Native = nativeTurn(view)
 	answers.Recorder, answers.Metrics, answers.Log = recorder, metrics.NewWebhook(o.Registerer), log
 	evictions, renewer, err := webhook.NewEvictionHandler(answers)
 	if err != nil {
