@@ -139,8 +139,10 @@ func TestWhatProtectsBudgetsIsAlwaysThere(t *testing.T) {
 			}
 			for _, policy := range []string{"interceptor-names.drawbridge.dev", "evictionrequest-status.drawbridge.dev"} {
 				spec := findPolicy(t, objects, policy).Spec
-				if text := fmt.Sprint(spec.Variables, spec.Validations); !strings.Contains(text, "'"+v1alpha1.BudgetInterceptor+"'") {
-					t.Errorf("%s does not know %s: %s", policy, v1alpha1.BudgetInterceptor, text)
+				for _, name := range []string{v1alpha1.BudgetInterceptor, v1alpha1.NativeInterceptor} {
+					if text := fmt.Sprint(spec.Variables, spec.Validations); !strings.Contains(text, "'"+name+"'") {
+						t.Errorf("%s does not know %s: %s", policy, name, text)
+					}
 				}
 			}
 			named[*apiextensionsv1.CustomResourceDefinition](t, objects, "evictionbudgets.drawbridge.dev")

@@ -70,10 +70,10 @@ type EvictionInterceptorSpec struct {
 	// matchConditions are CEL expressions over the pod. All must be true. The pod is
 	// the variable object, with metadata, some of spec (nodeName, priority,
 	// priorityClassName, serviceAccountName, schedulerName, restartPolicy,
-	// terminationGracePeriodSeconds, schedulingGroup and the kinds of volumes) and of
-	// status (phase and conditions), and its namespace is the variable namespaceObject,
-	// with name, labels and annotations. An expression that fails counts as false and
-	// is reported in the condition Evaluated.
+	// terminationGracePeriodSeconds, schedulingGroup, evictionResponders and the kinds of
+	// volumes) and of status (phase and conditions), and its namespace is the variable
+	// namespaceObject, with name, labels and annotations. An expression that fails counts as
+	// false and is reported in the condition Evaluated.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

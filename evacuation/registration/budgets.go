@@ -183,6 +183,8 @@ func (r *Registry) listBudgets(ctx context.Context, live client.Reader, namespac
 	return nil
 }
 
-// isBuiltIn reports whether a name is that of a hook or of the budgets, which nobody else
-// may have.
-func isBuiltIn(name string) bool { return isHookName(name) || name == v1alpha1.BudgetInterceptor }
+// isBuiltIn reports whether a name is that of a hook, of the budgets or of native responders,
+// which nobody else may have.
+func isBuiltIn(name string) bool {
+	return isHookName(name) || name == v1alpha1.BudgetInterceptor || name == v1alpha1.NativeInterceptor
+}

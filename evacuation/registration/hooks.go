@@ -78,8 +78,8 @@ func (e *entry) isHook() bool { return e.hook.Name != "" }
 
 // named returns the names of the pod's annotation. Those of hooks count if the hook is
 // accepted and of the pod's own namespace. Hooks of others could do nothing for the pod,
-// and one that does not exist would never answer. The name of the budgets never counts: see
-// budgets.go.
+// and one that does not exist would never answer. The names of the budgets and of native
+// responders never count: see budgets.go and native.go.
 func (r *Registry) named(s *snapshot, pod *corev1.Pod) []string {
 	names := r.annotated.names(pod)
 	if !slices.ContainsFunc(names, isBuiltIn) {
@@ -87,7 +87,7 @@ func (r *Registry) named(s *snapshot, pod *corev1.Pod) []string {
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		if !isHookName(name) {
-			return name == v1alpha1.BudgetInterceptor
+			return isBuiltIn(name)
 		}
 		e, _, ok := s.known(keyOf(name))
 		return !ok || e.refused != nil || e.hook.Namespace != pod.Namespace || r.excludes(pod.Namespace)

@@ -7,11 +7,11 @@ import (
 )
 
 // Info describes the interceptor of an accepted EvictionInterceptor or EvacuationHook, or
-// that of all EvictionBudgets.
+// that of all EvictionBudgets or of native responders.
 type Info struct {
 	// Name of the interceptor.
 	Name string
-	// Priority orders interceptors, higher first.
+	// Priority orders interceptors, higher first. That of native responders has none.
 	Priority int32
 	// Usernames of the service accounts that act under the name, as the API server
 	// knows them ("system:serviceaccount:NAMESPACE:NAME"). Empty means that any account
@@ -31,7 +31,8 @@ type Lookup interface {
 	// Registration returns the accepted registration of that name. It answers from
 	// memory and is safe for concurrent use. Names without an accepted
 	// EvictionInterceptor or EvacuationHook are not found. v1alpha1.BudgetInterceptor is
-	// found while EvictionBudgets are enforced.
+	// found while EvictionBudgets are enforced, and v1alpha1.NativeInterceptor where the
+	// registry has Options.Native, whatever that answers.
 	Registration(name string) (Info, bool)
 }
 

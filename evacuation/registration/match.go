@@ -107,6 +107,10 @@ func checkName(name string, allowReserved []string) *refusal {
 		return &refusal{v1alpha1.ReasonReservedName, fmt.Sprintf("metadata.name %q is not allowed: it is the interceptor of EvictionBudgets; "+
 			"choose another name. The registration selects no pods.", name)}
 	}
+	if name == v1alpha1.NativeInterceptor {
+		return &refusal{v1alpha1.ReasonReservedName, fmt.Sprintf("metadata.name %q is not allowed: it is the interceptor of pods' own spec.evictionResponders; "+
+			"choose another name. The registration selects no pods.", name)}
+	}
 	if isHookName(name) {
 		return &refusal{v1alpha1.ReasonReservedName, fmt.Sprintf("metadata.name %q is not allowed: names under %s are those of EvacuationHooks; "+
 			"choose another name. The registration selects no pods.", name, v1alpha1.HookInterceptorSuffix[1:])}

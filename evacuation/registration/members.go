@@ -149,8 +149,8 @@ func (m *members) changed(c change) {
 	if loading {
 		return // All are counted at the end; a pass now would see only some of the pods.
 	}
-	if c.budgets != "" {
-		return // Their controller counts.
+	if c.budgets != "" || c.native {
+		return // The controller of budgets counts, and responders are no registration.
 	}
 	if c != (change{}) {
 		m.queue.Add(work{registration: c.registration, namespace: c.namespace})

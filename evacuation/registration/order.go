@@ -43,13 +43,18 @@ func order(annotated []string, selected []*entry) []string {
 		names = append(names, e.Name)
 	}
 	names = append(names, rest...)
-	if len(names) <= v1alpha1.MaxPodInterceptors {
+	return shortened(names, v1alpha1.MaxPodInterceptors)
+}
+
+// shortened returns at most limit names, which is 1 or more. It may write to them.
+func shortened(names []string, limit int) []string {
+	if len(names) <= limit {
 		return names
 	}
-	if slices.Contains(names[v1alpha1.MaxPodInterceptors:], v1alpha1.BudgetInterceptor) {
-		names[v1alpha1.MaxPodInterceptors-1] = v1alpha1.BudgetInterceptor
+	if slices.Contains(names[limit:], v1alpha1.BudgetInterceptor) {
+		names[limit-1] = v1alpha1.BudgetInterceptor
 	}
-	return names[:v1alpha1.MaxPodInterceptors]
+	return names[:limit]
 }
 
 // precedes reports whether a name of the annotation runs before a registration.

@@ -57,8 +57,12 @@ type Options struct {
 	// Budgets also feeds the registry from EvictionBudgets, in the same way (feature gate
 	// EvictionBudgets).
 	Budgets bool
-	// Account is our own, which acts for hooks and budgets
-	// ("system:serviceaccount:NAMESPACE:NAME"). It is required with Hooks or Budgets: else
+	// Native reports whether Drawbridge takes part in lifecycle.k8s.io: while it does, the
+	// responders of a pod are an interceptor (see native.go). It must answer from memory.
+	// Whoever changes the answer calls Registry.NativeChanged. Nil: never.
+	Native func() bool
+	// Account is our own, which acts for hooks, budgets and native responders
+	// ("system:serviceaccount:NAMESPACE:NAME"). It is required with Hooks, Budgets or Native: else
 	// any account with the permission could report for them. A command has none.
 	Account string
 	// Metrics follow the registrations. A command, which looks once, has none.
@@ -76,7 +80,7 @@ func (unmeasured) EvaluationFailed(string) {}
 
 func (unmeasured) Forget(string) {}
 
-// Registry knows who intercepts which pod, from the pods' annotations and from
+// Registry knows who intercepts which pod, from the pods' annotations and responders and from
 // all EvictionInterceptors, EvacuationHooks and EvictionBudgets. It is a Resolver, a Lookup
 // and a PodLookup, for every replica. It is fed by informers and answers from memory, without a lock.
 type Registry struct {
@@ -97,8 +101,12 @@ type Registry struct {
 }
 
 // change says what has changed: a registration (by its key), a namespace, the budgets of a
-// namespace, or, when the registry has come into sync, everything.
-type change struct{ registration, namespace, budgets string }
+// namespace, whether native responders count, or, when the registry has come into sync,
+// everything.
+type change struct {
+	registration, namespace, budgets string
+	native                           bool
+}
 
 // NewRegistry returns an empty registry: see SetupWithCache.
 func NewRegistry(o Options) *Registry {
@@ -107,38 +115,6 @@ func NewRegistry(o Options) *Registry {
 	}
 	r := &Registry{options: o, annotated: annotation{allowReserved: o.AllowedReserved}, memo: newMemo(), next: newSnapshot()}
 	r.current.Store(newSnapshot())
-	return r
-}
-
-// Known is what a Static registry knows.
-type Known struct {
-	Registrations []v1alpha1.EvictionInterceptor
-	// Hooks are those that run: none if the manager does not run them.
-	Hooks []v1alpha1.EvacuationHook
-	// Budgets are those that are enforced: none if the manager does not enforce them.
-	Budgets    []v1alpha1.EvictionBudget
-	Namespaces []corev1.Namespace
-}
-
-// Static returns a registry of just what is given, which is in sync and never changes, for
-// commands that read once and watch nothing. A registration that is not accepted is not
-// found in it. Options.Hooks does not matter, and Options.Budgets only for budgets that are
-// gone.
-func Static(o Options, known Known) *Registry {
-	o.Budgets = o.Budgets || len(known.Budgets) > 0
-	r := NewRegistry(o)
-	for i := range known.Registrations {
-		r.put(&known.Registrations[i])
-	}
-	for i := range known.Hooks {
-		r.putHook(&known.Hooks[i])
-	}
-	for i := range known.Budgets {
-		r.putBudget(&known.Budgets[i])
-	}
-	for i := range known.Namespaces {
-		r.putNamespace(&known.Namespaces[i])
-	}
 	return r
 }
 
@@ -155,7 +131,7 @@ var (
 // EvictionBudgets.
 func (r *Registry) SetupWithCache(ctx context.Context, cached cache.Informers) error {
 	if err := controllers.Require("registry of interceptors", map[string]bool{
-		"Namespace": r.options.Namespace != "", "Account": r.options.Account != "" || !r.options.Hooks && !r.options.Budgets,
+		"Namespace": r.options.Namespace != "", "Account": r.options.Account != "" || !r.options.Hooks && !r.options.Budgets && r.options.Native == nil,
 	}); err != nil {
 		return err
 	}
@@ -254,8 +230,11 @@ func (r *Registry) subscribe(f func(change)) {
 // The pod may come from the cache or from the API server.
 func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
 	if !r.Synced() {
-		annotated, _ := r.annotated.Resolve(pod)
-		return annotated, ErrNotSynced
+		names, _ := r.annotated.Resolve(pod)
+		if r.native(pod) {
+			names = withNative(names, pod)
+		}
+		return names, ErrNotSynced
 	}
 	s := r.snapshot()
 	var selected []*entry
@@ -270,7 +249,11 @@ func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
 	if _, covered := r.budgeted(s, pod); covered {
 		selected = append(selected, ofBudgets)
 	}
-	return order(r.named(s, pod), selected), err
+	names := order(r.named(s, pod), selected)
+	if r.native(pod) {
+		names = withNative(names, pod)
+	}
+	return names, err
 }
 
 // each calls yield for the registrations whose selectors select the pod, with the
@@ -318,8 +301,11 @@ func (r *Registry) excludes(namespace string) bool {
 
 // Registration returns the accepted registration of that name.
 func (r *Registry) Registration(name string) (Info, bool) {
-	if name == v1alpha1.BudgetInterceptor {
+	switch name {
+	case v1alpha1.BudgetInterceptor:
 		return r.ofBudgets()
+	case v1alpha1.NativeInterceptor:
+		return r.ofNative()
 	}
 	known, _, ok := r.snapshot().known(keyOf(name))
 	if !ok || known.refused != nil || known.Name != name {

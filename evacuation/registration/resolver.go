@@ -1,5 +1,5 @@
-// Package registration resolves the interceptors of a pod, from the pod's annotation,
-// from EvictionInterceptors, from EvacuationHooks and from EvictionBudgets. It writes the
+// Package registration resolves the interceptors of a pod, from the pod's annotation and
+// responders, from EvictionInterceptors, from EvacuationHooks and from EvictionBudgets. It writes the
 // status of EvictionInterceptors and counts the pods of these and of hooks.
 package registration
 
@@ -30,8 +30,8 @@ type Resolver interface {
 
 // FromAnnotation returns the resolver over the pod's annotation
 // drawbridge.dev/interceptors. Invalid entries are ignored. Names reserved for
-// Kubernetes count only if they are in allowReserved (ruling R14), those of hooks and
-// budgets never: it knows none.
+// Kubernetes count only if they are in allowReserved (ruling R14), those of hooks,
+// budgets and native responders never: it knows none.
 func FromAnnotation(allowReserved ...string) Resolver {
 	return annotation{allowReserved: allowReserved}
 }
@@ -47,7 +47,7 @@ func (a annotation) Resolve(pod *corev1.Pod) ([]string, error) {
 	return slices.DeleteFunc(a.names(pod), isBuiltIn), nil
 }
 
-// names are all, with those of hooks and budgets.
+// names are all, with those of hooks, budgets and native responders.
 func (a annotation) names(pod *corev1.Pod) []string {
 	value, ok := pod.Annotations[v1alpha1.InterceptorsAnnotation]
 	if !ok {

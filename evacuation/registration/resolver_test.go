@@ -6,11 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
 func TestFromAnnotation(t *testing.T) {
@@ -32,11 +31,13 @@ func TestFromAnnotation(t *testing.T) {
 		"reserved names are left out":     {annotations: map[string]string{v1alpha1.InterceptorsAnnotation: "actor-a.k8s.io,a.example.com"}, want: []string{"a.example.com"}},
 		"unless they are allowed":         {annotations: map[string]string{v1alpha1.InterceptorsAnnotation: "actor-a.k8s.io,a.example.com"}, allow: []string{"actor-a.k8s.io"}, want: []string{"actor-a.k8s.io", "a.example.com"}},
 		"hooks are not known":             {annotations: map[string]string{v1alpha1.InterceptorsAnnotation: "a.example.com,dump.shop.hooks.drawbridge.dev"}, want: []string{"a.example.com"}},
+		"nor are native responders":       {annotations: map[string]string{v1alpha1.InterceptorsAnnotation: "native.drawbridge.dev,a.example.com"}, want: []string{"a.example.com"}},
 		"at most fifteen":                 {annotations: map[string]string{v1alpha1.InterceptorsAnnotation: strings.Join(many, ",")}, want: many[:v1alpha1.MaxPodInterceptors]},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}}
+			pod := builder.Pod("shop", "p").Responders("acme.example.com/migrate").Obj() // They do not count.
+			pod.Annotations = tc.annotations
 			got, err := registration.FromAnnotation(tc.allow...).Resolve(pod)
 			if err != nil {
 				t.Fatal(err)

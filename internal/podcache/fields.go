@@ -16,7 +16,7 @@ var (
 		"ownerReferences", "finalizers", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 	// Of each volume only the name and the kind, see volumeKinds.
 	specFields = keep[corev1.PodSpec]("nodeName", "priority", "priorityClassName", "serviceAccountName",
-		"schedulerName", "restartPolicy", "terminationGracePeriodSeconds", "schedulingGroup", "volumes")
+		"schedulerName", "restartPolicy", "terminationGracePeriodSeconds", "schedulingGroup", "evictionResponders", "volumes")
 	statusFields = keep[corev1.PodStatus]("phase", "conditions")
 )
 

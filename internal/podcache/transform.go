@@ -16,8 +16,8 @@ import (
 //     deletionGracePeriodSeconds;
 //   - of spec: nodeName, priority, priorityClassName, serviceAccountName,
 //     schedulerName, restartPolicy, terminationGracePeriodSeconds, schedulingGroup,
-//     and of each volume its name and kind, the name of the ServiceAccount's token
-//     without its random end;
+//     evictionResponders, and of each volume its name and kind, the name of the
+//     ServiceAccount's token without its random end;
 //   - of status: phase and conditions.
 //
 // Anything that is not a pod passes unchanged. It never fails.

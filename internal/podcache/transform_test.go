@@ -59,6 +59,7 @@ func TestTransform(t *testing.T) {
 					SchedulerName:      "default-scheduler",
 					RestartPolicy:      corev1.RestartPolicyAlways,
 					SchedulingGroup:    &corev1.PodSchedulingGroup{PodGroupName: ptr.To("g")},
+					EvictionResponders: []corev1.EvictionResponder{{Name: "acme.example.com/migrate", Priority: ptr.To[int32](10000)}},
 					Volumes: []corev1.Volume{
 						{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: ptr.To(resource.MustParse("1Gi"))}}},
 						{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-db-0", ReadOnly: true}}},
@@ -95,6 +96,7 @@ func TestTransform(t *testing.T) {
 					SchedulerName:      "default-scheduler",
 					RestartPolicy:      corev1.RestartPolicyAlways,
 					SchedulingGroup:    &corev1.PodSchedulingGroup{PodGroupName: ptr.To("g")},
+					EvictionResponders: []corev1.EvictionResponder{{Name: "acme.example.com/migrate", Priority: ptr.To[int32](10000)}},
 
 					TerminationGracePeriodSeconds: ptr.To[int64](30),
 					Volumes: []corev1.Volume{

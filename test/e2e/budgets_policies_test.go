@@ -180,16 +180,21 @@ func TestABudgetOfNothingIsWarnedOf(t *testing.T) {
 	}
 }
 
-// Nobody registers the interceptor of budgets, the manager neither.
-func TestNobodyRegistersTheInterceptorOfBudgets(t *testing.T) {
+// Nobody registers the interceptors of budgets and of native responders, the manager neither.
+func TestNobodyRegistersTheInterceptorsOfDrawbridge(t *testing.T) {
 	t.Parallel()
 	thief := must(client.New(managersConfig(t), client.Options{Scheme: admin.Scheme()}))(t)
-	registration := builder.EvictionInterceptor(v1alpha1.BudgetInterceptor)
-	mustDeny(t, thief.Create(t.Context(), registration.Clone().Obj(), client.DryRunAll), "interceptor-names.drawbridge.dev", "it is the interceptor of EvictionBudgets")
-	if err := admin.Create(t.Context(), registration.Clone().Obj(), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
-		t.Errorf("an administrator: %v", err)
+	for name, why := range map[string]string{
+		v1alpha1.BudgetInterceptor: "it is the interceptor of EvictionBudgets",
+		v1alpha1.NativeInterceptor: "it is the interceptor of pods' own spec.evictionResponders",
+	} {
+		registration := builder.EvictionInterceptor(name)
+		mustDeny(t, thief.Create(t.Context(), registration.Clone().Obj(), client.DryRunAll), "interceptor-names.drawbridge.dev", why)
+		if err := admin.Create(t.Context(), registration.Clone().Obj(), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+			t.Errorf("an administrator, %s: %v", name, err)
+		}
 	}
-	for _, name := range []string{"mybudgets.drawbridge.dev", "a." + v1alpha1.BudgetInterceptor} {
+	for _, name := range []string{"mybudgets.drawbridge.dev", "a." + v1alpha1.BudgetInterceptor, "a." + v1alpha1.NativeInterceptor} {
 		if err := admin.Create(t.Context(), builder.EvictionInterceptor(name).Obj(), client.DryRunAll); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

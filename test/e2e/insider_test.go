@@ -235,6 +235,9 @@ func TestOnlyTheManagerReportsForItsOwn(t *testing.T) {
 		"budgets": {
 			func(string) string { return v1alpha1.BudgetInterceptor }, "only Drawbridge may report for budgets.drawbridge.dev",
 		},
+		"native responders": {
+			func(string) string { return v1alpha1.NativeInterceptor }, "only Drawbridge may report for native.drawbridge.dev",
+		},
 		"hooks": {
 			func(namespace string) string {
 				return v1alpha1.HookInterceptor(types.NamespacedName{Namespace: namespace, Name: "dump"})

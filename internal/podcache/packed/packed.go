@@ -35,6 +35,7 @@ type alike struct {
 	restartPolicy                            corev1.RestartPolicy
 	terminationGracePeriod                   *int64 // Seconds.
 	schedulingGroup                          *corev1.PodSchedulingGroup
+	evictionResponders                       []corev1.EvictionResponder // Nil for nearly all.
 	volumes                                  []corev1.Volume
 }
 
@@ -149,6 +150,7 @@ func (p *Pod) into(pod *corev1.Pod, conditions []corev1.PodCondition) {
 	s.NodeName = p.nodeName
 	s.Priority, s.PriorityClassName, s.ServiceAccountName, s.SchedulerName = a.priority, a.priorityClass, a.serviceAccount, a.scheduler
 	s.RestartPolicy, s.TerminationGracePeriodSeconds, s.SchedulingGroup, s.Volumes = a.restartPolicy, a.terminationGracePeriod, a.schedulingGroup, a.volumes
+	s.EvictionResponders = a.evictionResponders
 	pod.Status.Phase = p.phase
 	conditions = slices.Grow(conditions, len(p.conditions))
 	for _, c := range p.conditions {

@@ -75,6 +75,9 @@ func (s *Sharing) ofAlike(pod *corev1.Pod) *alike {
 			maphash.WriteComparable(&h, kind)
 		}
 	}
+	for i := range spec.EvictionResponders {
+		maphash.WriteComparable(&h, spec.EvictionResponders[i].Name)
+	}
 	sum := h.Sum64()
 	if known, ok := s.alikes.Get(sum); ok {
 		if known := known.(*alike); known.is(pod) { //nolint:forcetypeassert // Only this function adds.
@@ -86,6 +89,7 @@ func (s *Sharing) ofAlike(pod *corev1.Pod) *alike {
 		priority: spec.Priority, priorityClass: s.ofString(spec.PriorityClassName), serviceAccount: s.ofString(spec.ServiceAccountName),
 		scheduler: s.ofString(spec.SchedulerName), restartPolicy: corev1.RestartPolicy(s.ofString(string(spec.RestartPolicy))),
 		terminationGracePeriod: spec.TerminationGracePeriodSeconds, schedulingGroup: spec.SchedulingGroup, volumes: VolumeKinds(spec.Volumes),
+		evictionResponders: spec.EvictionResponders,
 	}
 	s.alikes.Add(sum, made)
 	return made
@@ -98,7 +102,8 @@ func (a *alike) is(pod *corev1.Pod) bool {
 		ptr.Equal(a.priority, spec.Priority) && a.priorityClass == spec.PriorityClassName && a.serviceAccount == spec.ServiceAccountName &&
 		a.scheduler == spec.SchedulerName && a.restartPolicy == spec.RestartPolicy &&
 		ptr.Equal(a.terminationGracePeriod, spec.TerminationGracePeriodSeconds) &&
-		equality.Semantic.DeepEqual(a.schedulingGroup, spec.SchedulingGroup) && slices.EqualFunc(a.volumes, spec.Volumes, sameKind)
+		equality.Semantic.DeepEqual(a.schedulingGroup, spec.SchedulingGroup) && slices.EqualFunc(a.volumes, spec.Volumes, sameKind) &&
+		slices.EqualFunc(a.evictionResponders, spec.EvictionResponders, sameResponder)
 }
 
 // ofStatement is what a condition says.
@@ -175,6 +180,10 @@ func (s *Sharing) ofMap(m map[string]string) map[string]string {
 	}
 	s.maps.Add(sum, m)
 	return m
+}
+
+func sameResponder(a, b corev1.EvictionResponder) bool {
+	return a.Name == b.Name && ptr.Equal(a.Priority, b.Priority)
 }
 
 func sameOwner(a, b metav1.OwnerReference) bool {

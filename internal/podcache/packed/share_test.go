@@ -134,6 +134,7 @@ func TestPodsOfOneOwnerShareWhatTheyHaveAlike(t *testing.T) {
 		"another restart policy":        {func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }, "volumes"},
 		"another grace period":          {func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0) }, "volumes"},
 		"a group":                       {func(p *corev1.Pod) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{} }, "volumes"},
+		"responders to evictions":       {func(p *corev1.Pod) { p.Spec.EvictionResponders = responders("a.x/b", 1000) }, "volumes"},
 		"a volume of an unknown kind":   {func(p *corev1.Pod) { p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{} }, "volumes"},
 	}
 	for name, tc := range cases {
@@ -156,6 +157,42 @@ func TestPodsOfOneOwnerShareWhatTheyHaveAlike(t *testing.T) {
 				if part == tc.apart {
 					t.Errorf("%s are shared with a pod that has others", part)
 				}
+			}
+		})
+	}
+}
+
+func responders(name string, priority int32) []corev1.EvictionResponder {
+	return []corev1.EvictionResponder{{Name: name, Priority: &priority}}
+}
+
+// The responders of a pod never change, so pods of one owner nearly always have the same.
+func TestRespondersToEvictionsAreSharedIfAlike(t *testing.T) {
+	of := func(all []corev1.EvictionResponder) *corev1.Pod {
+		return member("a", func(p *corev1.Pod) { p.Spec.EvictionResponders = all })
+	}
+	cases := map[string]struct {
+		responders []corev1.EvictionResponder
+		shared     bool
+	}{
+		"the same":         {responders("a.x/b", 1000), true},
+		"another name":     {responders("a.x/c", 1000), false},
+		"another priority": {responders("a.x/b", 1001), false},
+		"no priority":      {[]corev1.EvictionResponder{{Name: "a.x/b"}}, false},
+		"one more":         {append(responders("a.x/b", 1000), responders("b.x/b", 1000)...), false},
+		"none at all":      {nil, false},
+		"an empty list":    {[]corev1.EvictionResponder{}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := packed.NewSharing()
+			first := shared(t, s, of(responders("a.x/b", 1000)))
+			got := shared(t, s, of(tc.responders))
+			if diff := cmp.Diff(tc.responders, got.Spec.EvictionResponders, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("responders (-want +got):\n%s", diff)
+			}
+			if is := len(got.Spec.EvictionResponders) > 0 && &got.Spec.EvictionResponders[0] == &first.Spec.EvictionResponders[0]; is != tc.shared {
+				t.Errorf("shared: %t, want %t", is, tc.shared)
 			}
 		})
 	}

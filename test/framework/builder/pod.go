@@ -40,6 +40,15 @@ func (w *PodWrapper) Interceptors(names ...string) *PodWrapper {
 	return w.Annotation(v1alpha1.InterceptorsAnnotation, strings.Join(names, ","))
 }
 
+// Responders adds responders of Kubernetes' own API, with the priority that is meant for
+// controllers of pods. They need Kubernetes 1.37 with the feature gate EvictionRequestAPI.
+func (w *PodWrapper) Responders(names ...string) *PodWrapper {
+	for _, name := range names {
+		w.Spec.EvictionResponders = append(w.Spec.EvictionResponders, corev1.EvictionResponder{Name: name, Priority: ptr.To[int32](10000)})
+	}
+	return w
+}
+
 // Finalizer adds a finalizer.
 func (w *PodWrapper) Finalizer(name string) *PodWrapper {
 	w.Finalizers = append(w.Finalizers, name)

@@ -1,9 +1,13 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -47,3 +51,33 @@ func (c *Cluster) RestoreEtcd(ctx context.Context, saved string) error {
 }
 
 func (c *Cluster) etcdDir() string { return filepath.Join(c.dir, "etcd") }
+
+// AskEtcd posts a request to the JSON gateway of etcd at an address, which [Cluster.EtcdURL] is, and
+// reads its answer. The call is a path below /v3, such as kv/range. Keys and values are []byte: they
+// are base64 there. Error: no answer, or one that is no success; it has etcd's words.
+func AskEtcd(ctx context.Context, address, call string, request, answer any) (err error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("encode what is asked of etcd: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address+"/v3/"+call, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("ask etcd: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask etcd: %w", err)
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return fmt.Errorf("read etcd's answer: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("etcd refused %s: %s: %s", call, resp.Status, text)
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return fmt.Errorf("read etcd's answer %s: %w", text, err)
+	}
+	return nil
+}

@@ -153,10 +153,8 @@ func TestAPausedComponentDoesNothing(t *testing.T) {
 // A cluster with every option, of which nothing is left.
 func TestOptionsAndStop(t *testing.T) {
 	c := must(cluster.Start(t.Context(), cluster.Options{
-		Nodes:         1,
-		Dir:           t.TempDir(),
-		FeatureGates:  map[string]bool{"EvictionRequestAPI": true},
-		RuntimeConfig: map[string]string{"lifecycle.k8s.io/v1alpha1": "true"},
+		Nodes: 1,
+		Dir:   t.TempDir(),
 		SchedulerConfig: `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -164,7 +162,7 @@ profiles: [{schedulerName: other-scheduler}]
 `,
 		APIServerArgs: []string{"--max-requests-inflight=321"},
 		Logf:          t.Logf,
-	}))(t)
+	}.WithNative()))(t)
 	stopped := false
 	defer func() {
 		if !stopped {

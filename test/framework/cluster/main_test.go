@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(cluster.IgnoringEnv) != "" {
 		os.Exit(m.Run())
 	}
-	os.Exit(cluster.Main(m, cluster.Options{Nodes: 2, RequestLog: true, LocalExec: true}, func(c *cluster.Cluster) error {
+	os.Exit(cluster.Main(m, cluster.Options{Nodes: 2, RequestLog: true, LocalExec: true}.WithNative(), func(c *cluster.Cluster) error {
 		shared = c
 		return nil
 	}))

@@ -46,6 +46,12 @@ func BuildClientGoInterceptor(ctx context.Context) (string, error) {
 	return buildOnce(ctx, "interceptor-client-go", filepath.Join("examples", "interceptor-client-go"))
 }
 
+// BuildNativeResponder builds test/e2e/native/responder, which responds to Evictions of lifecycle.k8s.io
+// and knows nothing of us, as BuildInterceptor does.
+func BuildNativeResponder(ctx context.Context) (string, error) {
+	return buildOnce(ctx, "native-responder", filepath.Join("test", "e2e", "native", "responder"))
+}
+
 // buildOnce builds the package in a folder of the checkout.
 func buildOnce(ctx context.Context, name, folder string) (string, error) {
 	programs.Lock()

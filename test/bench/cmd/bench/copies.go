@@ -5,11 +5,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 )
 
 // perCopy is how many pods one transaction of etcd takes: it allows 128 operations and 1.5 MiB.
@@ -81,28 +80,14 @@ func commit(ctx context.Context, address string, puts []put) error {
 }
 
 // try is one try of a transaction.
-func try(ctx context.Context, address string, puts []put) (err error) {
-	body, err := json.Marshal(map[string]any{"success": puts})
-	if err != nil {
-		return fmt.Errorf("encode a transaction: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address+"/v3/kv/txn", bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("ask etcd: %w", err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("ask etcd: %w", err)
-	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return fmt.Errorf("read etcd's answer: %w", err)
-	}
+func try(ctx context.Context, address string, puts []put) error {
 	// Not answered by 200 alone: a transaction says whether it succeeded.
 	result := struct{ Succeeded bool }{}
-	if err := json.Unmarshal(answer, &result); err != nil || resp.StatusCode != http.StatusOK || !result.Succeeded {
-		return fmt.Errorf("etcd refused %d pods: %s: %s", len(puts), resp.Status, answer)
+	if err := cluster.AskEtcd(ctx, address, "kv/txn", map[string]any{"success": puts}, &result); err != nil {
+		return err
+	}
+	if !result.Succeeded {
+		return fmt.Errorf("etcd wrote none of %d pods", len(puts))
 	}
 	return nil
 }

@@ -25,10 +25,10 @@ type EvictionInterceptorSpecApplyConfiguration struct {
 	// matchConditions are CEL expressions over the pod. All must be true. The pod is
 	// the variable object, with metadata, some of spec (nodeName, priority,
 	// priorityClassName, serviceAccountName, schedulerName, restartPolicy,
-	// terminationGracePeriodSeconds, schedulingGroup and the kinds of volumes) and of
-	// status (phase and conditions), and its namespace is the variable namespaceObject,
-	// with name, labels and annotations. An expression that fails counts as false and
-	// is reported in the condition Evaluated.
+	// terminationGracePeriodSeconds, schedulingGroup, evictionResponders and the kinds of
+	// volumes) and of status (phase and conditions), and its namespace is the variable
+	// namespaceObject, with name, labels and annotations. An expression that fails counts as
+	// false and is reported in the condition Evaluated.
 	MatchConditions []MatchConditionApplyConfiguration `json:"matchConditions,omitempty"`
 	// priority orders the interceptors of a pod: the highest runs first, equal ones are
 	// ordered by name. Names in the pod's annotation have priority 10000 and keep their

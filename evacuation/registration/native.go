@@ -1,0 +1,60 @@
+package registration
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// The responders of a pod (spec.evictionResponders) are what Kubernetes' own API calls its
+// interceptors. While Drawbridge takes part in that API (Options.Native), they are one
+// interceptor, v1alpha1.NativeInterceptor, of every pod that has any, in all namespaces: as
+// with the annotation, it is the pod itself that says so.
+//
+//   - It runs before all others. Its turn ends when that of v1alpha1.NativeResponder begins,
+//     which stands for the rest. Without a place for that one (see nativeFull) it runs after all
+//     others.
+//   - If there are too many interceptors, it stays and another one goes: what the API server
+//     has accepted in a pod must not be undone by registrations.
+//   - It has no registration, priority or guard of its own. The manager acts for it, under
+//     Options.Account. The annotation of a pod neither adds the name nor moves it.
+
+// native reports whether the pod's responders are an interceptor now.
+func (r *Registry) native(pod *corev1.Pod) bool {
+	return len(pod.Spec.EvictionResponders) > 0 && r.options.Native != nil && r.options.Native()
+}
+
+// withNative adds v1alpha1.NativeInterceptor to the interceptors of a pod that has responders.
+// If these are more than v1alpha1.MaxPodInterceptors then, the last one goes that is neither
+// this nor that of the budgets, which else would be broken.
+func withNative(names []string, pod *corev1.Pod) []string {
+	names = shortened(names, v1alpha1.MaxPodInterceptors-1)
+	if len(names) > 0 && nativeFull(pod) {
+		return append(names, v1alpha1.NativeInterceptor)
+	}
+	return append([]string{v1alpha1.NativeInterceptor}, names...)
+}
+
+// nativeFull reports whether the Eviction of the pod has no place for
+// v1alpha1.NativeResponder.
+func nativeFull(pod *corev1.Pod) bool {
+	return len(pod.Spec.EvictionResponders) >= v1alpha1.MaxNativeResponders
+}
+
+// NativeChanged notifies the subscribers that Options.Native answers differently now.
+func (r *Registry) NativeChanged() {
+	r.update(func(*snapshot) change { return change{native: true} })
+}
+
+// ofNative is what Registration says of it. It does not depend on Options.Native: nobody else
+// may report under the name in a plan from before, either.
+func (r *Registry) ofNative() (Info, bool) {
+	if r.options.Native == nil {
+		return Info{}, false
+	}
+	found := Info{Name: v1alpha1.NativeInterceptor, Guard: v1alpha1.GuardWhileEvacuating}
+	if r.options.Account != "" {
+		found.Usernames = []string{r.options.Account}
+	}
+	return found, true
+}
