@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,6 +46,7 @@ type View struct {
 	cache     cache.Cache
 	listeners []func(types.NamespacedName)
 	starts    []func()
+	changes   []func()
 }
 
 // NewView is a view over the API server of the config. saw is told of each Eviction as it
@@ -84,11 +86,10 @@ func (v *View) Run(ctx context.Context) error {
 		}
 		return errors.New("the first list of the native API has not come within a minute")
 	}
-	starts := v.set(c)
-	defer v.set(nil)
-	for _, start := range starts {
+	for _, start := range v.set(c) {
 		start()
 	}
+	defer v.set(nil)
 	<-ctx.Done()
 	return nil
 }
@@ -133,11 +134,16 @@ func (v *View) listen(ctx context.Context, c cache.Cache) error {
 	return nil
 }
 
+// set begins or ends the view, and returns what starts with it.
 func (v *View) set(c cache.Cache) []func() {
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.cache = c
-	return append([]func(){}, v.starts...)
+	starts, changes := slices.Clone(v.starts), slices.Clone(v.changes)
+	v.mu.Unlock()
+	for _, change := range changes {
+		change()
+	}
+	return starts
 }
 
 func (v *View) get() cache.Cache {
@@ -151,6 +157,13 @@ func (v *View) Notify(changed func(types.NamespacedName)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.listeners = append(v.listeners, changed)
+}
+
+// OnChange has change called when Engaged changes.
+func (v *View) OnChange(change func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.changes = append(v.changes, change)
 }
 
 // OnStart has start called each time that the view has begun.

@@ -43,7 +43,8 @@ type discovered struct {
 // setup wires the parts of Drawbridge into the manager: engine, evictor and
 // leases on the leader, webhooks and the renewal of leases on every replica.
 func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) error {
-	resolver, err := setupRegistry(mgr, o, known.self)
+	view := newNativeView(mgr)
+	resolver, err := setupRegistry(mgr, o, known.self, view.Engaged)
 	if err != nil {
 		return err
 	}
@@ -93,10 +94,6 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 
 	evictPolicy := evictor.DefaultPolicy()
 	evictPolicy.BackoffMin, evictPolicy.BackoffMax = o.EvictionBackoffMin, o.EvictionBackoffMax
-	view, err := setupNativeView(mgr, o, known, resolver)
-	if err != nil {
-		return err
-	}
 	evictor := &evictor.Reconciler{
 		Native:    view,
 		Client:    mgr.GetClient(),
@@ -162,6 +159,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 		setupDeletionCost(mgr, o),
 		setupMaintenance(mgr, o, known, resolver),
 		setupTaints(mgr, o, known, resolver),
+		setupNative(mgr, o, known, view, resolver),
 		setupPreemption(ctx, mgr, o, authn, bodies, known.certificate),
 		mgr.Add(renewer),
 	)

@@ -38,12 +38,17 @@ func (s served) Start(ctx context.Context) error {
 	return nil
 }
 
-func setupNativeView(mgr ctrl.Manager, o Options, known discovered, registry *registration.Registry) (*native.View, error) {
+func newNativeView(mgr ctrl.Manager) *native.View {
+	return native.NewView(mgr.GetConfig(), mgr.GetScheme(), func() bool { return true }, nil, nil)
+}
+
+// setupNative adds what moves native Evictions, and joins them to our requests.
+func setupNative(mgr ctrl.Manager, o Options, known discovered, view *native.View, registry *registration.Registry) error {
 	live, err := liveClient(mgr, known.writes)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	view := native.NewView(mgr.GetConfig(), mgr.GetScheme(), func() bool { return true }, nil, nil)
+	view.OnChange(registry.NativeChanged)
 	policy := native.DefaultPolicy()
 	policy.Process.StartupGrace, policy.Retention = o.Policy.StartupGrace, o.Retention
 	r := &native.Reconciler{
@@ -52,9 +57,9 @@ func setupNativeView(mgr ctrl.Manager, o Options, known discovered, registry *re
 		May: func() bool { return true },
 	}
 	if err := r.SetupWithManager(mgr); err != nil {
-		return nil, err
+		return err
 	}
-	return view, mgr.Add(served{view, mgr})
+	return mgr.Add(served{view, mgr})
 }
 
 // nativeTurn is what the webhook asks the view.

@@ -1,0 +1,123 @@
+//go:build unix
+
+// Package native plays Kubernetes' own API of KEP-4563 on a real API server of 1.37 that serves
+// it, with Drawbridge as its controllers. Responders are a program in plain client-go that knows
+// nothing of Drawbridge, or what a test reports in their name.
+//
+// At the end the log of the API server says that it has refused no write of ours.
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/gocommand"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
+)
+
+// drainers is the group of those who may drain nodes, and nothing more. responders may report
+// on Evictions.
+const drainers, responders = "drainers", "responders"
+
+var (
+	// kube is the control plane of this package.
+	kube *cluster.Cluster
+	// inst is the chart in it.
+	inst *manager.Installation
+	// admin may do everything.
+	admin client.WithWatch
+	// program is the responder of ./responder.
+	program string
+
+	scheme = cluster.Scheme()
+)
+
+func TestMain(m *testing.M) {
+	options := cluster.Options{Nodes: 1, RequestLog: true}.WithNative()
+	os.Exit(cluster.MainThen(m, options, setup, refusals))
+}
+
+func setup(c *cluster.Cluster) (err error) {
+	kube = c
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	if admin, err = client.NewWithWatch(c.Config(), client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if inst, err = manager.Install(ctx, c, manager.InstallOptions{}); err != nil {
+		return err
+	}
+	program = c.Dir() + "/responder"
+	if _, err := gocommand.Output(ctx, "", "build", "-o", program, "github.com/drawbridge-dev/drawbridge/test/e2e/native/responder"); err != nil {
+		return err
+	}
+	temp := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "temp"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: account()}},
+	}
+	return errors.Join(c.LetDrain(ctx, drainers), letRespond(ctx), admin.Create(ctx, temp))
+}
+
+// letRespond gives a group what the API demands of responders: Kubernetes has no role for them
+// (C.4).
+func letRespond(ctx context.Context) error {
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: responders}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{lifecyclev1alpha1.GroupName}, Resources: []string{"evictions"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{lifecyclev1alpha1.GroupName}, Resources: []string{"evictions/status"}, Verbs: []string{"patch"}},
+	}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: responders}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: responders},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: responders}},
+	}
+	return errors.Join(admin.Create(ctx, role), admin.Create(ctx, binding))
+}
+
+// refusals fails the run if the API server has refused a write of ours to the native API: its
+// rules are obeyed, not probed. A conflict is no refusal.
+func refusals(c *cluster.Cluster) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	all, err := c.RequestLog().Since(ctx, cluster.Mark{})
+	if err != nil {
+		return err
+	}
+	var writes int
+	refused := all.By(account()).Where(func(r cluster.Request) bool {
+		if r.Group != lifecyclev1alpha1.GroupName || !r.Writes() {
+			return false
+		}
+		writes++
+		return r.Code >= http.StatusBadRequest && r.Code != http.StatusConflict && r.Code != http.StatusNotFound
+	})
+	if writes == 0 {
+		return errors.New("the log has no write to the native API")
+	}
+	if len(refused) > 0 {
+		return fmt.Errorf("the API server refused of %d writes:\n%s", writes, refused)
+	}
+	fmt.Fprintf(os.Stderr, "native writes: %d, refused: none\n", writes)
+	return nil
+}
+
+// account is the one that the manager acts under.
+func account() string { return "system:serviceaccount:" + inst.Namespace + ":" + inst.Release }
+
+var shared manager.Shared
+
+// shareManager makes the test parallel and returns the manager that all parallel tests use.
+func shareManager(t *testing.T) *manager.Manager {
+	t.Helper()
+	return shared.ForTest(t, inst, manager.Options{Change: func(o *app.Options) { o.MarkerDebounce = 2 * time.Second }})
+}
