@@ -263,6 +263,16 @@ func (in *Input) accepted() translate.Verdict {
 	return translate.Accepted(about)
 }
 
+// nativeDecides passes calls on if all responders of a native Eviction had their turn, and there
+// is no request of ours. Its plan decides, as that of a request would. A call by name for a pod
+// whose name comes back makes a request: then the evictor evicts it, with the UID.
+func nativeDecides(in *Input) (Decision, bool) {
+	if !in.Native.Last || !in.Own && in.Call.byName() && keepsName(in.Pod) {
+		return nothing()
+	}
+	return in.allowStage(translate.ReasonImperativeStage)
+}
+
 func nobodyIntercepts(in *Input) (Decision, bool) {
 	if len(in.Interceptors) > 0 {
 		return nothing()

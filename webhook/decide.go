@@ -97,8 +97,8 @@ type Input struct {
 
 	// GuardView is the guard by a budget.
 	GuardView GuardView
-	// Native is the responder that the pod's native Eviction waits for. It counts at the last
-	// stage of our request, which stands for one turn in that Eviction.
+	// Native is what the pod's native Eviction waits for. It counts at the last stage of our
+	// request, which stands for one turn in that Eviction, and without a request.
 	Native NativeTurn
 	// Stalled says why the active interceptor makes no progress; empty if it does or that
 	// is unknown.
@@ -106,10 +106,12 @@ type Input struct {
 }
 
 // NativeTurn is the Position-th of Total responders, which has the turn in a native Eviction.
-// The zero value means that there is no Eviction, or that it has come to its last responder.
+// The zero value means that there is no Eviction.
 type NativeTurn struct {
 	Responder       string
 	Position, Total int
+	// Last: it is the last one, which evicts. Then Responder is empty.
+	Last bool
 }
 
 // LeftLease is what is known about the lease of a caller that requested a pod that has
@@ -219,6 +221,7 @@ var checks = []check{
 	podIsReplacement,     // make sure the successor of an evicted pod is left alone by who asked for its predecessor
 	podIsEnding,          // make sure there is still something to protect
 	requestDecides,       // make sure a request that exists decides, with the plan it was given
+	nativeDecides,        // make sure the last responder of a native Eviction is not held
 	nobodyIntercepts,     // make sure a plain pod costs nothing
 	podIsNotSupported,    // make sure pods that no request can evict are not held
 	podIsPending,         // make sure a pod that does nothing yet is not held

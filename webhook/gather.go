@@ -61,17 +61,17 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 		return err
 	}
 	in.Request = request
-	if h.Native != nil && request != nil {
-		if in.Native, err = h.Native(ctx, v1alpha1.RequestKey(in.Pod)); err != nil {
-			return fmt.Errorf("look at the native Eviction of pod %s/%s: %w", in.Pod.Namespace, in.Pod.Name, err)
-		}
-	}
 	if in.Acts, err = h.acts(in.Call, in.Pod, request); err != nil {
 		return err
 	}
 	if request == nil || request.DeletionTimestamp != nil || v1alpha1.IsFinished(request) {
 		if err := h.resolve(in); err != nil {
 			return err
+		}
+	}
+	if h.Native != nil && (request != nil || len(in.Interceptors) > 0) {
+		if in.Native, err = h.Native(ctx, v1alpha1.RequestKey(in.Pod)); err != nil {
+			return fmt.Errorf("look at the native Eviction of pod %s/%s: %w", in.Pod.Namespace, in.Pod.Name, err)
 		}
 	}
 	if request == nil || !slices.ContainsFunc(request.Spec.Requesters, in.isEntry) {

@@ -280,12 +280,15 @@ func nameOfPod(o client.Object) []string {
 }
 
 // Waiting is the responder that the running Eviction of a pod waits for, the position-th of total.
-// It is empty if there is none, or if the evictor has its turn.
-func (v *View) Waiting(ctx context.Context, pod types.NamespacedName) (responder string, position, total int, err error) {
+// It is empty if there is no Eviction, and if it is the turn of the last one, which evicts.
+func (v *View) Waiting(ctx context.Context, pod types.NamespacedName) (responder string, position, total int, last bool, err error) {
 	e, err := v.Running(ctx, pod)
-	if err != nil || e == nil || StateOf(e, lifecyclev1alpha1.EvictionResponderImperativeEviction) == lifecyclev1alpha1.ResponderStateActive {
-		return "", 0, 0, err
+	if err != nil || e == nil {
+		return "", 0, 0, false, err
 	}
 	responder, position, total, _ = Progress(e)
-	return cmp.Or(responder, v1alpha1.NativeInterceptor), position, total, nil
+	if responder == lifecyclev1alpha1.EvictionResponderImperativeEviction {
+		return "", 0, 0, true, nil
+	}
+	return cmp.Or(responder, v1alpha1.NativeInterceptor), position, total, false, nil
 }

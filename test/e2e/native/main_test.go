@@ -89,7 +89,7 @@ func letRespond(ctx context.Context) error {
 func refusals(c *cluster.Cluster) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	all, err := c.RequestLog().Since(ctx, cluster.Mark{})
+	all, err := c.RequestLog().Since(ctx, 0)
 	if err != nil {
 		return err
 	}
