@@ -36,6 +36,9 @@ type discovered struct {
 	calls *metrics.WebhookServer
 	// certificate is the one to serve.
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// native reports whether we take part in lifecycle.k8s.io; nil is never. Whoever changes
+	// the answer calls NativeChanged of the registry.
+	native func() bool
 	// writes tracks the writes that are refused.
 	writes *refused.Tracker
 }
@@ -43,7 +46,7 @@ type discovered struct {
 // setup wires the parts of Drawbridge into the manager: engine, evictor and
 // leases on the leader, webhooks and the renewal of leases on every replica.
 func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) error {
-	resolver, err := setupRegistry(mgr, o, known.self)
+	resolver, err := setupRegistry(mgr, o, known)
 	if err != nil {
 		return err
 	}

@@ -14,12 +14,13 @@ import (
 
 // setupRegistry creates the registry of this replica, which the engine and the webhooks
 // share. The replica is ready when it is in sync. The leader writes the status of the
-// registrations. self is our own user name.
-func setupRegistry(mgr ctrl.Manager, o Options, self string) (*registration.Registry, error) {
+// registrations.
+func setupRegistry(mgr ctrl.Manager, o Options, known discovered) (*registration.Registry, error) {
 	registry := registration.NewRegistry(registration.Options{
 		Namespace:       o.Namespace,
 		AllowedReserved: o.AllowedReservedNames,
-		Account:         self,
+		Account:         known.self,
+		Native:          known.native,
 		Hooks:           o.Hooks.Enabled,
 		Budgets:         o.Budgets.Enabled,
 		Metrics:         metrics.NewRegistrations(o.Registerer),
