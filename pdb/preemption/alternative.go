@@ -176,8 +176,8 @@ func expendable(by *Preemptor, v *Victim, pod *corev1.Pod) bool {
 		return false
 	case pods.IsMirror(pod):
 		return false // The kubelet does not stop it.
-	case pod.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed, pod.Annotations[v1alpha1.InterceptorsAnnotation] != "":
-		return false // The scheduler bypasses interceptors; leave that choice to it.
+	case pod.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed, pod.Annotations[v1alpha1.InterceptorsAnnotation] != "", len(pod.Spec.EvictionResponders) > 0:
+		return false // The scheduler bypasses interceptors and responders; leave that choice to it.
 	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {

@@ -186,6 +186,12 @@ func TestAlternative(t *testing.T) {
 			}))},
 			why: "other pods of lower priority do not free as much",
 		},
+		"the other one has native responders": {
+			nodePods: []NodePod{protected, nodePod("other", 200, "1", object(func(p *corev1.Pod) {
+				p.Spec.EvictionResponders = []corev1.EvictionResponder{{Name: "acme.example.com/migrate", Priority: new(int32(10000))}}
+			}))},
+			why: "other pods of lower priority do not free as much",
+		},
 		"the other one has a host port": {
 			nodePods: []NodePod{protected, nodePod("other", 200, "1", object(withHostPort))}, why: "other pods of lower priority do not free as much",
 		},

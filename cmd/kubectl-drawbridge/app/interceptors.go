@@ -63,7 +63,7 @@ func (o commands) interceptors(ctx context.Context, c *cli.Connection) error {
 			case r.Hook != "":
 				_, name, _ := strings.Cut(r.Hook, "/")
 				fmt.Fprintf(o.Out, "evacuationhook.drawbridge.dev/%s\n", name)
-			case r.Registered && r.Budgets == 0:
+			case r.Registered && r.Budgets == 0 && !r.Native:
 				fmt.Fprintf(o.Out, "evictioninterceptor.drawbridge.dev/%s\n", r.Name)
 			}
 		}
@@ -89,6 +89,9 @@ func (o commands) printInterceptors(all []listing.Interceptor) error {
 		priority, accepted, pods := "", "not registered", ""
 		if r.Registered {
 			priority, accepted = number(r.Priority), cmp.Or(r.Accepted, "Unknown")
+		}
+		if r.Native {
+			priority = "" // It has none: it is the first, or the last.
 		}
 		if r.Pods != nil {
 			pods = number(*r.Pods)

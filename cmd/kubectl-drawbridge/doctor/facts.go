@@ -62,6 +62,9 @@ type Facts struct {
 	Plugin string
 	// Kubernetes is the API server's version, such as v1.37.2.
 	Kubernetes string
+	// Native: the API server serves lifecycle.k8s.io, so that native responders of pods are
+	// interceptors.
+	Native bool
 	// CRDs are those of our group.
 	CRDs []apiextensionsv1.CustomResourceDefinition
 	// AdmissionPolicies and PolicyBindings of the cluster.
@@ -88,8 +91,8 @@ type Facts struct {
 	// Budgets of the cluster, ours included.
 	Budgets    []policyv1.PodDisruptionBudget
 	Namespaces []corev1.Namespace
-	// Pods that have not ended and name interceptors or are in a namespace with
-	// budgets, with the fields that the manager keeps.
+	// Pods that have not ended and name interceptors, have responders, or are in a namespace
+	// with budgets, with the fields that the manager keeps.
 	Pods []corev1.Pod
 	// Nodes that have annotations of a maintenance.
 	Nodes              []corev1.Node

@@ -92,6 +92,7 @@ func (g *Gatherer) Gather(ctx context.Context, namespace string) (*Facts, error)
 	default:
 		f.note(Version, err)
 	}
+	f.Native = cli.NativeServed(g.reader.RESTMapper())
 	g.configurations(ctx, f)
 	g.installation(ctx, f, namespace)
 	g.permissions(ctx, f)

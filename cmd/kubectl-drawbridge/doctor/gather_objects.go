@@ -153,7 +153,7 @@ func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 		}
 		f.keysOf(p, "Pod", nil)
 		f.meet(registry, p)
-		if !names && !withBudget[p.Namespace] {
+		if !names && len(p.Spec.EvictionResponders) == 0 && !withBudget[p.Namespace] {
 			return
 		}
 		if slim, err := podcache.Transform(p); err == nil { // It never fails.

@@ -52,7 +52,7 @@ func isGuard(b *policyv1.PodDisruptionBudget) bool {
 // resolver returns the resolver of the interceptors of pods, as far as the registrations
 // could be read.
 func resolver(f *Facts) *registration.Registry {
-	options := registration.Options{Namespace: f.Namespace, AllowedReserved: allowedReserved(f)}
+	options := registration.Options{Namespace: f.Namespace, AllowedReserved: allowedReserved(f), Native: func() bool { return f.Native }}
 	known := registration.Known{Registrations: f.Registrations, Hooks: f.Hooks, Namespaces: f.Namespaces}
 	if s := f.settings(); s.budgets || !s.known {
 		known.Budgets = f.EvictionBudgets

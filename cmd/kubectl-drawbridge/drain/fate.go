@@ -12,6 +12,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/budgetstatus"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
@@ -101,19 +102,27 @@ func (in *fateInput) going() string {
 		case u.Interceptor == v1alpha1.ImperativeEvictionInterceptor:
 			return "be evicted, as is requested already" + in.refusal()
 		case u.Interceptor != "":
-			return fmt.Sprintf("be evicted, as is requested already: waiting for %s (%d of %d)%s", u.Interceptor, u.Position, u.Total, in.refusal())
+			return fmt.Sprintf("be evicted, as is requested already: waiting for %s (%d of %d)%s", listing.WithResponders(u.Interceptor, in.pod), u.Position, u.Total, in.refusal())
 		default:
 			return "be evicted, as is requested already" + in.refusal()
 		}
 	}
 	switch {
 	case in.unsure != nil:
-		return "be evicted after " + strings.Join(append(in.interceptors, "interceptors that are not known: "+in.unsure.Error()), ", then ")
+		return "be evicted after " + strings.Join(append(in.named(), "interceptors that are not known: "+in.unsure.Error()), ", then ")
 	case len(in.interceptors) > 0:
-		return "be evicted after " + strings.Join(in.interceptors, ", then ") + in.refusal()
+		return "be evicted after " + strings.Join(in.named(), ", then ") + in.refusal()
 	default:
 		return in.plain()
 	}
+}
+
+// named are the interceptors, with the names of native responders.
+func (in *fateInput) named() (names []string) {
+	for _, name := range in.interceptors {
+		names = append(names, listing.WithResponders(name, in.pod))
+	}
+	return names
 }
 
 // plain is what happens to a pod without interceptors.

@@ -126,7 +126,7 @@ func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha
 	}
 	peers := peersOf(c)
 	registry := registration.Static(registration.Options{
-		Namespace: d.System, AllowedReserved: why.AllowedReserved(registrations.Items),
+		Namespace: d.System, AllowedReserved: why.AllowedReserved(registrations.Items), Native: func() bool { return installed.Native },
 	}, registration.Known{Registrations: registrations.Items, Hooks: hooks, Budgets: evictionBudgets, Namespaces: namespaces.Items})
 	var inputs []fateInput
 	for _, node := range nodes {

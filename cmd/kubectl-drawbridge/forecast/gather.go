@@ -27,7 +27,7 @@ func FromSnapshot(s *state.Snapshot, nodes []string) Input {
 		Settings: Settings{KeepUnmanaged: true, KeepEmptyDir: true, Wait: s.Installed.Wait},
 		Nodes:    s.Nodes, Pods: s.Pods, Namespaces: s.Namespaces, Requests: s.Requests,
 		Interceptors: s.Interceptors, Hooks: s.Hooks, Budgets: s.Budgets, PDBs: s.PDBs,
-		System:  cli.DefaultNamespace,
+		Native: s.Installed.Native, System: cli.DefaultNamespace,
 		LeftOut: []string{"the replicas and maxSurge of workloads: as many pods as there are, and one at a time"},
 	}
 	if s.Installed.BudgetsOff {
@@ -85,7 +85,7 @@ func gather(ctx context.Context, o *cli.Options, c *cli.Connection, nodes []stri
 		in.PDBs = pointers(pdbs.Items)
 	}
 	installed := o.Installed(ctx, c)
-	in.Settings.Wait = installed.Wait
+	in.Settings.Wait, in.Native = installed.Wait, installed.Native
 	if budgets, err := c.EvictionBudgets(ctx); read("evictionbudgets", err) && !installed.BudgetsOff {
 		in.Budgets = pointers(budgets)
 	}

@@ -38,6 +38,8 @@ type Input struct {
 	// Workloads are the owners of pods, by their UID; what is not known is guessed from
 	// the pods.
 	Workloads map[types.UID]Workload
+	// Native: native responders of pods are interceptors.
+	Native bool
 	// System is Drawbridge's own namespace.
 	System string
 	// LeftOut is what could not be read, for people.
@@ -125,6 +127,9 @@ type Pod struct {
 	Blocked bool `json:"blocked,omitempty"`
 	// Turns are those before its eviction, in their order.
 	Turns []string `json:"turns,omitempty"`
+	// Responders are those of Kubernetes' own API that have their turn as
+	// native.drawbridge.dev, in their order.
+	Responders []string `json:"responders,omitempty"`
 	// StartSeconds and EndSeconds are when its eviction is requested, and when it is gone,
 	// from now (p50). They are 0 if it stays, and EndSeconds is 0 if it is blocked.
 	StartSeconds float64 `json:"startSeconds"`

@@ -176,7 +176,9 @@ func (w *world) registry() *registration.Registry {
 	for _, n := range w.in.Namespaces {
 		known.Namespaces = append(known.Namespaces, *n)
 	}
-	return registration.Static(registration.Options{Namespace: w.in.System, AllowedReserved: why.AllowedReserved(known.Registrations)}, known)
+	return registration.Static(registration.Options{
+		Namespace: w.in.System, AllowedReserved: why.AllowedReserved(known.Registrations), Native: func() bool { return w.in.Native },
+	}, known)
 }
 
 // takeTurns finds the turns before the eviction, those of the running request if there is

@@ -22,7 +22,10 @@ type Interceptor struct {
 	Hook string `json:"hook,omitempty"`
 	// Budgets are how many EvictionBudgets have their turn under the name.
 	Budgets int `json:"budgets,omitempty"`
-	// Registered: there is an EvictionInterceptor, EvacuationHook or EvictionBudget.
+	// Native: native responders of pods have their turn under the name. It is built in.
+	Native bool `json:"native,omitempty"`
+	// Registered: there is an EvictionInterceptor, EvacuationHook or EvictionBudget, or it is
+	// built in.
 	// Accepted: it is in force.
 	Registered bool   `json:"registered"`
 	Accepted   string `json:"accepted,omitempty"`
@@ -130,6 +133,9 @@ func countTurns(found map[string]*Interceptor, er *v1alpha1.EvictionRequest) {
 		r := found[target.Name]
 		if r == nil {
 			r = &Interceptor{Name: target.Name}
+			if target.Name == v1alpha1.NativeInterceptor {
+				r.Native, r.Registered, r.Accepted = true, true, string(metav1.ConditionTrue)
+			}
 			found[target.Name] = r
 		}
 		if slices.Contains(er.Status.ActiveInterceptors, target.Name) {

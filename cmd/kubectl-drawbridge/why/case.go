@@ -16,6 +16,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/budgetstatus"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
@@ -110,6 +111,8 @@ func interceptors(f *Facts) ([]Interceptor, error) {
 			i.Source = fmt.Sprintf("hook %s, priority %d", hooks[name].Name, ptr.Deref(hooks[name].Spec.Priority, v1alpha1.DefaultInterceptorPriority))
 		case name == v1alpha1.BudgetInterceptor:
 			i.Source = budgetSource(f)
+		case name == v1alpha1.NativeInterceptor:
+			i.Source = nativeSource(f)
 		case registration != nil:
 			i.Source = fmt.Sprintf("registration, priority %d", priority(registration))
 		default:
@@ -144,6 +147,14 @@ func interceptors(f *Facts) ([]Interceptor, error) {
 	return lines, err
 }
 
+// nativeSource is where the interceptor of native responders comes from.
+func nativeSource(f *Facts) string {
+	if f.Pod == nil || len(f.Pod.Spec.EvictionResponders) == 0 {
+		return "built in"
+	}
+	return "native responders, by Kubernetes' own API: " + strings.Join(listing.Responders(f.Pod), ", ")
+}
+
 // errUnread says that the registrations could not be read.
 var errUnread = errors.New("the registrations of interceptors could not be read")
 
@@ -152,7 +163,7 @@ func resolve(f *Facts) ([]string, error) {
 	if f.Namespace != nil {
 		namespaces = append(namespaces, *f.Namespace)
 	}
-	options := registration.Options{Namespace: f.System, AllowedReserved: reservedIn(f)}
+	options := registration.Options{Namespace: f.System, AllowedReserved: reservedIn(f), Native: func() bool { return f.Native }}
 	known := registration.Known{Registrations: f.Registrations, Hooks: f.Hooks, Namespaces: namespaces}
 	if !f.BudgetsOff {
 		known.Budgets = f.EvictionBudgets

@@ -66,8 +66,9 @@ func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 	if budgets, err := g.EvictionBudgets(ctx, client.InNamespace(pod.Namespace)); read(f, "evictionbudgets", err) {
 		f.EvictionBudgets = budgets
 	}
-	if len(f.EvictionBudgets) > 0 {
-		f.BudgetsOff = g.Installed(ctx, g.Connection).BudgetsOff
+	if len(f.EvictionBudgets) > 0 || len(pod.Spec.EvictionResponders) > 0 {
+		installed := g.Installed(ctx, g.Connection)
+		f.BudgetsOff, f.Native = installed.BudgetsOff, installed.Native
 	}
 	namespace := &corev1.Namespace{}
 	if read(f, "the namespace, so registrations that select by its labels are not known", g.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)) {

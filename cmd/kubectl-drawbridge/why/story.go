@@ -42,6 +42,8 @@ type Facts struct {
 	Nodes       []corev1.Node
 	// BudgetsOff: the manager does not decide about EvictionBudgets, as far as is known.
 	BudgetsOff bool
+	// Native: native responders of the pod are interceptors.
+	Native bool
 	// Class is the pod's PriorityClass.
 	Class *schedulingv1.PriorityClass
 	// Request is the EvictionRequest for this pod.

@@ -91,6 +91,9 @@ func silentOne(c *podCase) (string, []string, bool) {
 	if i.Name == v1alpha1.BudgetInterceptor {
 		who = "Drawbridge, which decides about EvictionBudgets,"
 	}
+	if i.Name == v1alpha1.NativeInterceptor {
+		who = "Drawbridge, which asks the pod's native responders,"
+	}
 	after, worth := "20 minutes of silence (--heartbeat-deadline)", silence
 	if deadline := v1alpha1.HeartbeatDeadlineOf(c.Request, i.Name); deadline > 0 {
 		// Who may be silent for long reports seldom.

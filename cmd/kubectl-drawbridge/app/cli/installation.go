@@ -23,6 +23,9 @@ type Installation struct {
 	MaintenanceOff bool
 	// BudgetsOff: the manager does not decide about EvictionBudgets.
 	BudgetsOff bool
+	// Native: the cluster serves lifecycle.k8s.io, so that native responders of pods are
+	// interceptors. It is known without the Deployment.
+	Native bool
 	// Version of the manager, and Chart of what it was installed with; empty if the
 	// Deployment does not say.
 	Version, Chart string
@@ -32,6 +35,12 @@ type Installation struct {
 
 // Installed reads the Deployment. It is no error if that fails: Unread has the reason.
 func (o *Options) Installed(ctx context.Context, c *Connection) Installation {
+	found := o.deployed(ctx, c)
+	found.Native = NativeServed(c.RESTMapper())
+	return found
+}
+
+func (o *Options) deployed(ctx context.Context, c *Connection) Installation {
 	var list appsv1.DeploymentList
 	if err := c.List(ctx, &list, client.InNamespace(o.System), client.MatchingLabels{"app.kubernetes.io/name": "drawbridge"}); err != nil {
 		return Installation{Unread: fmt.Sprintf("the Deployment of Drawbridge could not be read (%v)", err)}

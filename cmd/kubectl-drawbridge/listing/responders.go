@@ -1,0 +1,45 @@
+package listing
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// Responders are the names of a pod's native responders, in the order in which Kubernetes runs
+// them: by priority, higher first, then by the domain from its end, then by the key.
+func Responders(pod *corev1.Pod) []string {
+	all := slices.Clone(pod.Spec.EvictionResponders)
+	slices.SortStableFunc(all, func(a, b corev1.EvictionResponder) int {
+		domainA, keyA, _ := strings.Cut(a.Name, "/")
+		domainB, keyB, _ := strings.Cut(b.Name, "/")
+		return cmp.Or(cmp.Compare(ptr.Deref(b.Priority, 0), ptr.Deref(a.Priority, 0)),
+			slices.Compare(reversed(domainA), reversed(domainB)), strings.Compare(keyA, keyB))
+	})
+	var names []string
+	for _, r := range all {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// reversed has the labels of a domain, the last one first.
+func reversed(domain string) []string {
+	parts := strings.Split(domain, ".")
+	slices.Reverse(parts)
+	return parts
+}
+
+// WithResponders is the name of an interceptor of the pod; behind that of its native responders
+// stands who they are.
+func WithResponders(interceptor string, pod *corev1.Pod) string {
+	if interceptor != v1alpha1.NativeInterceptor || len(pod.Spec.EvictionResponders) == 0 {
+		return interceptor
+	}
+	return interceptor + " (" + strings.Join(Responders(pod), ", ") + ")"
+}
