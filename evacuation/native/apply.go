@@ -17,13 +17,10 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/native/charge"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
-
-// Manager is the field manager of the controllers. What other managers write into the status of
-// an Eviction shows that somebody else is in charge.
-const Manager = "drawbridge-native"
 
 // attempts is how many names are tried for a new Eviction.
 const attempts = 3
@@ -37,7 +34,7 @@ func (r *Reconciler) create(ctx context.Context, s *Situation, e *lifecyclev1alp
 		if !r.May() {
 			return nil, nil //nolint:nilnil // Not ours any more.
 		}
-		err := r.Client.Create(ctx, e, client.FieldOwner(Manager))
+		err := r.Client.Create(ctx, e, client.FieldOwner(charge.Manager))
 		if !apierrors.IsAlreadyExists(err) {
 			if err != nil {
 				return nil, fmt.Errorf("create Eviction %s: %w", e.Name, err)
@@ -110,7 +107,7 @@ func (r *Reconciler) writes(d Decision) (writes []func(context.Context) error) {
 	for _, e := range d.Metadata {
 		writes = append(writes, func(ctx context.Context) error {
 			version := e.ResourceVersion
-			if err := r.Client.Update(ctx, e, client.FieldOwner(Manager)); err != nil {
+			if err := r.Client.Update(ctx, e, client.FieldOwner(charge.Manager)); err != nil {
 				return fmt.Errorf("update labels and owners of Eviction %s: %w", e.Name, err)
 			}
 			for _, after := range d.Statuses {
@@ -123,7 +120,7 @@ func (r *Reconciler) writes(d Decision) (writes []func(context.Context) error) {
 	}
 	for _, e := range d.Statuses {
 		writes = append(writes, func(ctx context.Context) error {
-			if err := r.Client.Status().Update(ctx, e, client.FieldOwner(Manager)); err != nil {
+			if err := r.Client.Status().Update(ctx, e, client.FieldOwner(charge.Manager)); err != nil {
 				return fmt.Errorf("update status of Eviction %s: %w", e.Name, err)
 			}
 			return nil
@@ -131,7 +128,7 @@ func (r *Reconciler) writes(d Decision) (writes []func(context.Context) error) {
 	}
 	for _, request := range d.RequestStatuses {
 		writes = append(writes, func(ctx context.Context) error {
-			if err := r.Client.Status().Update(ctx, request, client.FieldOwner(Manager)); err != nil {
+			if err := r.Client.Status().Update(ctx, request, client.FieldOwner(charge.Manager)); err != nil {
 				return fmt.Errorf("update status of native EvictionRequest %s: %w", request.Name, err)
 			}
 			return nil

@@ -35,3 +35,22 @@ func InterceptorsBeforeNative(pod string, responders int) Event {
 	return normal(ReasonInterceptorsBeforeNative, actionBeginOurs,
 		"Pod %s names %d responders, so its Eviction has no place for Drawbridge's interceptors: they run first, and the responders after them.", pod, responders)
 }
+
+// Reasons of the events about who moves native Evictions.
+const (
+	ReasonNativeControllersTaken    = "NativeControllersTaken"
+	ReasonNativeControllersReleased = "NativeControllersReleased"
+)
+
+const actionTakeCharge = "TakeCharge"
+
+// NativeControllersTaken says that Drawbridge moves native Evictions from now on.
+func NativeControllersTaken(because string) Event {
+	return normal(ReasonNativeControllersTaken, actionTakeCharge, "Drawbridge moves the Evictions of lifecycle.k8s.io. %s", because)
+}
+
+// NativeControllersReleased says that Drawbridge does not move native Evictions any more.
+func NativeControllersReleased(because string) Event {
+	return warning(ReasonNativeControllersReleased, actionTakeCharge,
+		"Drawbridge does not move the Evictions of lifecycle.k8s.io any more, for good: somebody else does. %s To give them back to Drawbridge, switch that off and delete this ConfigMap.", because)
+}

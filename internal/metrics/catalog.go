@@ -48,7 +48,7 @@ type Metric struct {
 // All returns every metric of Drawbridge's own, by name.
 func All() []Metric {
 	all := slices.Concat(requestMetrics, lifeMetrics, evictorMetrics, webhookMetrics, webhookServerMetrics, certificateMetrics, failurePolicyMetrics, guardMetrics,
-		preemptionMetrics, registrationMetrics, surgeMetrics, maintenanceMetrics, vmMetrics, hookMetrics, budgetMetrics, eventMetrics, refusedMetrics, rollbackMetrics)
+		preemptionMetrics, registrationMetrics, surgeMetrics, maintenanceMetrics, vmMetrics, hookMetrics, budgetMetrics, eventMetrics, refusedMetrics, rollbackMetrics, nativeMetrics)
 	slices.SortFunc(all, func(a, b Metric) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }

@@ -85,6 +85,8 @@ type Options struct {
 	Deadlines DeadlineOptions
 	// Taints are about pods that taints delete.
 	Taints TaintOptions
+	// Native is about lifecycle.k8s.io.
+	Native NativeOptions
 	// ReplacementGuard is one of replacementGuards.
 	ReplacementGuard string
 	// ReplacementWindow is how long after a pod's end its replacement is guarded.
@@ -227,6 +229,7 @@ func DefaultOptions() Options {
 		Guard:                defaultGuardOptions(),
 		Preemption:           defaultPreemptionOptions(),
 		Deadlines:            defaultDeadlineOptions(),
+		Native:               defaultNative(),
 		Maintenance:          defaultMaintenanceOptions(),
 		Hooks:                defaultHookOptions(),
 		Budgets:              defaultBudgetOptions(),
@@ -296,6 +299,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AllowedReservedNames, "allowed-reserved-name", o.AllowedReservedNames, "Name under k8s.io or kubernetes.io that pods may use as the name of an interceptor; may be repeated.")
 	o.Deadlines.addFlags(fs)
 	o.Taints.addFlags(fs)
+	o.Native.addFlags(fs)
 	o.Guard.addFlags(fs)
 	o.WebhookClients.addFlags(fs)
 	o.Preemption.addFlags(fs)

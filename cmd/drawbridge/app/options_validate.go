@@ -103,6 +103,7 @@ func (o *Options) Validate() error {
 	check(!o.Preemption.Enabled || o.Preemption.ClientCA == "" || o.Operations.LogLevelConfig == "" || o.Preemption.clientCA().Namespace != o.Namespace,
 		"--preemption-client-ca is in the manager's own namespace %q, of which only --log-level-config is read", o.Namespace)
 	o.Deadlines.validate(check)
+	o.Native.validate(check)
 	o.Maintenance.validate(check)
 	o.Hooks.validate(check)
 	o.Operations.validate(check)

@@ -43,7 +43,10 @@ type discovered struct {
 // setup wires the parts of Drawbridge into the manager: engine, evictor and
 // leases on the leader, webhooks and the renewal of leases on every replica.
 func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) error {
-	view := newNativeView(mgr)
+	view, inCharge, err := newNative(mgr, o, known)
+	if err != nil {
+		return err
+	}
 	resolver, err := setupRegistry(mgr, o, known.self, view.Engaged)
 	if err != nil {
 		return err
@@ -159,7 +162,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 		setupDeletionCost(mgr, o),
 		setupMaintenance(mgr, o, known, resolver),
 		setupTaints(mgr, o, known, resolver),
-		setupNative(mgr, o, known, view, resolver),
+		setupNative(mgr, o, known, view, inCharge, resolver),
 		setupPreemption(ctx, mgr, o, authn, bodies, known.certificate),
 		mgr.Add(renewer),
 	)

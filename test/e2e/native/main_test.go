@@ -63,11 +63,7 @@ func setup(c *cluster.Cluster) (err error) {
 	if _, err := gocommand.Output(ctx, "", "build", "-o", program, "github.com/drawbridge-dev/drawbridge/test/e2e/native/responder"); err != nil {
 		return err
 	}
-	temp := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "temp"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: account()}},
-	}
-	return errors.Join(c.LetDrain(ctx, drainers), letRespond(ctx), admin.Create(ctx, temp))
+	return errors.Join(c.LetDrain(ctx, drainers), letRespond(ctx))
 }
 
 // letRespond gives a group what the API demands of responders: Kubernetes has no role for them
