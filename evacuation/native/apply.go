@@ -64,7 +64,7 @@ func (r *Reconciler) apply(ctx context.Context, s Situation, d Decision, pod *co
 			return time.Time{}, err
 		}
 	}
-	for _, write := range r.writes(d) {
+	for _, write := range r.writes(types.NamespacedName{Namespace: s.Namespace, Name: string(s.UID)}, d) {
 		if !r.May() {
 			return time.Time{}, errNotOurs
 		}
@@ -103,13 +103,14 @@ func (r *Reconciler) ask(ctx context.Context, wish *lifecyclev1alpha1.EvictionRe
 }
 
 // writes are those of the controllers, in order.
-func (r *Reconciler) writes(d Decision) (writes []func(context.Context) error) {
+func (r *Reconciler) writes(key types.NamespacedName, d Decision) (writes []func(context.Context) error) {
 	for _, e := range d.Metadata {
 		writes = append(writes, func(ctx context.Context) error {
 			version := e.ResourceVersion
 			if err := r.Client.Update(ctx, e, client.FieldOwner(charge.Manager)); err != nil {
 				return fmt.Errorf("update labels and owners of Eviction %s: %w", e.Name, err)
 			}
+			r.wrote(key, e, version)
 			for _, after := range d.Statuses {
 				if after.UID == e.UID && after.ResourceVersion == version {
 					after.ResourceVersion = e.ResourceVersion // Nothing else has changed.
@@ -120,17 +121,21 @@ func (r *Reconciler) writes(d Decision) (writes []func(context.Context) error) {
 	}
 	for _, e := range d.Statuses {
 		writes = append(writes, func(ctx context.Context) error {
+			version := e.ResourceVersion
 			if err := r.Client.Status().Update(ctx, e, client.FieldOwner(charge.Manager)); err != nil {
 				return fmt.Errorf("update status of Eviction %s: %w", e.Name, err)
 			}
+			r.wrote(key, e, version)
 			return nil
 		})
 	}
 	for _, request := range d.RequestStatuses {
 		writes = append(writes, func(ctx context.Context) error {
+			version := request.ResourceVersion
 			if err := r.Client.Status().Update(ctx, request, client.FieldOwner(charge.Manager)); err != nil {
 				return fmt.Errorf("update status of native EvictionRequest %s: %w", request.Name, err)
 			}
+			r.wrote(key, request, version)
 			return nil
 		})
 	}

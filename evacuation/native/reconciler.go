@@ -66,6 +66,8 @@ type Reconciler struct {
 type memory struct {
 	endSeenAt time.Time
 	joinedAt  time.Time
+	// replaced are the versions of objects, by UID, that a write of ours has replaced.
+	replaced map[types.UID][]string
 	// announced: it was said that our interceptors run first.
 	announced bool
 }
@@ -118,6 +120,9 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*Sit
 	if len(found.requests) == 0 && len(found.evictions) == 0 && (ours == nil || !concerns(ours)) {
 		r.forget(key)
 		return nil, nil, nil
+	}
+	if r.isStale(key, found) {
+		return nil, nil, nil // The event of our own write brings it back.
 	}
 	s := &Situation{
 		Now: r.Clock.Now(), Namespace: key.Namespace, UID: types.UID(key.Name), InCharge: r.View.InCharge(),
@@ -240,6 +245,40 @@ func (r *Reconciler) remember(key types.NamespacedName, change func(*memory)) me
 	change(&m)
 	r.memories[key] = m
 	return m
+}
+
+// wrote notes that a write of ours has replaced a version of an object.
+func (r *Reconciler) wrote(key types.NamespacedName, object client.Object, version string) {
+	if object.GetResourceVersion() == version {
+		return // Nothing was different, so no event comes.
+	}
+	r.remember(key, func(m *memory) {
+		if m.replaced == nil {
+			m.replaced = map[types.UID][]string{}
+		}
+		m.replaced[object.GetUID()] = append(m.replaced[object.GetUID()], version)
+	})
+}
+
+// isStale reports whether the cache still has a version that we have replaced. What is decided
+// on it would end as a conflict.
+func (r *Reconciler) isStale(key types.NamespacedName, found objects) (stale bool) {
+	r.remember(key, func(m *memory) {
+		look := func(object client.Object) {
+			if slices.Contains(m.replaced[object.GetUID()], object.GetResourceVersion()) {
+				stale = true
+			} else {
+				delete(m.replaced, object.GetUID())
+			}
+		}
+		for _, e := range found.evictions {
+			look(e)
+		}
+		for _, request := range found.requests {
+			look(request)
+		}
+	})
+	return stale
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {

@@ -1,0 +1,267 @@
+//go:build unix
+
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
+	"github.com/drawbridge-dev/drawbridge/evacuation/native/charge"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
+)
+
+// waitEvent waits for an event about a pod, and returns its note.
+func waitEvent(t *testing.T, about client.Object, reason string) (note string) {
+	t.Helper()
+	waiting.Eventually(t, "event "+reason+" of "+about.GetName(), func(ctx context.Context) error {
+		var list eventsv1.EventList
+		if err := admin.List(ctx, &list, client.InNamespace(about.GetNamespace())); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Regarding.UID == about.GetUID() && e.Reason == reason {
+				note = e.Note
+				return nil
+			}
+		}
+		return fmt.Errorf("%d events, none of them", len(list.Items))
+	})
+	return note
+}
+
+// A responder that is silent for 20 minutes is passed over, and the eviction goes on.
+func TestASilentResponderIsPassedOver(t *testing.T) {
+	// The API server goes by its own clock, so the manager's must stay with it.
+	inst.ForTest(t, manager.Options{Change: func(o *app.Options) { o.Policy.StartupGrace = time.Second }})
+	namespace, node := placed(t)
+	name := in(namespace, migrate)
+	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(name).Obj())
+	wants(t, pod)
+	e := waitEviction(t, pod, "in the hands of its responder", turnOf(name))
+	ctx, cancel := context.WithTimeout(t.Context(), cluster.Patience)
+	defer cancel()
+	if err := kube.Age(ctx, e, 20*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, pod)
+	e = waitEviction(t, pod, "evicted", isEvicted)
+	if diff := cmp.Diff("pod-1-db-0: "+name+"=Interrupted "+evictor+"=Completed"+evicted, says(e)); diff != "" {
+		t.Errorf("Eviction (-want +got):\n%s", diff)
+	}
+	want := "Responder " + name + " has not reported for 20 minutes, so the eviction goes on without it. It may have ended its work or not: look at its program."
+	if diff := cmp.Diff(want, waitEvent(t, pod, events.ReasonNativeResponderPassedOver)); diff != "" {
+		t.Errorf("event (-want +got):\n%s", diff)
+	}
+}
+
+// The manager is killed after each step of an eviction, and the next one goes on.
+func TestTheManagerIsKilledAtEveryStep(t *testing.T) {
+	m := inst.ForTest(t, manager.Options{})
+	namespace, node := placed(t)
+	first, second, third := in(namespace, migrate), in(namespace, save), in(namespace, ours)
+	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(first, second).Interceptors(third).Obj())
+	again := func() {
+		t.Helper()
+		m.Kill()
+		m = inst.ForTest(t, manager.Options{})
+	}
+	r := wants(t, pod)
+	again()
+	waitEviction(t, pod, "begun", turnOf(first))
+	again()
+	completes(t, pod, first)
+	again()
+	completes(t, pod, second)
+	again()
+	intercepts(t, pod, third)
+	again()
+	gone(t, pod)
+	again()
+	e := waitEviction(t, pod, "evicted", isEvicted)
+	if len(e.Status.TargetResponders) != 4 || e.Name != "pod-1-db-0" {
+		t.Errorf("%s", says(e))
+	}
+	waitWish(t, r, evicted)
+}
+
+// Another controller appears: ours lets go at once, also after a restart, until a person says
+// otherwise.
+func TestAnotherControllerAppears(t *testing.T) {
+	m := inst.ForTest(t, manager.Options{})
+	namespace, node := placed(t)
+	name := in(namespace, migrate)
+	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(name).Obj())
+	wants(t, pod)
+	e := waitEviction(t, pod, "begun", turnOf(name))
+	state := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: inst.Release + "-native"}}
+	inCharge := func(want charge.Mode) {
+		t.Helper()
+		waiting.Eventually(t, string(want)+" to be in charge", func(ctx context.Context) error {
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(state), state); err != nil {
+				return err
+			}
+			if got := state.Data["inCharge"]; got != string(want) {
+				return fmt.Errorf("it is %s: %v", got, state.Data)
+			}
+			return nil
+		})
+	}
+	inCharge(charge.Drawbridge)
+
+	// As the other one would: a status of its own.
+	e.Status.Requesters = append(e.Status.Requesters, lifecyclev1alpha1.Requester{Name: "other.example.com/x", Intent: lifecyclev1alpha1.RequesterIntentEviction})
+	if err := admin.Status().Update(t.Context(), e, client.FieldOwner("evictionrequest-controller")); err != nil {
+		t.Fatal(err)
+	}
+	inCharge(charge.Cluster)
+	mark := kube.RequestLog().Mark()
+	responds(t, pod, name, func(r *lifecyclev1alpha1.ResponderStatus) { r.CompletionTime = new(metav1.Now()) })
+	m.StopFor(t)
+	inst.ForTest(t, manager.Options{})
+	second := createPod(t, builder.Pod(namespace, "db-1").Node(node).Obj())
+	wants(t, second)
+	// It does what it has to, so it would have done that, too.
+	plain := createPod(t, builder.Pod(namespace, "db-2").Node(node).Responders(name).Obj())
+	calls(t, plain)
+	waiting.Eventually(t, "a wish in the caller's name", func(context.Context) error {
+		if len(wishes(t, plain)) == 0 {
+			return errors.New("none yet")
+		}
+		return nil
+	})
+	logged, err := kube.RequestLog().Since(t.Context(), mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if writes := logged.By(account()).Where(func(r cluster.Request) bool {
+		return r.Group == lifecyclev1alpha1.GroupName && r.Writes() && (r.Resource == "evictions" || r.Subresource == "status")
+	}); len(writes) > 0 {
+		t.Errorf("it has written:\n%s", writes)
+	}
+
+	if err := admin.Delete(t.Context(), state); err != nil {
+		t.Fatal(err)
+	}
+	inCharge(charge.Drawbridge) // It looks every 30 seconds.
+	gone(t, pod)
+	gone(t, second)
+}
+
+// A pod that names ten responders has no place for ours in its Eviction, so ours run first.
+func TestTenResponders(t *testing.T) {
+	shareManager(t)
+	for how, ask := range map[string]func(*testing.T, *corev1.Pod){
+		"asked for natively":  func(t *testing.T, pod *corev1.Pod) { wants(t, pod) },
+		"asked for by a call": func(t *testing.T, pod *corev1.Pod) { calls(t, pod) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			namespace, node := placed(t)
+			var names []string
+			for i := range v1alpha1.MaxNativeResponders {
+				names = append(names, in(namespace, fmt.Sprintf("r%d.example.com/work", i)))
+			}
+			pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(names...).Interceptors(in(namespace, ours)).Obj())
+			ask(t, pod)
+			cluster.WaitRequest(t, admin, pod, "in the hands of ours", func(er *v1alpha1.EvictionRequest) bool {
+				return slices.Contains(er.Status.ActiveInterceptors, in(namespace, ours))
+			})
+			if found, err := evictions(t.Context(), pod); err != nil || slices.ContainsFunc(found, func(e lifecyclev1alpha1.Eviction) bool { return len(e.Status.TargetResponders) > 0 }) {
+				t.Errorf("the Eviction has begun, or error %v", err)
+			}
+			if how == "asked for natively" {
+				want := "Pod db-0 names 10 responders, so its Eviction has no place for Drawbridge's interceptors: they run first, and the responders after them."
+				if diff := cmp.Diff(want, waitEvent(t, pod, events.ReasonInterceptorsBeforeNative)); diff != "" {
+					t.Errorf("event (-want +got):\n%s", diff)
+				}
+			}
+			intercepts(t, pod, in(namespace, ours))
+			for _, name := range names {
+				completes(t, pod, name)
+			}
+			gone(t, pod)
+			e := waitEviction(t, pod, "evicted", isEvicted)
+			if len(e.Status.TargetResponders) != 11 {
+				t.Errorf("%s", says(e))
+			}
+		})
+	}
+}
+
+// Many requesters, at the same second, and a target that is replaced under its name.
+func TestManyRequestersAndASuccessor(t *testing.T) {
+	shareManager(t)
+	namespace, node := placed(t)
+	name := in(namespace, migrate)
+	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(name).Obj())
+	for i := range 105 {
+		create(t, wish(pod, fmt.Sprintf("wish-%d", i), fmt.Sprintf("drain.example.com/r-%d", i)))
+	}
+	waitEviction(t, pod, "wanted by a hundred", func(e *lifecyclev1alpha1.Eviction) bool {
+		return len(e.Status.Requesters) == 100 && len(e.OwnerReferences) == 105 && turnOf(name)(e)
+	})
+	completes(t, pod, name)
+	gone(t, pod)
+	first := waitEviction(t, pod, "evicted", isEvicted)
+	successor := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(name).Obj())
+	lives(t, successor)
+	r := wish(successor, "next", "drain.example.com/me")
+	create(t, r)
+	e := waitEviction(t, successor, "begun", turnOf(name))
+	if first.Name != "pod-1-db-0" || e.Name != "pod-2-db-0" {
+		t.Errorf("the names are %s and %s", first.Name, e.Name)
+	}
+	withdraw(t, r)
+	waitEviction(t, successor, "canceled", isCanceled)
+	lives(t, successor)
+}
+
+// What must not be evicted, or is not there, and what others write.
+func TestBadInput(t *testing.T) {
+	shareManager(t)
+	namespace, node := placed(t)
+	name := in(namespace, migrate)
+	absent := builder.Pod(namespace, "nobody").UID("11111111-2222-3333-4444-555555555555").Obj()
+	waitWish(t, wants(t, absent), invalid)
+
+	of := createPod(t, builder.Pod(namespace, "agent").Node(node).DaemonSet("agent").Obj())
+	wants(t, of)
+	e := waitEviction(t, of, "explained", func(e *lifecyclev1alpha1.Eviction) bool {
+		return turnOf(evictor)(e) && e.Status.Responders[0].Message != nil
+	})
+	if diff := cmp.Diff("API-initiated eviction of DaemonSet and mirror pods is not supported", *e.Status.Responders[0].Message); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
+	lives(t, of)
+
+	renamed := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(name).Obj())
+	other := wish(renamed, "other", "drain.example.com/me")
+	other.Spec.Target.Pod.Name = "db-9"
+	create(t, other)
+	waitWish(t, other, invalid)
+
+	byHand := &lifecyclev1alpha1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "by-hand"},
+		Spec:       lifecyclev1alpha1.EvictionSpec{Target: lifecyclev1alpha1.EvictionTarget{Pod: &lifecyclev1alpha1.EvictionPodReference{Name: renamed.Name, UID: renamed.UID}}},
+	}
+	create(t, byHand)
+	waitEviction(t, renamed, "canceled, as nobody wants it", isCanceled)
+	lives(t, renamed)
+}
