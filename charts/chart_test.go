@@ -23,16 +23,16 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 		"with the default values": {
 			values: values{"crds": values{"enabled": true}},
 			want: map[string]int{
-				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 27, "ClusterRoleBinding": 17, "ConfigMap": 2, "Role": 5,
-				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 28, "ClusterRoleBinding": 18, "ConfigMap": 2, "Role": 6,
+				"RoleBinding": 6, "Job": 1, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "PodDisruptionBudget": 1,
 			},
 		},
 		"for a manager outside of the cluster": {
 			values: values{"crds": values{"enabled": true}, "deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
-				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 26, "ClusterRoleBinding": 16, "ConfigMap": 2, "Role": 4,
-				"RoleBinding": 4, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 27, "ClusterRoleBinding": 17, "ConfigMap": 2, "Role": 5,
+				"RoleBinding": 5, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
 		"with everything optional off": {
@@ -41,7 +41,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"podDisruptionBudget": values{"enabled": false}, "descheduler": values{"markInProgress": false},
 				"surge": values{"enabled": false}, "guard": values{"enabled": false}, "maintenance": values{"enabled": false},
 				"metrics": values{"protected": false}, "uninstall": values{"cleanup": false}, "hooks": values{"enabled": false},
-				"budgets": values{"enabled": false},
+				"budgets": values{"enabled": false}, "native": values{"controllers": "Off"},
 			},
 			want: map[string]int{
 				"ServiceAccount": 1, "ClusterRole": 13, "ClusterRoleBinding": 8, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
@@ -55,7 +55,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"surge": values{"enabled": false}, "guard": values{"enabled": false}, "descheduler": values{"markInProgress": false},
 			},
 			want: map[string]int{
-				"ServiceAccount": 1, "ClusterRole": 19, "ClusterRoleBinding": 13, "Role": 4, "RoleBinding": 4, "ConfigMap": 1, "Job": 1,
+				"ServiceAccount": 1, "ClusterRole": 20, "ClusterRoleBinding": 14, "Role": 5, "RoleBinding": 5, "ConfigMap": 1, "Job": 1,
 				"ValidatingAdmissionPolicy": 16, "ValidatingAdmissionPolicyBinding": 16, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 				"PodDisruptionBudget": 1, "PodMonitor": 1,
 			},
@@ -89,8 +89,8 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 				"webhook": values{"breakGlassGroups": []any{"sre"}, "bypassUsers": []any{}, "excludedNamespaces": []any{}},
 			},
 			want: map[string]int{
-				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 27, "ClusterRoleBinding": 17, "ConfigMap": 3, "Role": 5,
-				"RoleBinding": 5, "Job": 1, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 28, "ClusterRoleBinding": 18, "ConfigMap": 3, "Role": 6,
+				"RoleBinding": 6, "Job": 1, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 1,
 			},
 		},

@@ -124,6 +124,7 @@ func TestTheCatalogHasEveryMetric(t *testing.T) {
 	metrics.NewWebhookServer(registry)
 	metrics.NewEvents(registry)
 	metrics.NewRollback(registry)
+	metrics.NewNative(registry)
 	metrics.NewFailurePolicy(registry)
 	metrics.NewRefused(registry)
 	want := map[string]string{}

@@ -91,12 +91,12 @@ func TestNative_A6(t *testing.T) {
 			if diff := cmp.Diff("pod-1-web:"+tc.want, short); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
-			if wait := time.Duration(0); !wake.IsZero() {
-				if wait = wake.Sub(w.Now); wait != tc.wake {
-					t.Errorf("wakes after %s, want %s", wait, tc.wake)
-				}
-			} else if tc.wake != 0 {
-				t.Errorf("does not wake, want after %s", tc.wake)
+			var wait time.Duration
+			if !wake.IsZero() {
+				wait = wake.Sub(w.Now)
+			}
+			if wait != tc.wake {
+				t.Errorf("wakes after %s, want %s; 0 is never", wait, tc.wake)
 			}
 			if diff := cmp.Diff(endOf(w.Evictions[0].Status.Conditions), endOf(w.Requests[0].Status.Conditions)); diff != "" {
 				t.Errorf("the request says (-eviction +request):\n%s", diff)

@@ -140,12 +140,12 @@ type Happening struct {
 type What int
 
 const (
-	// PassedOver: a responder was silent for too long.
+	// PassedOver says that a responder was silent for too long.
 	PassedOver What = iota + 1
-	// EvictionFailed: the Eviction has ended without the pod's end.
+	// EvictionFailed says that the Eviction has ended without the pod's end.
 	EvictionFailed
-	// OursFirst: the pod names so many responders that ours run before its Eviction.
+	// OursFirst says that the pod names so many responders that ours run before its Eviction.
 	OursFirst
-	// RequestRefused: a native EvictionRequest is not valid.
+	// RequestRefused says that a native EvictionRequest is not valid.
 	RequestRefused
 )

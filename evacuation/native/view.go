@@ -58,7 +58,7 @@ func NewView(config *rest.Config, scheme *runtime.Scheme, inCharge func() bool, 
 var _ evictor.Native = &View{}
 
 // Run caches the native API until the context ends. An error means that it could not begin.
-func (v *View) Run(ctx context.Context) error {
+func (v *View) Run(ctx context.Context) (err error) {
 	c, err := cache.New(v.config, cache.Options{Scheme: v.scheme, DefaultWatchErrorHandler: v.watchFailed})
 	if err != nil {
 		return fmt.Errorf("cache the native API: %w", err)
@@ -72,9 +72,19 @@ func (v *View) Run(ctx context.Context) error {
 	); err != nil {
 		return fmt.Errorf("index the native API: %w", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- c.Start(ctx) }()
-	defer func() { cancel(); <-ended }()
+	ended := make(chan struct{})
+	var failure error
+	go func() {
+		defer close(ended)
+		failure = c.Start(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-ended
+		if failure != nil {
+			err = errors.Join(err, fmt.Errorf("cache the native API: %w", failure))
+		}
+	}()
 	if err := v.listen(ctx, c); err != nil {
 		return err
 	}
@@ -82,7 +92,7 @@ func (v *View) Run(ctx context.Context) error {
 	defer stop()
 	if !c.WaitForCacheSync(syncing) {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // It ended before it began.
+			return nil // It ended before it began.
 		}
 		return errors.New("the first list of the native API has not come within a minute")
 	}

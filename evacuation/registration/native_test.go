@@ -49,7 +49,7 @@ func TestResolveNativeResponders(t *testing.T) {
 		many = append(many, register(names[i]))
 	}
 	all := budgets(evb("shop", "a", "db"))
-	then := func(parts ...[]string) []string { return slices.Concat(parts...) }
+	then := slices.Concat[[]string]
 	just := func(names ...string) []string { return names }
 	cases := map[string]struct {
 		off           bool

@@ -28,6 +28,7 @@ var rare = map[string]string{
 	": get jobs.batch":                                            "The guard asks for the controller of a pod; a Job has none of the pods that these tests guard.",
 	": create pods/exec":                                          "The API server asks for it as well since 1.35, of what the log has as a get.",
 	"-log: watch configmaps":                                      "The managers of these tests take their log level from a flag; in test/e2e/ha one follows it.",
+	"-native: ":                                                   "Only Kubernetes 1.37 with a feature gate serves lifecycle.k8s.io; test/e2e/native uses all of it.",
 	": patch events in":                                           "Leader election repeats an event only when the leadership moves to and fro.",
 	"-kubevirt: get virtualmachineinstancemigrations.kubevirt.io": "A policy says that it lacks something unless all of get, list and watch are granted.",
 	"-kubevirt: get kubevirts.kubevirt.io":                        "As above.",

@@ -45,7 +45,7 @@ func (o *NativeOptions) addFlags(fs *pflag.FlagSet) {
 }
 
 // validate calls check for each rule.
-func (o NativeOptions) validate(check func(ok bool, format string, args ...any)) {
+func (o *NativeOptions) validate(check func(ok bool, format string, args ...any)) {
 	check(slices.Contains(charge.Modes(), charge.Mode(o.Controllers)), "--native-controllers must be one of %v, not %q", charge.Modes(), o.Controllers)
 	check(o.Priority >= v1alpha1.DefaultNativePriority && o.Priority <= maxNativePriority,
 		"--native-priority must be from %d to %d, not %d", v1alpha1.DefaultNativePriority, maxNativePriority, o.Priority)

@@ -155,7 +155,9 @@ func (c *Charge) serve(ctx context.Context) {
 		if !c.isServed(true) {
 			c.Log.Info("The API server serves lifecycle.k8s.io/v1alpha1 no longer")
 			cancel()
-			<-ended
+			if err := <-ended; err != nil {
+				c.Log.V(1).Info("The view of the native API has ended", "cause", err.Error())
+			}
 			return
 		}
 	}

@@ -116,7 +116,7 @@ func TestEverybodyHasOneTurn(t *testing.T) {
 					}
 				}
 				if kind != "native responders" || how != "a native request" {
-					er := cluster.WaitRequest(t, admin, pod, "evicted", func(er *v1alpha1.EvictionRequest) bool { return v1alpha1.IsFinished(er) })
+					er := cluster.WaitRequest(t, admin, pod, "evicted", v1alpha1.IsFinished)
 					for _, i := range er.Status.TargetInterceptors {
 						if i.Name != v1alpha1.ImperativeEvictionInterceptor && v1alpha1.ReportOf(er, i.Name).CompletionTime == nil {
 							t.Errorf("%s has not completed: %+v", i.Name, er.Status)
