@@ -69,6 +69,8 @@ type Charge struct {
 	since    time.Time
 	seen     Evidence
 	who      string
+	// remembered: the ConfigMap was seen. Only the leader's loop uses it.
+	remembered bool
 }
 
 func (c *Charge) init() {
@@ -241,7 +243,8 @@ func (l Leader) look(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("get ConfigMap %s: %w", l.ConfigMap, err)
 	}
-	in.State = stateOf(stored)
+	in.State, in.Deleted = stateOf(stored), stored == nil && l.remembered
+	l.remembered = l.remembered || stored != nil
 	d := Decide(in)
 	if d.Remember != nil {
 		if !d.InCharge {
@@ -251,7 +254,7 @@ func (l Leader) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		in.State = *d.Remember
+		in.State, l.remembered = *d.Remember, true
 		l.say(written, d)
 	}
 	who := metrics.NativeCluster

@@ -58,8 +58,11 @@ type Input struct {
 	// Served: the API is served.
 	Served bool
 	State  State
-	Seen   Evidence
-	Now    time.Time
+	// Deleted: a person has deleted what was remembered, while this process ran. Then what was
+	// seen before does not count.
+	Deleted bool
+	Seen    Evidence
+	Now     time.Time
 }
 
 // Decision is who is in charge, and what to remember of it.
@@ -75,7 +78,7 @@ func Decide(in Input) Decision {
 	switch {
 	case !in.Served, in.Mode == Off, in.Mode == Cluster:
 		return Decision{}
-	case in.State.InCharge == "" && in.Mode == Auto && seen && in.Seen.Running:
+	case in.State.InCharge == "" && in.Mode == Auto && !in.Deleted && seen && in.Seen.Running:
 		return Decision{Remember: &State{InCharge: Cluster, Since: in.Now, Because: in.Seen.because()}}
 	case in.State.InCharge == "":
 		return Decision{InCharge: true, Remember: &State{InCharge: Drawbridge, Since: in.Now, Because: "Nobody else was seen to write the status of Evictions."}}

@@ -71,36 +71,6 @@ func TestASilentResponderIsPassedOver(t *testing.T) {
 	}
 }
 
-// The manager is killed after each step of an eviction, and the next one goes on.
-func TestTheManagerIsKilledAtEveryStep(t *testing.T) {
-	m := inst.ForTest(t, manager.Options{})
-	namespace, node := placed(t)
-	first, second, third := in(namespace, migrate), in(namespace, save), in(namespace, ours)
-	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(first, second).Interceptors(third).Obj())
-	again := func() {
-		t.Helper()
-		m.Kill()
-		m = inst.ForTest(t, manager.Options{})
-	}
-	r := wants(t, pod)
-	again()
-	waitEviction(t, pod, "begun", turnOf(first))
-	again()
-	completes(t, pod, first)
-	again()
-	completes(t, pod, second)
-	again()
-	intercepts(t, pod, third)
-	again()
-	gone(t, pod)
-	again()
-	e := waitEviction(t, pod, "evicted", isEvicted)
-	if len(e.Status.TargetResponders) != 4 || e.Name != "pod-1-db-0" {
-		t.Errorf("%s", says(e))
-	}
-	waitWish(t, r, evicted)
-}
-
 // Another controller appears: ours lets go at once, also after a restart, until a person says
 // otherwise.
 func TestAnotherControllerAppears(t *testing.T) {
@@ -240,16 +210,6 @@ func TestBadInput(t *testing.T) {
 	name := in(namespace, migrate)
 	absent := builder.Pod(namespace, "nobody").UID("11111111-2222-3333-4444-555555555555").Obj()
 	waitWish(t, wants(t, absent), invalid)
-
-	of := createPod(t, builder.Pod(namespace, "agent").Node(node).DaemonSet("agent").Obj())
-	wants(t, of)
-	e := waitEviction(t, of, "explained", func(e *lifecyclev1alpha1.Eviction) bool {
-		return turnOf(evictor)(e) && e.Status.Responders[0].Message != nil
-	})
-	if diff := cmp.Diff("API-initiated eviction of DaemonSet and mirror pods is not supported", *e.Status.Responders[0].Message); diff != "" {
-		t.Errorf("message (-want +got):\n%s", diff)
-	}
-	lives(t, of)
 
 	renamed := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(name).Obj())
 	other := wish(renamed, "other", "drain.example.com/me")
