@@ -1,7 +1,8 @@
 // Package statements knows the numbered conformance statements of the
-// EvictionRequest API and finds the tests that cite them: a subtest of a
-// TestConformance_ function whose name begins with the numbers it proves, as in
-// "67 completion hands over in one write" or "83, 84 a failed call is counted".
+// EvictionRequest API, and of the native one, and finds the tests that cite them: a
+// subtest of a TestConformance_ function whose name begins with the numbers it proves,
+// as in "67 completion hands over in one write" or "83, 84 a failed call is counted",
+// or of a TestNative_ function, as in "N57 whoever has completed is followed".
 package statements
 
 import (
@@ -36,20 +37,32 @@ type Statement struct {
 
 // All returns the statements in the order of their numbers.
 func All() ([]Statement, error) {
+	lines, err := rows(list, 5)
+	if err != nil {
+		return nil, err
+	}
 	var all []Statement
-	for _, line := range strings.Split(strings.TrimSpace(list), "\n") {
+	for i, f := range lines {
+		if f[0] != strconv.Itoa(i+1) {
+			return nil, fmt.Errorf("statement %q: want number %d", f[4], i+1)
+		}
+		all = append(all, Statement{Number: i + 1, Family: f[1], Level: f[2], Where: f[3], Title: f[4]})
+	}
+	return all, nil
+}
+
+// rows are the lines of a table with so many fields, less its comments.
+func rows(table string, fields int) ([][]string, error) {
+	var all [][]string
+	for line := range strings.SplitSeq(strings.TrimSpace(table), "\n") {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
 		f := strings.Split(line, "\t")
-		if len(f) != 5 {
-			return nil, fmt.Errorf("statement %q: want 5 fields, have %d", line, len(f))
+		if len(f) != fields {
+			return nil, fmt.Errorf("line %q: want %d fields, have %d", line, fields, len(f))
 		}
-		n, err := strconv.Atoi(f[0])
-		if err != nil || n != len(all)+1 {
-			return nil, fmt.Errorf("statement %q: want number %d", line, len(all)+1)
-		}
-		all = append(all, Statement{Number: n, Family: f[1], Level: f[2], Where: f[3], Title: f[4]})
+		all = append(all, f)
 	}
 	return all, nil
 }
@@ -57,11 +70,24 @@ func All() ([]Statement, error) {
 // Unproven are the statements that no test of this version proves, and why.
 var Unproven = map[int]string{}
 
-var cited = regexp.MustCompile(`^(\d+(?:, \d+)*) \S`)
+// citations are how the tests of one list of statements cite them.
+type citations struct {
+	// function is what the name of their test functions begins with.
+	function string
+	// number is what a number begins with, and names the numbers at the beginning of a name.
+	number string
+	names  *regexp.Regexp
+	// label is how the page names a folder.
+	label func(folder string) string
+}
+
+var ours = citations{function: "TestConformance_", names: regexp.MustCompile(`^(\d+(?:, \d+)*) \S`), label: filepath.Base}
 
 // Tests maps each statement's number to the names of the tests that cite it,
 // read from the Go test files of the given folders.
-func Tests(folders ...string) (map[int][]string, error) {
+func Tests(folders ...string) (map[int][]string, error) { return ours.tests(folders) }
+
+func (c citations) tests(folders []string) (map[int][]string, error) {
 	found := map[int][]string{}
 	for _, folder := range folders {
 		files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
@@ -74,8 +100,8 @@ func Tests(folders ...string) (map[int][]string, error) {
 				return nil, fmt.Errorf("parse %s: %w", file, err)
 			}
 			for _, decl := range parsed.Decls {
-				if f, ok := decl.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "TestConformance_") {
-					collect(found, filepath.Base(folder), f)
+				if f, ok := decl.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, c.function) {
+					c.collect(found, c.label(folder), f)
 				}
 			}
 		}
@@ -89,7 +115,7 @@ func Tests(folders ...string) (map[int][]string, error) {
 
 // collect finds names of subtests: the first argument of a call of Run, a key of
 // a table, or the value of a table's field called name.
-func collect(found map[int][]string, folder string, f *ast.FuncDecl) {
+func (c citations) collect(found map[int][]string, folder string, f *ast.FuncDecl) {
 	cite := func(e ast.Expr) {
 		lit, ok := e.(*ast.BasicLit)
 		if !ok || lit.Kind != token.STRING {
@@ -99,12 +125,12 @@ func collect(found map[int][]string, folder string, f *ast.FuncDecl) {
 		if err != nil {
 			return // Not a literal the parser would have accepted.
 		}
-		m := cited.FindStringSubmatch(name)
+		m := c.names.FindStringSubmatch(name)
 		if m == nil {
 			return
 		}
 		for _, number := range strings.Split(m[1], ", ") {
-			if n, err := strconv.Atoi(number); err == nil {
+			if n, err := strconv.Atoi(strings.TrimPrefix(number, c.number)); err == nil {
 				found[n] = append(found[n], fmt.Sprintf("%s %s/%q", folder, f.Name.Name, name))
 			}
 		}

@@ -1,4 +1,4 @@
-// Command gen writes docs/conformance.md. Run it from the root of the project.
+// Command gen writes docs/conformance.md and docs/conformance-native.md. Run it from the root of the project.
 package main
 
 import (
@@ -24,5 +24,19 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile("docs/conformance.md", []byte(statements.Page(all, tests)), 0o644)
+	if err := os.WriteFile("docs/conformance.md", []byte(statements.Page(all, tests)), 0o644); err != nil {
+		return err
+	}
+	native, err := statements.Native()
+	if err != nil {
+		return err
+	}
+	cases, err := statements.Cases()
+	if err != nil {
+		return err
+	}
+	if tests, err = statements.NativeTests("."); err != nil {
+		return err
+	}
+	return os.WriteFile("docs/conformance-native.md", []byte(statements.NativePage(native, cases, tests)), 0o644)
 }
