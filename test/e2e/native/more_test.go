@@ -4,7 +4,6 @@ package native
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
-	"github.com/drawbridge-dev/drawbridge/evacuation/native/charge"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
@@ -69,69 +67,6 @@ func TestASilentResponderIsPassedOver(t *testing.T) {
 	if diff := cmp.Diff(want, waitEvent(t, pod, events.ReasonNativeResponderPassedOver)); diff != "" {
 		t.Errorf("event (-want +got):\n%s", diff)
 	}
-}
-
-// Another controller appears: ours lets go at once, also after a restart, until a person says
-// otherwise.
-func TestAnotherControllerAppears(t *testing.T) {
-	m := inst.ForTest(t, manager.Options{})
-	namespace, node := placed(t)
-	name := in(namespace, migrate)
-	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(name).Obj())
-	wants(t, pod)
-	e := waitEviction(t, pod, "begun", turnOf(name))
-	state := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: inst.Release + "-native"}}
-	inCharge := func(want charge.Mode) {
-		t.Helper()
-		waiting.Eventually(t, string(want)+" to be in charge", func(ctx context.Context) error {
-			if err := admin.Get(ctx, client.ObjectKeyFromObject(state), state); err != nil {
-				return err
-			}
-			if got := state.Data["inCharge"]; got != string(want) {
-				return fmt.Errorf("it is %s: %v", got, state.Data)
-			}
-			return nil
-		})
-	}
-	inCharge(charge.Drawbridge)
-
-	// As the other one would: a status of its own.
-	e.Status.Requesters = append(e.Status.Requesters, lifecyclev1alpha1.Requester{Name: "other.example.com/x", Intent: lifecyclev1alpha1.RequesterIntentEviction})
-	if err := admin.Status().Update(t.Context(), e, client.FieldOwner("evictionrequest-controller")); err != nil {
-		t.Fatal(err)
-	}
-	inCharge(charge.Cluster)
-	mark := kube.RequestLog().Mark()
-	responds(t, pod, name, func(r *lifecyclev1alpha1.ResponderStatus) { r.CompletionTime = new(metav1.Now()) })
-	m.StopFor(t)
-	inst.ForTest(t, manager.Options{})
-	second := createPod(t, builder.Pod(namespace, "db-1").Node(node).Obj())
-	wants(t, second)
-	// It does what it has to, so it would have done that, too.
-	plain := createPod(t, builder.Pod(namespace, "db-2").Node(node).Responders(name).Obj())
-	calls(t, plain)
-	waiting.Eventually(t, "a wish in the caller's name", func(context.Context) error {
-		if len(wishes(t, plain)) == 0 {
-			return errors.New("none yet")
-		}
-		return nil
-	})
-	logged, err := kube.RequestLog().Since(t.Context(), mark)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if writes := logged.By(account()).Where(func(r cluster.Request) bool {
-		return r.Group == lifecyclev1alpha1.GroupName && r.Writes() && (r.Resource == "evictions" || r.Subresource == "status")
-	}); len(writes) > 0 {
-		t.Errorf("it has written:\n%s", writes)
-	}
-
-	if err := admin.Delete(t.Context(), state); err != nil {
-		t.Fatal(err)
-	}
-	inCharge(charge.Drawbridge) // It looks every 30 seconds.
-	gone(t, pod)
-	gone(t, second)
 }
 
 // A pod that names ten responders has no place for ours in its Eviction, so ours run first.
