@@ -8,6 +8,7 @@ import (
 
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
@@ -20,10 +21,11 @@ const maxMessage = 4000
 
 // mirror asks natively in the name of the requesters of our request, from the turn of
 // v1alpha1.NativeInterceptor on, and takes that back when they leave. Its own name is not
-// asked for: our request has it because there is an Eviction.
+// asked for: our request has it because there is an Eviction. Wishes of a request that is deleted
+// go with it, but until then they would still count.
 func (s Situation) mirror(d *Decision) {
-	if s.Ours == nil || s.targetEnded() {
-		return // A request that is deleted takes its wishes along, and nobody waits for a pod that is gone.
+	if s.targetEnded() {
+		return // Nobody waits for a pod that is gone.
 	}
 	wanted := map[string]string{}
 	if s.oursRuns() && s.Ours.Spec.Target.Pod != nil && (isActive(s.Ours, v1alpha1.NativeInterceptor) || slices.Contains(s.Ours.Status.ProcessedInterceptors, v1alpha1.NativeInterceptor)) {
@@ -40,7 +42,13 @@ func (s Situation) mirror(d *Decision) {
 		if stays {
 			intent = lifecyclev1alpha1.EvictionRequestIntentEviction
 		}
-		if !ownedBy(r, s.Ours) || r.Spec.Intent == intent || r.DeletionTimestamp != nil {
+		switch owner := wishOwner(r); {
+		case owner == "":
+			continue // Somebody else's.
+		case s.Ours == nil, owner != s.Ours.UID:
+			intent = lifecyclev1alpha1.EvictionRequestIntentWithdrawn // Its successor has to wait.
+		}
+		if r.Spec.Intent == intent || r.DeletionTimestamp != nil {
 			continue
 		}
 		after := r.DeepCopy()
@@ -70,8 +78,14 @@ func (s Situation) wish(name, of string) *lifecyclev1alpha1.EvictionRequest {
 	}
 }
 
-func ownedBy(r *lifecyclev1alpha1.EvictionRequest, ours *v1alpha1.EvictionRequest) bool {
-	return slices.ContainsFunc(r.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == ours.UID })
+// wishOwner is the UID of our request that a native one was made for, "" if it is none of ours.
+func wishOwner(r *lifecyclev1alpha1.EvictionRequest) types.UID {
+	for _, o := range r.OwnerReferences {
+		if o.Kind == "EvictionRequest" && o.APIVersion == v1alpha1.SchemeGroupVersion.String() {
+			return o.UID
+		}
+	}
+	return ""
 }
 
 // oursRuns reports whether our request is being processed.
