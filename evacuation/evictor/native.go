@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -56,10 +57,35 @@ type wish struct {
 
 // isTurn reports whether the evictor may act.
 func (w *wish) isTurn() bool {
-	if w.native != nil && (w.foreign || !nativeTurn(w.native)) {
+	if w.native != nil && w.foreign {
 		return false
 	}
-	return !w.stored || IsTurn(w.er)
+	if !w.stored {
+		return IsTurnOf(nil, w.native)
+	}
+	return IsTurnOf(w.er, w.native)
+}
+
+// IsTurnOf reports whether the evictor may act for our request of a pod and its running
+// Eviction; nil is none. Both have to have reached their last stage. A request that only an
+// Eviction needs goes no further than that: when the Eviction has ended, its name is not taken
+// back yet.
+func IsTurnOf(er *v1alpha1.EvictionRequest, native *lifecyclev1alpha1.Eviction) bool {
+	switch {
+	case native != nil:
+		return nativeTurn(native) && (er == nil || IsTurn(er))
+	case er == nil:
+		return false
+	default:
+		return IsTurn(er) && !onlyNative(er)
+	}
+}
+
+// onlyNative reports whether nobody but a native Eviction wants what the request asks for.
+func onlyNative(er *v1alpha1.EvictionRequest) bool {
+	return len(er.Spec.Requesters) > 0 && !slices.ContainsFunc(er.Spec.Requesters, func(r v1alpha1.Requester) bool {
+		return r.Name != v1alpha1.NativeInterceptor
+	})
 }
 
 // nativeTurn reports whether the evictor has the turn in an Eviction.

@@ -1,0 +1,52 @@
+package evictor
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+func TestIsTurnOf(t *testing.T) {
+	asked := func(by ...string) *v1alpha1.EvictionRequest {
+		er := &v1alpha1.EvictionRequest{}
+		er.Spec.Target.Pod = &v1alpha1.LocalPodReference{Name: "web"}
+		for _, name := range by {
+			er.Spec.Requesters = append(er.Spec.Requesters, v1alpha1.Requester{Name: name})
+		}
+		er.Status.TargetInterceptors = []v1alpha1.Interceptor{{Name: v1alpha1.ImperativeEvictionInterceptor}}
+		er.Status.ActiveInterceptors = []string{v1alpha1.ImperativeEvictionInterceptor}
+		return er
+	}
+	eviction := func(state lifecyclev1alpha1.ResponderStateType) *lifecyclev1alpha1.Eviction {
+		e := &lifecyclev1alpha1.Eviction{}
+		e.Status.TargetResponders = []lifecyclev1alpha1.TargetResponder{{Name: nativeName, State: state}}
+		return e
+	}
+	active, inactive := eviction(lifecyclev1alpha1.ResponderStateActive), eviction(lifecyclev1alpha1.ResponderStateInactive)
+	for _, tc := range []struct {
+		name   string
+		er     *v1alpha1.EvictionRequest
+		native *lifecyclev1alpha1.Eviction
+		want   bool
+	}{
+		{"nothing asks for the eviction", nil, nil, false},
+		{"only we are asked", asked("drain.example.com"), nil, true},
+		{"only natively is asked", nil, active, true},
+		{"natively it is not the last stage", nil, inactive, false},
+		{"both have reached the last stage", asked("drain.example.com"), active, true},
+		{"ours has, the native one has not", asked("drain.example.com"), inactive, false},
+		{"the Eviction needs ours, and runs", asked(v1alpha1.NativeInterceptor), active, true},
+		{"the Eviction that needs ours has ended", asked(v1alpha1.NativeInterceptor), nil, false},
+		{"the Eviction that needs ours has ended, but somebody else asks", asked(v1alpha1.NativeInterceptor, "drain.example.com"), nil, true},
+		{"nobody asks any more", asked(), nil, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, IsTurnOf(tc.er, tc.native)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
