@@ -87,7 +87,7 @@ func (r *reconciler) requestEvents() handler.EventHandler {
 	}
 	return controllers.Handler{
 		CreateFunc: func(_ context.Context, ev event.CreateEvent, q controllers.Queue) {
-			if _, turn := mine(ev.Object); turn != noTurn {
+			if er, turn := mine(ev.Object); turn != noTurn || er != nil && r.mustSave(er) {
 				enqueue(ev.Object, q)
 			}
 		},
@@ -104,7 +104,8 @@ func (r *reconciler) requestEvents() handler.EventHandler {
 			if before.UID != after.UID {
 				r.running.over(key, before.UID)
 			}
-			if was != is || before.UID != after.UID || (is != noTurn && !sameTarget(before, after)) {
+			saves := r.mustSave(after) && !r.mustSave(before)
+			if was != is || before.UID != after.UID || saves || (is != noTurn && !sameTarget(before, after)) {
 				enqueue(after, q)
 			}
 		},
@@ -125,6 +126,6 @@ func (r *reconciler) requestEvents() handler.EventHandler {
 // sameTarget reports whether an interceptor would be told the same. Reports, including
 // its own, are no reason to reconcile.
 func sameTarget(a, b *v1alpha1.EvictionRequest) bool {
-	return a.Status.NodeName == b.Status.NodeName && maps.Equal(a.Labels, b.Labels) &&
+	return a.Status.NodeName == b.Status.NodeName && a.Status.Deadline.Equal(b.Status.Deadline) && maps.Equal(a.Labels, b.Labels) &&
 		slices.EqualFunc(a.Spec.Requesters, b.Spec.Requesters, func(a, b v1alpha1.Requester) bool { return a.Name == b.Name })
 }
