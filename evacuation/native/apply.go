@@ -57,18 +57,40 @@ func (r *Reconciler) create(ctx context.Context, s *Situation, e *lifecyclev1alp
 }
 
 // apply writes a decision: first the wishes, then the Evictions, then what follows from them. It
-// returns when to decide again. One write that fails ends it: what comes after depends on it.
+// returns when to decide again. One write that fails ends it, because what comes after depends on
+// it. But nothing depends on what native EvictionRequests say: if their writes are refused, nobody
+// loses a turn by that.
 func (r *Reconciler) apply(ctx context.Context, s Situation, d Decision, pod *corev1.Pod) (time.Time, error) {
+	var refused []error
 	for _, wish := range d.Wishes {
 		if err := r.ask(ctx, wish); err != nil {
-			return time.Time{}, err
+			refused = append(refused, err)
 		}
 	}
-	for _, write := range r.writes(types.NamespacedName{Namespace: s.Namespace, Name: string(s.UID)}, d) {
-		if !r.May() {
-			return time.Time{}, errNotOurs
+	wakeAt, err := r.move(ctx, s, d, pod)
+	if err != nil {
+		return time.Time{}, errors.Join(append(refused, err)...)
+	}
+	for _, write := range r.ends(s.key(), d) {
+		if err := r.inCharge(ctx, write); err != nil {
+			refused = append(refused, err)
 		}
-		if err := write(ctx); err != nil {
+	}
+	return wakeAt, errors.Join(refused...)
+}
+
+// inCharge makes a write, if it is still ours to make.
+func (r *Reconciler) inCharge(ctx context.Context, write func(context.Context) error) error {
+	if !r.May() {
+		return errNotOurs
+	}
+	return write(ctx)
+}
+
+// move writes the Evictions and what joins them to our request.
+func (r *Reconciler) move(ctx context.Context, s Situation, d Decision, pod *corev1.Pod) (time.Time, error) {
+	for _, write := range r.writes(s.key(), d) {
+		if err := r.inCharge(ctx, write); err != nil {
 			return time.Time{}, err
 		}
 	}
@@ -102,7 +124,7 @@ func (r *Reconciler) ask(ctx context.Context, wish *lifecyclev1alpha1.EvictionRe
 	return nil
 }
 
-// writes are those of the controllers, in order.
+// writes are those that move the Evictions, in order.
 func (r *Reconciler) writes(key types.NamespacedName, d Decision) (writes []func(context.Context) error) {
 	for _, e := range d.Metadata {
 		writes = append(writes, func(ctx context.Context) error {
@@ -129,6 +151,12 @@ func (r *Reconciler) writes(key types.NamespacedName, d Decision) (writes []func
 			return nil
 		})
 	}
+	return writes
+}
+
+// ends are what the Evictions leave behind: what their requests say, and those of no use. None
+// depends on another.
+func (r *Reconciler) ends(key types.NamespacedName, d Decision) (writes []func(context.Context) error) {
 	for _, request := range d.RequestStatuses {
 		writes = append(writes, func(ctx context.Context) error {
 			version := request.ResourceVersion
@@ -153,7 +181,7 @@ func (r *Reconciler) writes(key types.NamespacedName, d Decision) (writes []func
 
 // join makes our request of the pod want what the Eviction wants, and takes that back.
 func (r *Reconciler) join(ctx context.Context, s Situation, d Decision, pod *corev1.Pod) (time.Time, error) {
-	key := types.NamespacedName{Namespace: s.Namespace, Name: string(s.UID)}
+	key := s.key()
 	us := &requester.Requester{Name: v1alpha1.NativeInterceptor, Client: r.Live, Clock: r.Clock}
 	switch {
 	case d.Join && pod != nil:
@@ -216,7 +244,7 @@ func (r *Reconciler) reportOurs(ctx context.Context, er *v1alpha1.EvictionReques
 // announce records what has happened, on the pod and on the object.
 func (r *Reconciler) announce(ctx context.Context, s Situation, d Decision) {
 	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Namespace, Name: s.PodName, UID: s.UID}
-	key := types.NamespacedName{Namespace: s.Namespace, Name: string(s.UID)}
+	key := s.key()
 	for _, h := range d.Happened {
 		var event events.Event
 		switch h.What {

@@ -44,6 +44,11 @@ type Situation struct {
 	Policy Policy
 }
 
+// key is that of everything about the pod.
+func (s Situation) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: string(s.UID)}
+}
+
 // Strangers name a pod that does not exist.
 type Strangers struct {
 	Requests  []*lifecyclev1alpha1.EvictionRequest

@@ -20,6 +20,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
+	"github.com/drawbridge-dev/drawbridge/internal/informers"
 )
 
 // The indexes of both kinds, by the UID and by the name of the pod.
@@ -57,8 +58,9 @@ func NewView(config *rest.Config, scheme *runtime.Scheme, inCharge func() bool, 
 
 var _ evictor.Native = &View{}
 
-// Run caches the native API until the context ends. An error means that it could not begin.
-func (v *View) Run(ctx context.Context) (err error) {
+// Run caches the native API until the context ends. It calls ready when every object that there
+// is was passed on: only then it is known who else writes. An error means that it could not begin.
+func (v *View) Run(ctx context.Context, ready func()) (err error) {
 	c, err := cache.New(v.config, cache.Options{Scheme: v.scheme, DefaultWatchErrorHandler: v.watchFailed})
 	if err != nil {
 		return fmt.Errorf("cache the native API: %w", err)
@@ -85,21 +87,24 @@ func (v *View) Run(ctx context.Context) (err error) {
 			err = errors.Join(err, fmt.Errorf("cache the native API: %w", failure))
 		}
 	}()
-	if err := v.listen(ctx, c); err != nil {
+	seen, err := v.listen(ctx, c)
+	if err != nil {
 		return err
 	}
 	syncing, stop := context.WithTimeout(ctx, syncTimeout)
 	defer stop()
-	if !c.WaitForCacheSync(syncing) {
+	if !c.WaitForCacheSync(syncing) || !toolscache.WaitForCacheSync(syncing.Done(), seen...) {
 		if ctx.Err() != nil {
 			return nil // It ended before it began.
 		}
 		return errors.New("the first list of the native API has not come within a minute")
 	}
-	for _, start := range v.set(c) {
+	starts := v.set(c)
+	defer v.set(nil)
+	ready()
+	for _, start := range starts {
 		start()
 	}
-	defer v.set(nil)
 	<-ctx.Done()
 	return nil
 }
@@ -113,35 +118,24 @@ func (v *View) watchFailed(ctx context.Context, r *toolscache.Reflector, err err
 	toolscache.DefaultWatchErrorHandler(ctx, r, err)
 }
 
-// listen passes each change of an object on.
-func (v *View) listen(ctx context.Context, c cache.Cache) error {
-	for _, kind := range []client.Object{&lifecyclev1alpha1.EvictionRequest{}, &lifecyclev1alpha1.Eviction{}} {
-		informer, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", kind, err)
+// listen passes each change of an object on, and returns whether the first lists were.
+func (v *View) listen(ctx context.Context, c cache.Cache) ([]toolscache.InformerSynced, error) {
+	eviction := func(e *lifecyclev1alpha1.Eviction) {
+		if v.saw != nil {
+			v.saw(e)
 		}
-		changed := func(object any) {
-			if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-				object = gone.Obj
-			}
-			o, ok := object.(client.Object)
-			if !ok {
-				return
-			}
-			if e, ok := o.(*lifecyclev1alpha1.Eviction); ok && v.saw != nil {
-				v.saw(e)
-			}
-			for _, uid := range uidOf(o) {
-				v.tell(types.NamespacedName{Namespace: o.GetNamespace(), Name: uid})
-			}
-		}
-		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: changed, UpdateFunc: func(_, object any) { changed(object) }, DeleteFunc: changed,
-		}); err != nil {
-			return fmt.Errorf("watch %T: %w", kind, err)
-		}
+		v.tell(e)
 	}
-	return nil
+	request := func(r *lifecyclev1alpha1.EvictionRequest) { v.tell(r) }
+	evictions, err := informers.Follow(ctx, c, &lifecyclev1alpha1.Eviction{}, informers.Handlers(eviction, eviction))
+	if err != nil {
+		return nil, fmt.Errorf("follow the native API: %w", err)
+	}
+	requests, err := informers.Follow(ctx, c, &lifecyclev1alpha1.EvictionRequest{}, informers.Handlers(request, request))
+	if err != nil {
+		return nil, fmt.Errorf("follow the native API: %w", err)
+	}
+	return []toolscache.InformerSynced{evictions, requests}, nil
 }
 
 // set begins or ends the view, and returns what starts with it.
@@ -187,12 +181,15 @@ func (v *View) OnStart(start func()) {
 	}
 }
 
-func (v *View) tell(pod types.NamespacedName) {
+// tell passes on whose object has changed.
+func (v *View) tell(o client.Object) {
 	v.mu.RLock()
 	listeners := v.listeners
 	v.mu.RUnlock()
-	for _, changed := range listeners {
-		changed(pod)
+	for _, uid := range uidOf(o) {
+		for _, changed := range listeners {
+			changed(types.NamespacedName{Namespace: o.GetNamespace(), Name: uid})
+		}
 	}
 }
 

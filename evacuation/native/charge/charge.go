@@ -45,7 +45,7 @@ type Metrics interface {
 	InCharge(who string)
 }
 
-// Charge knows who is in charge. All fields are required but the last.
+// Charge knows who is in charge. All fields are required.
 type Charge struct {
 	Mode      Mode
 	Discovery Discovery
@@ -56,25 +56,27 @@ type Charge struct {
 	Recorder  k8sevents.EventRecorder
 	Metrics   Metrics
 	Log       logr.Logger
-	// Serve runs on every replica as long as the API is served.
-	Serve func(ctx context.Context) error
+	// Serve runs on every replica as long as the API is served. It calls ready once every
+	// Eviction that there is was given to Saw: before that, nobody takes charge.
+	Serve func(ctx context.Context, ready func()) error
 
 	once sync.Once
-	// hint wakes the look at the API, seenHint that of the leader.
-	hint, seenHint chan struct{}
+	// hint wakes the look at the API, leaderHint that of the leader.
+	hint, leaderHint chan struct{}
 
 	mu       sync.Mutex
 	served   bool
 	inCharge bool
 	since    time.Time
-	seen     Evidence
-	who      string
+	// seen is the last write of another controller, running the last one to an Eviction that ran.
+	seen, running Evidence
+	who           string
 	// remembered: the ConfigMap was seen. Only the leader's loop uses it.
 	remembered bool
 }
 
 func (c *Charge) init() {
-	c.once.Do(func() { c.hint, c.seenHint = make(chan struct{}, 1), make(chan struct{}, 1) })
+	c.once.Do(func() { c.hint, c.leaderHint = make(chan struct{}, 1), make(chan struct{}, 1) })
 }
 
 // InCharge reports whether this replica's controllers may write now.
@@ -100,21 +102,29 @@ func (c *Charge) Saw(e *lifecyclev1alpha1.Eviction) {
 	if found.Manager == "" {
 		return
 	}
-	c.init()
 	c.mu.Lock()
-	counts := !found.At.Before(c.seen.At)
-	if counts {
+	if !found.At.Before(c.seen.At) {
 		c.seen = found
 	}
-	if c.inCharge && !found.At.Before(c.since) {
+	if found.Running {
+		c.running = found
+	}
+	lost := c.inCharge && !found.At.Before(c.since)
+	if lost {
 		c.inCharge = false
 	}
 	c.mu.Unlock()
-	if counts {
-		select {
-		case c.seenHint <- struct{}{}:
-		default:
-		}
+	if lost {
+		c.wakeLeader() // To remember it. Nothing else that others write is a reason to look.
+	}
+}
+
+// wakeLeader makes the leader look at once.
+func (c *Charge) wakeLeader() {
+	c.init()
+	select {
+	case c.leaderHint <- struct{}{}:
+	default:
 	}
 }
 
@@ -140,9 +150,10 @@ func (c *Charge) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- c.Serve(ctx) }()
-	c.setServed(true)
+	go func() { ended <- c.Serve(ctx, func() { c.setServed(true) }) }()
 	defer c.setServed(false)
+	ticker := c.Clock.NewTicker(lookEvery)
+	defer ticker.Stop()
 	for {
 		select {
 		case err := <-ended:
@@ -152,16 +163,17 @@ func (c *Charge) serve(ctx context.Context) {
 			}
 			return
 		case <-c.hint:
-		case <-c.Clock.After(lookEvery):
+		case <-ticker.C():
 		}
-		if !c.isServed(true) {
-			c.Log.Info("The API server serves lifecycle.k8s.io/v1alpha1 no longer")
-			cancel()
-			if err := <-ended; err != nil {
-				c.Log.V(1).Info("The view of the native API has ended", "cause", err.Error())
-			}
-			return
+		if c.isServed(true) {
+			continue
 		}
+		c.Log.Info("The API server serves lifecycle.k8s.io/v1alpha1 no longer")
+		cancel()
+		if err := <-ended; err != nil {
+			c.Log.V(1).Info("The view of the native API has ended", "cause", err.Error())
+		}
+		return
 	}
 }
 
@@ -185,10 +197,7 @@ func (c *Charge) setServed(served bool) {
 	c.mu.Lock()
 	c.served = served
 	c.mu.Unlock()
-	select {
-	case c.seenHint <- struct{}{}:
-	default:
-	}
+	c.wakeLeader()
 }
 
 // pause waits, for a hint at most.
@@ -214,13 +223,13 @@ func (l Leader) Start(ctx context.Context) error {
 	wait := lookEvery
 	for ctx.Err() == nil {
 		if err := l.look(ctx); err != nil && ctx.Err() == nil {
-			l.Log.Error(err, "Who moves native Evictions is not certain, so Drawbridge does not, for now")
-			l.let(false, time.Time{}, metrics.NativeNobody)
+			l.Log.Error(err, "Who moves native Evictions cannot be read or remembered, so nothing changes for now")
+			l.pause(ctx, nil, wait)
 			wait = min(2*wait, longestPause)
-		} else {
-			wait = lookEvery
+			continue
 		}
-		l.pause(ctx, l.seenHint, wait)
+		wait = lookEvery
+		l.pause(ctx, l.leaderHint, wait)
 	}
 	l.let(false, time.Time{}, metrics.NativeNobody)
 	return nil
@@ -231,7 +240,7 @@ func (l Leader) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	l.mu.Lock()
-	in := Input{Mode: l.Mode, Served: l.served, Seen: l.seen, Now: l.Clock.Now().Truncate(time.Second)}
+	in := Input{Mode: l.Mode, Served: l.served, Seen: l.seen, Running: l.running, Now: l.Clock.Now().Truncate(time.Second)}
 	l.mu.Unlock()
 	if !in.Served || in.Mode == Cluster {
 		l.let(false, time.Time{}, map[bool]string{true: metrics.NativeCluster, false: metrics.NativeNobody}[in.Served])
@@ -268,8 +277,9 @@ func (l Leader) look(ctx context.Context) error {
 // let sets who is in charge.
 func (c *Charge) let(inCharge bool, since time.Time, who string) {
 	c.mu.Lock()
-	if inCharge && c.seen.Manager != "" && !c.seen.At.Before(since) {
-		inCharge, who = false, metrics.NativeCluster // Seen in the meantime; the next look says so.
+	overtaken := inCharge && c.seen.Manager != "" && !c.seen.At.Before(since)
+	if overtaken {
+		inCharge, who = false, metrics.NativeCluster // The next look remembers it.
 	}
 	c.inCharge, c.since = inCharge, since
 	changed := c.who != who
@@ -277,6 +287,9 @@ func (c *Charge) let(inCharge bool, since time.Time, who string) {
 	c.mu.Unlock()
 	if changed {
 		c.Metrics.InCharge(who)
+	}
+	if overtaken {
+		c.wakeLeader()
 	}
 }
 

@@ -48,7 +48,7 @@ type Evidence struct {
 	// Manager is its field manager, Eviction what it wrote to.
 	Manager, Eviction string
 	At                time.Time
-	// Running: that Eviction has not ended.
+	// Running: that Eviction had not ended.
 	Running bool
 }
 
@@ -61,8 +61,9 @@ type Input struct {
 	// Deleted: a person has deleted what was remembered, while this process ran. Then what was
 	// seen before does not count.
 	Deleted bool
-	Seen    Evidence
-	Now     time.Time
+	// Seen is the last write of another controller, Running the last one to an Eviction that ran.
+	Seen, Running Evidence
+	Now           time.Time
 }
 
 // Decision is who is in charge, and what to remember of it.
@@ -78,8 +79,8 @@ func Decide(in Input) Decision {
 	switch {
 	case !in.Served, in.Mode == Off, in.Mode == Cluster:
 		return Decision{}
-	case in.State.InCharge == "" && in.Mode == Auto && !in.Deleted && seen && in.Seen.Running:
-		return Decision{Remember: &State{InCharge: Cluster, Since: in.Now, Because: in.Seen.because()}}
+	case in.State.InCharge == "" && in.Mode == Auto && !in.Deleted && in.Running.Manager != "":
+		return Decision{Remember: &State{InCharge: Cluster, Since: in.Now, Because: in.Running.because()}}
 	case in.State.InCharge == "":
 		return Decision{InCharge: true, Remember: &State{InCharge: Drawbridge, Since: in.Now, Because: "Nobody else was seen to write the status of Evictions."}}
 	case in.State.InCharge != Drawbridge:

@@ -23,10 +23,10 @@ func TestWhoIsInCharge(t *testing.T) {
 	}{
 		"nobody, if the API is not served":             {Input{Mode: Auto}, false, ""},
 		"Drawbridge, if nobody else was seen":          {Input{Mode: Auto, Served: true}, true, Drawbridge},
-		"the cluster, if somebody else moves one":      {Input{Mode: Auto, Served: true, Seen: other(time.Hour, true)}, false, Cluster},
+		"the cluster, if somebody else moves one":      {Input{Mode: Auto, Served: true, Running: other(time.Hour, true)}, false, Cluster},
 		"Drawbridge, if what others moved has ended":   {Input{Mode: Auto, Served: true, Seen: other(time.Hour, false)}, true, Drawbridge},
-		"Drawbridge, if a person says so":              {Input{Mode: Drawbridge, Served: true, Seen: other(time.Hour, true)}, true, Drawbridge},
-		"Drawbridge, if a person deletes what it knew": {Input{Mode: Auto, Served: true, Deleted: true, Seen: other(time.Hour, true)}, true, Drawbridge},
+		"Drawbridge, if a person says so":              {Input{Mode: Drawbridge, Served: true, Running: other(time.Hour, true)}, true, Drawbridge},
+		"Drawbridge, if a person deletes what it knew": {Input{Mode: Auto, Served: true, Deleted: true, Running: other(time.Hour, true)}, true, Drawbridge},
 		"never Drawbridge, if a person says so":        {Input{Mode: Cluster, Served: true, State: ours}, false, ""},
 		"Drawbridge stays in charge":                   {Input{Mode: Auto, Served: true, State: ours, Seen: other(2*time.Hour, true)}, true, ""},
 		"until another one writes":                     {Input{Mode: Auto, Served: true, State: ours, Seen: other(0, true)}, false, Cluster},
