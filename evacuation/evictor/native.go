@@ -20,6 +20,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/internal/refused"
 	"github.com/drawbridge-dev/drawbridge/internal/text"
 )
 
@@ -232,6 +233,8 @@ func (e *Reconciler) completeNative(ctx context.Context, native *lifecyclev1alph
 }
 
 func (e *Reconciler) applyNative(ctx context.Context, native *lifecyclev1alpha1.Eviction, report *lifecycleapply.ResponderStatusApplyConfiguration) error {
+	pod := native.Spec.Target.Pod
+	ctx = refused.About(ctx, corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: native.Namespace, Name: pod.Name, UID: pod.UID})
 	err := e.Client.SubResource("status").Apply(ctx,
 		lifecycleapply.Eviction(native.Name, native.Namespace).
 			WithResourceVersion(native.ResourceVersion).

@@ -43,13 +43,19 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return err
 	}
 	waker := &controllers.Waker{}
-	r.View.Notify(func(pod types.NamespacedName) { waker.Wake(pod, 0) })
-	r.View.OnStart(func() { r.wakeOurs(waker) })
 	newQueue := controllers.NewQueue(r.Clock)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Watches(&v1alpha1.EvictionRequest{}, handler.EnqueueRequestsFromMapFunc(r.ofRequest)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(podEvents())).
-		WatchesRawSource(source.Func(waker.Start))
+		WatchesRawSource(source.Func(func(ctx context.Context, queue controllers.Queue) error {
+			if err := waker.Start(ctx, queue); err != nil {
+				return err
+			}
+			// From now on, when this is the leader: what there is already is told, too.
+			r.View.Notify(func(pod types.NamespacedName) { waker.Wake(pod, 0) })
+			r.View.OnStart(func() { r.wakeOurs(waker) })
+			return nil
+		}))
 	return controllers.Complete(b, controllerName, r, controllers.Options{
 		Clock: r.Clock, Timeout: reconcileTimeout, Workers: workers,
 		NewQueue: func(name string, limiter controllers.Limiter) controllers.Queue {

@@ -17,6 +17,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
@@ -102,6 +103,7 @@ func (v *View) Run(ctx context.Context, ready func()) (err error) {
 	starts := v.set(c)
 	defer v.set(nil)
 	ready()
+	v.Replay() // What the first lists told came before anybody could look.
 	for _, start := range starts {
 		start()
 	}
@@ -156,11 +158,36 @@ func (v *View) get() cache.Cache {
 	return v.cache
 }
 
-// Notify has changed called with the namespace and UID of each pod whose native objects change.
+// Notify has changed called with the namespace and UID of each pod whose native objects change,
+// and of each one that has some.
 func (v *View) Notify(changed func(types.NamespacedName)) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.listeners = append(v.listeners, changed)
+	v.mu.Unlock()
+	v.Replay()
+}
+
+// Replay tells of every pod that has native objects, as if they had changed.
+func (v *View) Replay() {
+	c := v.get()
+	if c == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), syncTimeout)
+	defer cancel()
+	var evictions lifecyclev1alpha1.EvictionList
+	var requests lifecyclev1alpha1.EvictionRequestList
+	for _, list := range []client.ObjectList{&evictions, &requests} {
+		if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			log.Log.WithName(controllerName).Error(err, "Could not list what there is of the native API")
+		}
+	}
+	for i := range evictions.Items {
+		v.tell(&evictions.Items[i])
+	}
+	for i := range requests.Items {
+		v.tell(&requests.Items[i])
+	}
 }
 
 // OnChange has change called when Engaged changes.

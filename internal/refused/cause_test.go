@@ -132,7 +132,11 @@ func TestNamesOfWrites(t *testing.T) {
 		Maintenance:          {"NodeMaintenance", "status", "", ""},
 		Certificate:          {"Secret", "", "", ""},
 		WebhookConfiguration: {"ValidatingWebhookConfiguration", "", "", "drawbridge"},
-		Unnamed:              {"ConfigMap", "", "", ""},
+		NativeRequest:        {"EvictionRequest.lifecycle.k8s.io", "status", "", "drawbridge-native"},
+		NativeEviction:       {"Eviction.lifecycle.k8s.io", "status", "", "drawbridge-native"},
+		NativeReport:         {"Eviction.lifecycle.k8s.io", "status", "applied", "imperative-eviction.k8s.io"},
+		NativeCharge:         {"ConfigMap", "", "", "drawbridge-native"},
+		Unnamed:              {"Ingress", "", "", ""},
 	}
 	for want, of := range tests {
 		if got := Name(of[0], of[1], of[2] != "", of[3]); got != want {

@@ -7,8 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	lifecycleapply "k8s.io/client-go/applyconfigurations/lifecycle/v1alpha1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -65,16 +67,16 @@ func (c *tracked) do(ctx context.Context, obj client.Object, subresource, verb, 
 	if slices.Contains(dryRun, metav1.DryRunAll) || isReview(gvk.Group) {
 		return send()
 	}
-	object := Object{Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	object := Object{Kind: kindOf(gvk), Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	about := func() []corev1.ObjectReference {
-		return c.subjects(ctx, gvk.GroupVersion().String(), object, obj.GetUID())
+		return c.subjects(ctx, gvk, object, obj.GetUID())
 	}
-	return c.tracker.Do(ctx, Name(gvk.Kind, subresource, false, manager), verb, object, manager, about, send)
+	return c.tracker.Do(ctx, Name(object.Kind, subresource, false, manager), verb, object, manager, about, send)
 }
 
 // subjects are the object, if it exists; and for a request its pod as well, as the cache
 // has it.
-func (c *tracked) subjects(ctx context.Context, apiVersion string, object Object, uid types.UID) []corev1.ObjectReference {
+func (c *tracked) subjects(ctx context.Context, gvk schema.GroupVersionKind, object Object, uid types.UID) []corev1.ObjectReference {
 	switch {
 	case object.Kind == "EvictionRequest":
 		var er v1alpha1.EvictionRequest
@@ -90,7 +92,7 @@ func (c *tracked) subjects(ctx context.Context, apiVersion string, object Object
 	if uid == "" {
 		return nil
 	}
-	return []corev1.ObjectReference{{APIVersion: apiVersion, Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, UID: uid}}
+	return []corev1.ObjectReference{{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: object.Namespace, Name: object.Name, UID: uid}}
 }
 
 // uidOf is the UID of an object in the cache, empty if there is none.
@@ -117,7 +119,7 @@ func (c *tracked) apply(ctx context.Context, config runtime.ApplyConfiguration, 
 		ctx = trying(ctx)
 	}
 	about := func() []corev1.ObjectReference {
-		return c.subjects(ctx, v1alpha1.SchemeGroupVersion.String(), object, "")
+		return c.subjects(ctx, v1alpha1.SchemeGroupVersion.WithKind(object.Kind), object, "")
 	}
 	return c.tracker.Do(ctx, Name(object.Kind, subresource, true, manager), "apply", object, manager, about, send)
 }
@@ -127,6 +129,8 @@ func objectOf(config runtime.ApplyConfiguration) (Object, bool) {
 	switch object := config.(type) {
 	case *applyv1alpha1.EvictionRequestApplyConfiguration:
 		return Object{Kind: "EvictionRequest", Namespace: deref(object.GetNamespace()), Name: deref(object.GetName())}, true
+	case *lifecycleapply.EvictionApplyConfiguration:
+		return Object{Kind: nativeEviction, Namespace: deref(object.GetNamespace()), Name: deref(object.GetName())}, true
 	case *applyv1alpha1.EvacuationPolicyApplyConfiguration:
 		return Object{Kind: "EvacuationPolicy", Name: deref(object.GetName())}, true
 	case client.Object: // client.ApplyConfigurationFromUnstructured.

@@ -76,7 +76,7 @@ func expected(ctx context.Context, write Write, cause Cause) bool {
 	case Policy, Webhook:
 		return ctx.Value(tryingKey{}) != nil
 	case Invalid:
-		return ctx.Value(tryingKey{}) != nil || write == Request || write == Report
+		return ctx.Value(tryingKey{}) != nil || write == Request || write == Report || write == NativeReport
 	default:
 		return false
 	}

@@ -3,6 +3,8 @@ package refused
 import (
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
@@ -57,6 +59,15 @@ const (
 	Certificate Write = "certificate"
 	// WebhookConfiguration: the bundle and the failure policy of our webhooks.
 	WebhookConfiguration Write = "webhook_configuration"
+	// NativeRequest: an EvictionRequest of lifecycle.k8s.io is made or withdrawn, or says what
+	// became of it.
+	NativeRequest Write = "native_request"
+	// NativeEviction: an Eviction of lifecycle.k8s.io is made, moved on or deleted.
+	NativeEviction Write = "native_eviction"
+	// NativeReport: a responder of ours, the evictor among them, reports in one.
+	NativeReport Write = "native_report"
+	// NativeCharge: the ConfigMap that says who moves them.
+	NativeCharge Write = "native_charge"
 	// Unnamed: a write that is missing here. The tests fail if there is one.
 	Unnamed Write = "unnamed"
 )
@@ -66,6 +77,7 @@ func Writes() []Write {
 	return []Write{
 		Request, RequestLabels, RequestStatus, Report, Lease, GuardBudget, GuardLabel, HandUp, Job, HookStatus, BudgetStatus,
 		Mark, Migration, PolicyStatus, InterceptorStatus, Node, PodCondition, Maintenance, DeschedulerMark, DeletionCost, Preset, Certificate, WebhookConfiguration,
+		NativeRequest, NativeEviction, NativeReport, NativeCharge,
 	}
 }
 
@@ -94,6 +106,10 @@ var doings = map[Write]string{
 	Preset:               "write the objects of a preset",
 	Certificate:          "store the webhook's certificate",
 	WebhookConfiguration: "update the webhook configuration",
+	NativeRequest:        "write the native EvictionRequest",
+	NativeEviction:       "write the native Eviction",
+	NativeReport:         "report in the status of the native Eviction",
+	NativeCharge:         "remember who moves native Evictions",
 	Unnamed:              "write an object",
 }
 
@@ -129,6 +145,21 @@ const (
 	managerCost        = "deletion-cost." + v1alpha1.GroupName
 )
 
+// The kinds of lifecycle.k8s.io, one of which has the name of ours.
+const (
+	nativeGroup    = "lifecycle.k8s.io"
+	nativeRequest  = "EvictionRequest." + nativeGroup
+	nativeEviction = "Eviction." + nativeGroup
+)
+
+// kindOf is the name of a kind, which tells the native ones from ours.
+func kindOf(gvk schema.GroupVersionKind) string {
+	if gvk.Group == nativeGroup {
+		return gvk.Kind + "." + gvk.Group
+	}
+	return gvk.Kind
+}
+
 // Name is the name of a write: of an object of that kind, which is one of ours or of
 // Kubernetes' own, or of a subresource of it. Applied: by server-side apply.
 func Name(kind, subresource string, applied bool, manager string) Write {
@@ -157,6 +188,11 @@ func Name(kind, subresource string, applied bool, manager string) Write {
 			return PodCondition
 		}
 		return Mark
+	case nativeEviction:
+		if applied {
+			return NativeReport
+		}
+		return NativeEviction
 	case "EvictionInterceptor", "EvacuationPolicy":
 		switch {
 		case subresource == "":
@@ -174,6 +210,8 @@ func Name(kind, subresource string, applied bool, manager string) Write {
 
 // byKind names the writes that their kind tells apart.
 var byKind = map[string]Write{
+	nativeRequest:                    NativeRequest,
+	"ConfigMap":                      NativeCharge,
 	"Lease":                          Lease,
 	"PodDisruptionBudget":            GuardBudget,
 	"Job":                            Job,

@@ -55,6 +55,10 @@ var alone = map[refused.Write]string{
 	refused.Certificate:          "TestRefusedWritesOfTheInstallation",
 	refused.WebhookConfiguration: "TestRefusedWritesOfTheInstallation",
 	refused.DeletionCost:         "TestRefusedDeletionCost",
+	refused.NativeRequest:        "test/e2e/native: TestRefusedNativeWrites",
+	refused.NativeEviction:       "test/e2e/native: TestRefusedNativeWrites",
+	refused.NativeReport:         "test/e2e/native: TestRefusedNativeWrites",
+	refused.NativeCharge:         "test/e2e/native: TestAnotherControllerAppears",
 }
 
 func TestRefusedWrites(t *testing.T) {

@@ -69,7 +69,7 @@ func newNative(mgr ctrl.Manager, o Options, known discovered) (*native.View, *ch
 		Log: mgr.GetLogger().WithName("native"),
 	}
 	view := native.NewView(mgr.GetConfig(), mgr.GetScheme(), c.InCharge, c.Saw, c.Recheck)
-	c.Serve = view.Run
+	c.Serve, c.Taken = view.Run, view.Replay
 	return view, c, nil
 }
 

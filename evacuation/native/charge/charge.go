@@ -59,6 +59,8 @@ type Charge struct {
 	// Serve runs on every replica as long as the API is served. It calls ready once every
 	// Eviction that there is was given to Saw: before that, nobody takes charge.
 	Serve func(ctx context.Context, ready func()) error
+	// Taken is called when this replica has taken charge.
+	Taken func()
 
 	once sync.Once
 	// hint wakes the look at the API, leaderHint that of the leader.
@@ -281,6 +283,7 @@ func (c *Charge) let(inCharge bool, since time.Time, who string) {
 	if overtaken {
 		inCharge, who = false, metrics.NativeCluster // The next look remembers it.
 	}
+	taken := inCharge && !c.inCharge
 	c.inCharge, c.since = inCharge, since
 	changed := c.who != who
 	c.who = who
@@ -290,6 +293,9 @@ func (c *Charge) let(inCharge bool, since time.Time, who string) {
 	}
 	if overtaken {
 		c.wakeLeader()
+	}
+	if taken {
+		c.Taken()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
@@ -145,6 +146,32 @@ func TestBadInput(t *testing.T) {
 	name := in(namespace, migrate)
 	absent := builder.Pod(namespace, "nobody").UID("11111111-2222-3333-4444-555555555555").Obj()
 	waitWish(t, wants(t, absent), invalid)
+
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}
+	set.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: set.Spec.Selector.MatchLabels}, Spec: builder.Pod(namespace, "agent").Obj().Spec}
+	set.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	create(t, set)
+	of := &corev1.Pod{}
+	waiting.Eventually(t, "the pod of the DaemonSet", func(ctx context.Context) error {
+		var pods corev1.PodList
+		if err := admin.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels(set.Spec.Selector.MatchLabels)); err != nil {
+			return err
+		}
+		if len(pods.Items) != 1 {
+			return fmt.Errorf("%d pods", len(pods.Items))
+		}
+		*of = pods.Items[0]
+		return nil
+	})
+	wants(t, of)
+	e := waitEviction(t, of, "explained", func(e *lifecyclev1alpha1.Eviction) bool {
+		return turnOf(evictor)(e) && e.Status.Responders[0].Message != nil
+	})
+	if diff := cmp.Diff("API-initiated eviction of DaemonSet and mirror pods is not supported", *e.Status.Responders[0].Message); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
+	lives(t, of)
 
 	renamed := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(name).Obj())
 	other := wish(renamed, "other", "drain.example.com/me")
