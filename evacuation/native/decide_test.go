@@ -31,56 +31,55 @@ func TestNative_A6(t *testing.T) {
 		w.Requests[0] = r
 	}
 	gone := func(w *world) { w.Target.Presence = process.Gone }
-	for _, tc := range []struct {
-		name string
+	for name, tc := range map[string]struct {
 		do   func(*world)
 		want string
 		wake time.Duration
 	}{
-		{"row 1: the first sync makes the plan, and the first one is active", func(*world) {}, " first=Active second=Inactive evictor=Inactive" + runs, 20 * time.Minute},
-		{"row 2 and 4: completion activates the next one in the same write", func(w *world) { w.completes(0, first) },
+		"N54, N66 row 1: the first sync makes the plan, and the first one is active": {func(*world) {}, " first=Active second=Inactive evictor=Inactive" + runs, 20 * time.Minute},
+		"N55, N57 rows 2 and 4: completion activates the next one in the same write": {func(w *world) { w.completes(0, first) },
 			" first=Completed second=Active evictor=Inactive" + runs, 20 * time.Minute},
-		{"row 3: it stays active as long as it is heard", func(w *world) {
+		"N56 row 3: it stays active as long as it is heard": {func(w *world) {
 			w.after(19 * time.Minute)
 			w.reports(0, first, func(r *lifecyclev1alpha1.ResponderStatus) { r.HeartbeatTime = new(metav1.NewTime(w.Now)) })
 			w.after(2 * time.Minute)
 		}, " first=Active second=Inactive evictor=Inactive" + runs, 18 * time.Minute},
-		{"row 5: after 20 minutes of silence the next one is active", func(w *world) { w.after(20 * time.Minute) },
+		"N58, N77 row 5: after 20 minutes of silence the next one is active": {func(w *world) { w.after(20 * time.Minute) },
 			" first=Interrupted second=Active evictor=Inactive" + runs, 20 * time.Minute},
-		{"row 4 before row 5: completion beats silence", func(w *world) { w.completes(0, first); w.after(20 * time.Minute) },
+		"N57, N58 row 4 before row 5: completion beats silence": {func(w *world) { w.completes(0, first); w.after(20 * time.Minute) },
 			" first=Completed second=Active evictor=Inactive" + runs, 20 * time.Minute},
-		{"row 6: at the end of the target completion activates nobody", func(w *world) { w.completes(0, first); gone(w) },
+		"N59 row 6: at the end of the target completion activates nobody": {func(w *world) { w.completes(0, first); gone(w) },
 			" first=Completed second=Inactive evictor=Inactive" + evicted, 0},
-		{"row 7: within the grace it may still report", gone, " first=Active second=Inactive evictor=Inactive" + runs, 5 * time.Second},
-		{"row 8: after the grace it is interrupted", func(w *world) { gone(w); w.settle(); w.after(5 * time.Second) },
+		"N60 row 7: within the grace it may still report": {gone, " first=Active second=Inactive evictor=Inactive" + runs, 5 * time.Second},
+		"N61, N67 row 8: after the grace it is interrupted": {func(w *world) { gone(w); w.settle(); w.after(5 * time.Second) },
 			" first=Interrupted second=Inactive evictor=Inactive" + evicted, 0},
-		{"row 8: a pod that ended by itself", func(w *world) { w.Target.Terminal = true; w.settle(); w.after(5 * time.Second) },
+		"N61, N68 row 8: a pod that ended by itself": {func(w *world) { w.Target.Terminal = true; w.settle(); w.after(5 * time.Second) },
 			" first=Interrupted second=Inactive evictor=Inactive" + isOver, 0},
-		{"row 9: nobody wants it any more", withdraw, " first=Canceled second=Inactive evictor=Inactive" + unwanted, 0},
-		{"row 9: completion beats cancellation", func(w *world) { w.completes(0, first); withdraw(w) },
+		"N62, N69 row 9: nobody wants it any more": {withdraw, " first=Canceled second=Inactive evictor=Inactive" + unwanted, 0},
+		"N62, N63 row 9: completion beats cancellation": {func(w *world) { w.completes(0, first); withdraw(w) },
 			" first=Completed second=Inactive evictor=Inactive" + unwanted, 0},
-		{"row 9: a request that is being deleted wants nothing", func(w *world) {
+		"N62 row 9: a request that is being deleted wants nothing": {func(w *world) {
 			r := w.Requests[0].DeepCopy()
 			r.DeletionTimestamp, r.Finalizers = new(metav1.NewTime(w.Now)), []string{"example.com/wait"}
 			w.Requests[0] = r
 		}, " first=Canceled second=Inactive evictor=Inactive" + unwanted, 0},
-		{"rows 6 to 8 before 9: the end of the target beats cancellation", func(w *world) { withdraw(w); gone(w); w.settle(); w.after(5 * time.Second) },
+		"N61, N62 rows 6 to 8 before 9: the end of the target beats cancellation": {func(w *world) { withdraw(w); gone(w); w.settle(); w.after(5 * time.Second) },
 			" first=Interrupted second=Inactive evictor=Inactive" + evicted, 0},
-		{"the evictor is never silent", func(w *world) {
+		"N58 but the evictor is never silent": {func(w *world) {
 			w.completes(0, first)
 			w.settle()
 			w.completes(0, second)
 			w.settle()
 			w.after(time.Hour)
 		}, " first=Completed second=Completed evictor=Active" + runs, 0},
-		{"row 11: the last one is final and the target lives", func(w *world) {
+		"N64, N70 row 11: the last one is final and the target lives": {func(w *world) {
 			for _, name := range []string{first, second, theEvictor} {
 				w.completes(0, name)
 				w.step()
 			}
 		}, " first=Completed second=Completed evictor=Completed" + spent, 10 * time.Second},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, first, second)
 			w.wants("drain", "drain.example.com/me")
 			w.settle()
@@ -103,7 +102,7 @@ func TestNative_A6(t *testing.T) {
 			}
 		})
 	}
-	t.Run("row 10 and 12: without a plan, gone wins", func(t *testing.T) {
+	t.Run("N63, N65 rows 10 and 12: without a plan, gone wins", func(t *testing.T) {
 		w := newWorld(t, first)
 		w.wants("drain", "drain.example.com/me")
 		w.step()
@@ -116,19 +115,18 @@ func TestNative_A6(t *testing.T) {
 }
 
 // What the first sync of a request finds.
-func TestNativeRequestsThatAreNotValid(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
+func TestNative_A8(t *testing.T) {
+	for name, tc := range map[string]struct {
 		target  process.Target
 		message string
 	}{
-		{"no such pod", process.Target{Presence: process.Gone}, "Target Pod web was not found."},
-		{"another pod of that name", process.Target{Presence: process.Replaced},
+		"N71, N73 no such pod": {process.Target{Presence: process.Gone}, "Target Pod web was not found."},
+		"N71, N74 another pod of that name": {process.Target{Presence: process.Replaced},
 			"Target Pod web was not found. The pod of that name has UID other, the request names UID " + string(podUID) + "."},
-		{"a pod of a group", process.Target{Presence: process.Present, Grouped: true},
+		"N71, N75 a pod of a group": {process.Target{Presence: process.Present, Grouped: true},
 			"Target Pod web is part of a Workload/PodGroup. Eviction of such pods is currently not supported."},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, first)
 			w.Target, w.FoundUID = tc.target, "other"
 			w.wants("drain", "drain.example.com/me")
@@ -184,7 +182,7 @@ func TestNative_A13(t *testing.T) {
 			t.Errorf("status (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("3 and 5 labels that somebody wiped, and owners, come back", func(t *testing.T) {
+	t.Run("N83 races 3 and 5: labels that somebody wiped, and owners, come back", func(t *testing.T) {
 		w := newWorld(t, first)
 		w.wants("drain", "drain.example.com/me")
 		w.settle()
@@ -235,7 +233,7 @@ func TestNative_A13(t *testing.T) {
 			t.Errorf("it is still there: %s", w.says(0))
 		}
 	})
-	t.Run("7 of 130 requests of 120 names, 100 names are kept, those that want first", func(t *testing.T) {
+	t.Run("N79 race 7: of 130 requests of 120 names, 100 names are kept, those that want first", func(t *testing.T) {
 		w := newWorld(t)
 		for i := range 130 {
 			r := w.wants(fmt.Sprintf("r-%03d", i), fmt.Sprintf("drain.example.com/r-%03d", i%120))
@@ -249,7 +247,7 @@ func TestNative_A13(t *testing.T) {
 			t.Errorf("%d requesters, the first is %+v, the last %+v", len(got), got[0], got[len(got)-1])
 		}
 	})
-	t.Run("equal timestamps: the name decides, in every look", func(t *testing.T) {
+	t.Run("N76 equal timestamps: the name decides, in every look", func(t *testing.T) {
 		for _, order := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "a"}} {
 			w := newWorld(t, first)
 			w.wants("drain", "drain.example.com/me")

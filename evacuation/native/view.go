@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
 	"github.com/drawbridge-dev/drawbridge/internal/informers"
 )
 
@@ -56,8 +55,6 @@ type View struct {
 func NewView(config *rest.Config, scheme *runtime.Scheme, inCharge func() bool, saw func(*lifecyclev1alpha1.Eviction), lost func()) *View {
 	return &View{config: config, scheme: scheme, inCharge: inCharge, saw: saw, lost: lost}
 }
-
-var _ evictor.Native = &View{}
 
 // Run caches the native API until the context ends. It calls ready when every object that there
 // is was passed on: only then it is known who else writes. An error means that it could not begin.

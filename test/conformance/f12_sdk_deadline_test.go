@@ -51,7 +51,7 @@ func TestTheSDKTellsOfDeadlines(t *testing.T) {
 		for _, in := range []time.Duration{2 * time.Hour, time.Hour} {
 			w.updateSpec(t, tr.ObjectKey, func(er *v1alpha1.EvictionRequest) { er.Spec.Requesters[0].Deadline = w.in(in) })
 			er := w.until(t, tr.ObjectKey, "another deadline", func(er *v1alpha1.EvictionRequest) bool {
-				return er.Status.Deadline != nil && er.Status.Deadline.Time.After(w.now().Add(in-time.Hour/2)) && er.Status.Deadline.Time.Before(w.now().Add(in))
+				return er.Status.Deadline != nil && er.Status.Deadline.After(w.now().Add(in-time.Hour/2)) && !er.Status.Deadline.After(w.now().Add(in))
 			})
 			waiting.Eventually(t, "the interceptor to know of it", func(context.Context) error {
 				if got := impl.last().Deadline; !got.Equal(er.Status.Deadline.Time) {

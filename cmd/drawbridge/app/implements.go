@@ -1,6 +1,8 @@
 package app
 
 import (
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
+	"github.com/drawbridge-dev/drawbridge/evacuation/native"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/request"
 	"github.com/drawbridge-dev/drawbridge/evacuation/vm"
@@ -12,6 +14,7 @@ import (
 // Who implements what, for interfaces whose package does not know who does. All others
 // are asserted beside the type.
 var (
+	_ evictor.Native       = &native.View{}
 	_ guard.Holds          = &vm.Store{}
 	_ registration.Metrics = &metrics.Registrations{}
 	_ request.Resolver     = &registration.Registry{}
