@@ -23,9 +23,9 @@ type Installation struct {
 	MaintenanceOff bool
 	// BudgetsOff: the manager does not decide about EvictionBudgets.
 	BudgetsOff bool
-	// Native: the cluster serves lifecycle.k8s.io, so that native responders of pods are
-	// interceptors. It is known without the Deployment.
-	Native bool
+	// NativeOff: the manager keeps out of lifecycle.k8s.io. Native: it does not, or that is not
+	// known, and the cluster serves that API, so that native responders of pods are interceptors.
+	NativeOff, Native bool
 	// Version of the manager, and Chart of what it was installed with; empty if the
 	// Deployment does not say.
 	Version, Chart string
@@ -36,7 +36,7 @@ type Installation struct {
 // Installed reads the Deployment. It is no error if that fails: Unread has the reason.
 func (o *Options) Installed(ctx context.Context, c *Connection) Installation {
 	found := o.deployed(ctx, c)
-	found.Native = NativeServed(c.RESTMapper())
+	found.Native = !found.NativeOff && NativeServed(c.RESTMapper())
 	return found
 }
 
@@ -63,6 +63,8 @@ func installationOf(d *appsv1.Deployment, args []string) Installation {
 		switch name {
 		case "maintenance":
 			found.MaintenanceOff = value == "false"
+		case "native-controllers":
+			found.NativeOff = value == "Off"
 		case "budgets":
 			found.BudgetsOff = value == "false"
 		case "maintenance-evacuation-wait":
