@@ -46,6 +46,7 @@ type View struct {
 	mu        sync.RWMutex
 	cache     cache.Cache
 	listeners []func(types.NamespacedName)
+	named     []func(types.NamespacedName)
 	starts    []func()
 	changes   []func()
 }
@@ -164,6 +165,14 @@ func (v *View) Notify(changed func(types.NamespacedName)) {
 	v.Replay()
 }
 
+// OnPodChange has changed called with the namespace and name of each pod of which an Eviction
+// changes, and of each one that has some when the view begins.
+func (v *View) OnPodChange(changed func(types.NamespacedName)) {
+	v.mu.Lock()
+	v.named = append(v.named, changed)
+	v.mu.Unlock()
+}
+
 // Replay tells of every pod that has native objects, as if they had changed.
 func (v *View) Replay() {
 	c := v.get()
@@ -208,8 +217,13 @@ func (v *View) OnStart(start func()) {
 // tell passes on whose object has changed.
 func (v *View) tell(o client.Object) {
 	v.mu.RLock()
-	listeners := v.listeners
+	listeners, named := v.listeners, v.named
 	v.mu.RUnlock()
+	for _, name := range nameOfPod(o) {
+		for _, changed := range named {
+			changed(types.NamespacedName{Namespace: o.GetNamespace(), Name: name})
+		}
+	}
 	for _, uid := range uidOf(o) {
 		for _, changed := range listeners {
 			changed(types.NamespacedName{Namespace: o.GetNamespace(), Name: uid})

@@ -109,7 +109,7 @@ func BenchmarkPodEvent(b *testing.B) {
 func benchController(c client.Client) *Controller {
 	return &Controller{
 		Client: c, Clock: testingclock.NewFakeClock(t0), Resolver: registration.FromAnnotation(), Synced: func() bool { return true },
-		Registrations: registrations{}, Preflights: asks(nil), Holds: holds{},
+		Registrations: registrations{}, Preflights: asks(nil), Holds: holds{}, Native: nativeTurns{},
 		Metrics: metrics.NewGuard(prometheus.NewRegistry()), use: newBudgetUse(), written: newLastWritten(),
 	}
 }

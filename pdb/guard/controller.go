@@ -60,6 +60,8 @@ type Controller struct {
 	Preflights func(name string) preflight.Interceptor
 	// Holds says whose guard stays closed.
 	Holds Holds
+	// Native says how far Kubernetes' own Evictions are.
+	Native Native
 	// OnChange registers a function to call, from any goroutine, when Resolver or
 	// Registrations may answer differently for unchanged pods.
 	OnChange func(func())

@@ -64,6 +64,28 @@ func TestAGuardClosesAndOpens(t *testing.T) {
 	b.want("guarded", []string(nil), b.guarded())
 }
 
+// A native Eviction alone closes the guard for the turns of responders, and opens it for the last
+// one.
+func TestAGuardClosesDuringANativeEviction(t *testing.T) {
+	b := newBench(t, webPod("web-1").Obj(), builder.Pod("shop", "plain").UID("uid-plain").Ready().Obj())
+	turns := nativeTurns{"uid-web-1": "acme.example.com/migrate", "uid-plain": ""}
+	b.Native = turns
+	look := func() []string {
+		b.observe("web-1")
+		b.observe("plain")
+		return b.work()
+	}
+	b.want("writes in a responder's turn", []string{"create PodDisruptionBudget shop/drawbridge-guard"}, look())
+	b.count()
+	b.want("writes when the budget is counted", []string{"patch Pod shop/web-1"}, b.work())
+	turns["uid-web-1"] = ""
+	b.want("writes in the last one's turn", []string{"patch Pod shop/web-1"}, look())
+	b.want("guarded", []string(nil), b.guarded())
+	turns["uid-web-1"] = "acme.example.com/migrate"
+	b.store(request("web-1", interA).Processed(interA).Active(imperative, t0).Obj())
+	b.want("writes in a responder's turn, whatever our request says", []string{"patch Pod shop/web-1"}, look())
+}
+
 func TestBudgetsOfOthersWin(t *testing.T) {
 	b := newBench(t, webPod("web-1").Obj(), request("web-1", interA).Active(interA, t0).Obj())
 	b.observe("web-1")
@@ -376,7 +398,7 @@ func TestSetupNamesWhatIsMissing(t *testing.T) {
 	if err == nil {
 		t.Fatal("got no error")
 	}
-	want := "controller guard: " + strings.Join([]string{"APIReader is not set", "Client is not set", "Clock is not set", "Holds is not set", "Metrics is not set", "OnChange is not set", "Preflights is not set", "Recorder is not set", "Registrations is not set", "Resolver is not set", "Synced is not set"}, "\n")
+	want := "controller guard: " + strings.Join([]string{"APIReader is not set", "Client is not set", "Clock is not set", "Holds is not set", "Metrics is not set", "Native is not set", "OnChange is not set", "Preflights is not set", "Recorder is not set", "Registrations is not set", "Resolver is not set", "Synced is not set"}, "\n")
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("error (-want +got):\n%s", diff)
 	}

@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -25,6 +27,17 @@ type Holds interface {
 type Gate struct {
 	labels bool
 	holds  Holds
+}
+
+// Native says how far the Evictions of lifecycle.k8s.io are.
+type Native interface {
+	// Waiting is the responder that the running Eviction of the pod with that namespace and UID
+	// waits for. It is empty if there is no Eviction, and last is true if it is the turn of the
+	// one that evicts. It answers from memory.
+	Waiting(ctx context.Context, pod types.NamespacedName) (responder string, position, total int, last bool, err error)
+	// OnPodChange registers a function to call, from any goroutine, when the answer for a
+	// pod may have changed. It gets the pod's namespace and name.
+	OnPodChange(tell func(pod types.NamespacedName))
 }
 
 // NewGate returns a gate. Without labels the guards are switched off: labels of pods do not

@@ -46,14 +46,18 @@ func (c *Controller) gather(ctx context.Context, pod *corev1.Pod) (Input, error)
 	if er != nil {
 		in.Request = er.UID
 	}
-	in.Stage = stageOf(er, pod.UID)
+	stage := stageOf(er, pod.UID)
+	in.Stage = stage
 	names, err := c.Resolver.Resolve(pod)
 	in.Unknown = err != nil
-	names = append(planned(er, in.Stage), names...)
+	names = append(planned(er, stage), names...)
 	if len(names) == 0 {
 		return in, nil
 	}
-	turn := whoseTurn(er, in.Stage, names)
+	if in.Stage, err = c.withNative(ctx, pod, stage); err != nil {
+		return in, err
+	}
+	turn := whoseTurn(er, stage, names)
 	for _, name := range names {
 		in.Interceptors = append(in.Interceptors, c.interceptor(pod, name, name == turn))
 	}
@@ -157,6 +161,25 @@ func selectsByGuard(pdb *policyv1.PodDisruptionBudget) bool {
 	}
 	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 	return err == nil && mentions(selector)
+}
+
+// withNative is the stage of a pod whose request has the given one: its native Eviction, too, has
+// to wait for nobody before an eviction may pass.
+func (c *Controller) withNative(ctx context.Context, pod *corev1.Pod, stage Stage) (Stage, error) {
+	if stage != StageNone && stage != StageImperative {
+		return stage, nil
+	}
+	responder, _, _, last, err := c.Native.Waiting(ctx, v1alpha1.RequestKey(pod))
+	switch {
+	case err != nil:
+		return stage, fmt.Errorf("look up the native Eviction: %w", err)
+	case responder != "":
+		return StageEvacuating, nil
+	case last:
+		return StageImperative, nil
+	default:
+		return stage, nil
+	}
 }
 
 // stageOf is the stage of the eviction of the pod with that UID. The request may be

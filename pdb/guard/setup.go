@@ -59,7 +59,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 func (c *Controller) validate() error {
 	return controllers.Require("controller "+controllerName, map[string]bool{
 		"Client": c.Client != nil, "APIReader": c.APIReader != nil, "Clock": c.Clock != nil, "Resolver": c.Resolver != nil,
-		"Registrations": c.Registrations != nil, "OnChange": c.OnChange != nil, "Preflights": c.Preflights != nil, "Holds": c.Holds != nil,
+		"Registrations": c.Registrations != nil, "OnChange": c.OnChange != nil, "Preflights": c.Preflights != nil, "Holds": c.Holds != nil, "Native": c.Native != nil,
 		"Synced": c.Synced != nil, "Recorder": c.Recorder != nil, "Metrics": c.Metrics != nil,
 	})
 }
@@ -235,10 +235,13 @@ func (c *Controller) changes(cached client.Reader) source.Source {
 	}.Source()
 }
 
-// holds is the source of the pods that become held or released.
+// holds is the source of the pods that become held or released, and of those whose native
+// Eviction has changed.
 func (c *Controller) holds() source.Source {
 	return source.Func(func(_ context.Context, queue controllers.Queue) error {
-		c.Holds.OnPodChange(func(pod types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: pod}) })
+		add := func(pod types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: pod}) }
+		c.Holds.OnPodChange(add)
+		c.Native.OnPodChange(add)
 		return nil
 	})
 }

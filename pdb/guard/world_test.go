@@ -58,7 +58,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	counted := clientinterceptor.NewClient(b.api, b.counting())
 	b.Controller = &Controller{
 		Client: counted, APIReader: counted, Clock: b.clock, Resolver: registration.FromAnnotation(), Synced: func() bool { return true },
-		Registrations: registrations{}, OnChange: func(func()) {}, Preflights: asks(nil), Holds: holds{},
+		Registrations: registrations{}, OnChange: func(func()) {}, Preflights: asks(nil), Holds: holds{}, Native: nativeTurns{},
 		ExcludedNamespaces: []string{"kube-system"}, Owner: role.Name, Recorder: b.recorder, Metrics: metrics.NewGuard(b.registry),
 		use: newBudgetUse(), written: newLastWritten(), owners: newOwners(),
 	}
@@ -289,6 +289,17 @@ func (h holds) Held(pod *corev1.Pod) (string, bool) {
 
 // OnPodChange does nothing: these answers change only between two looks.
 func (h holds) OnPodChange(func(types.NamespacedName)) {}
+
+// nativeTurns are the responders that the native Evictions of pods wait for, by UID; "" is the
+// turn of the one that evicts.
+type nativeTurns map[string]string
+
+func (n nativeTurns) Waiting(_ context.Context, pod types.NamespacedName) (responder string, position, total int, last bool, err error) {
+	responder, running := n[pod.Name]
+	return responder, 1, 2, running && responder == "", nil
+}
+
+func (nativeTurns) OnPodChange(func(types.NamespacedName)) {}
 
 // failing is an API server that cannot be read, but for pods.
 type failing struct {

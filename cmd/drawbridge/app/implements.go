@@ -16,6 +16,7 @@ import (
 var (
 	_ evictor.Native       = &native.View{}
 	_ guard.Holds          = &vm.Store{}
+	_ guard.Native         = &native.View{}
 	_ registration.Metrics = &metrics.Registrations{}
 	_ request.Resolver     = &registration.Registry{}
 	_ webhook.Gate         = &guard.Gate{}

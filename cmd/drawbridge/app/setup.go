@@ -157,7 +157,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 		evictor.SetupWithManager(mgr),
 		leases.SetupWithManager(mgr),
 		setupPresets(mgr, o),
-		setupGuard(mgr, o, known, resolver, policies),
+		setupGuard(mgr, o, known, resolver, policies, view),
 		setupDescheduler(mgr, o, known, resolver),
 		setupDeletionCost(mgr, o),
 		setupMaintenance(mgr, o, known, resolver),

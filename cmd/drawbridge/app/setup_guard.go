@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/drawbridge-dev/drawbridge/evacuation/native"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/vm"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
@@ -52,7 +53,7 @@ func (g *GuardOptions) gate(holds guard.Holds) (*guard.Gate, error) {
 
 // setupGuard adds the controller of the guard, if enabled: otherwise the manager has no
 // permission to label pods, and the budgets are gone.
-func setupGuard(mgr ctrl.Manager, o Options, known discovered, registry *registration.Registry, policies *vm.Store) error {
+func setupGuard(mgr ctrl.Manager, o Options, known discovered, registry *registration.Registry, policies *vm.Store, view *native.View) error {
 	if !o.Guard.Enabled {
 		return nil
 	}
@@ -65,6 +66,7 @@ func setupGuard(mgr ctrl.Manager, o Options, known discovered, registry *registr
 		OnChange:           registry.OnChange,
 		Preflights:         o.preflights(policies.CachedPreflight),
 		Holds:              policies,
+		Native:             view,
 		Synced:             known.synced,
 		ExcludedNamespaces: append(slices.Clone(o.Guard.ExcludedNamespaces), o.Namespace),
 		Owner:              o.Guard.Owner,

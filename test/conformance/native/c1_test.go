@@ -35,7 +35,7 @@ func TestNative_C1_Create(t *testing.T) {
 		"N1 a DNS subdomain is accepted":                             {with: named("drain.web"), want: accepted},
 		"N1 other names are refused":                                 {with: named("Drain_Web"), want: "metadata.name"},
 		"N1 generateName is accepted":                                {with: func(*lifecyclev1alpha1.EvictionRequest) {}, want: accepted},
-		"N5 a target that is no pod is refused":                      {with: func(er *lifecyclev1alpha1.EvictionRequest) { er.Spec.Target.Pod = nil }, want: "spec.target"},
+		"N5, N72 a target that is no pod is refused":                 {with: func(er *lifecyclev1alpha1.EvictionRequest) { er.Spec.Target.Pod = nil }, want: "spec.target"},
 		"N5 a pod without a name is refused":                         {with: of("", uuid.NewUUID()), want: "spec.target.pod.name: Required value"},
 		"N5 a name that no pod can have is refused":                  {with: of("Web", uuid.NewUUID()), want: "spec.target.pod.name"},
 		"N5 a pod without a UID is refused":                          {with: of("web", ""), want: "spec.target.pod.uid: Required value"},

@@ -187,6 +187,16 @@ func has(condition lifecyclev1alpha1.EvictionConditionType, reason lifecyclev1al
 	}
 }
 
+// messageOf is what the condition says that is True.
+func messageOf(conditions []metav1.Condition) string {
+	for _, c := range conditions {
+		if c.Status == metav1.ConditionTrue {
+			return c.Message
+		}
+	}
+	return ""
+}
+
 var (
 	isEvicted  = has(lifecyclev1alpha1.EvictionConditionTargetEvicted, lifecyclev1alpha1.EvictionConditionReasonPodDeleted)
 	isCanceled = has(lifecyclev1alpha1.EvictionConditionFailed, lifecyclev1alpha1.EvictionConditionReasonCanceledDueToNoRequesters)

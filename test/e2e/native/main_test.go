@@ -46,7 +46,12 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	options := cluster.Options{Nodes: 1, RequestLog: true}.WithNative()
+	options := cluster.Options{
+		Nodes: 1, RequestLog: true,
+		// Without it the API server drops spec.schedulingGroup of pods.
+		FeatureGates:  map[string]bool{"GenericWorkload": true},
+		RuntimeConfig: map[string]string{"scheduling.k8s.io/v1beta1": "true"},
+	}.WithNative()
 	os.Exit(cluster.MainThen(m, options, setup, refusals))
 }
 
@@ -85,7 +90,7 @@ func letRespond(ctx context.Context) error {
 const refusing = "refused"
 
 // refusals fails the run if the API server has refused a write of ours to the native API: its
-// rules are obeyed, not probed. A conflict is no refusal.
+// rules are obeyed, not probed. A conflict is no refusal, nor is that the object has just gone.
 func refusals(c *cluster.Cluster) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -99,7 +104,7 @@ func refusals(c *cluster.Cluster) error {
 			return false
 		}
 		writes++
-		return r.Code >= http.StatusBadRequest && r.Code < http.StatusInternalServerError && r.Code != http.StatusConflict && !strings.Contains(r.Namespace, refusing)
+		return r.Code >= http.StatusBadRequest && r.Code < http.StatusInternalServerError && r.Code != http.StatusConflict && r.Code != http.StatusNotFound && !strings.Contains(r.Namespace, refusing)
 	})
 	if writes == 0 {
 		return errors.New("the log has no write to the native API")
@@ -119,5 +124,7 @@ var shared manager.Shared
 // shareManager makes the test parallel and returns the manager that all parallel tests use.
 func shareManager(t *testing.T) *manager.Manager {
 	t.Helper()
-	return shared.ForTest(t, inst, manager.Options{Change: func(o *app.Options) { o.MarkerDebounce = 2 * time.Second }})
+	return shared.ForTest(t, inst, manager.Options{Change: func(o *app.Options) {
+		o.MarkerDebounce, o.Taints.Enabled = 2*time.Second, true
+	}})
 }

@@ -147,6 +147,17 @@ func TestBadInput(t *testing.T) {
 	absent := builder.Pod(namespace, "nobody").UID("11111111-2222-3333-4444-555555555555").Obj()
 	waitWish(t, wants(t, absent), invalid)
 
+	// The scheduler waits for its group, so it does not run.
+	grouped := builder.Pod(namespace, "trainer").Change(func(p *corev1.Pod) {
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("training")}
+	}).Obj()
+	create(t, grouped)
+	said := waitWish(t, wants(t, grouped), invalid)
+	if diff := cmp.Diff("Target Pod trainer is part of a Workload/PodGroup. Eviction of such pods is currently not supported.", messageOf(said.Status.Conditions)); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
+	lives(t, grouped)
+
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"}}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}
 	set.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: set.Spec.Selector.MatchLabels}, Spec: builder.Pod(namespace, "agent").Obj().Spec}
