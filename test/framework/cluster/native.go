@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
+	"strings"
 	"time"
 
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
@@ -22,6 +24,20 @@ func (o Options) WithNative() Options {
 	o.FeatureGates = with(o.FeatureGates, "EvictionRequestAPI", true)
 	o.RuntimeConfig = with(o.RuntimeConfig, lifecyclev1alpha1.SchemeGroupVersion.String(), "true")
 	return o
+}
+
+// ServeNative restarts a cluster's API server with or without that API, and returns when it is
+// ready. What is stored stays, and pods keep spec.evictionResponders. The options have to be
+// those of WithNative.
+func (c *Cluster) ServeNative(ctx context.Context, serve bool) error {
+	c.options.RuntimeConfig = with(c.options.RuntimeConfig, lifecyclev1alpha1.SchemeGroupVersion.String(), strconv.FormatBool(serve))
+	server := c.components[APIServer]
+	for i, arg := range server.args {
+		if strings.HasPrefix(arg, "--runtime-config=") {
+			server.args[i] = "--runtime-config=" + joinMap(c.options.RuntimeConfig)
+		}
+	}
+	return server.Restart(ctx)
 }
 
 func with[V any](values map[string]V, key string, value V) map[string]V {
