@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
-	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -96,13 +97,17 @@ type MaintenanceState struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// EvictionState is a request in one line.
+// EvictionState is the eviction of one pod in one line.
 type EvictionState struct {
-	Namespace   string     `json:"namespace"`
-	Pod         string     `json:"pod"`
-	Request     string     `json:"request"`
-	Node        string     `json:"node,omitempty"`
-	State       string     `json:"state"`
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	// Request is the name of the EvictionRequest, empty if there is only an Eviction of
+	// Kubernetes' own API; Eviction is that of the Eviction.
+	Request  string `json:"request,omitempty"`
+	Eviction string `json:"eviction,omitempty"`
+	Node     string `json:"node,omitempty"`
+	State    string `json:"state"`
+	// Interceptor, or native responder, that has its turn, the Position-th of Total.
 	Interceptor string     `json:"interceptor,omitempty"`
 	Position    int        `json:"position,omitempty"`
 	Total       int        `json:"total,omitempty"`
@@ -111,6 +116,8 @@ type EvictionState struct {
 	Message     string     `json:"message,omitempty"`
 	Requesters  []string   `json:"requesters"`
 	Created     time.Time  `json:"created"`
+	// Turns are all of the pod, if there is an Eviction.
+	Turns []turns.Turn `json:"turns,omitempty"`
 }
 
 func (o commands) status(ctx context.Context, c *cli.Connection, node string) error {
@@ -126,6 +133,10 @@ func (o commands) status(ctx context.Context, c *cli.Connection, node string) er
 			fmt.Fprintf(o.Out, "nodemaintenance.drawbridge.dev/%s\n", m.Name)
 		}
 		for _, e := range s.Evictions {
+			if e.Request == "" {
+				fmt.Fprintf(o.Out, "eviction.lifecycle.k8s.io/%s\n", e.Eviction)
+				continue
+			}
 			fmt.Fprintf(o.Out, "evictionrequest.drawbridge.dev/%s\n", e.Request)
 		}
 		return nil
@@ -151,12 +162,17 @@ func (o commands) readStatus(ctx context.Context, c *cli.Connection, node string
 	if err := c.List(ctx, &requests, client.InNamespace(ptr.Deref(o.Config.Namespace, ""))); err != nil {
 		return Status{}, fmt.Errorf("list evictionrequests: %w", err)
 	}
-	return statusOf(object, maintenances.Items, requests.Items), nil
+	native, err := o.readNative(ctx, c, requests.Items)
+	if err != nil {
+		return Status{}, err
+	}
+	return statusOf(object, maintenances.Items, requests.Items, native), nil
 }
 
 // statusOf returns the status of everything, or of the given node.
-func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, requests []v1alpha1.EvictionRequest) Status {
+func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, requests []v1alpha1.EvictionRequest, native nativeEvictions) Status {
 	s := Status{Maintenances: []MaintenanceState{}, Evictions: []EvictionState{}}
+	native.byPod = maps.Clone(native.byPod)
 	if node != nil {
 		s.Node = &NodeState{
 			Name: node.Name, Schedulable: !node.Spec.Unschedulable, Phase: node.Annotations[v1alpha1.MaintenancePhaseAnnotation],
@@ -169,32 +185,28 @@ func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, reques
 	}
 	for i := range requests {
 		er := &requests[i]
-		if er.Spec.Target.Pod == nil || node != nil && er.Status.NodeName != node.Name {
+		if er.Spec.Target.Pod == nil {
 			continue
 		}
-		u := requester.Observe(er)
-		if u.State == v1alpha1.StateEvicted || u.State == v1alpha1.StateCanceled {
+		e := native.taken(er)
+		if node != nil && er.Status.NodeName != node.Name {
+			continue
+		}
+		state := evictionState(er, e)
+		if state.State == string(v1alpha1.StateEvicted) || state.State == string(v1alpha1.StateCanceled) {
 			s.Finished++
 			continue
 		}
-		e := EvictionState{
-			Namespace: er.Namespace, Pod: er.Spec.Target.Pod.Name, Request: er.Name, Node: er.Status.NodeName, State: string(u.State),
-			Interceptor: u.Interceptor, Position: u.Position, Total: u.Total, Message: u.Message, Requesters: []string{}, Created: er.CreationTimestamp.Time,
+		s.Evictions = append(s.Evictions, state)
+	}
+	for _, state := range native.alone() {
+		if node == nil || state.Node == node.Name {
+			s.Evictions = append(s.Evictions, state)
 		}
-		if !u.ExpectedFinishTime.IsZero() {
-			e.Expected = &u.ExpectedFinishTime
-		}
-		if !u.Deadline.IsZero() {
-			e.Deadline = &u.Deadline
-		}
-		for _, r := range er.Spec.Requesters {
-			e.Requesters = append(e.Requesters, r.Name)
-		}
-		s.Evictions = append(s.Evictions, e)
 	}
 	slices.SortFunc(s.Maintenances, func(a, b MaintenanceState) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.Evictions, func(a, b EvictionState) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod), strings.Compare(a.Request, b.Request))
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod), strings.Compare(a.Request, b.Request), strings.Compare(a.Eviction, b.Eviction))
 	})
 	return s
 }

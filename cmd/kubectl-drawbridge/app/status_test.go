@@ -60,7 +60,7 @@ func TestStatusIsPrinted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, out, _ := testOptions()
 			o.Output = tc.format
-			if err := o.printStatus(statusOf(tc.node, tc.maintenances, tc.requests), now); err != nil {
+			if err := o.printStatus(statusOf(tc.node, tc.maintenances, tc.requests, nativeEvictions{}), now); err != nil {
 				t.Fatal(err)
 			}
 			golden.Equal(t, "status-"+name+".golden.txt", out.String())
@@ -68,7 +68,7 @@ func TestStatusIsPrinted(t *testing.T) {
 	}
 	o, out, _ := testOptions()
 	o.Output = cli.FormatJSON
-	if err := o.PrintValue(statusOf(nil, maintenances, requests)); err != nil {
+	if err := o.PrintValue(statusOf(nil, maintenances, requests, nativeEvictions{})); err != nil {
 		t.Fatal(err)
 	}
 	golden.Equal(t, "status.golden.json", out.String())

@@ -86,6 +86,13 @@ func (w *printer) interceptors(s Story, wide bool) {
 		if said := w.said(i); said != "" {
 			w.linef("     %s", said)
 		}
+		for _, t := range i.Responders {
+			line := t.Name + " " + string(t.State)
+			if said := w.said(Interceptor{State: string(t.State), Since: t.Since, Heard: t.Heard, Expected: t.Expected, Completed: t.Completed, Message: t.Message}); said != "" {
+				line += ", " + said
+			}
+			w.linef("     - %s", line)
+		}
 		if wide && len(i.ServiceAccounts) > 0 {
 			w.linef("     acted by %s", strings.Join(i.ServiceAccounts, ", "))
 		}
