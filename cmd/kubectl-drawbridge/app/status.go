@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
@@ -158,21 +155,16 @@ func (o commands) readStatus(ctx context.Context, c *cli.Connection, node string
 	if err := c.List(ctx, &maintenances); err != nil {
 		return Status{}, fmt.Errorf("list nodemaintenances: %w", err)
 	}
-	var requests v1alpha1.EvictionRequestList
-	if err := c.List(ctx, &requests, client.InNamespace(ptr.Deref(o.Config.Namespace, ""))); err != nil {
-		return Status{}, fmt.Errorf("list evictionrequests: %w", err)
-	}
-	native, err := o.readNative(ctx, c, requests.Items)
+	all, err := o.readEvictions(ctx, c)
 	if err != nil {
 		return Status{}, err
 	}
-	return statusOf(object, maintenances.Items, requests.Items, native), nil
+	return statusOf(object, maintenances.Items, all), nil
 }
 
 // statusOf returns the status of everything, or of the given node.
-func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, requests []v1alpha1.EvictionRequest, native nativeEvictions) Status {
+func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, all evictions) Status {
 	s := Status{Maintenances: []MaintenanceState{}, Evictions: []EvictionState{}}
-	native.byPod = maps.Clone(native.byPod)
 	if node != nil {
 		s.Node = &NodeState{
 			Name: node.Name, Schedulable: !node.Spec.Unschedulable, Phase: node.Annotations[v1alpha1.MaintenancePhaseAnnotation],
@@ -183,26 +175,16 @@ func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, reques
 	for i := range maintenances {
 		s.Maintenances = append(s.Maintenances, maintenanceState(&maintenances[i], s.Node))
 	}
-	for i := range requests {
-		er := &requests[i]
-		if er.Spec.Target.Pod == nil {
+	for _, p := range all.processes {
+		state := all.state(p)
+		if node != nil && state.Node != node.Name {
 			continue
 		}
-		e := native.taken(er)
-		if node != nil && er.Status.NodeName != node.Name {
-			continue
-		}
-		state := evictionState(er, e)
 		if state.State == string(v1alpha1.StateEvicted) || state.State == string(v1alpha1.StateCanceled) {
 			s.Finished++
 			continue
 		}
 		s.Evictions = append(s.Evictions, state)
-	}
-	for _, state := range native.alone() {
-		if node == nil || state.Node == node.Name {
-			s.Evictions = append(s.Evictions, state)
-		}
 	}
 	slices.SortFunc(s.Maintenances, func(a, b MaintenanceState) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.Evictions, func(a, b EvictionState) int {

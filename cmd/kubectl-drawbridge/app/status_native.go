@@ -3,8 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
@@ -18,42 +16,34 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 )
 
-// nativeEvictions are the Evictions of Kubernetes' own API that count, by the UIDs of their pods,
-// and the nodes of pods that have nothing else. The zero value is none.
-type nativeEvictions struct {
-	byPod map[types.UID]*lifecyclev1alpha1.Eviction
-	nodes map[types.UID]string
+// evictions are all that go on or are kept, and the nodes of pods whose requests do not say them.
+type evictions struct {
+	processes []turns.Process
+	nodes     map[types.UID]string
 }
 
-// readNative reads them. The pods are only read where a pod has no request of ours, which would
-// say its node.
-func (o commands) readNative(ctx context.Context, c *cli.Connection, requests []v1alpha1.EvictionRequest) (nativeEvictions, error) {
-	list, err := o.NativeEvictionsIfAllowed(ctx, c, client.InNamespace(ptr.Deref(o.Config.Namespace, "")))
+// readEvictions reads them. Pods are only read where there is an Eviction of Kubernetes' own API
+// without a request of ours, which would say the node.
+func (o commands) readEvictions(ctx context.Context, c *cli.Connection) (evictions, error) {
+	in := client.InNamespace(ptr.Deref(o.Config.Namespace, ""))
+	var list v1alpha1.EvictionRequestList
+	if err := c.List(ctx, &list, in); err != nil {
+		return evictions{}, fmt.Errorf("list evictionrequests: %w", err)
+	}
+	native, err := o.NativeEvictionsIfAllowed(ctx, c, in)
 	if err != nil {
-		return nativeEvictions{}, err
+		return evictions{}, err
 	}
-	evictions := make([]*lifecyclev1alpha1.Eviction, 0, len(list))
-	for i := range list {
-		evictions = append(evictions, &list[i])
-	}
-	found := nativeEvictions{byPod: turns.ByPod(evictions), nodes: map[types.UID]string{}}
-	left := nativeEvictions{byPod: maps.Clone(found.byPod)}
-	for i := range requests {
-		if requests[i].Spec.Target.Pod != nil {
-			left.taken(&requests[i])
-		}
-	}
-	namespaces := map[string]bool{}
-	for _, e := range left.byPod {
-		namespaces[e.Namespace] = namespaces[e.Namespace] || turns.Runs(e)
-	}
-	for namespace, wanted := range namespaces {
-		if !wanted {
+	found := evictionsOf(list.Items, native)
+	read := map[string]bool{}
+	for _, p := range found.processes {
+		if p.Request != nil || read[p.Eviction.Namespace] {
 			continue
 		}
+		read[p.Eviction.Namespace] = true
 		var pods corev1.PodList
-		if err := c.List(ctx, &pods, client.InNamespace(namespace)); err != nil && !apierrors.IsForbidden(err) {
-			return found, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
+		if err := c.List(ctx, &pods, client.InNamespace(p.Eviction.Namespace)); err != nil && !apierrors.IsForbidden(err) {
+			return evictions{}, fmt.Errorf("list pods of namespace %s: %w", p.Eviction.Namespace, err)
 		}
 		for i := range pods.Items {
 			found.nodes[pods.Items[i].UID] = pods.Items[i].Spec.NodeName
@@ -62,47 +52,37 @@ func (o commands) readNative(ctx context.Context, c *cli.Connection, requests []
 	return found, nil
 }
 
-// taken is the Eviction of the pod of a request, nil if there is none; it is told with it. One that
-// runs although the request has ended is about a later wish, and stays.
-func (n nativeEvictions) taken(er *v1alpha1.EvictionRequest) *lifecyclev1alpha1.Eviction {
-	e := n.byPod[er.Spec.Target.Pod.UID]
-	if e == nil || v1alpha1.IsFinished(er) && turns.Runs(e) {
-		return nil
+// evictionsOf joins what the two APIs say.
+func evictionsOf(requests []v1alpha1.EvictionRequest, native []lifecyclev1alpha1.Eviction) evictions {
+	ours, theirs := make([]*v1alpha1.EvictionRequest, 0, len(requests)), make([]*lifecyclev1alpha1.Eviction, 0, len(native))
+	for i := range requests {
+		ours = append(ours, &requests[i])
 	}
-	delete(n.byPod, er.Spec.Target.Pod.UID)
-	return e
+	for i := range native {
+		theirs = append(theirs, &native[i])
+	}
+	return evictions{processes: turns.Processes(ours, theirs), nodes: map[types.UID]string{}}
 }
 
-// alone are those that run and were not taken.
-func (n nativeEvictions) alone() []EvictionState {
-	var found []EvictionState
-	for _, uid := range slices.Sorted(maps.Keys(n.byPod)) {
-		if e := n.byPod[uid]; turns.Runs(e) {
-			state := evictionState(nil, e)
-			state.Node = n.nodes[uid]
-			found = append(found, state)
-		}
+// state is one in one line.
+func (all evictions) state(p turns.Process) EvictionState {
+	pod, uid := p.Pod()
+	u := p.Observe()
+	s := EvictionState{
+		Namespace: pod.Namespace, Pod: pod.Name, Node: all.nodes[uid], State: string(u.State),
+		Interceptor: u.Interceptor, Position: u.Position, Total: u.Total, Message: u.Message, Requesters: append([]string{}, p.Requesters()...),
 	}
-	return found
-}
-
-// evictionState is the eviction of one pod: of the request, the Eviction, or both.
-func evictionState(er *v1alpha1.EvictionRequest, e *lifecyclev1alpha1.Eviction) EvictionState {
-	u := turns.Observe(er, e)
-	s := EvictionState{State: string(u.State), Interceptor: u.Interceptor, Position: u.Position, Total: u.Total, Message: u.Message, Requesters: []string{}}
 	if !u.ExpectedFinishTime.IsZero() {
 		s.Expected = &u.ExpectedFinishTime
 	}
 	if !u.Deadline.IsZero() {
 		s.Deadline = &u.Deadline
 	}
-	s.Requesters = append(s.Requesters, turns.Requesters(er, e)...)
-	if e != nil {
-		s.Eviction, s.Turns = e.Name, turns.Of(er, e, nil)
-		s.Namespace, s.Pod, s.Created = e.Namespace, e.Spec.Target.Pod.Name, e.CreationTimestamp.Time
+	if e := p.Eviction; e != nil {
+		s.Eviction, s.Turns, s.Created = e.Name, p.Turns(nil), e.CreationTimestamp.Time
 	}
-	if er != nil {
-		s.Namespace, s.Pod, s.Created, s.Request, s.Node = er.Namespace, er.Spec.Target.Pod.Name, er.CreationTimestamp.Time, er.Name, er.Status.NodeName
+	if er := p.Request; er != nil {
+		s.Request, s.Node, s.Created = er.Name, er.Status.NodeName, er.CreationTimestamp.Time
 	}
 	return s
 }

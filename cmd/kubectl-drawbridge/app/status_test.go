@@ -11,7 +11,6 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/golden"
 )
@@ -62,7 +61,7 @@ func TestStatusIsPrinted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, out, _ := testOptions()
 			o.Output = tc.format
-			if err := o.printStatus(statusOf(tc.node, tc.maintenances, tc.requests, nativeEvictions{}), now); err != nil {
+			if err := o.printStatus(statusOf(tc.node, tc.maintenances, evictionsOf(tc.requests, nil)), now); err != nil {
 				t.Fatal(err)
 			}
 			golden.Equal(t, "status-"+name+".golden.txt", out.String())
@@ -70,7 +69,7 @@ func TestStatusIsPrinted(t *testing.T) {
 	}
 	o, out, _ := testOptions()
 	o.Output = cli.FormatJSON
-	if err := o.PrintValue(statusOf(nil, maintenances, requests, nativeEvictions{})); err != nil {
+	if err := o.PrintValue(statusOf(nil, maintenances, evictionsOf(requests, nil))); err != nil {
 		t.Fatal(err)
 	}
 	golden.Equal(t, "status.golden.json", out.String())
@@ -89,20 +88,17 @@ func TestNativeRespondersInTheStatus(t *testing.T) {
 	ours := builder.EvictionRequest("shop", "db-0", "uid-0").Created(ago(4*time.Minute)).NodeName("node-1").Requesters("alice.users.drawbridge.dev").
 		Interceptors(v1alpha1.NativeInterceptor, "c.example.com").Active(v1alpha1.NativeInterceptor, ago(time.Minute)).Obj()
 	over := builder.EvictionRequest("shop", "db-2", "uid-2").NodeName("node-1").Interceptors().Canceled(v1alpha1.ReasonNoRequesters, ago(time.Minute)).Obj()
-	native := nativeEvictions{
-		byPod: turns.ByPod([]*lifecyclev1alpha1.Eviction{working("db-0", "uid-0"), working("db-1", "uid-1"), working("db-2", "uid-2")}),
-		nodes: map[types.UID]string{"uid-1": "node-2", "uid-2": "node-1"},
-	}
-	requests := []v1alpha1.EvictionRequest{*ours, *over}
+	all := evictionsOf([]v1alpha1.EvictionRequest{*ours, *over}, []lifecyclev1alpha1.Eviction{*working("db-0", "uid-0"), *working("db-1", "uid-1"), *working("db-2", "uid-2")})
+	all.nodes["uid-1"], all.nodes["uid-2"] = "node-2", "node-1"
 	o, out, _ := testOptions()
 	o.Output = cli.FormatWide
-	if err := o.printStatus(statusOf(nil, nil, requests, native), now); err != nil {
+	if err := o.printStatus(statusOf(nil, nil, all), now); err != nil {
 		t.Fatal(err)
 	}
 	golden.Equal(t, "status-native.golden.txt", out.String())
 	out.Reset()
 	o.Output = cli.FormatJSON
-	if err := o.PrintValue(statusOf(builder.Node("node-2").Obj(), nil, requests, native)); err != nil {
+	if err := o.PrintValue(statusOf(builder.Node("node-2").Obj(), nil, all)); err != nil {
 		t.Fatal(err)
 	}
 	golden.Equal(t, "status-native.golden.json", out.String())
