@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 )
 
 // Print writes a story for people. now is for ages and for the time zone.
@@ -88,7 +90,7 @@ func (w *printer) interceptors(s Story, wide bool) {
 		}
 		for _, t := range i.Responders {
 			line := t.Name + " " + string(t.State)
-			if said := w.said(Interceptor{State: string(t.State), Since: t.Since, Heard: t.Heard, Expected: t.Expected, Completed: t.Completed, Message: t.Message}); said != "" {
+			if said := w.said(Reported(t)); said != "" {
 				line += ", " + said
 			}
 			w.linef("     - %s", line)
@@ -97,6 +99,11 @@ func (w *printer) interceptors(s Story, wide bool) {
 			w.linef("     acted by %s", strings.Join(i.ServiceAccounts, ", "))
 		}
 	}
+}
+
+// Reported is what a native responder reported, as an interceptor of ours would.
+func Reported(t turns.Turn) Interceptor {
+	return Interceptor{Name: t.Name, State: string(t.State), Since: t.Since, Heard: t.Heard, Expected: t.Expected, Completed: t.Completed, Message: t.Message}
 }
 
 // said is what the interceptor reported, in one line.
