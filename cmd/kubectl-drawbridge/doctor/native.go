@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -33,7 +34,7 @@ func nativeAPI(f *Facts) verdict {
 				"If that is not meant, set native.controllers=Auto, and leave the feature gate NativeAPI on.")
 		}
 		return v
-	case !s.known:
+	case !s.known && f.InCharge == nil:
 		v.summary = "served; there is no Deployment that says what Drawbridge does with it"
 		return v
 	}
@@ -66,7 +67,7 @@ func (f *Facts) inCharge(v *verdict, s settings) {
 		v.warn(object, "what it says cannot be read, so Drawbridge keeps its hands off native Evictions",
 			fmt.Sprintf("Delete it while Drawbridge runs: kubectl -n %s delete configmap %s", f.Namespace, s.nativeState))
 	default:
-		v.warn(object, fmt.Sprintf("since %s ago another controller moves native Evictions, and native.controllers is %s: %s", duration.HumanDuration(f.Now.Sub(state.Since)), s.native, text.Clean(state.Because)),
+		v.warn(object, fmt.Sprintf("since %s ago another controller moves native Evictions, and native.controllers is %s: %s", duration.HumanDuration(f.Now.Sub(state.Since)), cmp.Or(string(s.native), "not known"), text.Clean(state.Because)),
 			fmt.Sprintf("If the cluster has controllers of its own, set native.controllers=Cluster. If not, switch the other one off, and give the Evictions back: kubectl -n %s delete configmap %s", f.Namespace, s.nativeState))
 	}
 }

@@ -54,6 +54,7 @@ func TestWhoMovesNativeEvictions(t *testing.T) {
 		"nobody, as the values say":                    {facts: natively(off), summary: "served, and native.controllers is Off"},
 		"nobody, as the feature gate says":             {facts: natively(auto, "--feature-gates=NativeAPI=false"), summary: "served, and native.controllers is Off"},
 		"it is not known, without a Deployment":        {facts: changed(natively(auto), func(f *Facts) { f.Deployments = nil }), summary: "served; there is no Deployment that says what Drawbridge does with it"},
+		"Drawbridge, without a Deployment":             {facts: changed(with(ours), func(f *Facts) { f.Deployments = nil }), summary: "served, and Drawbridge moves its Evictions since 60m ago"},
 		"what has just been asked for has time":        {facts: unseen(with(ours, auto), time.Minute), summary: "served, and Drawbridge moves its Evictions since 60m ago"},
 		"nobody, although pods count on it":            {facts: changed(natively(off), func(f *Facts) { f.Pods = responding }), findings: []string{"WARN pod/shop/db-0: there is 1 pod, this one the first, with spec.evictionResponders, and Drawbridge does not look at the API: drains pass the responders by"}},
 		"nobody yet":                                   {facts: natively(auto, "--native-state=x-native"), findings: []string{"WARN configmap/drawbridge-system/x-native: it is not there, so nobody moves native Evictions yet"}},

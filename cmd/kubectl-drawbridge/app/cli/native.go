@@ -50,16 +50,16 @@ func (o *Options) InCharge(ctx context.Context, c *Connection, installed Install
 	switch {
 	case !NativeServed(c.RESTMapper()):
 		return ""
-	case installed.Unread != "":
-		return "not known"
 	case installed.NativeOff:
-		return "nobody of Drawbridge (native.controllers is Off)"
+		return "not Drawbridge (native.controllers is Off)"
 	case installed.NativeMode == charge.Cluster:
 		return "the cluster (native.controllers is Cluster)"
 	}
 	stored := &corev1.ConfigMap{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: o.System, Name: cmp.Or(installed.NativeState, DefaultNativeState)}, stored)
 	switch {
+	case apierrors.IsNotFound(err) && installed.Unread != "":
+		return "not known"
 	case apierrors.IsNotFound(err):
 		return "nobody yet"
 	case err != nil:
