@@ -48,7 +48,8 @@ func newVersion(o commands) *cobra.Command {
 		Use:   "version",
 		Short: "Print the versions of the plugin, the cluster, the manager and the API",
 		Long: `Print the versions of the plugin, of Kubernetes, of the manager, of its chart and of
-the CustomResourceDefinitions, as far as you may read them.
+the CustomResourceDefinitions, as far as you may read them; and whether Kubernetes' own
+API for evictions is served (lifecycle.k8s.io), and who moves its Evictions.
 
 Versions that differ are named on standard error, with what that means: "note" is a
 difference that an upgrade may leave for a while, "warning" one that is not supported.
