@@ -90,6 +90,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"a gate that nobody knows":       {values{"featureGates": values{"Gard": true}}, "Gard"},
 		"the guard without its gate":     {values{"featureGates": values{"Guard": false}}, "featureGates.Guard is false and guard.enabled is true: set guard.enabled=false as well"},
 		"the surge without its gate":     {values{"featureGates": values{"Surge": false}}, "surge.enabled=false"},
+		"native without its gate":        {values{"featureGates": values{"NativeAPI": false}, "native": values{"controllers": "Cluster"}}, "featureGates.NativeAPI is false and native.controllers is Cluster: set native.controllers=Off as well"},
 		"machines without their gate":    {values{"featureGates": values{"EvacuationPresets": false}, "vm": values{"kubevirt": values{"enabled": true}}}, "vm.kubevirt.enabled=false"},
 		"databases without their gate":   {values{"featureGates": values{"EvacuationPresets": false}, "vm": values{"strimzi": values{"enabled": true}}}, "vm.strimzi.enabled=false"},
 		"a preset that there is not":     {values{"vm": values{"kubvirt": values{"enabled": false}}}, "vm.kubvirt: there is no preset kubvirt; there are kubevirt, strimzi"},
@@ -126,6 +127,7 @@ func TestGoodValuesAreAccepted(t *testing.T) {
 		"a backoff that does not grow":           {"times": values{"evictionBackoffMin": "0.5m", "evictionBackoffMax": "30s"}},
 		"the bounds of a caller's silence":       {"times": values{"callerSilence": values{"kubectl": "30s", "mco": "24h"}}},
 		"features switched off with their gates": {"featureGates": values{"Guard": false, "Surge": false}, "guard": values{"enabled": false}, "surge": values{"enabled": false}},
+		"native without its gate is Off":         {"featureGates": values{"NativeAPI": false}},
 		"a port of what is not there":            {"preemption": values{"port": 9443}, "webhook": values{"port": 9443}},
 	}
 	for name, v := range cases {

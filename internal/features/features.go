@@ -1,6 +1,8 @@
 // Package features has the feature gates of the manager, with their stages:
 //
-//   - Alpha: off unless asked for; may change or go without notice.
+//   - Alpha: off unless asked for; may change or go without notice. NativeAPI is on: it does
+//     something only where the API server serves an API that is off by default twice, by the
+//     feature gate EvictionRequestAPI and by --runtime-config, and that is the consent.
 //   - Beta: on unless switched off; goes or changes only with a word in the changelog.
 //   - GA: on, and the gate does nothing any more.
 //
@@ -34,6 +36,9 @@ const (
 	// until a call has proven that we are reached, then the wanted policy. Without it,
 	// the administrator manages the policy.
 	ManagedFailurePolicy featuregate.Feature = "ManagedFailurePolicy"
+	// NativeAPI joins lifecycle.k8s.io to ours where the API server serves it
+	// (--native-controllers). Without it, that counts as Off.
+	NativeAPI featuregate.Feature = "NativeAPI"
 )
 
 // defaults are the stages of all gates.
@@ -44,6 +49,8 @@ var defaults = map[featuregate.Feature]featuregate.FeatureSpec{
 	EvictionBudgets:      {Default: true, PreRelease: featuregate.Beta},
 	EvacuationPresets:    {Default: true, PreRelease: featuregate.Beta},
 	ManagedFailurePolicy: {Default: true, PreRelease: featuregate.Beta},
+	// On where the API server serves it: see the stages above.
+	NativeAPI: {Default: true, PreRelease: featuregate.Alpha},
 }
 
 // Gates are the gates of one manager. The zero value has all defaults.

@@ -15,7 +15,7 @@ func TestGates(t *testing.T) {
 		"a gate has its default":             {wantGuard: true},
 		"a gate can be switched off":         {set: map[string]bool{"Guard": false}, wantGuard: false},
 		"a gate can be said to be as it is":  {set: map[string]bool{"Guard": true}, wantGuard: true},
-		"a gate that does not exist is told": {set: map[string]bool{"Portcullis": false}, wantGuard: true, wantErr: `there is no feature gate "Portcullis"; there are EvacuationHooks, EvacuationPresets, EvictionBudgets, Guard, ManagedFailurePolicy, Surge`},
+		"a gate that does not exist is told": {set: map[string]bool{"Portcullis": false}, wantGuard: true, wantErr: `there is no feature gate "Portcullis"; there are EvacuationHooks, EvacuationPresets, EvictionBudgets, Guard, ManagedFailurePolicy, NativeAPI, Surge`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -34,11 +34,12 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// Alpha features are off by default, all others on: their stage promises that.
+// Alpha features are off by default, all others on: their stage promises that. The one that is
+// on needs the API server's own gate.
 func TestTheDefaultFollowsTheStage(t *testing.T) {
 	for _, name := range Names() {
 		stage, on := Stage(name)
-		if want := stage != "ALPHA"; on != want {
+		if want := stage != "ALPHA" || name == string(NativeAPI); on != want {
 			t.Errorf("%s is %s and by default %t", name, stage, on)
 		}
 	}

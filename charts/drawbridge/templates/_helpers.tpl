@@ -44,6 +44,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- printf "%s-surge" (include "drawbridge.fullname" . | trunc 57 | trimSuffix "-") -}}
 {{- end -}}
 
+{{/* drawbridge.native is true if the manager may look at lifecycle.k8s.io. */}}
+{{- define "drawbridge.native" -}}
+{{- and (ne .Values.native.controllers "Off") (dig "NativeAPI" true .Values.featureGates) -}}
+{{- end -}}
+
 {{- define "drawbridge.certSecret" -}}
 {{- printf "%s-webhook-cert" (include "drawbridge.fullname" .) -}}
 {{- end -}}

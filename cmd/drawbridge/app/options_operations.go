@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/drawbridge-dev/drawbridge/evacuation/native/charge"
 	"github.com/drawbridge-dev/drawbridge/internal/certs"
 	"github.com/drawbridge-dev/drawbridge/internal/features"
 )
@@ -60,4 +61,7 @@ func (o *Options) validateGates(check func(ok bool, format string, args ...any))
 	check(!o.Hooks.Enabled || gates.Enabled(features.EvacuationHooks), "--hooks needs the feature gate EvacuationHooks: leave the gate on, or say --hooks=false (value hooks.enabled)")
 	check(!o.Budgets.Enabled || gates.Enabled(features.EvictionBudgets), "--budgets needs the feature gate EvictionBudgets: leave the gate on, or say --budgets=false (value budgets.enabled)")
 	check(len(o.EvacuationPresets) == 0 || gates.Enabled(features.EvacuationPresets), "--evacuation-preset needs the feature gate EvacuationPresets: leave the gate on, or name no preset (values vm.*.enabled)")
+	// Auto is the default: without the gate it finds nothing.
+	asked := o.Native.Controllers == string(charge.Drawbridge) || o.Native.Controllers == string(charge.Cluster)
+	check(!asked || gates.Enabled(features.NativeAPI), "--native-controllers=%s needs the feature gate NativeAPI: leave the gate on, or say --native-controllers=Off (value native.controllers)", o.Native.Controllers)
 }

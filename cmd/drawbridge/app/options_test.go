@@ -70,11 +70,15 @@ func TestValidate(t *testing.T) {
 		"a Certificate with a bad name":      {func(o *Options) { o.Operations.CertManagerCertificate = "A" }, `--cert-manager-certificate: "A" is not the name of a Certificate`},
 		"no time for a new authority":        {func(o *Options) { o.Operations.CertificateSettle = 0 }, "--certificate-settle must be positive, not 0s"},
 		"a log level from a bad name":        {func(o *Options) { o.Operations.LogLevelConfig = "A" }, `--log-level-config: "A" is not the name of a ConfigMap`},
-		"an unknown gate":                    {func(o *Options) { o.Operations.Gates.Set = map[string]bool{"X": true} }, `--feature-gates: there is no feature gate "X"; there are EvacuationHooks, EvacuationPresets, EvictionBudgets, Guard, ManagedFailurePolicy, Surge`},
+		"an unknown gate":                    {func(o *Options) { o.Operations.Gates.Set = map[string]bool{"X": true} }, `--feature-gates: there is no feature gate "X"; there are EvacuationHooks, EvacuationPresets, EvictionBudgets, Guard, ManagedFailurePolicy, NativeAPI, Surge`},
 		"budgets without their gate":         {func(o *Options) { o.Operations.Gates.Set = map[string]bool{"EvictionBudgets": false} }, "--budgets needs the feature gate EvictionBudgets: leave the gate on, or say --budgets=false (value budgets.enabled)"},
-		"a feature without its gate":         {func(o *Options) { o.Operations.Gates.Set = map[string]bool{"Surge": false} }, "--surge needs the feature gate Surge: leave the gate on, or say --surge=false (value surge.enabled)"},
+		"native without its gate": {func(o *Options) {
+			o.Native.Controllers = "Cluster"
+			o.Operations.Gates.Set = map[string]bool{"NativeAPI": false}
+		}, "--native-controllers=Cluster needs the feature gate NativeAPI: leave the gate on, or say --native-controllers=Off (value native.controllers)"},
+		"a feature without its gate": {func(o *Options) { o.Operations.Gates.Set = map[string]bool{"Surge": false} }, "--surge needs the feature gate Surge: leave the gate on, or say --surge=false (value surge.enabled)"},
 		"a gate that is off with its feature": {change: func(o *Options) {
-			o.Operations.Gates.Set = map[string]bool{"Surge": false, "Guard": false, "EvacuationPresets": false, "EvacuationHooks": false, "EvictionBudgets": false}
+			o.Operations.Gates.Set = map[string]bool{"Surge": false, "Guard": false, "EvacuationPresets": false, "EvacuationHooks": false, "EvictionBudgets": false, "NativeAPI": false}
 			o.Surge, o.Guard.Enabled, o.Hooks.Enabled, o.Budgets.Enabled = false, false, false, false
 		}},
 		"two mistakes are both told": {

@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/native"
 	"github.com/drawbridge-dev/drawbridge/evacuation/native/charge"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/internal/features"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/webhook"
 )
@@ -52,6 +53,14 @@ func (o *NativeOptions) validate(check func(ok bool, format string, args ...any)
 	check(o.State != "", "--native-state must not be empty")
 }
 
+// nativeMode is Off without the feature gate.
+func (o *Options) nativeMode() charge.Mode {
+	if !o.Operations.Gates.Enabled(features.NativeAPI) {
+		return charge.Off
+	}
+	return charge.Mode(o.Native.Controllers)
+}
+
 // newNative returns the view of the native API and what knows who is in charge of it.
 func newNative(mgr ctrl.Manager, o Options, known discovered) (*native.View, *charge.Charge, error) {
 	found, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
@@ -63,7 +72,7 @@ func newNative(mgr ctrl.Manager, o Options, known discovered) (*native.View, *ch
 		return nil, nil, err
 	}
 	c := &charge.Charge{
-		Mode: charge.Mode(o.Native.Controllers), Discovery: found, Client: live,
+		Mode: o.nativeMode(), Discovery: found, Client: live,
 		ConfigMap: types.NamespacedName{Namespace: o.Namespace, Name: o.Native.State},
 		Clock:     o.Clock, Recorder: mgr.GetEventRecorder(recorderName), Metrics: metrics.NewNative(o.Registerer),
 		Log: mgr.GetLogger().WithName("native"),
@@ -76,7 +85,7 @@ func newNative(mgr ctrl.Manager, o Options, known discovered) (*native.View, *ch
 // setupNative adds what moves native Evictions, and joins them to our requests. It does nothing
 // as long as the API server does not serve them.
 func setupNative(mgr ctrl.Manager, o Options, known discovered, view *native.View, inCharge *charge.Charge, registry *registration.Registry) error {
-	if charge.Mode(o.Native.Controllers) == charge.Off {
+	if o.nativeMode() == charge.Off {
 		return nil
 	}
 	live, err := liveClient(mgr, known.writes)

@@ -11,12 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
-	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -27,7 +25,11 @@ func newStatus(o commands) *cobra.Command {
 		Short: "Say what is going on in the cluster, or on one node",
 		Long: `List the maintenances, and the evictions that are not finished, of all namespaces.
 With --namespace: only the evictions of that namespace. With a node: only what
-concerns it, and whether it is cordoned and why.`,
+concerns it, and whether it is cordoned and why.
+
+Where Kubernetes' own API is served (lifecycle.k8s.io), its responders are named as
+interceptors are, and evictions that only that API was asked for are listed, too. You
+need list on evictions.lifecycle.k8s.io for that; who may not is warned.`,
 		Example: `  kubectl drawbridge status
   kubectl drawbridge status node-1 -o wide
   kubectl drawbridge status --watch`,
@@ -96,13 +98,17 @@ type MaintenanceState struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// EvictionState is a request in one line.
+// EvictionState is the eviction of one pod in one line.
 type EvictionState struct {
-	Namespace   string     `json:"namespace"`
-	Pod         string     `json:"pod"`
-	Request     string     `json:"request"`
-	Node        string     `json:"node,omitempty"`
-	State       string     `json:"state"`
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	// Request is the name of the EvictionRequest, empty if there is only an Eviction of
+	// Kubernetes' own API; Eviction is that of the Eviction.
+	Request  string `json:"request,omitempty"`
+	Eviction string `json:"eviction,omitempty"`
+	Node     string `json:"node,omitempty"`
+	State    string `json:"state"`
+	// Interceptor, or native responder, that has its turn, the Position-th of Total.
 	Interceptor string     `json:"interceptor,omitempty"`
 	Position    int        `json:"position,omitempty"`
 	Total       int        `json:"total,omitempty"`
@@ -111,6 +117,8 @@ type EvictionState struct {
 	Message     string     `json:"message,omitempty"`
 	Requesters  []string   `json:"requesters"`
 	Created     time.Time  `json:"created"`
+	// Turns are all of the pod, if there is an Eviction.
+	Turns []turns.Turn `json:"turns,omitempty"`
 }
 
 func (o commands) status(ctx context.Context, c *cli.Connection, node string) error {
@@ -126,6 +134,10 @@ func (o commands) status(ctx context.Context, c *cli.Connection, node string) er
 			fmt.Fprintf(o.Out, "nodemaintenance.drawbridge.dev/%s\n", m.Name)
 		}
 		for _, e := range s.Evictions {
+			if e.Request == "" {
+				fmt.Fprintf(o.Out, "eviction.lifecycle.k8s.io/%s\n", e.Eviction)
+				continue
+			}
 			fmt.Fprintf(o.Out, "evictionrequest.drawbridge.dev/%s\n", e.Request)
 		}
 		return nil
@@ -147,15 +159,15 @@ func (o commands) readStatus(ctx context.Context, c *cli.Connection, node string
 	if err := c.List(ctx, &maintenances); err != nil {
 		return Status{}, fmt.Errorf("list nodemaintenances: %w", err)
 	}
-	var requests v1alpha1.EvictionRequestList
-	if err := c.List(ctx, &requests, client.InNamespace(ptr.Deref(o.Config.Namespace, ""))); err != nil {
-		return Status{}, fmt.Errorf("list evictionrequests: %w", err)
+	all, err := o.readEvictions(ctx, c)
+	if err != nil {
+		return Status{}, err
 	}
-	return statusOf(object, maintenances.Items, requests.Items), nil
+	return statusOf(object, maintenances.Items, all), nil
 }
 
 // statusOf returns the status of everything, or of the given node.
-func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, requests []v1alpha1.EvictionRequest) Status {
+func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, all evictions) Status {
 	s := Status{Maintenances: []MaintenanceState{}, Evictions: []EvictionState{}}
 	if node != nil {
 		s.Node = &NodeState{
@@ -167,34 +179,20 @@ func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, reques
 	for i := range maintenances {
 		s.Maintenances = append(s.Maintenances, maintenanceState(&maintenances[i], s.Node))
 	}
-	for i := range requests {
-		er := &requests[i]
-		if er.Spec.Target.Pod == nil || node != nil && er.Status.NodeName != node.Name {
+	for _, p := range all.processes {
+		state := all.state(p)
+		if node != nil && state.Node != node.Name {
 			continue
 		}
-		u := requester.Observe(er)
-		if u.State == v1alpha1.StateEvicted || u.State == v1alpha1.StateCanceled {
+		if state.State == string(v1alpha1.StateEvicted) || state.State == string(v1alpha1.StateCanceled) {
 			s.Finished++
 			continue
 		}
-		e := EvictionState{
-			Namespace: er.Namespace, Pod: er.Spec.Target.Pod.Name, Request: er.Name, Node: er.Status.NodeName, State: string(u.State),
-			Interceptor: u.Interceptor, Position: u.Position, Total: u.Total, Message: u.Message, Requesters: []string{}, Created: er.CreationTimestamp.Time,
-		}
-		if !u.ExpectedFinishTime.IsZero() {
-			e.Expected = &u.ExpectedFinishTime
-		}
-		if !u.Deadline.IsZero() {
-			e.Deadline = &u.Deadline
-		}
-		for _, r := range er.Spec.Requesters {
-			e.Requesters = append(e.Requesters, r.Name)
-		}
-		s.Evictions = append(s.Evictions, e)
+		s.Evictions = append(s.Evictions, state)
 	}
 	slices.SortFunc(s.Maintenances, func(a, b MaintenanceState) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.Evictions, func(a, b EvictionState) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod), strings.Compare(a.Request, b.Request))
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod), strings.Compare(a.Request, b.Request), strings.Compare(a.Eviction, b.Eviction))
 	})
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -60,7 +61,7 @@ func TestStatusIsPrinted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, out, _ := testOptions()
 			o.Output = tc.format
-			if err := o.printStatus(statusOf(tc.node, tc.maintenances, tc.requests), now); err != nil {
+			if err := o.printStatus(statusOf(tc.node, tc.maintenances, evictionsOf(tc.requests, nil)), now); err != nil {
 				t.Fatal(err)
 			}
 			golden.Equal(t, "status-"+name+".golden.txt", out.String())
@@ -68,8 +69,37 @@ func TestStatusIsPrinted(t *testing.T) {
 	}
 	o, out, _ := testOptions()
 	o.Output = cli.FormatJSON
-	if err := o.PrintValue(statusOf(nil, maintenances, requests)); err != nil {
+	if err := o.PrintValue(statusOf(nil, maintenances, evictionsOf(requests, nil))); err != nil {
 		t.Fatal(err)
 	}
 	golden.Equal(t, "status.golden.json", out.String())
+}
+
+// One pod has a request of ours whose turn is that of native responders, another one only a native
+// Eviction, and a third had a request that has ended before somebody asked natively.
+func TestNativeRespondersInTheStatus(t *testing.T) {
+	const a, b = "a.example.com/a", "b.example.com/b"
+	working := func(pod, uid string) *lifecyclev1alpha1.Eviction {
+		return builder.NativeEviction("shop", pod, types.UID(uid)).Created(ago(3*time.Minute)).Requesters("acme.example.com/scale").Responders(b, a).
+			State(a, lifecyclev1alpha1.ResponderStateActive, ago(time.Minute)).Report(a, func(s *lifecyclev1alpha1.ResponderStatus) {
+			s.Message, s.ExpectedCompletionTime = new("copying, 42 %"), new(metav1.NewTime(now.Add(90*time.Second)))
+		}).Obj()
+	}
+	ours := builder.EvictionRequest("shop", "db-0", "uid-0").Created(ago(4*time.Minute)).NodeName("node-1").Requesters("alice.users.drawbridge.dev").
+		Interceptors(v1alpha1.NativeInterceptor, "c.example.com").Active(v1alpha1.NativeInterceptor, ago(time.Minute)).Obj()
+	over := builder.EvictionRequest("shop", "db-2", "uid-2").NodeName("node-1").Interceptors().Canceled(v1alpha1.ReasonNoRequesters, ago(time.Minute)).Obj()
+	all := evictionsOf([]v1alpha1.EvictionRequest{*ours, *over}, []lifecyclev1alpha1.Eviction{*working("db-0", "uid-0"), *working("db-1", "uid-1"), *working("db-2", "uid-2")})
+	all.nodes["uid-1"], all.nodes["uid-2"] = "node-2", "node-1"
+	o, out, _ := testOptions()
+	o.Output = cli.FormatWide
+	if err := o.printStatus(statusOf(nil, nil, all), now); err != nil {
+		t.Fatal(err)
+	}
+	golden.Equal(t, "status-native.golden.txt", out.String())
+	out.Reset()
+	o.Output = cli.FormatJSON
+	if err := o.PrintValue(statusOf(builder.Node("node-2").Obj(), nil, all)); err != nil {
+		t.Fatal(err)
+	}
+	golden.Equal(t, "status-native.golden.json", out.String())
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -33,6 +34,10 @@ type Versions struct {
 	Definitions []string `json:"definitions,omitempty"`
 	// API is our API as the server serves it; empty if it does not.
 	API string `json:"api,omitempty"`
+	// NativeAPI is Kubernetes' own API for evictions; empty if it is not served. NativeInCharge
+	// says who moves its Evictions.
+	NativeAPI      string `json:"nativeAPI,omitempty"`
+	NativeInCharge string `json:"nativeInCharge,omitempty"`
 	// Kinds of our API that the server serves.
 	Kinds []string `json:"kinds,omitempty"`
 }
@@ -43,7 +48,8 @@ func newVersion(o commands) *cobra.Command {
 		Use:   "version",
 		Short: "Print the versions of the plugin, the cluster, the manager and the API",
 		Long: `Print the versions of the plugin, of Kubernetes, of the manager, of its chart and of
-the CustomResourceDefinitions, as far as you may read them.
+the CustomResourceDefinitions, as far as you may read them; and whether Kubernetes' own
+API for evictions is served (lifecycle.k8s.io), and who moves its Evictions.
 
 Versions that differ are named on standard error, with what that means: "note" is a
 difference that an upgrade may leave for a while, "warning" one that is not supported.
@@ -79,6 +85,9 @@ func (o commands) version(ctx context.Context, only bool) error {
 	v.Server = info.GitVersion
 	installed := o.Installed(ctx, c)
 	v.Manager, v.Chart = installed.Version, installed.Chart
+	if v.NativeInCharge = o.InCharge(ctx, c, installed); v.NativeInCharge != "" {
+		v.NativeAPI = lifecyclev1alpha1.SchemeGroupVersion.String()
+	}
 	resources, err := server.ServerResourcesForGroupVersionWithContext(ctx, v1alpha1.SchemeGroupVersion.String())
 	if err == nil {
 		v.API = resources.GroupVersion
@@ -141,6 +150,11 @@ func (o commands) printVersions(v Versions) error {
 	line("Kubernetes", v.Server)
 	line("Manager", cmp.Or(v.Manager, "not seen"))
 	line("Chart", cmp.Or(v.Chart, "not seen"))
+	if v.NativeAPI == "" {
+		line("Native API", "not served")
+	} else {
+		line("Native API", fmt.Sprintf("%s, in charge: %s", v.NativeAPI, v.NativeInCharge))
+	}
 	if v.API == "" {
 		line("API", "not installed")
 		return nil

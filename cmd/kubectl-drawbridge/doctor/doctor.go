@@ -125,6 +125,7 @@ var checks = []check{
 	{"certificate", "callers trust the webhook's certificate, and it is valid for a while", []Source{ValidatingWebhooks, Secret}, certificate},
 	{"cert-manager", "cert-manager keeps the certificate, if it is to", []Source{Deployments, CertManager}, certManager},
 	{"reachable", "a dry run of an eviction reaches the manager", []Source{Evictions}, reachable},
+	{"native-api", "where Kubernetes serves its own API for evictions, somebody moves them, and it is who should", []Source{NativeState, NativeRequests}, nativeAPI},
 	{"other-webhooks", "no other product answers evictions", []Source{ValidatingWebhooks, MutatingWebhooks}, otherWebhooks},
 	{"several-budgets", "no pod has more than one PodDisruptionBudget", []Source{Budgets, Pods}, severalBudgets},
 	{"blocking-budgets", "every PodDisruptionBudget can allow a disruption", []Source{Budgets, Pods}, blockingBudgets},
@@ -225,7 +226,7 @@ func permissionFor(f *Facts, source Source) string {
 		return fmt.Sprintf(`"list" on pods in the namespace %s`, f.Namespace)
 	case ServiceAccounts:
 		return fmt.Sprintf(`"list" on serviceaccounts in the namespace %s`, f.Namespace)
-	case Leader, Secret, CertManager:
+	case Leader, Secret, CertManager, NativeState:
 		return fmt.Sprintf(`"get" on %s in the namespace %s`, source, f.Namespace)
 	case Reviews:
 		return `"create" on subjectaccessreviews.authorization.k8s.io`

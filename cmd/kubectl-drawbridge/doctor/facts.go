@@ -9,10 +9,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/evacuation/native/charge"
 	"github.com/drawbridge-dev/drawbridge/evacuation/vm"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/internal/keys"
@@ -47,6 +50,8 @@ const (
 	EvictionBudgets    Source = "evictionbudgets"
 	Requests           Source = "evictionrequests"
 	Maintenances       Source = "nodemaintenances"
+	NativeState        Source = "configmaps"
+	NativeRequests     Source = "evictionrequests.lifecycle.k8s.io"
 	Workloads          Source = "deployments, statefulsets, daemonsets, jobs, cronjobs, priorityclasses and clusterroles"
 )
 
@@ -62,9 +67,14 @@ type Facts struct {
 	Plugin string
 	// Kubernetes is the API server's version, such as v1.37.2.
 	Kubernetes string
-	// Native: the API server serves lifecycle.k8s.io, so that native responders of pods are
-	// interceptors.
-	Native bool
+	// NativeServed: the API server serves lifecycle.k8s.io. Native: the manager looks at it, too,
+	// so that native responders of pods are interceptors.
+	NativeServed, Native bool
+	// InCharge is what is remembered of who moves native Evictions; nil if there is nothing.
+	InCharge *charge.State
+	// Unseen are native EvictionRequests without a status. They are only read where the manager
+	// looks at that API.
+	Unseen []lifecyclev1alpha1.EvictionRequest
 	// CRDs are those of our group.
 	CRDs []apiextensionsv1.CustomResourceDefinition
 	// AdmissionPolicies and PolicyBindings of the cluster.
@@ -173,32 +183,38 @@ func (f *Facts) deployment() *appsv1.Deployment {
 // settings are the manager's settings that matter here.
 type settings struct {
 	// known: there is a Deployment that says so.
-	known           bool
-	leaderElect     bool
-	guard           bool
-	surge           bool
-	maintenance     bool
-	hooks           bool
-	hooksExec       bool
-	budgets         bool
-	preemption      bool
-	descheduler     bool
-	protected       bool
-	configuration   string
-	secret          string
-	certManager     string
-	logConfig       string
+	known         bool
+	leaderElect   bool
+	guard         bool
+	surge         bool
+	maintenance   bool
+	hooks         bool
+	hooksExec     bool
+	budgets       bool
+	preemption    bool
+	descheduler   bool
+	protected     bool
+	configuration string
+	secret        string
+	certManager   string
+	logConfig     string
+	// native is native.controllers, Off without its feature gate; nativeState is the name of the
+	// ConfigMap with who moves native Evictions.
+	native          charge.Mode
+	nativeState     string
 	presets         []string
 	allowedReserved []string
 	// managedPolicy: the manager manages the webhook's failure policy.
 	managedPolicy bool
+	// nativeGateOff: the feature gate of the native API is off.
+	nativeGateOff bool
 }
 
 // managerContainer is the name of the container that runs the manager.
 const managerContainer = "manager"
 
 func (f *Facts) settings() settings {
-	s := settings{managedPolicy: true}
+	s := settings{managedPolicy: true, nativeState: cli.DefaultNativeState}
 	d := f.deployment()
 	if d == nil {
 		return s
@@ -212,6 +228,9 @@ func (f *Facts) settings() settings {
 			name, value, hasValue := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 			s.set(name, value, value == "true" || !hasValue)
 		}
+		if s.nativeGateOff {
+			s.native = charge.Off
+		}
 	}
 	return s
 }
@@ -223,7 +242,7 @@ func (s *settings) set(name, value string, on bool) {
 	}
 	names := map[string]*string{
 		"webhook-configuration": &s.configuration, "webhook-cert-secret": &s.secret, "cert-manager-certificate": &s.certManager,
-		"log-level-config": &s.logConfig,
+		"log-level-config": &s.logConfig, "native-state": &s.nativeState,
 	}
 	switch name {
 	case "descheduler-mark-in-progress", "descheduler-mark-evict-only":
@@ -232,8 +251,12 @@ func (s *settings) set(name, value string, on bool) {
 		s.presets = append(s.presets, strings.Split(value, ",")...)
 	case "allowed-reserved-name":
 		s.allowedReserved = append(s.allowedReserved, strings.Split(value, ",")...)
+	case "native-controllers":
+		s.native = charge.Mode(value)
 	case "feature-gates":
-		s.managedPolicy = s.managedPolicy && !slices.Contains(strings.Split(value, ","), managedFailurePolicyOff)
+		gates := strings.Split(value, ",")
+		s.managedPolicy = s.managedPolicy && !slices.Contains(gates, managedFailurePolicyOff)
+		s.nativeGateOff = s.nativeGateOff || slices.Contains(gates, cli.NativeGateOff)
 	default:
 		if set, ok := switches[name]; ok {
 			*set = on

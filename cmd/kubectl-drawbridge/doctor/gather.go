@@ -92,7 +92,7 @@ func (g *Gatherer) Gather(ctx context.Context, namespace string) (*Facts, error)
 	default:
 		f.note(Version, err)
 	}
-	f.Native = cli.NativeServed(g.reader.RESTMapper())
+	f.NativeServed = cli.NativeServed(g.reader.RESTMapper())
 	g.configurations(ctx, f)
 	g.installation(ctx, f, namespace)
 	g.permissions(ctx, f)
@@ -208,6 +208,7 @@ func (g *Gatherer) installation(ctx context.Context, f *Facts, namespace string)
 		g.account(ctx, f)
 	}
 	g.own(ctx, f)
+	g.native(ctx, f)
 }
 
 // account finds the service account of a manager that has no Deployment.

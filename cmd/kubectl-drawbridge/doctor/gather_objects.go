@@ -9,12 +9,14 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/native/charge"
 	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
@@ -41,6 +43,24 @@ func (g *Gatherer) own(ctx context.Context, f *Facts) {
 	if g.get(ctx, f, CertManager, s.certManager, certificate) {
 		f.CertManager = certificateStatus(certificate)
 	}
+}
+
+// native reads what there is about Kubernetes' own API, if the manager looks at it.
+func (g *Gatherer) native(ctx context.Context, f *Facts) {
+	s := f.settings()
+	if f.Native = f.NativeServed && s.native != charge.Off; !f.Native {
+		return
+	}
+	stored := &corev1.ConfigMap{}
+	if g.get(ctx, f, NativeState, s.nativeState, stored) {
+		f.InCharge = new(charge.StateOf(stored))
+	}
+	read(ctx, g, f, NativeRequests, func() *lifecyclev1alpha1.EvictionRequestList { return &lifecyclev1alpha1.EvictionRequestList{} },
+		func(r *lifecyclev1alpha1.EvictionRequest) {
+			if len(r.Status.Conditions) == 0 && r.Spec.Intent == lifecyclev1alpha1.EvictionRequestIntentEviction {
+				f.Unseen = append(f.Unseen, *r)
+			}
+		})
 }
 
 // get reads one object of the installation's namespace. A missing object is a fact and

@@ -100,6 +100,9 @@ func Needs(f *Facts) []Need {
 			Need{Resource: "replicationcontrollers", Verbs: []string{"list", "watch"}, For: "EvictionBudgets"},
 		)
 	}
+	if f.Native {
+		needs = append(needs, nativeNeeds(s)...)
+	}
 	if s.descheduler {
 		needs = append(needs, Need{Resource: "pods", Verbs: []string{"patch"}, For: "the marks for the descheduler"})
 	}

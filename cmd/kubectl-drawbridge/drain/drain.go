@@ -94,7 +94,7 @@ func (d *options) run(ctx context.Context, c *cli.Connection, args []string) err
 		if d.cancelOnInterrupt {
 			f.onInterrupt = func(ctx context.Context) error { return Stop(ctx, c, current.Name) }
 		}
-		f.timeout = d.timeout
+		f.timeout, f.native = d.timeout, installed.Native
 		if installed.Wait != nil {
 			f.wait = installed.Wait.String()
 		}

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +18,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 )
 
 const (
@@ -43,6 +46,8 @@ type follower struct {
 	// onInterrupt runs after ^C; nil leaves the drain running.
 	onInterrupt func(context.Context) error
 
+	// native: native responders have turns, so their Evictions are followed, too.
+	native bool
 	// trouble is why no manager has observed the maintenance, once checked; wait is
 	// maintenance.evacuationWait.
 	trouble, wait string
@@ -108,15 +113,19 @@ func (f *follower) watch(ctx context.Context, m *v1alpha1.NodeMaintenance) (cach
 	if err := f.List(ctx, &v1alpha1.EvictionRequestList{}, client.Limit(1)); err != nil {
 		return nil, fmt.Errorf("list evictionrequests, to follow the drain, which has begun: %w", err)
 	}
+	if err := f.tryNative(ctx); err != nil {
+		return nil, err
+	}
 	config := rest.CopyConfig(f.REST)
 	config.Timeout = 0 // It would end watches.
-	objects, err := cache.New(config, cache.Options{
-		Scheme: cli.Scheme,
-		ByObject: map[client.Object]cache.ByObject{
-			&v1alpha1.NodeMaintenance{}: {Field: fields.OneTermEqualSelector("metadata.name", m.Name)},
-			&v1alpha1.EvictionRequest{}: {Transform: cache.TransformStripManagedFields()},
-		},
-	})
+	kept := map[client.Object]cache.ByObject{
+		&v1alpha1.NodeMaintenance{}: {Field: fields.OneTermEqualSelector("metadata.name", m.Name)},
+		&v1alpha1.EvictionRequest{}: {Transform: cache.TransformStripManagedFields()},
+	}
+	if f.native {
+		kept[&lifecyclev1alpha1.Eviction{}] = cache.ByObject{Transform: cache.TransformStripManagedFields()}
+	}
+	objects, err := cache.New(config, cache.Options{Scheme: cli.Scheme, ByObject: kept})
 	if err != nil {
 		return nil, fmt.Errorf("watch the drain: %w", err)
 	}
@@ -135,6 +144,11 @@ func (f *follower) watch(ctx context.Context, m *v1alpha1.NodeMaintenance) (cach
 	if _, err := objects.GetInformer(ctx, &v1alpha1.NodeMaintenance{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watch nodemaintenances: %w", err)
 	}
+	if f.native {
+		if _, err := objects.GetInformer(ctx, &lifecyclev1alpha1.Eviction{}, cache.BlockUntilSynced(false)); err != nil {
+			return nil, fmt.Errorf("watch native Evictions: %w", err)
+		}
+	}
 	go func() {
 		// It ends with ctx; failed watches are retried.
 		_ = objects.Start(ctx)
@@ -145,6 +159,41 @@ func (f *follower) watch(ctx context.Context, m *v1alpha1.NodeMaintenance) (cach
 		return nil, errors.New("watch the drain, which has begun: there was no answer in time; you need the verbs list and watch on nodemaintenances and evictionrequests")
 	}
 	return objects, nil
+}
+
+// tryNative finds out whether native Evictions can be read. Without them the drain is followed all
+// the same: native.drawbridge.dev says in whose hands its pod is.
+func (f *follower) tryNative(ctx context.Context) error {
+	if !f.native {
+		return nil
+	}
+	var list lifecyclev1alpha1.EvictionList
+	err := f.List(ctx, &list, client.Limit(1))
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		f.native = false
+		fmt.Fprintf(f.ErrOut, "Warning: whose turn it is among native responders is not followed: %v\n", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list native Evictions, to follow the drain, which has begun: %w", err)
+	}
+	return nil
+}
+
+// evictions are the native Evictions that count, by the UIDs of their pods.
+func (f *follower) evictions(ctx context.Context, objects client.Reader) (map[types.UID]*lifecyclev1alpha1.Eviction, error) {
+	if !f.native {
+		return nil, nil
+	}
+	var list lifecyclev1alpha1.EvictionList
+	if err := objects.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("read native Evictions: %w", err)
+	}
+	all := make([]*lifecyclev1alpha1.Eviction, 0, len(list.Items))
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return turns.ByPod(all), nil
 }
 
 // snapshot returns the current state of the drain.
@@ -159,8 +208,12 @@ func (f *follower) snapshot(ctx context.Context, objects client.Reader, began *v
 	if err := objects.List(ctx, &requests, client.MatchingFields{requesterIndex: began.RequesterName()}, client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("read evictionrequests: %w", err)
 	}
+	evictions, err := f.evictions(ctx, objects)
+	if err != nil {
+		return s, err
+	}
 	for i := range requests.Items {
-		s.Pods = append(s.Pods, podOf(&requests.Items[i]))
+		s.Pods = append(s.Pods, podOf(&requests.Items[i], evictions))
 	}
 	return s, nil
 }

@@ -7,10 +7,13 @@ import (
 	"strings"
 	"time"
 
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 )
 
@@ -36,16 +39,18 @@ type movingPod struct {
 	UID string
 	// Name is "namespace/name", and Node where it runs.
 	Name, Node string
-	// Update is the progress of its request.
+	// Update is the progress of its request, with native responders by their names.
 	requester.Update
 }
 
-// podOf is the pod of a request.
-func podOf(er *v1alpha1.EvictionRequest) movingPod {
-	p := movingPod{UID: er.Name, Node: er.Status.NodeName, Update: requester.Observe(er)}
-	if er.Spec.Target.Pod != nil {
-		p.Name = er.Namespace + "/" + er.Spec.Target.Pod.Name
+// podOf is the pod of a request, and of its native Eviction if it has one.
+func podOf(er *v1alpha1.EvictionRequest, evictions map[types.UID]*lifecyclev1alpha1.Eviction) movingPod {
+	p := movingPod{UID: er.Name, Node: er.Status.NodeName}
+	var e *lifecyclev1alpha1.Eviction
+	if pod := er.Spec.Target.Pod; pod != nil {
+		p.Name, e = er.Namespace+"/"+pod.Name, evictions[pod.UID]
 	}
+	p.Update = turns.Observe(er, e)
 	return p
 }
 

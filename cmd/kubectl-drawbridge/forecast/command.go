@@ -3,11 +3,13 @@ package forecast
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
@@ -96,7 +98,7 @@ func (f *options) print(told *Forecast) error {
 		t.Row("NODE", "NAMESPACE", "POD", "START", "GONE", "P95", "AFTER")
 		for _, p := range told.Pods[:f.most(len(told.Pods))] {
 			start, gone, p95 := p.Times()
-			t.Row(text.Clean(p.Node), text.Clean(p.Namespace), text.Clean(p.Name), start, gone, p95, strings.Join(p.Turns, ", "))
+			t.Row(text.Clean(p.Node), text.Clean(p.Namespace), text.Clean(p.Name), start, gone, p95, p.After())
 		}
 		if err := f.flush(t, len(told.Pods)); err != nil {
 			return err
@@ -143,6 +145,18 @@ func (f *options) flush(t cli.Table, n int) error {
 		fmt.Fprintf(f.Out, "and %d more: see -o wide\n", more)
 	}
 	return nil
+}
+
+// After are the turns before its eviction for people; behind that of native responders stands who
+// they are.
+func (p *Pod) After() string {
+	all := slices.Clone(p.Turns)
+	for i := range all {
+		if all[i] == v1alpha1.NativeInterceptor && len(p.Responders) > 0 {
+			all[i] += " (" + strings.Join(p.Responders, ", ") + ")"
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // Times are the pod's for people: its start, its end and the p95 of that.

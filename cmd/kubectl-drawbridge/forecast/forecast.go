@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
@@ -84,12 +83,9 @@ func (w *world) pick(f *Forecast, runs []*run, stuck map[int]bool) {
 	named := map[int]bool{}
 	for i := range w.pods {
 		v := &w.pods[i]
-		p := Pod{Namespace: v.pod.Namespace, Name: v.pod.Name, Node: v.pod.Spec.NodeName, AtLeast: v.unknown}
+		p := Pod{Namespace: v.pod.Namespace, Name: v.pod.Name, Node: v.pod.Spec.NodeName, AtLeast: v.unknown, Responders: v.responders}
 		for _, t := range v.turns {
 			p.Turns = append(p.Turns, text.Clean(t.name))
-			if t.name == v1alpha1.NativeInterceptor {
-				p.Responders = listing.Responders(v.pod)
-			}
 		}
 		starts, ends, cut := make(samples, 0, len(runs)), make(samples, 0, len(runs)), 0
 		for n, r := range runs {

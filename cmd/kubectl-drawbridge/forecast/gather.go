@@ -33,6 +33,9 @@ func FromSnapshot(s *state.Snapshot, nodes []string) Input {
 	if s.Installed.BudgetsOff {
 		in.Budgets = nil
 	}
+	if s.Installed.Native {
+		in.Evictions = s.Evictions
+	}
 	for _, gap := range s.Gaps {
 		in.LeftOut = append(in.LeftOut, fmt.Sprintf("%s (%s)", gap.Resource, text.Clean(gap.Why)))
 	}
@@ -88,6 +91,9 @@ func gather(ctx context.Context, o *cli.Options, c *cli.Connection, nodes []stri
 	in.Settings.Wait, in.Native = installed.Wait, installed.Native
 	if budgets, err := c.EvictionBudgets(ctx); read("evictionbudgets", err) && !installed.BudgetsOff {
 		in.Budgets = pointers(budgets)
+	}
+	if evictions, err := o.NativeEvictions(ctx, c); read("evictions.lifecycle.k8s.io", err) {
+		in.Evictions = pointers(evictions)
 	}
 	if installed.Unread != "" {
 		in.LeftOut = append(in.LeftOut, text.Clean(installed.Unread))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,7 +30,9 @@ type Input struct {
 	Pods       []*corev1.Pod
 	Namespaces []*corev1.Namespace
 	// Requests are the running ones and those that are kept.
-	Requests     []*v1alpha1.EvictionRequest
+	Requests []*v1alpha1.EvictionRequest
+	// Evictions are those of Kubernetes' own API, if the manager looks at it.
+	Evictions    []*lifecyclev1alpha1.Eviction
 	Interceptors []*v1alpha1.EvictionInterceptor
 	// Hooks and Budgets are those that the manager runs and enforces.
 	Hooks   []*v1alpha1.EvacuationHook
@@ -127,7 +130,7 @@ type Pod struct {
 	Blocked bool `json:"blocked,omitempty"`
 	// Turns are those before its eviction, in their order.
 	Turns []string `json:"turns,omitempty"`
-	// Responders are those of Kubernetes' own API that have their turn as
+	// Responders are those of Kubernetes' own API that have, or will have, their turn as
 	// native.drawbridge.dev, in their order.
 	Responders []string `json:"responders,omitempty"`
 	// StartSeconds and EndSeconds are when its eviction is requested, and when it is gone,

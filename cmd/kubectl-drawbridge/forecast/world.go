@@ -7,13 +7,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
@@ -52,6 +55,8 @@ type victim struct {
 	group   int
 	budgets []int
 	unknown bool
+	// responders are the native ones that are left.
+	responders []string
 	// cutOff is when a deadline ends the turns that are left, from now; nil if none does.
 	cutOff *time.Duration
 }
@@ -92,12 +97,15 @@ type world struct {
 	leftOut  []string
 	wait     time.Duration
 	nodes    map[string]*corev1.Node
+	// evictions are the native ones that count, by the UIDs of their pods.
+	evictions map[types.UID]*lifecyclev1alpha1.Eviction
 }
 
 // newWorld sorts the pods of the nodes by their fates.
 func newWorld(in *Input) *world {
 	w := &world{in: in, drain: slices.Compact(slices.Sorted(slices.Values(in.Drain))), nodes: map[string]*corev1.Node{}, wait: ptr.Deref(in.Settings.Wait, 0)}
 	w.history = historyOf(in.Requests, in.Pods)
+	w.evictions = turns.ByPod(in.Evictions)
 	for _, node := range in.Nodes {
 		w.nodes[node.Name] = node
 	}
@@ -199,6 +207,7 @@ func (w *world) takeTurns(v *victim, er *v1alpha1.EvictionRequest, registry *reg
 			}
 			v.turns = append(v.turns, t)
 		}
+		w.takeResponders(v, er)
 		return
 	}
 	names, err := registry.Resolve(v.pod)
@@ -207,6 +216,39 @@ func (w *world) takeTurns(v *victim, er *v1alpha1.EvictionRequest, registry *reg
 	}
 	for _, name := range names {
 		v.turns = append(v.turns, turn{name: name})
+	}
+	w.takeResponders(v, nil)
+}
+
+// takeResponders finds the native responders that are left. If they all are done, or have begun
+// without a request of ours, so has the turn that stands for them.
+func (w *world) takeResponders(v *victim, er *v1alpha1.EvictionRequest) {
+	i := slices.IndexFunc(v.turns, func(t turn) bool { return t.name == v1alpha1.NativeInterceptor })
+	if i < 0 {
+		return
+	}
+	e := w.evictions[v.pod.UID]
+	if !turns.Runs(e) || len(e.Status.TargetResponders) == 0 {
+		v.responders = listing.Responders(v.pod)
+		return
+	}
+	var began *time.Time
+	for _, t := range turns.Of(er, e, v.pod) {
+		if !t.Native || t.Name == v1alpha1.NativeResponder || t.Name == lifecyclev1alpha1.EvictionResponderImperativeEviction {
+			continue
+		}
+		if began == nil {
+			began = t.Since
+		}
+		if t.State == turns.Waits || t.State == turns.Active {
+			v.responders = append(v.responders, text.Clean(t.Name))
+		}
+	}
+	switch {
+	case len(v.responders) == 0:
+		v.turns = slices.Delete(v.turns, i, i+1)
+	case er == nil && began != nil:
+		v.turns[i].elapsed = max(w.in.Now.Sub(*began), 0)
 	}
 }
 

@@ -16,16 +16,21 @@ import (
 func Responders(pod *corev1.Pod) []string {
 	all := slices.Clone(pod.Spec.EvictionResponders)
 	slices.SortStableFunc(all, func(a, b corev1.EvictionResponder) int {
-		domainA, keyA, _ := strings.Cut(a.Name, "/")
-		domainB, keyB, _ := strings.Cut(b.Name, "/")
-		return cmp.Or(cmp.Compare(ptr.Deref(b.Priority, 0), ptr.Deref(a.Priority, 0)),
-			slices.Compare(reversed(domainA), reversed(domainB)), strings.Compare(keyA, keyB))
+		return CompareResponders(a.Name, a.Priority, b.Name, b.Priority)
 	})
 	var names []string
 	for _, r := range all {
 		names = append(names, r.Name)
 	}
 	return names
+}
+
+// CompareResponders is that order.
+func CompareResponders(a string, priorityA *int32, b string, priorityB *int32) int {
+	domainA, keyA, _ := strings.Cut(a, "/")
+	domainB, keyB, _ := strings.Cut(b, "/")
+	return cmp.Or(cmp.Compare(ptr.Deref(priorityB, 0), ptr.Deref(priorityA, 0)),
+		slices.Compare(reversed(domainA), reversed(domainB)), strings.Compare(keyA, keyB))
 }
 
 // reversed has the labels of a domain, the last one first.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,6 +20,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/disruption"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
@@ -62,6 +64,7 @@ func newCase(f *Facts) *podCase {
 		c.state = v1alpha1.Summarize(f.Request).State
 	}
 	c.interceptors, c.unsure = interceptors(f)
+	c.addResponders()
 	if condition := c.canceledBecause(); f.Pod != nil && (f.Request == nil || condition != nil && condition.Reason != v1alpha1.ReasonValidationFailed) {
 		c.first, _ = resolve(f)
 	}
@@ -145,6 +148,27 @@ func interceptors(f *Facts) ([]Interceptor, error) {
 		lines = append(lines, line(v1alpha1.ImperativeEvictionInterceptor))
 	}
 	return lines, err
+}
+
+// addResponders says what the native responders do, whose turns are that of one interceptor.
+func (c *podCase) addResponders() {
+	i := slices.IndexFunc(c.interceptors, func(i Interceptor) bool { return i.Name == v1alpha1.NativeInterceptor })
+	if i < 0 || c.Eviction == nil {
+		return
+	}
+	native := &c.interceptors[i]
+	for _, t := range turns.Of(c.Request, c.Eviction, c.Pod) {
+		if !t.Native || t.Name == v1alpha1.NativeResponder || t.Name == lifecyclev1alpha1.EvictionResponderImperativeEviction {
+			continue
+		}
+		native.Responders = append(native.Responders, t)
+		if t.State == turns.Active && native.State == stateWould {
+			native.State = stateActive // Somebody asked natively only.
+		}
+	}
+	if len(native.Responders) > 0 {
+		native.Source = "native responders, by Kubernetes' own API (Eviction " + c.Eviction.Name + ")"
+	}
 }
 
 // nativeSource is where the interceptor of native responders comes from.

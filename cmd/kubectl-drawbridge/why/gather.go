@@ -10,16 +10,19 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -70,6 +73,7 @@ func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 		installed := g.Installed(ctx, g.Connection)
 		f.BudgetsOff, f.Native = installed.BudgetsOff, installed.Native
 	}
+	g.gatherEviction(ctx, f, pod.UID)
 	namespace := &corev1.Namespace{}
 	if read(f, "the namespace, so registrations that select by its labels are not known", g.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)) {
 		f.Namespace = namespace
@@ -107,6 +111,19 @@ func (g gatherer) gather(ctx context.Context, name string) (*Facts, error) {
 		f.Webhook = g.gatherWebhook(ctx, f)
 	}
 	return f, nil
+}
+
+// gatherEviction finds the native Eviction of the pod of that UID.
+func (g gatherer) gatherEviction(ctx context.Context, f *Facts, pod types.UID) {
+	list, err := g.NativeEvictions(ctx, g.Connection, client.InNamespace(g.Namespace))
+	if !read(f, "the native Evictions, so which native responder has its turn is not known", err) {
+		return
+	}
+	var all []*lifecyclev1alpha1.Eviction
+	for i := range list {
+		all = append(all, &list[i])
+	}
+	f.Eviction = turns.ByPod(all)[pod]
 }
 
 // gatherPeers reads the pods that the pod's budget selects: its status may be old. Of several
@@ -164,6 +181,7 @@ func (g gatherer) gatherGone(ctx context.Context, name string, notFound error) (
 	if f.Request == nil {
 		return nil, errors.Join(fmt.Errorf("there is no pod %q in namespace %q, and nothing is known of its eviction: see --namespace", name, g.Namespace), onlyUnexpected(notFound))
 	}
+	g.gatherEviction(ctx, f, f.Request.Spec.Target.Pod.UID)
 	g.gatherHistory(ctx, f)
 	f.Now = g.Clock.Now()
 	return f, nil

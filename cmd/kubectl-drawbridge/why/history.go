@@ -13,6 +13,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
 
@@ -26,13 +27,19 @@ func (c *podCase) canceledBecause() *metav1.Condition {
 
 // requesters returns the request's requesters, with data of their leases.
 func requesters(f *Facts) []Requester {
-	if f.Request == nil {
-		return nil
+	leases := map[string]string{}
+	if f.Request != nil {
+		for _, r := range f.Request.Spec.Requesters {
+			leases[r.Name] = r.LeaseName
+		}
 	}
 	var found []Requester
-	for _, r := range f.Request.Spec.Requesters {
-		who := Requester{Name: r.Name}
-		if lease, ok := f.Leases[r.LeaseName]; ok && r.LeaseName != "" {
+	for _, name := range turns.Requesters(f.Request, f.Eviction) {
+		who := Requester{Name: name}
+		if _, ours := leases[name]; !ours {
+			who.Who = "by Kubernetes' own API"
+		}
+		if lease, ok := f.Leases[leases[name]]; ok && leases[name] != "" {
 			who.Who = fmt.Sprintf("%s, last heard %s ago; gives up when silent for %s", lease.Display, duration.HumanDuration(f.Now.Sub(lease.RenewedAt)), duration.HumanDuration(lease.TTL))
 		}
 		found = append(found, who)

@@ -27,6 +27,7 @@ var notes = []note{
 	passedBy,
 	openGuard,
 	deadline,
+	silentResponder,
 	taintEviction,
 	maintenances,
 	preemptions,

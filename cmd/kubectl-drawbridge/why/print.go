@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 )
 
 // Print writes a story for people. now is for ages and for the time zone.
@@ -86,10 +88,22 @@ func (w *printer) interceptors(s Story, wide bool) {
 		if said := w.said(i); said != "" {
 			w.linef("     %s", said)
 		}
+		for _, t := range i.Responders {
+			line := t.Name + " " + string(t.State)
+			if said := w.said(Reported(t)); said != "" {
+				line += ", " + said
+			}
+			w.linef("     - %s", line)
+		}
 		if wide && len(i.ServiceAccounts) > 0 {
 			w.linef("     acted by %s", strings.Join(i.ServiceAccounts, ", "))
 		}
 	}
+}
+
+// Reported is what a native responder reported, as an interceptor of ours would.
+func Reported(t turns.Turn) Interceptor {
+	return Interceptor{Name: t.Name, State: string(t.State), Since: t.Since, Heard: t.Heard, Expected: t.Expected, Completed: t.Completed, Message: t.Message}
 }
 
 // said is what the interceptor reported, in one line.

@@ -5,11 +5,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -44,6 +46,8 @@ type Facts struct {
 	BudgetsOff bool
 	// Native: native responders of the pod are interceptors.
 	Native bool
+	// Eviction is that of Kubernetes' own API that counts for the pod, nil if there is none.
+	Eviction *lifecyclev1alpha1.Eviction
 	// Class is the pod's PriorityClass.
 	Class *schedulingv1.PriorityClass
 	// Request is the EvictionRequest for this pod.
@@ -108,6 +112,8 @@ type Story struct {
 	EvictionBudgets []EvictionBudget `json:"evictionBudgets,omitempty"`
 	// Request is the name of the EvictionRequest.
 	Request string `json:"request,omitempty"`
+	// Eviction is the name of the Eviction of Kubernetes' own API.
+	Eviction string `json:"eviction,omitempty"`
 	// Requesters want the eviction.
 	Requesters []Requester `json:"requesters,omitempty"`
 	// History in the order of time.
@@ -137,6 +143,8 @@ type Interceptor struct {
 	Completed *time.Time `json:"completed,omitempty"`
 	Message   string     `json:"message,omitempty"`
 	Retries   int32      `json:"retries,omitempty"`
+	// Responders of the Eviction that have their turns as native.drawbridge.dev.
+	Responders []turns.Turn `json:"responders,omitempty"`
 }
 
 // Budget is a PodDisruptionBudget that selects the pod.
@@ -197,6 +205,9 @@ func Tell(f Facts) Story {
 	}
 	if f.Request != nil {
 		s.Request = f.Request.Name
+	}
+	if f.Eviction != nil {
+		s.Eviction = f.Eviction.Name
 	}
 	c := newCase(&f)
 	s.Interceptors = append(s.Interceptors, c.interceptors...)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -209,6 +210,11 @@ func TestVerdicts(t *testing.T) {
 		"the owner cannot":                                             {facts(toldToGo(corev1.PodCondition{Type: v1alpha1.PodEvacuationInitiated, Status: corev1.ConditionFalse, Reason: "No"}), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain())), VerdictNothingBlocks, "Nothing blocks the pod", "evicted: ", true},
 		"a maintenance keeps it":                                       {facts(builder.Pod("shop", "db-0").Node("node-1").Ready(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Keeps())), VerdictKept, "NodeMaintenance kernel keeps the pod, because no controller would make it again", "evicted: ", true},
 		"one of two keeps it":                                          {facts(builder.Pod("shop", "db-0").Node("node-1").Ready(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Keeps(), builder.NodeMaintenance("disks").Drain())), VerdictNothingBlocks, "Nothing blocks", "evicted: ", true},
+		"a native responder that nobody asked for by our API":          {facts(pod().UID("uid"), answering(warned), natively(responding(nil))), VerdictNativeEviction, "Native responder a.example.com/a (1 of 3) has its turn and expects to be done in 2m: 42 %.", "429: ", false},
+		"the same, after a request that was called off":                {facts(pod().UID("uid"), with(planned().Canceled(v1alpha1.ReasonNoRequesters, ago(time.Minute))), answering(warned), natively(responding(nil))), VerdictNativeEviction, "Native responder a.example.com/a (1 of 3) has its turn", "429: ", false},
+		"a native Eviction that nobody begins":                         {facts(pod().UID("uid"), answering(warned), natively(builder.NativeEviction("shop", "db-0", "uid"))), VerdictNativeEviction, "(Eviction pod-1-db-0), and nobody has its turn", "429: ", false},
+		"the end of a native Eviction":                                 {facts(pod().UID("uid"), natively(builder.NativeEviction("shop", "db-0", "uid").Responders().State(lifecyclev1alpha1.EvictionResponderImperativeEviction, lifecyclev1alpha1.ResponderStateActive, now))), VerdictNativeEviction, "All native responders had their turn, and the pod is evicted as soon as its budgets allow that.", "evicted", true},
+		"a native responder of a pod that ours is asked for":           {facts(pod().UID("uid"), with(nativeTurn()), answering(warned), natively(responding(nil))), VerdictInterceptorWorks, "Interceptor native.drawbridge.dev (1 of 2) has its turn", "429: ", false},
 		"a request that was refused":                                   {facts(pod(), with(evictionRequest().Canceled(v1alpha1.ReasonValidationFailed, ago(time.Minute)))), VerdictRefused, "The request was refused", "evicted", true},
 		"a pod that is gone":                                           {facts(nil, with(planned().Evicted(v1alpha1.ReasonPodDeleted, ago(time.Minute)))), VerdictGone, "finished 60s ago", "404", false},
 		"a pod that is gone, and nobody noticed":                       {facts(nil, with(planned())), VerdictGone, "will notice", "404", false},

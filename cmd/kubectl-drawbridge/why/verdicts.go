@@ -23,6 +23,7 @@ const (
 	VerdictFinished          Verdict = "Finished"
 	VerdictMirrorPod         Verdict = "MirrorPod"
 	VerdictRequestHeld       Verdict = "RequestHeld"
+	VerdictNativeEviction    Verdict = "NativeEviction"
 	VerdictRefused           Verdict = "Refused"
 	VerdictCanceled          Verdict = "Canceled"
 	VerdictNotPlanned        Verdict = "NotPlanned"
@@ -63,6 +64,7 @@ var verdicts = []struct {
 	{VerdictFinished, over},
 	{VerdictMirrorPod, mirror},                // The API server cannot evict it.
 	{VerdictRequestHeld, requestHeld},         // Nothing acts on the request, and no other one can begin.
+	{VerdictNativeEviction, nativeEviction},   // Only Kubernetes' own API was asked, whatever became of an earlier request.
 	{VerdictRefused, refused},                 // The request will never do anything.
 	{VerdictCanceled, canceled},               // The eviction is not wanted now.
 	{VerdictNotPlanned, notPlanned},           // The controller has not observed the request.

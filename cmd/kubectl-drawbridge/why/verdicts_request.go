@@ -91,10 +91,10 @@ func silentOne(c *podCase) (string, []string, bool) {
 	if i.Name == v1alpha1.BudgetInterceptor {
 		who = "Drawbridge, which decides about EvictionBudgets,"
 	}
-	if i.Name == v1alpha1.NativeInterceptor {
-		who = "Drawbridge, which asks the pod's native responders,"
-	}
 	after, worth := "20 minutes of silence (--heartbeat-deadline)", silence
+	if i.Name == v1alpha1.NativeInterceptor {
+		who, worth = "Drawbridge, which asks the pod's native responders,", nativeSilence
+	}
 	if deadline := v1alpha1.HeartbeatDeadlineOf(c.Request, i.Name); deadline > 0 {
 		// Who may be silent for long reports seldom.
 		after, worth = duration.HumanDuration(deadline)+" of silence (its heartbeatDeadline)", max(silence, deadline/2)

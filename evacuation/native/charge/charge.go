@@ -254,7 +254,7 @@ func (l Leader) look(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("get ConfigMap %s: %w", l.ConfigMap, err)
 	}
-	in.State, in.Deleted = stateOf(stored), stored == nil && l.remembered
+	in.State, in.Deleted = StateOf(stored), stored == nil && l.remembered
 	l.remembered = l.remembered || stored != nil
 	d := Decide(in)
 	if d.Remember != nil {
@@ -316,9 +316,9 @@ const (
 	keyBecause  = "because"
 )
 
-// stateOf reads a ConfigMap. What cannot be read says that the cluster is in charge: it is safe,
+// StateOf reads a ConfigMap, nil if there is none. What cannot be read says that the cluster is in charge: it is safe,
 // and a person who deletes it starts over.
-func stateOf(stored *corev1.ConfigMap) State {
+func StateOf(stored *corev1.ConfigMap) State {
 	if stored == nil {
 		return State{}
 	}

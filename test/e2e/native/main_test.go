@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/gocommand"
@@ -31,6 +32,9 @@ import (
 // drainers is the group of those who may drain nodes, and nothing more. responders may report
 // on Evictions.
 const drainers, responders = "drainers", "responders"
+
+// readers may read what the plugin needs but for native Evictions.
+const readers = "readers"
 
 var (
 	// kube is the control plane of this package.
@@ -69,19 +73,26 @@ func setup(c *cluster.Cluster) (err error) {
 	if _, err := gocommand.Output(ctx, "", "build", "-o", program, "github.com/drawbridge-dev/drawbridge/test/e2e/native/responder"); err != nil {
 		return err
 	}
-	return errors.Join(c.LetDrain(ctx, drainers), letRespond(ctx))
+	return errors.Join(
+		c.LetDrain(ctx, drainers), inst.LetOperate(ctx, operators),
+		let(ctx, responders,
+			// What the API demands of responders: Kubernetes has no role for them (C.4).
+			rbacv1.PolicyRule{APIGroups: []string{lifecyclev1alpha1.GroupName}, Resources: []string{"evictions"}, Verbs: []string{"get", "list", "watch"}},
+			rbacv1.PolicyRule{APIGroups: []string{lifecyclev1alpha1.GroupName}, Resources: []string{"evictions/status"}, Verbs: []string{"patch"}},
+		),
+		let(ctx, readers,
+			rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "nodes"}, Verbs: []string{"get", "list"}},
+		),
+	)
 }
 
-// letRespond gives a group what the API demands of responders: Kubernetes has no role for them
-// (C.4).
-func letRespond(ctx context.Context) error {
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: responders}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{lifecyclev1alpha1.GroupName}, Resources: []string{"evictions"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{lifecyclev1alpha1.GroupName}, Resources: []string{"evictions/status"}, Verbs: []string{"patch"}},
-	}}
+// let gives a group rights in all namespaces.
+func let(ctx context.Context, group string, rules ...rbacv1.PolicyRule) error {
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: group}, Rules: rules}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: responders}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: responders},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: responders}},
+		ObjectMeta: metav1.ObjectMeta{Name: group}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: group},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: group}},
 	}
 	return errors.Join(admin.Create(ctx, role), admin.Create(ctx, binding))
 }

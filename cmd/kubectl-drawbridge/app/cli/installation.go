@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/evacuation/native/charge"
+	"github.com/drawbridge-dev/drawbridge/internal/features"
 )
 
 // Installation is how the manager was installed, as its Deployment says.
@@ -26,6 +30,10 @@ type Installation struct {
 	// NativeOff: the manager keeps out of lifecycle.k8s.io. Native: it does not, or that is not
 	// known, and the cluster serves that API, so that native responders of pods are interceptors.
 	NativeOff, Native bool
+	// NativeMode is native.controllers; empty if it is not known. NativeState is the name of the
+	// ConfigMap that says who moves native Evictions, if it is known.
+	NativeMode  charge.Mode
+	NativeState string
 	// Version of the manager, and Chart of what it was installed with; empty if the
 	// Deployment does not say.
 	Version, Chart string
@@ -58,13 +66,18 @@ func (o *Options) deployed(ctx context.Context, c *Connection) Installation {
 func installationOf(d *appsv1.Deployment, args []string) Installation {
 	manager, chart := VersionsOf(d)
 	found := Installation{Name: d.Name, Version: manager, Chart: chart, Ready: d.Status.ReadyReplicas, Wanted: ptr.Deref(d.Spec.Replicas, 1)}
+	gateOff := false
 	for _, arg := range args {
 		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		switch name {
 		case "maintenance":
 			found.MaintenanceOff = value == "false"
 		case "native-controllers":
-			found.NativeOff = value == "Off"
+			found.NativeMode = charge.Mode(value)
+		case "native-state":
+			found.NativeState = value
+		case "feature-gates":
+			gateOff = slices.Contains(strings.Split(value, ","), NativeGateOff)
 		case "budgets":
 			found.BudgetsOff = value == "false"
 		case "maintenance-evacuation-wait":
@@ -73,8 +86,13 @@ func installationOf(d *appsv1.Deployment, args []string) Installation {
 			}
 		}
 	}
+	found.NativeOff = gateOff || found.NativeMode == charge.Off
 	return found
 }
+
+// NativeGateOff is the setting of the manager's feature gates that counts as
+// native.controllers=Off.
+const NativeGateOff = string(features.NativeAPI) + "=false"
 
 // VersionLabel is on all objects of the chart, and on those of install.yaml.
 const VersionLabel = "app.kubernetes.io/version"

@@ -13,11 +13,12 @@ func TestWhatTheArgumentsOfTheManagerSay(t *testing.T) {
 		args []string
 		want Installation
 	}{
-		"the defaults of the chart":   {[]string{"--maintenance=true", "--budgets=true", "--native-controllers=Auto"}, Installation{}},
-		"no NodeMaintenances":         {[]string{"--maintenance=false"}, Installation{MaintenanceOff: true}},
-		"no EvictionBudgets":          {[]string{"--budgets=false"}, Installation{BudgetsOff: true}},
-		"nothing natively":            {[]string{"--native-controllers=Off"}, Installation{NativeOff: true}},
-		"how long a maintenance asks": {[]string{"--maintenance-evacuation-wait=5m"}, Installation{Wait: new(5 * time.Minute)}},
+		"the defaults of the chart":     {[]string{"--maintenance=true", "--budgets=true", "--native-controllers=Auto", "--native-state=x-native"}, Installation{NativeMode: "Auto", NativeState: "x-native"}},
+		"no NodeMaintenances":           {[]string{"--maintenance=false"}, Installation{MaintenanceOff: true}},
+		"no EvictionBudgets":            {[]string{"--budgets=false"}, Installation{BudgetsOff: true}},
+		"nothing natively":              {[]string{"--native-controllers=Off"}, Installation{NativeMode: "Off", NativeOff: true}},
+		"nothing natively, by its gate": {[]string{"--native-controllers=Auto", "--feature-gates=Guard=false,NativeAPI=false"}, Installation{NativeMode: "Auto", NativeOff: true}},
+		"how long a maintenance asks":   {[]string{"--maintenance-evacuation-wait=5m"}, Installation{Wait: new(5 * time.Minute)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Wanted = 1

@@ -13,7 +13,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/live"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/state"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
-	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -210,8 +210,8 @@ func drainsOf(s *state.Snapshot) ([]drainRow, counts) {
 func drainOf(s *state.Snapshot, node string) drainRow {
 	row := drainRow{ID: idOf("drain", node), Node: node}
 	var eta, since time.Time
-	for _, er := range s.RequestsByNode[node] {
-		u := requester.Observe(er)
+	for _, p := range s.ProcessesByNode[node] {
+		u := p.Observe()
 		row.Total++
 		if u.State == v1alpha1.StateEvicted || u.State == v1alpha1.StateCanceled {
 			if u.State == v1alpha1.StateCanceled {
@@ -225,9 +225,9 @@ func drainOf(s *state.Snapshot, node string) drainRow {
 		if u.State == v1alpha1.StateBlocked {
 			row.Blocked++
 		}
-		for _, r := range er.Spec.Requesters {
-			if !strings.HasSuffix(r.Name, "."+v1alpha1.MaintenanceRequesterSuffix) {
-				row.By = append(row.By, r.Name)
+		for _, name := range p.Requesters() {
+			if !strings.HasSuffix(name, "."+v1alpha1.MaintenanceRequesterSuffix) {
+				row.By = append(row.By, name)
 			}
 		}
 		switch {
@@ -236,18 +236,28 @@ func drainOf(s *state.Snapshot, node string) drainRow {
 		case u.ExpectedFinishTime.After(eta):
 			eta = u.ExpectedFinishTime
 		}
-		turn := er.CreationTimestamp.Time
-		if er.Status.ActivationTime != nil {
-			turn = er.Status.ActivationTime.Time
-		}
-		if since.IsZero() || turn.Before(since) {
+		if turn := turnBegan(p); since.IsZero() || turn.Before(since) {
 			since = turn
-			row.Holder, row.HolderHref = er.Namespace+"/"+er.Spec.Target.Pod.Name, podHref(er.Namespace, er.Spec.Target.Pod.Name)
+			pod, _ := p.Pod()
+			row.Holder, row.HolderHref = pod.Namespace+"/"+pod.Name, podHref(pod.Namespace, pod.Name)
 			row.Why = text.Clean(strings.Trim(u.Interceptor+": "+u.Message, ": "))
 		}
 	}
 	row.ETA, row.Since = momentOf(eta, s.Now), momentOf(since, s.Now)
 	return row
+}
+
+// turnBegan is since when the pod waits for who has its turn.
+func turnBegan(p turns.Process) time.Time {
+	for _, t := range p.Turns(nil) {
+		if t.State == turns.Active && t.Since != nil {
+			return *t.Since
+		}
+	}
+	if p.Request != nil {
+		return p.Request.CreationTimestamp.Time
+	}
+	return p.Eviction.CreationTimestamp.Time
 }
 
 // nodesOf are all nodes that have the wanted text in their names.

@@ -5,13 +5,15 @@ import (
 	"slices"
 	"time"
 
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/state"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
-	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 )
 
 // lane is the time line of one pod.
@@ -20,8 +22,10 @@ type lane struct {
 	State, Tone        string
 	Message            string
 	Turns              []turn
-	began              time.Time
-	rank               int
+	// Next are the names of those that are still to come, where some are native.
+	Next  []string
+	began time.Time
+	rank  int
 }
 
 // turn is what one interceptor did.
@@ -55,8 +59,8 @@ const (
 // on, then those that have left, the latest first.
 func lanesOf(s *state.Snapshot, node string) []lane {
 	var all []lane
-	for _, er := range s.RequestsByNode[node] {
-		all = append(all, laneOf(s, er))
+	for _, p := range s.ProcessesByNode[node] {
+		all = append(all, laneOf(s, p))
 	}
 	slices.SortStableFunc(all, func(a, b lane) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), b.began.Compare(a.began))
@@ -64,10 +68,14 @@ func lanesOf(s *state.Snapshot, node string) []lane {
 	return all
 }
 
-func laneOf(s *state.Snapshot, er *v1alpha1.EvictionRequest) lane {
-	u := requester.Observe(er)
-	l := lane{
-		ID: idOf("lane", string(er.UID), er.Namespace, er.Name), Namespace: er.Namespace, Pod: er.Spec.Target.Pod.Name, Message: text.Hurried(text.Clean(u.Message), u.Deadline, s.Now), began: er.CreationTimestamp.Time,
+func laneOf(s *state.Snapshot, p turns.Process) lane {
+	u := p.Observe()
+	pod, _ := p.Pod()
+	l := lane{Namespace: pod.Namespace, Pod: pod.Name, Message: text.Hurried(text.Clean(u.Message), u.Deadline, s.Now)}
+	if er := p.Request; er != nil {
+		l.ID, l.began = idOf("lane", string(er.UID), er.Namespace, er.Name), er.CreationTimestamp.Time
+	} else {
+		l.ID, l.began = idOf("lane", string(p.Eviction.UID), p.Eviction.Namespace, p.Eviction.Name), p.Eviction.CreationTimestamp.Time
 	}
 	switch u.State {
 	case v1alpha1.StateBlocked:
@@ -83,9 +91,66 @@ func laneOf(s *state.Snapshot, er *v1alpha1.EvictionRequest) lane {
 	default:
 		l.State, l.Tone, l.rank = text.Clean(u.Interceptor), toneBusy, 1
 	}
+	l.Turns, l.Next = nativeTurns(s, p)
+	if p.Request != nil {
+		l.Turns = turnsOf(s, p.Request, u.Deadline, u.State == v1alpha1.StateBlocked, l.Turns)
+	}
+	return l
+}
+
+// nativeTurns are those of native responders that have begun, and the names of all turns that are
+// still to come, if some are native. What stands for our interceptors is only one of them where
+// there is no request, and so is the evictor.
+func nativeTurns(s *state.Snapshot, p turns.Process) (begun []turn, next []string) {
+	if p.Eviction == nil {
+		return nil, nil
+	}
+	for _, t := range p.Turns(nil) {
+		switch {
+		case t.State == turns.Waits:
+			next = append(next, text.Clean(t.Name))
+			continue
+		case !t.Native || t.Since == nil:
+			continue
+		}
+		drawn := turn{Interceptor: text.Clean(t.Name), Class: classTurn, From: *t.Since, To: *t.Since, Message: text.Clean(t.Message)}
+		if t.Name == lifecyclev1alpha1.EvictionResponderImperativeEviction {
+			drawn.Class = classLast
+		}
+		switch {
+		case t.Completed != nil:
+			drawn.To = *t.Completed
+		case t.State == turns.Active:
+			drawn.To, drawn.Open, drawn.Expected = s.Now, true, ptr.Deref(t.Expected, time.Time{})
+		case t.Heard != nil:
+			drawn.To = *t.Heard // It was passed over, and nobody noted when.
+		}
+		if drawn.To.Before(drawn.From) {
+			drawn.To = drawn.From
+		}
+		if t.Heard != nil {
+			drawn.Ticks = []time.Time{*t.Heard}
+		}
+		begun = append(begun, drawn)
+	}
+	return begun, next
+}
+
+// turnsOf are those of a request, with those of native responders in place of the interceptor that
+// stands for them.
+func turnsOf(s *state.Snapshot, er *v1alpha1.EvictionRequest, deadline time.Time, blocked bool, native []turn) []turn {
+	all := native // They come first, unless the plan says where.
+	planned := slices.ContainsFunc(er.Status.TargetInterceptors, func(i v1alpha1.Interceptor) bool { return i.Name == v1alpha1.NativeInterceptor })
+	if planned {
+		all = nil
+	}
 	end := endOf(er)
 	last := er.CreationTimestamp.Time // Where the turn before has ended.
 	for _, target := range er.Status.TargetInterceptors {
+		if target.Name == v1alpha1.NativeInterceptor && len(native) > 0 {
+			all, last = append(all, native...), native[len(native)-1].To
+			continue
+		}
 		report := v1alpha1.ReportOf(er, target.Name)
 		active := slices.Contains(er.Status.ActiveInterceptors, target.Name)
 		if !active && !slices.Contains(er.Status.ProcessedInterceptors, target.Name) {
@@ -106,7 +171,7 @@ func laneOf(s *state.Snapshot, er *v1alpha1.EvictionRequest) lane {
 			if report.ExpectedFinishTime != nil {
 				t.Expected = report.ExpectedFinishTime.Time
 			}
-			t.Deadline, t.Message = u.Deadline, text.Hurried(t.Message, u.Deadline, s.Now)
+			t.Deadline, t.Message = deadline, text.Hurried(t.Message, deadline, s.Now)
 		case !end.IsZero():
 			t.To = end
 		default:
@@ -117,7 +182,7 @@ func laneOf(s *state.Snapshot, er *v1alpha1.EvictionRequest) lane {
 			t.Class = classBudget
 		case v1alpha1.ImperativeEvictionInterceptor:
 			t.Class = classLast
-			if u.State == v1alpha1.StateBlocked {
+			if blocked {
 				t.Class = classBlocked
 			}
 		}
@@ -129,9 +194,9 @@ func laneOf(s *state.Snapshot, er *v1alpha1.EvictionRequest) lane {
 			t.To = t.From
 		}
 		last = t.To
-		l.Turns = append(l.Turns, t)
+		all = append(all, t)
 	}
-	return l
+	return all
 }
 
 // endOf is when a request ended; zero if it has not.

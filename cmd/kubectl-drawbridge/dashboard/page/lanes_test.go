@@ -82,7 +82,7 @@ func TestLanes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := state.NewSnapshot(noon, tc.request.Obj())
 			s.Heartbeats[state.HeartbeatKey{Request: "request", Interceptor: first}] = tc.beats
-			l := laneOf(s, s.Requests[0])
+			l := laneOf(s, s.ProcessByPod[s.Requests[0].Spec.Target.Pod.UID])
 			if l.State != tc.state {
 				t.Errorf("want the state %q, got %q", tc.state, l.State)
 			}
@@ -99,7 +99,7 @@ func TestADeadlineIsDrawnAndTold(t *testing.T) {
 		Active(first, before(9*time.Minute)).Deadline("spot.example.com", noon.Add(25*time.Second))
 	drawn := func(now time.Time) drawnTurn {
 		s := state.NewSnapshot(now, er.Obj())
-		return draw([]lane{laneOf(s, s.Requests[0])}, now).Lanes[0].Turns[0]
+		return draw([]lane{laneOf(s, s.ProcessByPod[s.Requests[0].Spec.Target.Pod.UID])}, now).Lanes[0].Turns[0]
 	}
 	ahead := drawn(noon)
 	if ahead.Deadline <= ahead.X+ahead.Width || ahead.DeadlineTitle != first+" is cut off in 25s" || !strings.HasSuffix(ahead.Title, ": 25s left") {
@@ -109,8 +109,8 @@ func TestADeadlineIsDrawnAndTold(t *testing.T) {
 		t.Errorf("when it has come it is %+v", come)
 	}
 	er.Processed(first).Active(v1alpha1.ImperativeEvictionInterceptor, noon)
-	if s := state.NewSnapshot(noon, er.Obj()); laneOf(s, s.Requests[0]).Message != "" {
-		t.Errorf("the eviction is told %q", laneOf(s, s.Requests[0]).Message)
+	if s := state.NewSnapshot(noon, er.Obj()); laneOf(s, s.ProcessByPod[s.Requests[0].Spec.Target.Pod.UID]).Message != "" {
+		t.Errorf("the eviction is told %q", laneOf(s, s.ProcessByPod[s.Requests[0].Spec.Target.Pod.UID]).Message)
 	}
 }
 

@@ -41,7 +41,7 @@ func renderNode(_ context.Context, r Request) (Content, error) {
 	name := r.Values["node"]
 	node := s.NodeByName[name]
 	title := Content{Title: "Node " + text.Clean(name), Section: SectionDrains}
-	if node == nil && len(s.RequestsByNode[name]) == 0 && len(s.PodsByNode[name]) == 0 {
+	if node == nil && len(s.ProcessesByNode[name]) == 0 && len(s.PodsByNode[name]) == 0 {
 		return title, fmt.Errorf("there is no node %q: %w", name, ErrNotFound)
 	}
 	lanes := lanesOf(s, name)
@@ -99,12 +99,12 @@ func podsOf(s *state.Snapshot, node string) []podRow {
 	rows := make([]podRow, 0, len(s.PodsByNode[node]))
 	for _, p := range s.PodsByNode[node] {
 		row := podRow{ID: idOf("pod", string(p.UID), p.Namespace, p.Name), Namespace: p.Namespace, Pod: p.Name, State: "stays", Tone: toneFaint}
-		er := s.RequestByPod[p.UID]
+		process, evicted := s.ProcessByPod[p.UID]
 		switch {
 		case p.DeletionTimestamp != nil:
 			row.State, row.Tone = "is leaving", toneGood
-		case er != nil:
-			l := laneOf(s, er)
+		case evicted:
+			l := laneOf(s, process)
 			row.State, row.Tone, row.Message = l.State, l.Tone, l.Message
 		case pods.IsMirror(p):
 			row.Message = "static pod"
@@ -132,6 +132,9 @@ func textsOf(s *state.Snapshot, lanes []lane) []laneText {
 		words := laneText{ID: l.ID, Namespace: l.Namespace, Pod: l.Pod, State: l.State, Tone: l.Tone}
 		for _, t := range l.Turns {
 			words.Turns = append(words.Turns, t.title(s.Now))
+		}
+		if len(l.Next) > 0 {
+			words.Turns = append(words.Turns, "still to come: "+strings.Join(l.Next, ", "))
 		}
 		all = append(all, words)
 	}

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -29,6 +30,8 @@ type turnRow struct {
 	why.Interceptor
 	Said string
 	Tone string
+	// Natives are the native responders that have their turns here, with what they say.
+	Natives []string
 }
 
 func renderPod(ctx context.Context, r Request) (Content, error) {
@@ -51,6 +54,9 @@ func renderPod(ctx context.Context, r Request) (Content, error) {
 			}
 		case one.Completed != nil:
 			row.Tone = toneGood
+		}
+		for _, t := range one.Responders {
+			row.Natives = append(row.Natives, strings.TrimSuffix(text.Clean(t.Name+" "+string(t.State))+", "+saidBy(why.Reported(t), now), ", "))
 		}
 		rows = append(rows, fragment(row.ID, "turn-row", row))
 	}

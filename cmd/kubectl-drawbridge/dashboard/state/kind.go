@@ -108,6 +108,9 @@ func (k *kind) gap() (g Gap, ok bool) {
 		return Gap{Resource: k.resource, Why: "still being read."}, true
 	}
 	g = Gap{Resource: k.resource, Why: why(k.broken)}
+	if k.resource == nativeEvictions && (meta.IsNoMatchError(k.broken) || apierrors.IsNotFound(k.broken)) {
+		g.Why = "the API server does not serve them any more."
+	}
 	if synced {
 		g.Since = k.since
 	}

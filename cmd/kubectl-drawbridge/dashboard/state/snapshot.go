@@ -5,11 +5,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 )
 
 // Snapshot is everything that was watched, at one moment. Nothing of it may be changed: the
@@ -26,17 +28,18 @@ type Snapshot struct {
 	Namespaces   []*corev1.Namespace
 	Maintenances []*v1alpha1.NodeMaintenance
 	Requests     []*v1alpha1.EvictionRequest
+	Evictions    []*lifecyclev1alpha1.Eviction
 	Interceptors []*v1alpha1.EvictionInterceptor
 	Hooks        []*v1alpha1.EvacuationHook
 	PDBs         []*policyv1.PodDisruptionBudget
 	Budgets      []*v1alpha1.EvictionBudget
 
-	// NodeByName, PodsByNode, PodByUID, RequestsByNode and RequestByPod (its UID) find them.
-	NodeByName     map[string]*corev1.Node
-	PodsByNode     map[string][]*corev1.Pod
-	PodByUID       map[types.UID]*corev1.Pod
-	RequestsByNode map[string][]*v1alpha1.EvictionRequest
-	RequestByPod   map[types.UID]*v1alpha1.EvictionRequest
+	// NodeByName, PodsByNode, PodByUID, and those that evict pods of a node, or a pod (by its UID).
+	NodeByName      map[string]*corev1.Node
+	PodsByNode      map[string][]*corev1.Pod
+	PodByUID        map[types.UID]*corev1.Pod
+	ProcessesByNode map[string][]turns.Process
+	ProcessByPod    map[types.UID]turns.Process
 
 	// Heartbeats are those that were seen since the dashboard began, by request (its UID) and
 	// interceptor. The requests themselves have only the last one.

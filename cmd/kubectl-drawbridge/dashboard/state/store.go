@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -19,6 +20,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/skew"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 )
 
 const (
@@ -26,6 +28,8 @@ const (
 	fresh = 250 * time.Millisecond
 	// lookAgain is how often it is asked how the manager is installed.
 	lookAgain = 30 * time.Second
+	// nativeEvictions are those of Kubernetes' own API, which few clusters serve.
+	nativeEvictions = "evictions.lifecycle.k8s.io"
 	// maxHeartbeats are kept of a turn: one a minute is the most that an interceptor reports.
 	maxHeartbeats = 240
 )
@@ -61,6 +65,9 @@ func New(o *cli.Options, c *cli.Connection, version string) (*Store, error) {
 	}
 	s := newStore(o.Clock, watching, func(ctx context.Context) cli.Installation { return o.Installed(ctx, c) })
 	s.plugin = version
+	if cli.NativeServed(c.RESTMapper()) {
+		s.followNative()
+	}
 	return s, nil
 }
 
@@ -79,6 +86,11 @@ func newStore(c clock.WithTicker, watching client.WithWatch, installed func(cont
 			{resource: "evictionbudgets", object: &v1alpha1.EvictionBudget{}, list: func() client.ObjectList { return &v1alpha1.EvictionBudgetList{} }},
 		},
 	}
+}
+
+// followNative has the store watch the Evictions of Kubernetes' own API, too.
+func (s *Store) followNative() {
+	s.kinds = append(s.kinds, &kind{resource: nativeEvictions, object: &lifecyclev1alpha1.Eviction{}, list: func() client.ObjectList { return &lifecyclev1alpha1.EvictionList{} }})
 }
 
 // Start begins to watch until the context ends, and waits until each kind is read or known
@@ -220,7 +232,7 @@ func (s *Store) build() *Snapshot {
 		snapshot.Heartbeats[key] = times
 	}
 	for _, k := range s.kinds {
-		if gap, ok := k.gap(); ok {
+		if gap, ok := k.gap(); ok && (k.resource != nativeEvictions || !snapshot.Installed.NativeOff) {
 			snapshot.Gaps = append(snapshot.Gaps, gap)
 		}
 	}
@@ -252,6 +264,8 @@ func (s *Snapshot) add(object any) {
 		if o.Spec.Target.Pod != nil { // Other kinds of targets may come with newer versions.
 			s.Requests = append(s.Requests, o)
 		}
+	case *lifecyclev1alpha1.Eviction:
+		s.Evictions = append(s.Evictions, o)
 	case *v1alpha1.EvictionInterceptor:
 		s.Interceptors = append(s.Interceptors, o)
 	case *v1alpha1.EvacuationHook:
@@ -281,6 +295,7 @@ func (s *Snapshot) index() {
 	byName(s.Namespaces)
 	byName(s.Maintenances)
 	byName(s.Requests)
+	byName(s.Evictions)
 	byName(s.Interceptors)
 	byName(s.Hooks)
 	byName(s.PDBs)
@@ -294,14 +309,22 @@ func (s *Snapshot) index() {
 		s.PodByUID[p.UID] = p
 		s.PodsByNode[p.Spec.NodeName] = append(s.PodsByNode[p.Spec.NodeName], p)
 	}
-	s.RequestsByNode, s.RequestByPod = map[string][]*v1alpha1.EvictionRequest{}, make(map[types.UID]*v1alpha1.EvictionRequest, len(s.Requests))
-	for _, er := range s.Requests {
-		s.RequestByPod[er.Spec.Target.Pod.UID] = er
-		node := er.Status.NodeName
-		if pod := s.PodByUID[er.Spec.Target.Pod.UID]; node == "" && pod != nil {
-			node = pod.Spec.NodeName // The controller has not looked at it yet.
+	evictions := s.Evictions
+	if s.Installed.NativeOff {
+		evictions = nil // Drawbridge does not look at them, either.
+	}
+	s.ProcessesByNode, s.ProcessByPod = map[string][]turns.Process{}, make(map[types.UID]turns.Process, len(s.Requests))
+	for _, p := range turns.Processes(s.Requests, evictions) {
+		_, uid := p.Pod()
+		s.ProcessByPod[uid] = p
+		node := ""
+		if p.Request != nil {
+			node = p.Request.Status.NodeName
 		}
-		s.RequestsByNode[node] = append(s.RequestsByNode[node], er)
+		if pod := s.PodByUID[uid]; node == "" && pod != nil {
+			node = pod.Spec.NodeName // The controller has not looked at it yet, or it is only native.
+		}
+		s.ProcessesByNode[node] = append(s.ProcessesByNode[node], p)
 	}
 }
 

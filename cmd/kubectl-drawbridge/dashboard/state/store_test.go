@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,11 +27,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
-// started is a store of a cluster that is only lists and watches; how real ones break is shown
-// in a browser, by the tests of the dashboard.
-func started(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) (*Store, client.WithWatch) {
-	t.Helper()
-	// The fake cannot stream lists, as old API servers cannot.
+// streamless are funcs of a fake, which cannot stream lists, as old API servers cannot.
+func streamless(funcs interceptor.Funcs) interceptor.Funcs {
 	next := funcs.Watch
 	funcs.Watch = func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) (watch.Interface, error) {
 		with := (&client.ListOptions{}).ApplyOptions(o)
@@ -43,12 +41,62 @@ func started(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) (*
 			return c.Watch(ctx, list, o...)
 		}
 	}
+	return funcs
+}
+
+// started is a store of a cluster that is only lists and watches; how real ones break is shown
+// in a browser, by the tests of the dashboard.
+func started(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) (*Store, client.WithWatch) {
+	t.Helper()
 	cluster := fake.NewClientBuilder().WithScheme(cli.Scheme).WithStatusSubresource(&v1alpha1.EvictionRequest{}).WithObjects(objects...).Build()
-	s := newStore(clock.RealClock{}, interceptor.NewClient(cluster, funcs), func(context.Context) cli.Installation { return cli.Installation{Version: "0.1.0"} })
+	s := newStore(clock.RealClock{}, interceptor.NewClient(cluster, streamless(funcs)), func(context.Context) cli.Installation { return cli.Installation{Version: "0.1.0"} })
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s, cluster
+}
+
+// What the manager does not look at does not count here, either. Where the API has gone, that is said.
+func TestNativeEvictionsCountAsForTheManager(t *testing.T) {
+	objects := []client.Object{
+		builder.Pod("shop", "db-0").UID("db-0").Node("node-1").Obj(), builder.NativeEviction("shop", "db-0", "db-0").Responders("a.example.com/a").Obj(),
+	}
+	for name, tc := range map[string]struct {
+		off  bool
+		err  error
+		want int
+		gap  string
+	}{
+		"an Eviction":              {want: 1},
+		"one that does not count":  {off: true},
+		"one that is gone":         {err: apierrors.NewNotFound(schema.GroupResource{}, ""), gap: "the API server does not serve them any more."},
+		"one that you may not see": {err: apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no")), gap: "you may not list and watch them: forbidden: no."},
+		"neither of both":          {off: true, err: apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(cli.Scheme).WithObjects(objects...).Build(), streamless(interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
+					if _, ok := list.(*lifecyclev1alpha1.EvictionList); ok && tc.err != nil {
+						return tc.err
+					}
+					return c.List(ctx, list, o...)
+				},
+			}))
+			s := newStore(clock.RealClock{}, c, func(context.Context) cli.Installation { return cli.Installation{Version: "0.1.0", NativeOff: tc.off} })
+			s.followNative()
+			if err := s.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			now := until(t, s, "complete", func(s *Snapshot) bool { return s.Installed.Version != "" && len(s.Pods) == 1 })
+			var gaps []string
+			for _, g := range now.Gaps {
+				gaps = append(gaps, g.Why)
+			}
+			if len(now.ProcessesByNode["node-1"]) != tc.want || strings.Join(gaps, " ") != tc.gap {
+				t.Errorf("%d evictions, gaps %q; want %d and %q", len(now.ProcessesByNode["node-1"]), gaps, tc.want, tc.gap)
+			}
+		})
+	}
 }
 
 // What differs is decided in package skew. Here it is only shown.
@@ -93,20 +141,20 @@ func TestASnapshotFollowsTheCluster(t *testing.T) {
 	if err := cluster.Create(t.Context(), er); err != nil {
 		t.Fatal(err)
 	}
-	now := until(t, s, "with a request", func(s *Snapshot) bool { return len(s.RequestsByNode["node-1"]) == 1 })
+	now := until(t, s, "with a request", func(s *Snapshot) bool { return len(s.ProcessesByNode["node-1"]) == 1 })
 	if now.Version <= before.Version {
 		t.Errorf("the version was %d and is %d", before.Version, now.Version)
 	}
 	if len(before.Requests) != 0 {
 		t.Error("the snapshot before has changed")
 	}
-	if now.RequestByPod["db-0"] == nil || now.PodByUID["db-0"] == nil || now.NodeByName["node-1"] == nil {
+	if now.ProcessByPod["db-0"].Request == nil || now.PodByUID["db-0"] == nil || now.NodeByName["node-1"] == nil {
 		t.Errorf("something is not found: %+v", now)
 	}
 	if err := cluster.Delete(t.Context(), er); err != nil {
 		t.Fatal(err)
 	}
-	until(t, s, "without a request", func(s *Snapshot) bool { return len(s.RequestsByNode["node-1"]) == 0 })
+	until(t, s, "without a request", func(s *Snapshot) bool { return len(s.ProcessesByNode["node-1"]) == 0 })
 }
 
 // The request has only the last heartbeat; a time line needs all of them, for as long as the
