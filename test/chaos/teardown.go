@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,7 +46,11 @@ func (r *run) readWrite(request *cluster.Request) {
 	if of == "pods/eviction" || of == "events" || (of == "leases" && request.Name == r.lease().Name) {
 		return
 	}
-	r.history.Writes = append(r.history.Writes, Write{At: request.Time, Of: of + " " + request.Name, Code: request.Code})
+	w := Write{At: request.Time, Of: of + " " + request.Name, Code: request.Code, Native: request.Group == lifecyclev1alpha1.GroupName}
+	if w.Native {
+		w.Of = "native " + w.Of
+	}
+	r.history.Writes = append(r.history.Writes, w)
 }
 
 // preconditionOf is the UID an eviction is for, "" if it does not say.
