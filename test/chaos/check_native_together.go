@@ -33,6 +33,7 @@ type togetherness struct {
 	evictions map[types.UID]*lifecyclev1alpha1.Eviction
 	wishes    map[types.UID]bool // Whether they want.
 	canceled  time.Time          // When nobody began to want it.
+	ended     bool               // The deletion of the pod was asked for.
 	told      map[string]bool
 }
 
@@ -102,6 +103,7 @@ func (t *togetherness) take(w written) {
 		wish := w.wish.Wish
 		t.wishes[wish.UID] = !w.wish.Gone && wish.DeletionTimestamp == nil && wish.Spec.Intent == lifecyclev1alpha1.EvictionRequestIntentEviction
 	}
+	t.ended = t.ended || w.ended != nil
 	switch {
 	case t.wanted():
 		t.canceled = time.Time{}
@@ -148,8 +150,9 @@ func (c *checker) checkAtATime(t *togetherness, w written) {
 		if theirs == "" || theirs == v1alpha1.NativeResponder || theirs == nativeEvictor {
 			continue
 		}
-		// A budget is asked even when a deadline has ended all other turns of ours.
-		if t.ours != "" && !c.isPassedOver(t.request) && t.once(t.ours+theirs) {
+		// A budget is asked even when a deadline has ended all other turns of ours. With the end of
+		// the pod all turns end.
+		if !t.ended && t.ours != "" && !c.isPassedOver(t.request) && t.once(t.ours+theirs) {
 			c.violatedf(PromiseNativeAlone, about, "it is the turn of %s and of %s at %s", t.ours, theirs, stamp(w.at))
 		}
 		if w.ended != nil && !isCompleted(e, theirs) && c.byUs(w) && t.wanted() && t.once("under") {
