@@ -68,7 +68,7 @@ func newNative(mgr ctrl.Manager, o Options, known discovered) (*native.View, *ch
 		Clock:     o.Clock, Recorder: mgr.GetEventRecorder(recorderName), Metrics: metrics.NewNative(o.Registerer),
 		Log: mgr.GetLogger().WithName("native"),
 	}
-	view := native.NewView(mgr.GetConfig(), mgr.GetScheme(), c.InCharge, c.Saw, c.Recheck)
+	view := native.NewView(mgr.GetConfig(), mgr.GetScheme(), c.InCharge, c.Known, c.Saw, c.Recheck)
 	c.Serve, c.Taken = view.Run, view.Replay
 	return view, c, nil
 }
