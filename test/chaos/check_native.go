@@ -289,8 +289,13 @@ func activeResponder(e *lifecyclev1alpha1.Eviction) string {
 
 // checkNativeWrites looks for what the API server has refused, although nobody has told it to. A conflict is
 // no refusal, an object that somebody has deleted a moment before is none, nor is an API server
-// that has too much to do.
+// that has too much to do, or one that has just begun and knows no permissions yet.
 func (c *checker) checkNativeWrites() {
+	kind := func(w Write) string { return w.Of[:strings.LastIndexByte(w.Of, ' ')] }
+	permitted := map[string]bool{}
+	for _, w := range c.Writes {
+		permitted[kind(w)] = permitted[kind(w)] || w.Code/100 == 2
+	}
 	for _, w := range c.Writes {
 		if !w.Native {
 			continue
@@ -300,7 +305,7 @@ func (c *checker) checkNativeWrites() {
 		case http.StatusConflict, http.StatusNotFound, http.StatusTooManyRequests:
 			continue
 		}
-		if w.Code/100 == 4 && !c.refusedNatively(w) {
+		if w.Code/100 == 4 && !c.refusedNatively(w) && !(w.Unauthorized && permitted[kind(w)]) {
 			c.violatedf(PromiseNativeRules, w.Of, "refused at %s with %d", stamp(w.At), w.Code)
 		}
 	}

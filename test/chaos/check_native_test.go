@@ -259,8 +259,14 @@ func TestCheckOfNativeEvictions(t *testing.T) {
 			h.LeftWishes[0].Generation = 2
 		}), []string{PromiseNativeEnd}},
 
-		"the API server refuses a native write":                {natively(native(http.StatusUnprocessableEntity)), []string{PromiseNativeRules}},
-		"a native write meets a newer version":                 {natively(native(http.StatusConflict)), nil},
+		"the API server refuses a native write": {natively(native(http.StatusUnprocessableEntity)), []string{PromiseNativeRules}},
+		"a native write meets a newer version":  {natively(native(http.StatusConflict)), nil},
+		"an API server that has just begun knows no permissions": {natively(native(http.StatusForbidden), native(http.StatusOK), func(h *History) {
+			h.Writes[0].Unauthorized = true
+		}), nil},
+		"the managers have no permission": {natively(native(http.StatusForbidden), func(h *History) {
+			h.Writes[0].Unauthorized = true
+		}), []string{PromiseNativeRules}},
 		"a policy engine refuses native writes":                {natively(native(http.StatusUnprocessableEntity), refusing(RefusedEvictionStatus, 2, 6)), nil},
 		"a policy engine refuses other writes":                 {natively(native(http.StatusUnprocessableEntity), refusing(RefusedPods, 2, 6)), []string{PromiseNativeRules}},
 		"a policy engine has refused native writes long since": {natively(native(http.StatusForbidden), refusing(RefusedEvictionStatus, -9, -6)), []string{PromiseNativeRules}},

@@ -121,6 +121,8 @@ type Write struct {
 	Code int
 	// Native: it is one to lifecycle.k8s.io.
 	Native bool
+	// Unauthorized: the account had no permission, as far as the API server knew.
+	Unauthorized bool
 }
 
 // Refused is when a policy engine has refused what: from before it was in force until it was

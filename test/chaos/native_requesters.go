@@ -41,7 +41,7 @@ func (r *run) lifecycle(ctx context.Context, node string, number int, d Drain) {
 			}
 			_ = within(ctx, func(ctx context.Context) error { return w.wish(ctx, pod) }) // It is tried again.
 		}
-		if d.Restless && len(mine) > 0 && draw.chance(40) {
+		if d.Restless && len(mine) > 0 && draw.chance(80) {
 			wish := mine[draw.IntN(len(mine))]
 			_ = within(ctx, func(ctx context.Context) error { return w.change(ctx, wish, draw.chance(30)) })
 		}

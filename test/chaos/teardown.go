@@ -36,6 +36,9 @@ func (r *run) readCalls(ctx context.Context, mark cluster.Mark) error {
 	return nil
 }
 
+// decisionAnnotation is what the API server notes in its log when it has looked for permissions.
+const decisionAnnotation = "authorization.k8s.io/decision"
+
 // readWrite takes a write of the managers. The leader renews his lease all the time, and
 // evictions are tried again until a budget lets them.
 func (r *run) readWrite(request *cluster.Request) {
@@ -46,7 +49,7 @@ func (r *run) readWrite(request *cluster.Request) {
 	if of == "pods/eviction" || of == "events" || (of == "leases" && request.Name == r.lease().Name) {
 		return
 	}
-	w := Write{At: request.Time, Of: of + " " + request.Name, Code: request.Code, Native: request.Group == lifecyclev1alpha1.GroupName}
+	w := Write{At: request.Time, Of: of + " " + request.Name, Code: request.Code, Native: request.Group == lifecyclev1alpha1.GroupName, Unauthorized: request.Annotations[decisionAnnotation] == "forbid"}
 	if w.Native {
 		w.Of = "native " + w.Of
 	}
