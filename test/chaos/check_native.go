@@ -35,7 +35,7 @@ const (
 	nativeInactive       = lifecyclev1alpha1.ResponderStateInactive
 	nativeEvictorRank    = 100
 	nativeClock          = 30 * time.Second // What the API server allows clocks to differ.
-	withdrawnBefore      = 5 * time.Second  // How long ago an Eviction was canceled that must not evict.
+	underway             = 5 * time.Second  // How long an eviction may be on its way that was decided on.
 	nativeConditionCount = 2
 )
 

@@ -210,7 +210,12 @@ func TestCheckOfNativeEvictions(t *testing.T) {
 		"what a responder did for another Eviction does not count": {natively(func(h *History) {
 			h.Ledger[1].Request = "other"
 		}), []string{PromiseNativeDone}},
-		"the pod goes in the turn of a responder": {natively(instead(3), oursLater), []string{PromiseNativeDone}},
+		"the pod goes in the turn of a responder":     {natively(instead(3), oursLater), []string{PromiseNativeDone}},
+		"the pod goes in our turn":                    {natively(instead(4)), []string{PromiseNativeDone}},
+		"the pod goes before its Eviction has a plan": {natively(instead(1), without(responderB)), []string{PromiseNativeDone}},
+		"an Eviction begins while the evictor's call is on its way": {natively(func(h *History) {
+			h.Evictions = append(h.Evictions[:5], eviction(95, 9, "CCCX", saying(canceledNatively)), eviction(96, 9, "", named("pod-2-a")))
+		}), nil},
 		"somebody else has deleted the pod in the turn of a responder": {natively(instead(3), oursLater, func(h *History) {
 			h.Calls = nil
 			h.Pods[1].Pod.Status.Conditions, h.Pods[2].Pod.Status.Conditions = nil, nil

@@ -31,9 +31,10 @@ type togetherness struct {
 	request   types.UID
 	requested bool // Our request has requesters besides the Eviction, and runs.
 	evictions map[types.UID]*lifecyclev1alpha1.Eviction
-	wishes    map[types.UID]bool // Whether they want.
-	canceled  time.Time          // When nobody began to want it.
-	ended     bool               // The deletion of the pod was asked for.
+	wishes    map[types.UID]bool      // Whether they want.
+	since     map[types.UID]time.Time // When an Eviction was first seen.
+	canceled  time.Time               // When nobody began to want it.
+	ended     bool                    // The deletion of the pod was asked for.
 	told      map[string]bool
 }
 
@@ -47,7 +48,7 @@ func (c *checker) checkTogether() {
 	for _, w := range c.allWritten() {
 		t := pods[w.pod]
 		if t == nil {
-			t = &togetherness{evictions: map[types.UID]*lifecyclev1alpha1.Eviction{}, wishes: map[types.UID]bool{}, told: map[string]bool{}}
+			t = &togetherness{evictions: map[types.UID]*lifecyclev1alpha1.Eviction{}, wishes: map[types.UID]bool{}, since: map[types.UID]time.Time{}, told: map[string]bool{}}
 			pods[w.pod] = t
 		}
 		t.take(w)
@@ -96,8 +97,12 @@ func (t *togetherness) take(w written) {
 			t.ours = active[0]
 		}
 	case w.eviction != nil:
-		if t.evictions[w.eviction.Eviction.UID] = w.eviction.Eviction; w.eviction.Gone {
-			delete(t.evictions, w.eviction.Eviction.UID)
+		e := w.eviction.Eviction
+		if _, known := t.since[e.UID]; !known {
+			t.since[e.UID] = w.at
+		}
+		if t.evictions[e.UID] = e; w.eviction.Gone {
+			delete(t.evictions, e.UID)
 		}
 	case w.wish != nil:
 		wish := w.wish.Wish
@@ -147,6 +152,10 @@ func (c *checker) checkAtATime(t *togetherness, w written) {
 	}
 	for _, e := range running {
 		theirs := activeResponder(e)
+		// A call of the evictor may be on its way when an Eviction begins.
+		if w.ended != nil && theirs != nativeEvictor && !isCompleted(e, theirs) && w.at.Sub(t.since[e.UID]) > underway && t.wanted() && c.byUs(w) && t.once("under") {
+			c.violatedf(PromiseNativeDone, about, "evicted at %s in the turn of %q", stamp(w.at), theirs)
+		}
 		if theirs == "" || theirs == v1alpha1.NativeResponder || theirs == nativeEvictor {
 			continue
 		}
@@ -155,11 +164,8 @@ func (c *checker) checkAtATime(t *togetherness, w written) {
 		if !t.ended && t.ours != "" && !c.isPassedOver(t.request) && t.once(t.ours+theirs) {
 			c.violatedf(PromiseNativeAlone, about, "it is the turn of %s and of %s at %s", t.ours, theirs, stamp(w.at))
 		}
-		if w.ended != nil && !isCompleted(e, theirs) && c.byUs(w) && t.wanted() && t.once("under") {
-			c.violatedf(PromiseNativeDone, about, "evicted at %s in the turn of %s", stamp(w.at), theirs)
-		}
 	}
-	if w.ended != nil && c.byUs(w) && len(t.wishes) > 0 && !t.wanted() && len(running) == 0 && w.at.Sub(t.canceled) > withdrawnBefore && t.once("nobody") {
+	if w.ended != nil && c.byUs(w) && len(t.wishes) > 0 && !t.wanted() && len(running) == 0 && w.at.Sub(t.canceled) > underway && t.once("nobody") {
 		c.violatedf(PromiseNativeNobody, about, "evicted at %s, and nobody has wanted that since %s", stamp(w.at), stamp(t.canceled))
 	}
 }
