@@ -225,7 +225,11 @@ func (e *Reconciler) completeNative(ctx context.Context, native *lifecyclev1alph
 	if state == PodTerminal {
 		message = "The pod is fully terminated."
 	}
-	report := lifecycleapply.ResponderStatus().WithMessage(message).WithCompletionTime(metav1.NewTime(e.Clock.Now().Truncate(time.Second)))
+	at := e.Clock.Now().Truncate(time.Second)
+	if stored.StartTime != nil {
+		at = controllers.Later(at, stored.StartTime.Time) // Another clock may have begun the turn, and C.2 wants no end before.
+	}
+	report := lifecycleapply.ResponderStatus().WithMessage(message).WithCompletionTime(metav1.NewTime(at))
 	if stored.HeartbeatTime != nil {
 		report.WithHeartbeatTime(*stored.HeartbeatTime)
 	}

@@ -1,10 +1,14 @@
 package evictor
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
@@ -48,5 +52,26 @@ func TestIsTurnOf(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// unknownNative does not know yet which Evictions there are.
+type unknownNative struct{}
+
+var errNotKnown = errors.New("not known yet")
+
+func (unknownNative) Running(context.Context, types.NamespacedName) (*lifecyclev1alpha1.Eviction, error) {
+	return nil, errNotKnown
+}
+func (unknownNative) InCharge() bool                    { return false }
+func (unknownNative) Notify(func(types.NamespacedName)) {}
+
+// The pod may have native responders, which no other check of the evictor would see.
+func TestNothingIsEvictedBeforeItIsKnownWhatThereIsNatively(t *testing.T) {
+	b := newBench(t, ourRequest().Obj(), ourPod().Obj())
+	b.Native = unknownNative{}
+	_, err := b.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
+	if !errors.Is(err, errNotKnown) || len(b.calls) != 0 {
+		t.Errorf("error %v, calls %v, want an error and no call", err, b.calls)
 	}
 }

@@ -2,6 +2,7 @@ package native
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,6 +59,40 @@ func TestNative_WishesFollowOurRequest(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.failed, conclusionOf(w.Evictions[0].Status.Conditions).failed); diff != "" {
 				t.Errorf("how the Eviction ended: %s", diff)
+			}
+		})
+	}
+}
+
+// A leader whose clock is behind that of the one before it goes on with turns that begin in its
+// future. The API server refuses a time before the beginning of the turn.
+func TestNative_ReportsAreNotFromBeforeTheTurn(t *testing.T) {
+	for name, interceptors := range map[string][]string{
+		"while ours work": {v1alpha1.NativeInterceptor}, "when ours are done": {v1alpha1.NativeInterceptor, "a.example.com"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, first)
+			w.Interceptors = []string{"a.example.com"}
+			w.wants("wish", "drain.example.com/me")
+			w.settle()
+			w.completes(0, first)
+			w.settle() // It is the turn of ours.
+			w.Ours = asksUs("ours", v1alpha1.NativeInterceptor)
+			w.Ours.Status.TargetInterceptors = []v1alpha1.Interceptor{
+				{Name: v1alpha1.NativeInterceptor}, {Name: "a.example.com"}, {Name: v1alpha1.ImperativeEvictionInterceptor},
+			}
+			w.Ours.Status.ProcessedInterceptors = interceptors
+			w.Ours.Status.ActiveInterceptors = []string{w.Ours.Status.TargetInterceptors[len(interceptors)].Name}
+			w.after(-2 * time.Second)
+			report := w.step().Responder
+			if report == nil {
+				t.Fatal("it reports nothing")
+			}
+			if report.HeartbeatAt.Before(began) || !report.CompletedAt.IsZero() && report.CompletedAt.Before(began) {
+				t.Errorf("the turn began at %s, the report is %+v", began, report)
+			}
+			if done := len(interceptors) > 1; done == report.CompletedAt.IsZero() {
+				t.Errorf("ours are done: %t, the report is %+v", done, report)
 			}
 		})
 	}

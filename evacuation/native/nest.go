@@ -178,13 +178,15 @@ func (s Situation) respond(d *Decision, e *lifecyclev1alpha1.Eviction) {
 		return
 	}
 	last := ResponderReport{HeartbeatAt: timeOf(stored.HeartbeatTime), ExpectedAt: timeOf(stored.ExpectedCompletionTime)}
+	// The API server accepts nothing from before the turn, which another clock may have begun (C.2).
+	now := controllers.Later(s.second(), controllers.Later(timeOf(stored.StartTime), last.HeartbeatAt))
 	if stored.Message != nil {
 		last.Message = *stored.Message
 	}
 	next := last
 	switch {
 	case s.targetEnded(), s.refused(), s.oursRuns() && isActive(s.Ours, v1alpha1.ImperativeEvictionInterceptor):
-		next.CompletedAt, next.Message = s.second(), "All interceptors of Drawbridge had their turn."
+		next.CompletedAt, next.Message = now, "All interceptors of Drawbridge had their turn."
 		if s.refused() {
 			next.Message = "Drawbridge has refused the pod."
 		}
@@ -195,12 +197,15 @@ func (s Situation) respond(d *Decision, e *lifecyclev1alpha1.Eviction) {
 			next.Message = "Drawbridge's interceptors begin."
 		}
 		next.ExpectedAt = s.future(update.ExpectedFinishTime, last.ExpectedAt)
+		if !next.ExpectedAt.IsZero() {
+			next.ExpectedAt = controllers.Later(next.ExpectedAt, timeOf(stored.StartTime))
+		}
 	}
 	if due := s.due(last.Message == next.Message && last.ExpectedAt.Equal(next.ExpectedAt), last.HeartbeatAt); next.CompletedAt.IsZero() && s.Now.Before(due) {
 		d.wake(due)
 		return
 	}
-	next.HeartbeatAt = controllers.Later(s.second(), last.HeartbeatAt)
+	next.HeartbeatAt = now
 	d.Responder = &next
 	d.wake(s.Now.Add(s.Policy.HeartbeatInterval))
 }

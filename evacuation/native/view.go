@@ -29,6 +29,9 @@ const (
 	byName = "target.pod.name"
 )
 
+// errUnknown says that the view has not begun yet.
+var errUnknown = errors.New("it is not known yet whether the API server serves lifecycle.k8s.io, and what there is of it")
+
 // syncTimeout is how long the first list may take.
 const syncTimeout = time.Minute
 
@@ -37,8 +40,9 @@ const syncTimeout = time.Minute
 type View struct {
 	config *rest.Config
 	scheme *runtime.Scheme
-	// inCharge reports whether the controllers are ours.
-	inCharge func() bool
+	// inCharge reports whether the controllers are ours, known whether an empty view means that
+	// there is nothing.
+	inCharge, known func() bool
 	// saw is told of each Eviction, lost that the API is not served any more. Both are optional.
 	saw  func(*lifecyclev1alpha1.Eviction)
 	lost func()
@@ -51,10 +55,11 @@ type View struct {
 	changes   []func()
 }
 
-// NewView is a view over the API server of the config. saw is told of each Eviction as it
+// NewView is a view over the API server of the config. known reports whether an empty view means
+// that there is nothing: it does not while the view has not begun yet. saw is told of each Eviction as it
 // changes, lost when a watch finds that the API is not served any more. Both may be nil.
-func NewView(config *rest.Config, scheme *runtime.Scheme, inCharge func() bool, saw func(*lifecyclev1alpha1.Eviction), lost func()) *View {
-	return &View{config: config, scheme: scheme, inCharge: inCharge, saw: saw, lost: lost}
+func NewView(config *rest.Config, scheme *runtime.Scheme, inCharge, known func() bool, saw func(*lifecyclev1alpha1.Eviction), lost func()) *View {
+	return &View{config: config, scheme: scheme, inCharge: inCharge, known: known, saw: saw, lost: lost}
 }
 
 // Run caches the native API until the context ends. It calls ready when every object that there
@@ -234,6 +239,10 @@ func (v *View) tell(o client.Object) {
 // Engaged reports whether the view knows the native API.
 func (v *View) Engaged() bool { return v.get() != nil }
 
+// Known reports whether it is known what there is natively. It is not while the view has not begun
+// yet.
+func (v *View) Known() bool { return v.known() }
+
 // InCharge reports whether the controllers of the native API are ours.
 func (v *View) InCharge() bool { return v.inCharge() }
 
@@ -283,8 +292,11 @@ func (v *View) taken(ctx context.Context, namespace, pod string) ([]string, erro
 }
 
 // Running is the Eviction of the pod with that namespace and UID that is being processed, nil if
-// there is none.
+// there is none. An error means that there may be one.
 func (v *View) Running(ctx context.Context, pod types.NamespacedName) (*lifecyclev1alpha1.Eviction, error) {
+	if !v.known() {
+		return nil, errUnknown
+	}
 	found, err := v.of(ctx, pod)
 	if err != nil {
 		return nil, err

@@ -107,6 +107,24 @@ func TestNativeRespondersCountBeforeTheRegistryIsInSync(t *testing.T) {
 	}
 }
 
+// A replica that has just begun does not know whether it has to wait for them.
+func TestNobodyIsLetThroughBeforeItIsKnownWhetherNativeRespondersCount(t *testing.T) {
+	known := switched(false)
+	r := engaged(switched(false), nil)
+	r.options.NativeKnown = known.Load
+	pod := builder.Pod("shop", "p").Interceptors("a.x")
+	if got, err := r.Resolve(pod.Clone().Responders("acme.example.com/migrate").Obj()); !errors.Is(err, ErrNativeUnknown) || !slices.Equal(got, []string{"a.x"}) {
+		t.Errorf("got %q, %v, want the annotation and ErrNativeUnknown", got, err)
+	}
+	if got, err := r.Resolve(pod.Clone().Obj()); err != nil || !slices.Equal(got, []string{"a.x"}) {
+		t.Errorf("without responders: got %q, %v, want the annotation", got, err)
+	}
+	known.Store(true)
+	if got, err := r.Resolve(pod.Clone().Responders("acme.example.com/migrate").Obj()); err != nil || !slices.Equal(got, []string{"a.x"}) {
+		t.Errorf("known not to be served: got %q, %v, want the annotation", got, err)
+	}
+}
+
 func TestWhetherNativeRespondersCountMayChange(t *testing.T) {
 	on := switched(false)
 	registry := engaged(on, nil)

@@ -27,6 +27,9 @@ import (
 var (
 	// ErrNotSynced: the registry has not yet seen all registrations and namespaces.
 	ErrNotSynced = errors.New("the registrations of interceptors are not known yet")
+	// ErrNativeUnknown: the pod has responders, and it is not known yet whether they are ours to
+	// wait for.
+	ErrNativeUnknown = errors.New("it is not known yet whether the API server serves lifecycle.k8s.io")
 	// ErrNamespaceUnknown: the pod was seen before its namespace, and a registration
 	// depends on the namespace.
 	ErrNamespaceUnknown = errors.New("the pod's namespace is not known yet")
@@ -61,6 +64,8 @@ type Options struct {
 	// responders of a pod are an interceptor (see native.go). It must answer from memory.
 	// Whoever changes the answer calls Registry.NativeChanged. Nil: never.
 	Native func() bool
+	// NativeKnown reports whether what Native answers is certain. Nil: always.
+	NativeKnown func() bool
 	// Account is our own, which acts for hooks, budgets and native responders
 	// ("system:serviceaccount:NAMESPACE:NAME"). It is required with Hooks, Budgets or Native: else
 	// any account with the permission could report for them. A command has none.
@@ -224,8 +229,8 @@ func (r *Registry) subscribe(f func(change)) {
 
 // Resolve returns the pod's interceptors, in order (see order). An error means that one
 // may be missing, because the informers lag behind: retry later, and neither allow an
-// eviction nor make a plan. It is ErrNotSynced or ErrNamespaceUnknown, and never
-// depends on the expressions of a registration.
+// eviction nor make a plan. It is ErrNotSynced, ErrNamespaceUnknown or ErrNativeUnknown, and
+// never depends on the expressions of a registration.
 //
 // The pod may come from the cache or from the API server.
 func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
@@ -235,6 +240,10 @@ func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
 			names = withNative(names, pod)
 		}
 		return names, ErrNotSynced
+	}
+	if len(pod.Spec.EvictionResponders) > 0 && r.options.NativeKnown != nil && !r.options.NativeKnown() {
+		names, _ := r.annotated.Resolve(pod)
+		return names, ErrNativeUnknown
 	}
 	s := r.snapshot()
 	var selected []*entry

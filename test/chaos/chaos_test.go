@@ -24,7 +24,7 @@ const seedsEnv = "DRAWBRIDGE_CHAOS_SEEDS"
 
 // The short version of `make chaos`, and the proof that it can fail.
 func TestDrainsUnderFire(t *testing.T) {
-	c := cluster.ForTest(t, ClusterOptions())
+	c := cluster.ForTest(t, ClusterOptions(true))
 	world, err := NewWorld(t.Context(), c, build(t, ""))
 	if err != nil {
 		t.Fatal(err)

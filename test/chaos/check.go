@@ -74,6 +74,16 @@ type Verdict struct {
 	// Refused are the writes of the managers that a policy engine has refused, and
 	// MostRefused those of one object within a minute, at most.
 	Refused, MostRefused int
+	// Wishes and Evictions are the objects of lifecycle.k8s.io that there were, and NativeWrites
+	// the writes of the managers to them.
+	Wishes, Evictions, NativeWrites int
+	// Responded are the pods with native responders that ended by an eviction, NativeUnasked those
+	// of them for which there was no time to ask, because of a deadline or a refusal.
+	Responded, NativeUnasked int
+	// NativeFinished, NativeTimedOut and NativeCanceled are the turns of native responders that
+	// ended well, by silence, or because nobody wanted the eviction any more. Nested are the turns
+	// of all our interceptors together in an Eviction that ended well.
+	NativeFinished, NativeTimedOut, NativeCanceled, Nested int
 }
 
 // Check judges a run. It is pure.
@@ -88,6 +98,7 @@ func Check(h *History) Verdict {
 	c.checkPods()
 	c.checkZones()
 	c.checkRequests()
+	c.checkNative()
 	c.checkForged()
 	c.checkPace()
 	c.checkFinale()
@@ -161,6 +172,7 @@ func (c *checker) checkPods() {
 			judged[seen.Pod.UID] = true
 			c.Evicted++
 			c.judge(seen.Pod, before.Pod, at)
+			c.judgeNative(seen.Pod, before.Pod, at)
 			if known && isReady(before.Pod) && seen.At.Sub(lastGap) > disturbance && seen.At.Sub(disturbed[app]) > disturbance {
 				c.judgeBudget(seen, now, judged)
 			}

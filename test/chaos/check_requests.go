@@ -84,7 +84,7 @@ func (c *checker) planned(request *v1alpha1.EvictionRequest) ([]string, bool) {
 			if w.Zone != "" {
 				names = append(names, v1alpha1.BudgetInterceptor)
 			}
-			return append(names, v1alpha1.ImperativeEvictionInterceptor), true
+			return append(c.withNative(w, names), v1alpha1.ImperativeEvictionInterceptor), true
 		}
 	}
 	return nil, false

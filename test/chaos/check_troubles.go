@@ -105,6 +105,7 @@ const (
 func (c *checker) checkPace() {
 	times, refused := map[string][]time.Time{}, map[string][]time.Time{}
 	for _, w := range c.Writes {
+		w.Of += c.incarnation(w)
 		times[w.Of] = append(times[w.Of], w.At)
 		if c.refused(w) {
 			c.Refused++
@@ -138,6 +139,22 @@ func (c *checker) checkPace() {
 	if made := len(pods) - len(evicted); made > maxReplacements {
 		c.violatedf(PromisePace, "Deployment "+templateApp, "it has made %d pods that were not evicted, and wants one", made)
 	}
+}
+
+// incarnation tells the pods of one name apart: one that comes back to a node that everybody
+// drains is evicted again and again, which is no loop of the managers.
+func (c *checker) incarnation(w Write) string {
+	name, ok := strings.CutPrefix(w.Of, "pods ")
+	if !ok {
+		return ""
+	}
+	uid := types.UID("")
+	for _, seen := range c.Pods {
+		if seen.Pod.Name == name && !seen.At.After(w.At.Add(watchLag)) {
+			uid = seen.Pod.UID
+		}
+	}
+	return " " + string(uid)
 }
 
 // mostInAMinute is the largest number of times that lie within a minute.

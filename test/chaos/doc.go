@@ -5,9 +5,14 @@
 // behave, who drains, and what goes wrong when. The plan is a pure function of a seed
 // ([MakePlan]), so a seed gives the same run again as far as real time allows. An
 // observer of its own writes down every state of pods and requests, the interceptors
-// keep a ledger of what they really did, and the API server logs every eviction. From
-// these a pure function ([Check]) finds broken promises; nothing the product says of
+// and native responders keep a ledger of what they really did, and the API server logs
+// every eviction. From these a pure function ([Check]) finds broken promises; nothing the product says of
 // itself counts.
+//
+// For a part of the seeds the control plane serves lifecycle.k8s.io. Then there are native
+// requesters and responders as well (plan_native.go, native_requesters.go and
+// native_responders.go), judged by check_native.go for each Eviction, and by
+// check_native_together.go for all that concerns a pod at a time.
 //
 // The command test/chaos/cmd/chaos does many runs (`make chaos`), the tests of this
 // package a few. docs/chaos.md says what came of it.

@@ -45,6 +45,8 @@ func (r *run) drain(ctx context.Context, d Drain, number int) {
 		r.native(draining, node, number, d)
 	case Maintained:
 		r.maintain(draining, node, number)
+	case Lifecycle:
+		r.lifecycle(draining, node, number, d)
 	}
 	if ctx.Err() != nil {
 		return // It is all called off.

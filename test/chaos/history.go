@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -28,6 +29,20 @@ type RequestSeen struct {
 	Request *v1alpha1.EvictionRequest
 }
 
+// EvictionSeen is a state of an Eviction of lifecycle.k8s.io that the observer saw.
+type EvictionSeen struct {
+	At       time.Time
+	Gone     bool
+	Eviction *lifecyclev1alpha1.Eviction
+}
+
+// WishSeen is a state of an EvictionRequest of lifecycle.k8s.io that the observer saw.
+type WishSeen struct {
+	At   time.Time
+	Gone bool
+	Wish *lifecyclev1alpha1.EvictionRequest
+}
+
 // Deed is what an interceptor did.
 type Deed string
 
@@ -48,7 +63,8 @@ const (
 type Entry struct {
 	At   time.Time
 	Deed Deed
-	// Request is empty for the platform of machines, who knows only pods.
+	// Request is empty for the platform of machines, who knows only pods. Of native responders it
+	// is the UID of the Eviction.
 	Request     types.UID
 	Pod         types.UID
 	Interceptor string
@@ -103,6 +119,10 @@ type Write struct {
 	Of string
 	// Code of the answer; 0 if the server died over it.
 	Code int
+	// Native: it is one to lifecycle.k8s.io.
+	Native bool
+	// Unauthorized: the account had no permission, as far as the API server knew.
+	Unauthorized bool
 }
 
 // Refused is when a policy engine has refused what: from before it was in force until it was
@@ -151,10 +171,20 @@ type History struct {
 	// times and the errors of clocks may take off it.
 	Deadline, Slack time.Duration
 
+	// Responders are the native responders of each workload.
+	Responders map[string][]lifecyclev1alpha1.TargetResponder
+	// Manager is the user that the managers are.
+	Manager string
+
 	Pods     []PodSeen
 	Requests []RequestSeen
-	Ledger   []Entry
-	Calls    []Call
+	// Evictions and Wishes are those of lifecycle.k8s.io.
+	Evictions []EvictionSeen
+	Wishes    []WishSeen
+	// LostThread: the observer has missed something of other objects than pods.
+	LostThread bool
+	Ledger     []Entry
+	Calls      []Call
 	// Budgets are all that were seen, the guard's and those of others.
 	Budgets []BudgetSeen
 	// EvictionBudgets are all that were seen.
@@ -177,6 +207,9 @@ type History struct {
 	// the run did not come to rest, if it did not.
 	LeftPods     []corev1.Pod
 	LeftRequests []v1alpha1.EvictionRequest
+	// LeftEvictions and LeftWishes are those of lifecycle.k8s.io.
+	LeftEvictions []lifecyclev1alpha1.Eviction
+	LeftWishes    []lifecyclev1alpha1.EvictionRequest
 	// LeftNodes are the nodes as the maintenances have left them, in the order of their
 	// numbers, before everybody else has uncordoned his.
 	LeftNodes []corev1.Node

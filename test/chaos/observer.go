@@ -13,6 +13,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,21 +43,34 @@ type observer struct {
 	podNow   map[types.UID]*corev1.Pod
 	erNow    map[types.UID]*v1alpha1.EvictionRequest
 	jobs     map[types.UID]Entry
-	follow   []chan *v1alpha1.EvictionRequest
-	pursue   []chan *corev1.Pod
+	// The objects of lifecycle.k8s.io.
+	evictions   []EvictionSeen
+	wishes      []WishSeen
+	evictionNow map[types.UID]*lifecyclev1alpha1.Eviction
+	wishNow     map[types.UID]*lifecyclev1alpha1.EvictionRequest
+	lostThread  bool
+	attend      []chan *lifecyclev1alpha1.Eviction
+	follow      []chan *v1alpha1.EvictionRequest
+	pursue      []chan *corev1.Pod
 }
 
-func startObserver(c client.WithWatch, namespace string, tellf func(string, ...any)) *observer {
+// startObserver watches from now on, lifecycle.k8s.io only if it is served.
+func startObserver(c client.WithWatch, namespace string, native bool, tellf func(string, ...any)) *observer {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &observer{
 		client: c, namespace: namespace, tellf: tellf, cancel: cancel,
 		podNow: map[types.UID]*corev1.Pod{}, erNow: map[types.UID]*v1alpha1.EvictionRequest{}, jobs: map[types.UID]Entry{},
+		evictionNow: map[types.UID]*lifecyclev1alpha1.Eviction{}, wishNow: map[types.UID]*lifecyclev1alpha1.EvictionRequest{},
 	}
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &corev1.PodList{} }) })
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &v1alpha1.EvictionRequestList{} }) })
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }) })
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &v1alpha1.EvictionBudgetList{} }) })
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &batchv1.JobList{} }) })
+	if native {
+		o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &lifecyclev1alpha1.EvictionList{} }) })
+		o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &lifecyclev1alpha1.EvictionRequestList{} }) })
+	}
 	return o
 }
 
@@ -115,6 +129,11 @@ func (o *observer) watchFrom(ctx context.Context, list client.ObjectList, versio
 // listed takes in a list; what is not in it any more has ended unseen.
 func (o *observer) listed(list client.ObjectList, gap bool) {
 	var here []types.UID
+	if _, pods := list.(*corev1.PodList); gap && !pods {
+		o.mu.Lock()
+		o.lostThread = true
+		o.mu.Unlock()
+	}
 	switch list := list.(type) {
 	case *corev1.PodList:
 		for i := range list.Items {
@@ -148,6 +167,8 @@ func (o *observer) listed(list client.ObjectList, gap bool) {
 				o.take(er, true, true)
 			}
 		}
+	default:
+		o.listedNative(list)
 	}
 }
 
@@ -195,6 +216,8 @@ func (o *observer) take(object client.Object, gone, gap bool) {
 			default: // Nobody is that slow.
 			}
 		}
+	default:
+		o.takeNative(now, object, gone)
 	}
 }
 
@@ -261,6 +284,7 @@ func (o *observer) seen(h *History) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	h.Pods, h.Requests, h.Budgets, h.EvictionBudgets = slices.Clone(o.pods), slices.Clone(o.requests), slices.Clone(o.budgets), slices.Clone(o.zoning)
+	h.Evictions, h.Wishes, h.LostThread = slices.Clone(o.evictions), slices.Clone(o.wishes), o.lostThread
 	h.Ledger = slices.Collect(maps.Values(o.jobs))
 }
 

@@ -113,6 +113,8 @@ type Workload struct {
 	Node              int
 	// Zone of the rollout group; empty for all others.
 	Zone string
+	// Responders of its pods, which the control plane of the plan must serve.
+	Responders []Responder
 }
 
 // DrainKind is who drains.
@@ -128,9 +130,12 @@ const (
 	Native DrainKind = "native"
 	// Maintained is a NodeMaintenance, which is deleted in the end.
 	Maintained DrainKind = "maintenance"
+	// Lifecycle creates EvictionRequests of lifecycle.k8s.io, and withdraws or deletes them in the
+	// end.
+	Lifecycle DrainKind = "lifecycle.k8s.io"
 )
 
-var drainKinds = []DrainKind{Kubectl, Loop, Native, Maintained}
+var drainKinds = []DrainKind{Kubectl, Loop, Native, Maintained, Lifecycle}
 
 // Drain is one who wants the pods of a node gone.
 type Drain struct {
@@ -144,6 +149,9 @@ type Drain struct {
 	// is no deadline. Hard: it does not wait at all.
 	Deadline int
 	Hard     bool
+	// Restless: a requester of lifecycle.k8s.io withdraws, deletes and creates in the middle.
+	// Deletes: in the end it deletes its requests, instead of withdrawing them.
+	Restless, Deletes bool
 }
 
 // FaultKind is what goes wrong.
@@ -232,6 +240,9 @@ type Plan struct {
 	Faults    []Fault
 	// Rollout is the rollout group, nil if there is none.
 	Rollout *Rollout
+	// Serves: the control plane serves lifecycle.k8s.io, and there are native requesters and
+	// responders.
+	Serves bool
 	// Writers touch requests and pods all the time.
 	Writers bool
 	// Troubles are what others do.
@@ -291,6 +302,7 @@ func MakePlan(seed uint64, troubles ...[]TroubleKind) Plan {
 	}
 	p.addRollout()
 	p.addRefusal()
+	p.addNative()
 	allowed := AllTroubles
 	if len(troubles) > 0 {
 		allowed = slices.Concat(troubles...)

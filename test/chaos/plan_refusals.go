@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -28,9 +29,17 @@ const (
 	RefusedMaintenancesStatus RefusedWrite = "status of NodeMaintenances"
 	RefusedJobs               RefusedWrite = "Jobs"
 	RefusedHookStatus         RefusedWrite = "status of hooks"
+	// Those to lifecycle.k8s.io.
+	RefusedWishes         RefusedWrite = "native requests"
+	RefusedWishStatus     RefusedWrite = "status of native requests"
+	RefusedEvictions      RefusedWrite = "native Evictions"
+	RefusedEvictionStatus RefusedWrite = "status of native Evictions"
 )
 
-// refusedWrites are all of them.
+// refusalReasons are those of the answers.
+var refusalReasons = []metav1.StatusReason{"", metav1.StatusReasonForbidden}
+
+// refusedWrites are all of them but nativeWrites.
 var refusedWrites = []RefusedWrite{
 	RefusedRequests, RefusedRequestStatus, RefusedLeases, RefusedGuardBudget, RefusedPods, RefusedBudgetStatus, RefusedNodes, RefusedMaintenancesStatus,
 	RefusedJobs, RefusedHookStatus,
@@ -112,6 +121,8 @@ func (p *Plan) writes(w RefusedWrite) bool {
 		return p.Rollout != nil
 	case RefusedNodes, RefusedMaintenancesStatus:
 		return drains(Maintained)
+	case RefusedWishes, RefusedWishStatus, RefusedEvictions, RefusedEvictionStatus:
+		return p.Serves
 	default:
 		return true
 	}
@@ -141,6 +152,14 @@ func (w RefusedWrite) rule() admissionregistrationv1.RuleWithOperations {
 		group, version, resource = corev1.GroupName, "v1", "pods"
 	case RefusedNodes:
 		group, version, resource = corev1.GroupName, "v1", "nodes"
+	case RefusedWishes:
+		group, resource = lifecyclev1alpha1.GroupName, "evictionrequests"
+	case RefusedWishStatus:
+		group, resource = lifecyclev1alpha1.GroupName, "evictionrequests/status"
+	case RefusedEvictions:
+		group, resource = lifecyclev1alpha1.GroupName, "evictions"
+	case RefusedEvictionStatus:
+		group, resource = lifecyclev1alpha1.GroupName, "evictions/status"
 	}
 	return admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},

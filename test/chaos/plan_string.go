@@ -22,7 +22,7 @@ func (m Mode) Title() string {
 // String is the plan for people.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "plan of seed %d: mode %s, conflicting writers %t\n", p.Seed, p.Mode, p.Writers)
+	fmt.Fprintf(&b, "plan of seed %d: mode %s, conflicting writers %t, lifecycle.k8s.io %t\n", p.Seed, p.Mode, p.Writers, p.Serves)
 	for _, w := range p.Workloads {
 		kind := "Deployment"
 		if w.Stateful {
@@ -53,6 +53,9 @@ func (p *Plan) String() string {
 				b.WriteString(" and forbids to cancel")
 			}
 		}
+		for i, r := range w.Responders {
+			fmt.Fprintf(&b, ", responder r%d of %s with priority %d %s (delay %s, work %s)", i, r.Domain, r.Priority, r.Habit, r.Delay, r.Work)
+		}
 		b.WriteByte('\n')
 	}
 	if p.Rollout != nil {
@@ -68,6 +71,12 @@ func (p *Plan) String() string {
 		}
 		if d.Hard {
 			b.WriteString(", does not wait")
+		}
+		if d.Restless {
+			b.WriteString(", changes its mind")
+		}
+		if d.Deletes {
+			b.WriteString(", deletes in the end")
 		}
 		b.WriteByte('\n')
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
 func TestASeedAlwaysGivesTheSamePlan(t *testing.T) {
@@ -29,19 +31,23 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 	for _, kind := range AllTroubles {
 		missing[string(kind)] = true
 	}
-	for _, write := range refusedWrites {
+	for _, write := range slices.Concat(refusedWrites, nativeWrites) {
 		missing[string(write)] = true
 	}
 	for _, word := range []string{
 		string(ModeFail), string(ModeNoGuard), string(ModeAlways), string(ModeIgnore), string(Plain), string(Surging), string(Intercepted), string(Machines),
 		string(Works), string(Silent), string(Hangs), string(Crashes), string(Twice), string(Future), string(Liar), string(OffClock),
-		string(Kubectl), string(Loop), string(Native), string(Maintained), string(Zoned), string(Hooked), "stateful", "uncordon", "finale", "outage", "loss", "deadline", "hard", "forbids", string(metav1.StatusReasonForbidden),
+		string(Kubectl), string(Loop), string(Native), string(Maintained), string(Lifecycle), string(Zoned), string(Hooked), "stateful", "uncordon", "finale", "outage", "loss", "deadline", "hard", "forbids",
+		"lifecycle", "ten responders", "responders and interceptors", "responders alone", "restless", "deletes", "lower than ours", "silent responder", string(metav1.StatusReasonForbidden),
 	} {
 		missing[word] = true
 	}
 	for seed := uint64(1); seed <= 200; seed++ {
 		p := MakePlan(seed, AllTroubles)
 		delete(missing, string(p.Mode))
+		if p.Serves {
+			delete(missing, "lifecycle")
+		}
 		if p.Finale {
 			delete(missing, "finale")
 		}
@@ -58,6 +64,21 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 			delete(missing, string(w.Kind))
 			if w.Stateful {
 				delete(missing, "stateful")
+			}
+			if n := len(w.Responders); n > maxResponders {
+				delete(missing, "ten responders")
+			} else if n > 0 && len(w.Interceptors) > 0 {
+				delete(missing, "responders and interceptors")
+			} else if n > 0 {
+				delete(missing, "responders alone")
+			}
+			for _, r := range w.Responders {
+				if r.Priority == v1alpha1.DefaultNativePriority && r.Domain == "example.net" {
+					delete(missing, "lower than ours")
+				}
+				if r.Habit == Silent {
+					delete(missing, "silent responder")
+				}
 			}
 			for _, b := range w.Interceptors {
 				delete(missing, string(b.Habit))
@@ -76,6 +97,12 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 			}
 			if d.Hard {
 				delete(missing, "hard")
+			}
+			if d.Restless {
+				delete(missing, "restless")
+			}
+			if d.Deletes {
+				delete(missing, "deletes")
 			}
 		}
 		for _, f := range p.Faults {
@@ -148,6 +175,30 @@ func TestAPlanHasOnePolicyEngineAtMost(t *testing.T) {
 		}
 		if p.patience() <= without.patience() {
 			t.Errorf("seed %d: it has no time for pauses", seed)
+		}
+	}
+}
+
+// A control plane that does not serve lifecycle.k8s.io has nothing of it, and another one always
+// has somebody who asks, and pods with responders.
+func TestNativePlansHaveBothSides(t *testing.T) {
+	for seed := range uint64(300) {
+		p := MakePlan(seed)
+		responders := slices.ContainsFunc(p.Workloads, func(w Workload) bool { return len(w.Responders) > 0 })
+		asks := slices.ContainsFunc(p.Drains, func(d Drain) bool { return d.Kind == Lifecycle })
+		if refusal := p.refusal(); p.Serves != responders || p.Serves != asks || refusal != nil && refusal.Write.native() && !p.Serves {
+			t.Errorf("seed %d: lifecycle.k8s.io is served: %t, there are responders: %t, requesters: %t, refusal %v", seed, p.Serves, responders, asks, refusal)
+		}
+		for _, w := range p.Workloads {
+			stuck := 0
+			for _, r := range w.Responders {
+				if r.Habit == Silent || r.Habit == Hangs {
+					stuck++
+				}
+			}
+			if len(w.Responders) > v1alpha1.MaxNativeResponders || stuck > 1 {
+				t.Errorf("seed %d: %s has %d responders, %d of them silent", seed, w.Name, len(w.Responders), stuck)
+			}
 		}
 	}
 }

@@ -21,7 +21,9 @@ type Record struct {
 	Faults   map[FaultKind]int `json:"faults"`
 	Troubles []TroubleKind     `json:"troubles"`
 	// Rollout: it has a rollout group.
-	Rollout bool    `json:"rollout,omitempty"`
+	Rollout bool `json:"rollout,omitempty"`
+	// Native: its control plane serves lifecycle.k8s.io.
+	Native  bool    `json:"native,omitempty"`
 	Verdict Verdict `json:"verdict"`
 	// Seconds it took.
 	Seconds float64 `json:"seconds"`
@@ -33,7 +35,7 @@ type Record struct {
 
 // NewRecord is the record of a run.
 func NewRecord(p *Plan, v Verdict) Record {
-	r := Record{Seed: p.Seed, Mode: p.Mode, Faults: map[FaultKind]int{}, Rollout: p.Rollout != nil, Verdict: v}
+	r := Record{Seed: p.Seed, Mode: p.Mode, Faults: map[FaultKind]int{}, Rollout: p.Rollout != nil, Native: p.Serves, Verdict: v}
 	for _, kind := range drainKinds {
 		if slices.ContainsFunc(p.Drains, func(d Drain) bool { return d.Kind == kind }) {
 			r.Drainers = append(r.Drainers, kind)

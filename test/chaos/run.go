@@ -13,6 +13,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,7 +25,8 @@ import (
 const (
 	heartbeatDeadline = 8 * time.Second
 	// longDeadline is the same for runs with a rollout group, whose pods wait for each
-	// other, or a hook: no built-in interceptor tells of itself more than once a minute.
+	// other, a hook, or native responders, for whom one of ours stands: no built-in interceptor
+	// tells of itself more than once a minute.
 	longDeadline = 30 * time.Second
 	clockSkew    = 5 * time.Second
 	// setUpPatience and patience bound the beginning and the end of a run.
@@ -36,7 +38,7 @@ const (
 
 // deadline is how long an interceptor may be silent in a run.
 func (p *Plan) deadline() time.Duration {
-	if p.Rollout != nil || slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Kind == Hooked }) {
+	if p.Rollout != nil || p.Serves || slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Kind == Hooked }) {
 		return longDeadline
 	}
 	return heartbeatDeadline
@@ -76,6 +78,8 @@ type run struct {
 	ledger   *ledger
 	actors   []*actor
 	guests   []*guest
+	// responders are the native ones.
+	responders []*responder
 	// platforms of machines.
 	platforms []*platform
 	group     sync.WaitGroup // All but the actors, who work until the run has come to rest.
@@ -99,7 +103,13 @@ func (w *World) Run(ctx context.Context, plan Plan) (h *History, err error) {
 	w.takeFacts()
 	r := &run{
 		world: w, namespace: fmt.Sprintf("chaos-%d-%d", plan.Seed, w.runs), patience: plan.patience(), ledger: &ledger{},
-		history: &History{Plan: plan, Names: map[string][]string{}, Deadline: plan.deadline(), Slack: 2 * grain},
+		history: &History{
+			Plan: plan, Names: map[string][]string{}, Responders: map[string][]lifecyclev1alpha1.TargetResponder{}, Manager: w.managerUser(),
+			Deadline: plan.deadline(), Slack: 2 * grain,
+		},
+	}
+	if plan.Serves && !w.native {
+		return nil, fmt.Errorf("seed %d: the control plane does not serve lifecycle.k8s.io", plan.Seed)
 	}
 	if plan.Skewed() {
 		r.history.Slack += 2 * maxSkew
@@ -169,7 +179,7 @@ func (r *run) setUp(ctx context.Context) error {
 	if err := w.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}); err != nil {
 		return fmt.Errorf("create namespace: %w", err)
 	}
-	r.observer = startObserver(w.admin, r.namespace, w.tellf)
+	r.observer = startObserver(w.admin, r.namespace, w.native, w.tellf)
 	if r.nodes, err = w.Cluster.AddNodes(ctx, Nodes, func(node *corev1.Node) { node.Labels[testLabel] = r.namespace }); err != nil {
 		return err
 	}
@@ -234,6 +244,10 @@ func (r *run) play(ctx context.Context) {
 			}
 		})
 	}
+	for _, a := range r.responders {
+		events := r.observer.evictionEvents()
+		r.actorGroup.Go(func() { a.run(r.actorsCtx, events) })
+	}
 	for _, p := range r.platforms {
 		events := r.observer.podEvents()
 		r.actorGroup.Go(func() { p.run(r.actorsCtx, events) })
@@ -241,6 +255,7 @@ func (r *run) play(ctx context.Context) {
 	r.group.Go(func() { r.sampleManagers(playing) })
 	if r.history.Plan.Writers {
 		r.group.Go(func() { r.write(playing) })
+		r.group.Go(func() { r.writeNative(playing) })
 	}
 	for i, d := range r.history.Plan.Drains {
 		r.group.Go(func() { r.drain(playing, d, i) })
@@ -317,6 +332,9 @@ func (r *run) lookAround(ctx context.Context) error {
 		pods, requests := &corev1.PodList{}, &v1alpha1.EvictionRequestList{}
 		err := errors.Join(r.world.admin.List(ctx, pods, client.InNamespace(r.namespace)), r.world.admin.List(ctx, requests, client.InNamespace(r.namespace)))
 		r.history.LeftPods, r.history.LeftRequests = pods.Items, requests.Items
+		if err == nil && r.world.native {
+			r.history.LeftEvictions, r.history.LeftWishes, err = r.lookNatively(ctx)
+		}
 		return err
 	})
 }
@@ -332,6 +350,15 @@ func (r *run) look(ctx context.Context) (running, left string, err error) {
 	for i := range requests.Items {
 		if er := &requests.Items[i]; runs(er, pods.Items) {
 			running = "request for " + er.Name + " runs"
+		}
+	}
+	if r.world.native {
+		evictions, wishes, err := r.lookNatively(ctx)
+		if err != nil {
+			return "", "", err
+		}
+		if found := unfinishedNatively(evictions, wishes); running == "" && len(found) > 0 {
+			running = found[0].String()
 		}
 	}
 	c := &checker{History: r.history}

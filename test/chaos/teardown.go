@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,6 +36,9 @@ func (r *run) readCalls(ctx context.Context, mark cluster.Mark) error {
 	return nil
 }
 
+// decisionAnnotation is what the API server notes in its log when it has looked for permissions.
+const decisionAnnotation = "authorization.k8s.io/decision"
+
 // readWrite takes a write of the managers. The leader renews his lease all the time, and
 // evictions are tried again until a budget lets them.
 func (r *run) readWrite(request *cluster.Request) {
@@ -45,7 +49,11 @@ func (r *run) readWrite(request *cluster.Request) {
 	if of == "pods/eviction" || of == "events" || (of == "leases" && request.Name == r.lease().Name) {
 		return
 	}
-	r.history.Writes = append(r.history.Writes, Write{At: request.Time, Of: of + " " + request.Name, Code: request.Code})
+	w := Write{At: request.Time, Of: of + " " + request.Name, Code: request.Code, Native: request.Group == lifecyclev1alpha1.GroupName, Unauthorized: request.Annotations[decisionAnnotation] == "forbid"}
+	if w.Native {
+		w.Of = "native " + w.Of
+	}
+	r.history.Writes = append(r.history.Writes, w)
 }
 
 // preconditionOf is the UID an eviction is for, "" if it does not say.

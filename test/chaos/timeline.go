@@ -48,6 +48,18 @@ func (h *History) Timeline() string {
 		lines = append(lines, Fact{q.At, fmt.Sprintf("request %s of pod %s (version %s): active %v, processed %v, outcome %q, requesters %v, gone %t",
 			q.Request.UID, q.Request.Name, q.Request.ResourceVersion, s.ActiveInterceptors, s.ProcessedInterceptors, outcome(q.Request), requesters, q.Gone)})
 	}
+	for _, w := range h.Wishes {
+		lines = append(lines, Fact{w.At, fmt.Sprintf("native request %s of pod %s (version %s): intent %s, deleting %t, outcome %q, gone %t",
+			w.Wish.Name, w.Wish.Spec.Target.Pod.UID, w.Wish.ResourceVersion, w.Wish.Spec.Intent, w.Wish.DeletionTimestamp != nil, outcomeNatively(w.Wish.Status.Conditions), w.Gone)})
+	}
+	for _, e := range h.Evictions {
+		var states []string
+		for _, r := range e.Eviction.Status.TargetResponders {
+			states = append(states, r.Name+" "+string(r.State))
+		}
+		lines = append(lines, Fact{e.At, fmt.Sprintf("Eviction %s %s of pod %s (version %s): %v, outcome %q, gone %t",
+			e.Eviction.Name, e.Eviction.UID, e.Eviction.Spec.Target.Pod.UID, e.Eviction.ResourceVersion, states, outcomeNatively(e.Eviction.Status.Conditions), e.Gone)})
+	}
 	slices.SortStableFunc(lines, func(a, b Fact) int { return a.At.Compare(b.At) })
 	var b strings.Builder
 	for _, line := range lines {

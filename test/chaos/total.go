@@ -11,8 +11,13 @@ import (
 
 // String is the verdict in a line.
 func (v Verdict) String() string {
-	return fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d cut off, %d went on, %d passed an outage, %d strayed, %d starting, %d of zones (%d unasked), %d gaps, %d of %d attempts taken, %d writes a minute, %d writes refused (%d a minute)",
+	text := fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d cut off, %d went on, %d passed an outage, %d strayed, %d starting, %d of zones (%d unasked), %d gaps, %d of %d attempts taken, %d writes a minute, %d writes refused (%d a minute)",
 		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.CutOff, v.WentOn, v.Passed, v.Strayed, v.Starting, v.Zoned, v.Unasked, v.Gaps, v.Taken, v.Attempts, v.Busiest, v.Refused, v.MostRefused)
+	if v.Wishes > 0 {
+		text += fmt.Sprintf(", %d native requests, %d Evictions, %d native writes, %d evicted with native responders (%d unasked), native turns: %d finished, %d timed out, %d canceled, %d of ours",
+			v.Wishes, v.Evictions, v.NativeWrites, v.Responded, v.NativeUnasked, v.NativeFinished, v.NativeTimedOut, v.NativeCanceled, v.Nested)
+	}
+	return text
 }
 
 // sum adds another verdict's numbers.
@@ -37,6 +42,15 @@ func sum(v, other Verdict) Verdict {
 	v.Refused += other.Refused
 	v.MostRefused = max(v.MostRefused, other.MostRefused)
 	v.Busiest = max(v.Busiest, other.Busiest)
+	v.Wishes += other.Wishes
+	v.Evictions += other.Evictions
+	v.NativeWrites += other.NativeWrites
+	v.Responded += other.Responded
+	v.NativeUnasked += other.NativeUnasked
+	v.NativeFinished += other.NativeFinished
+	v.NativeTimedOut += other.NativeTimedOut
+	v.NativeCanceled += other.NativeCanceled
+	v.Nested += other.Nested
 	return v
 }
 
@@ -55,7 +69,9 @@ type Total struct {
 	Troubles map[TroubleKind]int
 	// Rollouts are the runs with a rollout group.
 	Rollouts int
-	Sum      Verdict
+	// Natives are the runs whose control plane serves lifecycle.k8s.io.
+	Natives int
+	Sum     Verdict
 	// Median of the runs' lengths.
 	Median time.Duration
 }
@@ -90,6 +106,9 @@ func TotalOf(records []Record) Total {
 		}
 		if r.Rollout {
 			t.Rollouts++
+		}
+		if r.Native {
+			t.Natives++
 		}
 		if len(r.Verdict.Violations) > 0 {
 			t.Broken++
@@ -140,6 +159,11 @@ func (t *Total) String() string {
 		{"passed an outage; strayed; starting", fmt.Sprintf("%d; %d; %d", s.Passed, s.Strayed, s.Starting)},
 		{"runs with a rollout group", t.Rollouts},
 		{"pods evicted of its zones; without its EvictionBudget", fmt.Sprintf("%d; %d", s.Zoned, s.Unasked)},
+		{"runs with native requesters and responders", t.Natives},
+		{"native requests; Evictions; writes of the managers to them", fmt.Sprintf("%d; %d; %d", s.Wishes, s.Evictions, s.NativeWrites)},
+		{"pods evicted that had native responders; without time to ask these", fmt.Sprintf("%d; %d", s.Responded, s.NativeUnasked)},
+		{"turns of native responders that ended well; by silence; because nobody wanted the eviction any more", fmt.Sprintf("%d; %d; %d", s.NativeFinished, s.NativeTimedOut, s.NativeCanceled)},
+		{"turns of all our interceptors together in an Eviction", s.Nested},
 		{"attempts of those who make trouble; accepted", fmt.Sprintf("%d; %d", s.Attempts, s.Taken)},
 		{"drains in the end, with everything well", s.Finales},
 		{"most writes of one object by the managers within a minute", s.Busiest},

@@ -46,7 +46,7 @@ func (r *run) populate(ctx context.Context) error {
 		case Hooked:
 			interceptors = r.createHook
 		}
-		if err := interceptors(ctx, workload); err != nil {
+		if err := errors.Join(interceptors(ctx, workload), r.createResponders(workload)); err != nil {
 			return err
 		}
 		if err := r.createWorkload(ctx, workload); err != nil {
@@ -149,6 +149,9 @@ func (r *run) createWorkload(ctx context.Context, workload *Workload) error {
 			p.Label(surge.OptInLabel, "enabled").Annotation(cluster.StartDelayAnnotation, "500ms")
 		case !workload.Registered && len(workload.Interceptors) > 0:
 			p.Interceptors(r.history.Names[workload.Name]...)
+		}
+		for _, responder := range r.history.Responders[workload.Name] {
+			p.Spec.EvictionResponders = append(p.Spec.EvictionResponders, corev1.EvictionResponder{Name: responder.Name, Priority: responder.Priority})
 		}
 		if workload.Zone != "" {
 			p.Label(rolloutLabel, rolloutName).Label(zoneLabel, workload.Zone)

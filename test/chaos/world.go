@@ -14,10 +14,13 @@ import (
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -50,6 +53,7 @@ type World struct {
 
 	inst         *manager.Installation
 	admin        client.WithWatch
+	native       bool // It serves lifecycle.k8s.io.
 	manager      string
 	kubeconfig   string
 	webhookPorts []int
@@ -60,8 +64,17 @@ type World struct {
 	facts []Fact
 }
 
-// ClusterOptions are those a world needs.
-func ClusterOptions() cluster.Options { return cluster.Options{RequestLog: true} }
+// ClusterOptions are those a world needs, for plans with lifecycle.k8s.io or for the others.
+func ClusterOptions(native bool) cluster.Options {
+	options := cluster.Options{RequestLog: true}
+	if native {
+		options = options.WithNative()
+	}
+	return options
+}
+
+// Serves reports whether the control plane serves lifecycle.k8s.io.
+func (w *World) Serves() bool { return w.native }
 
 // webhookTimeout is short, so that a replica that hangs is noticed within a run.
 const webhookTimeout = 2 * time.Second
@@ -73,6 +86,10 @@ func NewWorld(ctx context.Context, c *cluster.Cluster, program string) (*World, 
 	var err error
 	if w.admin, err = client.NewWithWatch(c.Config(), client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
+	}
+	_, err = w.admin.RESTMapper().RESTMapping(schema.GroupKind{Group: lifecyclev1alpha1.GroupName, Kind: "Eviction"})
+	if w.native = err == nil; err != nil && !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("look for lifecycle.k8s.io: %w", err)
 	}
 	port, err := ports.take(ctx)
 	if err != nil {
@@ -160,17 +177,26 @@ func (w *World) createRoles(ctx context.Context) error {
 	report := []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"evictionrequests", "evictionrequests/status"}, Verbs: []string{"get", "update"}},
 	}
+	respond := []rbacv1.PolicyRule{
+		{APIGroups: []string{lifecyclev1alpha1.GroupName}, Resources: []string{"evictions"}, Verbs: []string{"get"}},
+		{APIGroups: []string{lifecyclev1alpha1.GroupName}, Resources: []string{"evictions/status"}, Verbs: []string{"patch"}},
+	}
+	bind := func(name string) *rbacv1.ClusterRoleBinding {
+		return &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: name}},
+		}
+	}
 	return errors.Join(
+		w.admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: nativeResponders}, Rules: respond}),
+		w.admin.Create(ctx, bind(nativeResponders)),
 		w.admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: group}, Rules: drain}),
 		w.admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: actors}, Rules: report}),
 		w.admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: stampers}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"evictionrequests/status"}, Verbs: []string{"get", "update", "patch"}},
 		}}),
-		w.admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: group},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: group},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: group}},
-		}),
+		w.admin.Create(ctx, bind(group)),
 	)
 }
 

@@ -15,7 +15,7 @@ import (
 // setupRegistry creates the registry of this replica, which the engine and the webhooks
 // share. The replica is ready when it is in sync. The leader writes the status of the
 // registrations. self is our own user name.
-func setupRegistry(mgr ctrl.Manager, o Options, self string, native func() bool) (*registration.Registry, error) {
+func setupRegistry(mgr ctrl.Manager, o Options, self string, native, nativeKnown func() bool) (*registration.Registry, error) {
 	registry := registration.NewRegistry(registration.Options{
 		Namespace:       o.Namespace,
 		AllowedReserved: o.AllowedReservedNames,
@@ -23,6 +23,7 @@ func setupRegistry(mgr ctrl.Manager, o Options, self string, native func() bool)
 		Hooks:           o.Hooks.Enabled,
 		Budgets:         o.Budgets.Enabled,
 		Native:          native,
+		NativeKnown:     nativeKnown,
 		Metrics:         metrics.NewRegistrations(o.Registerer),
 	})
 	status := &registration.StatusReconciler{Client: mgr.GetClient(), Cache: mgr.GetCache(), Registry: registry, Clock: o.Clock}

@@ -77,7 +77,7 @@ func newNative(mgr ctrl.Manager, o Options, known discovered) (*native.View, *ch
 		Clock:     o.Clock, Recorder: mgr.GetEventRecorder(recorderName), Metrics: metrics.NewNative(o.Registerer),
 		Log: mgr.GetLogger().WithName("native"),
 	}
-	view := native.NewView(mgr.GetConfig(), mgr.GetScheme(), c.InCharge, c.Saw, c.Recheck)
+	view := native.NewView(mgr.GetConfig(), mgr.GetScheme(), c.InCharge, c.Known, c.Saw, c.Recheck)
 	c.Serve, c.Taken = view.Run, view.Replay
 	return view, c, nil
 }
@@ -92,17 +92,24 @@ func setupNative(mgr ctrl.Manager, o Options, known discovered, view *native.Vie
 	if err != nil {
 		return err
 	}
-	policy := native.DefaultPolicy()
-	policy.Process.StartupGrace, policy.Retention = o.Policy.StartupGrace, o.Retention
 	view.OnChange(registry.NativeChanged)
 	return errors.Join(
 		(&native.Reconciler{
-			View: view, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Live: live, Clock: o.Clock, Policy: policy,
+			View: view, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Live: live, Clock: o.Clock, Policy: nativePolicy(o),
 			Resolver: registry, Recorder: mgr.GetEventRecorder(recorderName), Priority: o.Native.Priority, May: inCharge.InCharge,
 		}).SetupWithManager(mgr),
 		mgr.Add(inCharge),
 		mgr.Add(charge.Leader{Charge: inCharge}),
 	)
+}
+
+// nativePolicy has the constants. An interceptor that stands for native responders reports at least
+// three times within its deadline, as all others do, if our API lets it.
+func nativePolicy(o Options) native.Policy {
+	policy := native.DefaultPolicy()
+	policy.Process.StartupGrace, policy.Retention = o.Policy.StartupGrace, o.Retention
+	policy.HeartbeatInterval = max(policy.ReportMin, min(policy.HeartbeatInterval, o.Policy.HeartbeatDeadline/3))
+	return policy
 }
 
 // nativeTurn is what the webhook asks the view.

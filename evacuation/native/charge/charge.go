@@ -68,6 +68,9 @@ type Charge struct {
 
 	mu       sync.Mutex
 	served   bool
+	known    bool
+	failures int // Of Serve, one after the other.
+	unheard  int // How often the API server has not said what it serves, one after the other.
 	inCharge bool
 	since    time.Time
 	// seen is the last write of another controller, running the last one to an Eviction that ran.
@@ -86,6 +89,59 @@ func (c *Charge) InCharge() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.inCharge
+}
+
+// Known reports whether it is known what there is natively: nothing, because the API is not
+// served, or what Serve has. A replica that has just begun does not know, and must not evict a pod
+// whose native responders it may have to wait for. If the API server does not say what it serves, or
+// Serve fails, again and again, as without the permission, nobody waits for it any more.
+func (c *Charge) Known() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known || c.Mode == Off
+}
+
+// heard notes what the API server has said about what it serves, and returns it.
+func (c *Charge) heard(served bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unheard = 0
+	c.known = c.known || !served
+	return served
+}
+
+// notHeard notes that it has said nothing.
+func (c *Charge) notHeard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unheard++
+	c.known = c.known || c.unheard >= toleratedFailures
+}
+
+// toleratedFailures is how often that may fail, one after the other, until nobody waits for it.
+const toleratedFailures = 2
+
+// begins notes that Serve runs, and has nothing yet.
+func (c *Charge) begins() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known = c.failures >= toleratedFailures
+}
+
+// isReady notes that Serve has everything.
+func (c *Charge) isReady() {
+	c.mu.Lock()
+	c.known, c.failures = true, 0
+	c.mu.Unlock()
+	c.setServed(true)
+}
+
+// failed notes that Serve has failed.
+func (c *Charge) failed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failures++
+	c.known = c.failures >= toleratedFailures
 }
 
 // Recheck looks at once whether the API is served.
@@ -152,7 +208,8 @@ func (c *Charge) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- c.Serve(ctx, func() { c.setServed(true) }) }()
+	c.begins()
+	go func() { ended <- c.Serve(ctx, c.isReady) }()
 	defer c.setServed(false)
 	ticker := c.Clock.NewTicker(lookEvery)
 	defer ticker.Stop()
@@ -160,6 +217,7 @@ func (c *Charge) serve(ctx context.Context) {
 		select {
 		case err := <-ended:
 			if err != nil && ctx.Err() == nil {
+				c.failed()
 				c.Log.Error(err, "The native API cannot be followed, trying again")
 				c.pause(ctx, nil, lookEvery)
 			}
@@ -184,15 +242,16 @@ func (c *Charge) isServed(before bool) bool {
 	found, err := c.Discovery.ServerResourcesForGroupVersion(lifecyclev1alpha1.SchemeGroupVersion.String())
 	switch {
 	case apierrors.IsNotFound(err):
-		return false
+		return c.heard(false)
 	case err != nil:
+		c.notHeard()
 		c.Log.V(1).Info("Could not ask which APIs are served", "cause", err.Error())
 		return before
 	}
 	has := func(name string) bool {
 		return slices.ContainsFunc(found.APIResources, func(r metav1.APIResource) bool { return r.Name == name })
 	}
-	return has("evictions") && has("evictionrequests")
+	return c.heard(has("evictions") && has("evictionrequests"))
 }
 
 func (c *Charge) setServed(served bool) {

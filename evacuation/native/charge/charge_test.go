@@ -67,6 +67,8 @@ type bench struct {
 	// refuse has every call about the ConfigMap fail.
 	refuse error
 	mu     sync.Mutex
+	// broken has Serve fail at once.
+	broken error
 	// ready is what Serve was given, nil if it does not run. taken counts calls of Taken.
 	ready func()
 	taken int
@@ -103,8 +105,14 @@ func newChargeBench(t *testing.T) *bench {
 		Clock: b.clock, Recorder: k8sevents.NewFakeRecorder(100), Metrics: b, Log: testr.New(t),
 		Serve: func(ctx context.Context, ready func()) error {
 			b.mu.Lock()
-			b.ready = ready
+			broken := b.broken
+			if broken == nil {
+				b.ready = ready
+			}
 			b.mu.Unlock()
+			if broken != nil {
+				return broken
+			}
 			<-ctx.Done()
 			b.mu.Lock()
 			b.ready = nil
@@ -229,4 +237,46 @@ func TestWhatCannotBeReadChangesNothing(t *testing.T) {
 	b.is(t, "to be in charge", b.Charge.InCharge)
 	refuse(errors.New("timeout"))
 	b.stands(t, "it lets go because of an outage", b.Charge.InCharge)
+}
+
+func TestWhatThereIsNativelyIsNotKnownBeforeItWasSeen(t *testing.T) {
+	t.Run("an API that is served", func(t *testing.T) {
+		b := newChargeBench(t)
+		b.served(t)
+		b.stands(t, "it claims to know what there is, and has seen nothing", func() bool { return !b.Known() })
+		b.serving()()
+		b.is(t, "it to be known", b.Known)
+		b.server.set(true, errors.New("no route to host"))
+		b.stands(t, "it has forgotten what there is", b.Known)
+		b.server.set(false, nil)
+		b.is(t, "the API not to be followed", func() bool { return b.serving() == nil })
+		b.stands(t, "it does not know that there is nothing", b.Known)
+		b.served(t)
+		b.is(t, "it not to be known again", func() bool { return !b.Known() })
+	})
+	t.Run("an API that is not served", func(t *testing.T) {
+		b := newChargeBench(t)
+		b.is(t, "it to be known that there is nothing", b.Known)
+	})
+	t.Run("an API that nobody looks at", func(t *testing.T) {
+		if c := (&Charge{Mode: Off}); !c.Known() {
+			t.Error("somebody waits for an API that Drawbridge keeps out of")
+		}
+	})
+	t.Run("an API that cannot be followed", func(t *testing.T) {
+		b := newChargeBench(t)
+		b.mu.Lock()
+		b.broken = errors.New("forbidden")
+		b.mu.Unlock()
+		b.server.set(true, nil)
+		b.is(t, "nobody to wait for it any more", b.Known)
+	})
+	t.Run("an API server that does not say what it serves", func(t *testing.T) {
+		c := &Charge{Discovery: &server{err: errors.New("forbidden")}, Log: testr.New(t)}
+		for look, want := range []bool{false, true, true} {
+			if c.isServed(false); c.Known() != want {
+				t.Errorf("after look %d: known %t, want %t", look+1, !want, want)
+			}
+		}
+	})
 }

@@ -58,14 +58,21 @@ func with[V any](values map[string]V, key string, value V) map[string]V {
 // Error: there is no such Eviction, or ctx has ended.
 func (c *Cluster) Age(ctx context.Context, eviction *lifecyclev1alpha1.Eviction, by time.Duration) error {
 	return waiting.For(ctx, "the times of Eviction "+eviction.Namespace+"/"+eviction.Name+" to move", func(ctx context.Context) error {
-		return c.age(ctx, eviction, by)
+		return c.age(ctx, eviction, "", by)
 	})
+}
+
+// AgeVersion is Age of that version of the Eviction and of no other, once.
+// Error: it has another version by now, there is none, or etcd does not answer.
+func (c *Cluster) AgeVersion(ctx context.Context, eviction *lifecyclev1alpha1.Eviction, by time.Duration) error {
+	return c.age(ctx, eviction, eviction.ResourceVersion, by)
 }
 
 // errAgain says that somebody else has written between a read and a write.
 var errAgain = errors.New("changed in the meantime")
 
-func (c *Cluster) age(ctx context.Context, eviction *lifecyclev1alpha1.Eviction, by time.Duration) error {
+// age moves the times once, of any version or of that one.
+func (c *Cluster) age(ctx context.Context, eviction *lifecyclev1alpha1.Eviction, version string, by time.Duration) error {
 	key := []byte("/registry/evictions/" + eviction.Namespace + "/" + eviction.Name)
 	var read struct {
 		KVs []struct {
@@ -78,6 +85,9 @@ func (c *Cluster) age(ctx context.Context, eviction *lifecyclev1alpha1.Eviction,
 	}
 	if len(read.KVs) != 1 {
 		return waiting.InVain(errors.New("etcd has no such Eviction"))
+	}
+	if version != "" && version != read.KVs[0].ModRevision { // They are the same to kube-apiserver.
+		return errAgain
 	}
 	// The serializer neither converts nor sets defaults: what is written is what was read.
 	serializer := protobuf.NewSerializer(clientgoscheme.Scheme, clientgoscheme.Scheme)

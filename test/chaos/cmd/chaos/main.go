@@ -31,6 +31,7 @@ type options struct {
 	page     string
 	troubles string
 	verbose  bool
+	native   bool
 }
 
 func main() {
@@ -44,6 +45,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "file that gets a line of JSON for each run; seeds that it has already are not run again, and count")
 	flag.StringVar(&o.page, "page", "", "page that gets the tables, between the marks it has")
 	flag.StringVar(&o.troubles, "troubles", "all", "kinds of troubles that plans may have, separated by commas; or all or none")
+	flag.BoolVar(&o.native, "native", false, "leave out seeds whose plans have no native requesters and responders")
 	flag.BoolVar(&o.verbose, "v", false, "print plan and timeline of every run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

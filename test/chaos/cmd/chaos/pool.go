@@ -51,7 +51,7 @@ func (p *pool) next(ctx context.Context) (uint64, bool) {
 	for p.taken < p.runs && ctx.Err() == nil && p.err == nil && (p.duration == 0 || time.Since(p.begun) < p.duration) {
 		seed := p.seed + uint64(p.taken)
 		p.taken++
-		if !p.series.Has(seed) {
+		if !p.series.Has(seed) && (!p.native || p.plan(seed).Serves) {
 			return seed, true
 		}
 	}
@@ -74,11 +74,15 @@ func (p *pool) worker(ctx context.Context) {
 	}
 	defer stop()
 	for seed, ok := p.next(ctx); ok; seed, ok = p.next(ctx) {
+		native := p.plan(seed).Serves
+		if w != nil && w.Serves() != native {
+			stop()
+		}
 		for try := 1; ; try++ {
 			var err error
 			done := false
 			if w == nil {
-				w, err = p.start(ctx)
+				w, err = p.start(ctx, native)
 				runs = 0
 			}
 			if err == nil {
@@ -102,8 +106,8 @@ func (p *pool) worker(ctx context.Context) {
 	}
 }
 
-func (p *pool) start(ctx context.Context) (*chaos.World, error) {
-	c, err := cluster.Start(ctx, chaos.ClusterOptions())
+func (p *pool) start(ctx context.Context, native bool) (*chaos.World, error) {
+	c, err := cluster.Start(ctx, chaos.ClusterOptions(native))
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +117,8 @@ func (p *pool) start(ctx context.Context) (*chaos.World, error) {
 	}
 	return w, nil
 }
+
+func (p *pool) plan(seed uint64) chaos.Plan { return chaos.MakePlan(seed, p.allowed) }
 
 func (p *pool) keep(r chaos.Record) {
 	p.mu.Lock()
@@ -124,7 +130,7 @@ func (p *pool) keep(r chaos.Record) {
 // nothing was proved unless it is done.
 func (p *pool) one(ctx context.Context, w *chaos.World, seed uint64) (done bool, err error) {
 	started := time.Now()
-	plan := chaos.MakePlan(seed, p.allowed)
+	plan := p.plan(seed)
 	h, err := w.Run(ctx, plan)
 	if ctx.Err() != nil {
 		return false, err
