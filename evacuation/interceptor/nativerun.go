@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/go-logr/logr"
+
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 )
 
@@ -33,6 +35,7 @@ const (
 type nativeRunner struct {
 	key    string
 	clock  clock.WithTicker
+	log    logr.Logger
 	served func(context.Context) (bool, error)
 	// run runs the controller until the context ends.
 	run func(context.Context) error
@@ -55,7 +58,7 @@ func addNative(mgr ctrl.Manager, api *native, r *reconciler) error {
 	}
 	c := &nativeController{mgr: mgr, api: api, r: r}
 	return mgr.Add(&nativeRunner{
-		key: api.key, clock: r.Clock, run: c.run, forget: c.forget,
+		key: api.key, clock: r.Clock, log: mgr.GetLogger().WithValues("responder", api.key), run: c.run, forget: c.forget,
 		served: func(ctx context.Context) (bool, error) { return isServed(ctx, d) },
 	})
 }
@@ -87,7 +90,6 @@ func (*nativeRunner) NeedLeaderElection() bool { return true }
 func (n *nativeRunner) Start(ctx context.Context) error {
 	ticks := n.clock.NewTicker(nativeCheck)
 	defer ticks.Stop()
-	log := log.FromContext(ctx).WithValues("responder", n.key)
 	var stay *stay // nil while it does not run.
 	defer func() { stay.end() }()
 	for {
@@ -96,12 +98,12 @@ func (n *nativeRunner) Start(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			log.V(1).Info("It is unknown whether the native API is served", "reason", err.Error())
+			n.log.V(1).Info("It is unknown whether the native API is served", "reason", err.Error())
 		case served && stay.over():
-			log.Info("The native API is served, taking part in its evictions")
-			stay = begin(ctx, n.run)
+			n.log.Info("The native API is served, taking part in its evictions")
+			stay = n.begin(ctx)
 		case !served && stay != nil:
-			log.Info("The native API is not served any more")
+			n.log.Info("The native API is not served any more")
 			stay.end()
 			stay = nil
 			n.forget(ctx)
@@ -121,14 +123,14 @@ type stay struct {
 }
 
 // begin runs it. It may end by itself: most likely, permissions are missing.
-func begin(ctx context.Context, run func(context.Context) error) *stay {
+func (n *nativeRunner) begin(ctx context.Context) *stay {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stay{cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer cancel()
 		defer close(s.ended)
-		if err := run(ctx); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Info("Taking part in native evictions failed, trying again", "error", err.Error())
+		if err := n.run(ctx); err != nil && ctx.Err() == nil {
+			n.log.Info("Taking part in native evictions failed, trying again", "error", err.Error())
 		}
 	}()
 	return s
