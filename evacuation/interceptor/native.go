@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
 // nativeTurn reads a responder's turn from an Eviction of Kubernetes. Only the status
@@ -149,6 +151,9 @@ func nativeKeyProblems(key string) []string {
 		return []string{"must have a domain as prefix, such as db.example.com/checkpoint"}
 	}
 	problems := slices.Concat(validation.IsQualifiedName(key), validation.IsDNS1123Subdomain(prefix))
+	if key == v1alpha1.NativeResponder {
+		problems = append(problems, "belongs to Drawbridge")
+	}
 	for _, reserved := range []string{"k8s.io", "kubernetes.io"} {
 		if prefix == reserved || strings.HasSuffix(prefix, "."+reserved) {
 			problems = append(problems, reserved+" and its subdomains are reserved for Kubernetes")

@@ -51,15 +51,15 @@ type Options struct {
 	// NativeKey makes the interceptor a responder of Kubernetes' own API (lifecycle.k8s.io,
 	// Kubernetes 1.37 and later), too: the key that pods have in spec.evictionResponders,
 	// such as db.example.com/checkpoint. Its prefix is a domain outside of k8s.io and
-	// kubernetes.io. The same methods are called, with Target.Native set. Add finds out every
+	// kubernetes.io. Give an EvictionInterceptor the same spec.nativeKey: then pods that have
+	// both names get one turn, the native one, and else one for each. The same methods are called, with Target.Native set. Add finds out every
 	// 30 s whether that API is served; if not, it is silent.
 	//
 	// There are differences. Target.Deadline is never set, Save never called, and the point
 	// of no return known to this process only: after a restart Cancel may be called, and
 	// returns ErrPointOfNoReturn. The manager's scheme must have lifecycle/v1alpha1. For
 	// the node and labels of a Target, and for a Selector, the account needs get on pods; a
-	// pod that is gone has neither. A pod that names both Name and NativeKey has a turn for
-	// each.
+	// pod that is gone has neither.
 	NativeKey string
 	// Clock tells the time and drives the timers. Default: the real one.
 	Clock clock.WithTicker

@@ -23,6 +23,7 @@ func TestSDKOptions(t *testing.T) {
 		"a key and a bad name":      {Options{Name: "Me", NativeKey: ourKey}, "Name: Invalid value"},
 		"a key without a domain":    {Options{NativeKey: "checkpoint"}, "must have a domain as prefix"},
 		"a key of Kubernetes":       {Options{NativeKey: "imperative-eviction.k8s.io/evictor"}, "reserved for Kubernetes"},
+		"the key of Drawbridge":     {Options{NativeKey: "drawbridge.dev/interceptors"}, "belongs to Drawbridge"},
 		"a key of kubernetes.io":    {Options{NativeKey: "kubernetes.io/evictor"}, "reserved for Kubernetes"},
 		"a key that looks like one": {Options{NativeKey: "notk8s.io/evictor"}, ""},
 		"a key in capitals":         {Options{NativeKey: "DB.example.com/checkpoint"}, "NativeKey: Invalid value"},

@@ -225,6 +225,33 @@ func TestTheSDKServesBothAPIs(t *testing.T) {
 			t.Errorf("Eviction (-want +got):\n%s", diff)
 		}
 	})
+	for how, ask := range map[string]func(*testing.T, *corev1.Pod){
+		"asked for natively":  func(t *testing.T, pod *corev1.Pod) { wants(t, pod) },
+		"asked for by a call": calls,
+	} {
+		t.Run("one turn of two names, "+how, func(t *testing.T) {
+			t.Parallel()
+			namespace, node := placed(t)
+			create(t, builder.EvictionInterceptor(in(namespace, flush)).InNamespace(namespace).NativeKey(in(namespace, failover)).Obj())
+			d := &sdkDouble{ready: true}
+			startSDK(t, namespace, d)
+			// Once it is known, the registration is what counts for both.
+			waiting.Eventually(t, "the registration to count", func(ctx context.Context) error {
+				r := &v1alpha1.EvictionInterceptor{}
+				if err := admin.Get(ctx, client.ObjectKey{Name: in(namespace, flush)}, r); err != nil {
+					return err
+				}
+				if r.Status.ObservedGeneration == 0 {
+					return errors.New("nobody has looked at it")
+				}
+				return nil
+			})
+			pod := createPod(t, natively(namespace, builder.Pod(namespace, "db-0").Node(node).Interceptors(in(namespace, flush))).Obj())
+			ask(t, pod)
+			gone(t, pod)
+			check(t, made{d, namespace, pod}, []string{"Evacuate natively", "done natively"}, map[string]int{"evictions": 2})
+		})
+	}
 	t.Run("a native turn in which it is killed and started again", func(t *testing.T) {
 		t.Parallel()
 		namespace, node := placed(t)
