@@ -242,7 +242,7 @@ func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
 		if failure != nil && !e.isHook() {
 			r.options.Metrics.EvaluationFailed(e.Name)
 		}
-		if match && !(native && e.answersNatively(pod)) {
+		if match && (!native || !e.answersNatively(pod)) {
 			selected = append(selected, e)
 		}
 	})
