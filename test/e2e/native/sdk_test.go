@@ -28,6 +28,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/interceptor"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
@@ -93,18 +94,22 @@ func (d *sdkDouble) untilCalled(t *testing.T, want string) {
 	})
 }
 
-// startSDK runs an interceptor of both names as a third party would: in a manager of its own,
-// as a user with nothing but the chart's ClusterRole. The returned function ends it.
-func startSDK(t *testing.T, namespace string, impl interceptor.Interceptor) (stop func()) {
+// letIntercept gives the user of that name the chart's ClusterRole, and nothing more.
+func letIntercept(t *testing.T, namespace string) {
 	t.Helper()
-	user := in(namespace, flush)
-	binding := &rbacv1.RoleBinding{
+	create(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "sdk-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: inst.Release + "-interceptor"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
-	}
-	create(t, binding)
-	rest, err := kube.ConfigFor(user)
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: in(namespace, flush)}},
+	})
+}
+
+// startSDK runs an interceptor of both names as a third party would: in a manager of its own.
+// The returned function ends it.
+func startSDK(t *testing.T, namespace string, impl interceptor.Interceptor) (stop func()) {
+	t.Helper()
+	letIntercept(t, namespace)
+	rest, err := kube.ConfigFor(in(namespace, flush))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,14 +275,37 @@ func TestTheSDKServesBothAPIs(t *testing.T) {
 	})
 	t.Run("a native turn that nobody wants any more", func(t *testing.T) {
 		m := begin(t, natively)
-		r := wants(t, m.pod)
+		asking := requesterOf()
+		for range 2 { // The second one changes nothing.
+			r, err := asking.JoinNative(t.Context(), m.pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Spec.Requester != "drain.example.com/requester" {
+				t.Errorf("it asks as %s", r.Spec.Requester)
+			}
+		}
 		m.untilCalled(t, "Evacuate natively")
-		withdraw(t, r)
+		if err := asking.WithdrawNative(t.Context(), m.pod); err != nil {
+			t.Fatal(err)
+		}
 		waitEviction(t, m.pod, "canceled", isCanceled)
 		m.untilCalled(t, "Cancel natively")
 		lives(t, m.pod)
 		if got := sdkWrites(t, m.namespace)["evictions"]; got > 1 {
 			t.Errorf("%d writes, want at most one", got)
+		}
+		if err := asking.WithdrawNative(t.Context(), m.pod); err != nil {
+			t.Errorf("withdrawn again: %v", err)
+		}
+		// Wanted again, it is a turn of its own.
+		m.letGo()
+		if _, err := asking.JoinNative(t.Context(), m.pod); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, m.pod)
+		if diff := cmp.Diff([]string{"Evacuate natively", "Cancel natively", "Evacuate natively", "done natively"}, m.called()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("a call for a pod that only answers natively", func(t *testing.T) {
@@ -291,4 +319,57 @@ func TestTheSDKServesBothAPIs(t *testing.T) {
 		gone(t, m.pod)
 		check(t, m, []string{"Evacuate natively", "done natively"}, map[string]int{"evictions": 2})
 	})
+}
+
+// The example is one program for both APIs, also when it is killed in the middle.
+func TestTheExampleServesBothAPIs(t *testing.T) {
+	shareManager(t)
+	namespace, node := placed(t)
+	binary, err := manager.BuildInterceptor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	letIntercept(t, namespace)
+	kubeconfig, err := kube.KubeconfigFile(in(namespace, flush))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func() *cluster.Program {
+		p, err := kube.StartProgram(context.WithoutCancel(t.Context()), cluster.ProgramOptions{}, binary, "--kubeconfig="+kubeconfig,
+			"--namespace="+namespace, "--name="+in(namespace, flush), "--native-key="+in(namespace, failover), "--work=3s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Kill(); _, _ = p.Wait() })
+		return p
+	}
+	p := start()
+	ours := createPod(t, builder.Pod(namespace, "ours").Node(node).Interceptors(in(namespace, flush)).Obj())
+	theirs := createPod(t, builder.Pod(namespace, "theirs").Node(node).Responders(in(namespace, failover)).Obj())
+	joins(t, ours)
+	wants(t, theirs)
+	says := func(p *cluster.Program, pod *corev1.Pod, text string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), cluster.Patience)
+		defer cancel()
+		if _, err := p.WaitLine(ctx, pod.Namespace+"/"+pod.Name+": "+text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pod := range []*corev1.Pod{ours, theirs} {
+		says(p, pod, "started, expecting")
+	}
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = p.Wait()
+	p = start()
+	for _, pod := range []*corev1.Pod{ours, theirs} {
+		says(p, pod, "started at ")
+		says(p, pod, "completed")
+		gone(t, pod)
+	}
+	if diff := cmp.Diff(map[string]int{"evictionrequests": 2, "evictions": 2}, sdkWrites(t, namespace)); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
 }
