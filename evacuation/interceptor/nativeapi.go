@@ -32,6 +32,12 @@ type native struct {
 
 var _ dialect = &native{}
 
+// PodEvictions may be implemented by the client of NewReconciler. Then the native Evictions of a
+// pod, which is given by its namespace and UID, are those that it finds. They are not changed.
+type PodEvictions interface {
+	EvictionsOf(ctx context.Context, pod types.NamespacedName) ([]*lifecyclev1alpha1.Eviction, error)
+}
+
 func (*native) kind() schema.GroupVersionKind {
 	return lifecyclev1alpha1.SchemeGroupVersion.WithKind("Eviction")
 }
@@ -78,6 +84,13 @@ func (n *native) reset() {
 
 func (n *native) find(ctx context.Context, cached client.Reader, pod types.NamespacedName) (*request, error) {
 	var found []*request
+	if known, ok := cached.(PodEvictions); ok {
+		evictions, err := known.EvictionsOf(ctx, pod)
+		for _, e := range evictions {
+			found = append(found, decodeNative(e, n.key))
+		}
+		return choose(found), err
+	}
 	if !n.indexed {
 		list := &lifecyclev1alpha1.EvictionList{}
 		if err := cached.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {

@@ -74,7 +74,8 @@ func controllerOf(o Options) controllers.Options {
 // over. A running call does not end with the turn. Options need a Recorder.
 //
 // Without a Name it is that of the NativeKey, to be called with a pod's RequestOf when one
-// of the pod's Evictions changes; it lists those of the namespace.
+// of the pod's Evictions changes; it lists those of the namespace, unless the client is also a
+// PodEvictions.
 func NewReconciler(c client.Client, live client.Reader, impl Interceptor, o Options) (reconcile.Reconciler, error) {
 	if err := o.complete(); err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ import (
 //     has accepted in a pod must not be undone by registrations.
 //   - It has no registration, priority or guard of its own. The manager acts for it, under
 //     Options.Account. The annotation of a pod neither adds the name nor moves it.
-//   - A registration with a spec.nativeKey is left out of pods that name the key, also
+//   - A registration or hook with a spec.nativeKey is left out of pods that name the key, also
 //     where the annotation has it: the turn of that program is the native one, and it gets one.
 
 // native reports whether the pod's responders are an interceptor now.

@@ -112,6 +112,7 @@ func TestWhoAnswersNativelyIsLeftOut(t *testing.T) {
 	cases := map[string]struct {
 		off           bool
 		registrations []*builder.EvictionInterceptorWrapper
+		hooks         []*builder.EvacuationHookWrapper
 		pod           *builder.PodWrapper
 		want          []string
 	}{
@@ -122,13 +123,19 @@ func TestWhoAnswersNativelyIsLeftOut(t *testing.T) {
 		"a registered name in the annotation":              {registrations: list(register("a.x").Pods("app", "web").NativeKey(key)), pod: one.Clone().Interceptors("b.x", "a.x"), want: just(native, "b.x")},
 		"a name in the annotation that is not registered":  {pod: one.Clone().Interceptors("a.x"), want: just(native, "a.x")},
 		"a registration that is refused has no key":        {registrations: list(register("a.x").When("nonsense").NativeKey(key)), pod: one.Clone().Interceptors("a.x"), want: just(native, "a.x")},
+		"a hook whose key the pod names":                   {hooks: hooks(builder.EvacuationHook("shop", "a").NativeKey(key)), pod: one, want: just(native)},
+		"a hook of another key":                            {hooks: hooks(builder.EvacuationHook("shop", "a").NativeKey("acme.example.com/other")), pod: one, want: just(native, "a.shop.hooks.drawbridge.dev")},
 		"who is left out takes nobody's place":             {registrations: append(slices.Clone(many), register("a.x").NativeKey(key)), pod: one, want: slices.Concat(just(native), names)},
 		"in the annotation who is left out takes no place": {registrations: append(slices.Clone(many), register("z.x").Pods("app", "web").NativeKey(key)), pod: one.Clone().Interceptors("z.x"), want: slices.Concat(just(native), names)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			registry := engaged(switched(!tc.off), nil, tc.registrations...)
-			checkResolve(t, registry, objects{registrations: tc.registrations}, tc.pod, tc.want, nil)
+			registry.options.Hooks = true
+			for _, hook := range tc.hooks {
+				registry.putHook(hook.Obj())
+			}
+			checkResolve(t, registry, objects{registrations: tc.registrations, hooks: tc.hooks}, tc.pod, tc.want, nil)
 		})
 	}
 }

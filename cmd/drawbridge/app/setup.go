@@ -47,7 +47,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 	if err != nil {
 		return err
 	}
-	resolver, err := setupRegistry(mgr, o, known.self, view.Engaged)
+	resolver, err := setupRegistry(mgr, o, known.self, view)
 	if err != nil {
 		return err
 	}
