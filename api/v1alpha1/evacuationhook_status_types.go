@@ -32,19 +32,25 @@ type EvacuationHookStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// HookRun is what a hook does for one EvictionRequest.
+// HookRun is what a hook does for one EvictionRequest, or for one native Eviction.
 type HookRun struct {
-	// requestUID is the UID of the EvictionRequest.
+	// requestUID is the UID of the EvictionRequest, or of the Eviction.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	RequestUID string `json:"requestUID"`
 
-	// request is the name of the EvictionRequest: the UID of its pod.
+	// request is the UID of the pod, and the name of its EvictionRequest.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Request string `json:"request"`
+
+	// eviction is the name of the native Eviction (lifecycle.k8s.io), if the hook has its turn
+	// there.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Eviction string `json:"eviction,omitempty"`
 
 	// pod is the name of the pod.
 	// +required
@@ -111,7 +117,7 @@ const (
 const (
 	// HookLabel is the name of the hook.
 	HookLabel = "drawbridge.dev/hook"
-	// HookRequestLabel is the UID of the EvictionRequest.
+	// HookRequestLabel is the UID of the EvictionRequest, or of the native Eviction.
 	HookRequestLabel = "drawbridge.dev/eviction-request"
 	// HookETAAnnotation may be set on the Job by its own container: when it expects to
 	// finish, in RFC 3339.

@@ -127,6 +127,16 @@ type EvacuationHookSpec struct {
 	// +optional
 	OnShortNotice ShortNoticePolicy `json:"onShortNotice,omitempty"`
 
+	// nativeKey makes the hook a responder of Kubernetes' own API (lifecycle.k8s.io), too,
+	// for the pods of its namespace that name this key in spec.evictionResponders. While
+	// Drawbridge takes part in that API, these pods have the hook natively and not
+	// otherwise.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && self.indexOf('/') <= 253",message="nativeKey must be a domain, '/' and at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit (for example db.example.com/checkpoint)"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?(k8s|kubernetes)[.]io/') && self != 'drawbridge.dev/interceptors'",message="nativeKey must not be drawbridge.dev/interceptors, and no key under k8s.io or kubernetes.io: these belong to Drawbridge and to Kubernetes"
+	NativeKey string `json:"nativeKey,omitempty"`
+
 	// retries is how many more attempts are made after one that failed.
 	// +optional
 	// +default=2

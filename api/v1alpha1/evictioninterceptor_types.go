@@ -127,6 +127,16 @@ type EvictionInterceptorSpec struct {
 	// +optional
 	OnShortNotice ShortNoticePolicy `json:"onShortNotice,omitempty"`
 
+	// nativeKey says that the interceptor is also a responder of Kubernetes' own API
+	// (lifecycle.k8s.io), under this key. While Drawbridge takes part in that API, pods that
+	// name the key in spec.evictionResponders do not have this interceptor: their turn is the
+	// native one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && self.indexOf('/') <= 253",message="nativeKey must be a domain, '/' and at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit (for example db.example.com/checkpoint)"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?(k8s|kubernetes)[.]io/') && self != 'drawbridge.dev/interceptors'",message="nativeKey must not be drawbridge.dev/interceptors, and no key under k8s.io or kubernetes.io: these belong to Drawbridge and to Kubernetes"
+	NativeKey string `json:"nativeKey,omitempty"`
+
 	// guard says when a PodDisruptionBudget of Drawbridge protects the pods:
 	// WhileEvacuating (from the first eviction until the last interceptor), Always
 	// (from the pod's start) or Never.

@@ -29,6 +29,10 @@ func (n *named) Cancel(ctx context.Context, t interceptor.Target) error {
 // goesOn reports whether the request of a target still wants the eviction: then only the
 // turn of the hook is over.
 func (a *hookInterceptor) goesOn(ctx context.Context, t interceptor.Target) (bool, error) {
+	if t.Native {
+		evictions, err := a.evictionsOf(ctx, podKey(t))
+		return wanted(evictionOf(evictions, t.RequestUID)), err
+	}
 	er := &v1alpha1.EvictionRequest{}
 	switch err := a.client.Get(ctx, t.Request, er); {
 	case apierrors.IsNotFound(err):

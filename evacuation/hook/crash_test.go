@@ -138,7 +138,7 @@ func TestWhatIsOverIsSettled(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 4 {
-				if _, err := r.settle(t.Context(), w.target.Request, er); err != nil {
+				if _, err := r.settle(t.Context(), w.target.Request, er, nil); err != nil {
 					t.Fatal(err)
 				}
 				w.finish(batchv1.JobComplete)

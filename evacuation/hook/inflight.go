@@ -124,7 +124,7 @@ func (a *hookInterceptor) beginExec(ctx context.Context, t *attempt, e *v1alpha1
 		}
 		return work{State: stateDone, Message: withOutput("the command has ended", answer.Output)}
 	}
-	w := a.inflight.begin(t.key(), fresh, t.deadline(), t.target.Request, do)
+	w := a.inflight.begin(t.key(), fresh, t.deadline(), podKey(t.target), do)
 	if w.State == stateRunning && w.Message == "" {
 		w.Message = "the command runs"
 	}
@@ -164,7 +164,7 @@ func (a *hookInterceptor) beginHTTP(ctx context.Context, t *attempt, r *httpReci
 		}
 	}
 	do := func(ctx context.Context, tell func(string)) work { return a.request(ctx, c, tell) }
-	w := a.inflight.begin(t.key(), fresh, t.deadline(), t.target.Request, do)
+	w := a.inflight.begin(t.key(), fresh, t.deadline(), podKey(t.target), do)
 	if w.State == stateRunning && w.Message == "" {
 		w.Message = "the request runs"
 	}

@@ -63,6 +63,8 @@ type hookInterceptor struct {
 	// follows are the UIDs of pods whose condition is waited for.
 	follows marks
 	wake    func(request types.NamespacedName)
+	// native is nil if there are no native turns.
+	native NativeEvictions
 }
 
 // marks is a set of names.
@@ -182,7 +184,7 @@ func (n *named) evacuate(ctx context.Context, p *compiled, target interceptor.Ta
 		}
 		switch {
 		case run == nil, waits(run.Phase) && !in.Now.Before(run.StartTime.Time), run.Phase == v1alpha1.HookHeld && run.Generation != p.rules.Generation:
-			in.Acquired = n.limiter.tryAcquire(target.RequestUID, target.Request)
+			in.Acquired = n.limiter.tryAcquire(target.RequestUID, podKey(target))
 		case run.Phase == v1alpha1.HookRunning:
 			n.limiter.hold(target.RequestUID, target.Pod.Namespace)
 			if in.Work, err = n.begin(ctx, p.do, t); err != nil {
@@ -222,13 +224,16 @@ func waits(phase v1alpha1.HookPhase) bool {
 
 // about lets the refusal of a write be told on the pod and its request.
 func about(ctx context.Context, t interceptor.Target) context.Context {
-	return refused.AboutPodOfRequest(ctx, t.Pod, t.PodUID, t.Request, t.RequestUID)
+	return refused.About(ctx, podReference(t), requestReference(t))
 }
 
 // record writes what was decided, and then counts and tells it.
 func (n *named) record(ctx context.Context, p *compiled, t *attempt, d decision) error {
 	pod := t.target.Pod.Name
-	d.Run.RequestUID, d.Run.Request, d.Run.Pod = string(t.target.RequestUID), t.target.Request.Name, pod
+	d.Run.RequestUID, d.Run.Request, d.Run.Pod = string(t.target.RequestUID), string(t.target.PodUID), pod
+	if t.target.Native {
+		d.Run.Eviction = t.target.Request.Name
+	}
 	err := n.runs.update(ctx, p.hook, func(status *v1alpha1.EvacuationHookStatus) error {
 		noteLast(status, p.hook.Generation, d.Run, n.clock.Now())
 		return put(status, d.Run)
@@ -344,13 +349,13 @@ func sentence(prefix, message string) string {
 
 // emit records an event about the request and its pod.
 func (a *hookInterceptor) emit(t interceptor.Target, event events.Event) {
-	request := &corev1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "EvictionRequest",
-		Namespace: t.Request.Namespace, Name: t.Request.Name, UID: t.RequestUID,
-	}
-	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: t.Pod.Namespace, Name: t.Pod.Name, UID: t.PodUID}
-	events.Emit(a.recorder, request, pod, event)
-	events.Emit(a.recorder, pod, request, event)
+	request, pod := requestReference(t), podReference(t)
+	events.Emit(a.recorder, &request, &pod, event)
+	events.Emit(a.recorder, &pod, &request, event)
+}
+
+func podReference(t interceptor.Target) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: t.Pod.Namespace, Name: t.Pod.Name, UID: t.PodUID}
 }
 
 // podOf returns the pod from the cache, nil if it has ended.

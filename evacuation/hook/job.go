@@ -282,11 +282,12 @@ func (t *attempt) render(ctx context.Context, r *jobRecipe) (*batchv1.Job, error
 // owner of a Job is the request, with which it is deleted. That of an undo is the hook,
 // because the request may be gone.
 func (t *attempt) owner() metav1.OwnerReference {
-	o := metav1.OwnerReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "EvictionRequest", Name: t.target.Request.Name, UID: t.target.RequestUID}
 	if t.undo {
-		o.Kind, o.Name, o.UID = "EvacuationHook", t.compiled.hook.Name, t.compiled.hook.UID
+		hook := t.compiled.hook
+		return metav1.OwnerReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "EvacuationHook", Name: hook.Name, UID: hook.UID}
 	}
-	return o
+	request := requestReference(t.target)
+	return metav1.OwnerReference{APIVersion: request.APIVersion, Kind: request.Kind, Name: request.Name, UID: request.UID}
 }
 
 func with(labels, more map[string]string) map[string]string {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,6 +42,9 @@ type runner struct {
 	named map[types.NamespacedName]reconcile.Reconciler
 	// called are the hooks whose reconcilers know a request.
 	called map[types.NamespacedName]map[types.NamespacedName]bool
+	// answered are the native turns of hooks, by pod, and responders their reconcilers.
+	answered   map[types.NamespacedName]map[nativeTurn]bool
+	responders map[nativeTurn]reconcile.Reconciler
 	// begun are the runs by request and hook, as last recorded.
 	begun map[types.NamespacedName]map[types.NamespacedName]v1alpha1.HookRun
 	// requests of the runs of a hook.
@@ -146,7 +150,14 @@ func (r *runner) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if er != nil {
 		r.giveUp(er, hooks)
 	}
-	after, err := r.settle(ctx, req.NamespacedName, er)
+	evictions, err := r.evictionsOf(ctx, req.NamespacedName)
+	if err != nil {
+		return result, errors.Join(append(errs, err)...)
+	}
+	after, err := r.respond(ctx, req, evictions)
+	errs = append(errs, err)
+	soonest(after)
+	after, err = r.settle(ctx, req.NamespacedName, er, evictions)
 	soonest(after)
 	if er == nil {
 		r.mu.Lock()
@@ -193,7 +204,7 @@ func (r *runner) reconciler(hook types.NamespacedName) (reconcile.Reconciler, er
 // settle ends the runs of a request that has ended itself. The SDK does so only for the
 // turn that was interrupted: not for a hook that was done before the eviction was called
 // off, and not for a request that was deleted while no process ran.
-func (r *runner) settle(ctx context.Context, request types.NamespacedName, er *v1alpha1.EvictionRequest) (time.Duration, error) {
+func (r *runner) settle(ctx context.Context, request types.NamespacedName, er *v1alpha1.EvictionRequest, evictions []*lifecyclev1alpha1.Eviction) (time.Duration, error) {
 	r.mu.Lock()
 	runs := maps.Clone(r.begun[request])
 	r.mu.Unlock()
@@ -201,6 +212,12 @@ func (r *runner) settle(ctx context.Context, request types.NamespacedName, er *v
 	var after time.Duration
 	for _, hook := range slices.SortedFunc(maps.Keys(runs), compareKeys) {
 		n, run := &named{hookInterceptor: r.hookInterceptor, hook: hook}, runs[hook]
+		if run.Eviction != "" {
+			again, err := r.settleNative(ctx, n, request, run, evictions)
+			after = max(after, again)
+			errs = append(errs, err)
+			continue
+		}
 		current := er
 		if er == nil || string(er.UID) != run.RequestUID {
 			gone, err := r.isGone(ctx, request, run)
@@ -274,6 +291,9 @@ func targetOf(request types.NamespacedName, er *v1alpha1.EvictionRequest, run v1
 	t := interceptor.Target{
 		Request: request, RequestUID: types.UID(run.RequestUID),
 		Pod: types.NamespacedName{Namespace: request.Namespace, Name: run.Pod}, PodUID: types.UID(run.Request),
+	}
+	if run.Eviction != "" {
+		t.Native, t.Request.Name = true, run.Eviction
 	}
 	if er != nil {
 		t.NodeName, t.Labels = er.Status.NodeName, maps.Clone(er.Labels)

@@ -67,6 +67,8 @@ type Options struct {
 	Coverage func(hook types.NamespacedName) (Coverage, bool)
 	// It is called once, before the manager starts.
 	OnCoverage func(func(hook types.NamespacedName))
+	// Native are the Evictions of lifecycle.k8s.io, for hooks with a spec.nativeKey. Nil: none.
+	Native NativeEvictions
 	// Recorder records the events. Default: the manager's.
 	Recorder eventsclient.EventRecorder
 	// HeartbeatInterval is the SDK's default if zero.
@@ -127,9 +129,10 @@ func newRunner(c client.Client, live client.Reader, o Options) *runner {
 		called:   map[types.NamespacedName]map[types.NamespacedName]bool{},
 		begun:    map[types.NamespacedName]map[types.NamespacedName]v1alpha1.HookRun{},
 		requests: map[types.NamespacedName][]types.NamespacedName{},
+		answered: map[types.NamespacedName]map[nativeTurn]bool{}, responders: map[nativeTurn]reconcile.Reconciler{},
 	}
 	r.hookInterceptor = &hookInterceptor{
-		client: c, live: live, clock: o.Clock, recorder: o.Recorder, metrics: o.Metrics,
+		client: c, live: live, native: o.Native, clock: o.Clock, recorder: o.Recorder, metrics: o.Metrics,
 		compiled: &compiledHooks{bounds: o.Bounds}, exec: o.Exec, http: o.HTTP, watches: o.Watches, wake: r.enqueue,
 		runs:     newRecordedRuns(c, live, r.wrote),
 		limiter:  newLimiter(o.Clock, o.MaxConcurrent, o.MaxPerNamespace, r.enqueue),
@@ -170,7 +173,13 @@ func setupRunner(mgr ctrl.Manager, r *runner, o Options) error {
 		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(interceptor.TurnChanged(), predicate.NewPredicateFuncs(involvesHook))).
 		Watches(&batchv1.Job{}, ofJob).
 		Watches(&v1alpha1.EvacuationHook{}, ofHook, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, retried))).
-		WatchesRawSource(source.Func(r.queue.Start))
+		WatchesRawSource(source.Func(func(ctx context.Context, queue controllers.Queue) error {
+			err := r.queue.Start(ctx, queue)
+			if o.Native != nil && err == nil {
+				o.Native.Notify(r.enqueue) // From now on, when this is the leader.
+			}
+			return err
+		}))
 	return controllers.Complete(b, runnerName, r, controllers.Options{Clock: o.Clock, Timeout: runTimeout, Workers: o.Workers, Limiter: controllers.SlowBackoff()})
 }
 

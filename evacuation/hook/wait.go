@@ -36,7 +36,7 @@ func (a *hookInterceptor) beginWait(ctx context.Context, t *attempt, r *waitReci
 		if err != nil {
 			return work{State: stateRunning, Message: oneLine(err), CheckAfter: troubleRetry}, nil
 		}
-		request := t.target.Request
+		request := podKey(t.target)
 		object, err := a.watches.Get(ctx, ref, t.key(), func() { a.wake(request) })
 		if err != nil {
 			return work{State: stateRunning, Message: oneLine(err), CheckAfter: troubleRetry}, nil

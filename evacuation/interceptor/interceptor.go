@@ -76,23 +76,26 @@ var ErrNotYet = errors.New("not yet")
 
 // Target is the pod that an interceptor should prepare.
 type Target struct {
-	// Request is the EvictionRequest, RequestUID its UID.
+	// Request is the EvictionRequest, or for Native the Eviction; RequestUID its UID.
 	Request    types.NamespacedName
 	RequestUID types.UID
+	// Native: the turn is one of Kubernetes' own API. See Options.NativeKey.
+	Native bool
 	// Pod and PodUID identify the pod. Every call that changes the pod must carry
 	// the UID as a precondition.
 	Pod    types.NamespacedName
 	PodUID types.UID
 	// NodeName is the node the pod runs on, empty if unknown.
 	NodeName string
-	// Labels are the pod's, as the request has them.
+	// Labels are the pod's, as the request has them, or for Native the pod had them when
+	// the turn began.
 	Labels map[string]string
-	// Requesters are the names of the requesters.
+	// Requesters are the names of the requesters, for Native their keys.
 	Requesters []string
 	// ActivatedAt is when the turn began, zero if unknown, as in a Cancel after a
 	// restart. StartedAt is the startTime of this interceptor, zero before its first
-	// report. Both use this machine's clock, as far as its offset from the API server's
-	// is known (see ServerClock).
+	// report; for Native it is then the same as ActivatedAt. Both use this machine's clock,
+	// as far as its offset from the API server's is known (see ServerClock).
 	ActivatedAt, StartedAt time.Time
 	// Deadline is when the interceptor has to be done, because a requester does not wait
 	// longer (status.deadline), by this machine's clock; zero if nobody has said so. It may
@@ -109,7 +112,7 @@ type Progress struct {
 	// s ago (statement 43).
 	Message string
 	// ExpectedFinishTime is when the interceptor expects to finish; zero if unknown.
-	// Times in the past are not reported.
+	// Times in the past are not reported, nor those that are more than 9 years ahead.
 	ExpectedFinishTime time.Time
 	// CheckAfter is after how long Evacuate is called again at the latest; zero leaves
 	// it to the watches and the next heartbeat.
@@ -117,6 +120,6 @@ type Progress struct {
 	// PointOfNoReturn: from now on there is no way back. It is reported at once, and the
 	// request goes on even if its last requester leaves. Cancel is no longer called, unless
 	// the requester was faster; then return ErrPointOfNoReturn from it. Evacuate continues
-	// until it is done.
+	// until it is done. The native API has no word for it: a requester can always leave.
 	PointOfNoReturn bool
 }

@@ -1,7 +1,10 @@
 package interceptor
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -40,11 +43,24 @@ const (
 	maxReporter = 63
 )
 
-// Options say how an interceptor runs. Only Name is required.
+// Options say how an interceptor runs. Only Name or NativeKey is required.
 type Options struct {
 	// Name of the interceptor: the fully qualified domain name that pods or an
-	// EvictionInterceptor use.
+	// EvictionInterceptor use. Empty only for a responder that has only a NativeKey.
 	Name string
+	// NativeKey makes the interceptor a responder of Kubernetes' own API (lifecycle.k8s.io,
+	// Kubernetes 1.37 and later), too: the key that pods have in spec.evictionResponders,
+	// such as db.example.com/checkpoint. Its prefix is a domain outside of k8s.io and
+	// kubernetes.io. Give an EvictionInterceptor the same spec.nativeKey: then pods that have
+	// both names get one turn, the native one, and else one for each. The same methods are called, with Target.Native set. Add finds out every
+	// 30 s whether that API is served; if not, it is silent.
+	//
+	// There are differences. Target.Deadline is never set, Save never called, and the point
+	// of no return known to this process only: after a restart Cancel may be called, and
+	// returns ErrPointOfNoReturn. The manager's scheme must have lifecycle/v1alpha1. For
+	// the node and labels of a Target, and for a Selector, the account needs get on pods; a
+	// pod that is gone has neither.
+	NativeKey string
 	// Clock tells the time and drives the timers. Default: the real one.
 	Clock clock.WithTicker
 	// ServerClock measures how far Clock is off, so that reports use the API server's
@@ -57,8 +73,8 @@ type Options struct {
 	// HeartbeatInterval is the time between two heartbeats, at least a minute and
 	// less than 20 of them. Default 3 minutes.
 	HeartbeatInterval time.Duration
-	// MaxConcurrent is how many pods Evacuate and Cancel are called for at a time.
-	// Calls for one pod never overlap. Default 10.
+	// MaxConcurrent is how many pods Evacuate and Cancel are called for at a time, in each
+	// of the two APIs. Calls for one pod in one of them never overlap. Default 10.
 	MaxConcurrent int
 	// Timeout bounds one call of Evacuate or Cancel, by the context it gets. Default
 	// 30 s.
@@ -77,7 +93,8 @@ type Options struct {
 	// as it runs. Use labels that do not change, because they are evaluated again after
 	// a restart. Default: all requests.
 	Selector labels.Selector
-	// FieldOwner is the field manager of the reports. Default: Name.
+	// FieldOwner is the field manager of the reports. No two interceptors may share it.
+	// Default: Name, and for the native API NativeKey.
 	FieldOwner string
 }
 
@@ -87,8 +104,9 @@ type Watch struct {
 	// a metav1.PartialObjectMetadata will do.
 	Object client.Object
 	// Requests maps an object to the EvictionRequests to reconcile. The request of a
-	// pod is named by the pod's UID, in its namespace (see RequestOf). Requests without
-	// this interceptor's turn cost nothing.
+	// pod is named by the pod's UID, in its namespace (see RequestOf). The same keys stand
+	// for the pod's native Evictions, whatever their names. Requests without this
+	// interceptor's turn cost nothing.
 	Requests func(ctx context.Context, obj client.Object) []types.NamespacedName
 	// Predicates, if any, must all let an event pass.
 	Predicates []predicate.Predicate
@@ -119,12 +137,17 @@ func (o *Options) complete() error {
 	if o.Selector == nil {
 		o.Selector = labels.Everything()
 	}
-	if o.FieldOwner == "" {
-		o.FieldOwner = cutName(o.Name, maxManager)
+	var problems field.ErrorList
+	if o.Name != "" || o.NativeKey == "" {
+		problems = validation.IsFullyQualifiedDomainName(field.NewPath("Name"), o.Name)
 	}
-	problems := validation.IsFullyQualifiedDomainName(field.NewPath("Name"), o.Name)
 	refuse := func(option string, value any, why string) {
 		problems = append(problems, field.Invalid(field.NewPath(option), value, why))
+	}
+	if o.NativeKey != "" {
+		for _, why := range nativeKeyProblems(o.NativeKey) {
+			refuse("NativeKey", o.NativeKey, why)
+		}
 	}
 	if o.HeartbeatInterval < MinHeartbeatInterval || o.HeartbeatInterval >= maxHeartbeatInterval {
 		refuse("HeartbeatInterval", o.HeartbeatInterval.String(), fmt.Sprintf("must be at least %s and less than %s", MinHeartbeatInterval, maxHeartbeatInterval))
@@ -144,9 +167,32 @@ func (o *Options) complete() error {
 		}
 	}
 	if err := problems.ToAggregate(); err != nil {
-		return fmt.Errorf("interceptor %q: %w", o.Name, err)
+		return fmt.Errorf("interceptor %q: %w", cmp.Or(o.Name, o.NativeKey), err)
 	}
 	return nil
+}
+
+// forDrawbridge are complete Options for Drawbridge's API.
+func forDrawbridge(o Options) Options {
+	if o.FieldOwner == "" {
+		o.FieldOwner = cutName(o.Name, maxManager)
+	}
+	return o
+}
+
+// forNative are complete Options for the native API, where the interceptor's name is its
+// key. A cut field manager could be another responder's.
+func forNative(o Options) Options {
+	o.Name, o.Save = o.NativeKey, nil
+	switch {
+	case o.FieldOwner != "":
+	case len(o.NativeKey) <= maxManager:
+		o.FieldOwner = o.NativeKey
+	default:
+		sum := sha256.Sum256([]byte(o.NativeKey))
+		o.FieldOwner = "responder-" + hex.EncodeToString(sum[:])
+	}
+	return o
 }
 
 // cutName shortens a domain name to a length, keeping a valid end.

@@ -3,6 +3,7 @@ package interceptor
 import (
 	"testing"
 
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -41,5 +42,39 @@ func TestWhatChangesATurn(t *testing.T) {
 				t.Errorf("passes %t, want %t", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestWhatChangesANativeTurn(t *testing.T) {
+	t.Parallel()
+	working := lifecyclev1alpha1.ResponderStateActive
+	cases := map[string]struct {
+		change func(*lifecyclev1alpha1.Eviction)
+		want   bool
+	}{
+		"nothing":                           {func(*lifecyclev1alpha1.Eviction) {}, false},
+		"a report":                          {beats(2), false},
+		"another version":                   {func(ev *lifecyclev1alpha1.Eviction) { ev.ResourceVersion = "8" }, false},
+		"another Eviction of the name":      {func(ev *lifecyclev1alpha1.Eviction) { ev.UID = "ev-2" }, true},
+		"a deletion that a finalizer holds": {func(ev *lifecyclev1alpha1.Eviction) { ev.DeletionTimestamp = stamp(1) }, true},
+		"a state":                           {is(1, working, 1), true},
+		"a requester": {func(ev *lifecyclev1alpha1.Eviction) {
+			ev.Status.Requesters = []lifecyclev1alpha1.Requester{{Name: "acme.example.com/drain", Intent: lifecyclev1alpha1.RequesterIntentEviction}}
+		}, true},
+		"a condition": {finally(lifecyclev1alpha1.EvictionConditionFailed), true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := newEviction(is(0, working, 0))
+			after := before.DeepCopy()
+			tc.change(after)
+			if got := TurnChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
+				t.Errorf("passes %t, want %t", got, tc.want)
+			}
+		})
+	}
+	if TurnChanged().Update(event.UpdateEvent{ObjectOld: newEviction(), ObjectNew: &v1alpha1.EvictionRequest{}}) {
+		t.Error("objects of two kinds pass")
 	}
 }

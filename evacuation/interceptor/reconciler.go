@@ -8,13 +8,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
 
@@ -25,6 +24,7 @@ type reconciler struct {
 	client   client.Client
 	live     client.Reader
 	reports  client.Client // Writes reports.
+	api      dialect
 	impl     Interceptor
 	canceler Canceler // nil if it cannot cancel
 	goner    Goner    // nil if it has nothing to clean up
@@ -35,11 +35,11 @@ type reconciler struct {
 
 var _ reconcile.Reconciler = &reconciler{}
 
-// newReconciler expects complete Options, Recorder included.
-func newReconciler(c client.Client, live client.Reader, impl Interceptor, o Options) *reconciler {
+// newReconciler expects complete Options, Recorder included. Their Name is that in this API.
+func newReconciler(api dialect, c client.Client, live client.Reader, impl Interceptor, o Options) *reconciler {
 	canceler, _ := impl.(Canceler)
 	goner, _ := impl.(Goner)
-	return &reconciler{Options: o, client: c, live: live, reports: c, impl: impl, canceler: canceler, goner: goner}
+	return &reconciler{Options: o, api: api, client: c, live: live, reports: c, impl: impl, canceler: canceler, goner: goner}
 }
 
 // notYet is after how long a Cancel or Gone that has to wait is called again.
@@ -59,35 +59,35 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	key := req.NamespacedName
 	turn, end := r.running.begin(ctx, key)
 	defer end()
-	er, err := r.get(ctx, r.client, key)
+	q, err := r.api.find(ctx, r.client, key)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	before := r.states.get(key)
-	switch over := before.Target.RequestUID != "" && (er == nil || er.UID != before.Target.RequestUID); {
+	switch over := before.Target.RequestUID != "" && (q == nil || q.Target.RequestUID != before.Target.RequestUID); {
 	case over && before.Saved:
 		r.states.forget(key) // Nothing was begun that could be undone.
 	case over:
 		// First, end what was begun for a request that no longer exists.
-		result, settled, err := r.settle(ctx, key, before, er)
+		result, settled, err := r.settle(ctx, key, before, q)
 		if err != nil || !settled {
 			return result, err
 		}
 	}
-	if er == nil {
+	if q == nil {
 		return reconcile.Result{}, nil
 	}
-	r.running.isFor(key, er.UID)
-	return r.observe(ctx, turn, er)
+	r.running.isFor(key, q.Target.RequestUID)
+	return r.observe(ctx, turn, q)
 }
 
 // observe handles an existing request.
-func (r *reconciler) observe(ctx, turn context.Context, er *v1alpha1.EvictionRequest) (reconcile.Result, error) {
-	key := client.ObjectKeyFromObject(er)
-	state := r.recall(er)
-	in := r.input(er, state)
-	if in.Turn == noTurn && r.mustSave(er) {
-		return reconcile.Result{}, r.save(ctx, er, state)
+func (r *reconciler) observe(ctx, turn context.Context, q *request) (reconcile.Result, error) {
+	key := q.Key
+	state := r.recall(q)
+	in := r.input(q, state)
+	if in.Turn == noTurn && q.MustSave && r.Save != nil && r.Selector.Matches(labels.Set(q.Target.Labels)) {
+		return reconcile.Result{}, r.save(ctx, q, state)
 	}
 	if in.Turn == noTurn || in.Turn == podGone && !in.CanGone {
 		r.states.forget(key)
@@ -95,11 +95,16 @@ func (r *reconciler) observe(ctx, turn context.Context, er *v1alpha1.EvictionReq
 	}
 	begun := state.Target.RequestUID != "" && !state.Saved
 	state.Saved = false
-	if !begun && !r.Selector.Matches(labelSet(er)) {
+	if q.OfPod && step(in, r.Clock.Now()).Call != callNothing {
+		if err := r.describe(ctx, q, state); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if !begun && !r.Selector.Matches(labels.Set(q.Target.Labels)) {
 		return reconcile.Result{}, nil // Another process has it, and may have begun.
 	}
 	known := begun || !in.Item.StartedAt.IsZero()
-	state.Target = r.target(er, state)
+	state.Target = r.target(q, state)
 	switch step(in, r.Clock.Now()).Call {
 	case callCancel:
 		settled, err := r.undo(ctx, key, &state, known)
@@ -128,12 +133,12 @@ func (r *reconciler) observe(ctx, turn context.Context, er *v1alpha1.EvictionReq
 	if errors.Is(context.Cause(turn), errTurnOver) {
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // Do not report it.
 	}
-	return r.report(ctx, er, *answer)
+	return r.report(ctx, q, *answer)
 }
 
 // settle ends what was begun for a request that is gone or was recreated. It reports
 // whether the new one may begin.
-func (r *reconciler) settle(ctx context.Context, key types.NamespacedName, known turnState, er *v1alpha1.EvictionRequest) (_ reconcile.Result, settled bool, _ error) {
+func (r *reconciler) settle(ctx context.Context, key types.NamespacedName, known turnState, q *request) (_ reconcile.Result, settled bool, _ error) {
 	in := input{
 		Turn: calledOff, Deleted: true, Settled: known.Settled, NoReturn: known.NoReturn,
 		CanCancel: r.canceler != nil, CanGone: r.goner != nil, Interval: r.HeartbeatInterval,
@@ -158,9 +163,9 @@ func (r *reconciler) settle(ctx context.Context, key types.NamespacedName, known
 		r.states.forget(key)
 		return reconcile.Result{}, true, nil
 	}
-	if er != nil && turnOf(er, r.Name) == active {
+	if q != nil && q.Turn == active {
 		// The new request wants what cannot be stopped anyway.
-		r.states.set(key, turnState{Target: r.target(er, turnState{}), NoReturn: true})
+		r.states.set(key, turnState{Target: r.target(q, turnState{}), NoReturn: true})
 		return reconcile.Result{}, true, nil
 	}
 	answer, err := r.advance(ctx, ctx, key, &known)
@@ -248,16 +253,17 @@ func (r *reconciler) cleanUp(ctx context.Context, key types.NamespacedName, stat
 func stopping(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // input gathers the input of step.
-func (r *reconciler) input(er *v1alpha1.EvictionRequest, state turnState) input {
+func (r *reconciler) input(q *request, state turnState) input {
 	in := input{
-		Turn:      turnOf(er, r.Name),
-		Item:      itemOf(er, r.Name),
+		Turn:      q.Turn,
+		Item:      q.Item,
+		Start:     q.Start,
 		Settled:   state.Settled,
-		NoReturn:  state.NoReturn || itemOf(er, r.Name).Forbidden,
-		Trial:     v1alpha1.IsTrial(er),
+		NoReturn:  state.NoReturn || q.Item.Forbidden,
+		Revocable: q.Revocable,
 		CanCancel: r.canceler != nil,
 		CanGone:   r.goner != nil,
-		Interval:  r.intervalFor(v1alpha1.HeartbeatDeadlineOf(er, r.Name)),
+		Interval:  r.intervalFor(q.HeartbeatDeadline),
 	}
 	if state.Item.HeartbeatAt.After(in.Item.HeartbeatAt) {
 		in.Item = state.Item
@@ -275,49 +281,25 @@ func (r *reconciler) intervalFor(deadline time.Duration) time.Duration {
 }
 
 // recall returns the state of this request.
-func (r *reconciler) recall(er *v1alpha1.EvictionRequest) turnState {
-	known := r.states.get(client.ObjectKeyFromObject(er))
-	if known.Target.RequestUID != er.UID {
+func (r *reconciler) recall(q *request) turnState {
+	known := r.states.get(q.Key)
+	if known.Target.RequestUID != q.Target.RequestUID {
 		return turnState{}
 	}
 	return known
 }
 
 // target returns what the interceptor is told.
-func (r *reconciler) target(er *v1alpha1.EvictionRequest, state turnState) Target {
-	t := Target{
-		Request:     client.ObjectKeyFromObject(er),
-		RequestUID:  er.UID,
-		Pod:         types.NamespacedName{Namespace: er.Namespace, Name: er.Spec.Target.Pod.Name},
-		PodUID:      er.Spec.Target.Pod.UID,
-		NodeName:    er.Status.NodeName,
-		Labels:      maps.Clone(er.Labels),
-		ActivatedAt: state.Target.ActivatedAt,
-		StartedAt:   shift(r.input(er, state).Item.StartedAt, -r.ServerClock.Offset()),
-	}
-	if at := er.Status.Deadline; at != nil {
-		t.Deadline = shift(at.Time, -r.ServerClock.Offset())
-	}
-	for _, requester := range er.Spec.Requesters {
-		t.Requesters = append(t.Requesters, requester.Name)
-	}
-	if at := er.Status.ActivationTime; at != nil && turnOf(er, r.Name) == active {
-		t.ActivatedAt = shift(at.Time, -r.ServerClock.Offset())
+func (r *reconciler) target(q *request, state turnState) Target {
+	t, offset := q.Target, r.ServerClock.Offset()
+	t.Labels = maps.Clone(t.Labels)
+	t.StartedAt = shift(r.input(q, state).Item.StartedAt, -offset)
+	t.Deadline = shift(t.Deadline, -offset)
+	t.ActivatedAt = shift(t.ActivatedAt, -offset)
+	if t.ActivatedAt.IsZero() {
+		t.ActivatedAt = state.Target.ActivatedAt
 	}
 	return t
-}
-
-// get returns the request, nil if there is none.
-func (r *reconciler) get(ctx context.Context, reader client.Reader, key types.NamespacedName) (*v1alpha1.EvictionRequest, error) {
-	er := &v1alpha1.EvictionRequest{}
-	switch err := reader.Get(ctx, key, er); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("get eviction request %s: %w", key, err)
-	default:
-		return er, nil
-	}
 }
 
 // wakeAt requeues for that time; zero leaves it to events.
@@ -331,8 +313,9 @@ func (r *reconciler) wakeAt(at time.Time) reconcile.Result {
 // emit records an event about the request. It uses a reference without the version, so
 // that repetitions stay one Event (statement 112).
 func (r *reconciler) emit(t Target, e events.Event) {
+	kind := r.api.kind()
 	request := &corev1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "EvictionRequest",
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind,
 		Namespace: t.Request.Namespace, Name: t.Request.Name, UID: t.RequestUID,
 	}
 	pod := &corev1.ObjectReference{

@@ -9,14 +9,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 )
 
@@ -35,26 +30,26 @@ var errPanic = errors.New("panic")
 
 // report writes the result of Evacuate to the API server, if it is time. After a
 // conflict it decides again with the newer request.
-func (r *reconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest, answer Progress) (reconcile.Result, error) {
+func (r *reconciler) report(ctx context.Context, q *request, answer Progress) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	key := client.ObjectKeyFromObject(er)
-	if beat := r.input(er, r.recall(er)).Item.HeartbeatAt; r.ServerClock != nil && beat.After(r.Clock.Now().Add(r.ServerClock.Offset()+minSkew)) {
+	name := q.Target.Request
+	if beat := r.input(q, r.recall(q)).Item.HeartbeatAt; r.ServerClock != nil && beat.After(r.Clock.Now().Add(r.ServerClock.Offset()+minSkew)) {
 		// Its own heartbeat is in the future: this clock was set back, and there would
 		// be no report until it has caught up. Any answer shows the time.
-		if _, err := r.get(ctx, r.live, key); err != nil {
+		if _, err := r.api.get(ctx, r.live, name); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
 	for range reportTries {
-		state := r.recall(er)
-		in := r.input(er, state)
+		state := r.recall(q)
+		in := r.input(q, state)
 		offset := r.ServerClock.Offset()
 		in.Answer = answer.shifted(offset)
 		d := step(in, r.Clock.Now().Add(offset))
 		var err error
 		if d.Report != nil {
-			err = r.write(ctx, er, *d.Report)
+			err = r.api.write(ctx, r.reports, r.FieldOwner, q, *d.Report)
 		}
 		switch {
 		case err == nil:
@@ -63,7 +58,7 @@ func (r *reconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest, a
 				state.Item, state.Target.StartedAt = *d.Report, shift(d.Report.StartedAt, -offset)
 				r.announce(state.Target, in.Item, *d.Report)
 			}
-			r.states.set(key, state)
+			r.states.set(q.Key, state)
 			return r.wakeAt(shift(d.WakeAt, -offset)), nil
 		case apierrors.IsInvalid(err) && r.ServerClock.Offset() != offset:
 			log.FromContext(ctx).Info("This machine's clock is off, reporting by that of the API server", "offset", r.ServerClock.Offset())
@@ -76,19 +71,19 @@ func (r *reconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest, a
 			continue
 		case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
 			r.emit(state.Target, events.ReportRefused(r.Name, err))
-			r.reportRefusal(ctx, er, in.Item, err)
-			return reconcile.Result{}, fmt.Errorf("report on eviction request %s: %w", key, err)
+			r.reportRefusal(ctx, q, in.Item, err)
+			return reconcile.Result{}, fmt.Errorf("report on %s %s: %w", r.api.kind().Kind, name, err)
 		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
-			return reconcile.Result{}, fmt.Errorf("report on eviction request %s: %w", key, err)
+			return reconcile.Result{}, fmt.Errorf("report on %s %s: %w", r.api.kind().Kind, name, err)
 		}
-		fresh, err := r.get(ctx, r.live, key)
+		fresh, err := r.api.get(ctx, r.live, name)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
-		if fresh == nil || fresh.UID != er.UID || turnOf(fresh, r.Name) != active {
+		if fresh == nil || fresh.Target.RequestUID != q.Target.RequestUID || fresh.Turn != active {
 			break // The cache will show it in a moment.
 		}
-		er = fresh
+		q = fresh
 	}
 	return reconcile.Result{RequeueAfter: conflictRetry}, nil
 }
@@ -99,12 +94,12 @@ const refusedReport = "Reports of this interceptor are refused: "
 // reportRefusal reports once in the request itself that a report was refused: with the
 // message only and the stored times, because the times may be wrong. If even that is
 // refused, there is only the event.
-func (r *reconciler) reportRefusal(ctx context.Context, er *v1alpha1.EvictionRequest, stored item, refusal error) {
+func (r *reconciler) reportRefusal(ctx context.Context, q *request, stored item, refusal error) {
 	if !apierrors.IsInvalid(refusal) || strings.HasPrefix(stored.Message, refusedReport) {
 		return
 	}
 	stored.Message = cutMessage(refusedReport + refusal.Error())
-	if err := r.write(ctx, er, stored); err != nil {
+	if err := r.api.write(ctx, r.reports, r.FieldOwner, q, stored); err != nil {
 		log.FromContext(ctx).V(1).Info("The request cannot tell that reports are refused", "reason", err.Error())
 	}
 }
@@ -117,32 +112,6 @@ func (r *reconciler) announce(t Target, before, after item) {
 	if !after.CompletedAt.IsZero() {
 		r.emit(t, events.EvacuationCompleted(r.Name, t.Pod.Name, after.Message))
 	}
-}
-
-// write applies only the interceptor's own item, to this version of the request.
-func (r *reconciler) write(ctx context.Context, er *v1alpha1.EvictionRequest, item item) error {
-	report := apply.InterceptorStatus().WithName(r.Name).WithMessage(item.Message)
-	if !item.StartedAt.IsZero() {
-		report.WithStartTime(metav1.NewTime(item.StartedAt))
-	}
-	if !item.HeartbeatAt.IsZero() {
-		report.WithHeartbeatTime(metav1.NewTime(item.HeartbeatAt))
-	}
-	if !item.ExpectedFinishAt.IsZero() {
-		report.WithExpectedFinishTime(metav1.NewTime(item.ExpectedFinishAt))
-	}
-	if item.Forbidden {
-		report.WithCancellation(v1alpha1.CancellationForbidden)
-	}
-	if !item.CompletedAt.IsZero() {
-		report.WithCompletionTime(metav1.NewTime(item.CompletedAt))
-	}
-	return r.reports.SubResource("status").Apply(ctx,
-		apply.EvictionRequest(er.Name, er.Namespace).
-			WithUID(er.UID).
-			WithResourceVersion(er.ResourceVersion).
-			WithStatus(apply.EvictionRequestStatus().WithInterceptors(report)),
-		client.FieldOwner(r.FieldOwner), client.ForceOwnership)
 }
 
 // evacuate calls Evacuate, with a deadline, and recovers from panics. Work that goes on
@@ -181,6 +150,3 @@ func catch(ctx context.Context, err *error) {
 		*err = fmt.Errorf("%w: %v", errPanic, what)
 	}
 }
-
-// labelSet are the labels of a request, for selectors.
-func labelSet(er *v1alpha1.EvictionRequest) labels.Set { return er.Labels }

@@ -3,7 +3,6 @@ package interceptor
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,58 +21,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
-
-func TestSDKOptions(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + "." + strings.Repeat("c", 60)
-	cases := map[string]struct {
-		options Options
-		want    string
-	}{
-		"a name is enough":          {Options{Name: ourName}, ""},
-		"a long name will do":       {Options{Name: long}, ""},
-		"no name":                   {Options{}, "Name: Required value"},
-		"not a domain name":         {Options{Name: "Me"}, "Name: Invalid value"},
-		"heartbeats too often":      {Options{Name: ourName, HeartbeatInterval: time.Minute - 1}, "HeartbeatInterval"},
-		"heartbeats too seldom":     {Options{Name: ourName, HeartbeatInterval: 20 * time.Minute}, "HeartbeatInterval"},
-		"the most often":            {Options{Name: ourName, HeartbeatInterval: time.Minute}, ""},
-		"nobody may work":           {Options{Name: ourName, MaxConcurrent: -1}, "MaxConcurrent"},
-		"no time":                   {Options{Name: ourName, Timeout: -1}, "Timeout"},
-		"a field owner too long":    {Options{Name: ourName, FieldOwner: strings.Repeat("x", 129)}, "FieldOwner"},
-		"a watch that maps nothing": {Options{Name: ourName, Watches: []Watch{{Object: &v1alpha1.EvictionRequest{}}}}, "Watches[0]"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := tc.options.complete()
-			if tc.want == "" {
-				if err != nil {
-					t.Errorf("error: %v", err)
-				}
-				return
-			}
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want one about %s", err, tc.want)
-			}
-		})
-	}
-	t.Run("defaults", func(t *testing.T) {
-		t.Parallel()
-		o := Options{Name: long}
-		if err := o.complete(); err != nil {
-			t.Fatal(err)
-		}
-		if o.HeartbeatInterval != 3*time.Minute || o.MaxConcurrent != 10 || o.Timeout != 30*time.Second || o.Clock == nil || !o.Selector.Empty() {
-			t.Errorf("options %+v", o)
-		}
-		if o.FieldOwner != long[:128] {
-			t.Errorf("field owner %q, want the first 128 characters", o.FieldOwner)
-		}
-		if got := cutName(long, 61); got != long[:60] {
-			t.Errorf("cut to %q, want no dot at the end", got)
-		}
-	})
-}
 
 // fakeCluster is an API server that may be ahead of the cache.
 type fakeCluster struct {
@@ -144,7 +91,7 @@ func newBench(t *testing.T, c *fakeCluster, impl Interceptor) *reconciler {
 	if err := o.complete(); err != nil {
 		t.Fatal(err)
 	}
-	return newReconciler(c, cachedReader{er: &c.stored}, impl, o)
+	return newReconciler(drawbridge(ourName), c, cachedReader{er: &c.stored}, impl, forDrawbridge(o))
 }
 
 func mustLook(t *testing.T, r *reconciler) (reconcile.Result, error) {
@@ -374,7 +321,7 @@ func TestHeartbeatsComeWithinTheDeadline(t *testing.T) {
 			if tc.deadline > 0 {
 				er.HeartbeatDeadline(ourName, tc.deadline)
 			}
-			if got := r.input(er.Obj(), turnState{}).Interval; got != tc.want {
+			if got := r.input(drawbridge(ourName).decode(er.Obj()), turnState{}).Interval; got != tc.want {
 				t.Errorf("a heartbeat every %s, want every %s", got, tc.want)
 			}
 		})

@@ -89,8 +89,11 @@ type input struct {
 	Settled bool
 	// NoReturn: the interceptor is past the point of no return.
 	NoReturn bool
-	// Trial: nobody wants the eviction, so there is none to forbid the cancellation of.
-	Trial bool
+	// Revocable: the request can always be canceled, so that cannot be forbidden.
+	Revocable bool
+	// Start is the startTime, if the API's controller sets it; zero if the first report has
+	// it. No time of a report is before it.
+	Start time.Time
 	// CanCancel: the interceptor is a Canceler.
 	CanCancel bool
 	// CanGone: the interceptor is a Goner.
@@ -138,7 +141,7 @@ func step(in input, now time.Time) decision {
 		// not delay it. An interceptor that never began has declined (statement 110).
 		return decision{Settled: true, Report: &item{
 			StartedAt: in.Item.StartedAt, HeartbeatAt: in.Item.HeartbeatAt,
-			CompletedAt: now.Truncate(time.Second), Message: cutMessage(in.Answer.Message), Forbidden: in.forbids(),
+			CompletedAt: in.moment(now), Message: cutMessage(in.Answer.Message), Forbidden: in.forbids(),
 		}}
 	default:
 		return beat(in, now)
@@ -173,8 +176,8 @@ func whatToCall(in input) call {
 func beat(in input, now time.Time) decision {
 	item := item{
 		StartedAt:        in.Item.StartedAt,
-		HeartbeatAt:      now.Truncate(time.Second),
-		ExpectedFinishAt: finishAt(in.Answer.ExpectedFinishTime, now),
+		HeartbeatAt:      in.moment(now),
+		ExpectedFinishAt: finishAt(in.Answer.ExpectedFinishTime, latest(now, in.Start)),
 		Message:          cutMessage(in.Answer.Message),
 		Forbidden:        in.forbids(),
 	}
@@ -186,7 +189,10 @@ func beat(in input, now time.Time) decision {
 	}
 	switch {
 	case in.Item.HeartbeatAt.IsZero():
-		item.StartedAt = item.HeartbeatAt // Set together (ruling R2).
+		item.StartedAt = in.Start
+		if in.Start.IsZero() {
+			item.StartedAt = item.HeartbeatAt // Set together (ruling R2).
+		}
 		d.Report = &item
 	case !now.Before(due):
 		d.Report = &item
@@ -205,9 +211,23 @@ func beat(in input, now time.Time) decision {
 	return d
 }
 
+// moment is now as reports have it. The clock of the controller that set the startTime may
+// be ahead.
+func (in input) moment(now time.Time) time.Time {
+	return latest(now.Truncate(time.Second), in.Start)
+}
+
+// latest is the later of two times.
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // forbids reports whether the request may not be canceled any more.
 func (in input) forbids() bool {
-	return in.Item.Forbidden || !in.Trial && (in.NoReturn || in.Answer.PointOfNoReturn)
+	return in.Item.Forbidden || !in.Revocable && (in.NoReturn || in.Answer.PointOfNoReturn)
 }
 
 // checkAt is when the interceptor wants to be called again, zero for any time.
@@ -226,10 +246,15 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
+// maxExpected is how far ahead an expected finish time may be. The native API refuses ten
+// years (kubernetes: pkg/apis/lifecycle/validation).
+const maxExpected = 9 * 365 * 24 * time.Hour
+
 // finishAt is an expected finish time in the form that may be reported: in whole
-// seconds, rounded up, and not in the past (statement 48).
+// seconds, rounded up, and not in the past (statement 48). One that nobody will live to see
+// is none.
 func finishAt(expected, now time.Time) time.Time {
-	if !expected.After(now) {
+	if !expected.After(now) || expected.Sub(now) > maxExpected {
 		return time.Time{}
 	}
 	return expected.Add(time.Second - time.Nanosecond).Truncate(time.Second)

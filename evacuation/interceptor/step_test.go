@@ -207,7 +207,7 @@ func TestSDKStepReports(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			in := input{Turn: active, Item: tc.item, Trial: tc.trial, Interval: interval, Answer: &tc.answer}
+			in := input{Turn: active, Item: tc.item, Revocable: tc.trial, Interval: interval, Answer: &tc.answer}
 			if tc.turn != noTurn {
 				in.Turn = tc.turn
 			}

@@ -1,6 +1,8 @@
 package interceptor
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -23,8 +25,8 @@ type turnState struct {
 	Settled bool
 }
 
-// turnStates keeps the states by request. A request's name identifies its pod: a new
-// request for the same pod has the same name and another UID.
+// turnStates keeps the states by pod: its namespace and UID. A new request for the same pod
+// has another UID.
 type turnStates struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]turnState
@@ -54,6 +56,13 @@ func (m *turnStates) podGone(key types.NamespacedName, request types.UID) {
 		state.PodGone = true
 		m.of[key] = state
 	}
+}
+
+// keys are those of all states.
+func (m *turnStates) keys() []types.NamespacedName {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.of))
 }
 
 func (m *turnStates) forget(key types.NamespacedName) {

@@ -259,17 +259,31 @@ func (v *View) of(ctx context.Context, pod types.NamespacedName) (objects, error
 		return found, nil
 	}
 	var requests lifecyclev1alpha1.EvictionRequestList
-	var evictions lifecyclev1alpha1.EvictionList
-	for _, list := range []client.ObjectList{&requests, &evictions} {
-		if err := c.List(ctx, list, client.InNamespace(pod.Namespace), client.MatchingFields{byUID: pod.Name}, client.UnsafeDisableDeepCopy); err != nil {
-			return found, fmt.Errorf("list %T of pod %s: %w", list, pod.Name, err)
-		}
+	if err := c.List(ctx, &requests, client.InNamespace(pod.Namespace), client.MatchingFields{byUID: pod.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return found, fmt.Errorf("list the native EvictionRequests of pod %s: %w", pod.Name, err)
 	}
 	for i := range requests.Items {
 		found.requests = append(found.requests, &requests.Items[i])
 	}
+	evictions, err := v.EvictionsOf(ctx, pod)
+	found.evictions = evictions
+	return found, err
+}
+
+// EvictionsOf are the Evictions of the pod with that namespace and UID; none if the view is empty.
+// They must not be changed.
+func (v *View) EvictionsOf(ctx context.Context, pod types.NamespacedName) ([]*lifecyclev1alpha1.Eviction, error) {
+	c := v.get()
+	if c == nil {
+		return nil, nil
+	}
+	var evictions lifecyclev1alpha1.EvictionList
+	if err := c.List(ctx, &evictions, client.InNamespace(pod.Namespace), client.MatchingFields{byUID: pod.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the Evictions of pod %s: %w", pod.Name, err)
+	}
+	var found []*lifecyclev1alpha1.Eviction
 	for i := range evictions.Items {
-		found.evictions = append(found.evictions, &evictions.Items[i])
+		found = append(found, &evictions.Items[i])
 	}
 	return found, nil
 }

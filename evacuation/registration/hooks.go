@@ -35,7 +35,7 @@ func compileHook(from *v1alpha1.EvacuationHook, account string) *entry {
 	as.Name, as.UID, as.Generation = v1alpha1.HookInterceptor(hook), from.UID, from.Generation
 	as.Spec.PodSelector, as.Spec.MatchConditions = from.Spec.PodSelector, from.Spec.MatchConditions
 	as.Spec.Priority, as.Spec.Guard = from.Spec.Priority, from.Spec.Guard
-	as.Spec.Minimum, as.Spec.OnShortNotice = from.Spec.Minimum, from.Spec.OnShortNotice
+	as.Spec.Minimum, as.Spec.OnShortNotice, as.Spec.NativeKey = from.Spec.Minimum, from.Spec.OnShortNotice, from.Spec.NativeKey
 
 	e := newEntry(as)
 	e.key, e.hook = hookKey(hook), hook

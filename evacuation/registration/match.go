@@ -33,6 +33,8 @@ type entry struct {
 	// seesNamespace: the answer depends on the pod's namespace, by its labels or by
 	// an expression.
 	seesNamespace bool
+	// nativeKey is its name among the responders of pods, empty for none.
+	nativeKey string
 	// id is another one for each entry, for the memo.
 	id uint64
 	// reads is what the conditions look at.
@@ -64,7 +66,7 @@ func compileEntry(from *v1alpha1.EvictionInterceptor, allowReserved []string) *e
 func newEntry(from *v1alpha1.EvictionInterceptor) *entry {
 	return &entry{
 		id: entryIDs.Add(1), key: from.Name, uid: from.UID, generation: from.Generation, Info: infoOf(from),
-		pods: labels.Nothing(), namespaces: labels.Nothing(),
+		pods: labels.Nothing(), namespaces: labels.Nothing(), nativeKey: from.Spec.NativeKey,
 	}
 }
 

@@ -1,6 +1,8 @@
 package registration
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -18,10 +20,26 @@ import (
 //     has accepted in a pod must not be undone by registrations.
 //   - It has no registration, priority or guard of its own. The manager acts for it, under
 //     Options.Account. The annotation of a pod neither adds the name nor moves it.
+//   - A registration or hook with a spec.nativeKey is left out of pods that name the key, also
+//     where the annotation has it: the turn of that program is the native one, and it gets one.
 
 // native reports whether the pod's responders are an interceptor now.
 func (r *Registry) native(pod *corev1.Pod) bool {
 	return len(pod.Spec.EvictionResponders) > 0 && r.options.Native != nil && r.options.Native()
+}
+
+// answersNatively reports whether an interceptor is one of the pod's responders, by the key of
+// its registration.
+func (e *entry) answersNatively(pod *corev1.Pod) bool {
+	return e.nativeKey != "" && slices.ContainsFunc(pod.Spec.EvictionResponders, func(r corev1.EvictionResponder) bool { return r.Name == e.nativeKey })
+}
+
+// notNatively are the names that are not among the pod's responders by another name.
+func notNatively(s *snapshot, names []string, pod *corev1.Pod) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		e, _, ok := s.known(keyOf(name))
+		return ok && e.refused == nil && e.answersNatively(pod)
+	})
 }
 
 // withNative adds v1alpha1.NativeInterceptor to the interceptors of a pod that has responders.

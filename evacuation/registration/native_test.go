@@ -97,6 +97,49 @@ func TestResolveNativeResponders(t *testing.T) {
 	}
 }
 
+// A program that has two names gets one turn.
+func TestWhoAnswersNativelyIsLeftOut(t *testing.T) {
+	const key = "acme.example.com/migrate"
+	one := builder.Pod("shop", "db-0").Label("app", "db").Responders(key)
+	register := builder.EvictionInterceptor
+	just := func(names ...string) []string { return names }
+	var many []*builder.EvictionInterceptorWrapper
+	var names []string
+	for i := range v1alpha1.MaxPodInterceptors - 1 {
+		names = append(names, fmt.Sprintf("i%02d.x", i))
+		many = append(many, register(names[i]))
+	}
+	cases := map[string]struct {
+		off           bool
+		registrations []*builder.EvictionInterceptorWrapper
+		hooks         []*builder.EvacuationHookWrapper
+		pod           *builder.PodWrapper
+		want          []string
+	}{
+		"a registration whose key the pod names":           {registrations: list(register("a.x").NativeKey(key), register("b.x")), pod: one, want: just(native, "b.x")},
+		"a registration of another key":                    {registrations: list(register("a.x").NativeKey("acme.example.com/other")), pod: one, want: just(native, "a.x")},
+		"a pod that names no key":                          {registrations: list(register("a.x").NativeKey(key)), pod: builder.Pod("shop", "db-0"), want: just("a.x")},
+		"while native is off it is as it was":              {off: true, registrations: list(register("a.x").NativeKey(key)), pod: one, want: just("a.x")},
+		"a registered name in the annotation":              {registrations: list(register("a.x").Pods("app", "web").NativeKey(key)), pod: one.Clone().Interceptors("b.x", "a.x"), want: just(native, "b.x")},
+		"a name in the annotation that is not registered":  {pod: one.Clone().Interceptors("a.x"), want: just(native, "a.x")},
+		"a registration that is refused has no key":        {registrations: list(register("a.x").When("nonsense").NativeKey(key)), pod: one.Clone().Interceptors("a.x"), want: just(native, "a.x")},
+		"a hook whose key the pod names":                   {hooks: hooks(builder.EvacuationHook("shop", "a").NativeKey(key)), pod: one, want: just(native)},
+		"a hook of another key":                            {hooks: hooks(builder.EvacuationHook("shop", "a").NativeKey("acme.example.com/other")), pod: one, want: just(native, "a.shop.hooks.drawbridge.dev")},
+		"who is left out takes nobody's place":             {registrations: append(slices.Clone(many), register("a.x").NativeKey(key)), pod: one, want: slices.Concat(just(native), names)},
+		"in the annotation who is left out takes no place": {registrations: append(slices.Clone(many), register("z.x").Pods("app", "web").NativeKey(key)), pod: one.Clone().Interceptors("z.x"), want: slices.Concat(just(native), names)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			registry := engaged(switched(!tc.off), nil, tc.registrations...)
+			registry.options.Hooks = true
+			for _, hook := range tc.hooks {
+				registry.putHook(hook.Obj())
+			}
+			checkResolve(t, registry, objects{registrations: tc.registrations, hooks: tc.hooks}, tc.pod, tc.want, nil)
+		})
+	}
+}
+
 func TestNativeRespondersCountBeforeTheRegistryIsInSync(t *testing.T) {
 	r := engaged(switched(true), nil)
 	r.feeds = append(r.feeds, cache.InformerSynced(func() bool { return false }))

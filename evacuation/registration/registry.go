@@ -245,24 +245,24 @@ func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
 		names, _ := r.annotated.Resolve(pod)
 		return names, ErrNativeUnknown
 	}
-	s := r.snapshot()
+	s, native := r.snapshot(), r.native(pod)
 	var selected []*entry
 	err := r.each(s, pod, func(_ int, e *entry, match bool, failure error) {
 		if failure != nil && !e.isHook() {
 			r.options.Metrics.EvaluationFailed(e.Name)
 		}
-		if match {
+		if match && (!native || !e.answersNatively(pod)) {
 			selected = append(selected, e)
 		}
 	})
 	if _, covered := r.budgeted(s, pod); covered {
 		selected = append(selected, ofBudgets)
 	}
-	names := order(r.named(s, pod), selected)
-	if r.native(pod) {
-		names = withNative(names, pod)
+	annotated := r.named(s, pod)
+	if native {
+		return withNative(order(notNatively(s, annotated, pod), selected), pod), err
 	}
-	return names, err
+	return order(annotated, selected), err
 }
 
 // each calls yield for the registrations whose selectors select the pod, with the

@@ -1,19 +1,23 @@
 // Command interceptor takes part in the eviction of pods, with the SDK of
 // Drawbridge.
 //
-// When it is the turn of the interceptor it speaks for (--name), it works for a
+// When it is the turn of the interceptor it speaks for (--name), or of the responder of
+// Kubernetes' own API that it also is (--native-key), it works for a
 // while (--work) and hands over to the next one. A real one would fail over a
 // database, flush a queue or wait for a backup in the meantime.
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"sync"
 	"time"
 
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
@@ -90,6 +94,11 @@ func (w *worker) Gone(_ context.Context, t interceptor.Target) error {
 // nil. A real interceptor puts everything back; what was never changed is fine as
 // it is.
 func (w *worker) Cancel(ctx context.Context, t interceptor.Target) error {
+	if t.Native {
+		w.begun.Delete(t.RequestUID)
+		say(t, "stopping, because Eviction %s does not wait for us any more", t.Request.Name)
+		return nil
+	}
 	request := &v1alpha1.EvictionRequest{}
 	err := w.requests.Get(ctx, t.Request, request)
 	if client.IgnoreNotFound(err) != nil {
@@ -124,6 +133,7 @@ func run(ctx context.Context) error {
 	// --kubeconfig is a flag of controller-runtime. Without it, and without
 	// $KUBECONFIG, it is the cluster this runs in.
 	name := flag.String("name", "", "name of the interceptor, a fully qualified domain name")
+	key := flag.String("native-key", "", "its key in spec.evictionResponders of pods, for the API of Kubernetes itself, such as db.example.com/failover")
 	namespace := flag.String("namespace", "", "namespace to look at; all when empty")
 	work := flag.Duration("work", 10*time.Second, "how long the work for a pod takes")
 	heartbeat := flag.Duration("heartbeat", interceptor.DefaultHeartbeatInterval, "time between two heartbeats, at least 1m")
@@ -134,7 +144,7 @@ func run(ctx context.Context) error {
 		return fmt.Errorf("find the cluster: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), lifecyclev1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	options := ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}}
@@ -146,9 +156,9 @@ func run(ctx context.Context) error {
 		return fmt.Errorf("make the manager: %w", err)
 	}
 	worker := &worker{clock: clock.RealClock{}, requests: manager.GetClient(), work: *work}
-	if err := interceptor.Add(manager, worker, interceptor.Options{Name: *name, HeartbeatInterval: *heartbeat}); err != nil {
+	if err := interceptor.Add(manager, worker, interceptor.Options{Name: *name, NativeKey: *key, HeartbeatInterval: *heartbeat}); err != nil {
 		return err
 	}
-	fmt.Printf("%s is waiting for its turn\n", *name)
+	fmt.Printf("%s is waiting for its turn\n", cmp.Or(*name, *key))
 	return manager.Start(ctx)
 }

@@ -109,8 +109,8 @@ func (w *world) startSDK(t *testing.T, impl interceptor.Interceptor) (stop func(
 	return w.startSDKWith(t, impl, interceptor.Options{Clock: w.mgr.Clock})
 }
 
-// startSDKWith does so with options.
-func (w *world) startSDKWith(t *testing.T, impl interceptor.Interceptor, o interceptor.Options) (stop func()) {
+// startSDKWith does so with options, and with those of the manager.
+func (w *world) startSDKWith(t *testing.T, impl interceptor.Interceptor, o interceptor.Options, change ...func(*ctrl.Options)) (stop func()) {
 	t.Helper()
 	o.Name = sdkInterceptor
 	binding := &rbacv1.RoleBinding{
@@ -129,13 +129,17 @@ func (w *world) startSDKWith(t *testing.T, impl interceptor.Interceptor, o inter
 	if err := v1alpha1.AddToScheme(only); err != nil {
 		t.Fatal(err)
 	}
-	mgr, err := ctrl.NewManager(rest, ctrl.Options{
+	options := ctrl.Options{
 		Scheme:                 only,
 		Cache:                  cache.Options{DefaultNamespaces: map[string]cache.Config{w.ns: {}}},
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
 		Controller:             config.Controller{SkipNameValidation: new(true)},
-	})
+	}
+	for _, c := range change {
+		c(&options)
+	}
+	mgr, err := ctrl.NewManager(rest, options)
 	if err != nil {
 		t.Fatal(err)
 	}

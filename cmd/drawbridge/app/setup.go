@@ -47,7 +47,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 	if err != nil {
 		return err
 	}
-	resolver, err := setupRegistry(mgr, o, known.self, view.Engaged, view.Known)
+	resolver, err := setupRegistry(mgr, o, known.self, view)
 	if err != nil {
 		return err
 	}

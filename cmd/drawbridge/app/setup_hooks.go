@@ -23,7 +23,7 @@ import (
 )
 
 // setupHooks adds the interceptors of EvacuationHooks, if enabled.
-func setupHooks(mgr ctrl.Manager, o Options, status *registration.StatusReconciler) error {
+func setupHooks(mgr ctrl.Manager, o Options, status *registration.StatusReconciler, native hook.NativeEvictions) error {
 	if !o.Hooks.Enabled {
 		return nil
 	}
@@ -45,6 +45,7 @@ func setupHooks(mgr ctrl.Manager, o Options, status *registration.StatusReconcil
 		HTTP: requests, Watches: waitfor.New(dynamicClient, mgr.GetRESTMapper(), mgr.GetLogger().WithName("hooks"), "chart value hooks.wait.rules"),
 		Coverage:   func(key types.NamespacedName) (hook.Coverage, bool) { return coverageOf(status, key) },
 		OnCoverage: status.OnHook,
+		Native:     native,
 	}
 	if o.Hooks.Exec {
 		if options.Exec, err = execcall.New(mgr.GetConfig()); err != nil {

@@ -41,3 +41,9 @@ func (w *EvacuationHookWrapper) Run(run v1alpha1.HookRun) *EvacuationHookWrapper
 	w.Status.Runs = append(w.Status.Runs, run)
 	return w
 }
+
+// NativeKey sets spec.nativeKey.
+func (w *EvacuationHookWrapper) NativeKey(key string) *EvacuationHookWrapper {
+	w.Spec.NativeKey = key
+	return w
+}

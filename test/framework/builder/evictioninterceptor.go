@@ -70,3 +70,9 @@ func (w *EvictionInterceptorWrapper) Evicts() *EvictionInterceptorWrapper {
 	w.Spec.Evicts = true
 	return w
 }
+
+// NativeKey sets spec.nativeKey.
+func (w *EvictionInterceptorWrapper) NativeKey(key string) *EvictionInterceptorWrapper {
+	w.Spec.NativeKey = key
+	return w
+}

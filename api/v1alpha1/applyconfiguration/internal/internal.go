@@ -223,6 +223,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: minimum
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+    - name: nativeKey
+      type:
+        scalar: string
     - name: onFailure
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookFailurePolicy
@@ -532,6 +535,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaceSelector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: nativeKey
+      type:
+        scalar: string
     - name: onShortNotice
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ShortNoticePolicy
@@ -765,6 +771,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: attempt
       type:
         scalar: numeric
+    - name: eviction
+      type:
+        scalar: string
     - name: firstAttempt
       type:
         scalar: numeric

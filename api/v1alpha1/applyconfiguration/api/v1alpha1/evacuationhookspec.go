@@ -52,6 +52,11 @@ type EvacuationHookSpecApplyConfiguration struct {
 	// onShortNotice says what happens if a deadline leaves less than minimum: Begin, the
 	// default, lets the hook do what it can until then; Skip passes it over at once.
 	OnShortNotice *apiv1alpha1.ShortNoticePolicy `json:"onShortNotice,omitempty"`
+	// nativeKey makes the hook a responder of Kubernetes' own API (lifecycle.k8s.io), too,
+	// for the pods of its namespace that name this key in spec.evictionResponders. While
+	// Drawbridge takes part in that API, these pods have the hook natively and not
+	// otherwise.
+	NativeKey *string `json:"nativeKey,omitempty"`
 	// retries is how many more attempts are made after one that failed.
 	Retries *int32 `json:"retries,omitempty"`
 	// onFailure says what happens to a pod for which the last attempt has failed: Hold
@@ -162,6 +167,14 @@ func (b *EvacuationHookSpecApplyConfiguration) WithMinimum(value metav1.Duration
 // If called multiple times, the OnShortNotice field is set to the value of the last call.
 func (b *EvacuationHookSpecApplyConfiguration) WithOnShortNotice(value apiv1alpha1.ShortNoticePolicy) *EvacuationHookSpecApplyConfiguration {
 	b.OnShortNotice = &value
+	return b
+}
+
+// WithNativeKey sets the NativeKey field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NativeKey field is set to the value of the last call.
+func (b *EvacuationHookSpecApplyConfiguration) WithNativeKey(value string) *EvacuationHookSpecApplyConfiguration {
+	b.NativeKey = &value
 	return b
 }
 

@@ -56,6 +56,11 @@ type EvictionInterceptorSpecApplyConfiguration struct {
 	// onShortNotice says what happens if a deadline leaves less than minimum: Begin, the
 	// default, lets the interceptor do what it can until then; Skip passes it over at once.
 	OnShortNotice *apiv1alpha1.ShortNoticePolicy `json:"onShortNotice,omitempty"`
+	// nativeKey says that the interceptor is also a responder of Kubernetes' own API
+	// (lifecycle.k8s.io), under this key. While Drawbridge takes part in that API, pods that
+	// name the key in spec.evictionResponders do not have this interceptor: their turn is the
+	// native one.
+	NativeKey *string `json:"nativeKey,omitempty"`
 	// guard says when a PodDisruptionBudget of Drawbridge protects the pods:
 	// WhileEvacuating (from the first eviction until the last interceptor), Always
 	// (from the pod's start) or Never.
@@ -147,6 +152,14 @@ func (b *EvictionInterceptorSpecApplyConfiguration) WithMinimum(value metav1.Dur
 // If called multiple times, the OnShortNotice field is set to the value of the last call.
 func (b *EvictionInterceptorSpecApplyConfiguration) WithOnShortNotice(value apiv1alpha1.ShortNoticePolicy) *EvictionInterceptorSpecApplyConfiguration {
 	b.OnShortNotice = &value
+	return b
+}
+
+// WithNativeKey sets the NativeKey field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NativeKey field is set to the value of the last call.
+func (b *EvictionInterceptorSpecApplyConfiguration) WithNativeKey(value string) *EvictionInterceptorSpecApplyConfiguration {
+	b.NativeKey = &value
 	return b
 }
 

@@ -13,12 +13,15 @@ import (
 // HookRunApplyConfiguration represents a declarative configuration of the HookRun type for use
 // with apply.
 //
-// HookRun is what a hook does for one EvictionRequest.
+// HookRun is what a hook does for one EvictionRequest, or for one native Eviction.
 type HookRunApplyConfiguration struct {
-	// requestUID is the UID of the EvictionRequest.
+	// requestUID is the UID of the EvictionRequest, or of the Eviction.
 	RequestUID *string `json:"requestUID,omitempty"`
-	// request is the name of the EvictionRequest: the UID of its pod.
+	// request is the UID of the pod, and the name of its EvictionRequest.
 	Request *string `json:"request,omitempty"`
+	// eviction is the name of the native Eviction (lifecycle.k8s.io), if the hook has its turn
+	// there.
+	Eviction *string `json:"eviction,omitempty"`
 	// pod is the name of the pod.
 	Pod *string `json:"pod,omitempty"`
 	// phase of the run.
@@ -54,6 +57,14 @@ func (b *HookRunApplyConfiguration) WithRequestUID(value string) *HookRunApplyCo
 // If called multiple times, the Request field is set to the value of the last call.
 func (b *HookRunApplyConfiguration) WithRequest(value string) *HookRunApplyConfiguration {
 	b.Request = &value
+	return b
+}
+
+// WithEviction sets the Eviction field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Eviction field is set to the value of the last call.
+func (b *HookRunApplyConfiguration) WithEviction(value string) *HookRunApplyConfiguration {
+	b.Eviction = &value
 	return b
 }
 
