@@ -91,7 +91,7 @@ func TestThePoliciesForOurResponder(t *testing.T) {
 	}
 	want := map[string]string{
 		"native-responder-annotation.drawbridge.dev": "", "native-responder-registrations.drawbridge.dev": "EvictionInterceptor",
-		"native-responder-hooks.drawbridge.dev": "EvacuationHook", "native-responder-budgets.drawbridge.dev": "EvictionBudget",
+		"native-responder-surge.drawbridge.dev": "", "native-responder-hooks.drawbridge.dev": "EvacuationHook", "native-responder-budgets.drawbridge.dev": "EvictionBudget",
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("policies and their parameters (-want +got):\n%s", diff)
@@ -101,7 +101,7 @@ func TestThePoliciesForOurResponder(t *testing.T) {
 // What does not intercept puts nothing into pods.
 func TestNoPolicyForWhatIsSwitchedOff(t *testing.T) {
 	policies := all[runtime.Object](renderWith(t, install.Options{Values: values{
-		"native": values{"responderPolicy": "Always"}, "hooks": values{"enabled": false}, "budgets": values{"enabled": false},
+		"native": values{"responderPolicy": "Always"}, "hooks": values{"enabled": false}, "budgets": values{"enabled": false}, "surge": values{"enabled": false},
 	}}))
 	if n := counts(policies)["MutatingAdmissionPolicy"]; n != 2 {
 		t.Errorf("%d policies, want those of the annotation and of registrations", n)
