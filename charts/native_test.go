@@ -73,10 +73,7 @@ func TestThePoliciesForOurResponder(t *testing.T) {
 		if rule := p.Spec.MatchConstraints.ResourceRules[0]; !slices.Equal(rule.Operations, []admissionregistrationv1.OperationType{admissionregistrationv1.Create}) || !slices.Equal(rule.Resources, []string{"pods"}) {
 			t.Errorf("%s is about %v of %v", p.Name, rule.Operations, rule.Resources)
 		}
-		// Anything else than an apply configuration makes an API server that does not know the
-		// field refuse every pod.
-		set := p.Spec.Mutations[0].ApplyConfiguration
-		if set == nil || !strings.Contains(set.Expression, "{name: '"+v1alpha1.NativeResponder+"', priority: 2000}") {
+		if set := p.Spec.Mutations[0].JSONPatch; set == nil || !strings.Contains(set.Expression, "[{'name': dyn('"+v1alpha1.NativeResponder+"'), 'priority': dyn(2000)}]") {
 			t.Errorf("%s does %+v", p.Name, p.Spec.Mutations[0])
 		}
 		binding := named[*admissionregistrationv1.MutatingAdmissionPolicyBinding](t, objects, p.Name)
@@ -95,6 +92,14 @@ func TestThePoliciesForOurResponder(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("policies and their parameters (-want +got):\n%s", diff)
+	}
+}
+
+// An API server that does not know the field refuses what sets it.
+func TestNoResponderBeforeKubernetesKnowsIt(t *testing.T) {
+	_, err := template(t, install.Options{Values: values{"native": values{"responderPolicy": "Always"}}, KubeVersion: "1.36.4"})
+	if err == nil || !strings.Contains(err.Error(), "since 1.37") {
+		t.Errorf("the error is: %v", err)
 	}
 }
 

@@ -27,8 +27,13 @@ import (
 )
 
 const (
-	// Manager and Evictor are the field managers of the controllers and of the responder.
-	Manager, Evictor = "evictionrequest-controller", "imperative-eviction-controller"
+	// Manager is the field manager of the controllers.
+	Manager = "evictionrequest-controller"
+	// Evictor is that of the responder that comes last.
+	Evictor = "imperative-eviction-controller"
+)
+
+const (
 	// round is how often it looks. The real ones watch.
 	round = 100 * time.Millisecond
 	// deadline of a responder, and grace after the end of a pod.
