@@ -111,7 +111,7 @@ func (s Situation) withOurs() bool {
 // oursFirst reports whether the first write of an Eviction waits for our interceptors, because
 // there is no place for them among its responders.
 func (s Situation) oursFirst(e *lifecyclev1alpha1.Eviction) bool {
-	if len(e.Status.TargetResponders) > 0 || s.targetEnded() || !isFull(len(s.Responders)) || !s.withOurs() {
+	if len(e.Status.TargetResponders) > 0 || s.targetEnded() || !isFull(s.Responders) || !s.withOurs() {
 		return false
 	}
 	return !s.oursRuns() || !isActive(s.Ours, v1alpha1.NativeInterceptor) && !isActive(s.Ours, v1alpha1.ImperativeEvictionInterceptor)
@@ -157,16 +157,21 @@ func (s Situation) needsOurs(e *lifecyclev1alpha1.Eviction) bool {
 		return false
 	}
 	if len(e.Status.TargetResponders) == 0 {
-		return s.InCharge && isFull(len(s.Responders)) && s.withOurs() && len(s.wanting()) > 0
+		return s.InCharge && isFull(s.Responders) && s.withOurs() && len(s.wanting()) > 0
 	}
 	switch StateOf(e, v1alpha1.NativeResponder) {
 	case "", lifecyclev1alpha1.ResponderStateInactive:
 		// Without a place for it, it was needed before the first write, and stays.
-		return isFull(len(s.Responders)) && s.oursRuns()
+		return isFull(s.Responders) && s.oursRuns()
 	default:
-		return true
+		return s.hasOurs()
 	}
 }
+
+// hasOurs reports whether there is anything to do in the turn of v1alpha1.NativeResponder. A pod
+// may name it although no interceptor covers it: the policy that puts it there goes by selectors
+// only, and registrations come and go.
+func (s Situation) hasOurs() bool { return s.oursRuns() || len(s.Interceptors) > 0 }
 
 // respond decides about the report of v1alpha1.NativeResponder.
 func (s Situation) respond(d *Decision, e *lifecyclev1alpha1.Eviction) {
@@ -190,6 +195,8 @@ func (s Situation) respond(d *Decision, e *lifecyclev1alpha1.Eviction) {
 		if s.refused() {
 			next.Message = "Drawbridge has refused the pod."
 		}
+	case !s.hasOurs():
+		next.CompletedAt, next.Message = s.second(), "No interceptor of Drawbridge covers the pod."
 	case s.oursRuns():
 		update := requester.Observe(s.Ours)
 		next.Message = text.Cut(progressOf("interceptor", update.Interceptor, update.Position, update.Total, update.Message), maxMessage)

@@ -50,10 +50,11 @@ func reversed(domain string) []string {
 }
 
 // planOf are the responders of a pod in their order, with ours if it has interceptors and there
-// is a place for it, and with the evictor.
+// is a place for it, and with the evictor. A pod that names ours itself has it once, where it
+// wants it.
 func planOf(pod []lifecyclev1alpha1.TargetResponder, ours bool, priority int32) []lifecyclev1alpha1.TargetResponder {
 	plan := slices.Clone(pod)
-	if ours && !isFull(len(pod)) {
+	if ours && !isFull(pod) && !namesOurs(pod) {
 		plan = append(plan, lifecyclev1alpha1.TargetResponder{Name: v1alpha1.NativeResponder, Priority: &priority})
 	}
 	plan = append(plan, lifecyclev1alpha1.TargetResponder{Name: lifecyclev1alpha1.EvictionResponderImperativeEviction, Priority: new(int32(evictorPriority))})
@@ -65,7 +66,14 @@ func planOf(pod []lifecyclev1alpha1.TargetResponder, ours bool, priority int32) 
 }
 
 // isFull reports whether a pod has so many responders that its Eviction has no place for ours.
-func isFull(responders int) bool { return responders >= v1alpha1.MaxNativeResponders }
+func isFull(pod []lifecyclev1alpha1.TargetResponder) bool {
+	return len(pod) >= v1alpha1.MaxNativeResponders && !namesOurs(pod)
+}
+
+// namesOurs reports whether a pod names ours itself.
+func namesOurs(pod []lifecyclev1alpha1.TargetResponder) bool {
+	return slices.ContainsFunc(pod, func(r lifecyclev1alpha1.TargetResponder) bool { return r.Name == v1alpha1.NativeResponder })
+}
 
 // nextName is the name of the next Eviction of a pod: pod-N-NAME, with N one more than in any of
 // the Evictions of pods of that name. A name that would be too long is cut, and told from others

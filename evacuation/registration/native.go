@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // The responders of a pod (spec.evictionResponders) are what Kubernetes' own API calls its
@@ -18,6 +19,9 @@ import (
 //     others.
 //   - If there are too many interceptors, it stays and another one goes: what the API server
 //     has accepted in a pod must not be undone by registrations.
+//   - v1alpha1.NativeResponder among them is none: it stands for the others, and a pod that has
+//     no more than that is one without native responders. It may stand there because a policy of
+//     the chart has put it there for the controllers of the cluster.
 //   - It has no registration, priority or guard of its own. The manager acts for it, under
 //     Options.Account. The annotation of a pod neither adds the name nor moves it.
 //   - A registration or hook with a spec.nativeKey is left out of pods that name the key, also
@@ -25,7 +29,7 @@ import (
 
 // native reports whether the pod's responders are an interceptor now.
 func (r *Registry) native(pod *corev1.Pod) bool {
-	return len(pod.Spec.EvictionResponders) > 0 && r.options.Native != nil && r.options.Native()
+	return r.options.Native != nil && pods.HasNativeResponders(pod) && r.options.Native()
 }
 
 // answersNatively reports whether an interceptor is one of the pod's responders, by the key of
@@ -54,9 +58,9 @@ func withNative(names []string, pod *corev1.Pod) []string {
 }
 
 // nativeFull reports whether the Eviction of the pod has no place for
-// v1alpha1.NativeResponder.
+// v1alpha1.NativeResponder. A pod that names that itself has kept one.
 func nativeFull(pod *corev1.Pod) bool {
-	return len(pod.Spec.EvictionResponders) >= v1alpha1.MaxNativeResponders
+	return len(pod.Spec.EvictionResponders) >= v1alpha1.MaxNativeResponders && !pods.NamesNativeResponder(pod)
 }
 
 // NativeChanged notifies the subscribers that Options.Native answers differently now.

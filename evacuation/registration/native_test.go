@@ -40,6 +40,7 @@ func responders(count int) (names []string) {
 func TestResolveNativeResponders(t *testing.T) {
 	plain := builder.Pod("shop", "db-0").Label("app", "db")
 	one := plain.Clone().Responders("acme.example.com/migrate")
+	ours := plain.Clone().Responders(v1alpha1.NativeResponder)
 	nine, ten := plain.Clone().Responders(responders(9)...), plain.Clone().Responders(responders(10)...)
 	register := builder.EvictionInterceptor
 	var many []*builder.EvictionInterceptorWrapper
@@ -62,6 +63,10 @@ func TestResolveNativeResponders(t *testing.T) {
 		"a pod without responders has its interceptors":        {pod: plain.Clone().Interceptors("a.x"), want: just("a.x")},
 		"one responder":                                        {pod: one, want: just(native)},
 		"several responders are one interceptor":               {pod: nine, want: just(native)},
+		"ours alone is no native responder":                    {pod: ours},
+		"ours alone, with interceptors":                        {pod: ours.Clone().Interceptors("a.x"), want: just("a.x")},
+		"ours and another one":                                 {pod: ours.Clone().Responders("acme.example.com/migrate").Interceptors("a.x"), want: just(native, "a.x")},
+		"ours is one of ten, so it has its place":              {pod: nine.Clone().Responders(v1alpha1.NativeResponder).Interceptors("a.x"), want: just(native, "a.x")},
 		"nothing while native is off":                          {off: true, pod: one},
 		"others while native is off":                           {off: true, pod: one.Clone().Interceptors("a.x"), want: just("a.x")},
 		"before the annotation":                                {pod: one.Clone().Interceptors("b.x", "a.x"), want: just(native, "b.x", "a.x")},

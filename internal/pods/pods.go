@@ -2,8 +2,12 @@
 package pods
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
 
 // HasEnded reports whether the pod has ended while its object remains. These phases are
@@ -43,4 +47,15 @@ func StaysOnNode(pod *corev1.Pod) bool { return IsMirror(pod) || IsOfDaemonSet(p
 // shortened after it was set.
 func DeletionChanged(before, after metav1.Object) bool {
 	return !before.GetDeletionTimestamp().Equal(after.GetDeletionTimestamp())
+}
+
+// HasNativeResponders reports whether the pod names responders in spec.evictionResponders
+// besides v1alpha1.NativeResponder, which stands for the interceptors of Drawbridge.
+func HasNativeResponders(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.EvictionResponders, func(r corev1.EvictionResponder) bool { return r.Name != v1alpha1.NativeResponder })
+}
+
+// NamesNativeResponder reports whether v1alpha1.NativeResponder is among them.
+func NamesNativeResponder(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.EvictionResponders, func(r corev1.EvictionResponder) bool { return r.Name == v1alpha1.NativeResponder })
 }

@@ -259,6 +259,26 @@ func guardBudget(t *testing.T, namespace string) *policyv1.PodDisruptionBudget {
 	return pdb
 }
 
+// createMutating creates MutatingAdmissionPolicies and their bindings for the time of a test, which
+// is left out where there are none.
+func createMutating(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		err := admin.Create(t.Context(), object)
+		if meta.IsNoMatchError(err) {
+			t.Skip("this Kubernetes has no MutatingAdmissionPolicy")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := admin.Delete(context.Background(), object); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // mutateBudgets applies a configuration to all budgets of a namespace, as a policy
 // engine does, and waits until it does.
 func mutateBudgets(t *testing.T, namespace, expression string) {
@@ -288,20 +308,7 @@ func mutateBudgets(t *testing.T, namespace, expression string) {
 			},
 		},
 	}
-	for _, object := range []client.Object{policy, binding} {
-		err := admin.Create(t.Context(), object)
-		if meta.IsNoMatchError(err) {
-			t.Skip("this Kubernetes has no MutatingAdmissionPolicy")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := admin.Delete(context.Background(), object); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	createMutating(t, policy, binding)
 	eventually(t, "the policy to mutate budgets", func(ctx context.Context) error {
 		tried := builder.Budget(namespace, "tried").Selects("none", "none").MinAvailable("1").Obj()
 		before := tried.Spec.DeepCopy()

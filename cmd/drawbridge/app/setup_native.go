@@ -85,12 +85,12 @@ func newNative(mgr ctrl.Manager, o Options, known discovered) (*native.View, *ch
 // setupNative adds what moves native Evictions, and joins them to our requests. It does nothing
 // as long as the API server does not serve them.
 func setupNative(mgr ctrl.Manager, o Options, known discovered, view *native.View, inCharge *charge.Charge, registry *registration.Registry) error {
-	if o.nativeMode() == charge.Off {
-		return nil
-	}
 	live, err := liveClient(mgr, known.writes)
 	if err != nil {
 		return err
+	}
+	if o.nativeMode() == charge.Off {
+		return mgr.Add(&native.Leftovers{Client: mgr.GetClient(), Live: live, Clock: o.Clock})
 	}
 	view.OnChange(registry.NativeChanged)
 	return errors.Join(

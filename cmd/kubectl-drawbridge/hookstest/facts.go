@@ -66,7 +66,7 @@ func (t *options) gather(ctx context.Context, c *cli.Connection, name, pod strin
 		return f, fmt.Errorf("list evictioninterceptors: %w", err)
 	}
 	known.Registrations = registrations.Items
-	native := len(f.Pod.Spec.EvictionResponders) > 0 && t.Installed(ctx, c).Native
+	native := pods.HasNativeResponders(f.Pod) && t.Installed(ctx, c).Native
 	if f.Interceptors, err = registration.Static(registration.Options{Namespace: t.System, Native: func() bool { return native }}, known).Resolve(f.Pod); err != nil {
 		return f, fmt.Errorf("decide what intercepts pod %s: %w", pod, err)
 	}

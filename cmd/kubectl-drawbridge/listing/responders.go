@@ -9,10 +9,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
 // Responders are the names of a pod's native responders, in the order in which Kubernetes runs
-// them: by priority, higher first, then by the domain from its end, then by the key.
+// them: by priority, higher first, then by the domain from its end, then by the key. The one that
+// stands for Drawbridge's own interceptors is left out.
 func Responders(pod *corev1.Pod) []string {
 	all := slices.Clone(pod.Spec.EvictionResponders)
 	slices.SortStableFunc(all, func(a, b corev1.EvictionResponder) int {
@@ -20,7 +22,9 @@ func Responders(pod *corev1.Pod) []string {
 	})
 	var names []string
 	for _, r := range all {
-		names = append(names, r.Name)
+		if r.Name != v1alpha1.NativeResponder {
+			names = append(names, r.Name)
+		}
 	}
 	return names
 }
@@ -43,7 +47,7 @@ func reversed(domain string) []string {
 // WithResponders is the name of an interceptor of the pod; behind that of its native responders
 // stands who they are.
 func WithResponders(interceptor string, pod *corev1.Pod) string {
-	if interceptor != v1alpha1.NativeInterceptor || len(pod.Spec.EvictionResponders) == 0 {
+	if interceptor != v1alpha1.NativeInterceptor || !pods.HasNativeResponders(pod) {
 		return interceptor
 	}
 	return interceptor + " (" + strings.Join(Responders(pod), ", ") + ")"

@@ -173,7 +173,7 @@ func (c *podCase) addResponders() {
 
 // nativeSource is where the interceptor of native responders comes from.
 func nativeSource(f *Facts) string {
-	if f.Pod == nil || len(f.Pod.Spec.EvictionResponders) == 0 {
+	if f.Pod == nil || !pods.HasNativeResponders(f.Pod) {
 		return "built in"
 	}
 	return "native responders, by Kubernetes' own API: " + strings.Join(listing.Responders(f.Pod), ", ")

@@ -72,6 +72,14 @@ func TestWritesOfAPlainNativeEviction(t *testing.T) {
 	}
 }
 
+// asks are the ways to want an eviction.
+var asks = map[string]func(*testing.T, *corev1.Pod){
+	"a native request":        func(t *testing.T, pod *corev1.Pod) { wants(t, pod) },
+	"a request of ours":       func(t *testing.T, pod *corev1.Pod) { joins(t, pod) },
+	"a legacy call":           func(t *testing.T, pod *corev1.Pod) { calls(t, pod) },
+	"a native one and a call": func(t *testing.T, pod *corev1.Pod) { wants(t, pod); calls(t, pod) },
+}
+
 // One pod, one sequence, whatever asks and whoever answers.
 func TestEverybodyHasOneTurn(t *testing.T) {
 	shareManager(t)
@@ -81,12 +89,6 @@ func TestEverybodyHasOneTurn(t *testing.T) {
 		"both": func(p *builder.PodWrapper, ns string) *builder.PodWrapper {
 			return p.Responders(in(ns, migrate)).Interceptors(in(ns, ours))
 		},
-	}
-	asks := map[string]func(*testing.T, *corev1.Pod){
-		"a native request":        func(t *testing.T, pod *corev1.Pod) { wants(t, pod) },
-		"a request of ours":       func(t *testing.T, pod *corev1.Pod) { joins(t, pod) },
-		"a legacy call":           func(t *testing.T, pod *corev1.Pod) { calls(t, pod) },
-		"a native one and a call": func(t *testing.T, pod *corev1.Pod) { wants(t, pod); calls(t, pod) },
 	}
 	for kind, build := range kinds {
 		for how, ask := range asks {

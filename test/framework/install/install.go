@@ -45,6 +45,9 @@ type Options struct {
 	// APIVersions are API versions, with or without a kind, that [Render] takes the
 	// cluster to have, besides those of helm's default. [Run] asks the cluster.
 	APIVersions []string
+	// KubeVersion is the version, such as 1.38.0, that [Render] takes the cluster to have. Default:
+	// that of helm.
+	KubeVersion string
 	// Chart is the folder of the chart. Default: this repository's, see [Chart].
 	Chart string
 	// TakeOwnership makes [Run] take over objects that belong to another release, such as
@@ -128,6 +131,9 @@ func Render(ctx context.Context, o Options) ([]*unstructured.Unstructured, error
 	}
 	for _, version := range o.APIVersions {
 		args = append(args, "--api-versions", version)
+	}
+	if o.KubeVersion != "" {
+		args = append(args, "--kube-version", o.KubeVersion)
 	}
 	rendered, err := runHelm(ctx, o, args...)
 	if err != nil {
