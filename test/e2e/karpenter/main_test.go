@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	if !chosen {
 		utilruntime.Must(flag.Set("test.parallel", parallel))
 	}
-	os.Exit(cluster.MainThen(m, cluster.Options{RequestLog: true}, func(c *cluster.Cluster) (err error) {
+	os.Exit(cluster.MainThen(m, cluster.Options{RequestLog: true}.WithNative(), func(c *cluster.Cluster) (err error) {
 		kube = c
 		if admin, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
 			return err
