@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"strings"
+	"testing"
 	"time"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -25,4 +26,16 @@ func testOptions() (o commands, out, errOut *bytes.Buffer) {
 	o.Escapes = func() bool { return true }
 	o.Getenv = func(string) string { return "" }
 	return o, out, errOut
+}
+
+func TestVersionSaysWhoMovesNativeEvictions(t *testing.T) {
+	for want, v := range map[string]Versions{
+		"Native API: not served\n":                                       {Client: "v0.1.0", Server: "v1.36.0"},
+		"Native API: lifecycle.k8s.io/v1alpha1, in charge: Drawbridge\n": {Client: "v0.1.0", Server: "v1.37.2", NativeAPI: "lifecycle.k8s.io/v1alpha1", NativeInCharge: "Drawbridge"},
+	} {
+		o, out, _ := testOptions()
+		if err := o.printVersions(v); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("error %v, want %q in:\n%s", err, want, out)
+		}
+	}
 }

@@ -54,14 +54,7 @@ func (o commands) readEvictions(ctx context.Context, c *cli.Connection) (evictio
 
 // evictionsOf joins what the two APIs say.
 func evictionsOf(requests []v1alpha1.EvictionRequest, native []lifecyclev1alpha1.Eviction) evictions {
-	ours, theirs := make([]*v1alpha1.EvictionRequest, 0, len(requests)), make([]*lifecyclev1alpha1.Eviction, 0, len(native))
-	for i := range requests {
-		ours = append(ours, &requests[i])
-	}
-	for i := range native {
-		theirs = append(theirs, &native[i])
-	}
-	return evictions{processes: turns.Processes(ours, theirs), nodes: map[types.UID]string{}}
+	return evictions{processes: turns.Processes(turns.Pointers(requests), turns.Pointers(native)), nodes: map[types.UID]string{}}
 }
 
 // state is one in one line.

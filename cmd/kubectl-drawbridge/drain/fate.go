@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/listing"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
@@ -40,6 +42,8 @@ type fateInput struct {
 	unsure       error
 	// request for this pod; nil if there is none.
 	request *v1alpha1.EvictionRequest
+	// eviction is the native one that counts for this pod; nil if there is none.
+	eviction *lifecyclev1alpha1.Eviction
 	// budgets that select the pod.
 	budgets []why.Budget
 	// dryRun is what the API server answers to its eviction; nil if it was not asked.
@@ -94,8 +98,8 @@ func (in *fateInput) blocks() string {
 
 // going is what happens to a pod that would be evacuated.
 func (in *fateInput) going() string {
-	if er := in.request; er != nil {
-		u := requester.Observe(er)
+	if in.request != nil || turns.Runs(in.eviction) {
+		u := turns.Observe(in.request, in.eviction)
 		switch {
 		case u.State == v1alpha1.StateCanceled || u.State == v1alpha1.StateEvicted:
 			// A new one begins.

@@ -189,11 +189,7 @@ func (f *follower) evictions(ctx context.Context, objects client.Reader) (map[ty
 	if err := objects.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("read native Evictions: %w", err)
 	}
-	all := make([]*lifecyclev1alpha1.Eviction, 0, len(list.Items))
-	for i := range list.Items {
-		all = append(all, &list.Items[i])
-	}
-	return turns.ByPod(all), nil
+	return turns.ByPod(turns.Pointers(list.Items)), nil
 }
 
 // snapshot returns the current state of the drain.

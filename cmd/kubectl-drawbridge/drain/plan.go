@@ -18,6 +18,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/refusals"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 )
@@ -120,6 +121,11 @@ func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha
 	if installed.BudgetsOff {
 		evictionBudgets = nil
 	}
+	native, err := d.NativeEvictionsIfAllowed(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	evictions := turns.ByPod(turns.Pointers(native))
 	byName, err := d.nodesByName(ctx, c, nodes, evictionBudgets)
 	if err != nil {
 		return nil, err
@@ -137,7 +143,7 @@ func (d *options) gatherFates(ctx context.Context, c *cli.Connection, m *v1alpha
 		for i := range pods.Items {
 			pod := &pods.Items[i]
 			in := fateInput{
-				pod: pod, maintenance: m, request: byUID[pod.Namespace+"/"+string(pod.UID)],
+				pod: pod, maintenance: m, request: byUID[pod.Namespace+"/"+string(pod.UID)], eviction: evictions[pod.UID],
 				budgets: why.BudgetsOf(pod, budgets.Items, nil), wait: installed.Wait,
 			}
 			if in.refused() {

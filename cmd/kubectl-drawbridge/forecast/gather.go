@@ -17,6 +17,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/dashboard/state"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 )
 
 // FromSnapshot is the input that a dashboard has. Owners of pods are not watched, so they are
@@ -54,17 +55,17 @@ func gather(ctx context.Context, o *cli.Options, c *cli.Connection, nodes []stri
 	if err := c.List(ctx, &all); err != nil {
 		return in, fmt.Errorf("list nodes: %w", err)
 	}
-	in.Nodes = pointers(all.Items)
+	in.Nodes = turns.Pointers(all.Items)
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods); err != nil {
 		return in, fmt.Errorf("list pods: %w", err)
 	}
-	in.Pods = pointers(pods.Items)
+	in.Pods = turns.Pointers(pods.Items)
 	var requests v1alpha1.EvictionRequestList
 	if err := c.List(ctx, &requests); err != nil {
 		return in, fmt.Errorf("list evictionrequests: %w", err)
 	}
-	in.Requests = pointers(requests.Items)
+	in.Requests = turns.Pointers(requests.Items)
 
 	read := func(what string, err error) bool {
 		if err != nil {
@@ -74,26 +75,26 @@ func gather(ctx context.Context, o *cli.Options, c *cli.Connection, nodes []stri
 	}
 	var namespaces corev1.NamespaceList
 	if read("namespaces", c.List(ctx, &namespaces)) {
-		in.Namespaces = pointers(namespaces.Items)
+		in.Namespaces = turns.Pointers(namespaces.Items)
 	}
 	var registrations v1alpha1.EvictionInterceptorList
 	if read("evictioninterceptors", c.List(ctx, &registrations)) {
-		in.Interceptors = pointers(registrations.Items)
+		in.Interceptors = turns.Pointers(registrations.Items)
 	}
 	if hooks, err := c.Hooks(ctx); read("evacuationhooks", err) {
-		in.Hooks = pointers(hooks)
+		in.Hooks = turns.Pointers(hooks)
 	}
 	var pdbs policyv1.PodDisruptionBudgetList
 	if read("poddisruptionbudgets", c.List(ctx, &pdbs)) {
-		in.PDBs = pointers(pdbs.Items)
+		in.PDBs = turns.Pointers(pdbs.Items)
 	}
 	installed := o.Installed(ctx, c)
 	in.Settings.Wait, in.Native = installed.Wait, installed.Native
 	if budgets, err := c.EvictionBudgets(ctx); read("evictionbudgets", err) && !installed.BudgetsOff {
-		in.Budgets = pointers(budgets)
+		in.Budgets = turns.Pointers(budgets)
 	}
 	if evictions, err := o.NativeEvictions(ctx, c); read("evictions.lifecycle.k8s.io", err) {
-		in.Evictions = pointers(evictions)
+		in.Evictions = turns.Pointers(evictions)
 	}
 	if installed.Unread != "" {
 		in.LeftOut = append(in.LeftOut, text.Clean(installed.Unread))
@@ -127,12 +128,4 @@ func addWorkloads(known map[types.UID]Workload, deployments []appsv1.Deployment,
 		}
 		known[sets[i].UID] = load
 	}
-}
-
-func pointers[T any](all []T) []*T {
-	found := make([]*T, 0, len(all))
-	for i := range all {
-		found = append(found, &all[i])
-	}
-	return found
 }

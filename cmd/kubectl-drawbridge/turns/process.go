@@ -40,6 +40,15 @@ func Processes(requests []*v1alpha1.EvictionRequest, evictions []*lifecyclev1alp
 	return all
 }
 
+// Pointers points to each of what was listed.
+func Pointers[T any](all []T) []*T {
+	found := make([]*T, 0, len(all))
+	for i := range all {
+		found = append(found, &all[i])
+	}
+	return found
+}
+
 // Pod is its name and UID.
 func (p Process) Pod() (types.NamespacedName, types.UID) {
 	if p.Request != nil {

@@ -89,6 +89,11 @@ func TestTheTurnsOfAPodAreOneList(t *testing.T) {
 			e:    eviction(nested).State(nested, active, now),
 			want: []string{"c.example.com: has its turn", "imperative-eviction.k8s.io: waits for its turn"},
 		},
+		"a request that was planned before the native API was there": {
+			er:   request(ours).Active(ours, now),
+			e:    eviction(a, nested).State(a, done, now).State(nested, active, now),
+			want: []string{"native a.example.com/a: done", "c.example.com: has its turn", "imperative-eviction.k8s.io: waits for its turn"},
+		},
 		"ours run first where there is no place among the responders": {
 			er:   request(ours, native).Processed(ours).Completed(ours, now).Active(native, now),
 			e:    eviction(a, b).State(a, active, now),
@@ -224,6 +229,7 @@ func TestWhichEvictionCounts(t *testing.T) {
 		"the older one of two":              {[]*lifecyclev1alpha1.Eviction{named("1", 0).Obj(), named("2", time.Hour).Obj()}, "2"},
 		"of the same age by name":           {[]*lifecyclev1alpha1.Eviction{named("2", 0).Obj(), named("1", 0).Obj()}, "1"},
 		"the one that has evicted it":       {[]*lifecyclev1alpha1.Eviction{named("1", 0).Ended(gone, now).Obj(), named("2", 0).Ended(failed, now).Obj()}, "1"},
+		"the later one of two of these":     {[]*lifecyclev1alpha1.Eviction{named("2", time.Hour).Ended(gone, now).Obj(), named("1", 0).Ended(gone, now).Obj()}, "1"},
 		"one that runs before that":         {[]*lifecyclev1alpha1.Eviction{named("1", 0).Ended(gone, now).Obj(), named("2", time.Hour).Obj()}, "2"},
 		"none, if all have failed":          {[]*lifecyclev1alpha1.Eviction{named("1", 0).Ended(failed, now).Obj()}, ""},
 		"none, if it does not say whom for": {[]*lifecyclev1alpha1.Eviction{{}}, ""},

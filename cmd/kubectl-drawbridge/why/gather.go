@@ -10,7 +10,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -119,11 +118,7 @@ func (g gatherer) gatherEviction(ctx context.Context, f *Facts, pod types.UID) {
 	if !read(f, "the native Evictions, so which native responder has its turn is not known", err) {
 		return
 	}
-	var all []*lifecyclev1alpha1.Eviction
-	for i := range list {
-		all = append(all, &list[i])
-	}
-	f.Eviction = turns.ByPod(all)[pod]
+	f.Eviction = turns.ByPod(turns.Pointers(list))[pod]
 }
 
 // gatherPeers reads the pods that the pod's budget selects: its status may be old. Of several

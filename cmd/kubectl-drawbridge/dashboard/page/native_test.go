@@ -69,7 +69,7 @@ func TestWhatPagesSayOfNativeResponders(t *testing.T) {
 		has     []string
 		not     []string
 	}{
-		"drains": {"/", nil, []string{"2 evictions going on", "alice.users.drawbridge.dev, acme.example.com/scale", "shop/db-0 " + responderB + ": copying"}, nil},
+		"drains": {"/", nil, []string{"2 evictions going on", "alice.users.drawbridge.dev, acme.example.com/scale", "shop/db-0 " + responderB + ": copying 5m ago"}, nil},
 		"a node": {"/nodes/{node}", map[string]string{"node": "node-1"}, []string{
 			responderA + ", 11:52:00 to 11:55:00 (3m)", responderB + ", 11:55:00 until now (5m): copying", "still to come: " + first + ", imperative-eviction.k8s.io",
 		}, []string{v1alpha1.NativeInterceptor}},
