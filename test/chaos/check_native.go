@@ -305,7 +305,7 @@ func (c *checker) checkNativeWrites() {
 		case http.StatusConflict, http.StatusNotFound, http.StatusTooManyRequests:
 			continue
 		}
-		if w.Code/100 == 4 && !c.refusedNatively(w) && !(w.Unauthorized && permitted[kind(w)]) {
+		if w.Code/100 == 4 && !c.refusedNatively(w) && (!w.Unauthorized || !permitted[kind(w)]) {
 			c.violatedf(PromiseNativeRules, w.Of, "refused at %s with %d", stamp(w.At), w.Code)
 		}
 	}

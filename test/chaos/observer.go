@@ -40,18 +40,16 @@ type observer struct {
 	requests []RequestSeen
 	budgets  []BudgetSeen
 	zoning   []EvictionBudgetSeen
-	podNow   map[types.UID]*corev1.Pod
-	erNow    map[types.UID]*v1alpha1.EvictionRequest
 	jobs     map[types.UID]Entry
-	// The objects of lifecycle.k8s.io.
-	evictions   []EvictionSeen
-	wishes      []WishSeen
-	evictionNow map[types.UID]*lifecyclev1alpha1.Eviction
-	wishNow     map[types.UID]*lifecyclev1alpha1.EvictionRequest
-	lostThread  bool
-	attend      []chan *lifecyclev1alpha1.Eviction
-	follow      []chan *v1alpha1.EvictionRequest
-	pursue      []chan *corev1.Pod
+	// evictions and wishes are of lifecycle.k8s.io.
+	evictions  []EvictionSeen
+	wishes     []WishSeen
+	lostThread bool
+
+	podNow      objects[*corev1.Pod]
+	erNow       objects[*v1alpha1.EvictionRequest]
+	evictionNow objects[*lifecyclev1alpha1.Eviction]
+	wishNow     objects[*lifecyclev1alpha1.EvictionRequest]
 }
 
 // startObserver watches from now on, lifecycle.k8s.io only if it is served.
@@ -59,8 +57,7 @@ func startObserver(c client.WithWatch, namespace string, native bool, tellf func
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &observer{
 		client: c, namespace: namespace, tellf: tellf, cancel: cancel,
-		podNow: map[types.UID]*corev1.Pod{}, erNow: map[types.UID]*v1alpha1.EvictionRequest{}, jobs: map[types.UID]Entry{},
-		evictionNow: map[types.UID]*lifecyclev1alpha1.Eviction{}, wishNow: map[types.UID]*lifecyclev1alpha1.EvictionRequest{},
+		jobs: map[types.UID]Entry{},
 	}
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &corev1.PodList{} }) })
 	o.group.Go(func() { o.watch(ctx, func() client.ObjectList { return &v1alpha1.EvictionRequestList{} }) })
@@ -128,7 +125,6 @@ func (o *observer) watchFrom(ctx context.Context, list client.ObjectList, versio
 
 // listed takes in a list; what is not in it any more has ended unseen.
 func (o *observer) listed(list client.ObjectList, gap bool) {
-	var here []types.UID
 	if _, pods := list.(*corev1.PodList); gap && !pods {
 		o.mu.Lock()
 		o.lostThread = true
@@ -136,15 +132,13 @@ func (o *observer) listed(list client.ObjectList, gap bool) {
 	}
 	switch list := list.(type) {
 	case *corev1.PodList:
-		for i := range list.Items {
-			here = append(here, list.Items[i].UID)
-			o.take(&list.Items[i], false, gap)
-		}
-		for uid, pod := range o.podsNow() {
-			if !slices.Contains(here, uid) {
-				o.take(pod, true, true)
-			}
-		}
+		listedOf(o, list.Items, &o.podNow, gap)
+	case *v1alpha1.EvictionRequestList:
+		listedOf(o, list.Items, &o.erNow, gap)
+	case *lifecyclev1alpha1.EvictionList:
+		listedOf(o, list.Items, &o.evictionNow, gap)
+	case *lifecyclev1alpha1.EvictionRequestList:
+		listedOf(o, list.Items, &o.wishNow, gap)
 	case *policyv1.PodDisruptionBudgetList: // One that has ended unseen is of no interest.
 		for i := range list.Items {
 			o.take(&list.Items[i], false, gap)
@@ -157,18 +151,6 @@ func (o *observer) listed(list client.ObjectList, gap bool) {
 		for i := range list.Items {
 			o.take(&list.Items[i], false, gap)
 		}
-	case *v1alpha1.EvictionRequestList:
-		for i := range list.Items {
-			here = append(here, list.Items[i].UID)
-			o.take(&list.Items[i], false, gap)
-		}
-		for uid, er := range o.requestsNow() {
-			if !slices.Contains(here, uid) {
-				o.take(er, true, true)
-			}
-		}
-	default:
-		o.listedNative(list)
 	}
 }
 
@@ -181,18 +163,8 @@ func (o *observer) take(object client.Object, gone, gap bool) {
 		if ofHook(object) {
 			return
 		}
-		if known := o.podNow[object.UID]; known != nil && !gone && known.ResourceVersion == object.ResourceVersion {
-			return // A list after a gap without a change.
-		}
-		o.pods = append(o.pods, PodSeen{At: now, Gone: gone, Gap: gap, Pod: object})
-		if o.podNow[object.UID] = object; gone {
-			delete(o.podNow, object.UID)
-		}
-		for _, f := range o.pursue {
-			select {
-			case f <- object:
-			default: // Nobody is that slow.
-			}
+		if o.podNow.take(object, gone) {
+			o.pods = append(o.pods, PodSeen{At: now, Gone: gone, Gap: gap, Pod: object})
 		}
 	case *batchv1.Job:
 		if entry, ok := finishedJob(object); ok {
@@ -203,43 +175,31 @@ func (o *observer) take(object client.Object, gone, gap bool) {
 	case *v1alpha1.EvictionBudget:
 		o.zoning = append(o.zoning, EvictionBudgetSeen{At: now, Gone: gone, Budget: object})
 	case *v1alpha1.EvictionRequest:
-		if known := o.erNow[object.UID]; known != nil && !gone && known.ResourceVersion == object.ResourceVersion {
-			return
+		if o.erNow.take(object, gone) {
+			o.requests = append(o.requests, RequestSeen{At: now, Gone: gone, Request: object})
 		}
-		o.requests = append(o.requests, RequestSeen{At: now, Gone: gone, Request: object})
-		if o.erNow[object.UID] = object; gone {
-			delete(o.erNow, object.UID)
+	case *lifecyclev1alpha1.Eviction:
+		if o.evictionNow.take(object, gone) {
+			o.evictions = append(o.evictions, EvictionSeen{At: now, Gone: gone, Eviction: object})
 		}
-		for _, f := range o.follow {
-			select {
-			case f <- object:
-			default: // Nobody is that slow.
-			}
+	case *lifecyclev1alpha1.EvictionRequest:
+		if o.wishNow.take(object, gone) {
+			o.wishes = append(o.wishes, WishSeen{At: now, Gone: gone, Wish: object})
 		}
-	default:
-		o.takeNative(now, object, gone)
 	}
 }
 
 // podsNow are the pods there are, as far as is known.
-func (o *observer) podsNow() map[types.UID]*corev1.Pod {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	now := map[types.UID]*corev1.Pod{}
-	for uid, pod := range o.podNow {
-		now[uid] = pod
-	}
-	return now
+func (o *observer) podsNow() map[types.UID]*corev1.Pod { return nowOf(o, &o.podNow) }
+
+func (o *observer) requestsNow() map[types.UID]*v1alpha1.EvictionRequest { return nowOf(o, &o.erNow) }
+
+func (o *observer) evictionsNow() map[types.UID]*lifecyclev1alpha1.Eviction {
+	return nowOf(o, &o.evictionNow)
 }
 
-func (o *observer) requestsNow() map[types.UID]*v1alpha1.EvictionRequest {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	now := map[types.UID]*v1alpha1.EvictionRequest{}
-	for uid, er := range o.erNow {
-		now[uid] = er
-	}
-	return now
+func (o *observer) wishesNow() map[types.UID]*lifecyclev1alpha1.EvictionRequest {
+	return nowOf(o, &o.wishNow)
 }
 
 // podsOn are the pods of a node that are not being deleted, sorted by name.
@@ -262,21 +222,13 @@ func compareNames(a, b client.Object) int {
 }
 
 // requestEvents is a channel of every state of requests from now on.
-func (o *observer) requestEvents() <-chan *v1alpha1.EvictionRequest {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	f := make(chan *v1alpha1.EvictionRequest, 10000)
-	o.follow = append(o.follow, f)
-	return f
-}
+func (o *observer) requestEvents() <-chan *v1alpha1.EvictionRequest { return eventsOf(o, &o.erNow) }
 
-// podEvents is a channel of every state of pods from now on.
-func (o *observer) podEvents() <-chan *corev1.Pod {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	f := make(chan *corev1.Pod, 10000)
-	o.pursue = append(o.pursue, f)
-	return f
+// podEvents is the same of pods, and evictionEvents of native Evictions.
+func (o *observer) podEvents() <-chan *corev1.Pod { return eventsOf(o, &o.podNow) }
+
+func (o *observer) evictionEvents() <-chan *lifecyclev1alpha1.Eviction {
+	return eventsOf(o, &o.evictionNow)
 }
 
 // seen puts all that was seen into a history.

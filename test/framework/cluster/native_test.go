@@ -127,3 +127,20 @@ func TestAgeRefusesAnother(t *testing.T) {
 		})
 	}
 }
+
+// Somebody else may have its turn in a newer version.
+func TestAgeVersionLeavesOtherVersionsAlone(t *testing.T) {
+	eviction := createActive(t)
+	if err := shared.AgeVersion(t.Context(), eviction, deadline); err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.AgeVersion(t.Context(), eviction, deadline); err == nil {
+		t.Error("no error although the Eviction has another version by now")
+	}
+	client := shared.Client().LifecycleV1alpha1().Evictions(eviction.Namespace)
+	got := must(client.Get(t.Context(), eviction.Name, metav1.GetOptions{}))(t)
+	want := metav1.NewTime(eviction.CreationTimestamp.Add(-deadline))
+	if diff := cmp.Diff(want, got.CreationTimestamp); diff != "" {
+		t.Errorf("when it was created (-want +got):\n%s", diff)
+	}
+}
