@@ -341,4 +341,6 @@ func (v *View) Waiting(ctx context.Context, pod types.NamespacedName) (Turn, err
 
 // theirs reports whether controllers of the cluster's own move an Eviction. It says so itself, so
 // every replica knows, and nothing has to be decided before.
-func theirs(e *lifecyclev1alpha1.Eviction) bool { return charge.Foreign(e, charge.Manager).Manager != "" }
+func theirs(e *lifecyclev1alpha1.Eviction) bool {
+	return charge.Foreign(e, charge.Manager).Manager != ""
+}
