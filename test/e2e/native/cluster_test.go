@@ -166,13 +166,6 @@ func ownItems(t *testing.T) {
 
 // theyMoveEvictions is for what may ask, and what may answer.
 func theyMoveEvictions(t *testing.T) {
-	kinds := map[string]func(*builder.PodWrapper, string) *builder.PodWrapper{
-		"native responders": func(p *builder.PodWrapper, ns string) *builder.PodWrapper { return p.Responders(in(ns, migrate)) },
-		"interceptors":      func(p *builder.PodWrapper, ns string) *builder.PodWrapper { return p.Interceptors(in(ns, ours)) },
-		"both": func(p *builder.PodWrapper, ns string) *builder.PodWrapper {
-			return p.Responders(in(ns, migrate)).Interceptors(in(ns, ours))
-		},
-	}
 	for kind, build := range kinds {
 		for how, ask := range asks {
 			t.Run(how+" for a pod with "+kind, func(t *testing.T) {
