@@ -123,7 +123,7 @@ func imperativeStage(in *Input) (Decision, bool) {
 		return whileRunning(in) // The evictor evicts it, with the UID.
 	}
 	decision, ok := in.allowStage(translate.ReasonImperativeStage)
-	if !in.Own && !in.onlyActs() && decision.Need == NeedNothing && !in.joined() && in.roomForEntry() {
+	if !in.Own && !in.onlyActs() && !in.isEvictorsTurn() && decision.Need == NeedNothing && !in.joined() && in.roomForEntry() {
 		decision.Action = ActApply
 	}
 	return decision, ok
@@ -194,7 +194,7 @@ func whileRunning(in *Input) (Decision, bool) {
 	if in.Stalled != "" {
 		verdict = translate.Stalled(in.subject(), in.Request.Status.ActiveInterceptors[0], in.Stalled)
 	}
-	if in.joined() || in.onlyActs() {
+	if in.joined() || in.onlyActs() || in.isEvictorsTurn() {
 		return say(verdict)
 	}
 	if !in.roomForEntry() {
@@ -263,16 +263,6 @@ func (in *Input) accepted() translate.Verdict {
 	return translate.Accepted(about)
 }
 
-// nativeDecides passes calls on if all responders of a native Eviction had their turn, and there
-// is no request of ours. Its plan decides, as that of a request would. A call by name for a pod
-// whose name comes back makes a request: then the evictor evicts it, with the UID.
-func nativeDecides(in *Input) (Decision, bool) {
-	if !in.Native.Last || !in.Own && in.Call.byName() && keepsName(in.Pod) {
-		return nothing()
-	}
-	return in.allowStage(translate.ReasonImperativeStage)
-}
-
 func nobodyIntercepts(in *Input) (Decision, bool) {
 	if len(in.Interceptors) > 0 {
 		return nothing()
@@ -320,6 +310,9 @@ func callIsOwn(in *Input) (Decision, bool) {
 }
 
 func interceptorsAreAsked(in *Input) (Decision, bool) {
+	if in.isEvictorsTurn() {
+		return say(in.accepted())
+	}
 	if in.Request != nil {
 		return Decision{Action: ActRestart, Verdict: in.accepted()}, true
 	}

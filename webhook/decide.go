@@ -112,6 +112,11 @@ type NativeTurn struct {
 	Position, Total int
 	// Last: it is the last one, which evicts. Then Responder is empty.
 	Last bool
+	// Theirs: controllers of the cluster's own move the Eviction, and one of them evicts. It calls
+	// like anybody else.
+	Theirs bool
+	// Planned: the pod's interceptors have a turn in it.
+	Planned bool
 }
 
 // LeftLease is what is known about the lease of a caller that requested a pod that has

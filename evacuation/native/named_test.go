@@ -7,8 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/native/charge"
 )
 
 // A pod may name the responder of ours itself, or a policy has: it has one turn, at the place
@@ -67,6 +69,41 @@ func TestNative_NoInterceptorIsThere(t *testing.T) {
 			w.completes(0, v1alpha1.NativeResponder)
 			if d := w.step(); d.Join || d.Responder != nil {
 				t.Errorf("after that: %+v", d)
+			}
+		})
+	}
+}
+
+// Controllers of the cluster's have made an Eviction without a turn for ours, because the pod could
+// not name it: ours begin when their evictor does.
+func TestNative_TheirEvictionHasNoTurnForOurs(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		by           string
+		interceptors []string
+		completed    bool
+		want         bool
+	}{
+		{"their evictor has the turn", "evictionrequest-controller", []string{"a.example.com"}, true, true},
+		{"a responder has the turn", "evictionrequest-controller", []string{"a.example.com"}, false, false},
+		{"no interceptor is there", "evictionrequest-controller", nil, true, false},
+		{"the Eviction is ours, whose plan counts", charge.Manager, []string{"a.example.com"}, true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, first)
+			w.wants("drain", "drain.example.com/me")
+			w.settle()
+			if tc.completed {
+				w.completes(0, first)
+				w.settle()
+			}
+			e := w.Evictions[0].DeepCopy()
+			e.ManagedFields = []metav1.ManagedFieldsEntry{{
+				Manager: tc.by, Subresource: "status", Time: new(metav1.NewTime(began)), FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{}}}`),
+			}}
+			w.Evictions[0], w.InCharge, w.Interceptors = e, false, tc.interceptors
+			if d := w.step(); d.Join != tc.want {
+				t.Errorf("our request is asked for: %t, want %t", d.Join, tc.want)
 			}
 		})
 	}

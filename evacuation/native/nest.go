@@ -159,8 +159,11 @@ func (s Situation) needsOurs(e *lifecyclev1alpha1.Eviction) bool {
 	if len(e.Status.TargetResponders) == 0 {
 		return s.InCharge && isFull(s.Responders) && s.withOurs() && len(s.wanting()) > 0
 	}
-	switch StateOf(e, v1alpha1.NativeResponder) {
-	case "", lifecyclev1alpha1.ResponderStateInactive:
+	switch state := StateOf(e, v1alpha1.NativeResponder); {
+	case state == "" && theirs(e) && active(e) == lifecyclev1alpha1.EvictionResponderImperativeEviction:
+		// The pod could not name it, and our interceptors have no turn but this.
+		return s.hasOurs()
+	case state == "", state == lifecyclev1alpha1.ResponderStateInactive:
 		// Without a place for it, it was needed before the first write, and stays.
 		return isFull(s.Responders) && s.oursRuns()
 	default:

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/native/charge"
 	"github.com/drawbridge-dev/drawbridge/internal/informers"
 )
 
@@ -350,16 +351,36 @@ func nameOfPod(o client.Object) []string {
 	return nil
 }
 
-// Waiting is the responder that the running Eviction of a pod waits for, the position-th of total.
-// It is empty if there is no Eviction, and if it is the turn of the last one, which evicts.
-func (v *View) Waiting(ctx context.Context, pod types.NamespacedName) (responder string, position, total int, last bool, err error) {
+// Turn is what the running Eviction of a pod waits for. The zero value means that there is none.
+type Turn struct {
+	// Responder is the Position-th of Total; "" if it is the turn of the last one, which evicts.
+	Responder       string
+	Position, Total int
+	Last            bool
+	// Theirs: controllers of the cluster's own move the Eviction.
+	Theirs bool
+	// Planned: v1alpha1.NativeResponder is among the responders.
+	Planned bool
+}
+
+// Waiting is what the pod with that namespace and UID waits for.
+func (v *View) Waiting(ctx context.Context, pod types.NamespacedName) (Turn, error) {
 	e, err := v.Running(ctx, pod)
 	if err != nil || e == nil {
-		return "", 0, 0, false, err
+		return Turn{}, err
 	}
-	responder, position, total, _ = Progress(e)
-	if responder == lifecyclev1alpha1.EvictionResponderImperativeEviction {
-		return "", 0, 0, true, nil
+	who, position, total, _ := Progress(e)
+	turn := Turn{Theirs: theirs(e), Planned: StateOf(e, v1alpha1.NativeResponder) != ""}
+	if who == lifecyclev1alpha1.EvictionResponderImperativeEviction {
+		turn.Last = true
+		return turn, nil
 	}
-	return cmp.Or(responder, v1alpha1.NativeInterceptor), position, total, false, nil
+	turn.Responder, turn.Position, turn.Total = cmp.Or(who, v1alpha1.NativeInterceptor), position, total
+	return turn, nil
+}
+
+// theirs reports whether controllers of the cluster's own move an Eviction. It says so itself, so
+// every replica knows, and nothing has to be decided before.
+func theirs(e *lifecyclev1alpha1.Eviction) bool {
+	return charge.Foreign(e, charge.Manager).Manager != ""
 }

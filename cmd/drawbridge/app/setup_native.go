@@ -114,8 +114,8 @@ func nativePolicy(o Options) native.Policy {
 
 // nativeTurn is what the webhook asks the view.
 func nativeTurn(view *native.View) func(context.Context, types.NamespacedName) (webhook.NativeTurn, error) {
-	return func(ctx context.Context, pod types.NamespacedName) (turn webhook.NativeTurn, err error) {
-		turn.Responder, turn.Position, turn.Total, turn.Last, err = view.Waiting(ctx, pod)
-		return turn, err
+	return func(ctx context.Context, pod types.NamespacedName) (webhook.NativeTurn, error) {
+		turn, err := view.Waiting(ctx, pod)
+		return webhook.NativeTurn(turn), err
 	}
 }

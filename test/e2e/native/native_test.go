@@ -80,16 +80,18 @@ var asks = map[string]func(*testing.T, *corev1.Pod){
 	"a native one and a call": func(t *testing.T, pod *corev1.Pod) { wants(t, pod); calls(t, pod) },
 }
 
+// kinds are pods by who answers for them.
+var kinds = map[string]func(*builder.PodWrapper, string) *builder.PodWrapper{
+	"native responders": func(p *builder.PodWrapper, ns string) *builder.PodWrapper { return p.Responders(in(ns, migrate)) },
+	"interceptors":      func(p *builder.PodWrapper, ns string) *builder.PodWrapper { return p.Interceptors(in(ns, ours)) },
+	"both": func(p *builder.PodWrapper, ns string) *builder.PodWrapper {
+		return p.Responders(in(ns, migrate)).Interceptors(in(ns, ours))
+	},
+}
+
 // One pod, one sequence, whatever asks and whoever answers.
 func TestEverybodyHasOneTurn(t *testing.T) {
 	shareManager(t)
-	kinds := map[string]func(*builder.PodWrapper, string) *builder.PodWrapper{
-		"native responders": func(p *builder.PodWrapper, ns string) *builder.PodWrapper { return p.Responders(in(ns, migrate)) },
-		"interceptors":      func(p *builder.PodWrapper, ns string) *builder.PodWrapper { return p.Interceptors(in(ns, ours)) },
-		"both": func(p *builder.PodWrapper, ns string) *builder.PodWrapper {
-			return p.Responders(in(ns, migrate)).Interceptors(in(ns, ours))
-		},
-	}
 	for kind, build := range kinds {
 		for how, ask := range asks {
 			t.Run(how+" for a pod with "+kind, func(t *testing.T) {
