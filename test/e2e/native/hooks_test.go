@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -65,8 +67,9 @@ func TestHooksAnswerNatively(t *testing.T) {
 			t.Errorf("it has another turn: %+v", er.Status.TargetInterceptors)
 		}
 		e = waitEviction(t, pod, "evicted", isEvicted)
-		if stateOf(e, key) != lifecyclev1alpha1.ResponderStateCompleted || e.Status.Responders[0].Message == nil || *e.Status.Responders[0].Message != "Hook ready: the condition is true." {
-			t.Errorf("%s, responders %+v", says(e), e.Status.Responders[0])
+		said := ptr.Deref(e.Status.Responders[0].Message, "")
+		if stateOf(e, key) != lifecyclev1alpha1.ResponderStateCompleted || !strings.HasPrefix(said, "Hook ready: ") {
+			t.Errorf("%s; it said %q", says(e), said)
 		}
 	})
 	t.Run("a Job, which is called off", func(t *testing.T) {
