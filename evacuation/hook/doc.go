@@ -4,6 +4,7 @@
 //
 //   - setup.go, runner.go: the controllers, one for each hook
 //   - interceptor.go, cancel.go: the turn of a hook, and its undo
+//   - native.go: turns in Kubernetes' own API
 //   - step.go: what is next for a run
 //   - attempt.go: one attempt
 //   - compiled.go: one generation of a hook

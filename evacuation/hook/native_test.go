@@ -72,12 +72,14 @@ func newNativeWorld(t *testing.T, hooks ...*v1alpha1.EvacuationHook) *nativeWorl
 }
 
 // restart makes a manager that knows only what stands in the API.
-func (w *nativeWorld) restart() {
+func (w *nativeWorld) restart() { w.restartWith(listed{w.client}) }
+
+func (w *nativeWorld) restartWith(native NativeEvictions) {
 	w.t.Helper()
 	w.runner = newRunner(w.client, w.client, Options{
 		Clock: w.clock, Metrics: metrics.NewHooks(prometheus.NewRegistry()), Bounds: Bounds{MaxTotal: 24 * time.Hour},
 		MaxConcurrent: 1, MaxPerNamespace: 1, HTTP: &httpcall.Client{}, Watches: &waitfor.Watches{}, Recorder: eventsclient.NewFakeRecorder(1000),
-		Native: listed{w.client},
+		Native: native,
 	})
 	if err := w.runner.sweepOnce(w.t.Context()); err != nil {
 		w.t.Fatal(err)
@@ -209,6 +211,7 @@ func TestANativeRunIsCalledOff(t *testing.T) {
 			w.restart()
 		},
 	}
+	cases["by an administrator who has switched the native API off"] = func(w *nativeWorld) { w.restartWith(nil) }
 	for name, callOff := range cases {
 		t.Run(name, func(t *testing.T) {
 			from := jobHook()

@@ -3,6 +3,9 @@
 //
 //   - interceptor.go: what an author implements
 //   - options.go, setup.go, predicate.go: a controller for it
+//   - request.go: what both APIs say of a turn
+//   - drawbridge.go: Drawbridge's API
+//   - native.go, nativeapi.go, nativerun.go: Kubernetes' own, while it is served
 //   - reconciler.go: one request
 //   - step.go: the decision
 //   - report.go: reports

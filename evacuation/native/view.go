@@ -379,6 +379,13 @@ func (v *View) Waiting(ctx context.Context, pod types.NamespacedName) (Turn, err
 	return turn, nil
 }
 
+// Stage reports whether an Eviction of the pod with that namespace and UID runs, and whether it is
+// the turn of its last responder, which evicts.
+func (v *View) Stage(ctx context.Context, pod types.NamespacedName) (runs, last bool, err error) {
+	turn, err := v.Waiting(ctx, pod)
+	return turn != Turn{}, turn.Last, err
+}
+
 // theirs reports whether controllers of the cluster's own move an Eviction. It says so itself, so
 // every replica knows, and nothing has to be decided before.
 func theirs(e *lifecyclev1alpha1.Eviction) bool {

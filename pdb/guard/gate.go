@@ -31,10 +31,9 @@ type Gate struct {
 
 // Native says how far the Evictions of lifecycle.k8s.io are.
 type Native interface {
-	// Waiting is the responder that the running Eviction of the pod with that namespace and UID
-	// waits for. It is empty if there is no Eviction, and last is true if it is the turn of the
-	// one that evicts. It answers from memory.
-	Waiting(ctx context.Context, pod types.NamespacedName) (responder string, position, total int, last bool, err error)
+	// Stage reports whether an Eviction of the pod with that namespace and UID runs, and whether
+	// it is the turn of its last responder, which evicts. It answers from memory.
+	Stage(ctx context.Context, pod types.NamespacedName) (runs, last bool, err error)
 	// OnPodChange registers a function to call, from any goroutine, when the answer for a
 	// pod may have changed. It gets the pod's namespace and name.
 	OnPodChange(tell func(pod types.NamespacedName))

@@ -169,13 +169,13 @@ func (c *Controller) withNative(ctx context.Context, pod *corev1.Pod, stage Stag
 	if stage != StageNone && stage != StageImperative {
 		return stage, nil
 	}
-	responder, _, _, last, err := c.Native.Waiting(ctx, v1alpha1.RequestKey(pod))
+	runs, last, err := c.Native.Stage(ctx, v1alpha1.RequestKey(pod))
 	switch {
 	case err != nil:
 		return stage, fmt.Errorf("look up the native Eviction: %w", err)
-	case responder != "":
+	case runs && !last:
 		return StageEvacuating, nil
-	case last:
+	case runs:
 		return StageImperative, nil
 	default:
 		return stage, nil

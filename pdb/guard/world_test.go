@@ -294,9 +294,9 @@ func (h holds) OnPodChange(func(types.NamespacedName)) {}
 // turn of the one that evicts.
 type nativeTurns map[string]string
 
-func (n nativeTurns) Waiting(_ context.Context, pod types.NamespacedName) (responder string, position, total int, last bool, err error) {
-	responder, running := n[pod.Name]
-	return responder, 1, 2, running && responder == "", nil
+func (n nativeTurns) Stage(_ context.Context, pod types.NamespacedName) (runs, last bool, err error) {
+	responder, runs := n[pod.Name]
+	return runs, runs && responder == "", nil
 }
 
 func (nativeTurns) OnPodChange(func(types.NamespacedName)) {}

@@ -29,6 +29,8 @@ func TestMalformedHooksAreRefused(t *testing.T) {
 		"a time that is none":   {"", waiting(`"deadline":"soon"`), "deadline"},
 		"a minimum of nothing":  {"", waiting(`"minimum":"0s"`), "minimum must be at least 1s and at most 24h"},
 		"a skip at no time":     {"", waiting(`"onShortNotice":"Skip"`), "onShortNotice needs a minimum"},
+		"a key with no domain":  {"", waiting(`"nativeKey":"dump"`), "nativeKey must be a domain, '/' and"},
+		"a key of Kubernetes":   {"", waiting(`"nativeKey":"a.k8s.io/dump"`), "no key under k8s.io or kubernetes.io"},
 		"eleven more attempts":  {"", waiting(`"retries":11`), "retries"},
 		"a failure that evicts": {"", waiting(`"onFailure":"Evict"`), "onFailure"},
 		"a name of 64":          {strings.Repeat("a", 64), waits, "metadata.name must have at most 63 characters"},

@@ -17,6 +17,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook"
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook/execcall"
 	"github.com/drawbridge-dev/drawbridge/evacuation/hook/httpcall"
+	"github.com/drawbridge-dev/drawbridge/evacuation/native/charge"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
@@ -45,7 +46,9 @@ func setupHooks(mgr ctrl.Manager, o Options, status *registration.StatusReconcil
 		HTTP: requests, Watches: waitfor.New(dynamicClient, mgr.GetRESTMapper(), mgr.GetLogger().WithName("hooks"), "chart value hooks.wait.rules"),
 		Coverage:   func(key types.NamespacedName) (hook.Coverage, bool) { return coverageOf(status, key) },
 		OnCoverage: status.OnHook,
-		Native:     native,
+	}
+	if charge.Mode(o.Native.Controllers) != charge.Off {
+		options.Native = native
 	}
 	if o.Hooks.Exec {
 		if options.Exec, err = execcall.New(mgr.GetConfig()); err != nil {
