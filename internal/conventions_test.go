@@ -23,7 +23,7 @@ var product = []string{"api", "cmd", "evacuation", "examples", "internal", "pdb"
 
 // public are the interfaces that the SDK looks for in what authors give it: that an
 // interceptor may leave them out is its contract.
-var public = map[string]bool{"evacuation/interceptor.Canceler": true, "evacuation/interceptor.Goner": true}
+var public = map[string]bool{"evacuation/interceptor.Canceler": true, "evacuation/interceptor.Goner": true, "evacuation/interceptor.PodEvictions": true}
 
 // source is one file of a folder, which is relative to the module.
 type source struct {

@@ -164,11 +164,13 @@ type nativeClient struct {
 	interceptor.PodEvictions
 }
 
+var _ interceptor.PodEvictions = &nativeClient{}
+
 func (r *runner) responder(turn nativeTurn) (reconcile.Reconciler, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.responders[turn] == nil {
-		made, err := interceptor.NewReconciler(nativeClient{r.client, r.native}, r.live, &named{hookInterceptor: r.hookInterceptor, hook: turn.hook}, interceptor.Options{
+		made, err := interceptor.NewReconciler(&nativeClient{r.client, r.native}, r.live, &named{hookInterceptor: r.hookInterceptor, hook: turn.hook}, interceptor.Options{
 			NativeKey: turn.key, Clock: r.clock, Recorder: r.recorder, HeartbeatInterval: r.beat,
 		})
 		if err != nil {
