@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -148,15 +149,32 @@ func NativePage(all []NativeStatement, cases []Case, tests map[int][]string) str
 		"The rest are bad writes of responders, and values that no controller makes up.\n\n" +
 		"| Case | Server | Drawbridge | Statements | Tests |\n|---|---|---|---|---|\n")
 	for _, c := range cases {
-		verdict, numbers, count := "refused", []string{}, 0
+		verdict, numbers := "refused", []string{}
 		if c.Allowed {
 			verdict = "allowed"
 		}
 		for _, n := range c.Statements {
 			numbers = append(numbers, "N"+strconv.Itoa(n))
-			count += len(tests[n])
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d |\n", c.Name, verdict, c.Ours, strings.Join(numbers, ", "), count)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.Name, verdict, c.Ours, strings.Join(numbers, ", "), strings.Join(c.proofs(tests), "<br>"))
 	}
 	return b.String()
+}
+
+// proofs are the tests of what Drawbridge does about a case, or, where it has only to leave
+// something alone, those of what the server does.
+func (c Case) proofs(tests map[int][]string) []string {
+	var ours, all []string
+	for _, n := range c.Statements {
+		for _, test := range tests[n] {
+			if all = append(all, test); !strings.HasPrefix(test, "conformance/native ") {
+				ours = append(ours, test)
+			}
+		}
+	}
+	if len(ours) == 0 {
+		ours = all
+	}
+	slices.Sort(ours)
+	return slices.Compact(ours)
 }

@@ -133,7 +133,7 @@ func TestTheNativePageCountsWhatHasNoTest(t *testing.T) {
 		"\n2 statements; 1 of them have no test yet.\n",
 		"| N1 | C.1 | Proved. | native TestNative_C1/\"N1 proved\" |\n",
 		"| N2 | C.1 | Not proved. | *no test yet* |\n",
-		"| a case | refused | It waits. | N1, N2 | 1 |\n",
+		"| a case | refused | It waits. | N1, N2 | native TestNative_C1/\"N1 proved\" |\n",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("want %q in:\n%s", want, page)

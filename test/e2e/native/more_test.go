@@ -198,3 +198,54 @@ func TestBadInput(t *testing.T) {
 	waitEviction(t, renamed, "canceled, as nobody wants it", isCanceled)
 	lives(t, renamed)
 }
+
+// A person writes garbage into the status of an Eviction. What only the controller says comes back,
+// nobody loses a turn, and a lie about the end counts as a failure, which is tried again.
+func TestGarbageInTheStatus(t *testing.T) {
+	shareManager(t)
+	namespace, node := placed(t)
+	name := in(namespace, migrate)
+	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(name).Obj())
+	wants(t, pod)
+	e := waitEviction(t, pod, "in the hands of its responder", turnOf(name))
+	started := e.Status.Responders[0].StartTime
+	edit := func(change func(*lifecyclev1alpha1.Eviction)) {
+		t.Helper()
+		waiting.Eventually(t, "a person to edit the status", func(ctx context.Context) error {
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(e), e); err != nil {
+				return err
+			}
+			change(e)
+			return admin.Status().Update(ctx, e, client.FieldOwner("kubectl-edit"))
+		})
+	}
+	edit(func(e *lifecyclev1alpha1.Eviction) {
+		e.Status.Requesters = []lifecyclev1alpha1.Requester{{Name: "mallory.example.com/x", Intent: lifecyclev1alpha1.RequesterIntentWithdrawn}}
+		e.Status.Conditions = []metav1.Condition{{Type: "example.com/Garbage", Status: metav1.ConditionTrue, Reason: "Garbage", LastTransitionTime: metav1.Now()}}
+		slices.Reverse(e.Status.TargetResponders)
+	})
+	e = waitEviction(t, pod, "as it was", func(e *lifecyclev1alpha1.Eviction) bool {
+		return turnOf(name)(e) && slices.ContainsFunc(e.Status.Requesters, func(r lifecyclev1alpha1.Requester) bool {
+			return r.Name == "drain.example.com/me" && r.Intent == lifecyclev1alpha1.RequesterIntentEviction
+		}) && len(e.Status.Conditions) == 3
+	})
+	if !e.Status.Responders[0].StartTime.Equal(started) {
+		t.Errorf("the turn began at %s, and begins at %s now", started, e.Status.Responders[0].StartTime)
+	}
+	edit(func(e *lifecyclev1alpha1.Eviction) {
+		for i := range e.Status.TargetResponders {
+			if e.Status.TargetResponders[i].Name == name {
+				e.Status.TargetResponders[i].State = lifecyclev1alpha1.ResponderStateCanceled
+			}
+		}
+		e.Status.Conditions = []metav1.Condition{{
+			Type: string(lifecyclev1alpha1.EvictionConditionTargetEvicted), Status: metav1.ConditionTrue,
+			Reason: string(lifecyclev1alpha1.EvictionConditionReasonPodDeleted), LastTransitionTime: metav1.Now(),
+		}}
+	})
+	waitEviction(t, pod, "tried again", func(e *lifecyclev1alpha1.Eviction) bool { return e.Name == "pod-2-db-0" && turnOf(name)(e) })
+	lives(t, pod)
+	completes(t, pod, name)
+	gone(t, pod)
+	waitEviction(t, pod, "evicted", isEvicted)
+}
