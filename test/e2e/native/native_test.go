@@ -87,6 +87,9 @@ var kinds = map[string]func(*builder.PodWrapper, string) *builder.PodWrapper{
 	"both": func(p *builder.PodWrapper, ns string) *builder.PodWrapper {
 		return p.Responders(in(ns, migrate)).Interceptors(in(ns, ours))
 	},
+	"both, and names ours itself": func(p *builder.PodWrapper, ns string) *builder.PodWrapper {
+		return p.Responders(in(ns, migrate), nativeOurs).Interceptors(in(ns, ours))
+	},
 }
 
 // One pod, one sequence, whatever asks and whoever answers.
