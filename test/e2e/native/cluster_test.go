@@ -80,8 +80,10 @@ func respondersOf(pod *corev1.Pod) (names []string) {
 // The cluster has controllers of its own, played by a stand-in: Drawbridge asks in the name of
 // others, and answers for its interceptors.
 func TestTheClusterHasControllers(t *testing.T) {
+	startOver(t) // The stand-in would move on what other tests have left.
 	theirs := installed(t, charge.Cluster)
 	t.Cleanup(func() {
+		startOver(t) // Else the next manager finds that somebody else writes, and lets go.
 		installed(t, charge.Auto)
 		if left := policies(t); len(left) > 0 {
 			t.Errorf("where Drawbridge moves Evictions there are %v", left)
@@ -143,6 +145,31 @@ func TestTheClusterHasControllers(t *testing.T) {
 	ownItems(t)
 }
 
+// startOver removes all that there is natively, and what is remembered of who moves it.
+func startOver(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cluster.Patience)
+	defer cancel()
+	var requests lifecyclev1alpha1.EvictionRequestList
+	var evictions lifecyclev1alpha1.EvictionList
+	state := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: inst.Namespace, Name: inst.Release + "-native"}}
+	objects := []client.Object{state}
+	if err := errors.Join(admin.List(ctx, &requests), admin.List(ctx, &evictions)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range requests.Items { // First, or they would begin another Eviction.
+		objects = append(objects, &requests.Items[i])
+	}
+	for i := range evictions.Items {
+		objects = append(objects, &evictions.Items[i])
+	}
+	for _, object := range objects {
+		if err := admin.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // ownItems wants that Drawbridge owns nothing of any Eviction but what its responder says.
 func ownItems(t *testing.T) {
 	t.Helper()
@@ -153,8 +180,8 @@ func ownItems(t *testing.T) {
 	known := []string{upstream.Manager, upstream.Evictor, nativeOurs}
 	for i := range list.Items {
 		e := &list.Items[i]
-		if !slices.ContainsFunc(e.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == upstream.Manager }) {
-			continue // Of another test.
+		if !slices.ContainsFunc(e.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == upstream.Manager && f.Subresource == "" }) {
+			continue // It began in another test.
 		}
 		for _, f := range e.ManagedFields {
 			if f.Subresource == "status" && f.Manager == charge.Manager {
