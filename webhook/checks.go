@@ -189,6 +189,9 @@ func afterCancel(in *Input) (Decision, bool) {
 func whileRunning(in *Input) (Decision, bool) {
 	verdict := stateVerdict(in.subject(), in.Pod, in.Request)
 	if n := in.Native; n.Responder != "" && slices.ContainsFunc(in.Request.Status.ActiveInterceptors, isOutside) {
+		if n.Total == 0 { // Its responders are not known yet.
+			n.Position, n.Total = 1, len(in.Request.Status.TargetInterceptors)
+		}
 		verdict = translate.Waiting(in.subject(), n.Responder, n.Position, n.Total)
 	}
 	if in.Stalled != "" {

@@ -38,7 +38,9 @@ func TestDecideOnPodsWithANativeEviction(t *testing.T) {
 		"a requester has to wait, too, and stays one":               {during(working, unplanned), deniedWaiting()},
 		"while responders have the turn, a caller joins":            {input(responders, onlyNative, stranger, withUID), deniedAccepted().after(ActApply)},
 		"at the last stage their evictor passes, and does not join": {during(evicting, theirs, stranger, withUID), imperative},
-		"at the last stage of ours a caller joins":                  {during(evicting, last, stranger, withUID), imperative.after(ActApply)},
+		"at the last stage all wait for the next Eviction, the evictor too": {during(evicting, turn(NativeTurn{Responder: v1alpha1.NativeInterceptor}), withUID),
+			deniedLast(`waiting for interceptor "native.drawbridge.dev" (1 of 3)`)},
+		"at the last stage of ours a caller joins": {during(evicting, last, stranger, withUID), imperative.after(ActApply)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

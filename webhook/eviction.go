@@ -52,7 +52,7 @@ type Config struct {
 	Stalled func(ctx context.Context, pod *corev1.Pod, er *v1alpha1.EvictionRequest) string
 	// Native tells of the native Eviction of a pod, by its namespace and UID. It answers from
 	// memory. Optional.
-	Native func(ctx context.Context, pod types.NamespacedName) (NativeTurn, error)
+	Native func(ctx context.Context, pod types.NamespacedName, er *v1alpha1.EvictionRequest) (NativeTurn, error)
 	// NewRequestsPerNode is how many requests the callers of one class may begin on
 	// a node within a minute, for each of LimitedClasses; 0 is no limit.
 	NewRequestsPerNode int

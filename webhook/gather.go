@@ -70,7 +70,7 @@ func (h *EvictionHandler) gatherAround(ctx context.Context, in *gathered) error 
 		}
 	}
 	if h.Native != nil && (request != nil || len(in.Interceptors) > 0) {
-		if in.Native, err = h.Native(ctx, v1alpha1.RequestKey(in.Pod)); err != nil {
+		if in.Native, err = h.Native(ctx, v1alpha1.RequestKey(in.Pod), request); err != nil {
 			return fmt.Errorf("look at the native Eviction of pod %s/%s: %w", in.Pod.Namespace, in.Pod.Name, err)
 		}
 	}

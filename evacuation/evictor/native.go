@@ -35,6 +35,8 @@ type Native interface {
 	// Running is the Eviction of the pod with that namespace and UID that is being processed,
 	// nil if there is none.
 	Running(ctx context.Context, pod types.NamespacedName) (*lifecyclev1alpha1.Eviction, error)
+	// Awaited reports whether our request of that pod waits for an Eviction that does not run yet.
+	Awaited(ctx context.Context, pod types.NamespacedName, er *v1alpha1.EvictionRequest) (bool, error)
 	// InCharge reports whether this evictor is that of native Evictions. Otherwise the cluster
 	// has one, which acts.
 	InCharge() bool
@@ -54,6 +56,8 @@ type wish struct {
 	native *lifecyclev1alpha1.Eviction
 	// foreign: the Eviction has an evictor of the cluster's.
 	foreign bool
+	// awaited: no Eviction runs, but er waits for the next one.
+	awaited bool
 }
 
 // isTurn reports whether the evictor may act.
@@ -62,23 +66,23 @@ func (w *wish) isTurn() bool {
 		return false
 	}
 	if !w.stored {
-		return IsTurnOf(nil, w.native)
+		return IsTurnOf(nil, w.native, false)
 	}
-	return IsTurnOf(w.er, w.native)
+	return IsTurnOf(w.er, w.native, w.awaited)
 }
 
 // IsTurnOf reports whether the evictor may act for our request of a pod and its running
 // Eviction; nil is none. Both have to have reached their last stage. A request that only an
 // Eviction needs goes no further than that: when the Eviction has ended, its name is not taken
-// back yet.
-func IsTurnOf(er *v1alpha1.EvictionRequest, native *lifecyclev1alpha1.Eviction) bool {
+// back yet. awaited: none runs, but the request waits for the next.
+func IsTurnOf(er *v1alpha1.EvictionRequest, native *lifecyclev1alpha1.Eviction, awaited bool) bool {
 	switch {
 	case native != nil:
 		return nativeTurn(native) && (er == nil || IsTurn(er))
 	case er == nil:
 		return false
 	default:
-		return IsTurn(er) && !onlyNative(er)
+		return IsTurn(er) && !onlyNative(er) && !awaited
 	}
 }
 
@@ -116,6 +120,11 @@ func (e *Reconciler) wishOf(ctx context.Context, key types.NamespacedName, live 
 			return nil, err
 		}
 		w.foreign = !e.Native.InCharge()
+	}
+	if e.Native != nil && w.native == nil && er != nil {
+		if w.awaited, err = e.Native.Awaited(ctx, key, er); err != nil {
+			return nil, fmt.Errorf("look up who wants pod %s evicted natively: %w", key, err)
+		}
 	}
 	if w.native != nil && (er == nil || v1alpha1.IsFinished(er)) {
 		w.er, w.stored = requestOf(w.native), false

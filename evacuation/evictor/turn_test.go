@@ -31,24 +31,27 @@ func TestIsTurnOf(t *testing.T) {
 	}
 	active, inactive := eviction(lifecyclev1alpha1.ResponderStateActive), eviction(lifecyclev1alpha1.ResponderStateInactive)
 	for _, tc := range []struct {
-		name   string
-		er     *v1alpha1.EvictionRequest
-		native *lifecyclev1alpha1.Eviction
-		want   bool
+		name    string
+		er      *v1alpha1.EvictionRequest
+		native  *lifecyclev1alpha1.Eviction
+		awaited bool
+		want    bool
 	}{
-		{"nothing asks for the eviction", nil, nil, false},
-		{"only we are asked", asked("drain.example.com"), nil, true},
-		{"only natively is asked", nil, active, true},
-		{"natively it is not the last stage", nil, inactive, false},
-		{"both have reached the last stage", asked("drain.example.com"), active, true},
-		{"ours has, the native one has not", asked("drain.example.com"), inactive, false},
-		{"the Eviction needs ours, and runs", asked(v1alpha1.NativeInterceptor), active, true},
-		{"the Eviction that needs ours has ended", asked(v1alpha1.NativeInterceptor), nil, false},
-		{"the Eviction that needs ours has ended, but somebody else asks", asked(v1alpha1.NativeInterceptor, "drain.example.com"), nil, true},
-		{"nobody asks any more", asked(), nil, false},
+		{"nothing asks for the eviction", nil, nil, false, false},
+		{"only we are asked", asked("drain.example.com"), nil, false, true},
+		{"only natively is asked", nil, active, false, true},
+		{"natively it is not the last stage", nil, inactive, false, false},
+		{"both have reached the last stage", asked("drain.example.com"), active, false, true},
+		{"ours has, the native one has not", asked("drain.example.com"), inactive, false, false},
+		{"the Eviction needs ours, and runs", asked(v1alpha1.NativeInterceptor), active, false, true},
+		{"the Eviction that needs ours has ended", asked(v1alpha1.NativeInterceptor), nil, false, false},
+		{"the Eviction that needs ours has ended, but somebody else asks", asked(v1alpha1.NativeInterceptor, "drain.example.com"), nil, false, true},
+		{"nobody asks any more", asked(), nil, false, false},
+		{"the next Eviction has not begun yet", asked("drain.example.com"), nil, true, false},
+		{"the Eviction that was waited for runs", asked("drain.example.com"), active, true, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, IsTurnOf(tc.er, tc.native)); diff != "" {
+			if diff := cmp.Diff(tc.want, IsTurnOf(tc.er, tc.native, tc.awaited)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -62,6 +65,9 @@ var errNotKnown = errors.New("not known yet")
 
 func (unknownNative) Running(context.Context, types.NamespacedName) (*lifecyclev1alpha1.Eviction, error) {
 	return nil, errNotKnown
+}
+func (unknownNative) Awaited(context.Context, types.NamespacedName, *v1alpha1.EvictionRequest) (bool, error) {
+	return false, errNotKnown
 }
 func (unknownNative) InCharge() bool                    { return false }
 func (unknownNative) Notify(func(types.NamespacedName)) {}

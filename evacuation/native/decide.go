@@ -37,12 +37,21 @@ func Decide(s Situation) Decision {
 // not).
 func (s Situation) wanting() (wanting []*lifecyclev1alpha1.EvictionRequest) {
 	for _, r := range s.Requests {
-		if r.DeletionTimestamp == nil && r.Spec.Intent == lifecyclev1alpha1.EvictionRequestIntentEviction &&
-			!settled(conclusionOf(r.Status.Conditions)) {
+		if wants(r) {
 			wanting = append(wanting, r)
 		}
 	}
 	return wanting
+}
+
+func wants(r *lifecyclev1alpha1.EvictionRequest) bool {
+	return r.DeletionTimestamp == nil && r.Spec.Intent == lifecyclev1alpha1.EvictionRequestIntentEviction &&
+		!settled(conclusionOf(r.Status.Conditions))
+}
+
+// isWanted reports whether somebody wants the eviction, or will once the decision is written.
+func (s Situation) isWanted(d *Decision) bool {
+	return len(s.wanting()) > 0 || slices.ContainsFunc(d.Wishes, wants)
 }
 
 // settled reports whether a request has ended for good (A.2, 3).
@@ -133,16 +142,18 @@ func (s Situation) advance(d *Decision) {
 			s.put(d, e, process.Decision{Participants: decode(e, s, true).Participants, Outcome: process.OutcomeCanceled},
 				conclusion{failed: invalid, message: "An active Eviction already exists for the same target."})
 		default:
-			s.step(d, e, len(wanting) > 0)
+			s.step(d, e, s.isWanted(d))
 		}
 	}
 }
 
 // step moves one Eviction on.
 func (s Situation) step(d *Decision, e *lifecyclev1alpha1.Eviction, wanted bool) {
-	if wanted && s.oursFirst(e) {
-		d.Happened = append(d.Happened, Happening{What: OursFirst, Eviction: e.Name})
-		return // The first write waits for our interceptors.
+	if wanted && s.waits(e) != "" {
+		if s.oursFirst(e) {
+			d.Happened = append(d.Happened, Happening{What: OursFirst, Eviction: e.Name})
+		}
+		return
 	}
 	snapshot := decode(e, s, wanted)
 	stepped := process.Step(snapshot, s.Now, s.Policy.Process)

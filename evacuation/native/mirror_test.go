@@ -97,3 +97,16 @@ func TestNative_ReportsAreNotFromBeforeTheTurn(t *testing.T) {
 		})
 	}
 }
+
+// The same of one that finds that no interceptor of ours is left.
+func TestNative_NothingIsReportedFromBeforeTheTurnIfNobodyIsLeft(t *testing.T) {
+	w := newWorld(t)
+	w.Interceptors = []string{"a.example.com"}
+	w.wants("wish", "drain.example.com/me")
+	w.settle()
+	w.Interceptors = nil
+	w.after(-2 * time.Second)
+	if report := w.step().Responder; report == nil || report.CompletedAt.Before(began) {
+		t.Errorf("the turn began at %s, the report is %+v", began, report)
+	}
+}

@@ -117,13 +117,43 @@ func (s Situation) oursFirst(e *lifecyclev1alpha1.Eviction) bool {
 	return !s.oursRuns() || !isActive(s.Ours, v1alpha1.NativeInterceptor) && !isActive(s.Ours, v1alpha1.ImperativeEvictionInterceptor)
 }
 
+// waits says why the first write of an Eviction waits for our interceptors, "" if it does not.
+func (s Situation) waits(e *lifecyclev1alpha1.Eviction) string {
+	switch {
+	case s.oursFirst(e):
+		return oursFirstMessage
+	case len(e.Status.TargetResponders) == 0 && !s.targetEnded() && s.oursGoOn():
+		return oursGoOnMessage
+	default:
+		return ""
+	}
+}
+
+// oursGoOn reports whether an interceptor of ours has the turn or is the next, because it had begun
+// before an Eviction that has ended: the responders of the one that begins anew must not work at
+// the same time. Where ours come before them, they do not.
+func (s Situation) oursGoOn() bool {
+	if !s.oursRuns() || len(s.Ours.Status.ActiveInterceptors) == 0 ||
+		planOf(s.Responders, true, s.Priority)[0].Name == v1alpha1.NativeResponder {
+		return false
+	}
+	switch active := s.Ours.Status.ActiveInterceptors[0]; active {
+	case v1alpha1.ImperativeEvictionInterceptor:
+		return false
+	case v1alpha1.NativeInterceptor:
+		return v1alpha1.ReportOf(s.Ours, active).CompletionTime != nil && s.withOurs()
+	default:
+		return true
+	}
+}
+
 // nest decides about what joins the two: our request has to exist during the turn of
 // v1alpha1.NativeResponder, which reports what it does, and v1alpha1.NativeInterceptor reports
 // what the Eviction does.
 func (s Situation) nest(d *Decision) {
 	soon := s.soon(d)
 	joined := s.oursRuns() && slices.ContainsFunc(s.Ours.Spec.Requesters, func(r v1alpha1.Requester) bool { return r.Name == v1alpha1.NativeInterceptor })
-	switch needed := s.needsOurs(soon); {
+	switch needed := s.needsOurs(soon, s.isWanted(d)); {
 	case needed && !joined && !s.refused():
 		d.Join = true
 	case !needed && joined && !s.targetEnded() && d.Create == nil:
@@ -151,21 +181,22 @@ func conclusionText(er *v1alpha1.EvictionRequest) string {
 	return ""
 }
 
-// needsOurs reports whether a running Eviction needs our request.
-func (s Situation) needsOurs(e *lifecyclev1alpha1.Eviction) bool {
+// needsOurs reports whether a running Eviction, which somebody may want, needs our request.
+func (s Situation) needsOurs(e *lifecyclev1alpha1.Eviction, wanted bool) bool {
 	if e == nil || s.targetEnded() || conclusionOf(e.Status.Conditions).final() || e.DeletionTimestamp != nil {
 		return false
 	}
 	if len(e.Status.TargetResponders) == 0 {
-		return s.InCharge && isFull(s.Responders) && s.withOurs() && len(s.wanting()) > 0
+		return s.InCharge && wanted && (isFull(s.Responders) && s.withOurs() || s.oursGoOn())
 	}
 	switch state := StateOf(e, v1alpha1.NativeResponder); {
 	case state == "" && theirs(e) && active(e) == lifecyclev1alpha1.EvictionResponderImperativeEviction:
 		// The pod could not name it, and our interceptors have no turn but this.
 		return s.hasOurs()
 	case state == "", state == lifecyclev1alpha1.ResponderStateInactive:
-		// Without a place for it, it was needed before the first write, and stays.
-		return isFull(s.Responders) && s.oursRuns()
+		// Without a place for it, it was needed before the first write, and stays. One that had all
+		// turns before an Eviction that begins anew stays, too, or they would come once more.
+		return s.oursRuns() && (isFull(s.Responders) || isActive(s.Ours, v1alpha1.ImperativeEvictionInterceptor))
 	default:
 		return s.hasOurs()
 	}
@@ -199,7 +230,7 @@ func (s Situation) respond(d *Decision, e *lifecyclev1alpha1.Eviction) {
 			next.Message = "Drawbridge has refused the pod."
 		}
 	case !s.hasOurs():
-		next.CompletedAt, next.Message = s.second(), "No interceptor of Drawbridge covers the pod."
+		next.CompletedAt, next.Message = now, "No interceptor of Drawbridge covers the pod."
 	case s.oursRuns():
 		update := requester.Observe(s.Ours)
 		next.Message = text.Cut(progressOf("interceptor", update.Interceptor, update.Position, update.Total, update.Message), maxMessage)

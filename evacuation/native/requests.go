@@ -92,8 +92,8 @@ func (s Situation) follow(d *Decision) {
 		if end.evicted != "" && !s.targetEnded() {
 			end = conclusion{} // Not true.
 		}
-		if !end.final() && s.oursFirst(relevant) && len(s.wanting()) > 0 {
-			waiting = oursFirstMessage
+		if !end.final() && s.isWanted(d) {
+			waiting = s.waits(relevant)
 		}
 	}
 	if d.Create != nil {
@@ -140,8 +140,11 @@ func (s Situation) refuse(d *Decision) {
 	}
 }
 
-// oursFirstMessage says why an Eviction has no responders yet.
-const oursFirstMessage = "The pod has so many responders that there is no place for Drawbridge's interceptors, so these run first."
+// Why an Eviction has no responders yet.
+const (
+	oursFirstMessage = "The pod has so many responders that there is no place for Drawbridge's interceptors, so these run first."
+	oursGoOnMessage  = "Drawbridge's interceptors had begun their turn before this Eviction, and end it first."
+)
 
 // refusal is why a request is not valid, "" if it is. Absence counts only as long as there is no
 // Eviction of the pod: later it means that the pod was evicted (A.2, 4).

@@ -1,7 +1,6 @@
 package native
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/native/charge"
 	"github.com/drawbridge-dev/drawbridge/internal/informers"
 )
 
@@ -171,8 +168,8 @@ func (v *View) Notify(changed func(types.NamespacedName)) {
 	v.Replay()
 }
 
-// OnPodChange has changed called with the namespace and name of each pod of which an Eviction
-// changes, and of each one that has some when the view begins.
+// OnPodChange has changed called with the namespace and name of each pod whose native objects
+// change, and of each one that has some when the view begins.
 func (v *View) OnPodChange(changed func(types.NamespacedName)) {
 	v.mu.Lock()
 	v.named = append(v.named, changed)
@@ -306,28 +303,6 @@ func (v *View) taken(ctx context.Context, namespace, pod string) ([]string, erro
 	return names, nil
 }
 
-// Running is the Eviction of the pod with that namespace and UID that is being processed, nil if
-// there is none. An error means that there may be one.
-func (v *View) Running(ctx context.Context, pod types.NamespacedName) (*lifecyclev1alpha1.Eviction, error) {
-	if !v.known() {
-		return nil, errUnknown
-	}
-	found, err := v.of(ctx, pod)
-	if err != nil {
-		return nil, err
-	}
-	var running *lifecyclev1alpha1.Eviction
-	for _, e := range found.evictions {
-		if conclusionOf(e.Status.Conditions).final() || e.DeletionTimestamp != nil {
-			continue
-		}
-		if running == nil || compareAge(e, running) < 0 {
-			running = e
-		}
-	}
-	return running, nil
-}
-
 // uidOf is the UID of the pod that an object is about: its key in the index. Without a target
 // there is none, so it is never found.
 func uidOf(o client.Object) []string {
@@ -345,49 +320,15 @@ func uidOf(o client.Object) []string {
 }
 
 func nameOfPod(o client.Object) []string {
-	if e, ok := o.(*lifecyclev1alpha1.Eviction); ok && e.Spec.Target.Pod != nil {
-		return []string{e.Spec.Target.Pod.Name}
+	switch o := o.(type) {
+	case *lifecyclev1alpha1.EvictionRequest:
+		if o.Spec.Target.Pod != nil {
+			return []string{o.Spec.Target.Pod.Name}
+		}
+	case *lifecyclev1alpha1.Eviction:
+		if o.Spec.Target.Pod != nil {
+			return []string{o.Spec.Target.Pod.Name}
+		}
 	}
 	return nil
-}
-
-// Turn is what the running Eviction of a pod waits for. The zero value means that there is none.
-type Turn struct {
-	// Responder is the Position-th of Total; "" if it is the turn of the last one, which evicts.
-	Responder       string
-	Position, Total int
-	Last            bool
-	// Theirs: controllers of the cluster's own move the Eviction.
-	Theirs bool
-	// Planned: v1alpha1.NativeResponder is among the responders.
-	Planned bool
-}
-
-// Waiting is what the pod with that namespace and UID waits for.
-func (v *View) Waiting(ctx context.Context, pod types.NamespacedName) (Turn, error) {
-	e, err := v.Running(ctx, pod)
-	if err != nil || e == nil {
-		return Turn{}, err
-	}
-	who, position, total, _ := Progress(e)
-	turn := Turn{Theirs: theirs(e), Planned: StateOf(e, v1alpha1.NativeResponder) != ""}
-	if who == lifecyclev1alpha1.EvictionResponderImperativeEviction {
-		turn.Last = true
-		return turn, nil
-	}
-	turn.Responder, turn.Position, turn.Total = cmp.Or(who, v1alpha1.NativeInterceptor), position, total
-	return turn, nil
-}
-
-// Stage reports whether an Eviction of the pod with that namespace and UID runs, and whether it is
-// the turn of its last responder, which evicts.
-func (v *View) Stage(ctx context.Context, pod types.NamespacedName) (runs, last bool, err error) {
-	turn, err := v.Waiting(ctx, pod)
-	return turn != Turn{}, turn.Last, err
-}
-
-// theirs reports whether controllers of the cluster's own move an Eviction. It says so itself, so
-// every replica knows, and nothing has to be decided before.
-func theirs(e *lifecyclev1alpha1.Eviction) bool {
-	return charge.Foreign(e, charge.Manager).Manager != ""
 }

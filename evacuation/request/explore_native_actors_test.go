@@ -17,7 +17,7 @@ import (
 // nativeParts are the product's own functions, unless a test puts a broken one in place.
 type nativeParts struct {
 	decide func(native.Situation) native.Decision
-	turn   func(*v1alpha1.EvictionRequest, *lifecyclev1alpha1.Eviction) bool
+	turn   func(er *v1alpha1.EvictionRequest, e *lifecyclev1alpha1.Eviction, awaited bool) bool
 	step   func(process.Snapshot, time.Time, process.Policy) process.Decision
 	// locksVersion: a write fails if the object has changed.
 	locksVersion bool
@@ -73,7 +73,10 @@ type engineView struct {
 	started     age
 }
 
-type turnView struct{ ours, ev id }
+type turnView struct {
+	ours, ev id
+	awaited  bool
+}
 
 // nativeActors let our controllers act.
 type nativeActors struct {

@@ -34,8 +34,8 @@ var nativeBugs = map[string]struct {
 	"the evictor goes on for an Eviction that has ended": {
 		scope: nativeScope{podOf: podOf{interceptors: 1}, native: true, changes: 1},
 		seed: func(p *nativeParts) {
-			p.turn = func(er *v1alpha1.EvictionRequest, e *lifecyclev1alpha1.Eviction) bool {
-				return evictor.IsTurnOf(er, e) || e == nil && er != nil && evictor.IsTurn(er)
+			p.turn = func(er *v1alpha1.EvictionRequest, e *lifecyclev1alpha1.Eviction, awaited bool) bool {
+				return evictor.IsTurnOf(er, e, awaited) || e == nil && er != nil && evictor.IsTurn(er)
 			}
 		},
 		want: errNobodyWants,
@@ -43,7 +43,7 @@ var nativeBugs = map[string]struct {
 	"the evictor asks natively only": {
 		scope: nativeScope{podOf: podOf{responders: 1, interceptors: 1, full: true}, legacy: true, native: true},
 		seed: func(p *nativeParts) {
-			p.turn = func(er *v1alpha1.EvictionRequest, _ *lifecyclev1alpha1.Eviction) bool {
+			p.turn = func(er *v1alpha1.EvictionRequest, _ *lifecyclev1alpha1.Eviction, _ bool) bool {
 				return er != nil && er.DeletionTimestamp == nil && !v1alpha1.IsFinished(er)
 			}
 		},
@@ -57,7 +57,9 @@ var nativeBugs = map[string]struct {
 					d.Responder.CompletedAt = s.Now
 				}
 			})(p)
-			p.turn = func(_ *v1alpha1.EvictionRequest, e *lifecyclev1alpha1.Eviction) bool { return evictor.IsTurnOf(nil, e) }
+			p.turn = func(_ *v1alpha1.EvictionRequest, e *lifecyclev1alpha1.Eviction, _ bool) bool {
+				return evictor.IsTurnOf(nil, e, false)
+			}
 		},
 		want: errMissedTurn,
 	},
@@ -98,6 +100,31 @@ var nativeBugs = map[string]struct {
 			}
 		}),
 		want: errServer,
+	},
+	"an Eviction that begins anew does not wait for an interceptor at work": {
+		scope: nativeScope{podOf: podOf{responders: 1, interceptors: 1}, legacy: true, changes: 3},
+		seed: func(p *nativeParts) {
+			decide := p.decide
+			p.decide = func(s native.Situation) native.Decision {
+				d := decide(s)
+				if s.Ours != nil && len(s.Ours.Status.ActiveInterceptors) > 0 {
+					s.Ours = s.Ours.DeepCopy()
+					s.Ours.Status.ActiveInterceptors[0] = v1alpha1.ImperativeEvictionInterceptor
+					d.Statuses = decide(s).Statuses
+				}
+				return d
+			}
+		},
+		want: errTwoTurns,
+	},
+	"the evictor does not wait for the next Eviction": {
+		scope: nativeScope{podOf: podOf{responders: 1, interceptors: 1}, legacy: true, native: true, changes: 2},
+		seed: func(p *nativeParts) {
+			p.turn = func(er *v1alpha1.EvictionRequest, e *lifecyclev1alpha1.Eviction, _ bool) bool {
+				return evictor.IsTurnOf(er, e, false)
+			}
+		},
+		want: errMissedTurn,
 	},
 	"a request is not told how it ended": {
 		scope: nativeScope{podOf: podOf{responders: 1}, native: true},

@@ -15,6 +15,7 @@ var (
 	errEmptyWrite   = errors.New("a write changes nothing")
 	errWriteLoop    = errors.New("the native controller does not come to rest")
 	errMissedTurn   = errors.New("the pod is evicted before everybody had a turn")
+	errTwoTurns     = errors.New("a native responder and an interceptor of ours have a turn at the same time")
 	errLateTurn     = errors.New("a native responder got its turn after our last stage had begun")
 	errNobodyWants  = errors.New("the pod is evicted although nobody wants that any more")
 	errOursSilent   = errors.New("a participant of ours was passed over for its silence")
@@ -59,6 +60,9 @@ func (a *nativeActors) quiet(w nativeWorld) bool { return a.goal(w) && w.Pod.end
 
 // check says what is wrong with a state.
 func (a *nativeActors) check(w nativeWorld) error {
+	if err := a.twoTurns(w); err != nil {
+		return err
+	}
 	if !a.quiet(w) {
 		return nil
 	}
@@ -68,6 +72,24 @@ func (a *nativeActors) check(w nativeWorld) error {
 		failed := truth(r.Status.Conditions, lifecyclev1alpha1.EvictionConditionFailed) != nil
 		if !evicted && !failed {
 			return errNoConclusion
+		}
+	}
+	return nil
+}
+
+// twoTurns says whether a responder of the pod works beside an interceptor of ours.
+func (a *nativeActors) twoTurns(w nativeWorld) error {
+	at := a.runningOf(w.Evs)
+	if w.Ours == 0 || at < 0 || w.Odd || w.Late || w.Pod.ended() || a.hurried(w) {
+		return nil
+	}
+	er := a.ours.get(w.Ours)
+	if v1alpha1.IsFinished(er) || !slices.ContainsFunc(a.pods.customs(), func(name string) bool { return isActiveIn(er, name) }) {
+		return nil
+	}
+	for _, r := range a.pods.named() {
+		if stateIn(a.evictions.get(w.Evs[at]), r.Name) == lifecyclev1alpha1.ResponderStateActive {
+			return fmt.Errorf("%w: %s and %s", errTwoTurns, r.Name, er.Status.ActiveInterceptors[0])
 		}
 	}
 	return nil
@@ -87,8 +109,12 @@ func (a *nativeActors) mayEvict(w nativeWorld) error {
 	case at < 0:
 		// Its Eviction may have been collected after their turns, or a deadline has left no time
 		// for one.
-		if !a.hurried(w) && (w.Ours == 0 || v1alpha1.ReportOf(a.ours.get(w.Ours), v1alpha1.NativeInterceptor).CompletionTime == nil) {
+		switch completed := w.Ours != 0 && v1alpha1.ReportOf(a.ours.get(w.Ours), v1alpha1.NativeInterceptor).CompletionTime != nil; {
+		case a.hurried(w):
+		case !completed:
 			return fmt.Errorf("%w: there is no Eviction", errMissedTurn)
+		case slices.ContainsFunc(w.Reqs[:], func(r id) bool { return r != 0 && a.wants(r) }):
+			return fmt.Errorf("%w: the next Eviction has not begun", errMissedTurn)
 		}
 	default:
 		e := a.evictions.get(w.Evs[at])

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/native"
 )
 
 // engine is our request after its controller has acted on it.
@@ -47,10 +48,18 @@ func (a *nativeActors) isTurn(in turnView) bool {
 		if in.ev != 0 {
 			e = a.evictions.get(in.ev)
 		}
-		known = (er != nil || e != nil) && a.turn(er, e)
+		known = (er != nil || e != nil) && a.turn(er, e, in.awaited)
 		a.turns[in] = known
 	}
 	return known
+}
+
+// awaited is the evictor's rule for our request where no Eviction runs.
+func (a *nativeActors) awaited(in turnView, requests [2]id) turnView {
+	if in.ours != 0 && in.ev == 0 {
+		in.awaited = native.Awaits(a.ours.get(in.ours), present(a.requests, requests))
+	}
+	return in
 }
 
 // runningOf is the slot of the Eviction that View.Running finds, -1 if there is none.

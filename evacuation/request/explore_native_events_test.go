@@ -33,7 +33,7 @@ func (m nativeMover) evicts() {
 		m.completes(w, cached)
 		return
 	}
-	if w.PodCached != podRunning || !m.isTurn(seen) || !m.isTurn(live) {
+	if w.PodCached != podRunning || !m.isTurn(m.awaited(seen, w.ReqsCached)) || !m.isTurn(m.awaited(live, w.ReqsCached)) {
 		return
 	}
 	wrong := m.mayEvict(w)

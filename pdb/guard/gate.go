@@ -31,9 +31,10 @@ type Gate struct {
 
 // Native says how far the Evictions of lifecycle.k8s.io are.
 type Native interface {
-	// Stage reports whether an Eviction of the pod with that namespace and UID runs, and whether
-	// it is the turn of its last responder, which evicts. It answers from memory.
-	Stage(ctx context.Context, pod types.NamespacedName) (runs, last bool, err error)
+	// Stage reports whether an Eviction of the pod with that namespace and UID runs, or our request,
+	// which may be nil, waits for one, and whether it is the turn of its last responder, which
+	// evicts. It answers from memory.
+	Stage(ctx context.Context, pod types.NamespacedName, er *v1alpha1.EvictionRequest) (runs, last bool, err error)
 	// OnPodChange registers a function to call, from any goroutine, when the answer for a
 	// pod may have changed. It gets the pod's namespace and name.
 	OnPodChange(tell func(pod types.NamespacedName))

@@ -54,7 +54,7 @@ func (c *Controller) gather(ctx context.Context, pod *corev1.Pod) (Input, error)
 	if len(names) == 0 {
 		return in, nil
 	}
-	if in.Stage, err = c.withNative(ctx, pod, stage); err != nil {
+	if in.Stage, err = c.withNative(ctx, pod, er, stage); err != nil {
 		return in, err
 	}
 	turn := whoseTurn(er, stage, names)
@@ -165,11 +165,15 @@ func selectsByGuard(pdb *policyv1.PodDisruptionBudget) bool {
 
 // withNative is the stage of a pod whose request has the given one: its native Eviction, too, has
 // to wait for nobody before an eviction may pass.
-func (c *Controller) withNative(ctx context.Context, pod *corev1.Pod, stage Stage) (Stage, error) {
-	if stage != StageNone && stage != StageImperative {
+func (c *Controller) withNative(ctx context.Context, pod *corev1.Pod, er *v1alpha1.EvictionRequest, stage Stage) (Stage, error) {
+	switch stage {
+	case StageNone:
+		er = nil // None that runs.
+	case StageImperative:
+	default:
 		return stage, nil
 	}
-	runs, last, err := c.Native.Stage(ctx, v1alpha1.RequestKey(pod))
+	runs, last, err := c.Native.Stage(ctx, v1alpha1.RequestKey(pod), er)
 	switch {
 	case err != nil:
 		return stage, fmt.Errorf("look up the native Eviction: %w", err)

@@ -294,7 +294,7 @@ func (h holds) OnPodChange(func(types.NamespacedName)) {}
 // turn of the one that evicts.
 type nativeTurns map[string]string
 
-func (n nativeTurns) Stage(_ context.Context, pod types.NamespacedName) (runs, last bool, err error) {
+func (n nativeTurns) Stage(_ context.Context, pod types.NamespacedName, _ *v1alpha1.EvictionRequest) (runs, last bool, err error) {
 	responder, runs := n[pod.Name]
 	return runs, runs && responder == "", nil
 }

@@ -113,9 +113,9 @@ func nativePolicy(o Options) native.Policy {
 }
 
 // nativeTurn is what the webhook asks the view.
-func nativeTurn(view *native.View) func(context.Context, types.NamespacedName) (webhook.NativeTurn, error) {
-	return func(ctx context.Context, pod types.NamespacedName) (webhook.NativeTurn, error) {
-		turn, err := view.Waiting(ctx, pod)
+func nativeTurn(view *native.View) func(context.Context, types.NamespacedName, *v1alpha1.EvictionRequest) (webhook.NativeTurn, error) {
+	return func(ctx context.Context, pod types.NamespacedName, er *v1alpha1.EvictionRequest) (webhook.NativeTurn, error) {
+		turn, err := view.Waiting(ctx, pod, er)
 		return webhook.NativeTurn(turn), err
 	}
 }
