@@ -5,6 +5,7 @@ package native
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -43,7 +44,8 @@ func TestTwoRespondersOfAnotherHand(t *testing.T) {
 }
 
 // A pod that nobody answers for costs six writes of ours besides the eviction itself: the
-// Eviction, its three statuses of which the evictor reports one, and two of the request.
+// Eviction, its three statuses of which the evictor reports one, and two of the request. A conflict
+// is none: a cache that is behind makes the evictor say once more that it is done.
 func TestWritesOfAPlainNativeEviction(t *testing.T) {
 	shareManager(t)
 	namespace, node := placed(t)
@@ -57,7 +59,7 @@ func TestWritesOfAPlainNativeEviction(t *testing.T) {
 		t.Fatal(err)
 	}
 	writes := logged.By(account()).Where(func(r cluster.Request) bool {
-		return r.Namespace == namespace && r.Writes() && r.Resource != "events"
+		return r.Namespace == namespace && r.Writes() && r.Resource != "events" && r.Code != http.StatusConflict
 	})
 	counts := map[string]int{}
 	for _, w := range writes {

@@ -5,6 +5,7 @@ package native
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
+	"github.com/drawbridge-dev/drawbridge/test/framework/waiting"
 )
 
 // The API comes and goes with the API server's flags, under a manager that runs on. Where it is not
@@ -89,6 +91,14 @@ func TestTheAPIComesAndGoes(t *testing.T) {
 
 	serve(false)
 	back = false
+	// A request that is made before the manager knows is still asked natively, and waits.
+	waiting.Eventually(t, "the manager to know that the API is gone", func(context.Context) error {
+		text, err := os.ReadFile(log)
+		if err == nil && !strings.Contains(string(text), "serves lifecycle.k8s.io/v1alpha1 no longer") {
+			err = errors.New("its log does not say so")
+		}
+		return err
+	})
 	later := createPod(t, of("db-3").Interceptors(interceptor).Obj())
 	calls(t, later)
 	intercepts(t, later, interceptor)
