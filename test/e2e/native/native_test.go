@@ -82,6 +82,9 @@ var asks = map[string]func(*testing.T, *corev1.Pod){
 	"a native one and a call": func(t *testing.T, pod *corev1.Pod) { wants(t, pod); calls(t, pod) },
 }
 
+// natively reports whether a way to ask makes a native EvictionRequest of a stranger's.
+func natively(how string) bool { return how == "a native request" || how == "a native one and a call" }
+
 // kinds are pods by who answers for them.
 var kinds = map[string]func(*builder.PodWrapper, string) *builder.PodWrapper{
 	"native responders": func(p *builder.PodWrapper, ns string) *builder.PodWrapper { return p.Responders(in(ns, migrate)) },
@@ -113,7 +116,7 @@ func TestEverybodyHasOneTurn(t *testing.T) {
 					intercepts(t, pod, in(namespace, ours))
 				}
 				gone(t, pod)
-				if kind != "interceptors" || how == "a native request" || how == "a native one and a call" {
+				if kind != "interceptors" || natively(how) {
 					e := waitEviction(t, pod, "evicted", isEvicted)
 					for _, r := range e.Status.TargetResponders {
 						if r.State != lifecyclev1alpha1.ResponderStateCompleted {
