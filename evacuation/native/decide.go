@@ -37,21 +37,22 @@ func Decide(s Situation) Decision {
 // not).
 func (s Situation) wanting() (wanting []*lifecyclev1alpha1.EvictionRequest) {
 	for _, r := range s.Requests {
-		if wants(r) {
+		if Wants(r) {
 			wanting = append(wanting, r)
 		}
 	}
 	return wanting
 }
 
-func wants(r *lifecyclev1alpha1.EvictionRequest) bool {
+// Wants reports whether a native EvictionRequest still wants its pod evicted.
+func Wants(r *lifecyclev1alpha1.EvictionRequest) bool {
 	return r.DeletionTimestamp == nil && r.Spec.Intent == lifecyclev1alpha1.EvictionRequestIntentEviction &&
 		!settled(conclusionOf(r.Status.Conditions))
 }
 
 // isWanted reports whether somebody wants the eviction, or will once the decision is written.
 func (s Situation) isWanted(d *Decision) bool {
-	return len(s.wanting()) > 0 || slices.ContainsFunc(d.Wishes, wants)
+	return len(s.wanting()) > 0 || slices.ContainsFunc(d.Wishes, Wants)
 }
 
 // settled reports whether a request has ended for good (A.2, 3).

@@ -42,7 +42,7 @@ func (s Situation) mirror(d *Decision) {
 		if stays {
 			intent = lifecyclev1alpha1.EvictionRequestIntentEviction
 		}
-		switch owner := wishOwner(r); {
+		switch owner := WishOwner(r); {
 		case owner == "":
 			continue // Somebody else's.
 		case s.Ours == nil, owner != s.Ours.UID:
@@ -78,8 +78,8 @@ func (s Situation) wish(name, of string) *lifecyclev1alpha1.EvictionRequest {
 	}
 }
 
-// wishOwner is the UID of our request that a native one was made for, "" if it is none of ours.
-func wishOwner(r *lifecyclev1alpha1.EvictionRequest) types.UID {
+// WishOwner is the UID of our request that a native one was made for, "" if it is none of ours.
+func WishOwner(r *lifecyclev1alpha1.EvictionRequest) types.UID {
 	for _, o := range r.OwnerReferences {
 		if o.Kind == "EvictionRequest" && o.APIVersion == v1alpha1.SchemeGroupVersion.String() {
 			return o.UID

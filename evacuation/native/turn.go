@@ -51,7 +51,7 @@ func (v *View) Awaited(ctx context.Context, pod types.NamespacedName, er *v1alph
 // EvictionRequests want one, and the native responders have answered the request before. If they
 // were silent, it goes on without them. er may be nil: then everybody waits for it.
 func Awaits(er *v1alpha1.EvictionRequest, requests []*lifecyclev1alpha1.EvictionRequest) bool {
-	return slices.ContainsFunc(requests, wants) &&
+	return slices.ContainsFunc(requests, Wants) &&
 		(er == nil || v1alpha1.ReportOf(er, v1alpha1.NativeInterceptor).CompletionTime != nil)
 }
 

@@ -219,12 +219,12 @@ func (c one) planCancelPod(ctx context.Context) (act.Plan, error) {
 		Title: "Call off the eviction of " + name, Submit: "Call it off",
 		Command: "kubectl drawbridge cancel " + cli.ShellWord("pod/"+name) + " -n " + cli.ShellWord(c.Namespace),
 	}
-	er, err := withdrawable(ctx, c.Connection, name)
+	w, err := c.withdrawable(ctx, c.Connection, name)
 	if err != nil {
 		return refused(p, err)
 	}
-	for _, r := range er.Spec.Requesters {
-		p.Lines = append(p.Lines, fmt.Sprintf("The wish of %s is withdrawn.", r.Name))
+	for _, of := range w.requesters() {
+		p.Lines = append(p.Lines, fmt.Sprintf("The wish of %s is withdrawn.", of))
 	}
 	p.Lines = append(p.Lines, "A drain that still runs asks again.")
 	return p, nil

@@ -26,8 +26,9 @@ func newCancel(o commands) *cobra.Command {
 		Long: `Of a node: stop the maintenances that drain it. What is not done is withdrawn, and
 interceptors undo what they can. The node stays cordoned; see uncordon.
 
-Of a pod: withdraw its request, whoever wants it. A drain that still runs asks for it
-again. You need the permission to delete the pod.
+Of a pod: withdraw what asks for its eviction, whoever wants it, by Drawbridge's API or by that
+of Kubernetes (lifecycle.k8s.io). A drain that still runs asks for it again. You need the
+permission to delete the pod.
 
 A plain name is looked up among the nodes first, then among the pods of the namespace.
 Use node/NAME or pod/NAME to be explicit.`,
@@ -81,45 +82,52 @@ func (o commands) cancel(ctx context.Context, c *cli.Connection, what string, wh
 
 var errNoPod = errors.New("there is no such pod")
 
-// withdrawable returns the request for a pod that can be called off.
-func withdrawable(ctx context.Context, c *cli.Connection, name string) (*v1alpha1.EvictionRequest, error) {
-	pod := &corev1.Pod{}
-	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, pod); {
+// withdrawable returns what asks for the eviction of a pod, if that can be called off.
+func (o commands) withdrawable(ctx context.Context, c *cli.Connection, name string) (wishes, error) {
+	w := wishes{pod: &corev1.Pod{}}
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, w.pod); {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("pod %q in namespace %q: %w", name, c.Namespace, errNoPod)
+		return w, fmt.Errorf("pod %q in namespace %q: %w", name, c.Namespace, errNoPod)
 	case err != nil:
-		return nil, fmt.Errorf("get pod %s: %w", name, err)
+		return w, fmt.Errorf("get pod %s: %w", name, err)
 	}
 	er := &v1alpha1.EvictionRequest{}
-	switch err := c.Get(ctx, v1alpha1.RequestKey(pod), er); {
-	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("nobody has requested the eviction of pod %s", name)
-	case err != nil:
-		return nil, fmt.Errorf("get the request for pod %s: %w", name, err)
+	err := c.Get(ctx, v1alpha1.RequestKey(w.pod), er)
+	if client.IgnoreNotFound(err) != nil {
+		return w, fmt.Errorf("get the request for pod %s: %w", name, err)
 	}
+	found := err == nil
 	if by := v1alpha1.Forbidding(er); by != "" && !v1alpha1.IsFinished(er) {
-		return nil, fmt.Errorf("too late: interceptor %s is past the point of no return with pod %s, so its eviction goes on to the end even if nobody wants it any more", by, name)
+		return w, fmt.Errorf("too late: interceptor %s is past the point of no return with pod %s, so its eviction goes on to the end even if nobody wants it any more", by, name)
 	}
-	if state := requester.Observe(er).State; len(er.Spec.Requesters) == 0 || state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled {
-		return nil, fmt.Errorf("there is nothing to call off: the eviction of pod %s is %s already", name, strings.ToLower(string(state)))
+	if w.native, err = o.nativeWishes(ctx, c, w.pod); err != nil {
+		return w, err
 	}
-	return er, nil
+	state := requester.Observe(er).State
+	switch over := state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled; {
+	case found && !over && len(er.Spec.Requesters) > 0:
+		w.request = er
+	case len(w.native) > 0:
+	case !found:
+		return w, fmt.Errorf("nobody has requested the eviction of pod %s", name)
+	default:
+		return w, fmt.Errorf("there is nothing to call off: the eviction of pod %s is %s already", name, strings.ToLower(string(state)))
+	}
+	return w, nil
 }
 
 func (o commands) cancelPod(ctx context.Context, c *cli.Connection, name string) error {
-	er, err := withdrawable(ctx, c, name)
+	w, err := o.withdrawable(ctx, c, name)
 	if err != nil {
 		return err
 	}
-	before := er.DeepCopy()
-	er.Spec.Requesters = nil
-	if err := c.Patch(ctx, er, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cli.FieldOwner)); err != nil {
-		return fmt.Errorf("withdraw the request for pod %s: %w", name, err)
+	if err := w.withdraw(ctx, c); err != nil {
+		return err
 	}
 	if o.Output == cli.FormatName {
-		return o.PrintObject(er)
+		return w.print(o)
 	}
-	switch state, forbidden, err := o.settled(ctx, c, er); {
+	switch state, forbidden, err := o.settled(ctx, c, w); {
 	case err != nil:
 		return err
 	case state == v1alpha1.StateEvicted:
@@ -132,31 +140,41 @@ func (o commands) cancelPod(ctx context.Context, c *cli.Connection, name string)
 		fmt.Fprintf(o.Out, "the request for pod %s is withdrawn\n", name)
 		fmt.Fprintf(o.ErrOut, "Nobody has confirmed that within %s, so interceptors may still be at work: %s\n", cli.ConfirmPatience, o.Installed(ctx, c).NobodyWorks(o.System))
 	}
-	for _, r := range before.Spec.Requesters {
+	if w.request == nil {
+		return nil
+	}
+	for _, r := range w.request.Spec.Requesters {
 		switch maintenance, ok := strings.CutSuffix(r.Name, "."+v1alpha1.MaintenanceRequesterSuffix); {
 		case ok:
-			fmt.Fprintf(o.ErrOut, "NodeMaintenance %s still wants it, and will ask again: kubectl drawbridge cancel node/%s\n", maintenance, before.Status.NodeName)
+			fmt.Fprintf(o.ErrOut, "NodeMaintenance %s still wants it, and will ask again: kubectl drawbridge cancel node/%s\n", maintenance, w.request.Status.NodeName)
 		case r.LeaseName != "":
-			fmt.Fprintf(o.ErrOut, "%s drains the node, and asks again as long as that goes on: stop the drain, or kubectl drawbridge uncordon %s\n", r.Name, before.Status.NodeName)
+			fmt.Fprintf(o.ErrOut, "%s drains the node, and asks again as long as that goes on: stop the drain, or kubectl drawbridge uncordon %s\n", r.Name, w.request.Status.NodeName)
 		}
 	}
 	return nil
 }
 
-// settled waits briefly until a request without requesters has its outcome, and returns
-// its state, or who has forbidden to cancel it.
-func (o commands) settled(ctx context.Context, c *cli.Connection, er *v1alpha1.EvictionRequest) (state v1alpha1.RequestState, forbidden string, _ error) {
-	state = v1alpha1.StatePending
+// settled waits briefly until what was withdrawn has its outcome, and returns its state, or who has
+// forbidden to cancel it.
+func (o commands) settled(ctx context.Context, c *cli.Connection, w wishes) (state v1alpha1.RequestState, forbidden string, _ error) {
 	err := o.HoldsWithin(ctx, cli.ConfirmPatience, func() (bool, error) {
-		now := &v1alpha1.EvictionRequest{}
-		switch err := c.Get(ctx, client.ObjectKeyFromObject(er), now); {
-		case apierrors.IsNotFound(err), err == nil && now.UID != er.UID:
-			state = v1alpha1.StateCanceled // The request is gone, and its outcome with it.
-			return true, nil
-		case err != nil:
-			return false, fmt.Errorf("get the request for pod %s: %w", er.Spec.Target.Pod.Name, err)
+		state = v1alpha1.StateCanceled // As if it were gone, and its outcome with it.
+		if w.request != nil {
+			now := &v1alpha1.EvictionRequest{}
+			switch err := c.Get(ctx, client.ObjectKeyFromObject(w.request), now); {
+			case apierrors.IsNotFound(err), err == nil && now.UID != w.request.UID:
+			case err != nil:
+				return false, fmt.Errorf("get the request for pod %s: %w", w.pod.Name, err)
+			default:
+				state, forbidden = requester.Observe(now).State, v1alpha1.Forbidding(now)
+			}
 		}
-		state, forbidden = requester.Observe(now).State, v1alpha1.Forbidding(now)
+		if state == v1alpha1.StateCanceled && len(w.native) > 0 {
+			var err error
+			if state, err = nativeOutcome(ctx, c, w.pod); err != nil {
+				return false, err
+			}
+		}
 		return state == v1alpha1.StateEvicted || state == v1alpha1.StateCanceled || forbidden != "", nil
 	})
 	return state, forbidden, err

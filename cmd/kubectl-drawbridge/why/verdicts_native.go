@@ -24,7 +24,7 @@ func nativeEviction(c *podCase) (string, []string, bool) {
 	}
 	advice := []string{
 		"Nothing: wait.",
-		fmt.Sprintf("To call the eviction off, set spec.intent of what asks for it to Withdrawn: kubectl -n %s get evictionrequests.lifecycle.k8s.io", c.Eviction.Namespace),
+		c.cancelCommand(),
 	}
 	all := turns.Of(c.Request, c.Eviction, c.Pod)
 	i := slices.IndexFunc(all, func(t turns.Turn) bool { return t.State == turns.Active })

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
@@ -127,6 +128,37 @@ func TestThePluginTellsOneStory(t *testing.T) {
 	gone(t, pod)
 	completes(t, only, second)
 	gone(t, only)
+}
+
+// What was asked for natively can be called off by the same command, alone or with a request.
+func TestThePluginCallsOffWhatWasAskedForNatively(t *testing.T) {
+	shareManager(t)
+	namespace, node := placed(t)
+	alone := createPod(t, builder.Pod(namespace, "web-0").Node(node).Responders(in(namespace, migrate)).Obj())
+	wants(t, alone)
+	waitEviction(t, alone, "in the hands of its responder", turnOf(in(namespace, migrate)))
+	var out printed
+	if err := run(t.Context(), t, readers, &out, "cancel", "pod/web-0", "-n", namespace); err == nil || !strings.Contains(out.String(), "Warning: native EvictionRequests are left out:") {
+		t.Errorf("who may not read them: %v\n%s", err, out.String())
+	}
+	prints(t, []string{"kubectl drawbridge cancel pod/web-0 -n " + namespace}, "why", "web-0", "-n", namespace)
+	prints(t, []string{"the eviction of pod web-0 is called off\n"}, "cancel", "pod/web-0", "-n", namespace)
+	waitEviction(t, alone, "canceled", isCanceled)
+	lives(t, alone)
+
+	both := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(in(namespace, migrate)).Interceptors(in(namespace, ours)).Obj())
+	wants(t, both)
+	joins(t, both)
+	completes(t, both, in(namespace, migrate))
+	cluster.WaitRequest(t, admin, both, "in the hands of ours", cluster.ActiveIs(in(namespace, ours)))
+	prints(t, []string{"the eviction of pod db-0 is called off\n"}, "cancel", "pod/db-0", "-n", namespace)
+	waitEviction(t, both, "canceled", isCanceled)
+	cluster.WaitRequest(t, admin, both, "canceled", v1alpha1.IsFinished)
+	lives(t, both)
+	out = printed{}
+	if err := run(t.Context(), t, operators, &out, "cancel", "pod/db-0", "-n", namespace); err == nil || !strings.Contains(err.Error(), "there is nothing to call off: the eviction of pod db-0 is canceled already") {
+		t.Errorf("called off once more: %v\n%s", err, out.String())
+	}
 }
 
 // Who may not read native Evictions, as with a role from before, is told so and sees the rest.

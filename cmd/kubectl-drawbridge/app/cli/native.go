@@ -45,6 +45,17 @@ func (o *Options) NativeEvictionsIfAllowed(ctx context.Context, c *Connection, o
 	return evictions, o.warnIfForbidden("native Evictions, and with them whose turn it is among native responders,", err)
 }
 
+// NativeRequestsIfAllowed lists the EvictionRequests of Kubernetes' own API, whoever moves them. There
+// are none where that is not served, which costs no call. Who may not read them is warned.
+func (o *Options) NativeRequestsIfAllowed(ctx context.Context, c *Connection, options ...client.ListOption) ([]lifecyclev1alpha1.EvictionRequest, error) {
+	if !NativeServed(c.RESTMapper()) {
+		return nil, nil
+	}
+	var list lifecyclev1alpha1.EvictionRequestList
+	err := c.listIfKnown(ctx, &list, "evictionrequests.lifecycle.k8s.io", options)
+	return list.Items, o.warnIfForbidden("native EvictionRequests", err)
+}
+
 // InCharge says who moves native Evictions, in words; empty where the API is not served.
 func (o *Options) InCharge(ctx context.Context, c *Connection, installed Installation) string {
 	switch {
