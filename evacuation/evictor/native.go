@@ -234,15 +234,20 @@ func (e *Reconciler) completeNative(ctx context.Context, native *lifecyclev1alph
 	if state == PodTerminal {
 		message = "The pod is fully terminated."
 	}
-	at := e.Clock.Now().Truncate(time.Second)
-	if stored.StartTime != nil {
-		at = controllers.Later(at, stored.StartTime.Time) // Another clock may have begun the turn, and C.2 wants no end before.
-	}
-	report := lifecycleapply.ResponderStatus().WithMessage(message).WithCompletionTime(metav1.NewTime(at))
+	report := lifecycleapply.ResponderStatus().WithMessage(message).WithCompletionTime(completionTime(stored, e.Clock.Now()))
 	if stored.HeartbeatTime != nil {
 		report.WithHeartbeatTime(*stored.HeartbeatTime)
 	}
 	return e.applyNative(ctx, native, report)
+}
+
+// completionTime is now, but not before the turn, which another clock may have begun (C.2).
+func completionTime(stored lifecyclev1alpha1.ResponderStatus, now time.Time) metav1.Time {
+	now = now.Truncate(time.Second)
+	if stored.StartTime != nil {
+		now = controllers.Later(now, stored.StartTime.Time)
+	}
+	return metav1.NewTime(now)
 }
 
 func (e *Reconciler) applyNative(ctx context.Context, native *lifecyclev1alpha1.Eviction, report *lifecycleapply.ResponderStatusApplyConfiguration) error {

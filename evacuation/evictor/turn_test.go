@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -53,6 +55,28 @@ func TestIsTurnOf(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, IsTurnOf(tc.er, tc.native, tc.awaited)); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAnEvictionIsNotCompletedBeforeItsTurnHasBegun(t *testing.T) {
+	now := time.Date(2026, 11, 28, 10, 0, 0, 500, time.UTC)
+	began := func(at time.Time) lifecyclev1alpha1.ResponderStatus {
+		return lifecyclev1alpha1.ResponderStatus{StartTime: new(metav1.NewTime(at))}
+	}
+	for _, tc := range []struct {
+		name   string
+		stored lifecyclev1alpha1.ResponderStatus
+		want   time.Time
+	}{
+		{"the turn has no time", lifecyclev1alpha1.ResponderStatus{}, now.Truncate(time.Second)},
+		{"the turn began before", began(now.Add(-time.Minute)), now.Truncate(time.Second)},
+		{"a clock that is ahead began it", began(now.Truncate(time.Second).Add(2 * time.Second)), now.Truncate(time.Second).Add(2 * time.Second)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, completionTime(tc.stored, now).Time); diff != "" {
+				t.Errorf("completion time (-want +got):\n%s", diff)
 			}
 		})
 	}
