@@ -225,9 +225,7 @@ func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict transla
 		// record.
 		verdict, err = h.notifyEnd(ctx, in, decision)
 	} else {
-		verdict, err = h.applying.do(ctx, applyKey(in), func(ctx context.Context) (translate.Verdict, error) {
-			return h.apply(ctx, in, decision)
-		})
+		verdict, err = h.applyOnce(ctx, in, decision)
 	}
 	var refusal *refused.Error
 	if errors.As(err, &refusal) {
@@ -240,6 +238,14 @@ func (h *EvictionHandler) judge(ctx context.Context, call Call) (verdict transla
 		h.emit(in, decision)
 	}
 	return verdict, true
+}
+
+// applyOnce is apply, whose result calls for the same share that come at the same time. It is not
+// part of judge, where the closure would move its input to the heap in every call.
+func (h *EvictionHandler) applyOnce(ctx context.Context, in gathered, decision Decision) (translate.Verdict, error) {
+	return h.applying.do(ctx, applyKey(in), func(ctx context.Context) (translate.Verdict, error) {
+		return h.apply(ctx, in, decision)
+	})
 }
 
 // trouble is the verdict on our own failure. The error goes to the log only: the

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/drawbridge-dev/drawbridge/test/framework/allocation"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -146,23 +147,21 @@ func BenchmarkRegistry(b *testing.B) {
 func TestToAskWhoInterceptsAllocatesTheAnswerOnly(t *testing.T) {
 	r, _ := benchRegistry()
 	cases := map[string]struct {
-		pod         *corev1.Pod
-		names, most int
+		pod   *corev1.Pod
+		names int
+		most  allocation.Cost
 	}{
-		"nobody":               {benchPodsOf(1, 0)[0], 0, 0},
-		"one, by its selector": {benchPodsOf(1, 1)[0], 1, 2},
-		"one, by its expression, of pods that are alike": {builder.Pod("ns-1", "db-0").Label("app", "app-3").OwnedBy("StatefulSet", "db").Obj(), 1, 2},
+		"nobody":               {benchPodsOf(1, 0)[0], 0, allocation.Cost{}},
+		"one, by its selector": {benchPodsOf(1, 1)[0], 1, allocation.Cost{Allocs: 2, Bytes: 27}},
+		"one, by its expression, of pods that are alike": {builder.Pod("ns-1", "db-0").Label("app", "app-3").OwnedBy("StatefulSet", "db").Obj(), 1, allocation.Cost{Allocs: 2, Bytes: 27}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := testing.AllocsPerRun(100, func() {
+			allocation.AtMost(t, tc.most, func() {
 				if names, err := r.Resolve(tc.pod); err != nil || len(names) != tc.names {
 					t.Fatalf("%d interceptors and error %v, want %d", len(names), err, tc.names)
 				}
 			})
-			if int(got) > tc.most {
-				t.Errorf("%v allocations, want %d at most", got, tc.most)
-			}
 		})
 	}
 }

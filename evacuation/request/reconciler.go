@@ -191,19 +191,18 @@ func (r *Reconciler) resolve(pod *corev1.Pod) ([]string, error) {
 }
 
 // apply writes what differs: first the labels, so that interceptors that select by them
-// see an activation, then the status. It returns the request as stored. Metrics and
-// events follow the writes. Failing to write labels delays no eviction: that error is
-// returned after the status is written.
+// see an activation, then the status. It returns the request as stored; the one it gets is
+// changed, and of no use any more. Metrics and events follow the writes. Failing to write
+// labels delays no eviction: that error is returned after the status is written.
 func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s process.Snapshot, d process.Decision, target targetView, now time.Time) (*v1alpha1.EvictionRequest, error) {
-	before := er.DeepCopy()
 	var labelsErr error
 	if s.Outcome == process.OutcomeRunning && !s.Withdrawn && target.pod != nil && d.Cause != process.TargetGrouped {
-		labelsErr = r.syncLabels(ctx, before, pods.CopiedLabels(target.pod.Labels))
+		labelsErr = r.syncLabels(ctx, er, pods.CopiedLabels(target.pod.Labels))
 		if apierrors.IsConflict(labelsErr) || apierrors.IsNotFound(labelsErr) {
 			return nil, labelsErr // Decided for an outdated version.
 		}
 	}
-	after := before.DeepCopy()
+	after := er.DeepCopy()
 	f := facts{now: now, foundUID: target.foundUID, deadline: target.deadline}
 	if target.pod != nil {
 		f.nodeName = target.pod.Spec.NodeName
@@ -213,12 +212,13 @@ func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s 
 	if doubtful != "" {
 		noteUnchecked(after, doubtful, why, now)
 	}
-	if !apiequality.Semantic.DeepEqual(before.Status, after.Status) {
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if !apiequality.Semantic.DeepEqual(er.Status, after.Status) {
+		er.ManagedFields, after.ManagedFields = nil, nil // The API server's: to compare them was a quarter of a step.
+		patch := client.MergeFromWithOptions(er, client.MergeFromWithOptimisticLock{})
 		if err := r.Client.Status().Patch(ctx, after, patch, client.FieldOwner(statusManager)); err != nil {
 			return nil, errors.Join(labelsErr, fmt.Errorf("patch status of EvictionRequest: %w", err))
 		}
-		for _, event := range slices.Concat(announcements(after, s.Outcome, d, r.Policy), heldAnnouncements(before, after), forbiddenAnnouncements(before, after)) {
+		for _, event := range slices.Concat(announcements(after, s.Outcome, d, r.Policy), heldAnnouncements(er, after), forbiddenAnnouncements(er, after)) {
 			log.FromContext(ctx).Info(event.Note, "event", event.Reason, "pod", podName(after))
 			if d.Cause == process.TargetDeleted && event.Reason == events.ReasonEvicted {
 				// Nobody can describe a pod that is gone, and every pod of a drain ends so.

@@ -150,6 +150,9 @@ func (s *Store) wakeAll() { s.wake(s.index.all()) }
 
 // wake notifies the subscribers of pods that something may have changed for them.
 func (s *Store) wake(linked []indexedPod) {
+	if len(linked) == 0 {
+		return // As for nearly every event of a pod.
+	}
 	s.mu.Lock()
 	wakers, pods := slices.Clone(s.wakers), slices.Clone(s.pods)
 	s.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/framework/allocation"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -142,14 +143,11 @@ func TestToAskForNoRequestAllocatesTheKey(t *testing.T) {
 	er := &v1alpha1.EvictionRequest{}
 	get(t, c, er)
 	key := client.ObjectKey{Namespace: "shop", Name: "5d1c0a1b-6a9d-2e6f-43b5-b0f8e1d9a7c2"}
-	got := testing.AllocsPerRun(100, func() {
+	allocation.AtMost(t, allocation.Cost{Allocs: 2, Bytes: 70}, func() {
 		if err := c.Get(t.Context(), key, er); !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
 	})
-	if got > 2 {
-		t.Errorf("%v allocations, want 2 at most", got)
-	}
 }
 
 // BenchmarkGet is the question of every event of a pod: is there a request? Beside it the

@@ -12,12 +12,12 @@ import (
 
 // Incarnation finds the pod of that name with that UID, nil if it does not exist, and the UID of
 // the pod that has the name, "" if there is none. A cache may lag in both directions, so it is
-// trusted only if it has this pod: the last reader, which must be live, decides about absence. An
-// error is never a verdict.
+// trusted only if it has this pod: the last reader, which must be live, decides about absence. The
+// pod may be shared with the cache and must not be changed. An error is never a verdict.
 func Incarnation(ctx context.Context, key types.NamespacedName, uid types.UID, readers ...client.Reader) (pod *corev1.Pod, found types.UID, err error) {
 	for _, reader := range readers {
 		pod, found = &corev1.Pod{}, ""
-		switch err := reader.Get(ctx, key, pod); {
+		switch err := reader.Get(ctx, key, pod, client.UnsafeDisableDeepCopy); {
 		case apierrors.IsNotFound(err):
 			continue
 		case err != nil:

@@ -21,6 +21,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/test/framework/allocation"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -130,9 +131,8 @@ func TestAnEventOfAPlainPodAllocatesLittle(t *testing.T) {
 	defer queue.ShutDown()
 	pod := builder.Pod("shop", "web").UID("uid-web").Label("app", "web").Ready().Obj()
 	changed, handler := event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}, c.podEvents()
-	if got := testing.AllocsPerRun(100, func() { handler.Update(t.Context(), changed, queue) }); got > 3 {
-		t.Errorf("%v allocations, want 3 at most", got)
-	}
+	ctx := t.Context()
+	allocation.AtMost(t, allocation.Cost{Allocs: 3, Bytes: 560}, func() { handler.Update(ctx, changed, queue) })
 }
 
 // guardedPod is one as it should be.

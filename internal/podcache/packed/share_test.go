@@ -19,6 +19,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/internal/podcache"
 	"github.com/drawbridge-dev/drawbridge/internal/podcache/packed"
+	"github.com/drawbridge-dev/drawbridge/test/framework/allocation"
 )
 
 // member is a pod of a ReplicaSet, made anew each time as a decoder does.
@@ -270,14 +271,11 @@ func TestAPackedPodIsAnObject(t *testing.T) {
 func TestTheTransformAllocatesThePodAndItsConditions(t *testing.T) {
 	s, pod := packed.NewSharing(), member("a")
 	shared(t, s, pod)
-	got := testing.AllocsPerRun(100, func() {
+	allocation.AtMost(t, allocation.Cost{Allocs: 2, Bytes: 185}, func() {
 		if _, err := s.Transform(pod); err != nil {
 			t.Fatal(err)
 		}
 	})
-	if got > 2 {
-		t.Errorf("%v allocations for a pod like others, want 2", got)
-	}
 }
 
 // Some walk over all pods.
@@ -287,9 +285,7 @@ func TestAScratchAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var scratch packed.Scratch
-	if got := testing.AllocsPerRun(100, func() { scratch.Of(obj) }); got > 0 {
-		t.Errorf("%v allocations, want none", got)
-	}
+	allocation.AtMost(t, allocation.Cost{}, func() { scratch.Of(obj) })
 }
 
 func BenchmarkSharing(b *testing.B) {

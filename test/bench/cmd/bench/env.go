@@ -4,20 +4,16 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/open-policy-agent/cert-controller/pkg/rotator"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -25,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drawbridge-dev/drawbridge/internal/certs"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
@@ -35,6 +30,7 @@ import (
 const (
 	plainNamespace   = "bench-plain"
 	trivialNamespace = "bench-trivial"
+	bareNamespace    = "bench-bare"
 	ourNamespace     = "bench-drawbridge"
 )
 
@@ -52,10 +48,11 @@ type env struct {
 	// kube and crs are without a limit of their own.
 	kube kubernetes.Interface
 	crs  client.WithWatch
-	// trivialURL is the address of the trivial webhook.
-	trivialURL string
-	// certFile and keyFile are its certificate for localhost.
+	// trivialURL and bareURL are the addresses of the webhooks that the manager is compared with.
+	trivialURL, bareURL string
+	// certFile and keyFile are their certificate for localhost, of the authority caBundle.
 	certFile, keyFile string
+	caBundle          []byte
 
 	manager *manager.Process
 	// pprofAddr is where the running manager tells about itself.
@@ -87,16 +84,13 @@ func newEnv(ctx context.Context, s settings, t *table, plane row) (_ *env, _ fun
 		return nil, nil, err
 	}
 	e := &env{settings: s, cluster: c, table: t}
-	var trivialServer *exec.Cmd
+	stopTrivial := func() {}
 	stop := func() error {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		errs := []error{e.stopManager(ending)}
-		if trivialServer != nil {
-			_ = trivialServer.Process.Kill() // It has nothing to lose.
-			_ = trivialServer.Wait()
-		}
-		return errors.Join(append(errs, c.Stop(ending))...)
+		err := e.stopManager(ending)
+		stopTrivial()
+		return errors.Join(err, c.Stop(ending))
 	}
 	defer func() {
 		if err != nil {
@@ -110,87 +104,29 @@ func newEnv(ctx context.Context, s settings, t *table, plane row) (_ *env, _ fun
 	if e.crs, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, nil, fmt.Errorf("make client: %w", err)
 	}
-	for _, name := range []string{plainNamespace, trivialNamespace, ourNamespace} {
+	for _, name := range []string{plainNamespace, trivialNamespace, bareNamespace, ourNamespace} {
 		if err := e.crs.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return nil, nil, fmt.Errorf("create namespace: %w", err)
 		}
 	}
-	excluded := []string{metav1.NamespaceSystem, plainNamespace, trivialNamespace}
+	excluded := []string{metav1.NamespaceSystem, plainNamespace, trivialNamespace, bareNamespace}
 	e.inst, err = manager.Install(ctx, c, manager.InstallOptions{Values: map[string]any{"webhook": map[string]any{"excludedNamespaces": excluded}}})
 	if err != nil {
 		return nil, nil, err
 	}
-	if trivialServer, err = e.startTrivial(ctx); err != nil {
+	if err := e.makeCertificate(); err != nil {
+		return nil, nil, err
+	}
+	if e.trivialURL, err = e.callFor(ctx, trivialNamespace, trivialWebhook); err != nil {
+		return nil, nil, err
+	}
+	if e.bareURL, err = e.callFor(ctx, bareNamespace, bareWebhook); err != nil {
+		return nil, nil, err
+	}
+	if _, stopTrivial, err = e.serve(ctx, trivialRole, e.trivialURL); err != nil {
 		return nil, nil, err
 	}
 	return e, stop, nil
-}
-
-// startTrivial runs the trivial webhook and makes the API server call it for its
-// namespace.
-func (e *env) startTrivial(ctx context.Context) (*exec.Cmd, error) {
-	port, err := manager.FreePort(ctx)
-	if err != nil {
-		return nil, err
-	}
-	// As the manager's own certificate is made.
-	issuer := &rotator.CertRotator{CAName: "bench", CAOrganization: "bench", DNSName: "localhost", ExtKeyUsages: &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	begin, end := time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
-	ca, err := issuer.CreateCACert(begin, end)
-	if err != nil {
-		return nil, fmt.Errorf("create authority: %w", err)
-	}
-	cert, key, err := certs.Serving(ca.Cert, ca.Key, []string{"localhost"}, begin)
-	if err != nil {
-		return nil, fmt.Errorf("create certificate: %w", err)
-	}
-	e.certFile, e.keyFile = filepath.Join(e.cluster.Dir(), "trivial.crt"), filepath.Join(e.cluster.Dir(), "trivial.key")
-	if err := errors.Join(os.WriteFile(e.certFile, cert, 0o600), os.WriteFile(e.keyFile, key, 0o600)); err != nil {
-		return nil, fmt.Errorf("write certificate: %w", err)
-	}
-	program, err := e.as(trivialRole)
-	if err != nil {
-		return nil, err
-	}
-	e.trivialURL = "https://localhost:" + strconv.Itoa(port) + "/validate-eviction"
-	server := exec.CommandContext(context.WithoutCancel(ctx), program, "127.0.0.1:"+strconv.Itoa(port), e.certFile, e.keyFile)
-	server.Stderr = io.Discard // Probes without a handshake.
-	if err := server.Start(); err != nil {
-		return nil, fmt.Errorf("start trivial webhook: %w", err)
-	}
-	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "bench-trivial"},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name:                    "trivial.bench.drawbridge.dev",
-			AdmissionReviewVersions: []string{"v1"},
-			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &e.trivialURL, CABundle: ca.CertPEM},
-			FailurePolicy:           new(admissionregistrationv1.Fail),
-			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          new(int32(10)),
-			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: trivialNamespace}},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/eviction"}},
-			}},
-		}},
-	}
-	if err := e.crs.Create(ctx, conf); err != nil {
-		return server, fmt.Errorf("create webhook configuration: %w", err)
-	}
-	return server, nil
-}
-
-// as is the program under another name.
-func (e *env) as(role string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("find own program: %w", err)
-	}
-	path := filepath.Join(e.cluster.Dir(), "bin", role)
-	if err := os.Symlink(self, path); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", fmt.Errorf("link own program: %w", err)
-	}
-	return path, nil
 }
 
 // startManager runs the manager, if it does not run.

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,12 +35,7 @@ func serveLive(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	server := &http.Server{Addr: os.Args[1], Handler: live(reader), ReadHeaderTimeout: 10 * time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Close() })
-	if err := server.ListenAndServeTLS(os.Args[2], os.Args[3]); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve: %w", err)
-	}
-	return nil
+	return serveTLS(ctx, live(reader))
 }
 
 func live(reader client.Reader) http.HandlerFunc {

@@ -29,6 +29,7 @@ import (
 // Names the program is run under for its other parts.
 const (
 	trivialRole = "bench-trivial-webhook"
+	bareRole    = "bench-bare-add-on"
 	wholeRole   = "bench-manager-with-whole-cache"
 	liveRole    = "bench-live-webhook"
 )
@@ -36,6 +37,7 @@ const (
 // roles are the parts of the program besides the benchmark itself.
 var roles = map[string]func(context.Context) error{
 	trivialRole: serveTrivial,
+	bareRole:    serveBare,
 	liveRole:    serveLive,
 	// The manager as it would be if its informers kept all that the API server sends.
 	wholeRole: func(ctx context.Context) error {

@@ -19,7 +19,13 @@ func serveTrivial(ctx context.Context) error {
 	if len(os.Args) != 4 {
 		return errors.New("want address, certificate and key")
 	}
-	server := &http.Server{Addr: os.Args[1], Handler: http.HandlerFunc(trivial), ReadHeaderTimeout: 10 * time.Second}
+	return serveTLS(ctx, trivial)
+}
+
+// serveTLS serves at the address, and with the certificate and key, that the first three
+// arguments name, until the context ends.
+func serveTLS(ctx context.Context, answer http.HandlerFunc) error {
+	server := &http.Server{Addr: os.Args[1], Handler: answer, ReadHeaderTimeout: 10 * time.Second}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.ListenAndServeTLS(os.Args[2], os.Args[3]); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve: %w", err)
