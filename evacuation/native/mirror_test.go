@@ -41,6 +41,10 @@ func TestNative_WishesFollowOurRequest(t *testing.T) {
 			map[string]string{"drain.example.com/requester": "Withdrawn"}, canceled},
 		{"our request is deleted and made again by somebody else", func(w *world) { w.Ours = asksUs("er-2", "other.example.com") },
 			map[string]string{"drain.example.com/requester": "Withdrawn", "other.example.com/requester": "Eviction"}, ""},
+		{"all leave, but an interceptor has forbidden to cancel", func(w *world) {
+			w.Ours = asksUs("er-1")
+			w.Ours.Status.Interceptors[0].Cancellation = v1alpha1.CancellationForbidden
+		}, map[string]string{"drain.example.com/requester": "Withdrawn", "drawbridge.dev/native": "Eviction"}, ""},
 		{"somebody's own request is left alone", func(w *world) { w.wants("mine", "acme.io/mine"); w.Ours = nil },
 			map[string]string{"drain.example.com/requester": "Withdrawn", "acme.io/mine": "Eviction"}, ""},
 	} {

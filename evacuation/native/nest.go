@@ -21,8 +21,10 @@ const maxMessage = 4000
 
 // mirror asks natively in the name of the requesters of our request, from the turn of
 // v1alpha1.NativeInterceptor on, and takes that back when they leave. Its own name is not
-// asked for: our request has it because there is an Eviction. Wishes of a request that is deleted
-// go with it, but until then they would still count.
+// asked for: our request has it because there is an Eviction. But where an interceptor has forbidden
+// to cancel, the pod goes even if nobody wants that any more, and responders that have not had their
+// turn are still to have it. Wishes of a request that is deleted go with it, but until then they
+// would still count.
 func (s Situation) mirror(d *Decision) {
 	if s.targetEnded() {
 		return // Nobody waits for a pod that is gone.
@@ -33,6 +35,9 @@ func (s Situation) mirror(d *Decision) {
 			if r.Name != v1alpha1.NativeInterceptor {
 				wanted[wishName(s.UID, r.Name)] = r.Name
 			}
+		}
+		if v1alpha1.Forbidding(s.Ours) != "" {
+			wanted[wishName(s.UID, v1alpha1.NativeInterceptor)] = v1alpha1.NativeInterceptor
 		}
 	}
 	for _, r := range s.Requests {
@@ -127,6 +132,16 @@ func (s Situation) waits(e *lifecyclev1alpha1.Eviction) string {
 	default:
 		return ""
 	}
+}
+
+// begins reports whether a decision has the first write of an Eviction, beside which interceptors of
+// ours may work.
+func (s Situation) begins(d Decision) bool {
+	return (s.Ours != nil || s.withOurs()) && slices.ContainsFunc(d.Statuses, func(after *lifecyclev1alpha1.Eviction) bool {
+		return len(after.Status.TargetResponders) > 0 && slices.ContainsFunc(s.Evictions, func(e *lifecyclev1alpha1.Eviction) bool {
+			return e.UID == after.UID && len(e.Status.TargetResponders) == 0
+		})
+	})
 }
 
 // oursGoOn reports whether an interceptor of ours has the turn or is the next, because it had begun

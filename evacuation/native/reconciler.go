@@ -97,6 +97,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		d = Decide(*s)
 		d.Create = nil
 	}
+	if s.begins(d) {
+		if fresh, err := r.isFresh(ctx, s); err != nil || !fresh {
+			return r.afterFailedWrite(ctx, err)
+		}
+	}
 	wakeAt, err := r.apply(ctx, *s, d, pod)
 	if err != nil {
 		return r.afterFailedWrite(ctx, err)
@@ -281,6 +286,22 @@ func (r *Reconciler) isStale(key types.NamespacedName, found objects) (stale boo
 		}
 	})
 	return stale
+}
+
+// isFresh reports whether our request is what the API server has. An Eviction that begins gives a
+// responder its turn, and by what the cache has, it might not be the turn of ours. That is one live
+// read for each Eviction of a pod with interceptors of ours.
+func (r *Reconciler) isFresh(ctx context.Context, s *Situation) (bool, error) {
+	live := &v1alpha1.EvictionRequest{}
+	err := r.APIReader.Get(ctx, s.key(), live)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return false, fmt.Errorf("get EvictionRequest %s: %w", s.key(), err)
+	case s.Ours == nil:
+		return err != nil, nil
+	default:
+		return err == nil && live.UID == s.Ours.UID && live.ResourceVersion == s.Ours.ResourceVersion, nil
+	}
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
