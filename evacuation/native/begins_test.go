@@ -1,7 +1,6 @@
 package native
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,21 +19,21 @@ func TestNative_AnEvictionBeginsBesideOurs(t *testing.T) {
 		name         string
 		interceptors []string
 		ours         *v1alpha1.EvictionRequest
-		want         string
+		want         [2]bool
 	}{
-		{"nobody intercepts", nil, nil, "false false"},
-		{"one intercepts", []string{"a.example.com"}, nil, "true false"},
-		{"our request is there", nil, asksUs("ours", "drain.example.com"), "true false"},
+		{"nobody intercepts", nil, nil, [2]bool{}},
+		{"one intercepts", []string{"a.example.com"}, nil, [2]bool{true, false}},
+		{"our request is there", nil, asksUs("ours", "drain.example.com"), [2]bool{true, false}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, first)
 			w.Interceptors, w.Ours = tc.interceptors, tc.ours
 			w.wants("wish", "drain.example.com/me")
 			w.step() // It is created.
-			begins := w.Situation.begins(Decide(w.Situation))
+			begins := w.begins(Decide(w.Situation))
 			w.settle()
 			w.completes(0, first)
-			if diff := cmp.Diff(tc.want, fmt.Sprint(begins, w.Situation.begins(Decide(w.Situation)))); diff != "" {
+			if diff := cmp.Diff(tc.want, [2]bool{begins, w.begins(Decide(w.Situation))}); diff != "" {
 				t.Errorf("it begins at its first write, and at one after that (-want +got):\n%s", diff)
 			}
 		})
