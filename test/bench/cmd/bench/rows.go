@@ -19,6 +19,8 @@ type row struct {
 	logs bool
 	// alone: it has a control plane of its own.
 	alone bool
+	// apart: it is measured only if --rows names it.
+	apart bool
 }
 
 // rows in the order of the table. Those without logs that are not alone share a control plane, which
@@ -29,6 +31,7 @@ var rows = []row{
 	{name: "admission", measure: measureAdmission},
 	{name: "repeated", measure: measureRepeated},
 	{name: "requests", measure: measureRequests},
+	{name: "status", measure: measureStatus, apart: true},
 	{name: "growth", measure: measureGrowth},
 	{name: "budget", measure: measureBudget},
 	{name: "drain", measure: measureDrain},
@@ -54,7 +57,7 @@ func run(ctx context.Context, s settings) error {
 	var failed []error
 	for _, plane := range []row{{}, {logs: true}, {alone: true}} {
 		wanted := slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
-			return r.logs != plane.logs || r.alone != plane.alone || (len(s.rows) > 0 && !slices.Contains(s.rows, r.name))
+			return r.logs != plane.logs || r.alone != plane.alone || (len(s.rows) > 0 || r.apart) && !slices.Contains(s.rows, r.name)
 		})
 		if len(wanted) == 0 {
 			continue
