@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -84,10 +85,14 @@ func (w wishes) print(o commands) error {
 	return o.PrintObject(w.request)
 }
 
-// nativeOutcome is what has become of the native Eviction of a pod whose wishes are withdrawn.
+// nativeOutcome is what has become of the native Eviction of a pod whose wishes are withdrawn. For
+// those who may not look it goes on.
 func nativeOutcome(ctx context.Context, c *cli.Connection, pod *corev1.Pod) (v1alpha1.RequestState, error) {
 	var list lifecyclev1alpha1.EvictionList
-	if err := c.List(ctx, &list, client.InNamespace(pod.Namespace)); err != nil {
+	switch err := c.List(ctx, &list, client.InNamespace(pod.Namespace)); {
+	case apierrors.IsForbidden(err):
+		return v1alpha1.StateIntercepting, nil
+	case err != nil:
 		return "", fmt.Errorf("list evictions.lifecycle.k8s.io: %w", err)
 	}
 	switch e := turns.ByPod(turns.Pointers(list.Items))[pod.UID]; {
