@@ -13,6 +13,12 @@ func RequestKey(pod metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.GetNamespace(), Name: string(pod.GetUID())}
 }
 
+// IsUnhurried reports whether an interceptor keeps, or gets, its turn whatever the deadline of a
+// request: EvictionBudgets still count, and native responders know no deadlines.
+func IsUnhurried(interceptor string) bool {
+	return interceptor == BudgetInterceptor || interceptor == NativeInterceptor
+}
+
 // ReportOf returns the interceptor's item of status.interceptors. If there is none, it
 // is empty: without a name, it differs from every item.
 func ReportOf(er *EvictionRequest, interceptor string) InterceptorStatus {

@@ -86,8 +86,8 @@ type Participant struct {
 	// Skips: it gets no turn if the deadline leaves it less than Minimum. Otherwise it begins
 	// nevertheless.
 	Skips bool
-	// Unhurried keeps, or gets, its turn whatever the deadline: it is a budget, and a
-	// deadline is no reason to break one.
+	// Unhurried keeps, or gets, its turn whatever the deadline: it stands for a budget, which a
+	// deadline is no reason to break, or for those who know no deadlines.
 	Unhurried bool
 	// LastResort keeps its turn as long as the target lives: no participant follows. It
 	// never counts as silent, so that a long outage of ours ends no request, and a

@@ -66,11 +66,10 @@ func decodeOutcome(conditions []metav1.Condition) (process.Outcome, process.Caus
 	return process.OutcomeRunning, process.NoCause
 }
 
-// participant is an interceptor before it has done anything. EvictionBudgets are one, too,
-// and no deadline may break them.
+// participant is an interceptor before it has done anything.
 func participant(of v1alpha1.Interceptor) process.Participant {
 	return process.Participant{
-		Name: of.Name, LastResort: of.Name == v1alpha1.ImperativeEvictionInterceptor, Unhurried: of.Name == v1alpha1.BudgetInterceptor,
+		Name: of.Name, LastResort: of.Name == v1alpha1.ImperativeEvictionInterceptor, Unhurried: v1alpha1.IsUnhurried(of.Name),
 		HeartbeatDeadline: durationOf(of.HeartbeatDeadline), Minimum: durationOf(of.Minimum), Skips: of.OnShortNotice == v1alpha1.ShortNoticeSkip,
 	}
 }

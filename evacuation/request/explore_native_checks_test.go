@@ -80,7 +80,7 @@ func (a *nativeActors) check(w nativeWorld) error {
 // twoTurns says whether a responder of the pod works beside an interceptor of ours.
 func (a *nativeActors) twoTurns(w nativeWorld) error {
 	at := a.runningOf(w.Evs)
-	if w.Ours == 0 || at < 0 || w.Odd || w.Late || w.Pod.ended() || a.hurried(w) {
+	if w.Ours == 0 || at < 0 || w.Odd || w.Late || w.Pod.ended() {
 		return nil
 	}
 	er := a.ours.get(w.Ours)
@@ -107,10 +107,8 @@ func (a *nativeActors) mayEvict(w nativeWorld) error {
 	switch {
 	case a.pods.responders == 0:
 	case at < 0:
-		// Its Eviction may have been collected after their turns, or a deadline has left no time
-		// for one.
+		// Its Eviction may have been collected after their turns.
 		switch completed := w.Ours != 0 && v1alpha1.ReportOf(a.ours.get(w.Ours), v1alpha1.NativeInterceptor).CompletionTime != nil; {
-		case a.hurried(w):
 		case !completed:
 			return fmt.Errorf("%w: there is no Eviction", errMissedTurn)
 		case slices.ContainsFunc(w.Reqs[:], func(r id) bool { return r != 0 && a.wants(r) }):
@@ -145,14 +143,9 @@ func (a *nativeActors) lastStage(w nativeWorld) bool {
 	return !v1alpha1.IsFinished(er) && isActiveIn(er, v1alpha1.ImperativeEvictionInterceptor)
 }
 
-// hurried reports whether a requester does not wait.
-func (a *nativeActors) hurried(w nativeWorld) bool {
-	return w.Ours != 0 && slices.ContainsFunc(a.ours.get(w.Ours).Spec.Requesters, func(r v1alpha1.Requester) bool { return r.Type == v1alpha1.RequesterHard })
-}
-
 // wrongTurn says what is wrong with who gets a turn by a move.
 func (a *nativeActors) wrongTurn(before, after nativeWorld) error {
-	if before.Evs == after.Evs || after.Odd || after.Late || a.hurried(before) || !a.lastStage(before) || a.pods.responders == 0 {
+	if before.Evs == after.Evs || after.Odd || after.Late || !a.lastStage(before) || a.pods.responders == 0 {
 		return nil
 	}
 	for slot, i := range after.Evs {
@@ -172,7 +165,7 @@ func (a *nativeActors) wrongTurn(before, after nativeWorld) error {
 // silenced says whether our interceptor for the native responders lost its turn for nothing.
 func (a *nativeActors) silenced(before, after id, w nativeWorld) error {
 	was, is := a.ours.get(before), a.ours.get(after)
-	if w.Odd || w.Late || w.Pod.ended() || a.hurried(w) || v1alpha1.IsFinished(is) || !isActiveIn(was, v1alpha1.NativeInterceptor) ||
+	if w.Odd || w.Late || w.Pod.ended() || v1alpha1.IsFinished(is) || !isActiveIn(was, v1alpha1.NativeInterceptor) ||
 		isActiveIn(is, v1alpha1.NativeInterceptor) || v1alpha1.ReportOf(was, v1alpha1.NativeInterceptor).CompletionTime != nil {
 		return nil
 	}

@@ -59,7 +59,7 @@ func Observe(er *v1alpha1.EvictionRequest) Update {
 	if report.ExpectedFinishTime != nil {
 		u.ExpectedFinishTime = report.ExpectedFinishTime.UTC()
 	}
-	if er.Status.Deadline != nil && u.Interceptor != v1alpha1.ImperativeEvictionInterceptor && u.Interceptor != v1alpha1.BudgetInterceptor {
+	if er.Status.Deadline != nil && u.Interceptor != v1alpha1.ImperativeEvictionInterceptor && !v1alpha1.IsUnhurried(u.Interceptor) {
 		u.Deadline = er.Status.Deadline.UTC()
 	}
 	return u

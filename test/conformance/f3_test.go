@@ -90,6 +90,10 @@ func TestConformance_F3(t *testing.T) {
 			given: []change{together(targets(interceptorA, v1alpha1.BudgetInterceptor, imperative), active(interceptorA))},
 			write: together(due, active(v1alpha1.BudgetInterceptor), processed(interceptorA)), want: accepted,
 		},
+		"30 and to native responders": {
+			given: []change{together(targets(interceptorA, interceptorB, v1alpha1.NativeInterceptor, imperative), active(interceptorA))},
+			write: together(due, active(v1alpha1.NativeInterceptor), processed(interceptorA, interceptorB)), want: accepted,
+		},
 		"30 or skips those for whom it is too soon":             {given: []change{together(initialised, skippable(interceptorB), active(interceptorA))}, write: together(due, active(interceptorC), processed(interceptorA, interceptorB)), want: accepted},
 		"30 and no others":                                      {given: []change{together(initialised, skippable(interceptorC), active(interceptorA))}, write: together(due, active(interceptorC), processed(interceptorA, interceptorB)), want: notActive},
 		"30 and without a deadline nobody":                      {given: []change{together(initialised, skippable(interceptorB), active(interceptorA))}, write: together(active(interceptorC), processed(interceptorA, interceptorB)), want: notActive},

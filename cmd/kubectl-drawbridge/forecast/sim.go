@@ -127,7 +127,7 @@ func (r *run) nextTurn(i int) {
 		r.surge(s)
 	default:
 		end := r.now + r.luck[i].turns[f.turn]
-		if v.cutOff != nil && end > *v.cutOff {
+		if v.cutOff != nil && end > *v.cutOff && !v1alpha1.IsUnhurried(name) {
 			end, f.cut = max(r.now, *v.cutOff), true
 		}
 		r.push(end, turnEnds, i)

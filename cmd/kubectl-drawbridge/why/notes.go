@@ -98,6 +98,8 @@ func deadline(c *podCase) []string {
 	switch {
 	case left < 0 && c.active.Name == v1alpha1.BudgetInterceptor:
 		return append(told, fmt.Sprintf("The time of the interceptors is over, because of %s. EvictionBudgets still count.", c.Request.Status.DeadlineSource))
+	case left < 0 && c.active.Name == v1alpha1.NativeInterceptor:
+		return append(told, fmt.Sprintf("The time of the interceptors is over, because of %s. Native responders know no deadlines, and still have their turns.", c.Request.Status.DeadlineSource))
 	case left < 0:
 		left, when = -left, "ago, so it comes in a moment"
 	}

@@ -55,6 +55,7 @@ func TestDisableAndEnableWithRequestsInFlight(t *testing.T) {
 	if err := evict(t.Context(), podC, false); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("got %v, want 429", err)
 	}
+	taken(t, podC, time.Now()) // The answer comes before the turn.
 	series := `evictionrequest_controller_imperative_evictions{evictionrequest="` + string(podB.UID) + `",namespace="` + namespace + `",pod="b"}`
 	eventually(t, "the budget to be told", func(ctx context.Context) error {
 		value, err := p.Metric(ctx, series)

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -106,6 +107,44 @@ func TestTenResponders(t *testing.T) {
 			e := waitEviction(t, pod, "evicted", isEvicted)
 			if len(e.Status.TargetResponders) != 11 {
 				t.Errorf("%s", says(e))
+			}
+		})
+	}
+}
+
+// A deadline ends the time of our interceptors. Native responders know none, so they keep their
+// turns, in whatever order the two run.
+func TestADeadlineLeavesNativeRespondersTheirTurns(t *testing.T) {
+	shareManager(t)
+	for order, responders := range map[string]int{"responders first": 1, "responders last": v1alpha1.MaxNativeResponders} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			namespace, node := placed(t)
+			var names []string
+			for i := range responders {
+				names = append(names, in(namespace, fmt.Sprintf("r%d.example.com/work", i)))
+			}
+			pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).GracePeriod(0).Responders(names...).Interceptors(in(namespace, ours)).Obj())
+			hurried := requesterOf()
+			hurried.Deadline = time.Now().Add(8 * time.Second) // 5 of them are the margin.
+			if _, err := hurried.Join(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			waitEviction(t, pod, "in the hands of its responder", turnOf(names[0]))
+			cluster.WaitRequest(t, admin, pod, "at the native responders a second after its deadline", func(er *v1alpha1.EvictionRequest) bool {
+				return er.Status.Deadline != nil && time.Since(er.Status.Deadline.Time) > time.Second && slices.Contains(er.Status.ActiveInterceptors, v1alpha1.NativeInterceptor)
+			})
+			lives(t, pod)
+			for _, name := range names {
+				completes(t, pod, name)
+			}
+			gone(t, pod)
+			er := cluster.WaitRequest(t, admin, pod, "evicted", v1alpha1.IsFinished)
+			if v1alpha1.ReportOf(er, v1alpha1.NativeInterceptor).CompletionTime == nil {
+				t.Errorf("%s has not completed: %+v", v1alpha1.NativeInterceptor, er.Status)
+			}
+			if report := v1alpha1.ReportOf(er, in(namespace, ours)); report.CompletionTime != nil || !meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionCutOff) {
+				t.Errorf("%s was not cut off: %+v", report.Name, er.Status)
 			}
 		})
 	}
