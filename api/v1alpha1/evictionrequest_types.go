@@ -27,9 +27,9 @@ import (
 // +kubebuilder:printcolumn:name="Requesters",type=integer,JSONPath=`.status.summary.requesters`,description="How many want the eviction."
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="!has(self.metadata.generateName)",message="metadata.generateName is not supported: set metadata.name to the UID of the pod instead"
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.target.pod) || self.metadata.name == self.spec.target.pod.uid",message="metadata.name must be equal to spec.target.pod.uid: there is one request per pod, and the pod's UID is its name"
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.requesters) || size(self.spec.requesters) == 0 || (has(oldSelf.spec.requesters) && size(oldSelf.spec.requesters) > 0) || (has(self.status) && has(self.status.interceptors) && self.status.interceptors.exists(i, has(i.cancellation) && i.cancellation == 'Forbidden'))",fieldPath=".spec.requesters",message="requesters was empty, so this request is canceled for good: delete it and create a new one"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="status cannot be removed: send the stored status with your changes"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.spec.target.pod) || self.metadata.name == self.spec.target.pod.uid",optionalOldSelf=true,message="metadata.name must be equal to spec.target.pod.uid: there is one request per pod, and the pod's UID is its name"
+// +kubebuilder:validation:XValidation:rule="size(oldSelf.spec.?requesters.orValue([])) > 0 || size(self.spec.?requesters.orValue([])) == 0 || (has(self.status) && has(self.status.interceptors) && self.status.interceptors.exists(i, has(i.cancellation) && i.cancellation == 'Forbidden'))",fieldPath=".spec.requesters",message="requesters was empty, so this request is canceled for good: delete it and create a new one"
+// +kubebuilder:validation:XValidation:rule="has(self.status) || !has(oldSelf.status)",message="status cannot be removed: send the stored status with your changes"
 type EvictionRequest struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -63,7 +63,6 @@ type EvictionRequestList struct {
 type EvictionRequestSpec struct {
 	// target is the object to evict. Immutable.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="target is immutable: create another request, named by the UID of the other pod"
 	Target EvictionTarget `json:"target"`
 
 	// requesters want the eviction. A request needs at least one when it is created. An
@@ -97,6 +96,7 @@ type LocalPodReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name must be the name of a pod: lower-case letters, digits, hyphens and periods"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="target is immutable: create another request, named by the UID of the other pod"
 	Name string `json:"name"`
 
 	// uid of the pod.
@@ -104,13 +104,13 @@ type LocalPodReference struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="target is immutable: create another request, named by the UID of the other pod"
 	UID types.UID `json:"uid"`
 }
 
 // Interceptor refers to an interceptor.
 //
 // +structType=atomic
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="targetInterceptors is immutable once set: send the stored heartbeatDeadline, minimum and onShortNotice"
 type Interceptor struct {
 	// name is the interceptor's fully qualified domain name, at most 253
 	// lower-case letters, digits, periods and hyphens. Unique in the list.
@@ -147,17 +147,21 @@ type Interceptor struct {
 // controller writes all of it except the items of interceptors.
 //
 // The rules below protect the sequence, no matter who writes. Lists are compared through
-// map(), because == ignores the order of a listType map or set.
+// map() or filter(), because == ignores the order of a listType map or set.
+//
+// They read a field once where they can, and what is about one field is a rule of that field:
+// each time an API server reads a field in a rule, it copies the schemas of all fields beside
+// it (Properties of k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model).
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.conditions) || oldSelf.conditions.all(c, !(c.type in ['Evicted', 'Canceled']) || c.status != 'True' || (has(self.conditions) && self.conditions.exists(d, d.type == c.type && d.status == 'True')))",fieldPath=".conditions",message="conditions Evicted and Canceled are final once True: they cannot be reverted or removed"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.targetInterceptors) || (has(self.targetInterceptors) && self.targetInterceptors.map(t, t.name) == oldSelf.targetInterceptors.map(t, t.name))",fieldPath=".targetInterceptors",message="targetInterceptors is immutable once set: send the stored list"
-// +kubebuilder:validation:XValidation:rule="!has(self.activeInterceptors) || size(self.activeInterceptors) == 0 || (has(self.targetInterceptors) && (has(self.processedInterceptors) ? size(self.processedInterceptors) : 0) < size(self.targetInterceptors) && self.targetInterceptors[has(self.processedInterceptors) ? size(self.processedInterceptors) : 0].name == self.activeInterceptors[0])",fieldPath=".activeInterceptors",message="activeInterceptors may only have the item of targetInterceptors that follows the processed ones: the first one in the beginning, then always the next higher index"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.activeInterceptors) || oldSelf.activeInterceptors.all(n, (has(self.activeInterceptors) && n in self.activeInterceptors) || (has(self.processedInterceptors) && n in self.processedInterceptors))",fieldPath=".processedInterceptors",message="processedInterceptors must get the name that leaves activeInterceptors, in the same write"
-// +kubebuilder:validation:XValidation:rule="!has(self.processedInterceptors) || self.processedInterceptors.all(n, (oldSelf.hasValue() && ((has(oldSelf.value().processedInterceptors) && n in oldSelf.value().processedInterceptors) || (has(oldSelf.value().activeInterceptors) && n in oldSelf.value().activeInterceptors))) || (has(self.deadline) && has(self.targetInterceptors) && self.targetInterceptors.exists(t, t.name == n && has(t.onShortNotice) && t.onShortNotice == 'Skip'))) || (has(self.deadline) && has(self.activeInterceptors) && self.activeInterceptors.exists(a, a in ['imperative-eviction.k8s.io', 'budgets.drawbridge.dev', 'native.drawbridge.dev']))",optionalOldSelf=true,fieldPath=".processedInterceptors",message="processedInterceptors may only get the name that was in activeInterceptors until now, unless a deadline passes the rest over, or is too soon for one that is skipped then"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.processedInterceptors) || (has(self.processedInterceptors) ? oldSelf.processedInterceptors.all(n, n in self.processedInterceptors) : size(oldSelf.processedInterceptors) == 0)",fieldPath=".processedInterceptors",message="processedInterceptors never loses a name: send the stored ones too"
-// +kubebuilder:validation:XValidation:rule="!has(self.processedInterceptors) || size(self.processedInterceptors) == 0 || (has(self.targetInterceptors) && self.targetInterceptors.filter(t, t.name in self.processedInterceptors).map(t, t.name) == self.processedInterceptors.map(n, n))",fieldPath=".processedInterceptors",message="processedInterceptors must be names of targetInterceptors, in the order of targetInterceptors"
-// +kubebuilder:validation:XValidation:rule="has(self.targetInterceptors) == has(self.interceptors) && (!has(self.interceptors) || (size(self.interceptors) == size(self.targetInterceptors) && self.targetInterceptors.all(t, self.interceptors.exists(i, i.name == t.name))))",fieldPath=".interceptors",message="interceptors must have exactly one item for each name of targetInterceptors, from the same write on"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.interceptors) || !has(self.interceptors) || self.interceptors.all(i, (has(oldSelf.activeInterceptors) && i.name in oldSelf.activeInterceptors) || i in oldSelf.interceptors)",fieldPath=".interceptors",message="interceptors: only the item of the active interceptor may change"
+// +kubebuilder:validation:XValidation:rule="has(self.targetInterceptors) || !has(oldSelf.targetInterceptors)",fieldPath=".targetInterceptors",message="targetInterceptors is immutable once set: send the stored list"
+// +kubebuilder:validation:XValidation:rule="!has(self.activeInterceptors) || self.activeInterceptors.all(a, self.?targetInterceptors[?size(self.?processedInterceptors.orValue([]))].optMap(t, t.name == a).orValue(false))",fieldPath=".activeInterceptors",message="activeInterceptors may only have the item of targetInterceptors that follows the processed ones: the first one in the beginning, then always the next higher index"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.activeInterceptors) || oldSelf.activeInterceptors.all(n, self.?activeInterceptors[?0].orValue('') == n || (has(self.processedInterceptors) && n in self.processedInterceptors))",fieldPath=".processedInterceptors",message="processedInterceptors must get the name that leaves activeInterceptors, in the same write"
+// +kubebuilder:validation:XValidation:rule="!has(self.processedInterceptors) || [oldSelf.hasValue() && has(oldSelf.value().processedInterceptors) ? oldSelf.value().processedInterceptors : []].all(before, self.processedInterceptors.all(n, n in before || oldSelf.?activeInterceptors[?0].orValue('') == n || (has(self.deadline) && has(self.targetInterceptors) && self.targetInterceptors.exists(t, t.name == n && has(t.onShortNotice) && t.onShortNotice == 'Skip')))) || (has(self.deadline) && has(self.activeInterceptors) && self.activeInterceptors.exists(a, a in ['imperative-eviction.k8s.io', 'budgets.drawbridge.dev', 'native.drawbridge.dev']))",optionalOldSelf=true,fieldPath=".processedInterceptors",message="processedInterceptors may only get the name that was in activeInterceptors until now, unless a deadline passes the rest over, or is too soon for one that is skipped then"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.processedInterceptors) || sets.contains(has(self.processedInterceptors) ? self.processedInterceptors : [], oldSelf.processedInterceptors)",fieldPath=".processedInterceptors",message="processedInterceptors never loses a name: send the stored ones too"
+// +kubebuilder:validation:XValidation:rule="!has(self.processedInterceptors) || [self.processedInterceptors].all(p, size(p) == 0 || (has(self.targetInterceptors) && self.targetInterceptors.map(t, t.name).filter(n, n in p) == p.map(n, n)))",fieldPath=".processedInterceptors",message="processedInterceptors must be names of targetInterceptors, in the order of targetInterceptors"
+// +kubebuilder:validation:XValidation:rule="oldSelf.?interceptors.optMap(before, size(self.?interceptors.orValue([])) == size(before)).orValue(sets.equivalent(has(self.targetInterceptors) ? self.targetInterceptors.map(t, t.name) : [], has(self.interceptors) ? self.interceptors.map(i, i.name) : []))",optionalOldSelf=true,fieldPath=".interceptors",message="interceptors must have exactly one item for each name of targetInterceptors, from the same write on"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.interceptors) || !has(self.interceptors) || [oldSelf.?activeInterceptors[?0].orValue('')].all(active, self.interceptors.filter(i, i.name != active) == oldSelf.interceptors.filter(i, i.name != active) || self.interceptors.all(i, i.name == active || i in oldSelf.interceptors))",fieldPath=".interceptors",message="interceptors: only the item of the active interceptor may change"
 type EvictionRequestStatus struct {
 	// observedGeneration is the metadata.generation that the controller last acted on.
 	// +optional
@@ -173,8 +177,8 @@ type EvictionRequestStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:XValidation:rule="self.filter(c, !(c.type in ['Evicted', 'Canceled', 'Deleting'] || c.type.startsWith('drawbridge.dev/'))).size() <= 24",message="conditions may have at most 24 items besides those of the controller: remove some of your own"
-	// +kubebuilder:validation:XValidation:rule="self.filter(c, c.type in ['Evicted', 'Canceled'] && c.status == 'True').size() < 2",message="conditions Evicted and Canceled cannot both be True"
+	// +kubebuilder:validation:XValidation:rule="size(self) <= 24 || self.filter(c, !(c.type in ['Evicted', 'Canceled', 'Deleting'] || c.type.startsWith('drawbridge.dev/'))).size() <= 24",message="conditions may have at most 24 items besides those of the controller: remove some of your own"
+	// +kubebuilder:validation:XValidation:rule="size(self) < 2 || self.filter(c, c.type in ['Evicted', 'Canceled'] && c.status == 'True').size() < 2",message="conditions Evicted and Canceled cannot both be True"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, size(c.message) <= 4096)",message="a condition's message may have at most 4096 characters: shorten it"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime > timestamp('1970-01-01T00:00:00Z') && c.lastTransitionTime < timestamp('9999-12-31T00:00:00Z'))",message="lastTransitionTime must be a time of this epoch in RFC 3339"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -191,6 +195,7 @@ type EvictionRequestStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.map(t, t) == oldSelf.map(t, t)",message="targetInterceptors is immutable once set: send the stored list"
 	TargetInterceptors []Interceptor `json:"targetInterceptors,omitempty"`
 
 	// activeInterceptors has the name of the interceptor whose turn it is, if any.
@@ -325,14 +330,11 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.heartbeatTime) || has(self.startTime)",fieldPath=".startTime",message="startTime must be set together with the first heartbeatTime"
 // +kubebuilder:validation:XValidation:rule="!has(self.startTime) || has(self.heartbeatTime)",fieldPath=".heartbeatTime",message="heartbeatTime must be set together with startTime"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.startTime) || (has(self.startTime) && self.startTime == oldSelf.startTime)",fieldPath=".startTime",message="startTime is immutable once set"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.completionTime) || (has(self.completionTime) && self.completionTime == oldSelf.completionTime)",fieldPath=".completionTime",message="completionTime is immutable once set"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.completionTime) || has(self.completionTime)",fieldPath=".completionTime",message="completionTime is immutable once set"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.heartbeatTime) || has(self.heartbeatTime)",fieldPath=".heartbeatTime",message="heartbeatTime cannot be unset"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.heartbeatTime) || !has(self.heartbeatTime) || self.heartbeatTime >= oldSelf.heartbeatTime",fieldPath=".heartbeatTime",message="heartbeatTime cannot be earlier than the stored one"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.heartbeatTime) || !has(self.heartbeatTime) || self.heartbeatTime <= oldSelf.heartbeatTime || self.heartbeatTime - oldSelf.heartbeatTime >= duration('60s')",fieldPath=".heartbeatTime",message="heartbeatTime must be at least 60 seconds after the stored one: wait, or leave it as it is"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.cancellation) || oldSelf.cancellation != 'Forbidden' || has(self.cancellation) && self.cancellation == 'Forbidden'",fieldPath=".cancellation",message="cancellation cannot be taken back once it is Forbidden: send it with each report"
+// +kubebuilder:validation:XValidation:rule="oldSelf.?cancellation.orValue('') != 'Forbidden' || self.?cancellation.orValue('') == 'Forbidden'",fieldPath=".cancellation",message="cancellation cannot be taken back once it is Forbidden: send it with each report"
 // +kubebuilder:validation:XValidation:rule="!has(self.skippedBy) || has(self.completionTime)",fieldPath=".skippedBy",message="skippedBy must be set together with completionTime: skipping an interceptor completes it in its place"
-// +kubebuilder:validation:XValidation:rule="has(self.skippedBy) == has(oldSelf.skippedBy) ? (!has(self.skippedBy) || self.skippedBy == oldSelf.skippedBy) : has(self.skippedBy) && !has(oldSelf.completionTime)",fieldPath=".skippedBy",message="skippedBy is set in the write that sets completionTime, and immutable then"
+// +kubebuilder:validation:XValidation:rule="has(self.skippedBy) ? has(oldSelf.skippedBy) || !has(oldSelf.completionTime) : !has(oldSelf.skippedBy)",fieldPath=".skippedBy",message="skippedBy is set in the write that sets completionTime, and immutable then"
 type InterceptorStatus struct {
 	// name of the interceptor. Immutable.
 	// +required
@@ -345,12 +347,15 @@ type InterceptorStatus struct {
 	// once, together with the first heartbeatTime.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="startTime is immutable once set"
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// heartbeatTime is when the interceptor last reported. It is not in the future (beyond
 	// the clock skew), never decreases, and is at least 60 s after the previous one.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="heartbeatTime cannot be earlier than the stored one"
+	// +kubebuilder:validation:XValidation:rule="self <= oldSelf || self - oldSelf >= duration('60s')",message="heartbeatTime must be at least 60 seconds after the stored one: wait, or leave it as it is"
 	HeartbeatTime *metav1.Time `json:"heartbeatTime,omitempty"`
 
 	// expectedFinishTime is when the interceptor expects to finish. It is not in the past
@@ -363,6 +368,7 @@ type InterceptorStatus struct {
 	// within the clock skew of now. Set once. It ends the interceptor's turn.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self > timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-12-31T00:00:00Z')",message="must be a time of this epoch in RFC 3339"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="completionTime is immutable once set"
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
 	// retries is the number of failed calls of the pod's eviction subresource. Only
@@ -385,6 +391,7 @@ type InterceptorStatus struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="skippedBy is set in the write that sets completionTime, and immutable then"
 	SkippedBy string `json:"skippedBy,omitempty"`
 
 	// cancellation says whether what the interceptor has begun can be undone. Once it is

@@ -17,7 +17,11 @@ import (
 // controller writes all of it except the items of interceptors.
 //
 // The rules below protect the sequence, no matter who writes. Lists are compared through
-// map(), because == ignores the order of a listType map or set.
+// map() or filter(), because == ignores the order of a listType map or set.
+//
+// They read a field once where they can, and what is about one field is a rule of that field:
+// each time an API server reads a field in a rule, it copies the schemas of all fields beside
+// it (Properties of k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model).
 type EvictionRequestStatusApplyConfiguration struct {
 	// observedGeneration is the metadata.generation that the controller last acted on.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
@@ -44,8 +48,8 @@ type EvictionRequestStatusApplyConfiguration struct {
 	// from then on. At the deadline the active
 	// interceptor is interrupted, those behind it get no turn, and
 	// imperative-eviction.k8s.io begins, from when on the deadline stays as it is. Budgets
-	// still count: budgets.drawbridge.dev keeps its turn, or gets it. If unset, there is no
-	// deadline.
+	// still count, and native responders know no deadlines: budgets.drawbridge.dev and
+	// native.drawbridge.dev keep their turns, or get them. If unset, there is no deadline.
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 	// deadlineSource says where the deadline comes from: a requester, or what stands in the
 	// API about the node or the caller, for example "NodeClaim default-7x2k4".
