@@ -35,7 +35,7 @@ func TestConformance_F2(t *testing.T) {
 		},
 		"16 the pod cannot be taken out of the target": {
 			write: func(er *v1alpha1.EvictionRequest) { er.Spec.Target.Pod = nil },
-			want:  "target is immutable",
+			want:  "pod must be set",
 		},
 		"17 a requester can be added": {
 			write: requesters("drain.example.com", "other.example.com"),

@@ -35,8 +35,7 @@ type atScale struct {
 	size                      scale
 	resident, rest            float64 // Bytes, share of one CPU.
 	ready, readyCPU, move     time.Duration
-	denied50, denied99        time.Duration
-	allowed50, allowed99      time.Duration
+	denied, allowed           reviewCost
 	event                     time.Duration
 	budget, budgetCPU         time.Duration
 	budgetRequests            float64
@@ -45,6 +44,10 @@ type atScale struct {
 	created                   int
 	creation                  time.Duration
 }
+
+// reviewCost is what reviews of one kind take: all of them in the calls' own time, and each in CPU
+// of the manager.
+type reviewCost struct{ p50, p99, cpu time.Duration }
 
 // scaled is the state of the row while its cluster grows.
 type scaled struct {
