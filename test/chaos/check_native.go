@@ -213,7 +213,6 @@ func (c *checker) judgeNative(pod, before *corev1.Pod, at time.Time) {
 	if len(unfinished) == 0 {
 		return
 	}
-	request := c.requestOf(pod.UID, at)
 	guarded := before != nil && before.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed
 	switch {
 	case c.Plan.Mode.Ignores() && !guarded && c.away(at):
@@ -221,8 +220,6 @@ func (c *checker) judgeNative(pod, before *corev1.Pod, at time.Time) {
 			c.Passed++
 		}
 	case c.strayed(pod), c.starting(pod): // The same.
-	case c.cutOff(request, v1alpha1.NativeInterceptor, at) && !c.hasEviction(pod.UID, at):
-		c.NativeUnasked++ // There was no time to ask natively.
 	case c.silent(pod.UID, v1alpha1.NativeInterceptor, at) && !c.hasEviction(pod.UID, at):
 		c.NativeUnasked++ // Nobody could write the Eviction for as long as an interceptor may be silent.
 	default:

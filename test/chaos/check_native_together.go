@@ -171,8 +171,7 @@ func (c *checker) checkAtATime(t *togetherness, w written) {
 }
 
 // isPassedOver reports whether the turn of native.drawbridge.dev in a request ended without its
-// completion: by a deadline of a requester, or because nothing could be reported for the whole
-// deadline.
+// completion, because nothing could be reported for the whole deadline.
 func (c *checker) isPassedOver(request types.UID) bool {
 	for _, seen := range c.requests[request] {
 		er := seen.Request
@@ -181,7 +180,7 @@ func (c *checker) isPassedOver(request types.UID) bool {
 			if beat := v1alpha1.ReportOf(er, v1alpha1.NativeInterceptor).HeartbeatTime; beat != nil && beat.After(sign) {
 				sign = beat.Time
 			}
-			return c.cutOff(request, v1alpha1.NativeInterceptor, seen.At) || !seen.At.Before(sign.Add(c.Deadline-c.Slack))
+			return !seen.At.Before(sign.Add(c.Deadline - c.Slack))
 		}
 	}
 	return false
