@@ -254,11 +254,12 @@ func (c *checker) allDone(w *Workload, request, pod types.UID, at time.Time) boo
 	return true
 }
 
-// requestOf is the last request for the pod that was there at that time.
+// requestOf is the last request for the pod that was there at that time. Its creation is known in
+// whole seconds, so one that was seen later was not there yet, if there was another one.
 func (c *checker) requestOf(pod types.UID, at time.Time) types.UID {
 	var found types.UID
 	for _, seen := range c.History.Requests {
-		if string(pod) == seen.Request.Name && !seen.Request.CreationTimestamp.After(at) {
+		if string(pod) == seen.Request.Name && !seen.Request.CreationTimestamp.After(at) && (found == "" || !seen.At.After(at.Add(watchLag))) {
 			found = seen.Request.UID
 		}
 	}

@@ -212,6 +212,11 @@ func TestCheck(t *testing.T) {
 		"somebody else deleted the pod": {history: history(unasked, func(h *History) {
 			h.Pods = []PodSeen{h.Pods[0], h.Pods[1], {At: at(10), Gone: true, Pod: pod("a")}}
 		}), want: never},
+		"another request came within the second of the end": {history: history(func(h *History) {
+			next := request(0, 0)
+			next.UID, next.CreationTimestamp = "next", metav1.NewTime(at(10))
+			h.Requests = append(h.Requests, RequestSeen{At: at(10.5), Request: next})
+		}), want: never},
 		"two are active at a time":                   {history: history(func(h *History) { h.Requests[1].Request = request(2, 1) }), want: PromiseOrder},
 		"one was left out":                           {history: history(func(h *History) { h.Requests[1].Request.Status.ProcessedInterceptors = []string{second} }), want: PromiseOrder},
 		"the plan is not the pod's":                  {history: history(func(h *History) { h.Names["w0"] = []string{first} }), want: PromiseOrder},
