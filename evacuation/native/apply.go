@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -88,15 +89,17 @@ func (r *Reconciler) inCharge(ctx context.Context, write func(context.Context) e
 }
 
 // move writes the Evictions and what joins them to our request.
-func (r *Reconciler) move(ctx context.Context, s Situation, d Decision, pod *corev1.Pod) (time.Time, error) {
+func (r *Reconciler) move(ctx context.Context, s Situation, d Decision, pod *corev1.Pod) (wakeAt time.Time, err error) {
+	var due time.Time
+	d.Metadata, due = r.withoutRepeats(s.key(), s.Now, d.Metadata)
+	defer func() { wakeAt = soonest(wakeAt, due) }()
 	for _, write := range r.writes(s.key(), d) {
 		if err := r.inCharge(ctx, write); err != nil {
 			return time.Time{}, err
 		}
 	}
 	r.announce(ctx, s, d)
-	wakeAt, err := r.join(ctx, s, d, pod)
-	if err != nil {
+	if wakeAt, err = r.join(ctx, s, d, pod); err != nil {
 		return time.Time{}, err
 	}
 	if d.Responder != nil {
@@ -108,6 +111,30 @@ func (r *Reconciler) move(ctx context.Context, s Situation, d Decision, pod *cor
 		return wakeAt, r.reportOurs(ctx, s.Ours, *d.Interceptor)
 	}
 	return wakeAt, nil
+}
+
+// withoutRepeats leaves out what has just been written with the same labels and owners: somebody
+// takes them back, such as the garbage collector those owners whose deletion the cache does not
+// know yet, and each of the two would answer the other. It returns when the rest is due.
+func (r *Reconciler) withoutRepeats(key types.NamespacedName, now time.Time, all []*lifecyclev1alpha1.Eviction) (left []*lifecyclev1alpha1.Eviction, due time.Time) {
+	for _, e := range all {
+		last := r.remember(key, func(*memory) {}).described[e.UID]
+		again := last.at.Add(joinPause)
+		if now.Before(again) && apiequality.Semantic.DeepEqual(last.labels, e.Labels) && apiequality.Semantic.DeepEqual(last.owners, e.OwnerReferences) {
+			due = soonest(due, again)
+		} else {
+			left = append(left, e)
+		}
+	}
+	return left, due
+}
+
+// soonest is the earlier of two times; zero is never.
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // ask writes one wish.
@@ -128,11 +155,17 @@ func (r *Reconciler) ask(ctx context.Context, wish *lifecyclev1alpha1.EvictionRe
 func (r *Reconciler) writes(key types.NamespacedName, d Decision) (writes []func(context.Context) error) {
 	for _, e := range d.Metadata {
 		writes = append(writes, func(ctx context.Context) error {
-			version := e.ResourceVersion
+			version, written := e.ResourceVersion, description{e.Labels, e.OwnerReferences, r.Clock.Now()}
 			if err := r.Client.Update(ctx, e, client.FieldOwner(charge.Manager)); err != nil {
-				return fmt.Errorf("update labels and owners of Eviction %s: %w", e.Name, err)
+				return fmt.Errorf("update labels and owners of Eviction %s: %w", e.Name, r.noteRefused(key, e, version, err))
 			}
 			r.wrote(key, e, version)
+			r.remember(key, func(m *memory) {
+				if m.described == nil {
+					m.described = map[types.UID]description{}
+				}
+				m.described[e.UID] = written
+			})
 			for _, after := range d.Statuses {
 				if after.UID == e.UID && after.ResourceVersion == version {
 					after.ResourceVersion = e.ResourceVersion // Nothing else has changed.
@@ -145,7 +178,7 @@ func (r *Reconciler) writes(key types.NamespacedName, d Decision) (writes []func
 		writes = append(writes, func(ctx context.Context) error {
 			version := e.ResourceVersion
 			if err := r.Client.Status().Update(ctx, e, client.FieldOwner(charge.Manager)); err != nil {
-				return fmt.Errorf("update status of Eviction %s: %w", e.Name, err)
+				return fmt.Errorf("update status of Eviction %s: %w", e.Name, r.noteRefused(key, e, version, err))
 			}
 			r.wrote(key, e, version)
 			return nil
@@ -161,7 +194,7 @@ func (r *Reconciler) ends(key types.NamespacedName, d Decision) (writes []func(c
 		writes = append(writes, func(ctx context.Context) error {
 			version := request.ResourceVersion
 			if err := r.Client.Status().Update(ctx, request, client.FieldOwner(charge.Manager)); err != nil {
-				return fmt.Errorf("update status of native EvictionRequest %s: %w", request.Name, err)
+				return fmt.Errorf("update status of native EvictionRequest %s: %w", request.Name, r.noteRefused(key, request, version, err))
 			}
 			r.wrote(key, request, version)
 			return nil

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	k8sevents "k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -28,6 +29,9 @@ import (
 const (
 	// conflictRetry is a fallback: after a conflict the watch event normally comes first.
 	conflictRetry = time.Second
+	// outdatedRetry is when something is written again on a version that the API server says it
+	// does not have, if the event that says the same does not come.
+	outdatedRetry = 10 * time.Second
 	// joinPause is the least time between two attempts to join the request of a pod: somebody
 	// who takes our name out of it each time must not make us write in a loop.
 	joinPause = 5 * time.Second
@@ -69,8 +73,29 @@ type memory struct {
 	joinedAt  time.Time
 	// replaced are the versions of objects, by UID, that a write of ours has replaced.
 	replaced map[types.UID][]string
+	// outdated is the version of an object, by UID, that somebody else has replaced, or deleted: a
+	// write of ours was refused for that.
+	outdated map[types.UID]outdated
+	// described is what the labels and owners of an Eviction, by UID, were last written as.
+	described map[types.UID]description
 	// announced: it was said that our interceptors run first.
 	announced bool
+}
+
+// outdated is a version that the API server does not have any more. Its event is on the way, and
+// until then nothing is decided: what is written for an owner that is gone, the garbage collector
+// takes back at once.
+type outdated struct {
+	version string
+	// until is when it is tried all the same.
+	until time.Time
+}
+
+// description are the labels and owners of an Eviction.
+type description struct {
+	labels map[string]string
+	owners []metav1.OwnerReference
+	at     time.Time
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
@@ -83,7 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s, pod, err := r.gather(ctx, req.NamespacedName)
 	if err != nil || s == nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{RequeueAfter: r.outdatedFor(req.NamespacedName)}, err
 	}
 	ctx = refused.About(ctx, corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Namespace, Name: s.PodName, UID: s.UID})
 	d := Decide(*s)
@@ -267,15 +292,21 @@ func (r *Reconciler) wrote(key types.NamespacedName, object client.Object, versi
 	})
 }
 
-// isStale reports whether the cache still has a version that we have replaced. What is decided
-// on it would end as a conflict.
+// isStale reports whether the cache still has a version that we, or others, have replaced. What is
+// decided on it would end as a conflict.
 func (r *Reconciler) isStale(key types.NamespacedName, found objects) (stale bool) {
+	now := r.Clock.Now()
 	r.remember(key, func(m *memory) {
+		left := map[types.UID]outdated{}
 		look := func(object client.Object) {
 			if slices.Contains(m.replaced[object.GetUID()], object.GetResourceVersion()) {
 				stale = true
 			} else {
 				delete(m.replaced, object.GetUID())
+			}
+			if old := m.outdated[object.GetUID()]; old.version == object.GetResourceVersion() && now.Before(old.until) {
+				stale = true
+				left[object.GetUID()] = old
 			}
 		}
 		for _, e := range found.evictions {
@@ -284,8 +315,35 @@ func (r *Reconciler) isStale(key types.NamespacedName, found objects) (stale boo
 		for _, request := range found.requests {
 			look(request)
 		}
+		m.outdated = left
 	})
 	return stale
+}
+
+// noteRefused notes that an object is not what the cache has, if a write was refused for that, and
+// returns the error.
+func (r *Reconciler) noteRefused(key types.NamespacedName, object client.Object, version string, err error) error {
+	_, unserved := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse) // Then its kind is gone.
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) && !unserved {
+		r.remember(key, func(m *memory) {
+			if m.outdated == nil {
+				m.outdated = map[types.UID]outdated{}
+			}
+			m.outdated[object.GetUID()] = outdated{version, r.Clock.Now().Add(outdatedRetry)}
+		})
+	}
+	return err
+}
+
+// outdatedFor is how long the versions that others have replaced still keep a pod waiting, if their
+// events do not come; 0 if there are none.
+func (r *Reconciler) outdatedFor(key types.NamespacedName) (wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, old := range r.memories[key].outdated {
+		wait = max(wait, old.until.Sub(r.Clock.Now()), time.Millisecond)
+	}
+	return wait
 }
 
 // isFresh reports whether our request is what the API server has. An Eviction that begins gives a
