@@ -1,6 +1,7 @@
 package native
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -12,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // Seed 31 of the chaos plans: a native request was deleted, and its event came two seconds late.
@@ -89,6 +93,62 @@ func TestWhatIsTakenBackIsWrittenAgainAfterAPause(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.due, due); diff != "" {
 				t.Errorf("due (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Each write of an object that the cache has stops the next ones, if the API server says that it
+// has another version. A write of labels and owners is remembered.
+func TestEachRefusedWriteIsNoted(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Group: lifecyclev1alpha1.GroupName}, "pod-1-db-0", errors.New("changed"))
+	meta := metav1.ObjectMeta{Namespace: "shop", Name: "pod-1-db-0", UID: "uid-e", ResourceVersion: "7"}
+	eviction, request := &lifecyclev1alpha1.Eviction{ObjectMeta: meta}, &lifecyclev1alpha1.EvictionRequest{ObjectMeta: meta}
+	cases := map[string]struct {
+		decision Decision
+		cache    objects
+	}{
+		"labels and owners":         {Decision{Metadata: []*lifecyclev1alpha1.Eviction{eviction}}, objects{evictions: []*lifecyclev1alpha1.Eviction{eviction}}},
+		"the status of an Eviction": {Decision{Statuses: []*lifecyclev1alpha1.Eviction{eviction}}, objects{evictions: []*lifecyclev1alpha1.Eviction{eviction}}},
+		"the status of a request":   {Decision{RequestStatuses: []*lifecyclev1alpha1.EvictionRequest{request}}, objects{requests: []*lifecyclev1alpha1.EvictionRequest{request}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			written := 0
+			var answer error
+			funcs := interceptor.Funcs{
+				Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+					written++
+					return answer
+				},
+				SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+					written++
+					return answer
+				},
+			}
+			r := &Reconciler{
+				Clock: clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), May: func() bool { return true },
+				Client: interceptor.NewClient(fake.NewClientBuilder().Build(), funcs),
+			}
+			s := Situation{Now: r.Clock.Now(), Namespace: "shop", UID: "uid-1"}
+			for range 2 {
+				if _, err := r.apply(t.Context(), s, tc.decision, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := 2 - len(tc.decision.Metadata); written != want {
+				t.Errorf("%d writes of two, want %d", written, want)
+			}
+			if r.isStale(s.key(), tc.cache) {
+				t.Error("a write that was taken counts as refused")
+			}
+			answer = conflict
+			s.Now = s.Now.Add(joinPause)
+			if _, err := r.apply(t.Context(), s, tc.decision, nil); !errors.Is(err, conflict) {
+				t.Errorf("got error %v, want the conflict", err)
+			}
+			if !r.isStale(s.key(), tc.cache) {
+				t.Error("a refused write is decided again on the same version")
 			}
 		})
 	}

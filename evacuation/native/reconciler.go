@@ -32,8 +32,9 @@ const (
 	// outdatedRetry is when something is written again on a version that the API server says it
 	// does not have, if the event that says the same does not come.
 	outdatedRetry = 10 * time.Second
-	// joinPause is the least time between two attempts to join the request of a pod: somebody
-	// who takes our name out of it each time must not make us write in a loop.
+	// joinPause is the least time between two attempts to join the request of a pod, or to write the
+	// same labels and owners of an Eviction: somebody who takes that back each time must not make
+	// us write in a loop.
 	joinPause = 5 * time.Second
 )
 
@@ -95,7 +96,8 @@ type outdated struct {
 type description struct {
 	labels map[string]string
 	owners []metav1.OwnerReference
-	at     time.Time
+	// at is when they were written.
+	at time.Time
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
@@ -107,8 +109,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	s, pod, err := r.gather(ctx, req.NamespacedName)
-	if err != nil || s == nil {
-		return ctrl.Result{RequeueAfter: r.outdatedFor(req.NamespacedName)}, err
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if s == nil {
+		return ctrl.Result{RequeueAfter: r.outdatedFor(req.NamespacedName)}, nil
 	}
 	ctx = refused.About(ctx, corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Namespace, Name: s.PodName, UID: s.UID})
 	d := Decide(*s)

@@ -123,6 +123,14 @@ func TestObserve(t *testing.T) {
 			}(),
 			Update{State: v1alpha1.StateIntercepting, Interceptor: v1alpha1.BudgetInterceptor, Position: 2, Total: 3},
 		},
+		"native responders have none": {
+			func() *v1alpha1.EvictionRequest {
+				er := hurried(turn(-1, "", nil))
+				er.Status.TargetInterceptors[1].Name, er.Status.ActiveInterceptors = v1alpha1.NativeInterceptor, []string{v1alpha1.NativeInterceptor}
+				return er
+			}(),
+			Update{State: v1alpha1.StateIntercepting, Interceptor: v1alpha1.NativeInterceptor, Position: 2, Total: 3},
+		},
 		"the deadline has come": {
 			hurried(turn(2, "", nil)),
 			Update{State: v1alpha1.StateEvicting, Interceptor: v1alpha1.ImperativeEvictionInterceptor, Position: 3, Total: 3},

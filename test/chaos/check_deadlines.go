@@ -13,8 +13,8 @@ import (
 // cutOff reports whether a deadline has ended, or left out, the turn of an interceptor at
 // that time: the request says so, the deadline had come by the clock of whoever said so,
 // and a requester had asked for one. (It leaves more than was asked for if that was over, and
-// a Hard one always leaves a moment.) No deadline excuses an EvictionBudget,
-// or takes their turns from native responders.
+// a Hard one always leaves a moment.) No deadline excuses an EvictionBudget, or takes their turns
+// from native responders.
 func (c *checker) cutOff(request types.UID, name string, at time.Time) bool {
 	if v1alpha1.IsUnhurried(name) {
 		return false

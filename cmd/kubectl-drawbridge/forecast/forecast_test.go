@@ -162,21 +162,26 @@ func TestVerdicts(t *testing.T) {
 // Whoever is not done when a deadline comes is cut off, and the pod goes then.
 func TestADeadlineCutsTurnsShort(t *testing.T) {
 	cases := map[string]struct {
+		turn     string
 		deadline time.Duration
 		// seconds that it takes, roughly.
 		least, most float64
 		cut         string
 	}{
-		"it comes too early":           {3 * time.Second, 3, 8, "12:00:03"},
-		"it is over":                   {-time.Minute, 0, 5, "12:00:00"},
-		"the interceptor has finished": {time.Hour, 9, 15, ""},
+		"it comes too early":                {saver, 3 * time.Second, 3, 8, "12:00:03"},
+		"it is over":                        {saver, -time.Minute, 0, 5, "12:00:00"},
+		"the interceptor has finished":      {saver, time.Hour, 9, 15, ""},
+		"native responders are not hurried": {v1alpha1.NativeInterceptor, -time.Minute, 9, 15, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := pod("x", "a", saved)
 			in := input(p)
+			for _, before := range in.Requests {
+				before.Status.TargetInterceptors[0].Name, before.Status.Interceptors[0].Name, before.Status.ProcessedInterceptors[0] = tc.turn, tc.turn, tc.turn
+			}
 			in.Requests = append(in.Requests, builder.EvictionRequest("shop", "x", p.UID).Created(now).
-				Interceptors(saver, v1alpha1.ImperativeEvictionInterceptor).Active(saver, now).Deadline("spot.example.com", now.Add(tc.deadline)).Obj())
+				Interceptors(tc.turn, v1alpha1.ImperativeEvictionInterceptor).Active(tc.turn, now).Deadline("spot.example.com", now.Add(tc.deadline)).Obj())
 			got := Of(in).Pods[0]
 			if got.EndSeconds < tc.least || got.EndSeconds > tc.most {
 				t.Errorf("it is gone after %v s, want %v to %v", got.EndSeconds, tc.least, tc.most)
