@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -173,8 +174,15 @@ func (r *run) revive(ctx context.Context) {
 	}
 }
 
-// mend makes sure that every part of the control plane runs and answers.
+// mend makes sure that every part of the control plane runs and answers. The one that plays the
+// kubelets begins anew if etcd was away: what an API server refuses with 500 meanwhile, kwok does
+// not repeat, as a kubelet would, and the pod would never be Ready.
 func (r *run) mend(ctx context.Context) error {
+	if slices.ContainsFunc(r.history.Plan.Faults, func(f Fault) bool { return f.Kind == KillEtcd || f.Kind == PauseEtcd }) {
+		if err := r.world.Cluster.Component(cluster.Kwok).Restart(ctx); err != nil {
+			return err
+		}
+	}
 	for _, name := range []cluster.ComponentName{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, cluster.Kwok} {
 		component := r.world.Cluster.Component(name)
 		soon, cancel := context.WithTimeout(ctx, 20*time.Second)

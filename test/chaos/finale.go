@@ -45,7 +45,9 @@ func (r *run) finale(ctx context.Context) error {
 	if held > 0 && !rest(ctx, held) {
 		return context.Cause(ctx)
 	}
-	draining, cancel := context.WithTimeout(ctx, r.patience)
+	// A pod that comes back under its name before the disruption controller has seen it gone counts
+	// as one that is about to go.
+	draining, cancel := context.WithTimeout(ctx, r.patience+forgetAfter)
 	defer cancel()
 	for again := true; again; again = !f.Ended && overloaded(f.Answer) && rest(draining, Step) {
 		f.From = time.Now()
