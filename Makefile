@@ -51,6 +51,7 @@ generate-docs: ## Write the pages of docs/ that come from the sources.
 	go run ./cmd/kubectl-drawbridge/gen
 	go run ./internal/metrics/gen
 	go run ./internal/keys/gen
+	go run ./test/peers/records/gen
 	$(HELM_DOCS) --chart-search-root=$(CHART) --template-files=values.md.gotmpl --output-file=../../docs/reference/values.md \
 		--sort-values-order=file --log-level=warning
 
@@ -182,38 +183,18 @@ test-skew: ## e2e and install tests on the oldest Kubernetes, or KUBERNETES=newe
 	DRAWBRIDGE_KUBERNETES=$(KUBERNETES) go run ./test/framework/cluster/cmd/cluster-up --build-only
 	DRAWBRIDGE_KUBERNETES=$(KUBERNETES) go run ./test/framework/cluster/cmd/test-skew --page=docs/operations/versions.md --only='$(SKEW_ONLY)' -- $(SKEW_ARGS)
 
-KUBEVIRT ?=
-KUBEVIRT_ARGS ?=
+PEER ?=
+CHECKOUT ?=
+PEER_ARGS ?=
 
-.PHONY: test-kubevirt
-test-kubevirt: ## Drive Drawbridge against KubeVirt's real programs: KUBEVIRT=CHECKOUT (hack/kubevirt/README.md).
-	@test -n '$(KUBEVIRT)' || { echo 'KUBEVIRT names no folder: see hack/kubevirt/README.md' >&2; exit 2; }
+.PHONY: test-peers
+test-peers: ## Put a real program of others into ten situations, and record what it does: PEER=karpenter CHECKOUT=FOLDER (hack/peers/README.md).
+	@hack/peers/build.sh --check '$(PEER)' '$(CHECKOUT)'
 	go run ./test/framework/cluster/cmd/cluster-up --build-only
-	folder='$(abspath $(KUBEVIRT))'; \
-	if [[ -d $$folder/cmd/virt-api ]]; then hack/kubevirt/build.sh "$$folder" bin/kubevirt; folder=$$PWD/bin/kubevirt; fi; \
-	DRAWBRIDGE_KUBEVIRT=$$folder go test -count=1 -timeout=60m -v $(KUBEVIRT_ARGS) ./test/e2e/kubevirt
-
-CERT_MANAGER ?=
-CERT_MANAGER_ARGS ?=
-
-.PHONY: test-cert-manager
-test-cert-manager: ## Let cert-manager's real programs rotate our certificate: CERT_MANAGER=CHECKOUT (hack/cert-manager/README.md).
-	@test -n '$(CERT_MANAGER)' || { echo 'CERT_MANAGER names no folder: see hack/cert-manager/README.md' >&2; exit 2; }
-	go run ./test/framework/cluster/cmd/cluster-up --build-only
-	folder='$(abspath $(CERT_MANAGER))'; \
-	if [[ -d $$folder/cmd/cainjector ]]; then hack/cert-manager/build.sh "$$folder" bin/cert-manager; folder=$$PWD/bin/cert-manager; fi; \
-	DRAWBRIDGE_CERT_MANAGER=$$folder go test -count=1 -timeout=60m -v ./test/e2e/certmanager $(CERT_MANAGER_ARGS)
-
-KARPENTER ?=
-KARPENTER_ARGS ?=
-
-.PHONY: test-karpenter
-test-karpenter: ## Let the real Karpenter drain nodes, with Drawbridge and without: KARPENTER=CHECKOUT (hack/karpenter/README.md).
-	@test -n '$(KARPENTER)' || { echo 'KARPENTER names no folder: see hack/karpenter/README.md' >&2; exit 2; }
-	go run ./test/framework/cluster/cmd/cluster-up --build-only
-	folder='$(abspath $(KARPENTER))'; \
-	if [[ -f $$folder/kwok/main.go ]]; then hack/karpenter/build.sh "$$folder" bin/karpenter; folder=$$PWD/bin/karpenter; fi; \
-	DRAWBRIDGE_KARPENTER=$$folder go test -count=1 -timeout=60m -v $(KARPENTER_ARGS) ./test/e2e/karpenter
+	hack/peers/build.sh '$(PEER)' '$(CHECKOUT)' bin/peers/$(PEER)
+	DRAWBRIDGE_PEER='$(PEER)' DRAWBRIDGE_PEER_FOLDER='$(CURDIR)/bin/peers/$(PEER)' DRAWBRIDGE_PEER_RECORD='$(CURDIR)/test/peers/records' \
+		go test -count=1 -timeout=90m -v $(PEER_ARGS) ./test/peers/...
+	go run ./test/peers/records/gen
 
 .PHONY: test-alerts
 test-alerts: ## Prove the alerts and the dashboard with Prometheus' own engine.

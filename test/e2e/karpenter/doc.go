@@ -1,9 +1,0 @@
-// Package karpenter runs Drawbridge beside the real Karpenter, with its own provider for
-// kwok: on the embedded control plane, under the account and with the permissions of its
-// chart. Karpenter makes the nodes, and drains and removes them again. What happens to the
-// pods is compared with what happens without Drawbridge.
-//
-// The program is not part of this repository. DRAWBRIDGE_KARPENTER names a folder with it;
-// without it every test is skipped. hack/karpenter/README.md says how to get one, and
-// `make test-karpenter KARPENTER=CHECKOUT` runs the tests.
-package karpenter
