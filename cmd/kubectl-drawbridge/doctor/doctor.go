@@ -138,6 +138,7 @@ var checks = []check{
 	{"evacuations", "dry runs of marks and migrations, on a machine that runs, are taken as they were asked for", []Source{EvacuationPolicies}, evacuations},
 	{"refused-writes", "dry runs of a request and of the guard's budget are accepted where pods have interceptors", []Source{Pods, Registrations}, refusedWrites},
 	{"silent-interceptors", "interceptors whose turn it is have been heard", []Source{Requests}, silentInterceptors},
+	{"drain-tools", "the programs that evict pods leave interceptors the time that they need", []Source{Workloads, NodePools, Machines, Registrations}, knownTools},
 	{"nodes", "no node is left over from a maintenance", []Source{Nodes, Maintenances}, leftoverNodes},
 }
 

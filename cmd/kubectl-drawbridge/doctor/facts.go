@@ -52,6 +52,8 @@ const (
 	Maintenances       Source = "nodemaintenances"
 	NativeState        Source = "configmaps"
 	NativeRequests     Source = "evictionrequests.lifecycle.k8s.io"
+	NodePools          Source = "nodepools.karpenter.sh"
+	Machines           Source = "machines.cluster.x-k8s.io"
 	Workloads          Source = "deployments, statefulsets, daemonsets, jobs, cronjobs, priorityclasses and clusterroles"
 )
 
@@ -119,6 +121,10 @@ type Facts struct {
 	// Requests that have not ended.
 	Requests     []v1alpha1.EvictionRequest
 	Maintenances []v1alpha1.NodeMaintenance
+	// Tools are the workloads of programs that evict pods, and TimeLimits what objects say of how
+	// long these wait. Both are only those that are known.
+	Tools      []DrainTool
+	TimeLimits []TimeLimit
 	// Keys are the labels and annotations of ours on the objects of the cluster.
 	Keys []Key
 	// Unread says what could not be read.

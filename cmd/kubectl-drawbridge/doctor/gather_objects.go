@@ -205,4 +205,5 @@ func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 			f.keysOf(m, "NodeMaintenance", nil)
 		})
 	g.workloads(ctx, f)
+	g.timeLimits(ctx, f)
 }

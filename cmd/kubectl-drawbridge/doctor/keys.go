@@ -42,16 +42,23 @@ func nameOf(kind, namespace, name string) string {
 	return strings.ToLower(kind) + "/" + name
 }
 
-// workloads reads the other objects on which users write keys. Nothing but the keys is kept.
+// workload remembers what a workload shows: keys of ours, and that it runs a program that evicts pods.
+func (f *Facts) workload(object client.Object, kind string, template *corev1.PodTemplateSpec) {
+	f.keysOf(object, kind, template)
+	f.meetTool(kind, object, template)
+}
+
+// workloads reads the other objects on which users write keys. Nothing but the keys is kept, and what
+// evicts pods.
 func (g *Gatherer) workloads(ctx context.Context, f *Facts) {
 	read(ctx, g, f, Workloads, func() *appsv1.DeploymentList { return &appsv1.DeploymentList{} },
-		func(d *appsv1.Deployment) { f.keysOf(d, "Deployment", &d.Spec.Template) })
+		func(d *appsv1.Deployment) { f.workload(d, "Deployment", &d.Spec.Template) })
 	read(ctx, g, f, Workloads, func() *appsv1.StatefulSetList { return &appsv1.StatefulSetList{} },
-		func(s *appsv1.StatefulSet) { f.keysOf(s, "StatefulSet", &s.Spec.Template) })
+		func(s *appsv1.StatefulSet) { f.workload(s, "StatefulSet", &s.Spec.Template) })
 	read(ctx, g, f, Workloads, func() *appsv1.DaemonSetList { return &appsv1.DaemonSetList{} },
-		func(s *appsv1.DaemonSet) { f.keysOf(s, "DaemonSet", &s.Spec.Template) })
+		func(s *appsv1.DaemonSet) { f.workload(s, "DaemonSet", &s.Spec.Template) })
 	read(ctx, g, f, Workloads, func() *batchv1.CronJobList { return &batchv1.CronJobList{} },
-		func(c *batchv1.CronJob) { f.keysOf(c, "CronJob", &c.Spec.JobTemplate.Spec.Template) })
+		func(c *batchv1.CronJob) { f.workload(c, "CronJob", &c.Spec.JobTemplate.Spec.Template) })
 	read(ctx, g, f, Workloads, func() *batchv1.JobList { return &batchv1.JobList{} }, func(j *batchv1.Job) {
 		if j.Status.CompletionTime == nil {
 			f.keysOf(j, "Job", &j.Spec.Template)

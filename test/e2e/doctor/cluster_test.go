@@ -113,6 +113,14 @@ func TestFindingsInTheCluster(t *testing.T) {
 			want: wanted{"other-webhooks", doctor.Warn, "validatingwebhookconfiguration/gate", "unknown (webhook gate.example.com)"}, do: "429",
 		},
 		{
+			name: "a descheduler does not know of evictions in the background", make: blindDescheduler,
+			want: wanted{"drain-tools", doctor.Warn, "deployment/", "EvictionsInBackground"}, do: "docs/guides/descheduler.md",
+		},
+		{
+			name: "Karpenter leaves an interceptor less time than it needs", make: hastyKarpenter,
+			want: wanted{"drain-tools", doctor.Warn, "nodepool/spot", "Karpenter waits 2m0s"}, do: "spec.minimum",
+		},
+		{
 			name: "somebody else's policy is Ignore where Fail is wanted, and stays",
 			make: func(t *testing.T) {
 				t.Helper()

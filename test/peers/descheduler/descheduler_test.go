@@ -86,7 +86,7 @@ func TestSituations(t *testing.T) {
 	}
 	suite := situations.Suite{
 		Kube: descheduler.Kube, Drainer: descheduler, User: "system:serviceaccount:" + namespace + ":" + account,
-		LeavesTolerant: true, NeverCallsOff: true, Enough: 1,
+		LeavesTolerant: true, NeverCallsOff: "it asks once, and does not take it back", Enough: 1,
 		Record: records.Record{
 			Peer: peerName, Program: "descheduler, RemovePodsViolatingNodeTaints, EvictionsInBackground",
 			Version: cluster.Must(peer.Version(descheduler.Folder))(t),

@@ -48,7 +48,7 @@ func TestSituations(t *testing.T) {
 	alone(t)
 	suite := situations.Suite{
 		Kube: kube, Drainer: drainer{}, User: karpenter,
-		NeverCallsOff: true,
+		NeverCallsOff: "a NodeClaim that is deleted does not come back",
 		Record:        records.Record{Peer: peerName, Program: "Karpenter, a NodeClaim deleted", Version: must(peer.Version(programs.Folder))(t)},
 	}
 	t.Run("without Drawbridge", suite.Without)

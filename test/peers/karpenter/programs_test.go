@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,9 +37,7 @@ func startKarpenter(ctx context.Context, folder string) error {
 	if err != nil {
 		return err
 	}
-	// A program beside the cluster does not need the others.
-	others := []string{"Deployment", "Service", "PodDisruptionBudget"}
-	if err := peer.Apply(ctx, admin, objects, func(kind string) bool { return !slices.Contains(others, kind) }); err != nil {
+	if err := peer.Apply(ctx, admin, objects, peer.NotWorkload); err != nil {
 		return err
 	}
 	if err := peer.WaitServed(ctx, admin); err != nil {

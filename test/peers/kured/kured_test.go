@@ -105,7 +105,7 @@ func (d *drainer) Drain(t *testing.T, node string) {
 	running := cluster.Must(d.Start(t.Context(), "kured", peer.Options{
 		Log: "kured-" + node, Env: []string{"KUBECONFIG=" + kubeconfig},
 		Args: []string{
-			"--node-id=" + node, "--period=1s", "--concurrency=100", "--reboot-sentinel=" + d.sentinel, "--reboot-command=true",
+			"--node-id=" + node, "--period=1s", "--concurrency=100", "--reboot-sentinel=" + d.sentinel, "--reboot-command=/bin/true",
 			"--metrics-host=127.0.0.1", "--metrics-port=" + strconv.Itoa(cluster.Must(manager.FreePort(t.Context()))(t)),
 		},
 	}))(t)

@@ -39,9 +39,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			return err
 		}
-		if err := peer.Apply(ctx, w.Client, objects, func(kind string) bool {
-			return kind != "Deployment" && kind != "Service" && !peer.IsWebhook(kind)
-		}); err != nil {
+		if err := peer.Apply(ctx, w.Client, objects, peer.NotWorkload); err != nil {
 			return err
 		}
 		if err := letWork(ctx, w.Client); err != nil {

@@ -105,6 +105,16 @@ func Objects(folder string, change ...func(string) (string, error)) ([]*unstruct
 // serves them, they would keep everything else out.
 func IsWebhook(kind string) bool { return strings.HasSuffix(kind, "WebhookConfiguration") }
 
+// NotWorkload tells what a program beside the cluster needs from what it does not: what would run it,
+// and what would send it requests.
+func NotWorkload(kind string) bool {
+	switch kind {
+	case "Deployment", "DaemonSet", "Service", "PodDisruptionBudget":
+		return false
+	}
+	return !IsWebhook(kind)
+}
+
 // Apply creates those objects whose kind is wanted, if they are not there.
 func Apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, wanted func(kind string) bool) error {
 	for _, object := range objects {

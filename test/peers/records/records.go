@@ -39,8 +39,8 @@ type Situation struct {
 
 // Result is what happened to the pod that a situation is about, and to a plain pod beside it.
 type Result struct {
-	// Impossible says that the program cannot be in this situation.
-	Impossible bool `json:"impossible,omitempty"`
+	// Impossible says why the program cannot be in this situation; empty if it was.
+	Impossible string `json:"impossible,omitempty"`
 	// Order are those of the two that went, in the order in which they went.
 	Order []string `json:"order"`
 	// Refused says that the program was refused an eviction of the pod.
@@ -68,8 +68,8 @@ const (
 
 // String says what became of the pod, such as "refused, prepared, evicted".
 func (r Result) String() string {
-	if r.Impossible {
-		return "not possible"
+	if r.Impossible != "" {
+		return "not possible: " + r.Impossible
 	}
 	var words []string
 	add := func(is bool, word string) {
@@ -190,7 +190,7 @@ func says(r Result) string {
 		}
 		said = append(said, "`"+strings.NewReplacer("|", "\\|", "`", "'", "\n", " ").Replace(s)+"`")
 	}
-	if !r.Ended && !r.Impossible {
+	if !r.Ended && r.Impossible == "" {
 		said = append(said, "(goes on)")
 	}
 	return strings.Join(said, "<br>")

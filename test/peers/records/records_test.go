@@ -18,7 +18,7 @@ func TestAResultInWords(t *testing.T) {
 		"refused, prepared, **evicted 3 times**": {Order: []string{Subject}, Refused: true, Prepared: true, Evicted: 3},
 		"refused, stays":                         {Order: []string{Neighbor}, Refused: true},
 		"refused, called off, stays":             {Order: []string{}, Refused: true, CalledOff: true},
-		"not possible":                           {Impossible: true},
+		"not possible: it asks once":             {Impossible: "it asks once"},
 	} {
 		if diff := cmp.Diff(want, result.String()); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", result, diff)

@@ -39,8 +39,8 @@ type run struct {
 // play plays a situation, and tells what happened.
 func (s *Suite) play(t *testing.T, one situation) *records.Result {
 	t.Helper()
-	if one.without == abandoned && s.NeverCallsOff {
-		return &records.Result{Impossible: true}
+	if one.without == abandoned && s.NeverCallsOff != "" {
+		return &records.Result{Impossible: s.NeverCallsOff}
 	}
 	r := &run{T: t, suite: s, situation: one, place: s.Drainer.Place(t)}
 	r.history = follow(t, s.Kube, r.place.Namespace)
@@ -51,6 +51,10 @@ func (s *Suite) play(t *testing.T, one situation) *records.Result {
 	}
 	r.mark = s.Kube.RequestLog().Mark()
 	s.Drainer.Drain(t, r.node())
+	if s.Declines != nil && (one.held || one.name == tolerates) { // The latter has nowhere else to go.
+		r.wait(declined)
+		return r.result()
+	}
 	if one.middle != nil {
 		r.waitMiddle()
 		one.middle(r)
@@ -59,8 +63,11 @@ func (s *Suite) play(t *testing.T, one situation) *records.Result {
 	if s.installation != nil {
 		end = one.with
 	}
-	if one.name == tolerates && s.LeavesTolerant {
+	switch {
+	case one.name == tolerates && s.LeavesTolerant:
 		end = untouched
+	case one.name == single && s.Surges:
+		end = goes
 	}
 	r.wait(end)
 	return r.result()
@@ -186,6 +193,9 @@ func (r *run) wait(end end) {
 			if went := len(r.history.went(r.subject.Name)); !ended && went < again {
 				return fmt.Errorf("%d of its name are gone, but the program is not done: %s", went, says)
 			}
+		case end == declined && !r.suite.Declines(r.node()):
+			_, says := r.suite.Drainer.Ended(ctx, r.node())
+			return fmt.Errorf("the program has not declined: %s", says)
 		case end == untouched:
 			ended, says := r.suite.Drainer.Ended(ctx, r.node())
 			if neighbor := len(r.history.went(neighborName)); !ended || neighbor == 0 {

@@ -26,6 +26,8 @@ const (
 	stays
 	// abandoned: the pod lives, and nobody wants its eviction any more.
 	abandoned
+	// declined: the program does not begin to empty the node.
+	declined
 	// untouched: the program is done with the node, and has not called for the pod.
 	untouched
 )
@@ -43,25 +45,30 @@ type situation struct {
 	middle func(*run)
 	// without and with are how it ends without Drawbridge, and with it.
 	without, with end
+	// held says that a budget refuses the pod, and nothing makes room before the program begins.
+	held bool
 	// alone says that it disturbs the others.
 	alone bool
 }
 
-// tolerates is the situation of a pod that some programs leave alone.
-const tolerates = "a StatefulSet's pod that tolerates all, and comes back on its node"
+// What is different for some programs: a pod that they leave alone, and one that they replace themselves.
+const (
+	tolerates = "a StatefulSet's pod that tolerates all, and comes back on its node"
+	single    = "a single replica behind a budget of 0, to be replaced first"
+)
 
 // ten are all situations. Each has a plain pod beside the one that it is about.
 var ten = []situation{
 	{name: "a plain pod", create: barePod},
 	{name: "an interceptor of 3 s", needs: 3 * time.Second, create: barePod},
 	{name: "an interceptor of 5 min", needs: 5 * time.Minute, create: barePod},
-	{name: "a single replica behind a budget of 0, to be replaced first", create: singleReplica, without: stays},
-	{name: "a budget that never allows it", create: heldPod, without: stays, with: stays},
+	{name: single, create: singleReplica, without: stays, held: true},
+	{name: "a budget that never allows it", create: heldPod, without: stays, with: stays, held: true},
 	{name: "a StatefulSet's pod, which comes back elsewhere", needs: 3 * time.Second, create: setPod},
 	{name: tolerates, needs: 3 * time.Second, create: tolerantPod},
 	{
 		name: "called off in the middle, behind a budget of 0", needs: 5 * time.Minute, create: heldPod,
-		middle: callOff, without: abandoned, with: abandoned,
+		middle: callOff, without: abandoned, with: abandoned, held: true,
 	},
 	{name: "Drawbridge is killed in the middle", needs: 20 * time.Second, create: barePod, middle: killManager, alone: true},
 	{name: "the tool is restarted in the middle", needs: 20 * time.Second, create: barePod, middle: restart, alone: true},
@@ -82,14 +89,15 @@ func heldPod(r *run) *corev1.Pod {
 	return r.pod(podName, r.intercepted, func(w *builder.PodWrapper) { w.Label(builder.AppLabel, "held") })
 }
 
-// singleReplica is the pod of a Deployment that surges, behind a budget that allows nothing.
+// singleReplica is the pod of a Deployment that surges, behind a budget that wants one, and so
+// allows nothing.
 func singleReplica(r *run) *corev1.Pod {
 	r.create(
 		builder.Deployment(r.place.Namespace, workload).Rolling("1", "0").Pods(func(w *builder.PodWrapper) {
 			r.placed(w)
 			w.Label(surge.OptInLabel, "enabled")
 		}).Obj(),
-		builder.Budget(r.place.Namespace, "none").Selects(builder.AppLabel, workload).MaxUnavailable("0").Obj())
+		builder.Budget(r.place.Namespace, "one").Selects(builder.AppLabel, workload).MinAvailable("1").Obj())
 	return r.ready(workload + "-")
 }
 
@@ -105,7 +113,12 @@ func setPod(r *run) *corev1.Pod {
 func tolerantPod(r *run) *corev1.Pod {
 	r.create(builder.StatefulSet(r.place.Namespace, workload).Pods(func(w *builder.PodWrapper) {
 		r.placed(w)
-		w.Tolerate().NodeSelector(corev1.LabelHostname, r.neighbor.Spec.NodeName)
+		w.Tolerate().Change(func(pod *corev1.Pod) {
+			// By its name: a label has no room for every name of a node.
+			pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{r.neighbor.Spec.NodeName}}},
+			}}}
+		})
 		r.intercepted(w)
 	}).Obj())
 	return r.ready(workload + "-0")

@@ -30,7 +30,7 @@ type Drainer interface {
 	Place(t *testing.T) Place
 	// Drain asks for a node to be emptied. What that leaves behind goes with the test.
 	Drain(t *testing.T, node string)
-	// CallOff takes that back. It is not called if [Suite.NeverCallsOff].
+	// CallOff takes that back. It is not called if there is a [Suite.NeverCallsOff].
 	CallOff(t *testing.T, node string)
 	// Restart ends the program while it works on a node, and has it go on.
 	Restart(t *testing.T, node string)
@@ -52,12 +52,13 @@ type Place struct {
 // nodeLabel is on the nodes of a test; its value is the test's namespace.
 const nodeLabel = "situations.example.com/test"
 
-// NewPlace makes a place with two nodes that were not there before.
-func NewPlace(t *testing.T, kube *cluster.Cluster) Place {
+// NewPlace makes a place with two nodes that were not there before. Each change is made to both.
+func NewPlace(t *testing.T, kube *cluster.Cluster, change ...func(*corev1.Node)) Place {
 	t.Helper()
 	p := Place{Namespace: kube.Namespace(t)}
 	p.Selector = map[string]string{nodeLabel: p.Namespace}
-	if _, err := kube.AddNodes(t.Context(), 2, func(n *corev1.Node) { n.Labels[nodeLabel] = p.Namespace }); err != nil {
+	change = append(change, func(n *corev1.Node) { n.Labels[nodeLabel] = p.Namespace })
+	if _, err := kube.AddNodes(t.Context(), 2, change...); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -73,8 +74,13 @@ type Suite struct {
 	Enough int
 	// LeavesTolerant says that the program does not call for pods that tolerate its marker.
 	LeavesTolerant bool
-	// NeverCallsOff says that it cannot be told to stop.
-	NeverCallsOff bool
+	// Surges says that it makes room for a single replica itself.
+	Surges bool
+	// Declines says whether the program has found that it cannot empty a node. It is for those that
+	// ask budgets before they begin; nil for all others.
+	Declines func(node string) bool
+	// NeverCallsOff says why it cannot be told to stop; empty if it can.
+	NeverCallsOff string
 	// Record has the peer, the program and its version. The rest is added.
 	Record records.Record
 

@@ -93,6 +93,11 @@ func bench(ctx context.Context) error {
 	if _, err := os.Stat(s.manager); s.manager != "" && err != nil {
 		return fmt.Errorf("--manager: %w", err)
 	}
+	if s.pprof != "" {
+		if err := os.MkdirAll(s.pprof, 0o755); err != nil {
+			return fmt.Errorf("--pprof: %w", err)
+		}
+	}
 	if s.manager != "" && s.page != "" {
 		return errors.New("--page is about the manager of these sources: leave out --manager")
 	}
