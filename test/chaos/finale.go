@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,10 +46,13 @@ func (r *run) finale(ctx context.Context) error {
 	if held > 0 && !rest(ctx, held) {
 		return context.Cause(ctx)
 	}
-	// A pod that comes back under its name before the disruption controller has seen it gone counts
-	// as one that is about to go.
-	draining, cancel := context.WithTimeout(ctx, r.patience+forgetAfter)
-	defer cancel()
+	draining, stop := context.WithCancel(ctx)
+	defer stop()
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		r.whileItMay(draining)
+		stop()
+	})
 	for again := true; again; again = !f.Ended && overloaded(f.Answer) && rest(draining, Step) {
 		f.From = time.Now()
 		result, err := r.world.Cluster.Kubectl(draining, cluster.KubectlOptions{User: finalist, Groups: []string{group}},
@@ -56,11 +60,27 @@ func (r *run) finale(ctx context.Context) error {
 		f.To, f.Ended, f.Answer = time.Now(), err == nil && result.ExitCode == 0, lastLine(result.Stdout, result.Stderr)
 		r.world.tellf("end of a drain in the finale: %t, %s", f.Ended, f.Answer)
 	}
+	stop()
+	watching.Wait()
 	r.history.Finale = f
 	resting, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	r.comeToRest(resting, nil)
 	return r.lookAround(ctx)
+}
+
+// whileItMay returns when the drain of the finale has had its time, or ctx ends. Half-way it looks
+// at the budgets: a pod that comes back under its name before the disruption controller has seen it
+// gone counts as one that is about to go, and that is waited for.
+func (r *run) whileItMay(ctx context.Context) {
+	if !rest(ctx, r.patience/2) {
+		return
+	}
+	held, err := r.halfEvicted(ctx)
+	if err != nil && ctx.Err() == nil {
+		r.world.tellf("budgets in the finale: %v", err)
+	}
+	rest(ctx, r.patience/2+held)
 }
 
 // forgetAfter is how long a budget counts an eviction for which the pod was not deleted
