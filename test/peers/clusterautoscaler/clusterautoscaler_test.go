@@ -63,25 +63,19 @@ var autoscaler *drainer
 
 func TestMain(m *testing.M) {
 	os.Exit(situations.Main(m, peerName, func(ctx context.Context, w *situations.World) error {
-		objects, err := peer.Objects(w.Folder)
-		if err != nil {
-			return err
-		}
-		if err := peer.Apply(ctx, w.Client, objects, func(kind string) bool { return peer.NotWorkload(kind) && kind != "ConfigMap" }); err != nil {
+		if err := w.Install(ctx); err != nil {
 			return err
 		}
 		for name, data := range map[string]map[string]string{"kwok-provider-config": {"config": config}, "kwok-provider-templates": {"templates": templates}} {
+			// The chart's own have other nodes.
 			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}
-			if err := w.Client.Create(ctx, object); err != nil {
-				return fmt.Errorf("create ConfigMap %s: %w", name, err)
+			if err := w.Client.Update(ctx, object); err != nil {
+				return fmt.Errorf("update ConfigMap %s: %w", name, err)
 			}
 		}
-		d := &drainer{World: w}
-		if err := d.start(ctx); err != nil {
-			return err
-		}
-		autoscaler = d
-		return nil
+		autoscaler = &drainer{}
+		autoscaler.Single = situations.Single{World: w, Launch: autoscaler.launch}
+		return autoscaler.Begin(ctx)
 	}))
 }
 
@@ -103,21 +97,18 @@ func TestSituations(t *testing.T) {
 }
 
 // drainer has it remove nodes.
-type drainer struct {
-	*situations.World
-	running *peer.Running
-}
+type drainer struct{ situations.Single }
 
-func (d *drainer) start(ctx context.Context) error {
+func (d *drainer) launch(ctx context.Context) (*peer.Running, error) {
 	kubeconfig, err := d.Kube.KubeconfigFileForServiceAccount(ctx, namespace, peerName)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	port, err := manager.FreePort(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.running, err = d.Start(ctx, "cluster-autoscaler", peer.Options{
+	return d.Start(ctx, "cluster-autoscaler", peer.Options{
 		Env: []string{"KUBECONFIG=" + kubeconfig, "KWOK_PROVIDER_MODE=local", "POD_NAMESPACE=" + namespace},
 		Args: []string{
 			"--kubeconfig=" + kubeconfig, "--cloud-provider=kwok", "--namespace=" + namespace, "--address=127.0.0.1:" + strconv.Itoa(port),
@@ -125,7 +116,6 @@ func (d *drainer) start(ctx context.Context) error {
 			"--unremovable-node-recheck-timeout=5s",
 		},
 	})
-	return err
 }
 
 // Place has two nodes of the group, which it leaves alone.
@@ -158,16 +148,6 @@ func (d *drainer) spare(t *testing.T, node, value string) {
 	}
 }
 
-func (d *drainer) Restart(t *testing.T, _ string) {
-	t.Helper()
-	if err := d.running.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Ended says whether the node is gone.
 func (d *drainer) Ended(ctx context.Context, node string) (bool, string) {
 	err := d.Client.Get(ctx, client.ObjectKey{Name: node}, &corev1.Node{})
@@ -178,9 +158,9 @@ func (d *drainer) Ended(ctx context.Context, node string) (bool, string) {
 // has considered it again and again: it does not say that a budget is in its way.
 func (d *drainer) declines(node string) bool {
 	considered := 0
-	for _, line := range d.running.Lines() {
+	for _, line := range d.Running.Lines() {
 		switch {
-		case strings.Contains(line.Text, "Node "+node+" cannot be removed"):
+		case strings.Contains(line.Text, "Node "+node+" cannot be removed"), strings.Contains(line.Text, "Node "+node+" is not suitable for removal"):
 			return true
 		case strings.HasSuffix(line.Text, "Considering node "+node+" for standard scale down"):
 			considered++
@@ -191,7 +171,7 @@ func (d *drainer) declines(node string) bool {
 
 // about is the last of its lines about a node, without time and place.
 func (d *drainer) about(node string) (last []string) {
-	for _, line := range d.running.Lines() {
+	for _, line := range d.Running.Lines() {
 		if _, text, ok := strings.Cut(line.Text, "] "); ok && strings.Contains(text, node) && !strings.Contains(text, "attempting to schedule") {
 			last = []string{text}
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,27 +57,19 @@ var descheduler *drainer
 
 func TestMain(m *testing.M) {
 	os.Exit(situations.Main(m, peerName, func(ctx context.Context, w *situations.World) error {
-		objects, err := peer.Objects(w.Folder)
-		if err != nil {
-			return err
-		}
-		for _, object := range objects {
+		if err := w.Install(ctx, func(object *unstructured.Unstructured) {
 			if kind := object.GetKind(); kind == "Role" || kind == "RoleBinding" { // For `kubectl apply --namespace`.
 				object.SetNamespace(namespace)
 			}
-		}
-		if err := peer.Apply(ctx, w.Client, objects, func(string) bool { return true }); err != nil {
+		}); err != nil {
 			return err
 		}
-		d := &drainer{World: w, policy: filepath.Join(w.Kube.Dir(), "descheduler-policy.yaml")}
-		if err := os.WriteFile(d.policy, []byte(policy), 0o600); err != nil {
+		descheduler = &drainer{policy: filepath.Join(w.Kube.Dir(), "descheduler-policy.yaml")}
+		if err := os.WriteFile(descheduler.policy, []byte(policy), 0o600); err != nil {
 			return fmt.Errorf("write policy: %w", err)
 		}
-		if err := d.start(ctx); err != nil {
-			return err
-		}
-		descheduler = d
-		return nil
+		descheduler.Single = situations.Single{World: w, Launch: descheduler.launch}
+		return descheduler.Begin(ctx)
 	}))
 }
 
@@ -100,21 +93,19 @@ func TestSituations(t *testing.T) {
 
 // drainer taints nodes.
 type drainer struct {
-	*situations.World
-	policy  string
-	running *peer.Running
+	situations.Single
+	policy string
 }
 
-func (d *drainer) start(ctx context.Context) error {
+func (d *drainer) launch(ctx context.Context) (*peer.Running, error) {
 	kubeconfig, err := d.Kube.KubeconfigFileForServiceAccount(ctx, namespace, account)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.running, err = d.Start(ctx, "descheduler", peer.Options{Args: []string{
+	return d.Start(ctx, "descheduler", peer.Options{Args: []string{
 		"--kubeconfig=" + kubeconfig, "--policy-config-file=" + d.policy, "--descheduling-interval=5s",
 		"--disable-metrics", "--bind-address=127.0.0.1", "--secure-port=0", "--feature-gates=EvictionsInBackground=true", "--v=3",
 	}})
-	return err
 }
 
 // Place has pods that the descheduler evicts although nobody owns them.
@@ -143,20 +134,10 @@ func (d *drainer) patch(t *testing.T, node, patch string) {
 	}
 }
 
-func (d *drainer) Restart(t *testing.T, _ string) {
-	t.Helper()
-	if err := d.running.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Ended says whether it has finished a cycle since it has last said anything of the pods of the node.
 func (d *drainer) Ended(ctx context.Context, node string) (bool, string) {
 	said := d.about(node)
-	lines := d.running.Lines()
+	lines := d.Running.Lines()
 	last := -1
 	for i, line := range lines {
 		if len(said) > 0 && line.Text == said[len(said)-1] {
@@ -169,7 +150,7 @@ func (d *drainer) Ended(ctx context.Context, node string) (bool, string) {
 
 // about are its lines about pods of a node.
 func (d *drainer) about(node string) (lines []string) {
-	for _, line := range d.running.Lines() {
+	for _, line := range d.Running.Lines() {
 		if strings.Contains(line.Text, `"`+node+`"`) && strings.Contains(line.Text, "pod=") {
 			lines = append(lines, line.Text)
 		}

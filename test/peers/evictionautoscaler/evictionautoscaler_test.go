@@ -31,17 +31,10 @@ var world *situations.World
 
 func TestMain(m *testing.M) {
 	os.Exit(situations.Main(m, peerName, func(ctx context.Context, w *situations.World) error {
-		objects, err := peer.Objects(w.Folder)
-		if err != nil {
-			return err
-		}
 		if err := w.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: peerName}}); err != nil {
 			return err
 		}
-		if err := peer.Apply(ctx, w.Client, objects, peer.NotWorkload); err != nil {
-			return err
-		}
-		if err := peer.WaitServed(ctx, w.Client); err != nil {
+		if err := w.Install(ctx); err != nil {
 			return err
 		}
 		kubeconfig, err := w.Kube.KubeconfigFileForServiceAccount(ctx, peerName, peerName)

@@ -35,11 +35,7 @@ var kured *drainer
 
 func TestMain(m *testing.M) {
 	os.Exit(situations.Main(m, peerName, func(ctx context.Context, w *situations.World) error {
-		objects, err := peer.Objects(w.Folder)
-		if err != nil {
-			return err
-		}
-		if err := peer.Apply(ctx, w.Client, objects, func(string) bool { return true }); err != nil {
+		if err := w.Install(ctx); err != nil {
 			return err
 		}
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peerName}}

@@ -6,6 +6,7 @@ package nodemaintenance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -35,25 +36,12 @@ var operator *drainer
 
 func TestMain(m *testing.M) {
 	os.Exit(situations.Main(m, peerName, func(ctx context.Context, w *situations.World) error {
-		objects, err := peer.Objects(w.Folder)
-		if err != nil {
+		if err := errors.Join(w.Install(ctx), letWork(ctx, w.Client)); err != nil {
 			return err
 		}
-		if err := peer.Apply(ctx, w.Client, objects, peer.NotWorkload); err != nil {
-			return err
-		}
-		if err := letWork(ctx, w.Client); err != nil {
-			return err
-		}
-		if err := peer.WaitServed(ctx, w.Client); err != nil {
-			return err
-		}
-		d := &drainer{World: w}
-		if err := d.start(ctx); err != nil {
-			return err
-		}
-		operator = d
-		return nil
+		operator = &drainer{}
+		operator.Single = situations.Single{World: w, Launch: operator.launch}
+		return operator.Begin(ctx)
 	}))
 }
 
@@ -96,25 +84,22 @@ func letWork(ctx context.Context, c client.Client) error {
 }
 
 // drainer makes NodeMaintenances, which are called as their nodes.
-type drainer struct {
-	*situations.World
-	running *peer.Running
-}
+type drainer struct{ situations.Single }
 
-func (d *drainer) start(ctx context.Context) error {
+func (d *drainer) launch(ctx context.Context) (*peer.Running, error) {
 	kubeconfig, err := d.Kube.KubeconfigFileForServiceAccount(ctx, namespace, account)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.running, err = d.Start(ctx, "manager", peer.Options{
+	running, err := d.Start(ctx, "manager", peer.Options{
 		Log: peerName, Env: []string{"KUBECONFIG=" + kubeconfig, "OPERATOR_NAMESPACE=" + namespace},
 		Args: []string{"--metrics-bind-address=0", "--health-probe-bind-address=0"},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = d.running.WaitLine(ctx, "Starting workers")
-	return err
+	_, err = running.WaitLine(ctx, "Starting workers")
+	return running, err
 }
 
 func maintenance(node string) *unstructured.Unstructured {
@@ -143,16 +128,6 @@ func (d *drainer) Drain(t *testing.T, node string) {
 func (d *drainer) CallOff(t *testing.T, node string) {
 	t.Helper()
 	if err := d.Client.Delete(t.Context(), maintenance(node)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (d *drainer) Restart(t *testing.T, _ string) {
-	t.Helper()
-	if err := d.running.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

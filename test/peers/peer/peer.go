@@ -43,7 +43,7 @@ func Folder(name string) string {
 // Skip skips a test of a peer that is not tested.
 func Skip(tb testing.TB, name string) {
 	tb.Helper()
-	tb.Skipf("only for `make test-peers PEER=%s CHECKOUT=FOLDER`: see hack/peers/%s/README.md", name, name)
+	tb.Skipf("only for `make test-peers PEER=%s CHECKOUT=FOLDER`: see hack/peers/README.md", name)
 }
 
 // File is the path of a file of the folder. Error: it is not there.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +23,50 @@ type World struct {
 	Kube   *cluster.Cluster
 	Client client.Client // It may do everything.
 	*peer.Programs
+}
+
+// Install creates what the peer's manifests have and a program beside the cluster needs, and waits
+// until its kinds are served. Each change is made to every object before.
+func (w *World) Install(ctx context.Context, change ...func(*unstructured.Unstructured)) error {
+	objects, err := peer.Objects(w.Folder)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		for _, f := range change {
+			f(object)
+		}
+	}
+	if err := peer.Apply(ctx, w.Client, objects, peer.NotWorkload); err != nil {
+		return err
+	}
+	return peer.WaitServed(ctx, w.Client)
+}
+
+// Single is a peer that is one program for all nodes: what a [Drainer] of it has in common.
+type Single struct {
+	*World
+	// Launch starts the program.
+	Launch func(context.Context) (*peer.Running, error)
+	// Running is the program, the last that was started.
+	Running *peer.Running
+}
+
+// Begin starts the program.
+func (s *Single) Begin(ctx context.Context) (err error) {
+	s.Running, err = s.Launch(ctx)
+	return err
+}
+
+// Restart kills the program and starts it again, whatever the node is.
+func (s *Single) Restart(t *testing.T, _ string) {
+	t.Helper()
+	if err := s.Running.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Main runs the tests of a package whose peer is to be tested, on a control plane on which start has

@@ -252,5 +252,8 @@ func (r *run) result() *records.Result {
 		}
 	}
 	r.Logf("%s\n%s", result, calls)
+	if broken := broken(r.situation, result); r.suite.installation != nil && broken != "" {
+		r.Error(broken)
+	}
 	return result
 }

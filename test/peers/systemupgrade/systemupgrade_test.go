@@ -36,11 +36,7 @@ var world *situations.World
 
 func TestMain(m *testing.M) {
 	os.Exit(situations.Main(m, peerName, func(ctx context.Context, w *situations.World) error {
-		objects, err := peer.Objects(w.Folder)
-		if err != nil {
-			return err
-		}
-		if err := peer.Apply(ctx, w.Client, objects, peer.NotWorkload); err != nil {
+		if err := w.Install(ctx); err != nil {
 			return err
 		}
 		// Its Jobs get no pods: those would seem to end well here, at which it uncordons the node.
@@ -49,9 +45,6 @@ func TestMain(m *testing.M) {
 			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
 		}
 		if err := w.Client.Create(ctx, none); err != nil {
-			return err
-		}
-		if err := peer.WaitServed(ctx, w.Client); err != nil {
 			return err
 		}
 		kubeconfig, err := w.Kube.KubeconfigFileForServiceAccount(ctx, namespace, account)
