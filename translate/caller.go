@@ -158,7 +158,10 @@ var recognitions = []recognition{
 		return names(in.Manager, account, "machine-controller-manager", "gardener")
 	}},
 	{ClassClusterAPI, func(in CallerInput, account string) bool {
-		return names(in.Manager, account, "cluster-api", "capi-controller-manager", "capi-manager")
+		// In a workload cluster it is whom its kubeconfig is for, and calls itself as its program is called
+		// (seen with the real one).
+		return names(in.Manager, account, "cluster-api", "capi-controller-manager", "capi-manager") ||
+			in.Manager == "manager" && in.Username == "kubernetes-admin"
 	}},
 	{ClassDrainHelper, func(in CallerInput, account string) bool {
 		return names(in.Manager, account, "node-maintenance-operator", "kured", "aws-node-termination-handler",

@@ -41,6 +41,14 @@ func TestRecognize(t *testing.T) {
 			translate.CallerInput{Username: "kubernetes-admin", Manager: "cluster-api-controller-manager"},
 			translate.Caller{Requester: "kubernetes-admin.users.drawbridge.dev", Display: "cluster-api-controller-manager (kubernetes-admin)", Class: translate.ClassClusterAPI, TTL: 3 * time.Minute, MarkersCancel: true},
 		},
+		"Cluster API in a workload cluster": {
+			translate.CallerInput{Username: "kubernetes-admin", Manager: "manager"},
+			translate.Caller{Requester: "kubernetes-admin.users.drawbridge.dev", Display: "manager (kubernetes-admin)", Class: translate.ClassClusterAPI, TTL: 3 * time.Minute, MarkersCancel: true},
+		},
+		"an administrator with another program": {
+			translate.CallerInput{Username: "kubernetes-admin", Manager: "drainer"},
+			translate.Caller{Requester: "kubernetes-admin.users.drawbridge.dev", Display: "drainer (kubernetes-admin)", Class: translate.ClassUnknown, TTL: 10 * time.Minute, MarkersCancel: true},
+		},
 		"Machine Config Operator": {
 			translate.CallerInput{Username: "system:serviceaccount:openshift-machine-config-operator:machine-config-controller", Manager: "machine-config-controller"},
 			translate.Caller{Requester: "machine-config-controller.openshift-machine-config-operator.serviceaccounts.drawbridge.dev", Display: "machine-config-controller (openshift-machine-config-operator/machine-config-controller)", Class: translate.ClassMCO, TTL: 10 * time.Minute, MarkersCancel: true},
