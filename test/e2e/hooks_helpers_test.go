@@ -165,8 +165,9 @@ type hookWatch struct {
 	mu sync.Mutex
 	// jobs are the names of all Jobs there ever were, in their order.
 	jobs []string
-	// ended is when a Job had completed or failed, and removed when it was gone.
-	ended, removed map[string]int64
+	// began is when a Job was created, ended when it had completed or failed, and removed
+	// when it was gone.
+	began, ended, removed map[string]int64
 	// leaving is when a pod was first seen to be deleted.
 	leaving map[types.UID]int64
 	// most is how many Jobs had not ended at a time.
@@ -176,7 +177,7 @@ type hookWatch struct {
 
 func watchHooks(t *testing.T, namespace string) *hookWatch {
 	t.Helper()
-	w := &hookWatch{ended: map[string]int64{}, removed: map[string]int64{}, leaving: map[types.UID]int64{}}
+	w := &hookWatch{began: map[string]int64{}, ended: map[string]int64{}, removed: map[string]int64{}, leaving: map[types.UID]int64{}}
 	c := must(client.NewWithWatch(kube.Config(), client.Options{Scheme: scheme}))(t)
 	for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.PodList{}} {
 		watched := must(c.Watch(t.Context(), list, client.InNamespace(namespace)))(t)
@@ -221,6 +222,7 @@ func (w *hookWatch) take(event watch.Event) {
 	case *batchv1.Job:
 		if event.Type == watch.Added {
 			w.jobs = append(w.jobs, o.Name)
+			first(w.began, o.Name)
 		}
 		if jobEnded(o) != "" {
 			first(w.ended, o.Name)
@@ -285,6 +287,16 @@ func (w *hookWatch) endedBefore(t *testing.T, job string, pod *corev1.Pod) {
 	defer w.mu.Unlock()
 	if ended, left := w.ended[job], w.leaving[pod.UID]; ended == 0 || left == 0 || ended > left {
 		t.Errorf("Job %s ended at revision %d, and pod %s was deleted at %d", job, ended, pod.Name, left)
+	}
+}
+
+// beganAfter fails the test unless a Job was created after a pod had begun to go.
+func (w *hookWatch) beganAfter(t *testing.T, job string, pod *corev1.Pod) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if began, left := w.began[job], w.leaving[pod.UID]; began == 0 || left == 0 || began < left {
+		t.Errorf("Job %s was created at revision %d, and pod %s was deleted at %d", job, began, pod.Name, left)
 	}
 }
 

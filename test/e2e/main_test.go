@@ -53,6 +53,7 @@ func TestMain(m *testing.M) {
 	if !chosen {
 		utilruntime.Must(flag.Set("test.parallel", parallel))
 	}
+	utilruntime.Must(playPrograms())
 	os.Exit(cluster.MainThen(m, cluster.Options{Nodes: 1, RequestLog: true, LocalExec: true}, setup, func(c *cluster.Cluster) error {
 		return errors.Join(auditPermissions(c), audit.After(c, inst.Namespace, manager.Advances()))
 	}))

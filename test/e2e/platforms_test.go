@@ -14,7 +14,8 @@ import (
 )
 
 // withPlatforms are the chart's values for the platforms of installPlatforms: KubeVirt by
-// its preset, everything else by policies of the tests. Hooks may do all that they can.
+// its preset, everything else by policies of the tests. Hooks may do all that they can, and
+// wait for the kinds of the recipes.
 // Evictions by firefighters pass by the webhook.
 var withPlatforms = map[string]any{
 	// The machine that runs the tests may be busier than any cluster: a call that is cut off
@@ -25,6 +26,10 @@ var withPlatforms = map[string]any{
 	"hooks": map[string]any{
 		"exec": map[string]any{"enabled": true},
 		"http": map[string]any{"secrets": map[string]any{"enabled": true}},
+		"wait": map[string]any{"rules": []any{
+			rule("longhorn.io", "instancemanagers", "list", "watch"),
+			rule("agones.dev", "gameservers", "list", "watch"),
+		}},
 	},
 	"policies": map[string]any{"rules": []any{
 		rule("hyper.example.com", "guests", "get", "list", "watch"),
