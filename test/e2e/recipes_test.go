@@ -43,8 +43,7 @@ func TestRecipesAreAccepted(t *testing.T) {
 	}
 }
 
-// goesAfter waits until a drain is done and has evicted a pod, after the Job of a hook, and
-// returns that Job.
+// goesAfter waits until a pod is evicted, after the Job of a hook, and returns that Job.
 func (h *hooked) goesAfter(t *testing.T, pod *corev1.Pod, hook *v1alpha1.EvacuationHook) *batchv1.Job {
 	t.Helper()
 	gone(t, pod)
