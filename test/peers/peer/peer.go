@@ -106,10 +106,10 @@ func Objects(folder string, change ...func(string) (string, error)) ([]*unstruct
 func IsWebhook(kind string) bool { return strings.HasSuffix(kind, "WebhookConfiguration") }
 
 // NotWorkload tells what a program beside the cluster needs from what it does not: what would run it,
-// and what would send it requests.
+// and what would send it requests, with the certificates that cert-manager would make for that.
 func NotWorkload(kind string) bool {
 	switch kind {
-	case "Deployment", "DaemonSet", "Service", "PodDisruptionBudget":
+	case "Deployment", "DaemonSet", "Service", "PodDisruptionBudget", "Certificate", "Issuer":
 		return false
 	}
 	return !IsWebhook(kind)

@@ -56,6 +56,8 @@ type Result struct {
 	Deleted int `json:"deleted,omitempty"`
 	// Ended says that the program was done with the node.
 	Ended bool `json:"ended,omitempty"`
+	// GaveUp says that it ended with an error instead.
+	GaveUp bool `json:"gaveUp,omitempty"`
 	// Says is the last that it told its user meanwhile, with NODE, POD and NAMESPACE in place of their names.
 	Says []string `json:"says,omitempty"`
 }
@@ -190,7 +192,10 @@ func says(r Result) string {
 		}
 		said = append(said, "`"+strings.NewReplacer("|", "\\|", "`", "'", "\n", " ").Replace(s)+"`")
 	}
-	if !r.Ended && r.Impossible == "" {
+	switch {
+	case r.GaveUp:
+		said = append(said, "(**ends with an error**)")
+	case !r.Ended && r.Impossible == "":
 		said = append(said, "(goes on)")
 	}
 	return strings.Join(said, "<br>")

@@ -100,6 +100,17 @@ func (k *Kubectl) Ended(_ context.Context, node string) (bool, string) {
 	return err == nil && result.ExitCode == 0, fmt.Sprintf("exit code %d: %s", result.ExitCode, said)
 }
 
+// GaveUp says whether kubectl has ended with an error.
+func (k *Kubectl) GaveUp(node string) bool {
+	select {
+	case <-k.of(node).Done():
+	default:
+		return false
+	}
+	result, err := k.of(node).Wait()
+	return err != nil || result.ExitCode != 0
+}
+
 // Says is the last line on its standard error that is no warning.
 func (k *Kubectl) Says(_ context.Context, node string) ([]string, error) {
 	lines := slices.DeleteFunc(k.errors(node), func(line string) bool { return strings.HasPrefix(line, "Warning: ") })

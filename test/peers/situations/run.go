@@ -173,6 +173,9 @@ func (r *run) refusals(ctx context.Context) (int, error) {
 	return len(refused), err
 }
 
+// gaveUp says whether the program has ended with an error, if it may.
+func (r *run) gaveUp() bool { return r.suite.GivesUp != nil && r.suite.GivesUp(r.node()) }
+
 // wait waits for the end.
 func (r *run) wait(end end) {
 	r.Helper()
@@ -190,7 +193,7 @@ func (r *run) wait(end end) {
 			return fmt.Errorf("it lives, refused %d times", refused)
 		case end == goes:
 			ended, says := r.suite.Drainer.Ended(ctx, r.node())
-			if went := len(r.history.went(r.subject.Name)); !ended && went < again {
+			if went := len(r.history.went(r.subject.Name)); !ended && !r.gaveUp() && went < again {
 				return fmt.Errorf("%d of its name are gone, but the program is not done: %s", went, says)
 			}
 		case end == declined && !r.suite.Declines(r.node()):
@@ -241,6 +244,7 @@ func (r *run) result() *records.Result {
 		result.CalledOff = w.WasCanceled(r.subject.UID)
 	}
 	result.Ended, _ = r.suite.Drainer.Ended(ctx, r.node())
+	result.GaveUp = went > 0 && r.gaveUp()
 	says, err := r.suite.Drainer.Says(ctx, r.node())
 	if err != nil {
 		r.Fatal(err)

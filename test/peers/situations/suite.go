@@ -79,6 +79,9 @@ type Suite struct {
 	// Declines says whether the program has found that it cannot empty a node. It is for those that
 	// ask budgets before they begin; nil for all others.
 	Declines func(node string) bool
+	// GivesUp says whether the program has ended with an error. It is for those that may do so when
+	// the pod is gone; nil for all others.
+	GivesUp func(node string) bool
 	// NeverCallsOff says why it cannot be told to stop; empty if it can.
 	NeverCallsOff string
 	// Record has the peer, the program and its version. The rest is added.
