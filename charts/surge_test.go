@@ -98,6 +98,14 @@ func TestWhichPodsSurge(t *testing.T) {
 		}
 		return p.Obj()
 	}
+	owned := func(namespace, apiVersion, kind, label string, controller bool) *corev1.Pod {
+		p := builder.Pod(namespace, "p").Label("app", "web").Owner(metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "o", UID: "o", Controller: &controller})
+		if label != "" {
+			p.Label(surge.OptInLabel, label)
+		}
+		return p.Obj()
+	}
+	const kruise = "apps.kruise.io/v1alpha1"
 	all := values{"surge": values{"allDeployments": true}}
 	cases := map[string]struct {
 		values values
@@ -114,6 +122,12 @@ func TestWhichPodsSurge(t *testing.T) {
 		"not in a namespace that is out":         {all, of("out", "ReplicaSet", ""), false},
 		"not a pod that is out":                  {all, of("plain", "ReplicaSet", "disabled"), false},
 		"a pod that was handed up":               {nil, of("plain", "Deployment", "enabled"), true},
+		"a pod that was set free":                {nil, owned("plain", "apps/v1", "ReplicaSet", "enabled", false), true},
+		"and one of a namespace":                 {nil, owned("in", "apps/v1", "ReplicaSet", "", false), true},
+		"a CloneSet that asks for it":            {nil, owned("plain", kruise, "CloneSet", "enabled", true), true},
+		"a CloneSet in a namespace that does":    {nil, owned("in", kruise, "CloneSet", "", true), false},
+		"a CloneSet by default":                  {all, owned("plain", kruise, "CloneSet", "", true), false},
+		"a CloneSet that is no controller":       {nil, owned("plain", kruise, "CloneSet", "enabled", false), false},
 		"a StatefulSet":                          {all, of("plain", "StatefulSet", "enabled"), false},
 		"a pod of nobody":                        {all, of("plain", "", "enabled"), false},
 		"kube-system":                            {all, of("kube-system", "ReplicaSet", "enabled"), false},

@@ -95,8 +95,8 @@ func slimDeployment(obj any) (any, error) {
 	return slim, nil
 }
 
-// slimReplicaSet keeps identity, revision, the Deployment, and whether it can
-// create pods.
+// slimReplicaSet keeps identity, revision, the Deployment, whether it can create pods,
+// and how they are set free if it is of no Deployment.
 func slimReplicaSet(obj any) (any, error) {
 	set, ok := obj.(*appsv1.ReplicaSet)
 	if !ok {
@@ -105,6 +105,14 @@ func slimReplicaSet(obj any) (any, error) {
 	slim := &appsv1.ReplicaSet{TypeMeta: set.TypeMeta, ObjectMeta: slimMeta(&set.ObjectMeta)}
 	slim.Spec.Replicas = set.Spec.Replicas
 	slim.Status.Conditions = set.Status.Conditions
+	if deploymentOf(set).UID != "" {
+		return slim, nil
+	}
+	slim.Spec.MinReadySeconds = set.Spec.MinReadySeconds
+	slim.Status.ObservedGeneration = set.Status.ObservedGeneration
+	if label := tieOf(set); label != "" {
+		slim.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{label: set.Spec.Selector.MatchLabels[label]}}
+	}
 	return slim, nil
 }
 

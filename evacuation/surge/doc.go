@@ -10,6 +10,9 @@
 // what GitOps compares do not change. An annotation of the pod has what was taken, so
 // that any manager can continue or give the pod back.
 //
+// A pod of another owner of ReplicaSets, such as a Rollout of Argo Rollouts, is set free
+// instead: it has no controller until it is evicted or given back. Owner.go says why.
+//
 // The package uses the SDK in evacuation/interceptor like any interceptor. step and
 // returnStep decide; Surge gathers and applies.
 //
@@ -19,6 +22,7 @@
 //   - giveback.go: the decision about a pod that is handed up
 //   - handups.go: which pods are handed up
 //   - patch.go: the writes to pods
+//   - owner.go: ReplicaSets of other owners than Deployments
 //   - volumes.go: whether two pods can mount a volume
 //   - follow.go, cache.go: which requests depend on what
 //   - orphans.go: handed-up pods without a request
@@ -31,12 +35,12 @@ const (
 	// Name of the interceptor.
 	Name = "surge.drawbridge.dev"
 
-	// OptInLabel on a pod or its namespace says whether its Deployment surges:
+	// OptInLabel on a pod or its namespace says whether its owner surges:
 	// "enabled" or "disabled". The chart's registration selects by it.
 	OptInLabel = "drawbridge.dev/surge"
 
-	// HandedUpAnnotation is on a pod that was handed up; its value says what was
-	// taken.
+	// HandedUpAnnotation is on a pod that was handed up or set free; its value says what
+	// was taken.
 	HandedUpAnnotation = "drawbridge.dev/handed-up"
 	// FailedAnnotation is on a pod that was given back because it got no replacement;
 	// its value says for which request, and why. It keeps a manager that was killed in

@@ -16,7 +16,8 @@ import (
 // immediately, and every request is called again after a minute.
 type follower struct {
 	mu sync.Mutex
-	// requests by the UID of a Deployment or ReplicaSet whose events they want.
+	// requests by the UID of an owner whose events, and those of what it controls, they
+	// want.
 	requests map[types.UID]map[types.NamespacedName]bool
 	// known is the reverse map, with what else is remembered.
 	known map[types.NamespacedName]interest
@@ -47,6 +48,9 @@ func (f *follower) follow(request types.NamespacedName, in *input) {
 	}
 	if in.deployment != nil {
 		i.owners = append(i.owners, in.deployment.UID)
+	}
+	if in.above != "" {
+		i.owners = append(i.owners, in.above)
 	}
 	i.owners = append(i.owners, in.sets...)
 	f.known[request] = i
@@ -112,6 +116,9 @@ func (f *follower) of(_ context.Context, obj client.Object) []types.NamespacedNa
 	case *corev1.Pod:
 		if _, ok := o.Annotations[HandedUpAnnotation]; ok {
 			owners = append(owners, anyDeployment) // Its place may become free.
+		}
+		if rec, up := handedUp(o); up && rec.frees() {
+			owners = append(owners, rec.ReplicaSet.UID)
 		}
 	}
 	return f.by(owners...)

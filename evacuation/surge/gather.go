@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,8 +26,8 @@ type subject struct {
 }
 
 // gather reads the input of a decision about a pod. If live, the pod, its ReplicaSet
-// and its Deployment are read from the API server; the other pods always come from the
-// cache.
+// and its Deployment are read from the API server; the other pods and ReplicaSets always
+// come from the cache.
 func (s *Surge) gather(ctx context.Context, about subject, live bool) (*input, error) {
 	in := &input{now: s.Clock.Now(), policy: s.Policy, live: live, request: about.requestUID, activatedAt: about.activatedAt}
 	var reader client.Reader = s.Client
@@ -37,14 +38,7 @@ func (s *Surge) gather(ctx context.Context, about subject, live bool) (*input, e
 	if in.pod, err = find(ctx, reader, &corev1.Pod{}, about.pod, about.uid); err != nil || in.pod == nil {
 		return in, err
 	}
-	set, deployment := ownersOf(in.pod)
-	if in.set, err = find(ctx, reader, &appsv1.ReplicaSet{}, keyOf(about.pod.Namespace, set.Name), set.UID); err != nil {
-		return nil, err
-	}
-	if deployment.UID == "" && in.set != nil {
-		deployment = deploymentOf(in.set)
-	}
-	if in.deployment, err = find(ctx, reader, &appsv1.Deployment{}, keyOf(about.pod.Namespace, deployment.Name), deployment.UID); err != nil {
+	if err := gatherOwners(ctx, reader, in); err != nil {
 		return nil, err
 	}
 	if in.deployment != nil {
@@ -53,20 +47,81 @@ func (s *Surge) gather(ctx context.Context, about subject, live bool) (*input, e
 		}
 	}
 	in.volumes = s.following.volumesOf(about.request, about.uid)
-	if _, up := handedUp(in.pod); live && !up && !in.volumes.known {
-		if in.volumes, err = s.observeVolumes(ctx, in.pod); err != nil {
+	if _, up := handedUp(in.pod); live && !up {
+		if err := s.observe(ctx, in); err != nil {
 			return nil, err
 		}
 	}
 	return in, nil
 }
 
+// gatherOwners reads the pod's ReplicaSet and its Deployment, which may be the same.
+func gatherOwners(ctx context.Context, reader client.Reader, in *input) (err error) {
+	namespace := in.pod.Namespace
+	set, deployment := ownersOf(in.pod)
+	if in.set, err = find(ctx, reader, &appsv1.ReplicaSet{}, keyOf(namespace, set.Name), set.UID); err != nil {
+		return err
+	}
+	if deployment.UID == "" && in.set != nil {
+		deployment = deploymentOf(in.set)
+	}
+	if deployment.UID != "" {
+		in.deployment, err = find(ctx, reader, &appsv1.Deployment{}, keyOf(namespace, deployment.Name), deployment.UID)
+		return err
+	}
+	// A pod that is free already counts for its ReplicaSet, whatever became of that.
+	if _, up := handedUp(in.pod); in.set != nil && (up || mayBeLeft(in.set)) {
+		in.deployment = asDeployment(in.set)
+	}
+	return nil
+}
+
+// observe reads from the API server what a pod is asked for before it is taken from its
+// ReplicaSet. Only the pod whose place is free is asked, so it costs a call per pod.
+func (s *Surge) observe(ctx context.Context, in *input) (err error) {
+	if !in.volumes.known {
+		if in.volumes, err = s.observeVolumes(ctx, in.pod); err != nil {
+			return err
+		}
+	}
+	if in.setsFree() {
+		services := &corev1.ServiceList{}
+		if err := s.APIReader.List(ctx, services, client.InNamespace(in.pod.Namespace)); err != nil {
+			return fmt.Errorf("list the Services of namespace %s: %w", in.pod.Namespace, err)
+		}
+		in.service = serviceBy(in.tie(), in.pod, services.Items)
+	}
+	return nil
+}
+
+// setsOf reads the Deployment's ReplicaSets: its own if a ReplicaSet takes that part, whose
+// rivals are noted.
+func (s *Surge) setsOf(ctx context.Context, in *input) ([]appsv1.ReplicaSet, error) {
+	of := in.deployment.UID
+	if in.setsFree() {
+		above := metav1.GetControllerOfNoCopy(in.set)
+		if above == nil {
+			return []appsv1.ReplicaSet{*in.set}, nil
+		}
+		in.above, of = above.UID, above.UID
+	}
+	sets := &appsv1.ReplicaSetList{}
+	if err := s.Client.List(ctx, sets, client.InNamespace(in.deployment.Namespace), client.MatchingFields{controllerIndex: string(of)}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the ReplicaSets that matter to %s: %w", in.named(), err)
+	}
+	if in.setsFree() {
+		in.rival = rivalOf(in.set, sets.Items)
+		return []appsv1.ReplicaSet{*in.set}, nil
+	}
+	return sets.Items, nil
+}
+
 // gatherPods reads the Deployment's ReplicaSets, and their pods if they matter.
 func (s *Surge) gatherPods(ctx context.Context, in *input) error {
 	namespace := client.InNamespace(in.deployment.Namespace)
-	sets := &appsv1.ReplicaSetList{}
-	if err := s.Client.List(ctx, sets, namespace, client.MatchingFields{controllerIndex: string(in.deployment.UID)}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list the ReplicaSets of Deployment %s: %w", in.deployment.Name, err)
+	sets, err := s.setsOf(ctx, in)
+	if err != nil {
+		return err
 	}
 	account, err := s.handUps.account(ctx, in.deployment)
 	if err != nil {
@@ -77,8 +132,8 @@ func (s *Surge) gatherPods(ctx context.Context, in *input) error {
 	if !matter {
 		_, matter = failedBefore(in.pod, in.request)
 	}
-	for i := range sets.Items {
-		set := &sets.Items[i]
+	for i := range sets {
+		set := &sets[i]
 		in.sets = append(in.sets, set.UID)
 		if in.set != nil && set.UID == in.set.UID {
 			set = in.set // May be newer.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,12 +43,7 @@ func GiveBack(ctx context.Context, c client.Client, key types.NamespacedName) (R
 		} else if err != nil {
 			return 0, fmt.Errorf("get pod %s: %w", key, err)
 		}
-		set, deployment := ownersOf(in.pod)
-		var err error
-		if in.set, err = find(ctx, c, &appsv1.ReplicaSet{}, keyOf(key.Namespace, set.Name), set.UID); err != nil {
-			return 0, err
-		}
-		if in.deployment, err = find(ctx, c, &appsv1.Deployment{}, keyOf(key.Namespace, deployment.Name), deployment.UID); err != nil {
+		if err := gatherOwners(ctx, c, in); err != nil {
 			return 0, err
 		}
 		switch returnStep(in) {

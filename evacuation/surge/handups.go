@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,9 +33,9 @@ type hold struct {
 	version string
 }
 
-// account is the count for one Deployment.
+// account is the count for one Deployment, or for one ReplicaSet that is treated like one.
 type account struct {
-	// pods of the Deployment that are handed up.
+	// pods of it that are handed up or set free.
 	pods map[types.UID]bool
 	// all pods of the cluster that are.
 	all map[types.UID]bool
@@ -62,7 +61,7 @@ func (u *handUps) holds(pod types.UID) bool {
 	return ok
 }
 
-// account counts. A pod counts until it is gone or has failed.
+// account counts the pods of one owner. A pod counts until it is gone or has failed.
 func (u *handUps) account(ctx context.Context, d *appsv1.Deployment) (account, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -109,7 +108,7 @@ func (u *handUps) count(ctx context.Context, d *appsv1.Deployment) (account, err
 	for i := range list.Items {
 		pod := &list.Items[i]
 		a.all[pod.UID] = true
-		if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.UID == d.UID {
+		if holderOf(pod) == d.UID {
 			a.pods[pod.UID] = true
 		}
 	}

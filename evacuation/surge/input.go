@@ -52,13 +52,21 @@ type input struct {
 	// package podcache keeps.
 	pod *corev1.Pod
 	// set is the ReplicaSet that the pod belongs to, or did before it was handed up;
-	// deployment is the Deployment of both. Nil when there is none.
+	// deployment is the Deployment of both. Nil when there is none. If the ReplicaSet is
+	// of another owner, it takes the part of the Deployment: see owner.go.
 	set        *appsv1.ReplicaSet
 	deployment *appsv1.Deployment
 	// sets are the UIDs of all ReplicaSets of the Deployment; replicas is how many
 	// pods they want together.
 	sets     []types.UID
 	replicas int
+	// above is the UID of the ReplicaSet's owner, and rival the name of another of its
+	// ReplicaSets that wants pods. Both are empty if there is none, and for Deployments.
+	above types.UID
+	rival string
+	// service is the name of a Service that the pod would leave if it lost its label;
+	// empty if there is none, for Deployments, and unless live.
+	service string
 	// pods are those of these ReplicaSets, without handed-up ones. They are set only
 	// after the pod itself was handed up: a pod that waits for its place must not cost
 	// a list of all others whenever one of them changes.
@@ -108,6 +116,9 @@ func observed(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration >=
 
 // current reports whether the Deployment wants its pods to be this ReplicaSet's.
 func current(d *appsv1.Deployment, set *appsv1.ReplicaSet) bool {
+	if d.UID == set.UID {
+		return true // It takes the part of the Deployment.
+	}
 	revision, err := strconv.ParseInt(d.Annotations[revisionAnnotation], 10, 64)
 	if err != nil {
 		return false

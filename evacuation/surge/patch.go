@@ -19,9 +19,12 @@ import (
 type record struct {
 	// Hash is the value of the label that was taken.
 	Hash string `json:"hash"`
-	// ReplicaSet was the pod's controller, Deployment is it now.
+	// Label is its key, empty for pod-template-hash.
+	Label string `json:"label,omitempty"`
+	// ReplicaSet was the pod's controller, Deployment is it now. A pod that was set free
+	// has none.
 	ReplicaSet owner `json:"replicaSet"`
-	Deployment owner `json:"deployment"`
+	Deployment owner `json:"deployment,omitzero"`
 	// At is when the pod was handed up.
 	At metav1.Time `json:"at"`
 }
@@ -51,7 +54,7 @@ func handedUp(pod *corev1.Pod) (record, bool) {
 		return record{}, false // It was given back by other means.
 	}
 	var rec record
-	if err := json.Unmarshal([]byte(value), &rec); err != nil {
+	if err := json.Unmarshal([]byte(value), &rec); err != nil || !isTie(rec.label()) {
 		rec = record{}
 	}
 	if controller != nil && controller.UID != rec.Deployment.UID {
@@ -81,42 +84,69 @@ func isReplicaSet(o *metav1.OwnerReference) bool {
 // hashLabel is what a ReplicaSet of a Deployment selects its pods by.
 const hashLabel = appsv1.DefaultDeploymentUniqueLabelKey
 
-const hashPath = "/metadata/labels/" + hashLabel
+// takePatch takes the pod from its ReplicaSet: hands it up, or sets it free.
+func takePatch(in *input) ([]byte, error) {
+	if in.setsFree() {
+		return setFreePatch(in.pod, in.tie(), in.now)
+	}
+	return handUpPatch(in.pod, in.deployment, in.now)
+}
 
-// handUpPatch takes the pod from its ReplicaSet, if it has not changed: the same pod,
-// with the same label and the same controller.
+// handUpPatch takes the pod from its ReplicaSet and gives it to the Deployment, if it has
+// not changed: the same pod, with the same label and the same controller.
 func handUpPatch(pod *corev1.Pod, deployment *appsv1.Deployment, now time.Time) ([]byte, error) {
+	// It does not block the Deployment's deletion, so no admission plugin requires that
+	// permission.
+	return replaceController(pod, record{Deployment: owner{deployment.Name, deployment.UID}}, metav1.OwnerReference{
+		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment",
+		Name: deployment.Name, UID: deployment.UID, Controller: ptr.To(true),
+	}, now)
+}
+
+// setFreePatch takes the pod from its ReplicaSet and gives it to nobody, if it has not
+// changed. The ReplicaSet stays an owner like any other.
+func setFreePatch(pod *corev1.Pod, label string, now time.Time) ([]byte, error) {
+	if !isTie(label) {
+		return nil, fmt.Errorf("set pod %s free: label %q does not tie it to a ReplicaSet", pod.Name, label)
+	}
+	var reference metav1.OwnerReference
+	if _, controller := controllerOf(pod); controller != nil {
+		reference = *controller
+		reference.Controller, reference.BlockOwnerDeletion = nil, nil
+	}
+	rec := record{}
+	if label != hashLabel {
+		rec.Label = label
+	}
+	return replaceController(pod, rec, reference, now)
+}
+
+// replaceController puts a reference in the place of that to the ReplicaSet, and takes the
+// label that ties the pod to it. The record says which label, and who is the owner now.
+func replaceController(pod *corev1.Pod, rec record, by metav1.OwnerReference, now time.Time) ([]byte, error) {
 	i, controller := controllerOf(pod)
 	if controller == nil || !isReplicaSet(controller) {
 		return nil, fmt.Errorf("hand up pod %s: it has no ReplicaSet", pod.Name)
 	}
-	hash := pod.Labels[hashLabel]
-	rec, err := json.Marshal(record{
-		Hash:       hash,
-		ReplicaSet: owner{controller.Name, controller.UID},
-		Deployment: owner{deployment.Name, deployment.UID},
-		At:         metav1.NewTime(now.UTC().Truncate(time.Second)),
-	})
+	rec.Hash = pod.Labels[rec.label()]
+	rec.ReplicaSet = owner{controller.Name, controller.UID}
+	rec.At = metav1.NewTime(now.UTC().Truncate(time.Second))
+	value, err := json.Marshal(rec)
 	if err != nil {
 		return nil, fmt.Errorf("encode record: %w", err)
 	}
-	path := fmt.Sprintf("/metadata/ownerReferences/%d", i)
+	path, label := referencePath(i), jsonpatch.Label(rec.label())
 	ops := []jsonpatch.Op{
 		jsonpatch.TestUID(pod.UID),
-		jsonpatch.Test(hashPath, hash),
+		jsonpatch.Test(label, rec.Hash),
 		jsonpatch.Test(path, controller),
-		// It does not block the Deployment's deletion, so no admission plugin requires
-		// that permission.
-		jsonpatch.Replace(path, metav1.OwnerReference{
-			APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment",
-			Name: deployment.Name, UID: deployment.UID, Controller: ptr.To(true),
-		}),
-		jsonpatch.Remove(hashPath),
+		jsonpatch.Replace(path, by),
+		jsonpatch.Remove(label),
 	}
 	if _, ok := pod.Annotations[FailedAnnotation]; ok {
 		ops = append(ops, jsonpatch.Remove(jsonpatch.Annotation(FailedAnnotation)))
 	}
-	ops = append(ops, annotate(pod, HandedUpAnnotation, string(rec))...)
+	ops = append(ops, annotate(pod, HandedUpAnnotation, string(value))...)
 	return jsonpatch.Encode(ops)
 }
 
@@ -132,19 +162,22 @@ func giveBackPatch(pod *corev1.Pod, rec record, why *failure) ([]byte, error) {
 		jsonpatch.TestUID(pod.UID),
 		jsonpatch.Test(jsonpatch.Annotation(HandedUpAnnotation), pod.Annotations[HandedUpAnnotation]),
 	}
-	switch i, controller := controllerOf(pod); {
-	case controller != nil:
-		path := fmt.Sprintf("/metadata/ownerReferences/%d", i)
-		ops = append(ops, jsonpatch.Test(path, controller), jsonpatch.Replace(path, back))
+	i, former := controllerOf(pod)
+	if former == nil { // It was set free, or its owner was deleted without it.
+		i, former = referenceTo(pod, rec.ReplicaSet.UID)
+	}
+	switch {
+	case former != nil:
+		ops = append(ops, jsonpatch.Test(referencePath(i), former), jsonpatch.Replace(referencePath(i), back))
 	case len(pod.OwnerReferences) > 0:
 		ops = append(ops, unchanged(pod), jsonpatch.Add("/metadata/ownerReferences/-", back))
 	default:
 		ops = append(ops, unchanged(pod), jsonpatch.Add("/metadata/ownerReferences", []metav1.OwnerReference{back}))
 	}
 	if len(pod.Labels) > 0 {
-		ops = append(ops, jsonpatch.Add(hashPath, rec.Hash))
+		ops = append(ops, jsonpatch.Add(jsonpatch.Label(rec.label()), rec.Hash))
 	} else {
-		ops = append(ops, unchanged(pod), jsonpatch.Add("/metadata/labels", map[string]string{hashLabel: rec.Hash}))
+		ops = append(ops, unchanged(pod), jsonpatch.Add("/metadata/labels", map[string]string{rec.label(): rec.Hash}))
 	}
 	ops = append(ops, jsonpatch.Remove(jsonpatch.Annotation(HandedUpAnnotation)))
 	if why != nil {
@@ -180,6 +213,9 @@ func annotate(pod *corev1.Pod, key, value string) []jsonpatch.Op {
 func unchanged(pod *corev1.Pod) jsonpatch.Op {
 	return jsonpatch.Test("/metadata/resourceVersion", pod.ResourceVersion)
 }
+
+// referencePath is the path of one of the pod's owners.
+func referencePath(i int) string { return fmt.Sprintf("/metadata/ownerReferences/%d", i) }
 
 // controllerOf returns the pod's controller and its place among the owners.
 func controllerOf(pod *corev1.Pod) (int, *metav1.OwnerReference) {

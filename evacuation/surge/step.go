@@ -33,6 +33,7 @@ const (
 	declinedDeleting        = "deployment-deleted"
 	declinedNotReady        = "not-ready"
 	declinedVolume          = "volume"
+	declinedService         = "service"
 	declinedRolloutStuck    = "rollout-stuck"
 	declinedCannotCreate    = "cannot-create"
 
@@ -67,6 +68,7 @@ var beforehand = []check{
 	deploymentDoesNotSurge, // its owner does not want more pods than replicas, not even for a moment
 	isNotReady,             // there is nothing to keep available, and a replacement would not be ready either
 	volumesAreExclusive,    // the replacement could not start
+	wouldLeaveItsService,   // it would stop serving at once
 	rolloutIsUnderWay,      // the pod is going anyway, or the surge is in use
 	replicaSetCannotCreate, // there would be no replacement
 	deploymentLimitIsInUse, // maxSurge limits the cost of nodes
@@ -125,12 +127,16 @@ func hasFailedBefore(in *input) (decision, bool) {
 
 func belongsToNoDeployment(in *input) (decision, bool) {
 	switch _, controller := controllerOf(in.pod); {
-	case controller == nil || !isReplicaSet(controller) || in.set == nil || in.deployment == nil:
-		return in.declined(declinedNotOfDeployment, "the pod belongs to no Deployment")
-	case in.pod.Labels[hashLabel] == "":
-		return in.declined(declinedNotOfDeployment, "the pod has no label %s", hashLabel)
+	case controller != nil && isCloneSet(controller):
+		return in.declined(declinedNotOfDeployment, "%s", whyNotCloneSet(controller))
+	case controller == nil || !isReplicaSet(controller) || in.set == nil:
+		return in.declined(declinedNotOfDeployment, belongsToNone)
+	case in.deployment == nil:
+		return in.declined(declinedNotOfDeployment, "%s", whyNotLeft(in.set))
+	case in.pod.Labels[in.tie()] == "":
+		return in.declined(declinedNotOfDeployment, "the pod has no label %s", in.tie())
 	case in.deployment.DeletionTimestamp != nil || in.set.DeletionTimestamp != nil:
-		return in.declined(declinedDeleting, "Deployment %s is being deleted", in.deployment.Name)
+		return in.declined(declinedDeleting, "%s is being deleted", in.named())
 	}
 	return undecided()
 }
@@ -138,9 +144,9 @@ func belongsToNoDeployment(in *input) (decision, bool) {
 func deploymentDoesNotSurge(in *input) (decision, bool) {
 	switch {
 	case wanted(in.deployment) == 0:
-		return in.declined(declinedScaledToZero, "Deployment %s is scaled to 0", in.deployment.Name)
+		return in.declined(declinedScaledToZero, "%s is scaled to 0", in.named())
 	case maxSurge(in.deployment) == 0:
-		return in.declined(declinedNoSurge, "Deployment %s has no strategy RollingUpdate with maxSurge above 0", in.deployment.Name)
+		return in.declined(declinedNoSurge, "%s has no strategy RollingUpdate with maxSurge above 0", in.named())
 	}
 	return undecided()
 }
@@ -166,14 +172,23 @@ func volumesAreExclusive(in *input) (decision, bool) {
 	return undecided()
 }
 
+// wouldLeaveItsService keeps a pod with its label if a Service needs it: those of a Rollout
+// that is blue-green, or that routes traffic, select the pods of one ReplicaSet.
+func wouldLeaveItsService(in *input) (decision, bool) {
+	if in.service == "" {
+		return undecided()
+	}
+	return in.declined(declinedService, "Service %s selects its pods by the label %s, which the pod would lose, and it would stop serving before there is a replacement", in.service, in.tie())
+}
+
 func rolloutIsUnderWay(in *input) (decision, bool) {
 	d := in.deployment
 	if !observed(d) {
-		return waiting(recheckSoon, "Waiting for the controller of Deployment %s.", d.Name), true
+		return waiting(recheckSoon, "Waiting for the controller of %s.", in.named()), true
 	}
 	old := !current(d, in.set)
 	surplus := in.replicas - wanted(d)
-	if !old && surplus < maxSurge(d) {
+	if !old && surplus < maxSurge(d) && in.rival == "" {
 		return undecided()
 	}
 	since := in.activatedAt
@@ -182,9 +197,18 @@ func rolloutIsUnderWay(in *input) (decision, bool) {
 	}
 	// Without its own deadline a rollout never counts as stuck.
 	if stuck(d) || !in.now.Before(since.Add(in.policy.deadline(d))) {
-		return in.declined(declinedRolloutStuck, "a rollout of Deployment %s is paused or does not get on", d.Name)
+		return in.declined(declinedRolloutStuck, "a rollout of %s is paused or does not get on", in.rolledOut())
 	}
-	return waiting(recheck, "Waiting for the rollout of Deployment %s.", d.Name), true
+	return waiting(recheck, "Waiting for the rollout of %s.", in.rolledOut()), true
+}
+
+// rolledOut is what a rollout is of. Who it is above a ReplicaSet is not looked up: it is
+// its other ReplicaSet that people have to know of.
+func (in *input) rolledOut() string {
+	if in.rival == "" {
+		return in.named()
+	}
+	return fmt.Sprintf("the owner of %s (ReplicaSet %s wants pods, too)", in.named(), in.rival)
 }
 
 func replicaSetCannotCreate(in *input) (decision, bool) {
@@ -199,7 +223,10 @@ func deploymentLimitIsInUse(in *input) (decision, bool) {
 	if in.occupied.deployment+max(in.replicas-wanted(in.deployment), 0) < limit {
 		return undecided()
 	}
-	return waiting(recheck, "Waiting for other pods of Deployment %s: its maxSurge allows %d at a time.", in.deployment.Name, limit), true
+	if in.setsFree() {
+		return waiting(recheck, "Waiting for other pods of %s: %d at a time.", in.named(), limit), true
+	}
+	return waiting(recheck, "Waiting for other pods of %s: its maxSurge allows %d at a time.", in.named(), limit), true
 }
 
 func clusterLimitIsInUse(in *input) (decision, bool) {
@@ -222,15 +249,15 @@ func afterwards(in *input, rec record) decision {
 	have, next := in.available()
 	switch want := wanted(d); {
 	case want == 0 && unwanted(in, rec):
-		return in.ends(giveBack, metrics.GivenBackScaledToZero, fmt.Sprintf("Deployment %s is scaled to 0.", d.Name))
+		return in.ends(giveBack, metrics.GivenBackScaledToZero, in.named()+" is scaled to 0.")
 	case want == 0:
-		return in.ends(done, declinedScaledToZero, fmt.Sprintf("Deployment %s is scaled to 0.", d.Name))
+		return in.ends(done, declinedScaledToZero, in.named()+" is scaled to 0.")
 	case have >= want:
-		return in.ends(done, reasonReplaced, fmt.Sprintf("Replaced: Deployment %s has %d of %d replicas available without this pod.", d.Name, have, want))
+		return in.ends(done, reasonReplaced, fmt.Sprintf("Replaced: %s has %d of %d replicas available without this pod.", in.named(), have, want))
 	case d.DeletionTimestamp != nil && in.tooLate(rec):
-		return in.ends(done, declinedDeleting, fmt.Sprintf("Not replaced beforehand: Deployment %s is being deleted.", d.Name))
+		return in.ends(done, declinedDeleting, fmt.Sprintf("Not replaced beforehand: %s is being deleted.", in.named()))
 	case d.DeletionTimestamp != nil:
-		return waiting(recheck, "Deployment %s is being deleted, and the pod with it.", d.Name)
+		return waiting(recheck, "%s is being deleted, and the pod with it.", in.named())
 	}
 
 	why := ""
@@ -249,16 +276,16 @@ func afterwards(in *input, rec record) decision {
 	case in.tooLate(rec):
 		return in.ends(done, declinedRolloutStuck, fmt.Sprintf("Not replaced beforehand: %s, and the pod, which cannot be given back, has been waited for as long again", why))
 	case why != "" && !observed(d):
-		return waiting(recheckSoon, "Waiting for the controller of Deployment %s.", d.Name)
+		return waiting(recheckSoon, "Waiting for the controller of %s.", in.named())
 	case why != "":
 		// Evicting it now would cause downtime; the rollout will continue or be fixed.
-		return waiting(min(recheck, in.lastDeadline(rec).Sub(in.now)), "Waiting for Deployment %s to be available: the pod is of another revision and cannot be given back; %s", d.Name, why)
+		return waiting(min(recheck, in.lastDeadline(rec).Sub(in.now)), "Waiting for %s to be available: the pod is of another revision and cannot be given back; %s", in.named(), why)
 	}
 	after := min(recheck, dueAt.Sub(in.now))
 	if !next.IsZero() {
 		after = min(after, next.Sub(in.now))
 	}
-	message := fmt.Sprintf("Waiting for a replacement: Deployment %s has %d of %d replicas available without this pod.", d.Name, have, wanted(d))
+	message := fmt.Sprintf("Waiting for a replacement: %s has %d of %d replicas available without this pod.", in.named(), have, wanted(d))
 	if text := in.obstacle(); text != "" {
 		message += " " + text
 	}
@@ -274,19 +301,20 @@ func (in *input) lastDeadline(rec record) time.Time {
 
 func (in *input) tooLate(rec record) bool { return !in.now.Before(in.lastDeadline(rec)) }
 
-// withoutDeployment is for a pod whose Deployment is gone: garbage collection deletes
-// the pod, unless orphans were requested.
+// withoutDeployment is for a pod whose Deployment, or the ReplicaSet that it was set free
+// from, is gone: garbage collection deletes the pod, unless orphans were requested.
 func withoutDeployment(in *input, rec record) decision {
-	_, controller := controllerOf(in.pod)
+	goes := collects(in.pod, rec)
+	left := fmt.Sprintf("Not replaced beforehand: %s was deleted without its pods.", rec.named())
 	switch {
-	case controller != nil && !in.live:
+	case goes && !in.live:
 		return decision{verdict: look} // The cache may lag.
-	case controller != nil:
-		return waiting(recheck, "Deployment %s is deleted, and the pod with it.", rec.Deployment.Name)
+	case goes:
+		return waiting(recheck, "%s is deleted, and the pod with it.", rec.named())
 	case returnable(in, rec):
-		return in.ends(giveBack, metrics.GivenBackOrphaned, fmt.Sprintf("Not replaced beforehand: Deployment %s was deleted without its pods.", rec.Deployment.Name))
+		return in.ends(giveBack, metrics.GivenBackOrphaned, left)
 	default:
-		return in.ends(done, declinedDeleting, fmt.Sprintf("Not replaced beforehand: Deployment %s was deleted without its pods.", rec.Deployment.Name))
+		return in.ends(done, declinedDeleting, left)
 	}
 }
 
@@ -337,9 +365,8 @@ func returnStep(in *input) outcome {
 	if !ok {
 		return leave
 	}
-	_, controller := controllerOf(in.pod)
 	switch d := in.deployment; {
-	case d == nil && controller != nil, d != nil && d.DeletionTimestamp != nil:
+	case d == nil && collects(in.pod, rec), d != nil && d.DeletionTimestamp != nil:
 		return leave // Garbage collection deletes it.
 	case returnable(in, rec), unwanted(in, rec):
 		return back

@@ -69,8 +69,8 @@ func (s *Surge) init() {
 	s.following = &follower{requests: map[types.UID]map[types.NamespacedName]bool{}, known: map[types.NamespacedName]interest{}}
 }
 
-// Evacuate hands the pod up and completes when its Deployment is full without it,
-// or when it cannot be replaced beforehand.
+// Evacuate hands the pod up, or sets it free, and completes when its Deployment or its
+// ReplicaSet is full without it, or when it cannot be replaced beforehand.
 func (s *Surge) Evacuate(ctx context.Context, t interceptor.Target) (interceptor.Progress, error) {
 	about := subject{pod: t.Pod, uid: t.PodUID, request: t.Request, requestUID: t.RequestUID, activatedAt: t.ActivatedAt}
 	// The cache is good enough for waiting, unless we know that it is behind.
@@ -138,7 +138,7 @@ func (s *Surge) restore(ctx context.Context, about subject, reason string) error
 			if _, err := s.Requester.Join(ctx, in.pod); err != nil {
 				return fmt.Errorf("ask for the eviction of pod %s: %w", about.pod, err)
 			}
-			events.Emit(s.Recorder, in.pod, deploymentReference(in), events.PodNotGivenBack(in.deployment.Name))
+			events.Emit(s.Recorder, in.pod, ownerReference(in), events.PodNotGivenBack(in.named()))
 			return nil
 		case back:
 			rec, _ := handedUp(in.pod)
@@ -171,7 +171,8 @@ func (s *Surge) settle(pod types.UID, in *input) {
 	}
 }
 
-// handUp takes the pod from its ReplicaSet, if there still is a place.
+// handUp takes the pod from its ReplicaSet, if there still is a place: it goes to its
+// Deployment, or is free.
 func (s *Surge) handUp(ctx context.Context, in *input, d decision) (decision, error) {
 	ok, err := s.handUps.take(ctx, in.deployment, in.pod, func(now occupied) bool {
 		in.occupied = now
@@ -186,7 +187,7 @@ func (s *Surge) handUp(ctx context.Context, in *input, d decision) (decision, er
 	if err != nil || !ok {
 		return d, err
 	}
-	patch, err := handUpPatch(in.pod, in.deployment, in.now)
+	patch, err := takePatch(in)
 	if err == nil {
 		err = s.patch(ctx, in.pod, patch)
 	}
@@ -200,8 +201,12 @@ func (s *Surge) handUp(ctx context.Context, in *input, d decision) (decision, er
 	}
 	s.handUps.keep(in.pod.UID, in.pod.ResourceVersion)
 	s.Metrics.HandedUp()
-	log.FromContext(ctx).Info("Handed the pod up", "pod", client.ObjectKeyFromObject(in.pod), "deployment", in.deployment.Name)
-	s.emit(in, events.PodHandedUp(in.pod.Name, in.deployment.Name))
+	log.FromContext(ctx).Info("Took the pod from its ReplicaSet", "pod", client.ObjectKeyFromObject(in.pod), "owner", in.named())
+	if in.setsFree() {
+		s.emit(in, events.PodSetFree(in.pod.Name, in.named()))
+	} else {
+		s.emit(in, events.PodHandedUp(in.pod.Name, in.named()))
+	}
 	return d, nil
 }
 
@@ -233,7 +238,7 @@ func (s *Surge) concluded(in *input, d decision) {
 	case reasonFailed:
 	default:
 		s.Metrics.Declined(d.reason)
-		events.Emit(s.Recorder, in.pod, deploymentReference(in), events.SurgeDeclined(d.message))
+		events.Emit(s.Recorder, in.pod, ownerReference(in), events.SurgeDeclined(d.message))
 	}
 }
 
@@ -256,7 +261,7 @@ func isRefusal(err error) bool {
 
 // refusal says that the pod cannot be changed, and why.
 func refusal(in *input, err error) string {
-	return fmt.Sprintf("Pod %s cannot be handed up to its Deployment or given back: %s. It is tried again.", in.pod.Name, text.OneLine(err.Error(), maxRefusal))
+	return fmt.Sprintf("Pod %s cannot be handed up or given back: %s. It is tried again.", in.pod.Name, text.OneLine(err.Error(), maxRefusal))
 }
 
 // maxRefusal is how much of the API server's text a message has, in characters.
@@ -267,20 +272,20 @@ func notMade(err error) bool {
 	return refused.Changed(err) || isRefusal(err) || apierrors.IsTooManyRequests(err)
 }
 
-// emit records an event on the pod and on its Deployment: people may check either.
+// emit records an event on the pod and on its owner: people may check either.
 func (s *Surge) emit(in *input, e events.Event) {
 	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: in.pod.Namespace, Name: in.pod.Name, UID: in.pod.UID}
-	deployment := deploymentReference(in)
-	if deployment == nil {
+	owner := ownerReference(in)
+	if owner == nil {
 		events.Emit(s.Recorder, pod, nil, e)
 		return
 	}
-	events.Emit(s.Recorder, pod, deployment, e)
-	events.Emit(s.Recorder, deployment, pod, e)
+	events.Emit(s.Recorder, pod, owner, e)
+	events.Emit(s.Recorder, owner, pod, e)
 }
 
 // deploymentReference is nil if there is none.
-func deploymentReference(in *input) *corev1.ObjectReference {
+func ownerReference(in *input) *corev1.ObjectReference {
 	if in.deployment == nil {
 		return nil
 	}

@@ -17,9 +17,16 @@ const (
 // actionSurge is the action of the events of the surge interceptor.
 const actionSurge = "ReplacePod"
 
-// PodHandedUp says that the pod's ReplicaSet makes a replacement for it.
-func PodHandedUp(pod, deployment string) Event {
-	return normal(ReasonPodHandedUp, actionSurge, "Pod %s was handed up to Deployment %s; a replacement is made before it is evicted.", pod, deployment)
+// PodHandedUp says that the pod's ReplicaSet makes a replacement for it. The owner is named
+// with its kind, as in "Deployment web".
+func PodHandedUp(pod, owner string) Event {
+	return normal(ReasonPodHandedUp, actionSurge, "Pod %s was handed up to %s; a replacement is made before it is evicted.", pod, owner)
+}
+
+// PodSetFree says the same of a pod of a ReplicaSet that is of no Deployment: it has no
+// controller for a while. The owner is named with its kind, as in "ReplicaSet web-5d4f".
+func PodSetFree(pod, owner string) Event {
+	return normal(ReasonPodHandedUp, actionSurge, "Pod %s was set free from %s; a replacement is made before it is evicted.", pod, owner)
 }
 
 // PodGivenBack says that the pod belongs to its ReplicaSet again. The reason is a
@@ -36,9 +43,10 @@ func PodGivenBack(pod, set, reason, message string) Event {
 	return e
 }
 
-// PodNotGivenBack says that a pod stays handed up until it is evicted.
-func PodNotGivenBack(deployment string) Event {
-	return normal(ReasonPodNotGivenBack, actionSurge, "Deployment %s does not want a pod of this revision any more; it is evicted once the Deployment is available without it.", deployment)
+// PodNotGivenBack says that a pod stays handed up until it is evicted. The owner is named
+// with its kind.
+func PodNotGivenBack(owner string) Event {
+	return normal(ReasonPodNotGivenBack, actionSurge, "%s does not want a pod of this revision any more; it is evicted once all replicas are available without it.", owner)
 }
 
 // SurgeDeclined says why a pod is not replaced beforehand.

@@ -98,7 +98,7 @@ var Rows = []Row{
 	{
 		Key: v1alpha1.GroupName + "/surge", Form: Label, Writer: User, On: []Place{"Namespace", "Pod", TemplateOf("Deployment")},
 		Values: "enabled, disabled", Pattern: `enabled|disabled`, Switch: "surge.enabled", Idle: "disabled",
-		About: "whether the pods of Deployments get their replacements first; see [surge](../guides/surge.md)",
+		About: "whether the pods of Deployments, and of Argo Rollouts, get their replacements first; see [surge](../guides/surge.md)",
 	},
 	{
 		Key: v1alpha1.HookETAAnnotation, Form: Annotation, Writer: User, On: []Place{"Job"},

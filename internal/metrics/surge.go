@@ -19,11 +19,11 @@ const (
 var (
 	surgeHandedUp = Metric{
 		Name: "drawbridge_surge_handed_up_total", Type: Counter,
-		Help: "Pods that were handed up to their Deployment, so that a replacement starts before the eviction.",
+		Help: "Pods that were handed up to their Deployment, or set free from their ReplicaSet, so that a replacement starts before the eviction.",
 	}
 	surgeReplaced = Metric{
 		Name: "drawbridge_surge_replaced_total", Type: Counter,
-		Help: "Pods whose Deployment had all its replicas available without them before they were evicted.",
+		Help: "Pods whose Deployment or ReplicaSet had all its replicas available without them before they were evicted.",
 	}
 	surgeGivenBack = Metric{
 		Name: "drawbridge_surge_given_back_total", Type: Counter,
@@ -36,7 +36,7 @@ var (
 		Name: "drawbridge_surge_declined_total", Type: Counter,
 		Help: "Pods that were not replaced before the next interceptor got its turn.",
 		Labels: []Label{{Name: "reason", Values: []string{
-			"not-of-a-deployment", "no-surge", "scaled-to-zero", "deployment-deleted", "not-ready", "volume", "rollout-stuck", "cannot-create",
+			"not-of-a-deployment", "no-surge", "scaled-to-zero", "deployment-deleted", "not-ready", "volume", "service", "rollout-stuck", "cannot-create",
 		}}},
 	}
 )

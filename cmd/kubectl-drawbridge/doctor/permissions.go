@@ -70,6 +70,7 @@ func Needs(f *Facts) []Need {
 			Need{Group: "apps", Resource: "replicasets", Verbs: []string{"get", "list", "watch"}, For: "surge"},
 			Need{Resource: "pods", Verbs: []string{"patch"}, For: "surge"},
 			Need{Resource: "persistentvolumeclaims", Verbs: []string{"get"}, For: "surge"},
+			Need{Resource: "services", Verbs: []string{"list"}, For: "surge"},
 		)
 	}
 	if s.maintenance {
