@@ -94,8 +94,8 @@ func (s *Surge) observe(ctx context.Context, in *input) (err error) {
 	return nil
 }
 
-// setsOf reads the Deployment's ReplicaSets: its own if a ReplicaSet takes that part, whose
-// rivals are noted.
+// setsOf reads the Deployment's ReplicaSets. If a ReplicaSet is treated like a Deployment,
+// that is the only one, and whether its owner has another that wants pods is noted.
 func (s *Surge) setsOf(ctx context.Context, in *input) ([]appsv1.ReplicaSet, error) {
 	of := in.deployment.UID
 	if in.setsFree() {

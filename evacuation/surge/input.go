@@ -53,7 +53,7 @@ type input struct {
 	pod *corev1.Pod
 	// set is the ReplicaSet that the pod belongs to, or did before it was handed up;
 	// deployment is the Deployment of both. Nil when there is none. If the ReplicaSet is
-	// of another owner, it takes the part of the Deployment: see owner.go.
+	// of another owner, it is treated like a Deployment itself: see owner.go.
 	set        *appsv1.ReplicaSet
 	deployment *appsv1.Deployment
 	// sets are the UIDs of all ReplicaSets of the Deployment; replicas is how many
@@ -117,7 +117,7 @@ func observed(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration >=
 // current reports whether the Deployment wants its pods to be this ReplicaSet's.
 func current(d *appsv1.Deployment, set *appsv1.ReplicaSet) bool {
 	if d.UID == set.UID {
-		return true // It takes the part of the Deployment.
+		return true // It is treated like a Deployment itself.
 	}
 	revision, err := strconv.ParseInt(d.Annotations[revisionAnnotation], 10, 64)
 	if err != nil {

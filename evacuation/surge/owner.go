@@ -59,7 +59,7 @@ func asDeployment(set *appsv1.ReplicaSet) *appsv1.Deployment {
 	}
 }
 
-// setsFree reports whether the ReplicaSet takes the part of the Deployment.
+// setsFree reports whether the ReplicaSet is treated like a Deployment.
 func (in *input) setsFree() bool {
 	return in.set != nil && in.deployment != nil && in.set.UID == in.deployment.UID
 }

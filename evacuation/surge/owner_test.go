@@ -68,7 +68,7 @@ func beforeFree() *input {
 	}
 }
 
-// ofSet changes the ReplicaSet, and what takes the part of the Deployment with it.
+// ofSet changes the ReplicaSet, and with it what is treated like a Deployment.
 func ofSet(change func(*appsv1.ReplicaSet)) func(*input) {
 	return func(in *input) {
 		change(in.set)

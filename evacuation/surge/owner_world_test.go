@@ -153,7 +153,7 @@ func TestGiveBackToTheReplicaSetOfARollout(t *testing.T) {
 	}
 }
 
-// What the informers keep of a ReplicaSet that takes the part of a Deployment is enough.
+// What the informers keep of a ReplicaSet that is treated like a Deployment is enough.
 func TestTheSlimReplicaSetDecidesTheSame(t *testing.T) {
 	for name, change := range map[string]func(*appsv1.ReplicaSet){
 		"as it is":    func(*appsv1.ReplicaSet) {},

@@ -284,13 +284,18 @@ func (s *Surge) emit(in *input, e events.Event) {
 	events.Emit(s.Recorder, owner, pod, e)
 }
 
-// deploymentReference is nil if there is none.
+// ownerReference is the Deployment, or the ReplicaSet that is treated like one; nil if
+// there is none.
 func ownerReference(in *input) *corev1.ObjectReference {
 	if in.deployment == nil {
 		return nil
 	}
+	kind := "Deployment"
+	if in.setsFree() {
+		kind = "ReplicaSet"
+	}
 	return &corev1.ObjectReference{
-		APIVersion: "apps/v1", Kind: "Deployment",
+		APIVersion: "apps/v1", Kind: kind,
 		Namespace: in.deployment.Namespace, Name: in.deployment.Name, UID: in.deployment.UID,
 	}
 }

@@ -47,8 +47,8 @@ func installOwner(t *testing.T, kind schema.GroupVersionKind, plural string) {
 }
 
 // rolled is the application of a Rollout, with a Service and a budget, all of whose pods are
-// on one node. The test stands in for the controller of Rollouts, and makes ReplicaSets as
-// that does (argo-rollouts 9f8d111: rollout/sync.go, createDesiredReplicaSet). The pods are
+// on one node. The test makes ReplicaSets as the controller of Rollouts
+// does (argo-rollouts 9f8d111: rollout/sync.go, createDesiredReplicaSet). The pods are
 // made by Kubernetes' own controller.
 type rolled struct {
 	namespace, node string
@@ -199,8 +199,8 @@ func (a *rolled) neverBelow(t *testing.T, replicas int) {
 	}
 }
 
-// scale sets the replicas of a ReplicaSet, as its owner does.
-func scale(t *testing.T, set *appsv1.ReplicaSet, replicas int32) {
+// scaleSet sets the replicas of a ReplicaSet, as its owner does.
+func scaleSet(t *testing.T, set *appsv1.ReplicaSet, replicas int32) {
 	t.Helper()
 	patch(t, set, func() { set.Spec.Replicas = &replicas })
 }

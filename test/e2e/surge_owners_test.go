@@ -116,7 +116,7 @@ func TestARolloutsPodWaitsForTheRollout(t *testing.T) {
 		t.Errorf("%d pods were set free", most)
 	}
 
-	scale(t, canary, 0) // It is aborted.
+	scaleSet(t, canary, 0) // It is aborted.
 	finishWell(t, drain)
 	gone(t, pod)
 	readyPods(t, a.namespace, 1, elsewhere)
@@ -130,7 +130,7 @@ func TestARolloutInTheMiddleTakesTheFreePodAlong(t *testing.T) {
 	pod := &a.pods[0]
 	drain := startDrain(t, "alice", a.node)
 	a.waitFree(t, pod)
-	scale(t, a.set, 0)
+	scaleSet(t, a.set, 0)
 	finishWell(t, drain)
 	gone(t, pod)
 	waitRequest(t, pod, "done with", surgeSaid("ReplicaSet web-5d4f is scaled to 0."))
@@ -174,7 +174,7 @@ func TestAServiceByRevisionKeepsItsPods(t *testing.T) {
 	}
 }
 
-// Owners whose pods cannot be taken from them say so, and what to do.
+// Where pods cannot be taken from their owner, the message says what to do.
 func TestOwnersThatAreNotReplacedForAreToldWhy(t *testing.T) {
 	shareManager(t)
 	cases := map[string]struct {
