@@ -101,22 +101,24 @@ func TestStepBeforeAPodIsSetFree(t *testing.T) {
 		change func(*input)
 		want   decision
 	}{
-		"nothing keeps it":                       {func(*input) {}, hands},
-		"a look at the API server comes first":   {func(in *input) { in.live = false }, decision{verdict: look}},
-		"a ReplicaSet of nobody":                 {alone, ends(declinedNotOfDeployment, "ReplicaSet web-a has no owner that rolls it out: use a Deployment instead of it, or run more replicas than its budget wants")},
-		"a selector without such a label":        {func(in *input) { in.deployment, in.set.Spec.Selector = nil, nil }, ends(declinedNotOfDeployment, "ReplicaSet web-a of Rollout web selects its pods by no label that ends with pod-template-hash, so none can be taken from it")},
-		"a Deployment that is gone":              {func(in *input) { in.deployment = nil; in.set.OwnerReferences = replicaSet("x", 1, 1).OwnerReferences }, ends(declinedNotOfDeployment, "the pod belongs to no Deployment")},
-		"a CloneSet of OpenKruise":               {of("apps.kruise.io/v1alpha1", "CloneSet"), ends(declinedNotOfDeployment, "CloneSet web-a has a surge of its own: set spec.updateStrategy.maxSurge, and label the pod apps.kruise.io/specified-delete=true before the drain")},
-		"a CloneSet of somebody else":            {of("example.com/v1", "CloneSet"), ends(declinedNotOfDeployment, "the pod belongs to no Deployment")},
-		"the pod has no such label":              {func(in *input) { delete(in.pod.Labels, rolloutsTie) }, ends(declinedNotOfDeployment, "the pod has no label rollouts-pod-template-hash")},
-		"the ReplicaSet is deleted":              {ofSet(func(set *appsv1.ReplicaSet) { set.DeletionTimestamp = ptr.To(metav1.NewTime(t0)) }), ends(declinedDeleting, "ReplicaSet web-a is being deleted")},
-		"it is scaled to 0":                      {scaledTo(0), ends(declinedScaledToZero, "ReplicaSet web-a is scaled to 0")},
-		"not ready for long":                     {func(in *input) { setReady(in.pod, corev1.ConditionFalse, t0.Add(-10*time.Minute), "") }, ends(declinedNotReady, "the pod has not been ready since 2026-05-04T11:50:00Z")},
-		"a Service would lose it":                {func(in *input) { in.service = "web-active" }, ends(declinedService, "Service web-active selects its pods by the label rollouts-pod-template-hash, which the pod would lose, and it would stop serving before there is a replacement")},
-		"a number that nobody has seen":          {ofSet(func(set *appsv1.ReplicaSet) { set.Generation++ }), waits("Waiting for the controller of ReplicaSet web-a.", recheckSoon)},
-		"another ReplicaSet wants pods":          {func(in *input) { in.rival = "web-b" }, waits("Waiting for the rollout of "+rollout+".", recheck)},
-		"another one wants them for too long":    {func(in *input) { in.rival, in.now = "web-b", t0.Add(10*time.Minute) }, ends(declinedRolloutStuck, "a rollout of "+rollout+" is paused or does not get on")},
-		"our deadline counts":                    {func(in *input) { in.rival, in.now, in.policy.ProgressDeadline = "web-b", t0.Add(time.Minute), time.Minute }, ends(declinedRolloutStuck, "a rollout of "+rollout+" is paused or does not get on")},
+		"nothing keeps it":                     {func(*input) {}, hands},
+		"a look at the API server comes first": {func(in *input) { in.live = false }, decision{verdict: look}},
+		"a ReplicaSet of nobody":               {alone, ends(declinedNotOfDeployment, "ReplicaSet web-a has no owner that rolls it out: use a Deployment instead of it, or run more replicas than its budget wants")},
+		"a selector without such a label":      {func(in *input) { in.deployment, in.set.Spec.Selector = nil, nil }, ends(declinedNotOfDeployment, "ReplicaSet web-a of Rollout web selects its pods by no label that ends with pod-template-hash, so none can be taken from it")},
+		"a Deployment that is gone":            {func(in *input) { in.deployment = nil; in.set.OwnerReferences = replicaSet("x", 1, 1).OwnerReferences }, ends(declinedNotOfDeployment, "the pod belongs to no Deployment")},
+		"a CloneSet of OpenKruise":             {of("apps.kruise.io/v1alpha1", "CloneSet"), ends(declinedNotOfDeployment, "CloneSet web-a has a surge of its own: set spec.updateStrategy.maxSurge, and label the pod apps.kruise.io/specified-delete=true before the drain")},
+		"a CloneSet of somebody else":          {of("example.com/v1", "CloneSet"), ends(declinedNotOfDeployment, "the pod belongs to no Deployment")},
+		"the pod has no such label":            {func(in *input) { delete(in.pod.Labels, rolloutsTie) }, ends(declinedNotOfDeployment, "the pod has no label rollouts-pod-template-hash")},
+		"the ReplicaSet is deleted":            {ofSet(func(set *appsv1.ReplicaSet) { set.DeletionTimestamp = ptr.To(metav1.NewTime(t0)) }), ends(declinedDeleting, "ReplicaSet web-a is being deleted")},
+		"it is scaled to 0":                    {scaledTo(0), ends(declinedScaledToZero, "ReplicaSet web-a is scaled to 0")},
+		"not ready for long":                   {func(in *input) { setReady(in.pod, corev1.ConditionFalse, t0.Add(-10*time.Minute), "") }, ends(declinedNotReady, "the pod has not been ready since 2026-05-04T11:50:00Z")},
+		"a Service would lose it":              {func(in *input) { in.service = "web-active" }, ends(declinedService, "Service web-active selects its pods by the label rollouts-pod-template-hash, which the pod would lose, and it would stop serving before there is a replacement")},
+		"a number that nobody has seen":        {ofSet(func(set *appsv1.ReplicaSet) { set.Generation++ }), waits("Waiting for the controller of ReplicaSet web-a.", recheckSoon)},
+		"another ReplicaSet wants pods":        {func(in *input) { in.rival = "web-b" }, waits("Waiting for the rollout of "+rollout+".", recheck)},
+		"another one wants them for too long":  {func(in *input) { in.rival, in.now = "web-b", t0.Add(10*time.Minute) }, ends(declinedRolloutStuck, "a rollout of "+rollout+" is paused or does not get on")},
+		"our deadline counts": {func(in *input) {
+			in.rival, in.now, in.policy.ProgressDeadline = "web-b", t0.Add(time.Minute), time.Minute
+		}, ends(declinedRolloutStuck, "a rollout of "+rollout+" is paused or does not get on")},
 		"no quota":                               {ofSet(cannot), ends(declinedCannotCreate, "ReplicaSet web-a cannot create pods: exceeded quota: small")},
 		"another one is free":                    {func(in *input) { in.occupied.deployment = 1 }, waits("Waiting for other pods of ReplicaSet web-a: 1 at a time.", recheck)},
 		"one of five is free, and two may be so": {func(in *input) { scaledTo(5)(in); in.occupied.deployment = 1 }, hands},
@@ -162,19 +164,26 @@ func TestStepAndReturnOfAPodThatIsFree(t *testing.T) {
 			ofSet(func(set *appsv1.ReplicaSet) { set.Spec.MinReadySeconds = 30 })(in)
 			in.pods = []corev1.Pod{*ready}
 		}, waits(missing, 20*time.Second), back},
-		"after the deadline":                  {func(in *input) { in.now = t0.Add(10 * time.Minute) }, gives(metrics.GivenBackFailed, "Not replaced beforehand: no replacement became available within 10m0s"), back},
-		"no quota":                            {ofSet(cannot), gives(metrics.GivenBackFailed, "Not replaced beforehand: ReplicaSet web-a cannot create a replacement: exceeded quota: small"), back},
-		"a rollout in the middle":             {func(in *input) { in.rival = "web-b" }, waits(missing, recheck), back},
-		"a rollout that leaves no pods":       {scaledTo(0), gives(metrics.GivenBackScaledToZero, "ReplicaSet web-a is scaled to 0."), back},
-		"the Rollout was deleted without it":  {func(in *input) { in.set.OwnerReferences = nil }, waits(missing, recheck), back},
-		"a number that nobody has seen":       {ofSet(func(set *appsv1.ReplicaSet) { set.Generation++ }), waits(missing, recheck), later},
-		"the ReplicaSet is being deleted":     {ofSet(deleting), waits("ReplicaSet web-a is being deleted, and the pod with it.", recheck), leave},
-		"it is deleted":                       {gone, waits("ReplicaSet web-a is deleted, and the pod with it.", recheck), leave},
-		"the cache lost it":                   {func(in *input) { gone(in); in.live = false }, decision{verdict: look}, leave},
-		"it is deleted without its pods":      {func(in *input) { gone(in); in.pod.OwnerReferences = in.pod.OwnerReferences[:1] }, ends(declinedDeleting, "Not replaced beforehand: ReplicaSet web-a was deleted without its pods."), leave},
-		"another ReplicaSet took it":          {func(in *input) { in.pod.OwnerReferences = pod("x", "web-b").OwnerReferences; gone(in) }, ends(declinedNotOfDeployment, "Not replaced beforehand: the pod belongs to no Deployment."), leave},
-		"a label that ties a pod to nothing":  {func(in *input) { in.pod.Annotations[HandedUpAnnotation] = `{"hash":"x","label":"app","replicaSet":{"name":"web-a","uid":"web-a"}}`; gone(in) }, ends(declinedDeleting, "Not replaced beforehand: its owner was deleted without its pods."), leave},
-		"a pod of which nobody can tell more": {func(in *input) { in.pod.Annotations[HandedUpAnnotation] = `{"label":"app"}`; in.pod.OwnerReferences = nil; gone(in) }, ends(declinedDeleting, "Not replaced beforehand: its owner was deleted without its pods."), leave},
+		"after the deadline":                 {func(in *input) { in.now = t0.Add(10 * time.Minute) }, gives(metrics.GivenBackFailed, "Not replaced beforehand: no replacement became available within 10m0s"), back},
+		"no quota":                           {ofSet(cannot), gives(metrics.GivenBackFailed, "Not replaced beforehand: ReplicaSet web-a cannot create a replacement: exceeded quota: small"), back},
+		"a rollout in the middle":            {func(in *input) { in.rival = "web-b" }, waits(missing, recheck), back},
+		"a rollout that leaves no pods":      {scaledTo(0), gives(metrics.GivenBackScaledToZero, "ReplicaSet web-a is scaled to 0."), back},
+		"the Rollout was deleted without it": {func(in *input) { in.set.OwnerReferences = nil }, waits(missing, recheck), back},
+		"a number that nobody has seen":      {ofSet(func(set *appsv1.ReplicaSet) { set.Generation++ }), waits(missing, recheck), later},
+		"the ReplicaSet is being deleted":    {ofSet(deleting), waits("ReplicaSet web-a is being deleted, and the pod with it.", recheck), leave},
+		"it is deleted":                      {gone, waits("ReplicaSet web-a is deleted, and the pod with it.", recheck), leave},
+		"the cache lost it":                  {func(in *input) { gone(in); in.live = false }, decision{verdict: look}, leave},
+		"it is deleted without its pods":     {func(in *input) { gone(in); in.pod.OwnerReferences = in.pod.OwnerReferences[:1] }, ends(declinedDeleting, "Not replaced beforehand: ReplicaSet web-a was deleted without its pods."), leave},
+		"another ReplicaSet took it":         {func(in *input) { in.pod.OwnerReferences = pod("x", "web-b").OwnerReferences; gone(in) }, ends(declinedNotOfDeployment, "Not replaced beforehand: the pod belongs to no Deployment."), leave},
+		"a label that ties a pod to nothing": {func(in *input) {
+			in.pod.Annotations[HandedUpAnnotation] = `{"hash":"x","label":"app","replicaSet":{"name":"web-a","uid":"web-a"}}`
+			gone(in)
+		}, ends(declinedDeleting, "Not replaced beforehand: its owner was deleted without its pods."), leave},
+		"a pod of which nobody can tell more": {func(in *input) {
+			in.pod.Annotations[HandedUpAnnotation] = `{"label":"app"}`
+			in.pod.OwnerReferences = nil
+			gone(in)
+		}, ends(declinedDeleting, "Not replaced beforehand: its owner was deleted without its pods."), leave},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -264,12 +273,12 @@ func TestServiceBy(t *testing.T) {
 		services []corev1.Service
 		want     string
 	}{
-		"none":                             {},
-		"by the application's labels":      {services: []corev1.Service{service("web", map[string]string{builder.AppLabel: "web"})}},
-		"without a selector":               {services: []corev1.Service{service("web", nil)}},
-		"of another revision":              {services: []corev1.Service{service("web", map[string]string{rolloutsTie: "other"})}},
-		"of another application":           {services: []corev1.Service{service("db", map[string]string{builder.AppLabel: "db", rolloutsTie: hash})}},
-		"by the label":                     {services: []corev1.Service{service("web", both)}, want: "web"},
+		"none":                              {},
+		"by the application's labels":       {services: []corev1.Service{service("web", map[string]string{builder.AppLabel: "web"})}},
+		"without a selector":                {services: []corev1.Service{service("web", nil)}},
+		"of another revision":               {services: []corev1.Service{service("web", map[string]string{rolloutsTie: "other"})}},
+		"of another application":            {services: []corev1.Service{service("db", map[string]string{builder.AppLabel: "db", rolloutsTie: hash})}},
+		"by the label":                      {services: []corev1.Service{service("web", both)}, want: "web"},
 		"the first of several, by its name": {services: []corev1.Service{service("web", both), service("active", both)}, want: "active"},
 	}
 	for name, tc := range cases {

@@ -57,12 +57,12 @@ func TestWhatKeepsAPodOfARollout(t *testing.T) {
 		more client.Object
 		want string
 	}{
-		"a Service that needs its label":       {rolledSet("web-a", 1), by(map[string]string{rolloutsTie: hash}), "Not replaced beforehand: Service web selects its pods by the label rollouts-pod-template-hash, which the pod would lose, and it would stop serving before there is a replacement."},
-		"a Service that does not":              {rolledSet("web-a", 1), by(map[string]string{builder.AppLabel: "web"}), ""},
-		"another ReplicaSet of the Rollout":    {rolledSet("web-a", 1), rolledSet("web-b", 1), "Waiting for the rollout of the owner of ReplicaSet web-a (ReplicaSet web-b wants pods, too)."},
-		"an old ReplicaSet of the Rollout":     {rolledSet("web-a", 1), rolledSet("web-b", 0), ""},
-		"a ReplicaSet of another Rollout":      {rolledSet("web-a", 1), foreign, ""},
-		"a ReplicaSet without an owner":        {alone, foreign, "Not replaced beforehand: ReplicaSet web-a has no owner that rolls it out: use a Deployment instead of it, or run more replicas than its budget wants."},
+		"a Service that needs its label":        {rolledSet("web-a", 1), by(map[string]string{rolloutsTie: hash}), "Not replaced beforehand: Service web selects its pods by the label rollouts-pod-template-hash, which the pod would lose, and it would stop serving before there is a replacement."},
+		"a Service that does not":               {rolledSet("web-a", 1), by(map[string]string{builder.AppLabel: "web"}), ""},
+		"another ReplicaSet of the Rollout":     {rolledSet("web-a", 1), rolledSet("web-b", 1), "Waiting for the rollout of the owner of ReplicaSet web-a (ReplicaSet web-b wants pods, too)."},
+		"an old ReplicaSet of the Rollout":      {rolledSet("web-a", 1), rolledSet("web-b", 0), ""},
+		"a ReplicaSet of another Rollout":       {rolledSet("web-a", 1), foreign, ""},
+		"a ReplicaSet without an owner":         {alone, foreign, "Not replaced beforehand: ReplicaSet web-a has no owner that rolls it out: use a Deployment instead of it, or run more replicas than its budget wants."},
 		"a ReplicaSet whose Deployment is gone": {replicaSet("web-a", 2, 1), foreign, "Not replaced beforehand: the pod belongs to no Deployment."},
 	}
 	for name, tc := range cases {
@@ -161,8 +161,10 @@ func TestTheSlimReplicaSetDecidesTheSame(t *testing.T) {
 		"no quota":    cannot,
 		"none wanted": func(set *appsv1.ReplicaSet) { set.Spec.Replicas = ptr.To[int32](0) },
 		"min ready":   func(set *appsv1.ReplicaSet) { set.Spec.MinReadySeconds = 3600 },
-		"no label":    func(set *appsv1.ReplicaSet) { set.Spec.Selector.MatchLabels = map[string]string{builder.AppLabel: "web"} },
-		"deleted":     func(set *appsv1.ReplicaSet) { set.DeletionTimestamp = ptr.To(metav1.NewTime(t0)) },
+		"no label": func(set *appsv1.ReplicaSet) {
+			set.Spec.Selector.MatchLabels = map[string]string{builder.AppLabel: "web"}
+		},
+		"deleted": func(set *appsv1.ReplicaSet) { set.DeletionTimestamp = ptr.To(metav1.NewTime(t0)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			full := rolledSet("web-a", 1)
