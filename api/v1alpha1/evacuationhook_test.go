@@ -73,3 +73,24 @@ func TestHookOfANameIsTheOneThatHasIt(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatAHookDoesOnALostNode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spec v1alpha1.EvacuationHookSpec
+		want v1alpha1.NodeLostPolicy
+	}{
+		"a Job runs elsewhere":             {v1alpha1.EvacuationHookSpec{Job: &v1alpha1.HookJob{}}, v1alpha1.NodeLostWait},
+		"a condition may come true":        {v1alpha1.EvacuationHookSpec{Wait: &v1alpha1.HookWait{}}, v1alpha1.NodeLostWait},
+		"a command cannot reach the pod":   {v1alpha1.EvacuationHookSpec{Exec: &v1alpha1.HookExec{}}, v1alpha1.NodeLostSkip},
+		"nor can a request":                {v1alpha1.EvacuationHookSpec{HTTP: &v1alpha1.HookHTTP{}}, v1alpha1.NodeLostSkip},
+		"unless it says that it can":       {v1alpha1.EvacuationHookSpec{HTTP: &v1alpha1.HookHTTP{}, OnNodeLost: v1alpha1.NodeLostWait}, v1alpha1.NodeLostWait},
+		"a command that must not go on":    {v1alpha1.EvacuationHookSpec{Exec: &v1alpha1.HookExec{}, OnNodeLost: v1alpha1.NodeLostInterrupt}, v1alpha1.NodeLostInterrupt},
+		"a Job that needs the node's disk": {v1alpha1.EvacuationHookSpec{Job: &v1alpha1.HookJob{}, OnNodeLost: v1alpha1.NodeLostSkip}, v1alpha1.NodeLostSkip},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.spec.NodeLostPolicy(); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}

@@ -127,6 +127,14 @@ type EvacuationHookSpec struct {
 	// +optional
 	OnShortNotice ShortNoticePolicy `json:"onShortNotice,omitempty"`
 
+	// onNodeLost says what happens while the pod's node is lost, as in an
+	// EvictionInterceptor: Wait, Skip or Interrupt. Skip lets an attempt that runs go on, but
+	// makes no other one and does not hold the pod; Interrupt ends it as well. The default is
+	// Skip for exec and http, which have to reach the pod, and Wait for job and wait. An http
+	// that asks something else than the pod may say Wait.
+	// +optional
+	OnNodeLost NodeLostPolicy `json:"onNodeLost,omitempty"`
+
 	// nativeKey makes the hook a responder of Kubernetes' own API (lifecycle.k8s.io), too,
 	// for the pods of its namespace that name this key in spec.evictionResponders. While
 	// Drawbridge takes part in that API, these pods have the hook natively and not
@@ -160,6 +168,18 @@ type EvacuationHookSpec struct {
 	// called off, the hook goes on to its end, and nothing is undone.
 	// +optional
 	PointOfNoReturn bool `json:"pointOfNoReturn,omitempty"`
+}
+
+// NodeLostPolicy is onNodeLost, or its default.
+func (s *EvacuationHookSpec) NodeLostPolicy() NodeLostPolicy {
+	switch {
+	case s.OnNodeLost != "":
+		return s.OnNodeLost
+	case s.Exec != nil || s.HTTP != nil:
+		return NodeLostSkip
+	default:
+		return NodeLostWait
+	}
 }
 
 // HookFailurePolicy says what happens to a pod for which a hook failed.

@@ -127,6 +127,16 @@ type EvictionInterceptorSpec struct {
 	// +optional
 	OnShortNotice ShortNoticePolicy `json:"onShortNotice,omitempty"`
 
+	// onNodeLost says what happens while the pod's node is lost: its condition Ready has not
+	// been True for a minute, it has the taint node.kubernetes.io/out-of-service, or there is
+	// no such Node any more. Wait, the default, changes nothing. Skip: the interceptor gets no
+	// turn, but one that it has goes on, until it is done or the heartbeat deadline has passed.
+	// Interrupt: it gets no turn, and one that it has ends at once. Who was passed over stays
+	// so if the node comes back. An EvictionRequest keeps the one that was in force when it
+	// was planned.
+	// +optional
+	OnNodeLost NodeLostPolicy `json:"onNodeLost,omitempty"`
+
 	// nativeKey says that the interceptor is also a responder of Kubernetes' own API
 	// (lifecycle.k8s.io), under this key. While Drawbridge takes part in that API, pods that
 	// name the key in spec.evictionResponders do not have this interceptor: their turn is the
@@ -157,6 +167,21 @@ const (
 	ShortNoticeBegin ShortNoticePolicy = "Begin"
 	// ShortNoticeSkip gets no turn.
 	ShortNoticeSkip ShortNoticePolicy = "Skip"
+)
+
+// NodeLostPolicy says what happens to an interceptor's turn while the pod's node is lost.
+//
+// +kubebuilder:validation:Enum=Wait;Skip;Interrupt
+type NodeLostPolicy string
+
+// Policies for a lost node.
+const (
+	// NodeLostWait gets and keeps its turn as on any node.
+	NodeLostWait NodeLostPolicy = "Wait"
+	// NodeLostSkip gets no turn while the node is lost. A turn that has begun goes on.
+	NodeLostSkip NodeLostPolicy = "Skip"
+	// NodeLostInterrupt gets no turn while the node is lost, and a turn that has begun ends.
+	NodeLostInterrupt NodeLostPolicy = "Interrupt"
 )
 
 // GuardPolicy says when a pod is protected by a budget.

@@ -84,6 +84,9 @@ const (
 	// ConditionShortNotice is True when status.deadline has left an interceptor less than its
 	// minimum.
 	ConditionShortNotice = GroupName + "/ShortNotice"
+	// ConditionNodeLost is True while the target's node is lost, and False once it is back.
+	// Without the condition, it never was.
+	ConditionNodeLost = GroupName + "/NodeLost"
 )
 
 // IsOwnCondition reports whether only the controller writes conditions of this type:
@@ -114,4 +117,8 @@ const (
 	ReasonDeadlineReached = "DeadlineReached"
 	// ReasonTooShort is the reason of ConditionShortNotice.
 	ReasonTooShort = "TooShort"
+	// ReasonNodeUnreachable is the reason of ConditionNodeLost while it is True.
+	ReasonNodeUnreachable = "NodeUnreachable"
+	// ReasonNodeBack is the reason of ConditionNodeLost once it is False.
+	ReasonNodeBack = "NodeBack"
 )

@@ -38,13 +38,13 @@ type Sources struct {
 	Patience map[translate.CallerClass]time.Duration
 }
 
-// Book knows the deadlines of nodes and of callers. All fields but Sources are required.
+// Book knows the deadlines of nodes and of callers, and which nodes are lost. All fields but Sources are required.
 type Book struct {
 	Sources
 
 	// Cache has nodes, pods, requests, and the Leases of callers.
 	Cache cache.Cache
-	// Live reads a Lease that the cache does not have yet.
+	// Live reads a Lease, or a node, that the cache does not have yet.
 	Live client.Reader
 	// Dynamic and Mapper read the kinds of others.
 	Dynamic dynamic.Interface
@@ -65,7 +65,7 @@ type Book struct {
 	// object.
 	learnt  map[string]map[types.NamespacedName]translate.Learnt
 	objects map[types.NamespacedName]entry
-	// shown is what the taints of a node say.
+	// shown is what the taints of a node, and its condition Ready if it is not True, say.
 	shown map[string]string
 }
 
@@ -77,14 +77,11 @@ type entry struct {
 }
 
 // Start follows the nodes. It is a source.Func of the controller of requests, which is woken
-// for the requests of a node when a deadline of that changes.
+// for the requests of a node when a deadline of that changes, or when it may be lost or back.
 func (b *Book) Start(ctx context.Context, queue controllers.Queue) error {
 	b.reset()
 	b.begin = func(of translate.DeadlineKind, begun *kind) error { return b.run(ctx, of, begun) }
 	b.wake = func(node string) { b.wakeRequests(ctx, queue, node) }
-	if len(b.Kinds) == 0 && len(b.Taints) == 0 {
-		return nil
-	}
 	_, err := informers.Follow(ctx, b.Cache, &corev1.Node{}, informers.Handlers(b.nodeSeen, b.nodeGone))
 	return err //nolint:wrapcheck // It says what could not be watched.
 }
@@ -104,6 +101,9 @@ func (b *Book) nodeSeen(node *corev1.Node) {
 	for _, d := range translate.TaintDeadlines(node, b.Taints) {
 		says += fmt.Sprintln(d.Source, d.At.Unix())
 	}
+	if loss := translate.NodeLossOf(node); loss != (translate.NodeLoss{}) {
+		says += fmt.Sprintln(loss.Why, loss.At.Unix())
+	}
 	b.mu.Lock()
 	changed := b.shown[node.Name] != says
 	if b.shown[node.Name] = says; says == "" {
@@ -117,8 +117,30 @@ func (b *Book) nodeSeen(node *corev1.Node) {
 
 func (b *Book) nodeGone(node *corev1.Node) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	delete(b.shown, node.Name)
+	b.mu.Unlock()
+	b.wake(node.Name)
+}
+
+// NodeLoss is the loss of a node. That it is gone is confirmed by a live GET: a pod's event
+// may come before that of its node.
+func (b *Book) NodeLoss(ctx context.Context, name string) (translate.NodeLoss, error) {
+	if name == "" {
+		return translate.NodeLoss{}, nil
+	}
+	node, key := &corev1.Node{}, types.NamespacedName{Name: name}
+	err := b.Cache.Get(ctx, key, node, client.UnsafeDisableDeepCopy) // It is only read.
+	if apierrors.IsNotFound(err) {
+		node = &corev1.Node{}
+		err = b.Live.Get(ctx, key, node)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return translate.NoNode(), nil
+	case err != nil:
+		return translate.NodeLoss{}, fmt.Errorf("get node %s to see whether it is lost: %w", name, err)
+	}
+	return translate.NodeLossOf(node), nil
 }
 
 // put notes what an object says of its node; no node takes it back.

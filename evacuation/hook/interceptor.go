@@ -177,7 +177,7 @@ func (n *named) evacuate(ctx context.Context, p *compiled, target interceptor.Ta
 		if err != nil {
 			return interceptor.Progress{}, err
 		}
-		in := input{Rules: p.rules, Run: run, Now: n.clock.Now()}
+		in := input{Rules: p.rules, Run: run, Now: n.clock.Now(), NodeLost: target.NodeLost && p.hook.Spec.NodeLostPolicy() != v1alpha1.NodeLostWait}
 		t := &attempt{compiled: p, target: target}
 		if run != nil {
 			t.run = *run

@@ -60,6 +60,9 @@ type input struct {
 	Work work
 	// Acquired: another attempt may begin now.
 	Acquired bool
+	// NodeLost: the pod's node is lost, and the hook can do nothing then. So there is no use
+	// in another attempt, nor in holding the pod.
+	NodeLost bool
 	Now      time.Time
 }
 
@@ -117,6 +120,9 @@ func step(in input) decision {
 		return in.next(v1alpha1.HookRun{FirstAttempt: 1, Generation: in.Rules.Generation})
 	}
 	run := *in.Run
+	if in.NodeLost && (run.Phase == v1alpha1.HookRetrying || run.Phase == v1alpha1.HookHeld) {
+		return decision{Do: doPass, Message: "it failed and the node is lost, so the eviction goes on: " + run.Message}
+	}
 	switch run.Phase {
 	case v1alpha1.HookRunning:
 		return in.running(run)

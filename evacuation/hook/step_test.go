@@ -109,6 +109,18 @@ func TestStep(t *testing.T) {
 				Phase: v1alpha1.HookRetrying, Attempt: 2, FirstAttempt: 3, Generation: 2, StartTime: at(20 * time.Second), Message: "exit code 1",
 			}},
 		},
+		"on a lost node an attempt that runs goes on": {
+			input{Rules: usual, NodeLost: true, Run: run(v1alpha1.HookRunning, 1, -time.Minute), Work: work{State: stateRunning}},
+			decision{Do: doWork, WakeAt: noon.Add(9 * time.Minute)},
+		},
+		"and if it fails no other one follows": {
+			input{Rules: usual, NodeLost: true, Run: new(with(run(v1alpha1.HookRetrying, 1, time.Second), "connection refused")), Acquired: true},
+			decision{Do: doPass, Message: "it failed and the node is lost, so the eviction goes on: connection refused"},
+		},
+		"nor does it hold the pod": {
+			input{Rules: usual, NodeLost: true, Run: new(with(run(v1alpha1.HookHeld, 2, 0), "connection refused"))},
+			decision{Do: doPass, Message: "it failed and the node is lost, so the eviction goes on: connection refused"},
+		},
 		"an undo that has begun ends the turn": {
 			input{Rules: usual, Run: run(v1alpha1.HookUndoing, 1, 0), Acquired: true}, decision{Do: doWait, Message: "it is undone"},
 		},

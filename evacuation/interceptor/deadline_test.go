@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // A requester that does not wait concerns those that wait for their turn, and a deadline
-// that moves the one that has it.
+// that moves, or a node that is lost, the one that has it.
 func TestSDKHearsOfTheDeadline(t *testing.T) {
 	t.Parallel()
 	waiting := func(change func(*v1alpha1.EvictionRequest)) *v1alpha1.EvictionRequest {
@@ -25,6 +26,9 @@ func TestSDKHearsOfTheDeadline(t *testing.T) {
 	nothing := func(*v1alpha1.EvictionRequest) {}
 	until := func(seconds float64) func(*v1alpha1.EvictionRequest) {
 		return func(er *v1alpha1.EvictionRequest) { er.Status.Deadline = stamp(seconds) }
+	}
+	lost := func(er *v1alpha1.EvictionRequest) {
+		er.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionNodeLost, Status: metav1.ConditionTrue}}
 	}
 	hard := func(er *v1alpha1.EvictionRequest) {
 		until(10)(er)
@@ -45,6 +49,9 @@ func TestSDKHearsOfTheDeadline(t *testing.T) {
 		"a deadline in its turn":             {begun(nothing), begun(until(10)), 1},
 		"a deadline in its turn moves":       {begun(until(10)), begun(until(20)), 1},
 		"a deadline in its turn is the same": {begun(until(10)), begun(until(10)), 0},
+		"the node is lost in its turn":       {begun(nothing), begun(lost), 1},
+		"and comes back":                     {begun(lost), begun(nothing), 1},
+		"the node is lost before its turn":   {waiting(nothing), waiting(lost), 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

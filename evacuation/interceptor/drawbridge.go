@@ -75,6 +75,7 @@ func (d drawbridge) decode(obj client.Object) *request {
 	if at := er.Status.Deadline; at != nil {
 		t.Deadline = at.Time
 	}
+	t.NodeLost = meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionNodeLost)
 	return q
 }
 

@@ -33,8 +33,8 @@ type Interceptor interface {
 // Canceler is implemented by interceptors that can undo their work.
 //
 // Cancel is called when the turn ends before Evacuate was done: the request was canceled
-// or deleted, or the interceptor was passed over: by a deadline perhaps without a turn, so
-// that Evacuate was never called. It is called again until it returns nil. No Evacuate for
+// or deleted, or the interceptor was passed over: by a deadline or a lost node perhaps without
+// a turn, so that Evacuate was never called. It is called again until it returns nil. No Evacuate for
 // the same pod runs until then, not even for a new request. If there is no way back, return
 // ErrPointOfNoReturn: then Evacuate is called until it is done. Its results are not
 // reported, and it stops if others got the turn.
@@ -101,6 +101,11 @@ type Target struct {
 	// longer (status.deadline), by this machine's clock; zero if nobody has said so. It may
 	// move. Then the turn is over, Cancel is called, and the pod is evicted.
 	Deadline time.Time
+	// NodeLost: the pod's node is lost (condition drawbridge.dev/NodeLost of the request), so
+	// nothing that runs there can be reached. Evacuate is called when that changes. Whether
+	// the turn goes on is said by onNodeLost of the interceptor's registration. Never for
+	// Native.
+	NodeLost bool
 }
 
 // Progress is the progress of an interceptor.

@@ -42,7 +42,7 @@ type request struct {
 // own, are no reason to reconcile.
 func (q *request) same(other *request) bool {
 	a, b := q.Target, other.Target
-	return a.NodeName == b.NodeName && a.Deadline.Equal(b.Deadline) && q.MustSave == other.MustSave &&
+	return a.NodeName == b.NodeName && a.Deadline.Equal(b.Deadline) && a.NodeLost == b.NodeLost && q.MustSave == other.MustSave &&
 		maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Requesters, b.Requesters)
 }
 

@@ -32,7 +32,7 @@ func newWorld(seed uint64) *world {
 	for i := range w.rand.IntN(5) {
 		w.snapshot.Planned = append(w.snapshot.Planned, Participant{
 			Name: fmt.Sprintf("p%d", i), HeartbeatDeadline: w.pick(0, 0, 2*time.Minute, 24*time.Hour), Unhurried: w.rand.IntN(4) == 0,
-			Minimum: w.pick(0, time.Second, 10*time.Minute), Skips: w.rand.IntN(2) == 0,
+			Minimum: w.pick(0, time.Second, 10*time.Minute), Skips: w.rand.IntN(2) == 0, OnNodeLost: LostPolicy(w.rand.IntN(3)),
 		})
 	}
 	w.snapshot.Planned = append(w.snapshot.Planned, Participant{Name: "last", LastResort: true})
@@ -53,7 +53,7 @@ func (w *world) pick(options ...time.Duration) time.Duration {
 // disturb lets one thing happen.
 func (w *world) disturb() {
 	s := &w.snapshot
-	switch w.rand.IntN(15) {
+	switch w.rand.IntN(17) {
 	case 0, 1:
 		w.now = w.now.Add(w.pick(time.Millisecond, time.Second, time.Minute, 20*time.Minute, 24*time.Hour))
 		w.notef("time passes")
@@ -92,6 +92,12 @@ func (w *world) disturb() {
 	case 13:
 		s.Deadline, s.Generation = time.Time{}, s.Generation+1
 		w.notef("there is no deadline")
+	case 15:
+		s.LostAt = w.now.Add(w.pick(-time.Hour, 0, time.Second, time.Minute))
+		w.notef("the node is lost at %s", s.LostAt)
+	case 16:
+		s.LostAt = time.Time{}
+		w.notef("the node is back")
 	}
 }
 
@@ -214,7 +220,7 @@ func TestProperties(t *testing.T) {
 				want = before.Planned
 			}
 			for i, p := range d.Participants {
-				if p.HeartbeatDeadline != want[i].HeartbeatDeadline || p.Minimum != want[i].Minimum || p.Skips != want[i].Skips {
+				if p.HeartbeatDeadline != want[i].HeartbeatDeadline || p.Minimum != want[i].Minimum || p.Skips != want[i].Skips || p.OnNodeLost != want[i].OnNodeLost {
 					return fmt.Errorf("%+v, want %+v", p, want[i])
 				}
 			}
@@ -234,6 +240,11 @@ func TestProperties(t *testing.T) {
 		},
 		"67: one turn ends per step, and the next begins in it, unless the deadline has come": func(_ Snapshot, _ time.Time, _ Policy, d Decision) error {
 			n := len(d.Transitions)
+			for _, tr := range d.Transitions {
+				if tr.From == Inactive && slices.Contains(d.PassedOver, tr.Name) {
+					n--
+				}
+			}
 			for _, short := range d.ShortNotices {
 				if short.Skipped {
 					n--
@@ -297,7 +308,7 @@ func TestProperties(t *testing.T) {
 		},
 		"nobody is interrupted before its deadline unless the target has ended": func(before Snapshot, now time.Time, p Policy, d Decision) error {
 			for _, tr := range d.Transitions {
-				if tr.To != Interrupted || before.Target.ended() || reached(before.Deadline, now) {
+				if tr.To != Interrupted || before.Target.ended() || reached(before.Deadline, now) || slices.Contains(d.PassedOver, tr.Name) {
 					continue
 				}
 				if tr.From == Inactive {
@@ -317,6 +328,37 @@ func TestProperties(t *testing.T) {
 				if a.LastResort || now.Sub(a.ActivatedAt) < deadline || now.Sub(heartbeat) < deadline {
 					return fmt.Errorf("%+v at %s", a, now)
 				}
+			}
+			return nil
+		},
+		"who is passed over because the node is lost has asked for it": func(before Snapshot, now time.Time, _ Policy, d Decision) error {
+			for _, tr := range d.Transitions {
+				i := slices.IndexFunc(d.Participants, func(p Participant) bool { return p.Name == tr.Name })
+				p := d.Participants[i]
+				passed := slices.Contains(d.PassedOver, tr.Name)
+				asked := p.OnNodeLost == LostInterrupt || p.OnNodeLost == LostSkip && tr.From == Inactive
+				if passed && (tr.To != Interrupted || !reached(before.LostAt, now) || !asked || p.LastResort || p.Unhurried) {
+					return fmt.Errorf("%v of %+v at %s, the node is lost at %s", tr, p, now, before.LostAt)
+				}
+			}
+			return nil
+		},
+		"on a lost node only those have a turn who want one there": func(before Snapshot, now time.Time, _ Policy, d Decision) error {
+			i := activeIndex(d.Participants)
+			if i < 0 || !reached(before.LostAt, now) || before.Target.ended() || before.Target.Presence == Unknown || before.Withdrawn {
+				return nil
+			}
+			a := d.Participants[i]
+			begun := len(before.Participants) > 0 && before.Participants[i].State == Active
+			if !a.LastResort && !a.Unhurried && (a.OnNodeLost == LostInterrupt || a.OnNodeLost == LostSkip && !begun) {
+				return fmt.Errorf("%+v has the turn at %s, the node is lost at %s", a, now, before.LostAt)
+			}
+			return nil
+		},
+		"the controller wakes when the node is lost": func(before Snapshot, now time.Time, _ Policy, d Decision) error {
+			if activeIndex(d.Participants) >= 0 && d.Outcome == OutcomeRunning && !before.Target.ended() && before.Target.Presence != Unknown && !before.Withdrawn &&
+				before.LostAt.After(now) && (d.WakeAt.IsZero() || d.WakeAt.After(before.LostAt)) {
+				return fmt.Errorf("the node is lost at %s, wakes at %s", before.LostAt, d.WakeAt)
 			}
 			return nil
 		},

@@ -66,7 +66,7 @@ func first(d *Decision, s Snapshot, now time.Time, p Policy) {
 	for _, planned := range s.Planned {
 		d.Participants = append(d.Participants, Participant{
 			Name: planned.Name, HeartbeatDeadline: planned.HeartbeatDeadline, Minimum: planned.Minimum, Skips: planned.Skips,
-			LastResort: planned.LastResort, Unhurried: planned.Unhurried,
+			OnNodeLost: planned.OnNodeLost, LastResort: planned.LastResort, Unhurried: planned.Unhurried,
 		})
 	}
 	next(d, s, now, p)
@@ -79,6 +79,7 @@ func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 	if len(s.Intents) == 0 && !s.Target.ended() {
 		d.Forbidding = forbidding(d.Participants)
 	}
+	d.Lost = !s.Target.ended() && s.lost(now)
 	switch {
 	case s.Target.ended():
 		finish(d, s.Target, active, now, p)
@@ -98,6 +99,9 @@ func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 	case !d.Participants[active].CompletedAt.IsZero():
 		d.move(active, Completed)
 		d.activateNext(s, now)
+	case d.Lost && d.Participants[active].OnNodeLost == LostInterrupt && !d.Participants[active].Unhurried:
+		d.passOver(active)
+		d.activateNext(s, now)
 	default:
 		if due, ok := deadline(d.Participants[active], active, s, now, p); ok && !now.Before(due) {
 			d.move(active, Interrupted)
@@ -115,6 +119,19 @@ func next(d *Decision, s Snapshot, now time.Time, p Policy) {
 			d.WakeAt = later(due, now.Add(time.Millisecond))
 		}
 	}
+	if s.LostAt.After(now) && (d.WakeAt.IsZero() || s.LostAt.Before(d.WakeAt)) {
+		d.WakeAt = s.LostAt
+	}
+}
+
+// lost reports whether the node counts as lost.
+func (s Snapshot) lost(now time.Time) bool { return !s.LostAt.IsZero() && !now.Before(s.LostAt) }
+
+// passOver takes the turn, or the prospect of one, from a participant that can do nothing
+// for a pod whose node is lost.
+func (d *Decision) passOver(i int) {
+	d.PassedOver = append(d.PassedOver, d.Participants[i].Name)
+	d.move(i, Interrupted)
 }
 
 // forbidding is the first participant that has forbidden to cancel, "" if there is none.
@@ -177,11 +194,17 @@ func deadline(a Participant, index int, s Snapshot, now time.Time, p Policy) (ti
 }
 
 // activateNext gives the turn to the first participant that had none yet, and that is not
-// skipped for want of time. If there is none, the request stays unchanged: no interruption
+// skipped for want of time or of a node. If there is none, the request stays unchanged: no interruption
 // leads to that state, because the last resort never counts as silent.
 func (d *Decision) activateNext(s Snapshot, now time.Time) {
 	for i, a := range d.Participants {
-		if a.State != Inactive || d.skip(a, i, s, now) {
+		switch {
+		case a.State != Inactive:
+			continue
+		case d.Lost && a.OnNodeLost != LostWait && !a.LastResort && !a.Unhurried:
+			d.passOver(i)
+			continue
+		case d.skip(a, i, s, now):
 			continue
 		}
 		d.move(i, Active)

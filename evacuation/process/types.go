@@ -16,7 +16,8 @@ const (
 	// Completed said that it is done, or declined.
 	Completed
 	// Interrupted was silent for too long, still working at the deadline or when the target
-	// ended, had not had its turn at the deadline, or was skipped because it needs longer.
+	// ended, had not had its turn at the deadline, was skipped because it needs longer, or was
+	// passed over because the node is lost.
 	Interrupted
 	// Canceled had its turn when the request was canceled.
 	Canceled
@@ -63,6 +64,18 @@ func (t Target) ended() bool {
 	return t.Presence == Gone || t.Presence == Replaced || (t.Presence == Present && t.Terminal)
 }
 
+// LostPolicy says what a participant does while the target's node is lost.
+type LostPolicy int
+
+const (
+	// LostWait gets and keeps its turn as ever.
+	LostWait LostPolicy = iota
+	// LostSkip gets no turn, but keeps the one that it has.
+	LostSkip
+	// LostInterrupt gets no turn, and loses the one that it has.
+	LostInterrupt
+)
+
 // Participant is one of the interceptors of a request. A zero time means not set.
 type Participant struct {
 	Name  string
@@ -86,6 +99,8 @@ type Participant struct {
 	// Skips: it gets no turn if the deadline leaves it less than Minimum. Otherwise it begins
 	// nevertheless.
 	Skips bool
+	// OnNodeLost does not count for a last resort, nor for one that is Unhurried.
+	OnNodeLost LostPolicy
 	// Unhurried keeps, or gets, its turn whatever the deadline: it stands for a budget, which a
 	// deadline is no reason to break, or for those who know no deadlines.
 	Unhurried bool
@@ -148,7 +163,7 @@ type Snapshot struct {
 	// the end of the target is still recorded.
 	Withdrawn bool
 	// Planned are the participants to freeze in the first step, in order. Only
-	// Name, HeartbeatDeadline, Minimum, Skips, Unhurried and LastResort are read. Ignored once Participants is not empty.
+	// Name, HeartbeatDeadline, Minimum, Skips, OnNodeLost, Unhurried and LastResort are read. Ignored once Participants is not empty.
 	Planned []Participant
 	// Outcome as recorded.
 	Outcome Outcome
@@ -159,6 +174,9 @@ type Snapshot struct {
 	// Deadline is when every participant has to be done but the last resort and those that
 	// are Unhurried; zero means never.
 	Deadline time.Time
+	// LostAt is from when on the target's node counts as lost; it may lie ahead. Zero means
+	// that it is not.
+	LostAt time.Time
 	// Generation of the request's intent and the one last acted on.
 	Generation         int64
 	ObservedGeneration int64
@@ -237,6 +255,10 @@ type Decision struct {
 	Forbidding string
 	// ShortNotices are given in this step, in order.
 	ShortNotices []ShortNotice
+	// Lost reports that the node of a target that lives is lost.
+	Lost bool
+	// PassedOver are those whom that has cost their turns in this step, in order.
+	PassedOver []string
 	// Changed reports whether anything differs from the snapshot.
 	Changed bool
 	// WakeAt is when to step again even if nothing happens; zero means never.

@@ -36,6 +36,7 @@ func compileHook(from *v1alpha1.EvacuationHook, account string) *entry {
 	as.Spec.PodSelector, as.Spec.MatchConditions = from.Spec.PodSelector, from.Spec.MatchConditions
 	as.Spec.Priority, as.Spec.Guard = from.Spec.Priority, from.Spec.Guard
 	as.Spec.Minimum, as.Spec.OnShortNotice, as.Spec.NativeKey = from.Spec.Minimum, from.Spec.OnShortNotice, from.Spec.NativeKey
+	as.Spec.OnNodeLost = from.Spec.NodeLostPolicy()
 
 	e := newEntry(as)
 	e.key, e.hook = hookKey(hook), hook

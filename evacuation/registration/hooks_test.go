@@ -106,7 +106,8 @@ func TestHooksAreReadLive(t *testing.T) {
 func TestRegistrationOfAHook(t *testing.T) {
 	full := builder.EvacuationHook("shop", "full.v2").Priority(7).Guard(v1alpha1.GuardAlways)
 	full.Spec.Minimum, full.Spec.OnShortNotice = &metav1.Duration{Duration: time.Minute}, v1alpha1.ShortNoticeSkip
-	planned := v1alpha1.Interceptor{Minimum: full.Spec.Minimum, OnShortNotice: v1alpha1.ShortNoticeSkip}
+	full.Spec.OnNodeLost = v1alpha1.NodeLostInterrupt
+	planned := v1alpha1.Interceptor{Minimum: full.Spec.Minimum, OnShortNotice: v1alpha1.ShortNoticeSkip, OnNodeLost: v1alpha1.NodeLostInterrupt}
 	registry := hooked(hooks(
 		builder.EvacuationHook("shop", "plain"),
 		full,
@@ -114,7 +115,7 @@ func TestRegistrationOfAHook(t *testing.T) {
 	), builder.EvictionInterceptor("gone.shop.hooks.drawbridge.dev").ActedBy("shop", "thief"),
 		builder.EvictionInterceptor("plain.shop.hooks.drawbridge.dev").ActedBy("shop", "thief"))
 	checkRegistrations(t, registry, map[string]known{
-		"plain.shop.hooks.drawbridge.dev":   {Info{Name: "plain.shop.hooks.drawbridge.dev", Priority: 10000, Guard: v1alpha1.GuardWhileEvacuating, Usernames: []string{ownAccount}}, true},
+		"plain.shop.hooks.drawbridge.dev":   {Info{Name: "plain.shop.hooks.drawbridge.dev", Priority: 10000, Guard: v1alpha1.GuardWhileEvacuating, Usernames: []string{ownAccount}, Planned: v1alpha1.Interceptor{OnNodeLost: v1alpha1.NodeLostWait}}, true},
 		"full.v2.shop.hooks.drawbridge.dev": {Info{Name: "full.v2.shop.hooks.drawbridge.dev", Priority: 7, Guard: v1alpha1.GuardAlways, Usernames: []string{ownAccount}, Planned: planned}, true},
 		"bad.shop.hooks.drawbridge.dev":     {},
 		"gone.shop.hooks.drawbridge.dev":    {},
@@ -214,7 +215,7 @@ func BenchmarkHooks(b *testing.B) {
 // how long it needs.
 func TestWhatIsPlannedIsReadLive(t *testing.T) {
 	registry := registryOf()
-	live := objects{registrations: list(builder.EvictionInterceptor("slow.x").HeartbeatDeadline(time.Hour).Minimum(time.Minute, v1alpha1.ShortNoticeSkip))}.live(t, nil)
+	live := objects{registrations: list(builder.EvictionInterceptor("slow.x").HeartbeatDeadline(time.Hour).Minimum(time.Minute, v1alpha1.ShortNoticeSkip).OnNodeLost(v1alpha1.NodeLostSkip))}.live(t, nil)
 	_, found, err := registry.ResolveLive(t.Context(), live, builder.Pod("shop", "p").Obj())
 	if err != nil {
 		t.Fatal(err)
@@ -222,7 +223,7 @@ func TestWhatIsPlannedIsReadLive(t *testing.T) {
 	got := map[string]v1alpha1.Interceptor{"cached": PlannedOf(registry)("slow.x"), "live": PlannedOf(found)("slow.x"), "nobody": PlannedOf(found)("nobody.x")}
 	want := map[string]v1alpha1.Interceptor{"cached": {Name: "slow.x"}, "live": {
 		Name: "slow.x", HeartbeatDeadline: &metav1.Duration{Duration: time.Hour},
-		Minimum: &metav1.Duration{Duration: time.Minute}, OnShortNotice: v1alpha1.ShortNoticeSkip,
+		Minimum: &metav1.Duration{Duration: time.Minute}, OnShortNotice: v1alpha1.ShortNoticeSkip, OnNodeLost: v1alpha1.NodeLostSkip,
 	}, "nobody": {Name: "nobody.x"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("planned (-want +got):\n%s", diff)

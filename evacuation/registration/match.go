@@ -88,6 +88,7 @@ func infoOf(from *v1alpha1.EvictionInterceptor) Info {
 		Guard:    from.Spec.Guard,
 		Planned: v1alpha1.Interceptor{
 			HeartbeatDeadline: from.Spec.HeartbeatDeadline, Minimum: from.Spec.Minimum, OnShortNotice: from.Spec.OnShortNotice,
+			OnNodeLost: from.Spec.OnNodeLost,
 		},
 	}
 	if from.Spec.Priority != nil {

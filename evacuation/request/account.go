@@ -8,12 +8,17 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 )
 
-// turnsEnded returns how the turns that a decision ends have ended, in order. unchecked
+// turnsEnded returns how the turns that a decision ends have ended, and those that a lost
+// node has cost before they began, in order. unchecked
 // is the interceptor whose completion is not confirmed, "" if there is none. The request
 // says which of them a person has skipped.
 func turnsEnded(er *v1alpha1.EvictionRequest, d process.Decision, unchecked string) []string {
 	var ended []string
 	for _, transition := range d.Transitions {
+		if passedOver(d, transition.Name) {
+			ended = append(ended, metrics.TurnNodeLost)
+			continue
+		}
 		if transition.From != process.Active {
 			continue
 		}

@@ -44,6 +44,13 @@ func TestAccount(t *testing.T) {
 			decision: process.Decision{Transitions: turn(process.Active, process.Interrupted)},
 			want:     []string{"turn timed_out"},
 		},
+		"the node is lost": {
+			decision: process.Decision{PassedOver: []string{"a.example.com", "b.example.com"}, Transitions: []process.Transition{
+				{Name: "a.example.com", From: process.Active, To: process.Interrupted},
+				{Name: "b.example.com", From: process.Inactive, To: process.Interrupted},
+			}},
+			want: []string{"turn node_lost", "turn node_lost"},
+		},
 		"the pod ended in an interceptor's turn": {
 			decision: process.Decision{
 				Transitions: turn(process.Active, process.Interrupted), Outcome: process.OutcomeEvicted, Cause: process.TargetDeleted,

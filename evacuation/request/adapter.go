@@ -11,6 +11,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // observation is what this process remembers and the object does not say.
@@ -71,7 +72,13 @@ func participant(of v1alpha1.Interceptor) process.Participant {
 	return process.Participant{
 		Name: of.Name, LastResort: of.Name == v1alpha1.ImperativeEvictionInterceptor, Unhurried: v1alpha1.IsUnhurried(of.Name),
 		HeartbeatDeadline: durationOf(of.HeartbeatDeadline), Minimum: durationOf(of.Minimum), Skips: of.OnShortNotice == v1alpha1.ShortNoticeSkip,
+		OnNodeLost: lostPolicies[of.OnNodeLost],
 	}
+}
+
+// lostPolicies are all but Wait, which is the default.
+var lostPolicies = map[v1alpha1.NodeLostPolicy]process.LostPolicy{
+	v1alpha1.NodeLostSkip: process.LostSkip, v1alpha1.NodeLostInterrupt: process.LostInterrupt,
 }
 
 func decodeParticipant(er *v1alpha1.EvictionRequest, of v1alpha1.Interceptor, outcome process.Outcome, seen observation) process.Participant {
@@ -117,6 +124,11 @@ func itemOf(p process.Participant) v1alpha1.Interceptor {
 	if p.Skips {
 		of.OnShortNotice = v1alpha1.ShortNoticeSkip // Begin is the default.
 	}
+	for api, policy := range lostPolicies {
+		if policy == p.OnNodeLost {
+			of.OnNodeLost = api
+		}
+	}
 	return of
 }
 
@@ -130,6 +142,9 @@ type facts struct {
 	foundUID types.UID
 	// deadline is that of the requesters.
 	deadline deadline
+	// nodeSeen: the node of the target was looked for, and loss is what was found.
+	nodeSeen bool
+	loss     translate.NodeLoss
 }
 
 // encode writes a decision into the status of the request. A status that already
@@ -171,6 +186,7 @@ func encode(er *v1alpha1.EvictionRequest, d process.Decision, f facts) {
 		noteCutOff(er, d, f.deadline.over, f.now)
 		noteForbidden(er, d, f.now)
 		noteShort(er, d, f.now)
+		noteLost(er, d, f)
 	}
 	if condition := heldCondition(er, d, f); condition != nil {
 		meta.SetStatusCondition(&status.Conditions, *condition)

@@ -32,8 +32,8 @@ func announcements(er *v1alpha1.EvictionRequest, before process.Outcome, d proce
 			told = append(told, events.InterceptorCompleted(participant.Name))
 		case process.Interrupted:
 			// At the end of the target the active one is cut short, which is not its fault, and a
-			// deadline, and who is skipped because of it, have events of their own.
-			if d.Outcome == process.OutcomeRunning && !d.CutOff && transition.From == process.Active {
+			// deadline, who is skipped because of it, and a lost node have events of their own.
+			if d.Outcome == process.OutcomeRunning && !d.CutOff && transition.From == process.Active && !passedOver(d, transition.Name) {
 				told = append(told, events.InterceptorTimedOut(participant.Name, p.DeadlineOf(participant), participant.HeartbeatAt))
 			}
 		case process.Canceled, process.Inactive:

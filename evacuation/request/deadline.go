@@ -29,10 +29,13 @@ type deadline struct {
 	over time.Duration
 }
 
-// Deadlines are those that stand elsewhere in the API.
+// Deadlines are those that stand elsewhere in the API, and the losses of nodes, which end
+// turns as well.
 type Deadlines interface {
 	// Of are the deadlines of a pod that its request does not have itself.
 	Of(ctx context.Context, er *v1alpha1.EvictionRequest, pod *corev1.Pod) ([]translate.Learnt, error)
+	// NodeLoss is the loss of the node of that name. Empty is none.
+	NodeLoss(ctx context.Context, node string) (translate.NodeLoss, error)
 	// Start is a source.Func: it wakes the controller when one changes.
 	Start(ctx context.Context, queue controllers.Queue) error
 }

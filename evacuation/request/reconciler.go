@@ -87,7 +87,8 @@ type Reconciler struct {
 	Recorder k8sevents.EventRecorder
 	// Metrics follow the requests.
 	Metrics Metrics
-	// Deadlines are learnt from what stands elsewhere in the API. Optional.
+	// Deadlines, and which nodes are lost, are learnt from what stands elsewhere in the API.
+	// Optional.
 	Deadlines Deadlines
 	// WorkloadRef reports whether a pod belongs to a Workload in a way that its
 	// type does not show. It is nil unless the API server is of version 1.35, see
@@ -173,10 +174,14 @@ func (r *Reconciler) gather(ctx context.Context, er *v1alpha1.EvictionRequest, n
 		if learnt, err = r.Deadlines.Of(ctx, er, target.pod); err != nil {
 			return process.Snapshot{}, targetView{}, err
 		}
+		if target.loss, err = r.Deadlines.NodeLoss(ctx, target.pod.Spec.NodeName); err != nil {
+			return process.Snapshot{}, targetView{}, err
+		}
+		target.nodeSeen = true
 	}
 	target.deadline = deadlineOf(er, target.pod, learnt, now, r.Policy)
 	snapshot := decode(er, target.Target, planned, target.seen, r.startedAt)
-	snapshot.Deadline = target.deadline.at
+	snapshot.Deadline, snapshot.LostAt = target.deadline.at, target.loss.At
 	return snapshot, target, nil
 }
 
@@ -203,7 +208,7 @@ func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s 
 		}
 	}
 	after := er.DeepCopy()
-	f := facts{now: now, foundUID: target.foundUID, deadline: target.deadline}
+	f := facts{now: now, foundUID: target.foundUID, deadline: target.deadline, nodeSeen: target.nodeSeen && !target.Terminal && !s.Withdrawn, loss: target.loss}
 	if target.pod != nil {
 		f.nodeName = target.pod.Spec.NodeName
 	}
@@ -218,7 +223,7 @@ func (r *Reconciler) apply(ctx context.Context, er *v1alpha1.EvictionRequest, s 
 		if err := r.Client.Status().Patch(ctx, after, patch, client.FieldOwner(statusManager)); err != nil {
 			return nil, errors.Join(labelsErr, fmt.Errorf("patch status of EvictionRequest: %w", err))
 		}
-		for _, event := range slices.Concat(announcements(after, s.Outcome, d, r.Policy), heldAnnouncements(er, after), forbiddenAnnouncements(er, after)) {
+		for _, event := range slices.Concat(announcements(after, s.Outcome, d, r.Policy), heldAnnouncements(er, after), forbiddenAnnouncements(er, after), lostAnnouncements(er, after)) {
 			log.FromContext(ctx).Info(event.Note, "event", event.Reason, "pod", podName(after))
 			if d.Cause == process.TargetDeleted && event.Reason == events.ReasonEvicted {
 				// Nobody can describe a pod that is gone, and every pod of a drain ends so.

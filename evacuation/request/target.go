@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // targetView is what gather found under the target's name.
@@ -24,6 +25,9 @@ type targetView struct {
 	foundUID types.UID
 	// deadline is that of the requesters.
 	deadline deadline
+	// nodeSeen: the node was looked for, and loss is what was found.
+	nodeSeen bool
+	loss     translate.NodeLoss
 	// seen is what this process remembers.
 	seen observation
 }

@@ -14,6 +14,8 @@ const (
 	ReasonInterceptorTimedOut   = "InterceptorTimedOut"
 	ReasonDeadlineReached       = "DeadlineReached"
 	ReasonShortNotice           = "ShortNotice"
+	ReasonNodeLost              = "NodeLost"
+	ReasonNodeBack              = "NodeBack"
 	ReasonRequestHeld           = "RequestHeld"
 	ReasonCancellationForbidden = "CancellationForbidden"
 	ReasonEvicted               = "Evicted"
@@ -79,6 +81,17 @@ func CancellationForbidden(message string) Event {
 // need. The message says whom, and what follows.
 func ShortNotice(message string) Event {
 	return warning(ReasonShortNotice, actionActivate, "%s", message)
+}
+
+// NodeLost says that the node of the pod is lost. The message is the one of the condition,
+// and says whom that has cost a turn.
+func NodeLost(message string) Event {
+	return warning(ReasonNodeLost, actionPassOver, "%s", message)
+}
+
+// NodeBack says that the node of the pod is back.
+func NodeBack(message string) Event {
+	return normal(ReasonNodeBack, actionActivate, "%s", message)
 }
 
 // CompletionUnchecked says that the time of an interceptor's completion was not checked,

@@ -150,6 +150,7 @@ var Rows = []Row{
 	ours(Finalizer, v1alpha1.MaintenanceFinalizer, "keeps a NodeMaintenance until its nodes are released", "NodeMaintenance"),
 	ours(Condition, v1alpha1.ConditionCancellationForbidden, "nobody wants the eviction any more, but an interceptor is past the point of no return; see [concepts](../concepts.md)", "EvictionRequest"),
 	ours(Condition, v1alpha1.ConditionCutOff, "a requester's deadline has come before all interceptors were done; see [concepts](../concepts.md)", "EvictionRequest"),
+	ours(Condition, v1alpha1.ConditionNodeLost, "whether the pod's node is lost; see [concepts](../concepts.md#lost-nodes)", "EvictionRequest"),
 	ours(Condition, v1alpha1.ConditionShortNotice, "a deadline has left an interceptor less than it needs; see [concepts](../concepts.md)", "EvictionRequest"),
 	ours(Condition, v1alpha1.ConditionUnchecked, "an interceptor completed while no manager ran; see [concepts](../concepts.md)", "EvictionRequest"),
 }

@@ -36,6 +36,9 @@ const (
 	TurnTimedOut = "timed_out"
 	// TurnCutOff: the deadline of a requester came before it was done.
 	TurnCutOff = "cut_off"
+	// TurnNodeLost: the pod's node is lost, and its registration says that it can do nothing
+	// then. It may not have begun.
+	TurnNodeLost = "node_lost"
 	// TurnCutShort: the pod ended before it was done.
 	TurnCutShort = "cut_short"
 	// TurnCanceled: nobody wanted the eviction any more.
@@ -84,7 +87,7 @@ var (
 	lifeTurns = Metric{
 		Name: "drawbridge_interceptor_turns_total", Type: Counter,
 		Help:   "Turns of interceptors that ended, by how they did. Events name the interceptor.",
-		Labels: []Label{{Name: "result", Values: []string{TurnCompleted, TurnSkipped, TurnUnchecked, TurnTimedOut, TurnCutOff, TurnCutShort, TurnCanceled}}},
+		Labels: []Label{{Name: "result", Values: []string{TurnCompleted, TurnSkipped, TurnUnchecked, TurnTimedOut, TurnCutOff, TurnNodeLost, TurnCutShort, TurnCanceled}}},
 	}
 	lifeDeadlines = Metric{
 		Name: "drawbridge_deadlines_total", Type: Counter,

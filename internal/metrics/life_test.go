@@ -111,6 +111,7 @@ drawbridge_interceptor_turns_total{result="canceled"} 0
 drawbridge_interceptor_turns_total{result="completed"} 0
 drawbridge_interceptor_turns_total{result="cut_off"} 0
 drawbridge_interceptor_turns_total{result="cut_short"} 0
+drawbridge_interceptor_turns_total{result="node_lost"} 0
 drawbridge_interceptor_turns_total{result="skipped"} 0
 drawbridge_interceptor_turns_total{result="timed_out"} 1
 drawbridge_interceptor_turns_total{result="unchecked"} 0

@@ -44,8 +44,8 @@ func reduced(pod *corev1.Pod) *corev1.Pod {
 // markers of all known callers:
 //   - of metadata: what Transform keeps;
 //   - of spec: unschedulable and taints;
-//   - of status: type and status of the conditions (draino announces a drain
-//     there).
+//   - of status: type, status and lastTransitionTime of the conditions (draino announces a
+//     drain there, and Ready says since when a node is lost).
 //
 // Anything that is not a node passes unchanged. It never fails.
 func TransformNode(obj any) (any, error) {
@@ -62,7 +62,7 @@ func TransformNode(obj any) (any, error) {
 	}
 	metaFields.copy(&slim.ObjectMeta, &node.ObjectMeta)
 	for _, c := range node.Status.Conditions {
-		slim.Status.Conditions = append(slim.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
+		slim.Status.Conditions = append(slim.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
 	}
 	return slim, nil
 }

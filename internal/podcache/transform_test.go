@@ -136,7 +136,7 @@ func TestTransformNode(t *testing.T) {
 			Taints:        []corev1.Taint{{Key: "medik8s.io/drain", Effect: corev1.TaintEffectNoSchedule}},
 		},
 		Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{Type: "DrainScheduled", Status: corev1.ConditionTrue, LastHeartbeatTime: born, Message: "m"}},
+			Conditions: []corev1.NodeCondition{{Type: "DrainScheduled", Status: corev1.ConditionTrue, LastHeartbeatTime: born, LastTransitionTime: born, Message: "m"}},
 			Images:     []corev1.ContainerImage{{Names: []string{"db:1"}}},
 			Addresses:  []corev1.NodeAddress{{Address: "10.0.0.2"}},
 			Capacity:   corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110")},
@@ -148,7 +148,7 @@ func TestTransformNode(t *testing.T) {
 			Unschedulable: true,
 			Taints:        []corev1.Taint{{Key: "medik8s.io/drain", Effect: corev1.TaintEffectNoSchedule}},
 		},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "DrainScheduled", Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "DrainScheduled", Status: corev1.ConditionTrue, LastTransitionTime: born}}},
 	}
 	got, err := podcache.TransformNode(node)
 	if err != nil {

@@ -41,6 +41,7 @@ func TestConformance_F3(t *testing.T) {
 
 	// due gives the request a deadline, which may have come.
 	due := func(er *v1alpha1.EvictionRequest) { er.Status.Deadline = at(0) }
+	nodeLost := condition(v1alpha1.ConditionNodeLost, metav1.ConditionTrue, v1alpha1.ReasonNodeUnreachable)
 	patient := together(initialised, within(interceptorA, time.Hour))
 	cases := map[string]writeCase{
 		"24 targetInterceptors can be set":                              {write: initialised, want: accepted},
@@ -97,6 +98,10 @@ func TestConformance_F3(t *testing.T) {
 		"30 or skips those for whom it is too soon":             {given: []change{together(initialised, skippable(interceptorB), active(interceptorA))}, write: together(due, active(interceptorC), processed(interceptorA, interceptorB)), want: accepted},
 		"30 and no others":                                      {given: []change{together(initialised, skippable(interceptorC), active(interceptorA))}, write: together(due, active(interceptorC), processed(interceptorA, interceptorB)), want: notActive},
 		"30 and without a deadline nobody":                      {given: []change{together(initialised, skippable(interceptorB), active(interceptorA))}, write: together(active(interceptorC), processed(interceptorA, interceptorB)), want: notActive},
+		"30 so does a lost node":                                {given: []change{together(initialised, onNodeLost(interceptorB, v1alpha1.NodeLostSkip), active(interceptorA))}, write: together(nodeLost, active(interceptorC), processed(interceptorA, interceptorB)), want: accepted},
+		"30 even in the first write, of a lost node":            {write: together(initialised, onNodeLost(interceptorA, v1alpha1.NodeLostInterrupt), nodeLost, active(interceptorB), processed(interceptorA)), want: accepted},
+		"30 but to no others":                                   {given: []change{together(initialised, onNodeLost(interceptorB, v1alpha1.NodeLostWait), active(interceptorA))}, write: together(nodeLost, active(interceptorC), processed(interceptorA, interceptorB)), want: notActive},
+		"30 and not once it is back":                            {given: []change{together(initialised, onNodeLost(interceptorB, v1alpha1.NodeLostSkip), active(interceptorA))}, write: together(condition(v1alpha1.ConditionNodeLost, metav1.ConditionFalse, v1alpha1.ReasonNodeBack), active(interceptorC), processed(interceptorA, interceptorB)), want: notActive},
 		"30 nor leaves it out":                                  {given: aIsActive, write: together(due, active(imperative), processed(interceptorA, interceptorC)), want: notNext},
 		"30 what is unknown is not processed":                   {given: aIsActive, write: together(active(interceptorB), processed("x.example.com")), want: "processedInterceptors"},
 		"31 a name is processed once":                           {given: bIsActive, write: processed(interceptorA, interceptorA), want: "Duplicate value"},

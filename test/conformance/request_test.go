@@ -173,6 +173,17 @@ func skippable(name string) change {
 	}
 }
 
+// onNodeLost says what happens to an item of targetInterceptors on a lost node.
+func onNodeLost(name string, policy v1alpha1.NodeLostPolicy) change {
+	return func(er *v1alpha1.EvictionRequest) {
+		for i := range er.Status.TargetInterceptors {
+			if of := &er.Status.TargetInterceptors[i]; of.Name == name {
+				of.OnNodeLost = policy
+			}
+		}
+	}
+}
+
 // within gives an item of targetInterceptors a heartbeatDeadline.
 func within(name string, deadline time.Duration) change {
 	return func(er *v1alpha1.EvictionRequest) {

@@ -29,6 +29,7 @@ func TestMalformedHooksAreRefused(t *testing.T) {
 		"a time that is none":   {"", waiting(`"deadline":"soon"`), "deadline"},
 		"a minimum of nothing":  {"", waiting(`"minimum":"0s"`), "minimum must be at least 1s and at most 24h"},
 		"a skip at no time":     {"", waiting(`"onShortNotice":"Skip"`), "onShortNotice needs a minimum"},
+		"an unknown loss":       {"", waiting(`"onNodeLost":"Evict"`), "onNodeLost"},
 		"a key with no domain":  {"", waiting(`"nativeKey":"dump"`), "nativeKey must be a domain, '/' and"},
 		"a key of Kubernetes":   {"", waiting(`"nativeKey":"a.k8s.io/dump"`), "no key under k8s.io or kubernetes.io"},
 		"eleven more attempts":  {"", waiting(`"retries":11`), "retries"},
@@ -67,6 +68,7 @@ func TestMalformedHooksAreRefused(t *testing.T) {
 		"a second":       {"new", waiting(`"deadline":"1s"`)},
 		"a day":          {"new", waiting(`"deadline":"24h"`)},
 		"a minimum":      {"new", waiting(`"minimum":"1m","onShortNotice":"Skip"`)},
+		"a lost node":    {"new", waiting(`"onNodeLost":"Interrupt"`)},
 		"every action":   {"new", strings.Replace(runsJob, "{", `{"undo":`+sends+`,`, 1)},
 		"a computed URL": {"new", url("${'https://localhost/'}")}, // It is checked when the request is sent.
 	} {

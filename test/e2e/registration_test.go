@@ -220,6 +220,8 @@ func TestRegistrationsThatTheSchemaRefuses(t *testing.T) {
 			w.Spec.OnShortNotice = v1alpha1.ShortNoticeSkip
 			return w
 		}(), "onShortNotice needs a minimum"},
+		"an unknown way to be lost":   {valid().OnNodeLost("Begin"), "spec.onNodeLost"},
+		"a way to be lost":            {valid().OnNodeLost(v1alpha1.NodeLostInterrupt), ""},
 		"a negative priority":         {valid().Priority(-1), "spec.priority"},
 		"a priority that is too high": {valid().Priority(100001), "spec.priority"},
 		"an unknown guard":            {valid().Guard("Sometimes"), "spec.guard"},

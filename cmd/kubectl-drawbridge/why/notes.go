@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -136,7 +137,15 @@ func maintenances(c *podCase) []string {
 	return told
 }
 
+// deadNode says that the node is not ready, and, once it is lost, whom that has cost a turn
+// and what is left to a person.
 func deadNode(c *podCase) []string {
+	if c.Request != nil && !v1alpha1.IsFinished(c.Request) {
+		lost := meta.FindStatusCondition(c.Request.Status.Conditions, v1alpha1.ConditionNodeLost)
+		if lost != nil && lost.Status == metav1.ConditionTrue {
+			return []string{sentence(lost.Message) + " The pod's end is not confirmed until the node is back, or is deleted, or, if the machine is off, has the taint " + corev1.TaintNodeOutOfService + "."}
+		}
+	}
 	if c.Node == nil || nodeReady(c.Node) || c.Pod == nil || c.Pod.DeletionTimestamp != nil {
 		return nil
 	}

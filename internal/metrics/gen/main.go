@@ -49,7 +49,8 @@ const meanings = `
 ` + "`drawbridge_interceptor_turns_total`" + `: ` + "`completed`" + ` (the interceptor reported it), ` + "`unchecked`" + ` (the interceptor reported
 it while no manager ran, and managedFields do not confirm it), ` + "`skipped`" + ` (a person ended it with
 ` + "`kubectl drawbridge skip`" + `), ` + "`timed_out`" + ` (the interceptor was silent for longer than the heartbeat deadline),
-` + "`cut_off`" + ` (a requester's [deadline](../concepts.md#deadlines) came before it was done),
+` + "`cut_off`" + ` (a requester's [deadline](../concepts.md#deadlines) came before it was done), ` + "`node_lost`" + ` (the pod's
+[node is lost](../concepts.md#lost-nodes), so the interceptor lost its turn, or got none),
 ` + "`cut_short`" + ` (the pod ended before) or ` + "`canceled`" + ` (no requester was left).
 
 ` + "`trigger`" + ` of an attempt is ` + "`first`" + `, ` + "`backoff`" + ` or ` + "`budget`" + ` (a budget that blocked the pod started to allow disruptions).

@@ -59,6 +59,12 @@ func (w *EvictionInterceptorWrapper) Minimum(minimum time.Duration, onShortNotic
 	return w
 }
 
+// OnNodeLost sets spec.onNodeLost.
+func (w *EvictionInterceptorWrapper) OnNodeLost(policy v1alpha1.NodeLostPolicy) *EvictionInterceptorWrapper {
+	w.Spec.OnNodeLost = policy
+	return w
+}
+
 // ActedBy adds a service account.
 func (w *EvictionInterceptorWrapper) ActedBy(namespace, name string) *EvictionInterceptorWrapper {
 	w.Spec.ServiceAccounts = append(w.Spec.ServiceAccounts, v1alpha1.ServiceAccountReference{Namespace: namespace, Name: name})
