@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -245,6 +246,47 @@ func TestAPodThatGoesWhileItIsLookedAtIsNotCountedAgain(t *testing.T) {
 	want := v1alpha1.MaintenanceProgress{Nodes: 1, NodesCordoned: 1, NodesDrained: 1, PodsEvacuated: 1}
 	if diff := cmp.Diff(want, status.Progress); diff != "" || status.Stage != drained {
 		t.Errorf("stage %s, progress (-want +got):\n%s", status.Stage, diff)
+	}
+}
+
+// A dead node confirms no end of a pod. The maintenance is done when they are deleted, and says
+// what is left to a person. When the node comes back, it waits for the end.
+func TestAMaintenanceOfADeadNodeEnds(t *testing.T) {
+	w, _, pod := one(t)
+	w.put(drainOf("kernel"))
+	w.settle(t)
+	leaving := w.pods[client.ObjectKeyFromObject(pod)].(*corev1.Pod).DeepCopy()
+	leaving.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
+	w.put(leaving)
+	w.settle(t)
+	is := func(status corev1.ConditionStatus) {
+		node := w.nodes[types.NamespacedName{Name: "n1"}].(*corev1.Node).DeepCopy()
+		node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = status, metav1.NewTime(w.clock.Now())
+		w.put(node)
+		w.settle(t)
+	}
+	if got := w.plan("kernel").Status.Stage; got != drain {
+		t.Errorf("while the pod terminates: stage %s, want Drain", got)
+	}
+	is(corev1.ConditionUnknown)
+	w.settle(t) // Numbers and names wait to be written.
+	status := w.plan("kernel").Status
+	if status.Stage != drained {
+		t.Errorf("on a lost node: stage %s, want DrainComplete", status.Stage)
+	}
+	want := "All pods that were to go have gone or, on lost nodes, are deleted (n1: 1). Nobody confirms their end there. " +
+		"If a machine is off, say so: kubectl taint node n1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+	if diff := cmp.Diff(want, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDrained).Message); diff != "" {
+		t.Errorf("condition Drained (-want +got):\n%s", diff)
+	}
+	is(corev1.ConditionTrue)
+	if got := w.plan("kernel").Status.Stage; got != drain {
+		t.Errorf("once it is back: stage %s, want Drain", got)
+	}
+	w.remove(leaving)
+	w.settle(t)
+	if got := w.plan("kernel").Status.Stage; got != drained {
+		t.Errorf("once the pod is gone: stage %s, want DrainComplete", got)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/index"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // reconcilePlan gathers, decides and applies for one maintenance.
@@ -94,8 +95,13 @@ func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance
 		facts := NodeFacts{Name: node.Name, Stage: stage, Unschedulable: node.Spec.Unschedulable, Gone: c.counts.goneFrom(m.Name, node.Name)}
 		if rank(stage) >= rank(v1alpha1.StageDrain) {
 			facts.Pods = c.counts.count(node.Name)
+			loss := translate.NodeLossOf(node)
+			facts.Lost = !loss.At.IsZero() && !in.Now.Before(loss.At)
+			if loss.At.After(in.Now) {
+				c.plans.AddAfter(named(m.Name), loss.At.Sub(in.Now))
+			}
 		}
-		if stage == v1alpha1.StageDrain && m.Spec.Drain && facts.Pods.Pending == 0 {
+		if stage == v1alpha1.StageDrain && m.Spec.Drain && facts.open() == 0 {
 			if confirmed++; confirmed > confirmations {
 				c.plans.AddAfter(named(m.Name), planDelay)
 			} else if err := c.confirm(ctx, &facts); err != nil {
@@ -119,7 +125,7 @@ func (c *Controller) confirm(ctx context.Context, facts *NodeFacts) error {
 	}
 	facts.Empty = true
 	for i := range list.Items {
-		if toGo(&list.Items[i]) {
+		if toGo(&list.Items[i]) && (!facts.Lost || list.Items[i].DeletionTimestamp == nil) {
 			facts.Empty = false
 			facts.Pods.Pending++
 		}

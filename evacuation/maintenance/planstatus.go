@@ -2,7 +2,9 @@ package maintenance
 
 import (
 	"fmt"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -54,7 +56,7 @@ func (in *PlanInput) progress() v1alpha1.MaintenanceProgress {
 		}
 		switch {
 		case rank(n.Stage) < rank(v1alpha1.StageDrain):
-		case n.Stage == v1alpha1.StageDrainComplete && n.Pods.Pending == 0:
+		case n.Stage == v1alpha1.StageDrainComplete && n.open() == 0:
 			p.NodesDrained++
 		default:
 			p.NodesDraining++
@@ -202,7 +204,7 @@ func (in *PlanInput) drained(s v1alpha1.NodeMaintenanceStatus) metav1.Condition 
 	case s.Stage == v1alpha1.StageCordon:
 		c.Reason, c.Message = v1alpha1.ReasonCordoning, "The drain begins when all nodes are cordoned."
 	case s.Stage == v1alpha1.StageDrainComplete:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonDrained, "All pods that were to go have gone."
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonDrained, in.gone()
 	default:
 		c.Reason = v1alpha1.ReasonDraining
 		c.Message = fmt.Sprintf("%d of %d nodes are drained, %d pods are still to go", p.NodesDrained, p.Nodes, p.PodsPendingEvacuation)
@@ -215,6 +217,26 @@ func (in *PlanInput) drained(s v1alpha1.NodeMaintenanceStatus) metav1.Condition 
 		c.Message += "."
 	}
 	return c
+}
+
+// gone says that all pods have left. Those of lost nodes are only deleted, and their end is left
+// to a person.
+func (in *PlanInput) gone() string {
+	var lost []string
+	taint := ""
+	for i := range in.Nodes {
+		n := &in.Nodes[i]
+		if !n.Lost || n.Pods.Deleting == 0 || len(lost) == maxNamedPerNode {
+			continue
+		}
+		lost = append(lost, fmt.Sprintf("%s: %d", n.Name, n.Pods.Deleting))
+		taint = "kubectl taint node " + n.Name + " " + corev1.TaintNodeOutOfService + "=nodeshutdown:NoExecute"
+	}
+	if len(lost) == 0 {
+		return "All pods that were to go have gone."
+	}
+	return fmt.Sprintf("All pods that were to go have gone or, on lost nodes, are deleted (%s). Nobody confirms their end there. If a machine is off, say so: %s",
+		strings.Join(lost, ", "), taint)
 }
 
 func counted[T any](list []T, one, many string) string {

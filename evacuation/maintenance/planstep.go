@@ -20,11 +20,24 @@ type NodeFacts struct {
 	Gone int32
 	// Empty: a live list has shown no pod to evacuate.
 	Empty bool
+	// Lost: nothing on the node confirms the end of a pod that is deleted, so that is all there
+	// is to do for it.
+	Lost bool
+}
+
+// open is how many pods have to go before the node is drained.
+func (n *NodeFacts) open() int32 {
+	if n.Lost {
+		return n.Pods.Pending - n.Pods.Deleting
+	}
+	return n.Pods.Pending
 }
 
 // Count counts the pods of a node to evacuate, by their progress.
 type Count struct {
 	Pending, Evacuating, Blocking, Waiting int32
+	// Deleting are those that have only to end.
+	Deleting int32
 	// WaitingUntil is when the eviction of the last pod that waits for its owner is
 	// requested.
 	WaitingUntil time.Time
@@ -115,7 +128,7 @@ func (in *PlanInput) drainStage(n *NodeFacts) v1alpha1.MaintenanceStage {
 	switch {
 	case !begun:
 		return v1alpha1.StageCordon
-	case n.Pods.Pending > 0:
+	case n.open() > 0:
 		return v1alpha1.StageDrain
 	case n.Empty:
 		return v1alpha1.StageDrainComplete

@@ -33,6 +33,19 @@ func facts(name string, stage v1alpha1.MaintenanceStage, pending int32) maintena
 	}
 }
 
+// lost is a lost node, of whose pods so many are deleted.
+func lost(name string, stage v1alpha1.MaintenanceStage, pending, deleting int32) maintenance.NodeFacts {
+	n := facts(name, stage, pending)
+	n.Lost, n.Pods.Deleting, n.Empty = true, deleting, stage == drain && pending == deleting
+	return n
+}
+
+// back is a node that was lost.
+func back(n maintenance.NodeFacts) maintenance.NodeFacts {
+	n.Lost = false
+	return n
+}
+
 func TestPlanStep(t *testing.T) {
 	type nodes = []maintenance.NodeFacts
 	type decided = map[string]v1alpha1.MaintenanceStage
@@ -103,6 +116,18 @@ func TestPlanStep(t *testing.T) {
 		"all are drained": {
 			spec: drains, nodes: nodes{facts("a", drained, 0), facts("b", drained, 0)}, status: begun,
 			want: decided{"a": drained, "b": drained}, stage: drained, drained: v1alpha1.ReasonDrained,
+		},
+		"on a lost node deleted pods count as gone once that is confirmed": {
+			spec: drains, nodes: nodes{lost("a", drain, 2, 2), lost("b", drain, 2, 1)}, status: begun,
+			want: decided{"a": drained, "b": drain}, stage: drain, drained: v1alpha1.ReasonDraining,
+		},
+		"then it is drained": {
+			spec: drains, nodes: nodes{facts("a", drained, 0), lost("b", drained, 2, 2)}, status: begun,
+			want: decided{"a": drained, "b": drained}, stage: drained, drained: v1alpha1.ReasonDrained,
+		},
+		"and when it comes back they have to end": {
+			spec: drains, nodes: nodes{back(lost("b", drained, 2, 2))}, status: begun,
+			want: decided{"b": drain}, stage: drain, drained: v1alpha1.ReasonDraining,
 		},
 		"drain is taken back": {
 			spec: cordons, nodes: nodes{facts("a", drained, 0), facts("b", drain, 2)}, status: begun,

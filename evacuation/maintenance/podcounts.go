@@ -49,6 +49,8 @@ type countedPod struct {
 	block *Block
 	// until is when its eviction is requested; zero if it is not left to its owner.
 	until time.Time
+	// deleting: only its kubelet has to confirm its end.
+	deleting bool
 }
 
 func newPodCounts() *podCounts {
@@ -85,19 +87,19 @@ func (p *podCounts) drains(node string) []string {
 
 // put counts a pod of a node. It reports whether anything has changed. Nodes that are
 // not drained, and pods that have left, are ignored.
-func (p *podCounts) put(node string, pod types.NamespacedName, uid types.UID, class Class, block *Block, until time.Time) bool {
+func (p *podCounts) put(node string, pod types.NamespacedName, uid types.UID, now countedPod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.nodes[node]
-	if n == nil || class == ClassNone {
+	if n == nil || now.class == ClassNone {
 		return false
 	}
 	if _, left := p.departed.Get(uid); left {
 		return false
 	}
 	before, known := n.pods[pod]
-	now := countedPod{uid, class, block, until}
-	if known && before.uid == uid && before.class == class && equalBlocks(before.block, block) && before.until.Equal(until) {
+	now.uid = uid
+	if known && before.uid == uid && before.class == now.class && equalBlocks(before.block, now.block) && before.until.Equal(now.until) && before.deleting == now.deleting {
 		return false
 	}
 	if known {
@@ -240,6 +242,9 @@ func (c *Count) add(pod countedPod, by int32) {
 	}
 	if !pod.until.IsZero() {
 		c.Waiting += by
+	}
+	if pod.deleting {
+		c.Deleting += by
 	}
 }
 

@@ -206,7 +206,7 @@ func (c *Controller) countPod(pod *corev1.Pod, d PodDecision) {
 			}
 		}
 	} else {
-		changed = c.counts.put(pod.Spec.NodeName, key, pod.UID, d.Class, d.Block, d.OwnerUntil)
+		changed = c.counts.put(pod.Spec.NodeName, key, pod.UID, countedPod{class: d.Class, block: d.Block, until: d.OwnerUntil, deleting: pod.DeletionTimestamp != nil})
 	}
 	if changed {
 		c.planLater(pod.Spec.NodeName)

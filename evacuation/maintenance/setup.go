@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -20,6 +19,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 const (
@@ -159,6 +159,7 @@ func changed(before, after *corev1.Node) bool {
 		before.Annotations[v1alpha1.MaintenancesAnnotation] != after.Annotations[v1alpha1.MaintenancesAnnotation] ||
 		before.Annotations[v1alpha1.CordonAnnotation] != after.Annotations[v1alpha1.CordonAnnotation] ||
 		before.Annotations[v1alpha1.MaintenancePhaseAnnotation] != after.Annotations[v1alpha1.MaintenancePhaseAnnotation] ||
+		translate.NodeLossOf(before) != translate.NodeLossOf(after) ||
 		!apiequality.Semantic.DeepEqual(before.Labels, after.Labels)
 }
 
@@ -192,7 +193,7 @@ func (c *Controller) enqueuePods(ctx context.Context, node string) {
 		pod := &pods[i]
 		key := client.ObjectKeyFromObject(pod)
 		if toGo(pod) && !c.counts.knows(node, key, pod.UID) {
-			c.counts.put(node, key, pod.UID, ClassPending, nil, time.Time{})
+			c.counts.put(node, key, pod.UID, countedPod{class: ClassPending})
 		}
 		c.pods.Add(reconcile.Request{NamespacedName: key})
 	}
@@ -217,7 +218,7 @@ func (c *Controller) podEvents() handler.EventHandler {
 		if drained && pods.HasEnded(after) {
 			c.left(after)
 		} else if drained && !pods.StaysOnNode(after) && !c.counts.knows(after.Spec.NodeName, key, after.UID) {
-			c.counts.put(after.Spec.NodeName, key, after.UID, ClassPending, nil, time.Time{})
+			c.counts.put(after.Spec.NodeName, key, after.UID, countedPod{class: ClassPending})
 			c.planLater(after.Spec.NodeName)
 		}
 		if before == nil || before.UID != after.UID || podChanged(before, after) {
