@@ -38,7 +38,8 @@ type Sources struct {
 	Patience map[translate.CallerClass]time.Duration
 }
 
-// Book knows the deadlines of nodes and of callers, and which nodes are lost. All fields but Sources are required.
+// Book knows the deadlines of nodes and of callers, and which nodes are lost. All fields but
+// Sources are required.
 type Book struct {
 	Sources
 

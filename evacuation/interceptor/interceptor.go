@@ -33,11 +33,11 @@ type Interceptor interface {
 // Canceler is implemented by interceptors that can undo their work.
 //
 // Cancel is called when the turn ends before Evacuate was done: the request was canceled
-// or deleted, or the interceptor was passed over: by a deadline or a lost node perhaps without
-// a turn, so that Evacuate was never called. It is called again until it returns nil. No Evacuate for
-// the same pod runs until then, not even for a new request. If there is no way back, return
-// ErrPointOfNoReturn: then Evacuate is called until it is done. Its results are not
-// reported, and it stops if others got the turn.
+// or deleted, or the interceptor was passed over: by a deadline or a lost node perhaps
+// without a turn, so that Evacuate was never called. It is called again until it returns
+// nil. No Evacuate for the same pod runs until then, not even for a new request. If there
+// is no way back, return ErrPointOfNoReturn: then Evacuate is called until it is done. Its
+// results are not reported, and it stops if others got the turn.
 //
 // It is not called after the pod has ended: Gone cleans up whatever does not end with
 // the pod.

@@ -194,8 +194,8 @@ func deadline(a Participant, index int, s Snapshot, now time.Time, p Policy) (ti
 }
 
 // activateNext gives the turn to the first participant that had none yet, and that is not
-// skipped for want of time or of a node. If there is none, the request stays unchanged: no interruption
-// leads to that state, because the last resort never counts as silent.
+// skipped for want of time or of a node. If there is none, the request stays unchanged: no
+// interruption leads to that state, because the last resort never counts as silent.
 func (d *Decision) activateNext(s Snapshot, now time.Time) {
 	for i, a := range d.Participants {
 		switch {

@@ -13,7 +13,17 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/process"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/text"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
+
+// lostAt is from when on the node counts as lost. One that was lost stays so until it is Ready
+// again: if its condition goes from False to Unknown, no other minute begins.
+func lostAt(er *v1alpha1.EvictionRequest, loss translate.NodeLoss, now time.Time) time.Time {
+	if loss.At.After(now) && meta.IsStatusConditionTrue(er.Status.Conditions, v1alpha1.ConditionNodeLost) {
+		return now
+	}
+	return loss.At
+}
 
 // noteLost records in the request itself that the node of its pod is lost, whom that has cost
 // a turn, and that the node is back. What it says of a pod that has ended stays.

@@ -102,6 +102,10 @@ func TestAPodOfALostNode(t *testing.T) {
 		t.Errorf("it is written again: %s", b.patches[patches:])
 	}
 
+	n.loss.At = b.clock.Now().Add(time.Minute) // From False to Unknown.
+	b.mustReconcile(t)
+	checkState(t, b, "while it stays away", "active [c.example.com] processed [a.example.com b.example.com] drawbridge.dev/NodeLost=True/NodeUnreachable")
+
 	n.loss = translate.NodeLoss{}
 	b.mustReconcile(t)
 	checkState(t, b, "once it is back", "active [c.example.com] processed [a.example.com b.example.com] drawbridge.dev/NodeLost=False/NodeBack")

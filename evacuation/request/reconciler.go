@@ -181,7 +181,7 @@ func (r *Reconciler) gather(ctx context.Context, er *v1alpha1.EvictionRequest, n
 	}
 	target.deadline = deadlineOf(er, target.pod, learnt, now, r.Policy)
 	snapshot := decode(er, target.Target, planned, target.seen, r.startedAt)
-	snapshot.Deadline, snapshot.LostAt = target.deadline.at, target.loss.At
+	snapshot.Deadline, snapshot.LostAt = target.deadline.at, lostAt(er, target.loss, now)
 	return snapshot, target, nil
 }
 
