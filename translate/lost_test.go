@@ -29,12 +29,12 @@ func TestNodeLossOf(t *testing.T) {
 		node *corev1.Node
 		want translate.NodeLoss
 	}{
-		"it is Ready":             {node: is(corev1.ConditionTrue)},
-		"it cannot be reached":    {is(corev1.ConditionUnknown), translate.NodeLoss{At: since.Add(time.Minute), Why: "its condition Ready is Unknown since 2026-05-04T12:00:00Z"}},
-		"it says that it is not":  {is(corev1.ConditionFalse), translate.NodeLoss{At: since.Add(time.Minute), Why: "its condition Ready is False since 2026-05-04T12:00:00Z"}},
-		"nobody has said yet":     {node: &corev1.Node{}},
-		"it is cordoned":          {node: is(corev1.ConditionTrue, func(w *builder.NodeWrapper) { w.Cordoned() })},
-		"a person says it is off": {is(corev1.ConditionTrue, off), translate.NodeLoss{At: time.Unix(0, 0), Why: "it has the taint node.kubernetes.io/out-of-service"}},
+		"it is Ready":                              {node: is(corev1.ConditionTrue)},
+		"it cannot be reached":                     {is(corev1.ConditionUnknown), translate.NodeLoss{At: since.Add(time.Minute), Why: "its condition Ready is Unknown since 2026-05-04T12:00:00Z"}},
+		"it says that it is not":                   {is(corev1.ConditionFalse), translate.NodeLoss{At: since.Add(time.Minute), Why: "its condition Ready is False since 2026-05-04T12:00:00Z"}},
+		"nobody has said yet":                      {node: &corev1.Node{}},
+		"it is cordoned":                           {node: is(corev1.ConditionTrue, func(w *builder.NodeWrapper) { w.Cordoned() })},
+		"a person says it is off":                  {is(corev1.ConditionTrue, off), translate.NodeLoss{At: time.Unix(0, 0), Why: "it has the taint node.kubernetes.io/out-of-service"}},
 		"and for longer than it cannot be reached": {is(corev1.ConditionUnknown, off), translate.NodeLoss{At: time.Unix(0, 0), Why: "it has the taint node.kubernetes.io/out-of-service"}},
 	} {
 		t.Run(name, func(t *testing.T) {

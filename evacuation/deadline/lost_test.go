@@ -35,12 +35,12 @@ func TestWhichEventsOfANodeWake(t *testing.T) {
 		before, after *corev1.Node
 		want          bool
 	}{
-		"it is Ready as ever":         {up, up, false},
-		"it is not Ready any more":    {up, down, true},
-		"it is as it was":             {down, down, false},
+		"it is Ready as ever":          {up, up, false},
+		"it is not Ready any more":     {up, down, true},
+		"it is as it was":              {down, down, false},
 		"a person says that it is off": {down, taint(down.DeepCopy()), true},
-		"it is back":                  {down, up, true},
-		"it is gone":                  {up, nil, true},
+		"it is back":                   {down, up, true},
+		"it is gone":                   {up, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, _, woken := newBook(t, nil)
@@ -85,11 +85,11 @@ func TestTheLossOfANode(t *testing.T) {
 		fails        bool
 		want         translate.NodeLoss
 	}{
-		"the pod has none yet":                   {},
-		"the cache has it":                       {node: "n1", cached: []client.Object{ready("n1", corev1.ConditionUnknown)}, fails: true, want: unknown},
-		"only the API server has it":             {node: "n1", live: []client.Object{ready("n1", corev1.ConditionUnknown)}, want: unknown},
-		"nobody has it":                          {node: "n1", want: translate.NoNode()},
-		"without an answer nothing is certain":   {node: "n1", fails: true},
+		"the pod has none yet":                    {},
+		"the cache has it":                        {node: "n1", cached: []client.Object{ready("n1", corev1.ConditionUnknown)}, fails: true, want: unknown},
+		"only the API server has it":              {node: "n1", live: []client.Object{ready("n1", corev1.ConditionUnknown)}, want: unknown},
+		"nobody has it":                           {node: "n1", want: translate.NoNode()},
+		"without an answer nothing is certain":    {node: "n1", fails: true},
 		"another one that is lost does not count": {node: "n1", cached: []client.Object{ready("n1", corev1.ConditionTrue), ready("n2", corev1.ConditionUnknown)}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -230,6 +230,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookFailurePolicy
       default: Hold
+    - name: onNodeLost
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeLostPolicy
     - name: onShortNotice
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ShortNoticePolicy
@@ -538,6 +541,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: nativeKey
       type:
         scalar: string
+    - name: onNodeLost
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeLostPolicy
     - name: onShortNotice
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ShortNoticePolicy
@@ -831,6 +837,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+    - name: onNodeLost
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeLostPolicy
     - name: onShortNotice
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ShortNoticePolicy
@@ -1017,6 +1026,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: workloadName
       type:
         scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeLostPolicy
+  scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeMaintenance
   map:
     fields:

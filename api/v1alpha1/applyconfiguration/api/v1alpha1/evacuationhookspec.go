@@ -52,6 +52,12 @@ type EvacuationHookSpecApplyConfiguration struct {
 	// onShortNotice says what happens if a deadline leaves less than minimum: Begin, the
 	// default, lets the hook do what it can until then; Skip passes it over at once.
 	OnShortNotice *apiv1alpha1.ShortNoticePolicy `json:"onShortNotice,omitempty"`
+	// onNodeLost says what happens while the pod's node is lost, as in an
+	// EvictionInterceptor: Wait, Skip or Interrupt. Skip lets an attempt that runs go on, but
+	// makes no other one and does not hold the pod; Interrupt ends it as well. The default is
+	// Skip for exec and http, which have to reach the pod, and Wait for job and wait. An http
+	// that asks something else than the pod may say Wait.
+	OnNodeLost *apiv1alpha1.NodeLostPolicy `json:"onNodeLost,omitempty"`
 	// nativeKey makes the hook a responder of Kubernetes' own API (lifecycle.k8s.io), too,
 	// for the pods of its namespace that name this key in spec.evictionResponders. While
 	// Drawbridge takes part in that API, these pods have the hook natively and not
@@ -167,6 +173,14 @@ func (b *EvacuationHookSpecApplyConfiguration) WithMinimum(value metav1.Duration
 // If called multiple times, the OnShortNotice field is set to the value of the last call.
 func (b *EvacuationHookSpecApplyConfiguration) WithOnShortNotice(value apiv1alpha1.ShortNoticePolicy) *EvacuationHookSpecApplyConfiguration {
 	b.OnShortNotice = &value
+	return b
+}
+
+// WithOnNodeLost sets the OnNodeLost field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnNodeLost field is set to the value of the last call.
+func (b *EvacuationHookSpecApplyConfiguration) WithOnNodeLost(value apiv1alpha1.NodeLostPolicy) *EvacuationHookSpecApplyConfiguration {
+	b.OnNodeLost = &value
 	return b
 }
 

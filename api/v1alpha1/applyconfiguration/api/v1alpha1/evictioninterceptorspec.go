@@ -56,6 +56,14 @@ type EvictionInterceptorSpecApplyConfiguration struct {
 	// onShortNotice says what happens if a deadline leaves less than minimum: Begin, the
 	// default, lets the interceptor do what it can until then; Skip passes it over at once.
 	OnShortNotice *apiv1alpha1.ShortNoticePolicy `json:"onShortNotice,omitempty"`
+	// onNodeLost says what happens while the pod's node is lost: its condition Ready has not
+	// been True for a minute, it has the taint node.kubernetes.io/out-of-service, or there is
+	// no such Node any more. Wait, the default, changes nothing. Skip: the interceptor gets no
+	// turn, but one that it has goes on, until it is done or the heartbeat deadline has passed.
+	// Interrupt: it gets no turn, and one that it has ends at once. Who was passed over stays
+	// so if the node comes back. An EvictionRequest keeps the one that was in force when it
+	// was planned.
+	OnNodeLost *apiv1alpha1.NodeLostPolicy `json:"onNodeLost,omitempty"`
 	// nativeKey says that the interceptor is also a responder of Kubernetes' own API
 	// (lifecycle.k8s.io), under this key. While Drawbridge takes part in that API, pods that
 	// name the key in spec.evictionResponders do not have this interceptor: their turn is the
@@ -152,6 +160,14 @@ func (b *EvictionInterceptorSpecApplyConfiguration) WithMinimum(value metav1.Dur
 // If called multiple times, the OnShortNotice field is set to the value of the last call.
 func (b *EvictionInterceptorSpecApplyConfiguration) WithOnShortNotice(value apiv1alpha1.ShortNoticePolicy) *EvictionInterceptorSpecApplyConfiguration {
 	b.OnShortNotice = &value
+	return b
+}
+
+// WithOnNodeLost sets the OnNodeLost field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnNodeLost field is set to the value of the last call.
+func (b *EvictionInterceptorSpecApplyConfiguration) WithOnNodeLost(value apiv1alpha1.NodeLostPolicy) *EvictionInterceptorSpecApplyConfiguration {
+	b.OnNodeLost = &value
 	return b
 }
 

@@ -28,6 +28,10 @@ type InterceptorApplyConfiguration struct {
 	// comes: Begin, the default, or Skip. Who is skipped gets no turn, and is in
 	// processedInterceptors.
 	OnShortNotice *apiv1alpha1.ShortNoticePolicy `json:"onShortNotice,omitempty"`
+	// onNodeLost says what happens while the node is lost (condition drawbridge.dev/NodeLost):
+	// Wait, the default, Skip or Interrupt. Who is passed over because of it is in
+	// processedInterceptors.
+	OnNodeLost *apiv1alpha1.NodeLostPolicy `json:"onNodeLost,omitempty"`
 }
 
 // InterceptorApplyConfiguration constructs a declarative configuration of the Interceptor type for use with
@@ -65,5 +69,13 @@ func (b *InterceptorApplyConfiguration) WithMinimum(value v1.Duration) *Intercep
 // If called multiple times, the OnShortNotice field is set to the value of the last call.
 func (b *InterceptorApplyConfiguration) WithOnShortNotice(value apiv1alpha1.ShortNoticePolicy) *InterceptorApplyConfiguration {
 	b.OnShortNotice = &value
+	return b
+}
+
+// WithOnNodeLost sets the OnNodeLost field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnNodeLost field is set to the value of the last call.
+func (b *InterceptorApplyConfiguration) WithOnNodeLost(value apiv1alpha1.NodeLostPolicy) *InterceptorApplyConfiguration {
+	b.OnNodeLost = &value
 	return b
 }
