@@ -70,7 +70,7 @@ func TestLostNodeCostsTurnsAsTheRegistrationsSay(t *testing.T) {
 	var names []string
 	for i, policy := range []v1alpha1.NodeLostPolicy{v1alpha1.NodeLostInterrupt, v1alpha1.NodeLostSkip, "", v1alpha1.NodeLostSkip} {
 		name := nameIn(namespace, fmt.Sprintf("i%d", i))
-		register(t, builder.EvictionInterceptor(name).InNamespace(namespace).Priority(int32(20000-i)).OnNodeLost(policy)) //nolint:gosec // Four of them.
+		register(t, builder.EvictionInterceptor(name).InNamespace(namespace).Priority(int32(20000-i)).OnNodeLost(policy))
 		names = append(names, name)
 	}
 	ended, skipped, waits, later := names[0], names[1], names[2], names[3]
