@@ -179,6 +179,7 @@ func TestConformance_F12_SDK(t *testing.T) {
 	})
 	t.Run("109 after a restart it goes on, and undoes what was canceled meanwhile", func(t *testing.T) {
 		w := newWorld(t, mgr)
+		w.hold(t) // Or the pod is evicted before anybody sees whose turn it is.
 		stop := w.startSDK(t, &sdkDouble{answer: interceptor.Progress{Message: "copying"}})
 		pods := map[string]*corev1.Pod{"goes-on": w.pod(t, "goes-on", sdkInterceptor), "canceled": w.pod(t, "canceled", sdkInterceptor)}
 		started := map[string]metav1.Time{}
