@@ -100,13 +100,16 @@ func quickStart(ctx context.Context, t *testing.T) string {
 		t.Fatal(err)
 	}
 	watched := filepath.Join(t.TempDir(), "watched") // Into one file with the rest, lines could be torn.
+	watching := filepath.Join(t.TempDir(), "watching")
 	script := "set -euo pipefail\ncd " + root + "\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
 	for _, command := range quickStartCommands(t, root) {
 		if strings.Contains(command, "--watch") {
 			continue
 		}
 		if strings.HasPrefix(command, "kubectl drain ") { // The other window comes first.
-			script += watchCommand(t, root) + " >" + watched + " &\n"
+			// It shows a turn that is over in a second only if it has begun before the drain.
+			script += watchCommand(t, root) + " -v=6 >" + watched + " 2>" + watching + " &\n" +
+				"for i in $(seq 300); do grep -q watch=true " + watching + " && break; sleep 0.2; done\n"
 		}
 		script += command + "\n"
 	}
