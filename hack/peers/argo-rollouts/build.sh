@@ -9,5 +9,8 @@
 name=argo-rollouts mark=manifests/crds/rollout-crd.yaml
 source "$(dirname "$0")/../begin.sh"
 
-GOFLAGS=-mod=readonly GOWORK=off CGO_ENABLED=0 go -C "$checkout" build -trimpath -buildvcs=false -o "$folder/rollouts-controller" ./cmd/rollouts-controller
+# Its servers listen to the whole network.
+alter controller/controller.go 's/"0\.0\.0\.0:%d"/"127.0.0.1:%d"/'
+
+GOFLAGS=-mod=readonly GOWORK=off CGO_ENABLED=0 go -C "$checkout" build -trimpath -buildvcs=false -overlay="$overlay" -o "$folder/rollouts-controller" ./cmd/rollouts-controller
 cp "$checkout/manifests/install.yaml" "$folder/objects.yaml"
