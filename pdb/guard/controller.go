@@ -26,6 +26,8 @@ import (
 const (
 	// pause is when to retry while caches are not in sync, or behind.
 	pause = time.Second
+	// behind is how long the cache may take to show a label that we wrote, on a busy machine.
+	behind = 5 * time.Second
 	// lookAgain is when to check again what may change without an event: a pod is held or a
 	// preflight is undecided because something is not known yet. It is a check in memory.
 	lookAgain = 10 * time.Second

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -281,6 +282,28 @@ func TestAPodThatIsNotAsTheCacheShowsIsLookedAtAgain(t *testing.T) {
 	if _, err := b.reconcilePod(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web-1"}); err != nil {
 		t.Errorf("a pod that has gone is an error: %v", err)
 	}
+}
+
+// A busy machine may show our own write seconds later. A write again would be refused.
+func TestALabelThatTheCacheDoesNotShowYetIsNotWrittenAgain(t *testing.T) {
+	b := newBench(t, webPod("web-1").Obj(), ours())
+	b.Registrations = registrations{interA: {Guard: v1alpha1.GuardAlways}}
+	unlabeled := b.pod("web-1")
+	b.observe("web-1")
+	b.want("writes", []string{"patch Pod shop/web-1"}, b.work())
+
+	unlabeled.ResourceVersion = ""
+	if err := b.api.Update(t.Context(), unlabeled); err != nil {
+		t.Fatal(err)
+	}
+	b.observe("web-1")
+	for range 4 {
+		b.want("writes while the cache may be behind", []string(nil), b.work())
+		b.clock.Step(time.Second)
+	}
+	b.want("writes while the cache may be behind", []string(nil), b.work())
+	b.clock.Step(time.Second)
+	b.want("writes when the label must have been taken off", []string{"patch Pod shop/web-1"}, b.work())
 }
 
 func TestAHeldGuardIsToldOfOnce(t *testing.T) {

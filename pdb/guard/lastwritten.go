@@ -68,12 +68,12 @@ func (l *lastWritten) write(key types.NamespacedName, w wrote) {
 	l.labels[key] = w
 }
 
-// justWrote reports whether we made that same change less than the pause ago.
+// justWrote reports whether we made that same change, and the cache may only be behind.
 func (l *lastWritten) justWrote(key types.NamespacedName, w wrote) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last, ok := l.labels[key]
-	return ok && last.pod == w.pod && last.closed == w.closed && w.at.Sub(last.at) < pause
+	return ok && last.pod == w.pod && last.closed == w.closed && w.at.Sub(last.at) < behind
 }
 
 // shown notes what the cache shows of the pod's guard.
