@@ -127,7 +127,7 @@ func (n *named) Evacuate(ctx context.Context, t interceptor.Target) (interceptor
 			if err := n.endHooksTest(ctx, t); err != nil {
 				return trouble(err), nil
 			}
-			return interceptor.Progress{Message: "The trial has ended: the hook was deleted.", CheckAfter: soon}, nil
+			return interceptor.Progress{Message: "The test has ended: the hook was deleted.", CheckAfter: soon}, nil
 		}
 		return interceptor.Progress{Done: true, Message: "The hook was deleted."}, nil
 	}
@@ -196,7 +196,7 @@ func (n *named) evacuate(ctx context.Context, p *compiled, target interceptor.Ta
 			if err := n.endHooksTest(ctx, target); err != nil {
 				return interceptor.Progress{}, err
 			}
-			return interceptor.Progress{Message: sentence("The trial of hook "+n.hook.Name+" has ended", d.Message), CheckAfter: soon}, nil
+			return interceptor.Progress{Message: sentence("The test of hook "+n.hook.Name+" has ended", d.Message), CheckAfter: soon}, nil
 		}
 		if d.Do != doRecord {
 			return n.progress(t, in, d), nil
@@ -264,7 +264,7 @@ func (n *named) record(ctx context.Context, p *compiled, t *attempt, d decision)
 	case v1alpha1.HookHeld:
 		n.emit(t.target, events.HookFailed(p.hook.Name, pod, d.Run.Message, "The pod is kept."))
 	case v1alpha1.HookContinued:
-		n.emit(t.target, events.HookFailed(p.hook.Name, pod, d.Run.Message, "The eviction goes on."))
+		n.emit(t.target, events.HookFailed(p.hook.Name, pod, d.Run.Message, "The eviction continues."))
 	case v1alpha1.HookRunning, v1alpha1.HookRefused, v1alpha1.HookUndoing, v1alpha1.HookUndone:
 	}
 	return nil

@@ -121,7 +121,7 @@ func step(in input) decision {
 	}
 	run := *in.Run
 	if in.NodeLost && (run.Phase == v1alpha1.HookRetrying || run.Phase == v1alpha1.HookHeld) {
-		return decision{Do: doPass, Message: "it failed and the node is lost, so the eviction goes on: " + run.Message}
+		return decision{Do: doPass, Message: "it failed and the node is lost, so the eviction continues: " + run.Message}
 	}
 	switch run.Phase {
 	case v1alpha1.HookRunning:
@@ -144,7 +144,7 @@ func step(in input) decision {
 		run.FirstAttempt, run.Generation = run.Attempt+1, in.Rules.Generation
 		return in.next(run)
 	case v1alpha1.HookContinued:
-		return decision{Do: doPass, Message: "it failed and the eviction goes on: " + run.Message}
+		return decision{Do: doPass, Message: "it failed and the eviction continues: " + run.Message}
 	case v1alpha1.HookSucceeded:
 		return decision{Do: doPass, Message: strings.TrimSuffix("it is done: "+run.Message, ": ")}
 	default: // The undo has begun: this turn is over.

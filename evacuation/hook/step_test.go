@@ -76,7 +76,7 @@ func TestStep(t *testing.T) {
 			decision{Do: doRecord, Run: with(run(v1alpha1.HookContinued, 2, 0), "exit code 1"), Result: resultFailed},
 		},
 		"what went on hands over and says so": {
-			input{Rules: goesOn, Run: run(v1alpha1.HookContinued, 2, 0)}, decision{Do: doPass, Message: "it failed and the eviction goes on: "},
+			input{Rules: goesOn, Run: run(v1alpha1.HookContinued, 2, 0)}, decision{Do: doPass, Message: "it failed and the eviction continues: "},
 		},
 		"a failure that would repeat is not repeated": {
 			input{Rules: usual, Run: run(v1alpha1.HookRunning, 1, 0), Work: work{State: stateFailed, Message: "invalid", Final: true}},
@@ -115,11 +115,11 @@ func TestStep(t *testing.T) {
 		},
 		"and if it fails no other one follows": {
 			input{Rules: usual, NodeLost: true, Run: new(with(run(v1alpha1.HookRetrying, 1, time.Second), "connection refused")), Acquired: true},
-			decision{Do: doPass, Message: "it failed and the node is lost, so the eviction goes on: connection refused"},
+			decision{Do: doPass, Message: "it failed and the node is lost, so the eviction continues: connection refused"},
 		},
 		"nor does it hold the pod": {
 			input{Rules: usual, NodeLost: true, Run: new(with(run(v1alpha1.HookHeld, 2, 0), "connection refused"))},
-			decision{Do: doPass, Message: "it failed and the node is lost, so the eviction goes on: connection refused"},
+			decision{Do: doPass, Message: "it failed and the node is lost, so the eviction continues: connection refused"},
 		},
 		"an undo that has begun ends the turn": {
 			input{Rules: usual, Run: run(v1alpha1.HookUndoing, 1, 0), Acquired: true}, decision{Do: doWait, Message: "it is undone"},

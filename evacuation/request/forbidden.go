@@ -21,7 +21,7 @@ func noteForbidden(er *v1alpha1.EvictionRequest, d process.Decision, now time.Ti
 	meta.SetStatusCondition(&er.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionCancellationForbidden, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPointOfNoReturn,
 		ObservedGeneration: d.ObservedGeneration, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
-		Message: fmt.Sprintf("Nobody wants the eviction any more, but it goes on: %s is past the point of no return.", d.Forbidding),
+		Message: fmt.Sprintf("The eviction has no requester left, but it continues: %s is past the point of no return.", d.Forbidding),
 	})
 }
 

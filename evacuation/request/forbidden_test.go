@@ -24,7 +24,7 @@ func TestWhatGoesOnSaysWhy(t *testing.T) {
 	if said, told := says(process.Decision{}); said != "" || told != nil {
 		t.Errorf("a request that somebody wants says %q, %v", said, told)
 	}
-	want := "Nobody wants the eviction any more, but it goes on: a.example.com is past the point of no return."
+	want := "The eviction has no requester left, but it continues: a.example.com is past the point of no return."
 	for i, wantEvents := range [][]events.Event{{events.CancellationForbidden(want)}, nil} {
 		said, told := says(process.Decision{Forbidding: "a.example.com"})
 		if diff := cmp.Diff(want, said); diff != "" {

@@ -31,7 +31,7 @@ func HookFailed(hook, pod, why, next string) Event {
 
 // HookUndone says that a hook was undone, because the eviction was called off.
 func HookUndone(hook, pod string) Event {
-	return normal(ReasonHookUndone, actionUndoHook, "What EvacuationHook %s did for pod %s is undone: the eviction was called off.", hook, pod)
+	return normal(ReasonHookUndone, actionUndoHook, "What EvacuationHook %s did for pod %s is undone: the eviction was canceled.", hook, pod)
 }
 
 // HookUndoFailed says that the undo has failed. It is not repeated.

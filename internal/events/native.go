@@ -17,7 +17,7 @@ const (
 // NativeResponderPassedOver says that a native responder was silent for 20 minutes.
 func NativeResponderPassedOver(responder string) Event {
 	return warning(ReasonNativeResponderPassedOver, actionPassOver,
-		"Responder %s has not reported for 20 minutes, so the eviction goes on without it. It may have ended its work or not: look at its program.", responder)
+		"Responder %s has not reported for 20 minutes, so the eviction continues without it. It may have ended its work or not: look at its program.", responder)
 }
 
 // NativeEvictionFailed says that a native Eviction has ended while its pod goes on.

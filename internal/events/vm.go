@@ -55,7 +55,7 @@ func MarkRejected(policy, why string) Event {
 // MarkKept says that the platform's own mark cannot be removed: the platform has no way
 // to do so.
 func MarkKept(kind, name, path string) Event {
-	return warning(ReasonMarkKept, actionUnmark, "The platform goes on evacuating %s %s: it marked it itself and does not serve %s.", kind, name, path)
+	return warning(ReasonMarkKept, actionUnmark, "The platform continues to evacuate %s %s: it marked it itself and does not serve %s.", kind, name, path)
 }
 
 // PoliciesOverlap says that another EvacuationPolicy covers a pod of this one. How

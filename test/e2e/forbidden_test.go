@@ -46,7 +46,7 @@ func goesOnUnwanted(t *testing.T, pod *corev1.Pod, interceptor string) {
 	if v1alpha1.IsFinished(er) || !activeIs(interceptor)(er) {
 		t.Errorf("it has ended, or somebody else has the turn: %+v", er.Status)
 	}
-	wanted := "Nobody wants the eviction any more, but it goes on: " + interceptor + " is past the point of no return."
+	wanted := "The eviction has no requester left, but it continues: " + interceptor + " is past the point of no return."
 	saysAll(t, "the condition", meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCancellationForbidden).Message, wanted)
 	saysAll(t, "the event", waitEvent(t, pod, events.ReasonCancellationForbidden).Note, wanted)
 }
@@ -97,7 +97,7 @@ func TestAnUncordonDoesNotCancelWhatIsPastThePointOfNoReturn(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	saysAll(t, "the plugin", said,
-		fmt.Sprintf("The eviction of pod %s/db-0 goes on nevertheless: interceptor %s is past the point of no return.", pod.Namespace, interceptor))
+		fmt.Sprintf("The eviction of pod %s/db-0 continues nevertheless: interceptor %s is past the point of no return.", pod.Namespace, interceptor))
 	goesOnUnwanted(t, pod, interceptor)
 	completeBegun(t, m, pod, interceptor)
 	gone(t, pod)

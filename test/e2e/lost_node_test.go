@@ -172,5 +172,5 @@ func TestNodeLostLetsAHookThatFailedGo(t *testing.T) {
 	m.Clock.Advance(time.Minute)
 	gone(t, pod)
 	er := waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
-	saysAll(t, "the report", v1alpha1.ReportOf(er, actsAs(flush)).Message, "the node is lost, so the eviction goes on")
+	saysAll(t, "the report", v1alpha1.ReportOf(er, actsAs(flush)).Message, "the node is lost, so the eviction continues")
 }

@@ -125,7 +125,7 @@ func TestADrainThatIsLeft(t *testing.T) {
 	}
 
 	code, said := leave(func(interrupt func()) { interrupt() })
-	wantSaid("^C", 130, code, "to call it off: kubectl drawbridge cancel "+node, said)
+	wantSaid("^C", 130, code, "to cancel it: kubectl drawbridge cancel "+node, said)
 	waitRequest(t, pod, "intercepted still", activeIs(silent))
 
 	if text := plugin(t, "status", node); !strings.Contains(text, silent+" 1/2") || !strings.Contains(text, "is cordoned") {

@@ -145,7 +145,7 @@ func foretellWorlds(silent string) map[string]foretellWorld {
 	return map[string]foretellWorld{
 		"machine": {
 			create:  machine,
-			drained: "be evicted after " + kubevirtInterceptor + "; as things are it is refused: the virtual machine has the eviction strategy LiveMigrate but is not live-migratable",
+			drained: "be evicted after " + kubevirtInterceptor + "; currently it is refused: the virtual machine has the eviction strategy LiveMigrate but is not live-migratable",
 			unasked: "be evicted after " + kubevirtInterceptor,
 		},
 		"held": {pod: uncovered, then: func(t *testing.T, pod *corev1.Pod) {
@@ -155,17 +155,17 @@ func foretellWorlds(silent string) map[string]foretellWorld {
 			waitRequest(t, pod, "in the hands of an interceptor whose policies do not cover it", activeIs(kubevirtInterceptor))
 			plugin(t, "skip", pod.Name, kubevirtInterceptor, "-n", pod.Namespace, "--reason=nobody covers it")
 			evictUntil(t, "carol", pod, "the guard of the pod is closed")
-		}, drained: "be evicted, as is requested already; as things are it is refused: the guard of the pod is closed", unasked: "be evicted, as is requested already"},
+		}, drained: "be evicted, as is requested already; currently it is refused: the guard of the pod is closed", unasked: "be evicted, as is requested already"},
 		"last-blocked": {pod: named, then: lastBlocked, drained: "be evicted, as is requested already; budget quorum-last-blocked-1 can never allow a disruption (minAvailable is 1 of 1 pod)"},
 		"last-ending":  {pod: func(w *builder.PodWrapper) { named(w); w.Finalizer(drainHolder) }, then: lastEnding, drained: "be waited for: it is being deleted"},
-		"stale-budget": {then: stale, drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted; as things are budget stale-stale-budget-1 refuses it"},
+		"stale-budget": {then: stale, drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted; currently budget stale-stale-budget-1 refuses it"},
 		"plain":        {drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted"},
 		"plain-called": {drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted"},
 		"untouched":    {pod: intercept, drained: "be evicted after " + silent},
 		"waiting":      {pod: intercept, then: ask, drained: "be evicted, as is requested already: waiting for " + silent + " (1 of 2)"},
 		"canceled":     {pod: intercept, then: cancel, drained: "be evicted after " + silent},
 		"budget":       {then: budget("one"), drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted; budget one-budget-1 can never allow a disruption (maxUnavailable is 0)"},
-		"two-budgets":  {then: both, drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted; as things are it is refused: 2 budgets select it (one-two-budgets-1, two-two-budgets-1), and the eviction API supports one"},
+		"two-budgets":  {then: both, drained: "be left to its owner for 3m0s (maintenance.evacuationWait), then be evicted; currently it is refused: 2 budgets select it (one-two-budgets-1, two-two-budgets-1), and the eviction API supports one"},
 		"behind":       {pod: intercept, then: budget("one"), drained: "be evicted after " + silent + "; budget one-behind-1 can never allow a disruption (maxUnavailable is 0)"},
 		"excluded":     {namespace: metav1.NamespaceSystem, pod: intercept, drained: "be evicted after " + silent},
 		"ending": {

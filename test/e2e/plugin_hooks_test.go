@@ -180,8 +180,8 @@ func TestHooksTestIsCalledOff(t *testing.T) {
 		code int
 		want string
 	}{
-		"by ^C":       {nil, 130, "the trial is called off; what runs is stopped, and then the undo runs"},
-		"by its time": {[]string{"--timeout=3s"}, 1, "hook dump has not ended after 3s: the trial is called off"},
+		"by ^C":       {nil, 130, "the test is canceled; what runs is stopped, and then the undo runs"},
+		"by its time": {[]string{"--timeout=3s"}, 1, "hook dump has not ended after 3s: the test is canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := tried(t, `{"job":`+jobThat("0", stays)+`,"undo":{"job":`+jobThat("0")+`}}`)

@@ -89,7 +89,7 @@ func TestThePluginSaysThatNobodyWorks(t *testing.T) {
 	})
 	drain := startPlugin(t, "drain", node, "--force")
 	drain.clock.Step(within)
-	const nobody = "nobody has looked at it yet: no replica of Drawbridge is ready (0 of 0): kubectl -n "
+	const nobody = "the manager has not observed it yet: no replica of Drawbridge is ready (0 of 0): kubectl -n "
 	eventually(t, "the drain to say that nobody works", func(context.Context) error {
 		if !strings.Contains(drain.printed(), nobody) {
 			return errors.New(drain.printed())
@@ -147,7 +147,7 @@ func TestThePluginSaysThatNobodyWorks(t *testing.T) {
 		other := addNodes(t, namespace, 1)[0]
 		p := &pluginCall{user: "olga", group: operators}
 		code, said := p.run(t.Context(), t, "drain", other)
-		const want = "nobody would drain: the controllers of NodeMaintenances are switched off (maintenance.enabled=false). Drain with kubectl drain"
+		const want = "nobody would drain: the NodeMaintenance controller is disabled (maintenance.enabled=false). Drain with kubectl drain"
 		if code != 1 || !strings.Contains(said, want) {
 			t.Errorf("exit code %d, want 1 and %q:\n%s%s", code, want, p.printed(), said)
 		}

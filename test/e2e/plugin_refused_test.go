@@ -115,7 +115,7 @@ func aJob(namespace string) *batchv1.Job {
 // has a namespace of its own.
 func refusedWorlds(silent string) map[string]foretellWorld {
 	const (
-		request = "be evicted after %s; as things are it cannot be requested: a quota of the namespace refuses it: evictionrequests.drawbridge.dev \"UID\" is forbidden: exceeded quota: none, requested: count/evictionrequests.drawbridge.dev=1, used: count/evictionrequests.drawbridge.dev=0, limited: count/evictionrequests.drawbridge.dev=0"
+		request = "be evicted after %s; currently it cannot be requested: a quota of the namespace refuses it: evictionrequests.drawbridge.dev \"UID\" is forbidden: exceeded quota: none, requested: count/evictionrequests.drawbridge.dev=1, used: count/evictionrequests.drawbridge.dev=0, limited: count/evictionrequests.drawbridge.dev=0"
 		kind    = "count/evictionrequests.drawbridge.dev"
 	)
 	intercepted := func(prepare func(t *testing.T, namespace string), called bool) func(t *testing.T, _, name, node string) *corev1.Pod {
@@ -232,7 +232,7 @@ func TestHooksRetry(t *testing.T) {
 		er := waitHookSays(t, pod, hook, "cannot be created", "it has no label team")
 		waitHook(t, hook, "refused", runPhase(er, v1alpha1.HookRefused))
 		told := wantForetoldOf(t, pod, why.VerdictWaitsForHook)
-		saysAll(t, "headline", told.Headline, "goes on by itself", "it has no label team")
+		saysAll(t, "headline", told.Headline, "continues by itself", "it has no label team")
 		end()
 		eventually(t, "the policy to be gone", func(ctx context.Context) error {
 			return admin.Create(ctx, aJob(h.namespace), client.DryRunAll)

@@ -39,7 +39,7 @@ func TestValidate(t *testing.T) {
 		"a negative skew":                    {func(o *Options) { o.Policy.ClockSkew = -1 }, "--clock-skew must not be negative, but is -1ns"},
 		"no skew at all":                     {change: func(o *Options) { o.Policy.ClockSkew = 0 }},
 		"a backoff that shrinks":             {func(o *Options) { o.EvictionBackoffMax = time.Second }, "--eviction-backoff-max (1s) must not be shorter than --eviction-backoff-min (5s)"},
-		"a retention shorter than the guard": {func(o *Options) { o.Retention = time.Minute }, "--retention (1m0s) must be 0 (keep for ever) or not shorter than --replacement-window (15m0s): the replacement guard knows a moved pod by its finished request"},
+		"a retention shorter than the guard": {func(o *Options) { o.Retention = time.Minute }, "--retention (1m0s) must be 0 (keep forever) or not shorter than --replacement-window (15m0s): the replacement guard knows a moved pod by its finished request"},
 		"a retention for ever":               {change: func(o *Options) { o.Retention = 0 }},
 		"a short retention without a guard":  {change: func(o *Options) { o.Retention, o.ReplacementGuard = time.Minute, "Evict" }},
 		"a negative retention":               {func(o *Options) { o.Retention, o.ReplacementGuard = -time.Minute, "Evict" }, "--retention must not be negative, but is -1m0s"},

@@ -79,7 +79,7 @@ func (o *Options) Validate() error {
 	}
 	check(o.EvictionBackoffMax >= o.EvictionBackoffMin, "--eviction-backoff-max (%s) must not be shorter than --eviction-backoff-min (%s)", o.EvictionBackoffMax, o.EvictionBackoffMin)
 	check(o.Retention == 0 || o.ReplacementGuard == string(webhook.ReplacementEvict) || o.Retention >= o.ReplacementWindow,
-		"--retention (%s) must be 0 (keep for ever) or not shorter than --replacement-window (%s): the replacement guard knows a moved pod by its finished request", o.Retention, o.ReplacementWindow)
+		"--retention (%s) must be 0 (keep forever) or not shorter than --replacement-window (%s): the replacement guard knows a moved pod by its finished request", o.Retention, o.ReplacementWindow)
 	check(o.NewRequestsPerNode >= 0 && o.NewRequestsPerNode <= maxNewRequestsPerNode, "--new-requests-per-node must be between 0 and %d, not %d", maxNewRequestsPerNode, o.NewRequestsPerNode)
 	for _, class := range o.LimitedClasses {
 		check(slices.Contains(limitable(), class), "--limited-caller-class must be one of %s, not %q", strings.Join(limitable(), ", "), class)

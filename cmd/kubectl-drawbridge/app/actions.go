@@ -158,19 +158,19 @@ func (c one) planDrain(ctx context.Context) (act.Plan, error) {
 	p := act.Plan{
 		Title: "Drain " + wish.Nodes[0],
 		Lines: []string{
-			"It makes a NodeMaintenance, which cordons the node and has its pods evacuated, past their interceptors and budgets. It goes on without this page.",
+			"This creates a NodeMaintenance, which cordons the node and evicts its pods. Interceptors run first, and budgets apply. The drain continues if you close this page.",
 			foreseen.Summary + ".",
 		},
 		Table: foreseen.Rows, Command: wish.Command(), Submit: "Drain",
 		Fields: []act.Field{
-			{Name: "reason", Label: "Why", Help: "stands in the conditions of the pods", Value: wish.Reason},
-			{Name: "ignore-daemonsets", Label: "Go on although there are pods of DaemonSets, which stay", Check: true, Value: "true"},
-			{Name: "force", Label: "Also evict pods that no controller would make again", Help: "--force", Check: true, Value: fmt.Sprint(wish.Force)},
+			{Name: "reason", Label: "Reason", Help: "shown in the conditions of the pods", Value: wish.Reason},
+			{Name: "ignore-daemonsets", Label: "Ignore pods of DaemonSets, which stay", Check: true, Value: "true"},
+			{Name: "force", Label: "Also evict pods that no controller would recreate", Help: "--force", Check: true, Value: fmt.Sprint(wish.Force)},
 			{Name: "delete-emptydir-data", Label: "Also evict pods with emptyDir volumes, whose data is lost", Help: "--delete-emptydir-data", Check: true, Value: fmt.Sprint(wish.DeleteEmptyDirData)},
 		},
 	}
 	if foreseen.Refused != nil {
-		p.Lines = append(p.Lines, "As it stands, "+foreseen.Refused.Error(), "Tick below what it names, if you mean it.")
+		p.Lines = append(p.Lines, "With these options, "+foreseen.Refused.Error(), "Select below what it names, if you want that.")
 	}
 	return p, nil
 }
@@ -197,7 +197,7 @@ func (c one) planCancel(ctx context.Context) (act.Plan, error) {
 	if err != nil {
 		return act.Plan{}, err
 	}
-	p := act.Plan{Title: "Call off the drain of " + name, Command: "kubectl drawbridge cancel " + cli.ShellWord(name), Submit: "Call it off"}
+	p := act.Plan{Title: "Cancel the drain of " + name, Command: "kubectl drawbridge cancel " + cli.ShellWord(name), Submit: "Cancel drain"}
 	node, err := c.Node(ctx, name)
 	if err != nil {
 		return p, err
@@ -207,7 +207,7 @@ func (c one) planCancel(ctx context.Context) (act.Plan, error) {
 		return refused(p, err)
 	}
 	for i := range draining {
-		p.Lines = append(p.Lines, fmt.Sprintf("NodeMaintenance %s stops draining: what is not done is withdrawn, and interceptors undo what they can.", draining[i].Name))
+		p.Lines = append(p.Lines, fmt.Sprintf("NodeMaintenance %s stops draining. Its requests that are not finished are withdrawn, and interceptors undo what they can.", draining[i].Name))
 	}
 	p.Lines = append(p.Lines, "The node stays cordoned until it is uncordoned.")
 	return p, nil
@@ -216,7 +216,7 @@ func (c one) planCancel(ctx context.Context) (act.Plan, error) {
 func (c one) planCancelPod(ctx context.Context) (act.Plan, error) {
 	name := c.values.Get("pod")
 	p := act.Plan{
-		Title: "Call off the eviction of " + name, Submit: "Call it off",
+		Title: "Cancel the eviction of " + name, Submit: "Cancel eviction",
 		Command: "kubectl drawbridge cancel " + cli.ShellWord("pod/"+name) + " -n " + cli.ShellWord(c.Namespace),
 	}
 	w, err := c.withdrawable(ctx, c.Connection, name)
@@ -224,9 +224,9 @@ func (c one) planCancelPod(ctx context.Context) (act.Plan, error) {
 		return refused(p, err)
 	}
 	for _, of := range w.requesters() {
-		p.Lines = append(p.Lines, fmt.Sprintf("The wish of %s is withdrawn.", of))
+		p.Lines = append(p.Lines, fmt.Sprintf("The request of %s is withdrawn.", of))
 	}
-	p.Lines = append(p.Lines, "A drain that still runs asks again.")
+	p.Lines = append(p.Lines, "A drain that is still running requests it again.")
 	return p, nil
 }
 
@@ -260,15 +260,15 @@ func (c one) planUncordon(ctx context.Context) (act.Plan, error) {
 	}
 	for _, r := range all {
 		if r.selector == nil {
-			p.Lines = append(p.Lines, fmt.Sprintf("NodeMaintenance %s is deleted, and what it had asked for is withdrawn.", r.maintenance.Name))
+			p.Lines = append(p.Lines, fmt.Sprintf("NodeMaintenance %s is deleted, and its requests are withdrawn.", r.maintenance.Name))
 		} else {
-			p.Lines = append(p.Lines, fmt.Sprintf("NodeMaintenance %s goes on without this node.", r.maintenance.Name))
+			p.Lines = append(p.Lines, fmt.Sprintf("NodeMaintenance %s continues without this node.", r.maintenance.Name))
 		}
 	}
 	if len(all) == 0 && !node.Spec.Unschedulable {
-		p.Lines = append(p.Lines, "The node takes pods already, and no maintenance is for it.")
+		p.Lines = append(p.Lines, "The node is schedulable already, and under no maintenance.")
 	} else {
-		p.Lines = append(p.Lines, "Then the node takes pods again. What callers of pods/eviction had asked for on it is withdrawn, too.")
+		p.Lines = append(p.Lines, "Then the node is schedulable again. Requests of callers of pods/eviction on it are withdrawn, too.")
 	}
 	return p, nil
 }
@@ -295,7 +295,7 @@ func (c one) planSkip(ctx context.Context) (act.Plan, error) {
 	p := act.Plan{
 		Title: "Skip " + name, Submit: "Skip it",
 		Command: c.skipCommand(pod, name) + " --reason=WHY",
-		Fields:  []act.Field{{Name: "reason", Label: "Why", Help: "is kept for whoever asks why the interceptor did not run", Required: true}},
+		Fields:  []act.Field{{Name: "reason", Label: "Reason", Help: "recorded, so that others can see why the interceptor did not run", Required: true}},
 	}
 	er, err := requestOf(ctx, c.Connection, pod)
 	if err == nil {
@@ -305,8 +305,8 @@ func (c one) planSkip(ctx context.Context) (act.Plan, error) {
 		return refused(p, err)
 	}
 	p.Lines = []string{
-		fmt.Sprintf("The turn of %s for pod %s ends in its place, and the next one begins.", name, pod),
-		"It may still be working, or what it protects may not be safe: look at the page of the pod first. Its report, an event and the audit log will say who did it and why.",
+		fmt.Sprintf("The turn of %s for pod %s ends, and the next one begins.", name, pod),
+		"It may still be working, or what it protects may not be safe: check the page of the pod first. The report, an event and the audit log say who skipped it and why.",
 	}
 	return p, nil
 }
@@ -322,7 +322,7 @@ func (c one) doSkip(ctx context.Context) (string, error) {
 	}
 	reason, err := c.needed("reason")
 	if err != nil {
-		return "", errors.New("a reason is required: it is kept for whoever asks why the interceptor did not run")
+		return "", errors.New("a reason is required: it is recorded, so that others can see why the interceptor did not run")
 	}
 	return c.skipCommand(pod, name) + " --reason=" + cli.ShellWord(reason), c.skip(ctx, c.Connection, pod, name, reason)
 }

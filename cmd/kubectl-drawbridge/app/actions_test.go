@@ -39,9 +39,9 @@ func TestActionsSayWhatTheyWillDo(t *testing.T) {
 		"cancel a drain": {
 			"cancel", url.Values{"node": {"node-1"}}, []client.Object{builder.Node("node-1").Obj(), alone.Obj()},
 			foretold{
-				Title: "Call off the drain of node-1", Command: "kubectl drawbridge cancel node-1",
+				Title: "Cancel the drain of node-1", Command: "kubectl drawbridge cancel node-1",
 				Lines: []string{
-					"NodeMaintenance alone stops draining: what is not done is withdrawn, and interceptors undo what they can.",
+					"NodeMaintenance alone stops draining. Its requests that are not finished are withdrawn, and interceptors undo what they can.",
 					"The node stays cordoned until it is uncordoned.",
 				},
 			}, "",
@@ -49,7 +49,7 @@ func TestActionsSayWhatTheyWillDo(t *testing.T) {
 		"cancel the drain of several nodes": {
 			"cancel", url.Values{"node": {"node-1"}}, []client.Object{builder.Node("node-1").Obj(), both.Obj()},
 			foretold{
-				Title: "Call off the drain of node-1", Command: "kubectl drawbridge cancel node-1",
+				Title: "Cancel the drain of node-1", Command: "kubectl drawbridge cancel node-1",
 				Refused: "nodemaintenance both drains other nodes, too: stop it for all of them with --whole, or take this one out with kubectl drawbridge uncordon node-1",
 			}, "",
 		},
@@ -58,36 +58,36 @@ func TestActionsSayWhatTheyWillDo(t *testing.T) {
 		"cancel an eviction": {
 			"cancel", url.Values{"namespace": {"shop"}, "pod": {"db-0"}}, []client.Object{pod.Obj(), request.Obj()},
 			foretold{
-				Title: "Call off the eviction of db-0", Command: "kubectl drawbridge cancel pod/db-0 -n shop",
-				Lines: []string{"The wish of alice.users.drawbridge.dev is withdrawn.", "A drain that still runs asks again."},
+				Title: "Cancel the eviction of db-0", Command: "kubectl drawbridge cancel pod/db-0 -n shop",
+				Lines: []string{"The request of alice.users.drawbridge.dev is withdrawn.", "A drain that is still running requests it again."},
 			}, "",
 		},
 		"cancel an eviction that nobody wants": {
 			"cancel", url.Values{"namespace": {"shop"}, "pod": {"db-0"}}, []client.Object{pod.Obj()},
-			foretold{Title: "Call off the eviction of db-0", Command: "kubectl drawbridge cancel pod/db-0 -n shop", Refused: "nobody has requested the eviction of pod db-0"}, "",
+			foretold{Title: "Cancel the eviction of db-0", Command: "kubectl drawbridge cancel pod/db-0 -n shop", Refused: "nobody has requested the eviction of pod db-0"}, "",
 		},
 		"uncordon a node": {
 			"uncordon", url.Values{"node": {"node-1"}}, []client.Object{builder.Node("node-1").Cordoned().Obj(), alone.Obj(), both.Obj()},
 			foretold{
 				Title: "Uncordon node-1", Command: "kubectl drawbridge uncordon node-1",
 				Lines: []string{
-					"NodeMaintenance alone is deleted, and what it had asked for is withdrawn.",
-					"NodeMaintenance both goes on without this node.",
-					"Then the node takes pods again. What callers of pods/eviction had asked for on it is withdrawn, too.",
+					"NodeMaintenance alone is deleted, and its requests are withdrawn.",
+					"NodeMaintenance both continues without this node.",
+					"Then the node is schedulable again. Requests of callers of pods/eviction on it are withdrawn, too.",
 				},
 			}, "",
 		},
 		"uncordon a node in peace": {
 			"uncordon", url.Values{"node": {"node-1"}}, []client.Object{builder.Node("node-1").Obj()},
-			foretold{Title: "Uncordon node-1", Command: "kubectl drawbridge uncordon node-1", Lines: []string{"The node takes pods already, and no maintenance is for it."}}, "",
+			foretold{Title: "Uncordon node-1", Command: "kubectl drawbridge uncordon node-1", Lines: []string{"The node is schedulable already, and under no maintenance."}}, "",
 		},
 		"skip the one whose turn it is": {
 			"skip", url.Values{"namespace": {"shop"}, "pod": {"db-0"}, "interceptor": {copying}}, []client.Object{pod.Obj(), request.Clone().Active(copying, now).Obj()},
 			foretold{
 				Title: "Skip copy.example.com", Command: "kubectl drawbridge skip db-0 copy.example.com -n shop --reason=WHY",
 				Lines: []string{
-					"The turn of copy.example.com for pod db-0 ends in its place, and the next one begins.",
-					"It may still be working, or what it protects may not be safe: look at the page of the pod first. Its report, an event and the audit log will say who did it and why.",
+					"The turn of copy.example.com for pod db-0 ends, and the next one begins.",
+					"It may still be working, or what it protects may not be safe: check the page of the pod first. The report, an event and the audit log say who skipped it and why.",
 				},
 			}, "",
 		},

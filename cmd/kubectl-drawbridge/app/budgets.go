@@ -25,8 +25,8 @@ func newBudgets(o commands) *cobra.Command {
 		Long: `List the EvictionBudgets of a namespace: how many evictions each would grant now, how many
 wait for it and why, and when its next window opens.
 
-With a name: the groups of this budget, and the pods that it has let go and whose places
-are not filled again.`,
+With a name: the groups of this budget, and the pods whose eviction it has granted and that
+have no successor yet.`,
 		Example: `  kubectl drawbridge budgets -A
   kubectl drawbridge budgets ingester -n mimir`,
 		ValidArgsFunction: o.CompleteFirst(budgetNames),
@@ -112,7 +112,7 @@ func (o commands) budget(ctx context.Context, c *cli.Connection, name string) er
 func (o commands) printBudget(b *v1alpha1.EvictionBudget) error {
 	switch {
 	case b.Status.MatchingPods == nil:
-		fmt.Fprintf(o.Out, "The manager has not looked at EvictionBudget %s in namespace %s.\n", b.Name, b.Namespace)
+		fmt.Fprintf(o.Out, "The manager has not observed EvictionBudget %s in namespace %s yet.\n", b.Name, b.Namespace)
 	case len(b.Status.Groups) == 0:
 		fmt.Fprintf(o.Out, "EvictionBudget %s covers no pod in namespace %s now.\n", b.Name, b.Namespace)
 	default:

@@ -22,12 +22,12 @@ func newCancel(o commands) *cobra.Command {
 	whole := false
 	cmd := &cobra.Command{
 		Use:   "cancel (NODE | POD)",
-		Short: "Call off the drain of a node, or the eviction of a pod",
-		Long: `Of a node: stop the maintenances that drain it. What is not done is withdrawn, and
-interceptors undo what they can. The node stays cordoned; see uncordon.
+		Short: "Cancel the drain of a node, or the eviction of a pod",
+		Long: `Of a node: stop the maintenances that drain it. Their requests that are not finished are
+withdrawn, and interceptors undo what they can. The node stays cordoned; see uncordon.
 
-Of a pod: withdraw what asks for its eviction, whoever wants it, by Drawbridge's API or by that
-of Kubernetes (lifecycle.k8s.io). A drain that still runs asks for it again. You need the
+Of a pod: withdraw all requests for its eviction, of Drawbridge's API and of Kubernetes'
+own (lifecycle.k8s.io). A drain that is still running requests it again. You need the
 permission to delete the pod.
 
 A plain name is looked up among the nodes first, then among the pods of the namespace.
@@ -54,7 +54,7 @@ Use node/NAME or pod/NAME to be explicit.`,
 			return cli.OnLatest(func() error { return o.cancel(cmd.Context(), c, args[0], whole) })
 		},
 	}
-	cmd.Flags().BoolVar(&whole, "whole", false, "also stop maintenances that drain other nodes, too")
+	cmd.Flags().BoolVar(&whole, "whole", false, "also stop maintenances that drain other nodes")
 	o.AddOutput(cmd, cli.FormatName)
 	return cmd
 }
@@ -98,7 +98,7 @@ func (o commands) withdrawable(ctx context.Context, c *cli.Connection, name stri
 	}
 	found := err == nil
 	if by := v1alpha1.Forbidding(er); by != "" && !v1alpha1.IsFinished(er) {
-		return w, fmt.Errorf("too late: interceptor %s is past the point of no return with pod %s, so its eviction goes on to the end even if nobody wants it any more", by, name)
+		return w, fmt.Errorf("too late: interceptor %s is past the point of no return with pod %s, so its eviction continues to the end even without a requester", by, name)
 	}
 	if w.native, err = o.nativeWishes(ctx, c, w.pod); err != nil {
 		return w, err
@@ -111,7 +111,7 @@ func (o commands) withdrawable(ctx context.Context, c *cli.Connection, name stri
 	case !found:
 		return w, fmt.Errorf("nobody has requested the eviction of pod %s", name)
 	default:
-		return w, fmt.Errorf("there is nothing to call off: the eviction of pod %s is %s already", name, strings.ToLower(string(state)))
+		return w, fmt.Errorf("there is nothing to cancel: the eviction of pod %s is %s already", name, strings.ToLower(string(state)))
 	}
 	return w, nil
 }
@@ -131,14 +131,14 @@ func (o commands) cancelPod(ctx context.Context, c *cli.Connection, name string)
 	case err != nil:
 		return err
 	case state == v1alpha1.StateEvicted:
-		return fmt.Errorf("too late: pod %s was evicted before anybody heard that it is not to be", name)
+		return fmt.Errorf("too late: pod %s was evicted before the cancellation was seen", name)
 	case state == v1alpha1.StateCanceled:
-		fmt.Fprintf(o.Out, "the eviction of pod %s is called off\n", name)
+		fmt.Fprintf(o.Out, "the eviction of pod %s is canceled\n", name)
 	case forbidden != "":
-		return fmt.Errorf("too late: interceptor %s has passed the point of no return with pod %s meanwhile, so its eviction goes on to the end", forbidden, name)
+		return fmt.Errorf("too late: interceptor %s has passed the point of no return with pod %s in the meantime, so its eviction continues to the end", forbidden, name)
 	default:
 		fmt.Fprintf(o.Out, "the request for pod %s is withdrawn\n", name)
-		fmt.Fprintf(o.ErrOut, "Nobody has confirmed that within %s, so interceptors may still be at work: %s\n", cli.ConfirmPatience, o.Installed(ctx, c).NobodyWorks(o.System))
+		fmt.Fprintf(o.ErrOut, "Nobody has confirmed that within %s, so interceptors may still be working: %s\n", cli.ConfirmPatience, o.Installed(ctx, c).NobodyWorks(o.System))
 	}
 	if w.request == nil {
 		return nil
@@ -146,9 +146,9 @@ func (o commands) cancelPod(ctx context.Context, c *cli.Connection, name string)
 	for _, r := range w.request.Spec.Requesters {
 		switch maintenance, ok := strings.CutSuffix(r.Name, "."+v1alpha1.MaintenanceRequesterSuffix); {
 		case ok:
-			fmt.Fprintf(o.ErrOut, "NodeMaintenance %s still wants it, and will ask again: kubectl drawbridge cancel node/%s\n", maintenance, w.request.Status.NodeName)
+			fmt.Fprintf(o.ErrOut, "NodeMaintenance %s is still draining, and will request it again: kubectl drawbridge cancel node/%s\n", maintenance, w.request.Status.NodeName)
 		case r.LeaseName != "":
-			fmt.Fprintf(o.ErrOut, "%s drains the node, and asks again as long as that goes on: stop the drain, or kubectl drawbridge uncordon %s\n", r.Name, w.request.Status.NodeName)
+			fmt.Fprintf(o.ErrOut, "%s is draining the node, and requests it again until the drain ends: stop the drain, or kubectl drawbridge uncordon %s\n", r.Name, w.request.Status.NodeName)
 		}
 	}
 	return nil
@@ -188,7 +188,7 @@ func stoppable(ctx context.Context, c *cli.Connection, node *corev1.Node, whole 
 	}
 	draining := slices.DeleteFunc(covering(node, maintenances.Items), func(m v1alpha1.NodeMaintenance) bool { return !m.Spec.Drain || m.DeletionTimestamp != nil })
 	if len(draining) == 0 {
-		return nil, fmt.Errorf("no maintenance drains node %s; if somebody drains it in another way, stop that, or withdraw what it asked for with kubectl drawbridge uncordon %s", node.Name, node.Name)
+		return nil, fmt.Errorf("no maintenance drains node %s; if another tool drains it, stop that, or withdraw its requests with kubectl drawbridge uncordon %s", node.Name, node.Name)
 	}
 	for i := range draining {
 		if !whole && !onlyNode(&draining[i], node.Name) {
@@ -222,7 +222,7 @@ func (o commands) cancelNode(ctx context.Context, c *cli.Connection, node *corev
 			continue
 		}
 		fmt.Fprintf(o.Out, "nodemaintenance.drawbridge.dev/%s told to stop\n", draining[i].Name)
-		fmt.Fprintf(o.ErrOut, "Nobody has taken notice within %s, so nothing is withdrawn yet: %s\n", cli.ConfirmPatience, o.Installed(ctx, c).NobodyWorks(o.System))
+		fmt.Fprintf(o.ErrOut, "The manager has not responded within %s, so nothing is withdrawn yet: %s\n", cli.ConfirmPatience, o.Installed(ctx, c).NobodyWorks(o.System))
 	}
 	return nil
 }

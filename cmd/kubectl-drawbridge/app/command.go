@@ -18,12 +18,12 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/version"
 )
 
-const longHelp = `Drain nodes, see what is going on, why it is not finished, and stop it.
+const longHelp = `Drain nodes, follow drains, find out why one is not finished, and cancel it.
 
 Drawbridge lets the interceptors of pods (migrations, replacements, checkpoints)
-work before the pods are evicted. This plugin is the person's side of it.
+work before the pods are evicted. This plugin is its command line.
 
-Exit codes: 0 when all went well, 1 when it did not, and 130 after ^C.`
+Exit codes: 0 for success, 1 for an error, and 130 after ^C.`
 
 // commands are the short commands. The longer ones have their own packages.
 type commands struct{ *cli.Options }
@@ -35,7 +35,7 @@ func NewCommand(o *cli.Options) *cobra.Command {
 	ctrllog.SetLogger(logr.Discard())
 	root := &cobra.Command{
 		Use:           "kubectl-drawbridge",
-		Short:         "Drain nodes past the interceptors of their pods",
+		Short:         "Drain nodes, and let the interceptors of their pods run first",
 		Long:          longHelp,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -29,7 +29,7 @@ func newHooks(o commands) *cobra.Command {
 		Aliases: []string{"hook"},
 		Short:   "List the EvacuationHooks, or the pods that one covers",
 		Long: `List the EvacuationHooks of a namespace: what they do, how many pods they cover, and
-for how many pods they run or hold the eviction up.
+for how many pods they run or hold the eviction.
 
 With a name: the pods that this hook covers now, and how far it is with each.
 

@@ -23,8 +23,8 @@ func newHooksRetry(o commands) *cobra.Command {
 		Long: `Let a hook try again for a pod that it holds because its last attempt has failed, or
 for all of them. It has all of its attempts again. The hook itself is not changed.
 
-An attempt that waits because the cluster refuses its Job begins now. It would begin by
-itself as well, at least within five minutes.
+An attempt that waits because the cluster refuses its Job begins now. Without this command
+it begins within five minutes.
 
 You need get on evacuationhooks, and patch on evacuationhooks/status, which the
 ClusterRole drawbridge-operator has.`,

@@ -41,7 +41,7 @@ the ClusterRole drawbridge-operator has.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
-				return fmt.Errorf("--reason is required: it is kept for whoever asks why the interceptor did not run")
+				return fmt.Errorf("--reason is required: it is recorded, so that others can see why the interceptor did not run")
 			}
 			c, err := o.Connect()
 			if err != nil {

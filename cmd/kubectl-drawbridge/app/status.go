@@ -22,14 +22,14 @@ func newStatus(o commands) *cobra.Command {
 	watch := false
 	cmd := &cobra.Command{
 		Use:   "status [NODE]",
-		Short: "Say what is going on in the cluster, or on one node",
+		Short: "Show maintenances and evictions of the cluster, or of one node",
 		Long: `List the maintenances, and the evictions that are not finished, of all namespaces.
 With --namespace: only the evictions of that namespace. With a node: only what
 concerns it, and whether it is cordoned and why.
 
 Where Kubernetes' own API is served (lifecycle.k8s.io), its responders are named as
-interceptors are, and evictions that only that API was asked for are listed, too. You
-need list on evictions.lifecycle.k8s.io for that; who may not is warned.`,
+interceptors are, and evictions that were only requested by that API are listed, too.
+That needs list on evictions.lifecycle.k8s.io; without it there is a warning.`,
 		Example: `  kubectl drawbridge status
   kubectl drawbridge status node-1 -o wide
   kubectl drawbridge status --watch`,

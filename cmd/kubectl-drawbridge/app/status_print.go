@@ -22,7 +22,7 @@ func (o commands) printStatus(s Status, now time.Time) error {
 		o.printNode(s.Node)
 	}
 	if len(s.Maintenances) == 0 && len(s.Evictions) == 0 {
-		fmt.Fprintln(o.Out, "No maintenance, and no eviction that is not finished.")
+		fmt.Fprintln(o.Out, "No maintenance, and no eviction in progress.")
 		return nil
 	}
 	if len(s.Maintenances) > 0 {
@@ -48,7 +48,7 @@ func (o commands) printStatus(s Status, now time.Time) error {
 		}
 	}
 	if s.Finished > 0 {
-		fmt.Fprintf(o.Out, "\n%s finished not long ago.\n", text.Counted(s.Finished, "eviction"))
+		fmt.Fprintf(o.Out, "\n%s finished recently.\n", text.Counted(s.Finished, "eviction"))
 	}
 	return nil
 }
@@ -58,14 +58,14 @@ func (o commands) printNode(n *NodeState) {
 	if !n.Schedulable {
 		state = "is cordoned"
 		if n.CordonedBefore {
-			state += ", and was before its maintenance: it stays so afterwards"
+			state += ", and was before its maintenance: it stays cordoned afterwards"
 		}
 	}
 	if n.Phase != "" {
 		state += "; maintenance: " + n.Phase
 	}
 	if len(n.Markers) > 0 {
-		state += "; signs of a drain: " + strings.Join(n.Markers, ", ")
+		state += "; drain markers: " + strings.Join(n.Markers, ", ")
 	}
 	fmt.Fprintf(o.Out, "Node %s %s\n\n", n.Name, state)
 }
@@ -79,7 +79,7 @@ func (o commands) printTrouble(m MaintenanceState) {
 			fmt.Fprintf(o.Out, "  ... and %d more\n", int(m.Progress.PodsBlocking)-maxBlockingTold)
 			return
 		}
-		line := fmt.Sprintf("  %s/%s does not get on: %s", pod.Namespace, pod.Name, pod.Reason)
+		line := fmt.Sprintf("  %s/%s makes no progress: %s", pod.Namespace, pod.Name, pod.Reason)
 		if pod.Message != "" {
 			line += ": " + text.Clean(pod.Message)
 		}

@@ -25,10 +25,10 @@ func newUncordon(o commands) *cobra.Command {
 	whole := false
 	cmd := &cobra.Command{
 		Use:   "uncordon NODE...",
-		Short: "End the maintenance of nodes, so that they take pods again",
+		Short: "End the maintenance of nodes, and make them schedulable",
 		Long: `For each node: delete the maintenances of the node, or take the node out of those that name others,
-too; wait until it is given back, and make it schedulable. What they had asked for is
-withdrawn, and so is what callers of pods/eviction had asked for on this node.`,
+too; wait until it is released, and make it schedulable. Their requests are withdrawn,
+and so are those of callers of pods/eviction on this node.`,
 		Example:           `  kubectl drawbridge uncordon node-1 node-2`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: o.CompleteNodes(0),
@@ -52,7 +52,7 @@ withdrawn, and so is what callers of pods/eviction had asked for on this node.`,
 			return errors.Join(failed...)
 		},
 	}
-	cmd.Flags().BoolVar(&whole, "whole", false, "also delete maintenances that select other nodes, too")
+	cmd.Flags().BoolVar(&whole, "whole", false, "also delete maintenances that select other nodes")
 	o.AddOutput(cmd, cli.FormatName)
 	return cmd
 }
@@ -132,12 +132,12 @@ func (o commands) tellForbidden(ctx context.Context, c *cli.Connection, node str
 	case apierrors.IsForbidden(err):
 		return nil // The node is uncordoned; who may not look is told no less than before.
 	case err != nil:
-		return fmt.Errorf("node %s is uncordoned, but which evictions go on is not known: list evictionrequests: %w", node, err)
+		return fmt.Errorf("node %s is uncordoned, but which evictions continue is not known: list evictionrequests: %w", node, err)
 	}
 	for i := range requests.Items {
 		er := &requests.Items[i]
 		if by := v1alpha1.Forbidding(er); by != "" && er.Status.NodeName == node && er.Spec.Target.Pod != nil && !v1alpha1.IsFinished(er) {
-			fmt.Fprintf(o.ErrOut, "The eviction of pod %s/%s goes on nevertheless: interceptor %s is past the point of no return.\n", er.Namespace, er.Spec.Target.Pod.Name, by)
+			fmt.Fprintf(o.ErrOut, "The eviction of pod %s/%s continues nevertheless: interceptor %s is past the point of no return.\n", er.Namespace, er.Spec.Target.Pod.Name, by)
 		}
 	}
 	return nil
@@ -158,7 +158,7 @@ func (o commands) leave(ctx context.Context, c *cli.Connection, r release, node 
 	if err := c.Patch(ctx, r.maintenance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(cli.FieldOwner)); err != nil {
 		return fmt.Errorf("take node %s out of nodemaintenance %s: %w", node, r.maintenance.Name, err)
 	}
-	o.sayf("nodemaintenance.drawbridge.dev/%s goes on without node %s\n", r.maintenance.Name, node)
+	o.sayf("nodemaintenance.drawbridge.dev/%s continues without node %s\n", r.maintenance.Name, node)
 	return nil
 }
 

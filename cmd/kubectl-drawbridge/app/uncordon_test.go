@@ -83,7 +83,7 @@ func TestWhatAnUncordonSaysOfEvictionsThatGoOn(t *testing.T) {
 		want    string
 		err     error
 	}{
-		"it names the pods":                {want: "The eviction of pod shop/gone-on goes on nevertheless: interceptor a.example.com is past the point of no return.\n"},
+		"it names the pods":                {want: "The eviction of pod shop/gone-on continues nevertheless: interceptor a.example.com is past the point of no return.\n"},
 		"nothing, if it may not look":      {refusal: apierrors.NewForbidden(v1alpha1.Resource("evictionrequests"), "", nil)},
 		"that it does not know, otherwise": {refusal: broken, err: broken},
 	}

@@ -96,7 +96,7 @@ func (in *Input) closed() *Status {
 	case slices.ContainsFunc(b.Status.Grants, func(g v1alpha1.BudgetGrant) bool { return g.PodUID == string(in.Pod.UID) }):
 		return &Status{When: Granted, Text: "granted already"}
 	case b.Status.ObservedGeneration != b.Generation || accepted == nil:
-		return &Status{When: Someday, Text: "not known: the manager has not looked at it"}
+		return &Status{When: Someday, Text: "not known: the manager has not observed it yet"}
 	case accepted.Status == metav1.ConditionFalse:
 		return &Status{When: Never, Reason: v1alpha1.ReasonNotAccepted, Text: "never: it is not accepted: " + text.Clean(accepted.Message)}
 	}
@@ -110,7 +110,7 @@ func (in *Input) closed() *Status {
 	case !open && opening == nil:
 		return &Status{When: Never, Reason: v1alpha1.ReasonOutsideWindow, Text: "never: no window opens any more"}
 	case !open && !opening.End.After(in.Now):
-		return &Status{When: Someday, Reason: v1alpha1.ReasonOutsideWindow, Text: "not known: the manager has not looked for the next window"}
+		return &Status{When: Someday, Reason: v1alpha1.ReasonOutsideWindow, Text: "not known: the manager has not computed the next window"}
 	case !open:
 		return &Status{When: AtTime, Reason: v1alpha1.ReasonOutsideWindow, Until: opening.Start.Time, Text: "not before " + in.at(opening.Start.Time) + ", when its next window opens"}
 	}
@@ -153,7 +153,7 @@ func (in *Input) blocked() *Status {
 	case AllowsNothing(b):
 		return &Status{When: Never, Reason: v1alpha1.ReasonNothingAllowed}
 	case refuses(v1alpha1.ReasonGrantsFull):
-		return &Status{When: Someday, Reason: v1alpha1.ReasonGrantsFull, Text: "after the places of pods that it let go are filled again"}
+		return &Status{When: Someday, Reason: v1alpha1.ReasonGrantsFull, Text: "after the pods that it has granted have successors"}
 	case in.Now.Before(next):
 		return &Status{When: AtTime, Reason: v1alpha1.ReasonMinInterval, Until: next, Text: "not before " + in.at(next) + ", for minInterval"}
 	default:

@@ -58,14 +58,14 @@ func NewCommand(o *cli.Options, parts Parts) *cobra.Command {
 	d := &options{Options: o, Parts: parts}
 	cmd := &cobra.Command{
 		Use:   "dashboard",
-		Short: "See the drains of the cluster in a browser",
+		Short: "Show the drains of the cluster in a browser",
 		Long: `Serve pages about drains, nodes, pods, interceptors and budgets on this machine, for
 your own browser: open the address that is printed. It has a token, so keep it to
 yourself. Nothing is installed in the cluster, and everything is read and done with the
 rights of your kubeconfig; what you may not read is left out, and the pages say so.
 
-Actions are asked for once more on a page of their own, which shows the command that
-does the same. With --read-only there are none.
+Each action is confirmed on a page of its own, which shows the command that does the
+same. With --read-only there are none.
 
 ^C ends it.`,
 		Example: `  kubectl drawbridge dashboard --open
@@ -82,7 +82,7 @@ does the same. With --read-only there are none.
 	flags := cmd.Flags()
 	flags.IntVar(&d.port, "port", 0, "port on 127.0.0.1; 0 takes a free one")
 	flags.BoolVar(&d.open, "open", false, "open the page in the browser")
-	flags.BoolVar(&d.readOnly, "read-only", false, "only show, offer no actions")
+	flags.BoolVar(&d.readOnly, "read-only", false, "offer no actions")
 	cmd.AddCommand(newExport(d))
 	return cmd
 }
@@ -142,7 +142,7 @@ func (d *options) run(ctx context.Context) error {
 		BaseContext: func(net.Listener) context.Context { return watching },
 	}
 	fmt.Fprintf(d.Out, "The dashboard is at %s\n", door.URL())
-	fmt.Fprintln(d.ErrOut, "The address lets anybody on this machine in who knows it. ^C ends the dashboard.")
+	fmt.Fprintln(d.ErrOut, "Anyone on this machine who knows the address can open it. ^C ends the dashboard.")
 	if d.open {
 		if err := open(ctx, door.URL()); err != nil {
 			fmt.Fprintf(d.ErrOut, "Your browser could not be started (%v): open the address yourself.\n", err)

@@ -31,8 +31,8 @@ func newExport(d *options) *cobra.Command {
 	node, pod := "", ""
 	cmd := &cobra.Command{
 		Use:   "export [--node=NODE | --pod=POD]",
-		Short: "Print a page of the dashboard as a file that needs nothing else",
-		Long: `Print a page as it is now: of a node with the time lines of its pods, of a pod of the
+		Short: "Print a page of the dashboard as one file",
+		Long: `Print a page as it is now: of a node with the timelines of its pods, of a pod of the
 namespace with all that kubectl drawbridge why knows, or of all drains. The file has no
 scripts and loads nothing, so that it can be kept, or sent to others. It has the names
 and messages of the cluster in it.`,

@@ -66,7 +66,7 @@ func kubeVirt(f *Facts) (what, do string) {
 	if !hasPolicy(f, "kubevirt") {
 		return "", "" // Its pods are its own business.
 	}
-	return "both answer for virtual machines; that works, but the preset kubevirt makes it needless",
+	return "both answer for virtual machines; that works, but the preset kubevirt makes it unnecessary",
 		"When the policies are ready and the guard is closed for every machine, take it away: step 5 of docs/guides/kubevirt.md."
 }
 

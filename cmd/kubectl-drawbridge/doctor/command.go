@@ -20,19 +20,19 @@ const plainWidth = 120
 func NewCommand(o *cli.Options, version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is wrong with the installation, and say what to do",
-		Long: `Look at the installation of Drawbridge, and at what in the cluster keeps drains
-from ending: every finding says what is wrong and what to do.
+		Short: "Check the installation, and say what to do",
+		Long: `Check the installation of Drawbridge, and what in the cluster keeps drains from
+ending. Every finding says what is wrong and what to do.
 
-WARN means that Drawbridge works, but an eviction will not go well, or that
-something could not be looked at. FAIL means that Drawbridge does not do its work;
-the exit code is 1 then.
+WARN means that Drawbridge works, but some evictions will fail or hang, or that
+something could not be checked. FAIL means that Drawbridge does not work; the exit
+code is 1 then.
 
 Nothing is changed. Some calls are made as dry runs: the eviction of a pod that does
 not exist, which only the webhook answers, the mark and the migration of one machine
 for each EvacuationPolicy, and an EvictionRequest and the guard's budget in each
-namespace whose pods have interceptors, at most 50. What you may not do is said, and
-the other checks go on; the ClusterRole drawbridge-doctor of the chart allows all but
+namespace whose pods have interceptors, at most 50. Missing permissions are named, and
+the other checks continue; the ClusterRole drawbridge-doctor of the chart allows all but
 the webhook's Secret and these dry runs of writes.
 
 Checks:

@@ -120,7 +120,7 @@ var checks = []check{
 	{"versions", "plugin, manager, chart and CustomResourceDefinitions may run together", []Source{CRDs, Deployments}, versions},
 	{"admission-policies", "the ValidatingAdmissionPolicies are there, and bound", []Source{AdmissionPolicies, PolicyBindings}, admissionPolicies},
 	{"replicas", "the manager's replicas are ready and of one version, and one leads", []Source{Deployments, ManagerPods, Leader}, replicas},
-	{"permissions", "the manager may do what it has to", []Source{ServiceAccounts, Reviews}, permissions},
+	{"permissions", "the manager has the permissions that it needs", []Source{ServiceAccounts, Reviews}, permissions},
 	{"webhook", "the webhook configuration is complete, with the failure policy that is wanted", []Source{ValidatingWebhooks}, webhookConfiguration},
 	{"certificate", "callers trust the webhook's certificate, and it is valid for a while", []Source{ValidatingWebhooks, Secret}, certificate},
 	{"cert-manager", "cert-manager keeps the certificate, if it is to", []Source{Deployments, CertManager}, certManager},
@@ -205,10 +205,10 @@ func (c check) result(f *Facts) Result {
 // unread says what could not be read, and what is needed to read it.
 func (v *verdict) unread(f *Facts, source Source, unread Unread) {
 	if !unread.Forbidden {
-		v.warn("", fmt.Sprintf("not looked at: %s: %s", source, unread.Detail), "Try again; if it stays, look at the API server.")
+		v.warn("", fmt.Sprintf("not checked: %s: %s", source, unread.Detail), "Try again; if it stays, look at the API server.")
 		return
 	}
-	v.warn("", fmt.Sprintf("not looked at: %s", unread.Detail), "Ask for "+permissionFor(f, source)+". The ClusterRole drawbridge-doctor of the chart has it"+exceptSecret(source)+".")
+	v.warn("", fmt.Sprintf("not checked: %s", unread.Detail), "Ask for "+permissionFor(f, source)+". The ClusterRole drawbridge-doctor of the chart has it"+exceptSecret(source)+".")
 }
 
 func exceptSecret(source Source) string {

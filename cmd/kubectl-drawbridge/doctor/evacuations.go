@@ -45,7 +45,7 @@ func evacuations(f *Facts) verdict {
 		for _, problem := range r.Problems {
 			findings = append(findings, Finding{Severity: Fail, Object: object,
 				What: fmt.Sprintf("the dry run of a %s (tried with %s)", problem, r.Workload),
-				Do:   "Evacuations come to nothing: keep the platform's own eviction webhook. See who changes or refuses the write, and let the policy write where others may (docs/runbooks/mark-discarded.md)."})
+				Do:   "Evacuations have no effect: keep the platform's own eviction webhook. See who changes or refuses the write, and let the policy write where others may (docs/runbooks/mark-discarded.md)."})
 		}
 	}
 	v.summary = "nothing to try"

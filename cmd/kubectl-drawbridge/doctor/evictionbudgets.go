@@ -53,13 +53,13 @@ func (f *Facts) troubleOf(b *v1alpha1.EvictionBudget) (what, do string) {
 		if f.Now.Sub(b.CreationTimestamp.Time) <= unjudged {
 			return "", ""
 		}
-		return "the manager has not looked at its present version", "Wait a moment. If it stays, no replica leads: see \"replicas\"."
+		return "the manager has not observed its current version", "Wait a moment. If it stays, no replica leads: see \"replicas\"."
 	case refused:
-		return "it is not accepted, so it lets none of its pods go: " + message, "Correct it: " + edit
+		return "it is not accepted, so it allows no evictions: " + message, "Correct it: " + edit
 	case nothing || b.Status.MatchingPods != nil && *b.Status.MatchingPods == 0:
 		return "it covers no pod", "Compare its selector with the labels of the pods: " + edit
 	case budgetstatus.AllowsNothing(b):
-		return fmt.Sprintf("it lets none of its %s go: maxUnavailable is %s", text.Counted(ptr.Deref(b.Status.MatchingPods, 0), "pod"), b.Spec.MaxUnavailable.String()),
+		return fmt.Sprintf("it allows no evictions of its %s: maxUnavailable is %s", text.Counted(ptr.Deref(b.Status.MatchingPods, 0), "pod"), b.Spec.MaxUnavailable.String()),
 			"If that is not meant, relax it: " + edit
 	}
 	granting := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionGranting)

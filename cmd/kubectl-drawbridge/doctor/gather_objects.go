@@ -75,7 +75,7 @@ func (g *Gatherer) get(ctx context.Context, f *Facts, source Source, name string
 
 // certificateStatus reads the condition Ready.
 func certificateStatus(certificate *certmanagerv1.Certificate) *CertificateStatus {
-	status := &CertificateStatus{Name: certificate.Name, Message: "cert-manager has not looked at it: is it installed, and running?"}
+	status := &CertificateStatus{Name: certificate.Name, Message: "cert-manager has not observed it: is it installed and running?"}
 	for _, condition := range certificate.Status.Conditions {
 		if condition.Type == certmanagerv1.CertificateConditionReady {
 			status.Ready = condition.Status == cmmetav1.ConditionTrue

@@ -126,9 +126,9 @@ func versions(f *Facts) verdict {
 // absence.
 var admissionPolicyNames = [][2]string{
 	{"evictionrequest-authorization." + v1alpha1.GroupName, "nobody checks whether those who request evictions may delete the pods"},
-	{"evictionrequest-status." + v1alpha1.GroupName, "whoever may write the status of a request may end it, and the turns of its interceptors"},
+	{"evictionrequest-status." + v1alpha1.GroupName, "anyone who may write the status of a request may end it, and the turns of its interceptors"},
 	{"evictionrequest-reports." + v1alpha1.GroupName, "nobody checks who reports for a registered interceptor while no manager runs"},
-	{"manager-pods." + v1alpha1.GroupName, "whoever has the token of the manager may change the spec and status of every pod"},
+	{"manager-pods." + v1alpha1.GroupName, "anyone with the token of the manager may change the spec and status of every pod"},
 	{"pod-interceptors." + v1alpha1.GroupName, "pods may name interceptors in a malformed annotation, and change it"},
 	{"interceptor-names." + v1alpha1.GroupName, "interceptors may be registered under names that belong to Kubernetes, which then count for nothing"},
 	{"reserved-interceptors." + v1alpha1.GroupName, "others may register interceptors under Drawbridge's own names"},
@@ -136,8 +136,8 @@ var admissionPolicyNames = [][2]string{
 
 // warningPolicyNames are the chart's policies that warn, with the effect of their absence.
 var warningPolicyNames = [][2]string{
-	{"interceptor-selectors." + v1alpha1.GroupName, "nobody is warned who registers an interceptor for every pod of the cluster"},
-	{"keys." + v1alpha1.GroupName, "nobody is warned who writes a label or an annotation that does nothing"},
+	{"interceptor-selectors." + v1alpha1.GroupName, "registering an interceptor for every pod of the cluster gives no warning"},
+	{"keys." + v1alpha1.GroupName, "writing a label or an annotation that does nothing gives no warning"},
 }
 
 func admissionPolicies(f *Facts) verdict {
@@ -314,7 +314,7 @@ func (v *verdict) leader(f *Facts) {
 	const look = "Look at the logs of the replicas: a leader needs the permission to write this lease, and a ready API server."
 	l := f.Lease
 	if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" {
-		v.fail(object, "no replica leads: requests stand still, and certificates are not renewed", look)
+		v.fail(object, "no replica leads: requests make no progress, and certificates are not renewed", look)
 		return
 	}
 	if l.Spec.RenewTime == nil {

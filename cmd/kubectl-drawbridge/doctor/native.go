@@ -30,7 +30,7 @@ func nativeAPI(f *Facts) verdict {
 		v.summary = "served, and native.controllers is Off"
 		named := slices.DeleteFunc(slices.Clone(f.Pods), func(p corev1.Pod) bool { return len(p.Spec.EvictionResponders) == 0 })
 		if len(named) > 0 {
-			v.warn("pod/"+named[0].Namespace+"/"+named[0].Name, fmt.Sprintf("%s, this one the first, with spec.evictionResponders, and Drawbridge does not look at the API: drains pass the responders by", have(len(named))),
+			v.warn("pod/"+named[0].Namespace+"/"+named[0].Name, fmt.Sprintf("%s, this one the first, with spec.evictionResponders, and Drawbridge does not look at the API: drains bypass the responders", have(len(named))),
 				"If that is not meant, set native.controllers=Auto, and leave the feature gate NativeAPI on.")
 		}
 		return v
@@ -64,7 +64,7 @@ func (f *Facts) inCharge(v *verdict, s settings) {
 	case state.InCharge == charge.Drawbridge:
 		v.summary = fmt.Sprintf("served, and Drawbridge moves its Evictions since %s ago", duration.HumanDuration(f.Now.Sub(state.Since)))
 	case state.Because == "":
-		v.warn(object, "what it says cannot be read, so Drawbridge keeps its hands off native Evictions",
+		v.warn(object, "what it says cannot be read, so Drawbridge does not touch native Evictions",
 			fmt.Sprintf("Delete it while Drawbridge runs: kubectl -n %s delete configmap %s", f.Namespace, s.nativeState))
 	default:
 		v.warn(object, fmt.Sprintf("since %s ago another controller moves native Evictions, and native.controllers is %s: %s", duration.HumanDuration(f.Now.Sub(state.Since)), cmp.Or(string(s.native), "not known"), text.Clean(state.Because)),

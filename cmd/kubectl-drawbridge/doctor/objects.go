@@ -39,7 +39,7 @@ func registrations(f *Facts) verdict {
 		switch {
 		case r.Status.ObservedGeneration != r.Generation && f.Now.Sub(r.CreationTimestamp.Time) > unjudged:
 			findings = append(findings, Finding{Severity: Warn, Object: object,
-				What: "the manager has not looked at its present version",
+				What: "the manager has not observed its current version",
 				Do:   "Wait a moment. If it stays, no replica leads: see \"replicas\"."})
 		case refused:
 			findings = append(findings, Finding{Severity: Warn, Object: object,
@@ -78,7 +78,7 @@ func evacuationPolicies(f *Facts) verdict {
 			{v1alpha1.ConditionReady, "it is not ready", "Install the platform, or switch the preset off; give permissions that are missing by policies.rules (docs/reference/evacuationpolicy.md)."},
 			{v1alpha1.ConditionEvaluated, "an expression fails", "Correct it: kubectl edit evacuationpolicy " + p.Name},
 			{v1alpha1.ConditionExclusive, "another policy covers one of its pods", "Change a selector so that each pod has one policy."},
-			{v1alpha1.ConditionMarking, "its marks come to nothing", "Let it write where the platform lets others write (docs/runbooks/mark-discarded.md)."},
+			{v1alpha1.ConditionMarking, "its marks have no effect", "Let it write where the platform lets others write (docs/runbooks/mark-discarded.md)."},
 			{v1alpha1.ConditionProgressing, "an evacuation was given up", "See the event of its pod: kubectl drawbridge why POD -n NAMESPACE"},
 		} {
 			if message, no := condition(p.Status.Conditions, kind.condition, metav1.ConditionFalse); no {
@@ -137,12 +137,12 @@ func silentInterceptors(f *Facts) verdict {
 		pod := w.example.Spec.Target.Pod.Name
 		findings = append(findings, Finding{
 			Severity: Warn, Object: fmt.Sprintf("evictionrequest/%s/%s", w.example.Namespace, w.example.Name),
-			What: fmt.Sprintf("interceptor %s has not said a word: %s for it, the longest for %s (pod %s)", w.name, wait(w.requests), duration.HumanDuration(f.Now.Sub(w.example.Status.ActivationTime.Time)), pod),
-			Do: fmt.Sprintf("Is its program running, and may it write evictionrequests/status? kubectl drawbridge why %s -n %s; docs/runbooks/interceptor-silent.md. To go on without it: kubectl drawbridge skip %s %s -n %s",
+			What: fmt.Sprintf("interceptor %s has not reported: %s for it, the longest for %s (pod %s)", w.name, wait(w.requests), duration.HumanDuration(f.Now.Sub(w.example.Status.ActivationTime.Time)), pod),
+			Do: fmt.Sprintf("Is its program running, and may it write evictionrequests/status? kubectl drawbridge why %s -n %s; docs/runbooks/interceptor-silent.md. To continue without it: kubectl drawbridge skip %s %s -n %s",
 				pod, w.example.Namespace, pod, w.name, w.example.Namespace),
 		})
 	}
-	v.summary = text.Counted(len(f.Requests), "request") + " under way"
+	v.summary = text.Counted(len(f.Requests), "request") + " in progress"
 	v.findings = bounded(findings, "interceptors are silent")
 	return v
 }

@@ -210,13 +210,13 @@ func excludedNamespaces(f *Facts) verdict {
 		if len(held) > 0 {
 			findings = append(findings, Finding{
 				Severity: Warn, Object: "namespace/" + namespace,
-				What: fmt.Sprintf("%s with interceptors, such as %s, in a namespace that the webhook leaves out: evictions pass the interceptors by", text.Counted(len(held), "pod"), held[0].Name),
+				What: fmt.Sprintf("%s with interceptors, such as %s, in a namespace that the webhook leaves out: evictions bypass the interceptors", text.Counted(len(held), "pod"), held[0].Name),
 				Do:   "Take the namespace out of webhook.excludedNamespaces, or drain its nodes by a NodeMaintenance, which asks the interceptors all the same.",
 			})
 		}
 	}
 	v.summary = fmt.Sprintf("%s left out, without such pods", text.Counted(len(excluded), "namespace"))
-	v.findings = bounded(findings, "namespaces have pods whose interceptors are passed by")
+	v.findings = bounded(findings, "namespaces have pods whose interceptors are bypassed")
 	return v
 }
 
@@ -262,7 +262,7 @@ func blockingBudgets(f *Facts) verdict {
 			})
 		}
 	}
-	v.summary = "none blocks for ever"
+	v.summary = "none blocks forever"
 	if surged > 0 {
 		v.summary = fmt.Sprintf("%s would block, but the pods get replacements first (surge)", text.Counted(surged, "budget"))
 	}
@@ -339,7 +339,7 @@ func annotations(f *Facts) verdict {
 		}
 		findings = append(findings, Finding{
 			Severity: Warn, Object: podObject(g.example),
-			What: fmt.Sprintf("its annotation %s is malformed%s: %s; such entries are passed over", v1alpha1.InterceptorsAnnotation, others, list(g.problems)),
+			What: fmt.Sprintf("its annotation %s is malformed%s: %s; such entries are ignored", v1alpha1.InterceptorsAnnotation, others, list(g.problems)),
 			Do:   "Repair it in the pod template and let the pods be replaced: the annotation of a pod cannot be changed. The pods are older than the admission policy, or it was away.",
 		})
 	}

@@ -79,7 +79,7 @@ func refusedWrites(f *Facts) verdict {
 				What: strings.TrimSuffix(text.Clean(tried.Refusal.Said(tried.Namespace)), "."), Do: tried.Refusal.Remedy(tried.Namespace)})
 		}
 	}
-	summary := []string{text.Counted(len(f.Intercepted), "namespace") + " with pods that interceptors hold up"}
+	summary := []string{text.Counted(len(f.Intercepted), "namespace") + " with pods that have interceptors"}
 	if len(f.Intercepted) > maxTried {
 		summary = append(summary, fmt.Sprintf("only the first %d are tried", maxTried))
 	}

@@ -25,7 +25,7 @@ func TestWritesThatWouldBeRefused(t *testing.T) {
 		findings   []string
 		summary    string
 	}{
-		"no pod is intercepted":   {summary: "0 namespaces with pods that interceptors hold up"},
+		"no pod is intercepted":   {summary: "0 namespaces with pods that have interceptors"},
 		"all is accepted":         {namespaces: []string{"shop"}, tried: []Tried{{Namespace: "shop"}, {Namespace: "shop"}}, summary: "1 namespace with pods that interceptors hold up"},
 		"you may not try":         {namespaces: []string{"shop"}, tried: []Tried{{Namespace: "shop", Problem: "forbidden"}, {Namespace: "shop", Problem: "forbidden, too"}}, summary: "1 namespace with pods that interceptors hold up; it could not be tried in shop (forbidden)"},
 		"more than are tried":     {namespaces: many, summary: "52 namespaces with pods that interceptors hold up; only the first 50 are tried"},

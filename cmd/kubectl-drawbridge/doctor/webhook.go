@@ -19,22 +19,22 @@ func webhookConfiguration(f *Facts) verdict {
 	c := f.configuration()
 	switch {
 	case c == nil && s.known && s.configuration == "":
-		v.warn("", "the webhook is switched off: evictions of kubectl drain and other tools pass interceptors by", "Set webhook.enabled=true.")
+		v.warn("", "the webhook is switched off: evictions of kubectl drain and other tools bypass interceptors", "Set webhook.enabled=true.")
 		return v
 	case c == nil:
-		v.fail("validatingwebhookconfiguration/"+s.configuration, "there is none that sends evictions to Drawbridge: they pass interceptors by", upgrade)
+		v.fail("validatingwebhookconfiguration/"+s.configuration, "there is none that sends evictions to Drawbridge: they bypass interceptors", upgrade)
 		return v
 	}
 	object := "validatingwebhookconfiguration/" + c.Name
 	w := webhookNamed(c, failurepolicy.EvictionWebhook)
 	if w == nil {
-		v.fail(object, fmt.Sprintf("it has no webhook %s: evictions pass interceptors by", failurepolicy.EvictionWebhook), upgrade)
+		v.fail(object, fmt.Sprintf("it has no webhook %s: evictions bypass interceptors", failurepolicy.EvictionWebhook), upgrade)
 		return v
 	}
 	present := ptr.Deref(w.FailurePolicy, admissionregistrationv1.Fail)
 	v.summary = fmt.Sprintf("failurePolicy %s", present)
 	if !asksForEvictions(w.Rules) {
-		v.fail(object, fmt.Sprintf("the rules of %s leave out the creation of pods/eviction: evictions pass interceptors by", w.Name), upgrade)
+		v.fail(object, fmt.Sprintf("the rules of %s leave out the creation of pods/eviction: evictions bypass interceptors", w.Name), upgrade)
 	}
 	v.policy(f, c, object, present)
 	for i := range c.Webhooks {
@@ -57,7 +57,7 @@ func (v *verdict) policy(f *Facts, c *admissionregistrationv1.ValidatingWebhookC
 	case !f.settings().managedPolicy:
 		v.warn(object, fmt.Sprintf("the failurePolicy is %s, the values want %s, and the gate ManagedFailurePolicy is off", present, wanted), upgrade)
 	case present == admissionregistrationv1.Ignore:
-		v.warn(object, "the failurePolicy is Ignore, the values want Fail: while no replica can be reached, evictions pass interceptors by",
+		v.warn(object, "the failurePolicy is Ignore, the values want Fail: while no replica can be reached, evictions bypass interceptors",
 			"The manager sets Fail when a call of its own has come through. If \"reachable\" is OK and this stays, look at the leader's log.")
 	default:
 		v.warn(object, "the failurePolicy is Fail, the values want Ignore: while no replica can be reached, all evictions are refused",

@@ -30,16 +30,16 @@ func NewCommand(o *cli.Options) *cobra.Command {
 		Use:   "drain (NODE... | -l SELECTOR)",
 		Short: "Drain nodes, and follow it",
 		Long: `Cordon nodes and have their pods evacuated, by a NodeMaintenance, and follow it
-until all pods that are to go have gone. Pods of DaemonSets, static pods and pods
+until all pods that must leave have left. Pods of DaemonSets, static pods and pods
 that have ended stay.
 
 What kubectl drain refuses is refused here, too, before anything is changed: pods that
-no controller would make again (without --force), pods with emptyDir volumes (without
+no controller would recreate (without --force), pods with emptyDir volumes (without
 --delete-emptydir-data), and pods of DaemonSets (without --ignore-daemonsets). Such
 pods that come to the nodes later are kept, and the drain says so and waits.
 
 The name of the NodeMaintenance follows from the nodes, so the same command again
-follows the same drain. ^C leaves it running; it goes on without this command. The
+follows the same drain. ^C leaves it running; it continues without this command. The
 nodes stay cordoned at the end: see kubectl drawbridge uncordon.`,
 		Example: `  kubectl drawbridge drain node-1 node-2 --ignore-daemonsets --reason="kernel update"
   kubectl drawbridge drain -l pool=blue --ignore-daemonsets --delete-emptydir-data --max-parallel=1

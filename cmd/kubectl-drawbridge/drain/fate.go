@@ -168,21 +168,21 @@ func (in *fateInput) refusal() string {
 	}
 	switch {
 	case in.unwritten != nil:
-		return fmt.Sprintf("; as things are it cannot be requested: %s refuses it: %s", in.unwritten.Cause.Who(in.pod.Namespace), text.Clean(in.unwritten.Words))
+		return fmt.Sprintf("; currently it cannot be requested: %s refuses it: %s", in.unwritten.Cause.Who(in.pod.Namespace), text.Clean(in.unwritten.Words))
 	case len(names) > 1:
-		return fmt.Sprintf("; as things are it is refused: %d budgets select it (%s), and the eviction API supports one", len(names), strings.Join(names, ", "))
+		return fmt.Sprintf("; currently it is refused: %d budgets select it (%s), and the eviction API supports one", len(names), strings.Join(names, ", "))
 	case never != "":
 		return "; " + never
 	case len(refusing) > 0:
-		return "; as things are budget " + refusing[0] + " refuses it"
+		return "; currently budget " + refusing[0] + " refuses it"
 	case in.foretold() != "":
-		return "; as things are it is refused: " + text.Clean(in.foretold())
+		return "; currently it is refused: " + text.Clean(in.foretold())
 	case in.dryRun == nil || in.dryRun.Result == translate.ResultEvicted || in.guarded():
 		return ""
 	case in.dryRun.Result == translate.ResultForbidden:
 		return ""
 	default:
-		return "; as things are it is refused: " + text.Clean(in.dryRun.Detail)
+		return "; currently it is refused: " + text.Clean(in.dryRun.Detail)
 	}
 }
 

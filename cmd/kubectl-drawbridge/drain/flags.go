@@ -32,13 +32,13 @@ type options struct {
 func (d *options) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&d.selector, "selector", "l", "", "label selector of the nodes, instead of their names")
-	flags.StringVar(&d.reason, "reason", "", "why, for people; stands in the conditions of the pods")
-	flags.DurationVar(&d.timeout, "timeout", 0, "how long to follow; the drain itself goes on. 0 is for ever")
-	flags.StringVar(&d.dryRunFlag, "dry-run", "none", "none, client or server: only say what would happen to which pod. With server the API server is asked, too: whether it would accept the NodeMaintenance, and what it would answer to the eviction of each pod")
+	flags.StringVar(&d.reason, "reason", "", "why, for people; shown in the conditions of the pods")
+	flags.DurationVar(&d.timeout, "timeout", 0, "how long to follow; the drain itself continues. 0 is forever")
+	flags.StringVar(&d.dryRunFlag, "dry-run", "none", "none, client or server: only say what would happen to each pod. With server, the API server is asked, too: whether it would accept the NodeMaintenance, and how it would answer the eviction of each pod")
 	flags.Lookup("dry-run").NoOptDefVal = "client"
-	flags.BoolVar(&d.force, "force", false, "also evict pods that no controller would make again")
+	flags.BoolVar(&d.force, "force", false, "also evict pods that no controller would recreate")
 	flags.BoolVar(&d.deleteEmptyDirData, "delete-emptydir-data", false, "also evict pods with emptyDir volumes, whose data is lost")
-	flags.BoolVar(&d.ignoreDaemonSets, "ignore-daemonsets", false, "go on although there are pods of DaemonSets, which stay")
+	flags.BoolVar(&d.ignoreDaemonSets, "ignore-daemonsets", false, "ignore pods of DaemonSets, which stay")
 	flags.BoolVar(&d.wait, "wait", true, "follow the drain until it is done")
 	flags.BoolVar(&d.cancelOnInterrupt, "cancel-on-interrupt", false, "on ^C stop the drain instead of leaving it running")
 	flags.Int32Var(&d.parallel, "max-parallel", 0, "how many nodes to drain at the same time; 0 is all")
@@ -53,7 +53,7 @@ func (d *options) addFlags(cmd *cobra.Command) {
 
 // kubectlOnly are the flags of kubectl drain that a NodeMaintenance does not support.
 var kubectlOnly = []struct{ name, why string }{
-	{"disable-eviction", "it would delete pods past their interceptors and budgets"},
+	{"disable-eviction", "it would delete pods without their interceptors and budgets"},
 	{"grace-period", "each pod gets the grace period that it asks for itself"},
 	{"pod-selector", "a maintenance drains whole nodes"},
 	{"skip-wait-for-delete-timeout", "a node is not drained before its pods have ended"},
@@ -63,7 +63,7 @@ var kubectlOnly = []struct{ name, why string }{
 func (d *options) check(cmd *cobra.Command) error {
 	for _, foreign := range kubectlOnly {
 		if cmd.Flags().Changed(foreign.name) {
-			return fmt.Errorf("--%s is of kubectl drain only: %s. Use kubectl drain if that is what you want; interceptors come first there, too", foreign.name, foreign.why)
+			return fmt.Errorf("only kubectl drain has --%s: %s. Use kubectl drain if that is what you want; interceptors come first there, too", foreign.name, foreign.why)
 		}
 	}
 	switch d.dryRunFlag {

@@ -92,7 +92,7 @@ func (f *follower) follow(ctx context.Context, m *v1alpha1.NodeMaintenance) erro
 			return f.ended(outcome)
 		}
 		if f.timeout > 0 && s.Now.Sub(began) >= f.timeout {
-			return fmt.Errorf("not drained after %s; the drain goes on\n%s", f.timeout, f.hints())
+			return fmt.Errorf("not drained after %s; the drain continues\n%s", f.timeout, f.hints())
 		}
 		select {
 		case <-tick.C():
@@ -246,7 +246,7 @@ func (f *follower) seeWhetherAnybodyWorks(ctx context.Context, s *snapshot) {
 	}
 	if f.trouble == "" || s.Now.Sub(f.asked) >= askAgain {
 		f.asked = s.Now
-		f.trouble = "nobody has looked at it yet: " + text.Clean(f.Installed(ctx, f.Connection).NobodyWorks(f.System))
+		f.trouble = "the manager has not observed it yet: " + text.Clean(f.Installed(ctx, f.Connection).NobodyWorks(f.System))
 	}
 	s.Trouble = f.trouble
 }
@@ -279,13 +279,13 @@ func (f *follower) ended(outcome outcome) error {
 	switch outcome {
 	case drained:
 		if f.Output == "" {
-			fmt.Fprintf(f.ErrOut, "Drained. The nodes stay cordoned; when they may take pods again: %s\n", strings.Replace(f.stop, " cancel ", " uncordon ", 1))
+			fmt.Fprintf(f.ErrOut, "Drained. The nodes stay cordoned. To make them schedulable: %s\n", strings.Replace(f.stop, " cancel ", " uncordon ", 1))
 		}
 		return nil
 	case deleted:
 		return fmt.Errorf("nodemaintenance %s was deleted while it was followed: the nodes are not drained any further, and those that it cordoned become schedulable", f.name)
 	case stopped:
-		return fmt.Errorf("somebody stopped the drain (nodemaintenance %s): what was not done is withdrawn, and the nodes stay cordoned", f.name)
+		return fmt.Errorf("the drain was stopped (nodemaintenance %s): its requests that are not finished are withdrawn, and the nodes stay cordoned", f.name)
 	default:
 		return fmt.Errorf("nodemaintenance %s selects no node any more: the nodes are gone, or have other labels", f.name)
 	}
@@ -294,18 +294,18 @@ func (f *follower) ended(outcome outcome) error {
 // interrupted reports what ^C did.
 func (f *follower) interrupted(ctx context.Context) error {
 	if f.onInterrupt == nil {
-		fmt.Fprintf(f.ErrOut, "\nThe drain goes on without you.\n%s\n", f.hints())
+		fmt.Fprintf(f.ErrOut, "\nThe drain continues without you.\n%s\n", f.hints())
 		return cli.ErrInterrupted
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if err := f.onInterrupt(ctx); err != nil {
-		return fmt.Errorf("stop the drain: %w\nIt goes on.\n%s", err, f.hints())
+		return fmt.Errorf("stop the drain: %w\nIt continues.\n%s", err, f.hints())
 	}
 	fmt.Fprintf(f.ErrOut, "\nThe drain is stopped; the nodes stay cordoned: %s\n", strings.Replace(f.stop, " cancel ", " uncordon ", 1))
 	return cli.ErrInterrupted
 }
 
 func (f *follower) hints() string {
-	return "  to follow it:   " + f.again + "\n  to call it off: " + f.stop
+	return "  to follow it: " + f.again + "\n  to cancel it: " + f.stop
 }

@@ -54,7 +54,7 @@ func (d *options) refusal(ctx context.Context, c *cli.Connection, nodes []string
 		}
 		for _, pod := range list.Pods() {
 			if orphanOfDaemonSet(&pod) {
-				fmt.Fprintf(d.ErrOut, "Warning: pod %s/%s stays, although its DaemonSet is gone: a maintenance leaves pods of DaemonSets alone. Delete it, if it is to go: kubectl delete pod -n %s %s\n", pod.Namespace, pod.Name, pod.Namespace, pod.Name)
+				fmt.Fprintf(d.ErrOut, "Warning: pod %s/%s stays, although its DaemonSet is gone: a maintenance leaves pods of DaemonSets alone. Delete it if it should leave: kubectl delete pod -n %s %s\n", pod.Namespace, pod.Name, pod.Namespace, pod.Name)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func (t *teller) next(s snapshot) []string {
 	var lines []string
 	if s.Trouble != t.trouble {
 		t.trouble = s.Trouble
-		lines = append(lines, "nodemaintenance/"+s.Maintenance.Name+": "+cmp.Or(s.Trouble, "it goes on"))
+		lines = append(lines, "nodemaintenance/"+s.Maintenance.Name+": "+cmp.Or(s.Trouble, "it continues"))
 	}
 	for _, node := range s.Maintenance.Status.Nodes {
 		if node.Stage == t.nodes[node.Name] || node.Stage == v1alpha1.StagePlanning {
@@ -99,7 +99,7 @@ func podText(p movingPod) string {
 	case p.Interceptor == v1alpha1.ImperativeEvictionInterceptor && p.State != v1alpha1.StateBlocked:
 		return "is being evicted" + colon(p.Message)
 	case p.Interceptor == v1alpha1.ImperativeEvictionInterceptor:
-		return "is not let go" + colon(p.Message)
+		return "is blocked" + colon(p.Message)
 	default:
 		return "waits for " + turnOf(p) + colon(p.Message)
 	}

@@ -32,7 +32,7 @@ func TestPlainLines(t *testing.T) {
 		"node/node-1 cordoned",
 		"node/node-1 draining, 2 pods to go",
 		"pod shop/db-0 waits for a.example.com 1/2: 10 %",
-		"pod shop/db-0 is not let go: waiting for budget queue: The disruption budget queue needs 1 healthy pods and has 1 currently.",
+		"pod shop/db-0 is blocked: waiting for budget queue: The disruption budget queue needs 1 healthy pods and has 1 currently.",
 		"pod shop/web evicted",
 		"pod shop/db-0 is blocked: EvictionRefused: budget db",
 		"pod shop/db-0 evicted",

@@ -29,13 +29,13 @@ func NewCommand(o *cli.Options) *cobra.Command {
 	f := &options{Options: o, seed: 1}
 	cmd := &cobra.Command{
 		Use:   "forecast NODE...",
-		Short: "Foretell how a drain would go",
+		Short: "Forecast how a drain would go",
 		Long: `Simulate the drain of nodes on a copy of what is known of the cluster: when it
-would be done, in which order the pods would go, what would block it for ever, and
+would be done, in which order the pods would leave, what would block it forever, and
 whether the pods fit on other nodes.
 
-How long interceptors take is what they took on this cluster, in the requests that are
-kept. What has no history is said to be unknown. Nothing is changed.`,
+Durations come from the requests that this cluster still keeps. An interceptor without
+history has an unknown duration. Nothing is changed.`,
 		Example: `  kubectl drawbridge forecast node-1 node-2
   kubectl drawbridge forecast node-1 --max-parallel=1 -o json`,
 		Args:              cobra.MinimumNArgs(1),
@@ -56,7 +56,7 @@ kept. What has no history is said to be unknown. Nothing is changed.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.force, "force", false, "also drain pods that no controller would make again")
+	flags.BoolVar(&f.force, "force", false, "also drain pods that no controller would recreate")
 	flags.BoolVar(&f.deleteEmptyDir, "delete-emptydir-data", false, "also drain pods with emptyDir volumes")
 	flags.IntVar(&f.parallel, "max-parallel", 0, "how many nodes to drain at the same time; 0 is all")
 	flags.Uint64Var(&f.seed, "seed", f.seed, "seed of the simulation's random numbers")
@@ -82,7 +82,7 @@ func (f *options) run(ctx context.Context, c *cli.Connection, nodes []string) er
 func (f *options) print(told *Forecast) error {
 	fmt.Fprintln(f.Out, text.Clean(told.Headline))
 	if len(told.Blockers) > 0 {
-		fmt.Fprintln(f.Out, "\nBlocked for ever, unless somebody does something:")
+		fmt.Fprintln(f.Out, "\nBlocked until someone acts:")
 		t := cli.NewTable(f.Out)
 		t.Row("NAMESPACE", "POD", "BY", "BECAUSE", "DO")
 		for _, b := range told.Blockers[:f.most(len(told.Blockers))] {

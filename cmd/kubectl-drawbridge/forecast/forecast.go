@@ -232,7 +232,7 @@ func (f *Forecast) judge() {
 	case len(f.Blockers) > 0:
 		f.Verdict = Blocked
 		first := f.Blockers[0]
-		f.Headline = fmt.Sprintf("The drain of %s is blocked for ever: %s by %s, because %s", nodes, text.Counted(len(f.Blockers), "pod")+", the first", first.Who, first.Why)
+		f.Headline = fmt.Sprintf("The drain of %s is blocked forever: %s by %s, because %s", nodes, text.Counted(len(f.Blockers), "pod")+", the first", first.Who, first.Why)
 	case len(f.Unknowns) > 0:
 		f.Verdict = Unknown
 		f.Headline = fmt.Sprintf("The drain of %s takes an unknown time, at least %s: %s", nodes, about, f.Unknowns[0])

@@ -31,7 +31,7 @@ func (r *run) simulate() {
 			r.short = "it is not done within 31 days"
 			return
 		case n >= maxEvents, r.steps >= maxSteps:
-			r.short = "the simulation was ended: too much happens in it"
+			r.short = "the simulation was stopped: it has too many steps"
 			return
 		}
 		r.now = e.at

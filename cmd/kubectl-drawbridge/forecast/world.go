@@ -293,7 +293,7 @@ func (w *world) blockerOf(pod *corev1.Pod, er *v1alpha1.EvictionRequest) *Blocke
 		b.Who, b.Why, b.Do = "the drain", "it has emptyDir data, which would be lost", "drain with --delete-emptydir-data, or move the data"
 		return b
 	case v1alpha1.BlockUnmanagedPod:
-		b.Who, b.Why, b.Do = "the drain", "no controller would make it again", "drain with --force, or delete the pod"
+		b.Who, b.Why, b.Do = "the drain", "no controller would recreate it", "drain with --force, or delete the pod"
 		return b
 	}
 	if pod.Spec.SchedulingGroup != nil {
@@ -320,7 +320,7 @@ func (w *world) blockerOf(pod *corev1.Pod, er *v1alpha1.EvictionRequest) *Blocke
 				b.Why, b.Do = "its last attempt has failed, and it holds the pod: "+text.Clean(run.Message), "let it try again: kubectl drawbridge hooks retry; or skip it: kubectl drawbridge skip"
 				return b
 			case v1alpha1.HookRefused:
-				b.Why, b.Do = "it waits: "+text.Clean(run.Message), "change what refuses it, and it goes on by itself"
+				b.Why, b.Do = "it waits: "+text.Clean(run.Message), "change what refuses it, and it continues by itself"
 				return b
 			default:
 			}

@@ -27,7 +27,7 @@ func main() {
 func reference(root *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# kubectl drawbridge\n\n<!-- Written by `make generate-docs` from the commands. -->\n\n%s\n\n"+
-		"How to install and use it stands in [the guide](../guides/plugin.md).\n\n| Command | |\n|---|---|\n", root.Long)
+		"How to install and use it: [the guide](../guides/plugin.md).\n\n| Command | |\n|---|---|\n", root.Long)
 	commands := root.Commands()
 	for _, c := range commands {
 		if c.IsAvailableCommand() {

@@ -32,10 +32,10 @@ func NewCommand(o *cli.Options, completeHook cobra.CompletionFunc) *cobra.Comman
 		Long: `Run a hook for a pod that it covers, and then its undo, as for an eviction. The pod
 stays. What the hook does is real: its Job, its command or its request.
 
-It makes an EvictionRequest that wants no eviction, and follows it to its end. ^C and
---timeout call the trial off: what runs is stopped, and the undo runs. A pod that
-somebody evicts is refused, and one with interceptors that come before the hook: they
-would run, too.
+It creates an EvictionRequest that evicts nothing, and follows it to its end. ^C and
+--timeout cancel the test: what runs is stopped, and the undo runs. A pod whose eviction
+is requested is refused, and so is one with interceptors before the hook: they would run,
+too.
 
 With --dry-run, nothing runs: it prints the Job as the API server would store it, the
 command, the request without what is in its Secret, or the value of the condition now.
@@ -44,8 +44,8 @@ You need the verbs get, list, watch, create, patch and delete on evictionrequest
 list and watch on evacuationhooks, get on pods, and delete on the pod, as for everyone
 who requests an eviction. The ClusterRole drawbridge-operator has them. With --dry-run
 you need list on evacuationhooks, get on pods and on the workload of a wait, and create
-on jobs for a Job. Who may not list evictioninterceptors is warned: those that come
-before the hook are not known.`,
+on jobs for a Job. Without list on evictioninterceptors there is a warning: those that
+come before the hook are not known.`,
 		Example: `  kubectl drawbridge hooks test dump --pod=ledger-0 -n shop
   kubectl drawbridge hooks test dump --pod=ledger-0 -n shop --dry-run`,
 		Args:              cobra.ExactArgs(1),
@@ -67,7 +67,7 @@ before the hook are not known.`,
 	}
 	cmd.Flags().StringVar(&t.pod, "pod", "", "the pod; required")
 	cmd.Flags().BoolVar(&t.dryRun, "dry-run", false, "print what would run, and run nothing")
-	cmd.Flags().DurationVar(&t.timeout, "timeout", 0, "call the trial off after this time, 0 for never")
+	cmd.Flags().DurationVar(&t.timeout, "timeout", 0, "cancel the test after this time, 0 for never")
 	cli.Must(cmd.RegisterFlagCompletionFunc("pod", func(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		return o.CompletePod(cmd, nil, prefix)
 	}))

@@ -120,7 +120,7 @@ func refuse(f facts) error {
 	case !hook.DeletionTimestamp.IsZero():
 		return fmt.Errorf("hook %s is being deleted", hook.Name)
 	case accepted == nil, accepted.ObservedGeneration != hook.Generation:
-		return fmt.Errorf("hook %s has not been looked at since it was written: try again in some seconds, or see kubectl drawbridge doctor", hook.Name)
+		return fmt.Errorf("the manager has not observed hook %s since it was written: try again in some seconds, or see kubectl drawbridge doctor", hook.Name)
 	case accepted.Status != metav1.ConditionTrue:
 		return fmt.Errorf("hook %s is not accepted: %s", hook.Name, text.Clean(accepted.Message))
 	case place < 0 && len(f.Interceptors) == 0:
@@ -131,7 +131,7 @@ func refuse(f facts) error {
 	case f.Request != nil && !f.Request.DeletionTimestamp.IsZero():
 		return fmt.Errorf("an earlier request for pod %s is being deleted: try again when it is gone. See kubectl drawbridge why %s -n %s", pod, pod, hook.Namespace)
 	case f.Request != nil && !v1alpha1.IsFinished(f.Request):
-		return fmt.Errorf("somebody evicts pod %s already: kubectl drawbridge why %s -n %s", pod, pod, hook.Namespace)
+		return fmt.Errorf("the eviction of pod %s is requested already: kubectl drawbridge why %s -n %s", pod, pod, hook.Namespace)
 	case place > 0:
 		return fmt.Errorf("interceptors of pod %s come before hook %s, and would run for real: %s. Give a copy of the hook a higher priority, or try it with another pod",
 			pod, hook.Name, strings.Join(f.Interceptors[:place], ", "))

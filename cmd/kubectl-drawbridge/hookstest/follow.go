@@ -97,7 +97,7 @@ func (f *follower) follow(ctx context.Context, t *progress, er *v1alpha1.Evictio
 			return f.late(ctx, t)
 		case !t.planned && !f.warned && now.Sub(began) >= cli.ConfirmPatience:
 			f.warned = true
-			fmt.Fprintf(f.ErrOut, "Nobody has taken notice of the request within %s: %s\n", cli.ConfirmPatience, f.Installed(ctx, f.Connection).NobodyWorks(f.System))
+			fmt.Fprintf(f.ErrOut, "The manager has not responded to the request within %s: %s\n", cli.ConfirmPatience, f.Installed(ctx, f.Connection).NobodyWorks(f.System))
 		}
 		select {
 		case n := <-seen:
@@ -183,7 +183,7 @@ func undoTold(told []corev1.Event) (known, failed bool) {
 // late ends a test that takes longer than --timeout.
 func (f *follower) late(ctx context.Context, t *progress) error {
 	if !t.over.IsZero() {
-		return fmt.Errorf("the undo of hook %s has not ended after %s; it goes on without this command", t.hook.Name, f.timeout)
+		return fmt.Errorf("the undo of hook %s has not ended after %s; it continues without this command", t.hook.Name, f.timeout)
 	}
 	if err := f.withdraw(ctx); err != nil {
 		return err
@@ -193,11 +193,11 @@ func (f *follower) late(ctx context.Context, t *progress) error {
 
 func (f *follower) interrupted(ctx context.Context, t *progress) error {
 	if !t.over.IsZero() {
-		fmt.Fprintln(f.ErrOut, "\nThe undo goes on without this command.")
+		fmt.Fprintln(f.ErrOut, "\nThe undo continues without this command.")
 		return cli.ErrInterrupted
 	}
 	if err := f.withdraw(ctx); err != nil {
-		return fmt.Errorf("%w\nThe trial goes on. To call it off: kubectl drawbridge cancel pod/%s -n %s", err, t.pod, t.hook.Namespace)
+		return fmt.Errorf("%w\nThe test continues. To cancel it: kubectl drawbridge cancel pod/%s -n %s", err, t.pod, t.hook.Namespace)
 	}
 	fmt.Fprintf(f.ErrOut, "\n%s.\n", canceled(t))
 	return cli.ErrInterrupted
@@ -207,11 +207,11 @@ func (f *follower) interrupted(ctx context.Context, t *progress) error {
 func canceled(t *progress) string {
 	switch {
 	case t.hook.Spec.PointOfNoReturn:
-		return "the trial is called off, but the hook finishes what it has begun"
+		return "the test is canceled, but the hook finishes what it has begun"
 	case t.undoes():
-		return "the trial is called off; what runs is stopped, and then the undo runs"
+		return "the test is canceled; what runs is stopped, and then the undo runs"
 	default:
-		return "the trial is called off, and what runs is stopped"
+		return "the test is canceled, and what runs is stopped"
 	}
 }
 
@@ -220,7 +220,7 @@ func (f *follower) withdraw(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
 	if err := f.requester.Withdraw(ctx, f.facts.Pod); err != nil {
-		return fmt.Errorf("call the trial off: %w", err)
+		return fmt.Errorf("cancel the test: %w", err)
 	}
 	return nil
 }
@@ -239,14 +239,14 @@ func (f *follower) watch(ctx context.Context) (<-chan news, error) {
 	// A cache does not report errors.
 	for _, list := range []client.ObjectList{&v1alpha1.EvacuationHookList{}, &v1alpha1.EvictionRequestList{}} {
 		if err := f.List(ctx, list, client.InNamespace(hook.Namespace), client.Limit(1)); err != nil {
-			return nil, fmt.Errorf("watch the trial: %w", err)
+			return nil, fmt.Errorf("watch the test: %w", err)
 		}
 	}
 	objects, err := cache.New(config, cache.Options{Scheme: cli.Scheme, ByObject: map[client.Object]cache.ByObject{
 		&v1alpha1.EvacuationHook{}: only(hook), &v1alpha1.EvictionRequest{}: only(request),
 	}})
 	if err != nil {
-		return nil, fmt.Errorf("watch the trial: %w", err)
+		return nil, fmt.Errorf("watch the test: %w", err)
 	}
 	seen := make(chan news, newsBuffer)
 	tell := func(object any, gone bool) {
@@ -277,7 +277,7 @@ func (f *follower) watch(ctx context.Context) (<-chan news, error) {
 			})
 		}
 		if err != nil {
-			return nil, fmt.Errorf("watch the trial: %w", err)
+			return nil, fmt.Errorf("watch the test: %w", err)
 		}
 	}
 	go func() {
@@ -287,7 +287,7 @@ func (f *follower) watch(ctx context.Context) (<-chan news, error) {
 	syncing, cancel := context.WithTimeout(ctx, cli.CallTimeout)
 	defer cancel()
 	if !objects.WaitForCacheSync(syncing) {
-		return nil, errors.New("watch the trial: there was no answer in time; you need the verbs list and watch on evacuationhooks and evictionrequests")
+		return nil, errors.New("watch the test: there was no answer in time; you need the verbs list and watch on evacuationhooks and evictionrequests")
 	}
 	return seen, nil
 }

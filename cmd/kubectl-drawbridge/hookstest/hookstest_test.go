@@ -58,8 +58,8 @@ func TestWhatCannotBeTried(t *testing.T) {
 		"a pod that does not run":          {pod: triedPod().Phase(corev1.PodPending), want: "pod db-0 does not run yet (Pending)"},
 		"a pod that is deleted":            {pod: triedPod().Finalizer("a.example.com/b").Deleting(now), want: "pod db-0 is being deleted"},
 		"a hook that is refused":           {hook: refused, want: "hook dump is not accepted: spec.job.template: no[31m such field"},
-		"a hook nobody has looked at":      {hook: builder.EvacuationHook("shop", "dump").Obj(), want: "hook dump has not been looked at"},
-		"a hook that was changed just now": {hook: stale, want: "hook dump has not been looked at"},
+		"a hook nobody has looked at":      {hook: builder.EvacuationHook("shop", "dump").Obj(), want: "the manager has not observed hook dump"},
+		"a hook that was changed just now": {hook: stale, want: "the manager has not observed hook dump"},
 		"a pod that nothing covers":        {pod: triedPod().Label("app", "web"), want: "hook dump does not cover pod db-0; nothing does"},
 		"a pod that another one covers":    {pod: triedPod().Label("app", "web"), more: []client.Object{first}, want: "hook dump does not cover pod db-0; its interceptors are first.example.com."},
 		"a pod that somebody evicts":       {more: []client.Object{request.Obj()}, want: "somebody evicts pod db-0 already: kubectl drawbridge why db-0 -n shop"},
@@ -207,7 +207,7 @@ func TestWhatATestPrints(t *testing.T) {
 		},
 		"its Job is refused for a while": {
 			steps: []step{{request: works}, {run: hookRun(v1alpha1.HookRunning, 1, "")}, {run: hookRun(v1alpha1.HookRefused, 1, "Job x cannot be created: exceeded quota")}, {at: 5, run: hookRun(v1alpha1.HookRunning, 1, "")}},
-			lines: []string{"attempt 1 begins", "attempt 1 cannot begin, and goes on by itself: Job x cannot be created: exceeded quota", "attempt 1 begins"}, open: true,
+			lines: []string{"attempt 1 begins", "attempt 1 cannot begin, and continues by itself: Job x cannot be created: exceeded quota", "attempt 1 begins"}, open: true,
 		},
 		"it is done, and nobody has canceled the request yet": {
 			steps: []step{{request: works}, {run: hookRun(v1alpha1.HookSucceeded, 1, "m")}, {at: 1, request: asked()}}, lines: []string{"the hook is done: m"}, open: true,
@@ -217,7 +217,7 @@ func TestWhatATestPrints(t *testing.T) {
 		},
 		"and that of the hook is not": {
 			steps: []step{{request: works}, {run: hookRun(v1alpha1.HookRunning, 1, "")}, {at: 1, request: canceled}, {at: 6}}, lines: []string{"attempt 1 begins"},
-			err: "the trial of hook dump was called off before the hook had ended",
+			err: "the test of hook dump was canceled before the hook had ended",
 		},
 		"its undo runs": {
 			undo: undo, steps: []step{{request: works}, {run: hookRun(v1alpha1.HookSucceeded, 1, "m")}, {request: canceled}, {run: hookRun(v1alpha1.HookUndoing, 1, "")}, {at: 60}},
@@ -238,13 +238,13 @@ func TestWhatATestPrints(t *testing.T) {
 		},
 		"others want the eviction meanwhile": {
 			undo: undo, steps: []step{{request: works}, {run: hookRun(v1alpha1.HookSucceeded, 1, "m")}, {request: asked("drain.example.com").Interceptors(name).Active(name, now)}},
-			lines: []string{"the hook is done: m"}, summary: "Hook dump has succeeded for pod db-0. Others want the pod evicted by now, and the eviction goes on.",
+			lines: []string{"the hook is done: m"}, summary: "Hook dump has succeeded for pod db-0. Others have requested the eviction in the meantime, and it continues.",
 		},
 		"somebody evicts the pod": {
-			steps: []step{{request: works}, {request: us.Clone().Evicted(v1alpha1.ReasonPodDeleted, now)}}, err: "pod db-0 is evicted, and not by this trial: ",
+			steps: []step{{request: works}, {request: us.Clone().Evicted(v1alpha1.ReasonPodDeleted, now)}}, err: "pod db-0 is evicted, and not by this test: ",
 		},
 		"it is not the hook's turn": {
-			steps: []step{{request: us.Clone().Interceptors("a.example.com", name).Active("a.example.com", now)}}, err: "the trial is called off: it is the turn of a.example.com, not of hook dump",
+			steps: []step{{request: us.Clone().Interceptors("a.example.com", name).Active("a.example.com", now)}}, err: "the test is canceled: it is the turn of a.example.com, not of hook dump",
 		},
 		"the request is refused": {
 			steps: []step{{request: us.Clone().Canceled(v1alpha1.ReasonValidationFailed, now)}}, err: "the request for pod db-0 is refused: ",
@@ -254,7 +254,7 @@ func TestWhatATestPrints(t *testing.T) {
 			lines: []string{"the hook is done: m"}, summary: "Hook dump has succeeded for pod db-0, which was not evicted. What it did stays: the hook was deleted.",
 		},
 		"the hook is deleted": {
-			steps: []step{{request: works}, {run: hookRun(v1alpha1.HookRunning, 1, "")}, {deleted: true}, {request: canceled}}, lines: []string{"attempt 1 begins"}, err: "hook dump was deleted during the trial",
+			steps: []step{{request: works}, {run: hookRun(v1alpha1.HookRunning, 1, "")}, {deleted: true}, {request: canceled}}, lines: []string{"attempt 1 begins"}, err: "hook dump was deleted during the test",
 		},
 	}
 	for label, tc := range cases {

@@ -43,7 +43,7 @@ func (t *options) plan(ctx context.Context, c client.Client, f facts) error {
 	if undo == nil {
 		return nil
 	}
-	fmt.Fprintf(t.Out, "---\n# If the eviction is called off, and after a trial, it would %s", planned(undo))
+	fmt.Fprintf(t.Out, "---\n# If the eviction is canceled, and after a test, it would %s", planned(undo))
 	return t.printRendered(ctx, c, undo)
 }
 

@@ -81,7 +81,7 @@ func (t *progress) seesHook(hook *v1alpha1.EvacuationHook) []string {
 	case v1alpha1.HookRunning:
 		return []string{fmt.Sprintf("attempt %d begins", run.Attempt)}
 	case v1alpha1.HookRefused:
-		return []string{fmt.Sprintf("attempt %d cannot begin, and goes on by itself: %s", run.Attempt, because)}
+		return []string{fmt.Sprintf("attempt %d cannot begin, and continues by itself: %s", run.Attempt, because)}
 	case v1alpha1.HookRetrying:
 		return []string{fmt.Sprintf("attempt %d has failed, another one follows: %s", run.Attempt, because)}
 	case v1alpha1.HookSucceeded:
@@ -144,14 +144,14 @@ func (t *progress) ends(now time.Time) {
 }
 
 // errWrongTurn says that the test must be withdrawn.
-var errWrongTurn = errors.New("the trial is called off")
+var errWrongTurn = errors.New("the test is canceled")
 
 // result is how the test ended, if it has: an error if the hook failed or did not run to
 // its end.
 func (t *progress) result(now time.Time) (over bool, err error) {
 	switch {
 	case t.evicted != "":
-		return true, fmt.Errorf("pod %s is evicted, and not by this trial: %s", t.pod, t.evicted)
+		return true, fmt.Errorf("pod %s is evicted, and not by this test: %s", t.pod, t.evicted)
 	case t.refused != "":
 		return true, fmt.Errorf("the request for pod %s is refused: %s", t.pod, t.refused)
 	case t.wrongTurn != "" && t.ended.Phase == "":
@@ -159,7 +159,7 @@ func (t *progress) result(now time.Time) (over bool, err error) {
 	case t.over.IsZero():
 		return false, nil
 	case t.hookGone && t.ended.Phase == "":
-		return true, fmt.Errorf("hook %s was deleted during the trial", t.hook.Name)
+		return true, fmt.Errorf("hook %s was deleted during the test", t.hook.Name)
 	}
 	// The hook and the request are watched separately, so the end may not have been seen.
 	late := now.Sub(t.over) >= cli.ConfirmPatience
@@ -170,7 +170,7 @@ func (t *progress) result(now time.Time) (over bool, err error) {
 	case t.ended.Phase == "" && !late:
 		return false, nil
 	case t.ended.Phase == "":
-		return true, fmt.Errorf("the trial of hook %s was called off before the hook had ended", t.hook.Name)
+		return true, fmt.Errorf("the test of hook %s was canceled before the hook had ended", t.hook.Name)
 	case t.ended.Phase == v1alpha1.HookSucceeded:
 		return true, nil
 	}
@@ -186,7 +186,7 @@ func (t *progress) summary() string {
 	fate := "What it did stays: it has no undo."
 	switch {
 	case len(t.others) > 0:
-		return fmt.Sprintf("Hook %s has succeeded for pod %s. Others want the pod evicted by now, and the eviction goes on.", t.hook.Name, t.pod)
+		return fmt.Sprintf("Hook %s has succeeded for pod %s. Others have requested the eviction in the meantime, and it continues.", t.hook.Name, t.pod)
 	case t.hookGone:
 		fate = "What it did stays: the hook was deleted."
 	case t.unknown:

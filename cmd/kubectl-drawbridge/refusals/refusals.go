@@ -71,11 +71,11 @@ func (r Refusal) Remedy(namespace string) string {
 	}
 	switch r.Cause {
 	case refused.Quota:
-		return "Raise the quota, or take the line out: kubectl get resourcequotas" + where
+		return "Raise the quota, or remove the limit: kubectl get resourcequotas" + where
 	case refused.Policy:
-		return "Change the policy that the words name, or exempt Drawbridge's account from it."
+		return "Change the policy that the message names, or exempt Drawbridge's account from it."
 	case refused.Webhook:
-		return "Repair the admission webhook that the words name, or exempt Drawbridge's account from it."
+		return "Repair the admission webhook that the message names, or exempt Drawbridge's account from it."
 	case refused.Forbidden:
 		return "Give Drawbridge's account the permission; kubectl drawbridge doctor lists those that are missing."
 	case refused.Invalid:
@@ -85,6 +85,6 @@ func (r Refusal) Remedy(namespace string) string {
 	case refused.NamespaceTerminating:
 		return "Nothing: what is in the namespace goes with it."
 	default:
-		return "Change what the words name."
+		return "Change what the message names."
 	}
 }

@@ -194,7 +194,7 @@ func (s *search) why(c *candidate) string {
 		}
 	}
 	if c.cordoned {
-		why = append(why, "its node takes no pods")
+		why = append(why, "its node is unschedulable")
 	}
 	if c.requested {
 		why = append(why, "its eviction is requested")

@@ -33,7 +33,7 @@ const (
 	Done       State = "done"
 	PassedOver State = "passed over"
 	Skipped    State = "skipped"
-	CalledOff  State = "called off"
+	CalledOff  State = "canceled"
 )
 
 // Turn is one turn. Times that are not known are nil.

@@ -30,7 +30,7 @@ func answerOf(c *podCase) Answer {
 	case ok:
 		return Answer{Text: foretold}
 	case c.DryRun.Result == translate.ResultEvicted && c.passedOver():
-		return Answer{Evicts: true, Text: "evicted at once, past the interceptors"}
+		return Answer{Evicts: true, Text: "evicted at once, bypassing the interceptors"}
 	case c.DryRun.Result == translate.ResultEvicted:
 		return Answer{Evicts: true, Text: "evicted: the API server would accept the call"}
 	default:
@@ -88,7 +88,7 @@ func webhookNotAsked(c *podCase) (string, []string, bool) {
 	if !problem || !c.passedOver() || len(c.first) == 0 {
 		return "", nil, false
 	}
-	headline := fmt.Sprintf("%s should come first, but an eviction call passes them by: %s.", strings.Join(c.first, ", then "), why)
+	headline := fmt.Sprintf("%s should come first, but an eviction call bypasses them: %s.", strings.Join(c.first, ", then "), why)
 	if _, never := c.never(); never != "" {
 		headline += " Budget" + strings.TrimPrefix(never, "budget") + "."
 	} else if blocking, _ := c.refusing(); len(blocking) > 0 {
@@ -110,5 +110,5 @@ func passedBy(c *podCase) []string {
 	if !problem {
 		return []string{"Its interceptors would not hold an eviction call up: " + why + "."}
 	}
-	return []string{"An eviction call would pass the interceptors by: " + why + "."}
+	return []string{"An eviction call would bypass the interceptors: " + why + "."}
 }

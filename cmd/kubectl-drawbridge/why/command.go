@@ -18,11 +18,11 @@ func NewCommand(o *cli.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why POD",
 		Short: "Explain why one pod is not evicted",
-		Long: `Tell who intercepts a pod and why, which budgets select it and whether they
-would allow its eviction now, what has happened so far, what an eviction call
-would be answered (asked with a dry run), and what to do.
+		Long: `Show which interceptors a pod has and why, which budgets select it and whether
+they would allow its eviction now, what has happened so far, how an eviction call
+would be answered (by a dry run), and what to do.
 
-Nothing is changed. What you may not read is left out, and said.`,
+Nothing is changed. What you may not read is left out, and named.`,
 		Example: `  kubectl drawbridge why db-0 -n shop
   kubectl drawbridge why db-0 -n shop -o json`,
 		Args:              cobra.ExactArgs(1),

@@ -42,7 +42,7 @@ func kept(c *podCase) (string, []string, bool) {
 			return "", nil, false
 		}
 	}
-	field, because := "unmanagedPods", "no controller would make it again"
+	field, because := "unmanagedPods", "no controller would recreate it"
 	if why == v1alpha1.BlockEmptyDirData {
 		field, because = "emptyDirPods", "it has emptyDir volumes, whose data would be lost"
 	}
@@ -68,7 +68,7 @@ func leftToOwner(c *podCase) (string, []string, bool) {
 			return "", nil, false
 		}
 		return fmt.Sprintf("NodeMaintenance %s leaves the pod to its owner, who says that it moves it (condition %s, reason %s).", name, v1alpha1.PodEvacuationInitiated, initiated.Reason),
-			[]string{"Nothing: wait. If the owner does not get on, ask it, or evict the pod: an eviction call is not held up by the maintenance."}, true
+			[]string{"Nothing: wait. If the owner makes no progress, ask it, or evict the pod: an eviction call is not held up by the maintenance."}, true
 	}
 	shorten := "To wait less in the future, set maintenance.evacuationWait in the values of the chart; 0s is right where no owner sets the condition " + v1alpha1.PodEvacuationInitiated + "."
 	if c.Wait == nil {

@@ -70,7 +70,7 @@ func TestAResponderThatIsSilentIsNoted(t *testing.T) {
 		want  []string
 	}{
 		"one that reports":   {facts(pod().UID("uid"), natively(responding(heard(4*time.Minute)))), nil},
-		"one that does not":  {facts(pod().UID("uid"), natively(responding(heard(8*time.Minute)))), []string{"Native responder a.example.com/a was last heard of 8m ago. See whether it runs, and whether it may patch evictions/status; after 20 minutes of silence it is passed over."}},
+		"one that does not":  {facts(pod().UID("uid"), natively(responding(heard(8*time.Minute)))), []string{"Native responder a.example.com/a last reported 8m ago. See whether it runs, and whether it may patch evictions/status; after 20 minutes of silence it is passed over."}},
 		"one whose turn was": {facts(pod().UID("uid"), natively(responding(heard(8*time.Minute)).Ended(lifecyclev1alpha1.EvictionConditionFailed, now))), nil},
 	} {
 		t.Run(name, func(t *testing.T) {

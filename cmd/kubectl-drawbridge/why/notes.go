@@ -38,7 +38,7 @@ var notes = []note{
 func unreadFacts(c *podCase) []string {
 	var told []string
 	for _, what := range c.Unread {
-		told = append(told, "Not read, so the story may lack something: "+what)
+		told = append(told, "Not read, so this may be incomplete: "+what)
 	}
 	return told
 }
@@ -104,7 +104,7 @@ func deadline(c *podCase) []string {
 	case left < 0:
 		left, when = -left, "ago, so it comes in a moment"
 	}
-	return append(told, fmt.Sprintf("The interceptors have until %s (%s %s), because of %s. Whoever is not done then is cut off, and the pod is evicted as soon as its budgets allow that.",
+	return append(told, fmt.Sprintf("The interceptors have until %s (%s %s), because of %s. Those that are not done then are cut off, and the pod is evicted as soon as its budgets allow that.",
 		c.Request.Status.Deadline.In(c.Now.Location()).Format(time.RFC3339), duration.HumanDuration(left), when, c.Request.Status.DeadlineSource))
 }
 

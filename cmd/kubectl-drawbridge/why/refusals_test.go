@@ -45,8 +45,8 @@ func TestWritesThatTheClusterRefuses(t *testing.T) {
 	const (
 		byQuota     = "429: Eviction could not be coordinated yet: a quota of the namespace refuses the request, retry"
 		notAsked    = "429: Eviction triggered evacuation: accepted, the pod's interceptors come first"
-		quotaNote   = "Drawbridge cannot write the guard's PodDisruptionBudget: a quota of the namespace refuses it: " + noQuota + ". It is tried again, at least every five minutes. Raise the quota, or take the line out: kubectl get resourcequotas -n shop."
-		requestNote = "Drawbridge cannot write the EvictionRequest: a quota of the namespace refuses it: " + noQuota + ". It is tried again, at least every five minutes. Raise the quota, or take the line out: kubectl get resourcequotas -n shop."
+		quotaNote   = "Drawbridge cannot write the guard's PodDisruptionBudget: a quota of the namespace refuses it: " + noQuota + ". It is tried again, at least every five minutes. Raise the quota, or remove the limit: kubectl get resourcequotas -n shop."
+		requestNote = "Drawbridge cannot write the EvictionRequest: a quota of the namespace refuses it: " + noQuota + ". It is tried again, at least every five minutes. Raise the quota, or remove the limit: kubectl get resourcequotas -n shop."
 	)
 	intercepted := func(change ...func(*Facts)) Facts {
 		return facts(pod().Interceptors(interA), append([]func(*Facts){answering(warned)}, change...)...)

@@ -108,7 +108,7 @@ func wouldIntercept(c *podCase) (string, []string, bool) {
 	if _, never := c.never(); never != "" {
 		advice = append(advice, "Then "+never+", unless an interceptor makes room for it.")
 	} else if blocking, _ := c.refusing(); len(blocking) > 0 {
-		advice = append(advice, fmt.Sprintf("Budget %s would refuse at the end, as things are; the interceptors may change that.", strings.Join(blocking, ", ")))
+		advice = append(advice, fmt.Sprintf("Budget %s would currently refuse the eviction at the end; the interceptors may change that.", strings.Join(blocking, ", ")))
 	}
 	return "Nobody has asked for the pod's eviction. When somebody does, " + strings.Join(names, ", then ") + " come first.", advice, true
 }

@@ -56,7 +56,7 @@ func waitsForBudget(c *podCase) (string, []string, bool) {
 	position := fmt.Sprintf("(%d of %d)", c.position, len(c.interceptors))
 	pass := fmt.Sprintf("To evict it all the same: kubectl drawbridge skip %s %s -n %s --reason=WHY, or by a member of webhook.breakGlassGroups", c.Pod.Name, v1alpha1.BudgetInterceptor, c.Pod.Namespace)
 	if c.BudgetsOff {
-		return fmt.Sprintf("The eviction waits for EvictionBudgets %s, and nobody decides about them: they are switched off.", position),
+		return fmt.Sprintf("The eviction waits for EvictionBudgets %s, and nothing decides about them: they are disabled.", position),
 			[]string{"Switch them on (budgets.enabled=true), or delete those of the pod: kubectl -n " + c.Pod.Namespace + " get evictionbudgets", pass, c.cancelCommand()}, true
 	}
 	var names, advice []string
@@ -82,7 +82,7 @@ func waitsForBudget(c *podCase) (string, []string, bool) {
 	}
 	headline := fmt.Sprintf("The eviction waits for %s %s", who, position)
 	if c.active.Message == "" {
-		headline += ", which nobody has decided about yet."
+		headline += ", which has no decision yet."
 	} else {
 		headline += ". " + sentence(c.active.Message)
 	}
@@ -96,9 +96,9 @@ func (c *podCase) despite(o budgetstatus.Status) string {
 	edit := fmt.Sprintf("kubectl edit evictionbudget %s -n %s", b.Name, b.Namespace)
 	switch o.Reason {
 	case v1alpha1.ReasonNotAccepted:
-		return fmt.Sprintf("Correct EvictionBudget %s, which lets nothing go until then: %s", b.Name, edit)
+		return fmt.Sprintf("Correct EvictionBudget %s, which allows no evictions until then: %s", b.Name, edit)
 	case v1alpha1.ReasonNothingAllowed:
-		return fmt.Sprintf("EvictionBudget %s lets nothing go, since maxUnavailable is %s. If that is not meant: %s", b.Name, b.Spec.MaxUnavailable.String(), edit)
+		return fmt.Sprintf("EvictionBudget %s allows no evictions, because maxUnavailable is %s. If that is not meant: %s", b.Name, b.Spec.MaxUnavailable.String(), edit)
 	case v1alpha1.ReasonOutsideWindow:
 		if o.When == budgetstatus.AtTime {
 			return fmt.Sprintf("Wait until %s, when the next window of EvictionBudget %s opens.", c.in(o.Until), b.Name)
@@ -109,11 +109,11 @@ func (c *podCase) despite(o budgetstatus.Status) string {
 	case v1alpha1.ReasonConditionFalse:
 		return fmt.Sprintf("Wait until the conditions of EvictionBudget %s are true%s.", b.Name, config(b))
 	case v1alpha1.ReasonMinInterval:
-		return fmt.Sprintf("Wait until %s, when EvictionBudget %s lets the next pod go.", c.in(o.Until), b.Name)
+		return fmt.Sprintf("Wait until %s, when EvictionBudget %s allows the next eviction.", c.in(o.Until), b.Name)
 	case v1alpha1.ReasonGroupsDisrupted, v1alpha1.ReasonPodsUnavailable:
 		return c.repair(b, o)
 	case v1alpha1.ReasonGrantsFull:
-		return fmt.Sprintf("Wait until pods that EvictionBudget %s let go have successors, or find out why not: kubectl drawbridge budgets %s -n %s", b.Name, b.Name, b.Namespace)
+		return fmt.Sprintf("Wait until the pods whose eviction EvictionBudget %s has granted have successors, or find out why not: kubectl drawbridge budgets %s -n %s", b.Name, b.Name, b.Namespace)
 	}
 	if _, known := budgetstatus.GroupOf(b, c.Pod, c.Node); !known {
 		return fmt.Sprintf("See which groups are in the way, since that of the pod is not known: kubectl drawbridge budgets %s -n %s", b.Name, b.Namespace)

@@ -52,7 +52,7 @@ func withEvictionBudgets(all ...*builder.EvictionBudgetWrapper) func(*Facts) {
 func TestVerdictsOfEvictionBudgets(t *testing.T) {
 	const (
 		skip    = "To evict it all the same: kubectl drawbridge skip db-0 budgets.drawbridge.dev -n shop --reason=WHY, or by a member of webhook.breakGlassGroups"
-		cancel  = "To call the eviction off: kubectl drawbridge cancel pod/db-0 -n shop"
+		cancel  = "To cancel the eviction: kubectl drawbridge cancel pod/db-0 -n shop"
 		edit    = "kubectl edit evictionbudget db -n shop"
 		leader  = "See whether Drawbridge runs and has a leader, which decides about EvictionBudget db: kubectl -n drawbridge-system get pods,leases"
 		message = `EvictionBudget db: group "b" is disrupted, and at most 1 may be at a time.`
@@ -109,7 +109,7 @@ func TestVerdictsOfEvictionBudgets(t *testing.T) {
 		"too many pods, until the window closes": {
 			budgets:     []*builder.EvictionBudgetWrapper{single().Group("", 3, 1, 1).Window("* * * * *", time.Hour).Outside(v1alpha1.OutsideWindowContinue).Opening(ago(time.Minute), now.Add(time.Hour))},
 			unavailable: []*builder.PodWrapper{inZone("db-1", "").Unready()},
-			headline:    "The eviction waits for EvictionBudget db (2 of 3), which nobody has decided about yet.",
+			headline:    "The eviction waits for EvictionBudget db (2 of 3), which has no decision yet.",
 			advice:      []string{"Wait until they are available again, or repair them: 1 of 3 pods (db-1 is not ready). When the window closes at 2026-11-22T13:00:00Z (in 60m), the pod goes anyway."},
 		},
 		"no window is open": {
@@ -120,17 +120,17 @@ func TestVerdictsOfEvictionBudgets(t *testing.T) {
 		},
 		"no window opens any more": {
 			budgets:  []*builder.EvictionBudgetWrapper{single().Window("0 22 * * *", time.Hour)},
-			headline: "The eviction waits for EvictionBudget db (2 of 3), which nobody has decided about yet.",
+			headline: "The eviction waits for EvictionBudget db (2 of 3), which has no decision yet.",
 			advice:   []string{"Give EvictionBudget db a window that opens: " + edit},
 		},
 		"nobody looks for the next window": {
 			budgets:  []*builder.EvictionBudgetWrapper{single().Window("0 22 * * *", time.Hour).Opening(ago(2*time.Hour), ago(time.Hour))},
-			headline: "The eviction waits for EvictionBudget db (2 of 3), which nobody has decided about yet.", advice: []string{leader},
+			headline: "The eviction waits for EvictionBudget db (2 of 3), which has no decision yet.", advice: []string{leader},
 		},
 		"it was granted a moment ago": {
 			budgets:  []*builder.EvictionBudgetWrapper{single().MinInterval(time.Minute).Grant("db-1", "uid-1b", "", ago(30*time.Second))},
-			headline: "The eviction waits for EvictionBudget db (2 of 3), which nobody has decided about yet.",
-			advice:   []string{"Wait until 2026-11-22T12:00:30Z (in 30s), when EvictionBudget db lets the next pod go."},
+			headline: "The eviction waits for EvictionBudget db (2 of 3), which has no decision yet.",
+			advice:   []string{"Wait until 2026-11-22T12:00:30Z (in 30s), when EvictionBudget db allows the next eviction."},
 		},
 		"a condition is not true": {
 			budgets: []*builder.EvictionBudgetWrapper{ring}, message: "EvictionBudget db: condition ring-is-healthy is not true.",
@@ -140,21 +140,21 @@ func TestVerdictsOfEvictionBudgets(t *testing.T) {
 		"it is not accepted": {
 			budgets: []*builder.EvictionBudgetWrapper{single().Condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidWindow, "bad")},
 			message: "EvictionBudget db: its spec is not accepted (InvalidWindow).", headline: "The eviction waits for EvictionBudget db (2 of 3). EvictionBudget db: its spec is not accepted (InvalidWindow).",
-			advice: []string{"Correct EvictionBudget db, which lets nothing go until then: " + edit},
+			advice: []string{"Correct EvictionBudget db, which allows no evictions until then: " + edit},
 		},
 		"it allows nothing": {
 			budgets: []*builder.EvictionBudgetWrapper{single().MaxUnavailable("0%")}, message: "EvictionBudget db: it allows no pod to be unavailable.",
 			headline: "The eviction waits for EvictionBudget db (2 of 3). EvictionBudget db: it allows no pod to be unavailable.",
-			advice:   []string{"EvictionBudget db lets nothing go, since maxUnavailable is 0%. If that is not meant: " + edit},
+			advice:   []string{"EvictionBudget db allows no evictions, because maxUnavailable is 0%. If that is not meant: " + edit},
 		},
 		"it has granted too many": {
 			budgets:  []*builder.EvictionBudgetWrapper{single().Condition(v1alpha1.ConditionGranting, metav1.ConditionFalse, v1alpha1.ReasonGrantsFull, "")},
-			headline: "The eviction waits for EvictionBudget db (2 of 3), which nobody has decided about yet.",
-			advice:   []string{"Wait until pods that EvictionBudget db let go have successors, or find out why not: kubectl drawbridge budgets db -n shop"},
+			headline: "The eviction waits for EvictionBudget db (2 of 3), which has no decision yet.",
+			advice:   []string{"Wait until the pods whose eviction EvictionBudget db has granted have successors, or find out why not: kubectl drawbridge budgets db -n shop"},
 		},
 		"another generation": {
 			budgets:  []*builder.EvictionBudgetWrapper{builder.EvictionBudget("shop", "db", "app", "db")},
-			headline: "The eviction waits for EvictionBudget db (2 of 3), which nobody has decided about yet.", advice: []string{leader},
+			headline: "The eviction waits for EvictionBudget db (2 of 3), which has no decision yet.", advice: []string{leader},
 		},
 		"two of three keep it": {
 			budgets: []*builder.EvictionBudgetWrapper{
@@ -163,7 +163,7 @@ func TestVerdictsOfEvictionBudgets(t *testing.T) {
 			message:  "EvictionBudget db: it allows no pod to be unavailable.",
 			headline: "The eviction waits for EvictionBudgets db, zones (2 of 3). EvictionBudget db: it allows no pod to be unavailable.",
 			advice: []string{
-				"EvictionBudget db lets nothing go, since maxUnavailable is 0. If that is not meant: " + edit,
+				"EvictionBudget db allows no evictions, because maxUnavailable is 0. If that is not meant: " + edit,
 				`Wait until they are available again, or repair them: 1 of 4 pods of group "b" (1 of them not there).`,
 			},
 		},
@@ -178,7 +178,7 @@ func TestVerdictsOfEvictionBudgets(t *testing.T) {
 			budgets: []*builder.EvictionBudgetWrapper{zones()}, change: func(f *Facts) {
 				f.BudgetsOff, f.Request.Status.Interceptors[1].HeartbeatTime = true, &metav1.Time{Time: ago(time.Hour)}
 			},
-			headline: "The eviction waits for EvictionBudgets (2 of 3), and nobody decides about them: they are switched off.",
+			headline: "The eviction waits for EvictionBudgets (2 of 3), and nothing decides about them: they are disabled.",
 			advice:   []string{"Switch them on (budgets.enabled=true), or delete those of the pod: kubectl -n shop get evictionbudgets"},
 		},
 		"nobody decides": {

@@ -106,7 +106,7 @@ func waitsForHook(c *podCase) (string, []string, bool) {
 		}
 		return fmt.Sprintf("%s will try again: %s has failed%s", turn, attempt(hook, run), saying(run.Message)), advice, true
 	case v1alpha1.HookRefused:
-		return turn + " waits and goes on by itself" + saying(run.Message), append(c.jobRemedy(), "Nothing else: it is tried again, at least every five minutes.",
+		return turn + " waits and continues by itself" + saying(run.Message), append(c.jobRemedy(), "Nothing else: it is tried again, at least every five minutes.",
 			fmt.Sprintf("To try it now: kubectl drawbridge hooks retry %s %s -n %s", hook.Name, c.Pod.Name, hook.Namespace), c.cancelCommand()), true
 	default: // It is about to be done.
 		return "", nil, false

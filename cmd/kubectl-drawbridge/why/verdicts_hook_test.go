@@ -34,8 +34,8 @@ func withHook(phase v1alpha1.HookPhase) func(*Facts) {
 func TestVerdictsOfHooks(t *testing.T) {
 	const (
 		wait   = "Nothing: wait."
-		cancel = "To call the eviction off: kubectl drawbridge cancel pod/db-0 -n shop"
-		skip   = "If you know that it has nothing to do, go on without it: kubectl drawbridge skip db-0 " + dumpName + " -n shop --reason=WHY"
+		cancel = "To cancel the eviction: kubectl drawbridge cancel pod/db-0 -n shop"
+		skip   = "If you know that it has nothing to do, continue without it: kubectl drawbridge skip db-0 " + dumpName + " -n shop --reason=WHY"
 		change = "Change the hook, and it tries again: kubectl edit evacuationhook dump -n shop"
 		retry  = "If the cause is gone, let it try again: kubectl drawbridge hooks retry dump db-0 -n shop"
 		logs2  = "To see what the Job says: kubectl logs -n shop job/dump-b41e2f0c68-2"
@@ -83,7 +83,7 @@ func TestVerdictsOfHooks(t *testing.T) {
 		"it will try again": {hook: job().Run(run(v1alpha1.HookRetrying, 2, 1, "exit code 1")), want: VerdictWaitsForHook,
 			headline: "Hook dump (1 of 2) will try again: attempt 2 of 3 has failed: exit code 1.", advice: []string{wait, cancel, logs2}},
 		"a job is refused": {hook: job().Run(run(v1alpha1.HookRefused, 1, 1, "Job dump-b41e2f0c68-1 cannot be created: exceeded quota: none")), want: VerdictWaitsForHook,
-			headline: "Hook dump (1 of 2) waits and goes on by itself: Job dump-b41e2f0c68-1 cannot be created: exceeded quota: none.",
+			headline: "Hook dump (1 of 2) waits and continues by itself: Job dump-b41e2f0c68-1 cannot be created: exceeded quota: none.",
 			advice:   []string{"Nothing else: it is tried again, at least every five minutes.", "To try it now: kubectl drawbridge hooks retry dump db-0 -n shop", cancel}},
 		"a job has failed": {hook: job().Run(run(v1alpha1.HookHeld, 3, 1, "exit code 1")), want: VerdictHeldByHook,
 			headline: "Hook dump (1 of 2) keeps the pod, because its last attempt failed (attempt 3 of 3, Job dump-b41e2f0c68-3): exit code 1.", advice: []string{logs3, retry, change, skip}},
@@ -94,7 +94,7 @@ func TestVerdictsOfHooks(t *testing.T) {
 		"the hook cannot be read": {want: VerdictInterceptorWorks,
 			headline: "Interceptor dump.shop.hooks.drawbridge.dev (1 of 2) has its turn.", advice: []string{wait, cancel}},
 		"nobody runs it": {hook: job().Run(run(v1alpha1.HookRunning, 1, 1, "")), silent: true, want: VerdictInterceptorSilent,
-			headline: "Interceptor dump.shop.hooks.drawbridge.dev (1 of 2) got its turn 5m ago and has never been heard of.",
+			headline: "Interceptor dump.shop.hooks.drawbridge.dev (1 of 2) got its turn 5m ago and has never reported.",
 			advice: []string{
 				"See whether Drawbridge, which runs the hooks, runs, and whether it may patch evictionrequests/status.", skip,
 				"Or wait: after 20 minutes of silence (--heartbeat-deadline) Drawbridge passes it over.",

@@ -52,7 +52,7 @@ func silentResponder(c *podCase) []string {
 		if t.State != turns.Active || !t.Native || t.Name == v1alpha1.NativeResponder || last == nil || c.Now.Sub(*last) < nativeSilence {
 			continue
 		}
-		return []string{fmt.Sprintf("Native responder %s was last heard of %s. See whether it runs, and whether it may patch evictions/status; after 20 minutes of silence it is passed over.", t.Name, c.ago(*last))}
+		return []string{fmt.Sprintf("Native responder %s last reported %s. See whether it runs, and whether it may patch evictions/status; after 20 minutes of silence it is passed over.", t.Name, c.ago(*last))}
 	}
 	return nil
 }

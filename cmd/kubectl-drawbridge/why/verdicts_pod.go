@@ -33,7 +33,7 @@ func stuckTerminating(c *podCase) (string, []string, bool) {
 	since := "The pod should have ended " + c.ago(c.Pod.DeletionTimestamp.Time) + ", and has not."
 	if len(c.Pod.Finalizers) > 0 {
 		return since + " Finalizers hold it: " + strings.Join(c.Pod.Finalizers, ", ") + ".",
-			[]string{"Find out why who owns the finalizer does not take it off. Take it off yourself only if you know what is left undone then."}, true
+			[]string{"Find out why the owner of the finalizer does not remove it. Remove it yourself only if you know what is left undone then."}, true
 	}
 	if c.Node != nil && !nodeReady(c.Node) {
 		return since + " Its node is not ready, so nobody can say whether its containers run.",
@@ -42,7 +42,7 @@ func stuckTerminating(c *podCase) (string, []string, bool) {
 				"If the machine is off for good, say so: kubectl taint node " + c.Node.Name + " node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
 			}, true
 	}
-	return since, []string{"Look at the kubelet of node " + c.Pod.Spec.NodeName + ": a container or a volume does not let go."}, true
+	return since, []string{"Look at the kubelet of node " + c.Pod.Spec.NodeName + ": a container does not end, or a volume is not released."}, true
 }
 
 func terminating(c *podCase) (string, []string, bool) {

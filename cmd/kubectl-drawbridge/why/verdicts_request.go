@@ -21,7 +21,7 @@ func requestHeld(c *podCase) (string, []string, bool) {
 	return fmt.Sprintf("The request was deleted %s, and finalizers hold it: %s. Nobody acts on it any more, and no other one can begin until it is gone.",
 			c.ago(er.DeletionTimestamp.Time), strings.Join(er.Finalizers, ", ")),
 		[]string{
-			"Find out why who owns the finalizer does not take it off.",
+			"Find out why the owner of the finalizer does not remove it.",
 			fmt.Sprintf(`If you know what is left undone then, take it off: kubectl -n %s patch evictionrequest %s --type=merge -p '{"metadata":{"finalizers":null}}'`, er.Namespace, er.Name),
 		}, true
 }
@@ -32,7 +32,7 @@ func refused(c *podCase) (string, []string, bool) {
 		return "", nil, false
 	}
 	return "The request was refused: " + sentence(condition.Message),
-		[]string{"Evict the pod by the means of whoever manages it. A request for this very pod will be refused again."}, true
+		[]string{"Evict the pod through whatever manages it. A request for this pod will be refused again."}, true
 }
 
 func canceled(c *podCase) (string, []string, bool) {
@@ -40,11 +40,11 @@ func canceled(c *podCase) (string, []string, bool) {
 	if condition == nil {
 		return "", nil, false
 	}
-	advice := "Nothing, if the pod is to stay. If not, drain its node again: the next call begins anew."
+	advice := "Nothing, if the pod should stay. Otherwise drain its node again: the next call starts a new eviction."
 	if _, ok := c.foretold(); !ok {
-		advice = "Nothing, if the pod is to stay. Beware: the next eviction call does not begin anew, see below what it would be answered."
+		advice = "Nothing, if the pod should stay. Note that the next eviction call does not start a new one: see below how it would be answered."
 	}
-	return fmt.Sprintf("The eviction was called off %s: nobody wants it any more.", c.ago(condition.LastTransitionTime.Time)), []string{advice}, true
+	return fmt.Sprintf("The eviction was canceled %s: it has no requester left.", c.ago(condition.LastTransitionTime.Time)), []string{advice}, true
 }
 
 func notPlanned(c *podCase) (string, []string, bool) {
@@ -53,9 +53,9 @@ func notPlanned(c *podCase) (string, []string, bool) {
 	}
 	age := c.Now.Sub(c.Request.CreationTimestamp.Time)
 	if age < time.Minute {
-		return "The eviction is requested; Drawbridge will look at it in a moment.", []string{"Nothing: wait."}, true
+		return "The eviction is requested; Drawbridge will process it in a moment.", []string{"Nothing: wait."}, true
 	}
-	return fmt.Sprintf("The eviction was requested %s, and nobody has looked at it.", c.ago(c.Request.CreationTimestamp.Time)),
+	return fmt.Sprintf("The eviction was requested %s, and no manager has processed it.", c.ago(c.Request.CreationTimestamp.Time)),
 		[]string{fmt.Sprintf("See whether Drawbridge runs and has a leader: kubectl -n %s get pods,leases", c.System)}, true
 }
 
@@ -73,7 +73,7 @@ func (c *podCase) turn() string {
 }
 
 func (c *podCase) skipCommand() string {
-	return fmt.Sprintf("If you know that it has nothing to do, go on without it: kubectl drawbridge skip %s %s -n %s --reason=WHY", c.Pod.Name, c.active.Name, c.Pod.Namespace)
+	return fmt.Sprintf("If you know that it has nothing to do, continue without it: kubectl drawbridge skip %s %s -n %s --reason=WHY", c.Pod.Name, c.active.Name, c.Pod.Namespace)
 }
 
 func silentOne(c *podCase) (string, []string, bool) {
@@ -106,9 +106,9 @@ func silentOne(c *podCase) (string, []string, bool) {
 	}
 	switch {
 	case i.Heard == nil && i.Since != nil && c.Now.Sub(*i.Since) >= worth:
-		return fmt.Sprintf("Interceptor %s got its turn %s and has never been heard of.", c.turn(), c.ago(*i.Since)), advice, true
+		return fmt.Sprintf("Interceptor %s got its turn %s and has never reported.", c.turn(), c.ago(*i.Since)), advice, true
 	case i.Heard != nil && c.Now.Sub(*i.Heard) >= worth:
-		return fmt.Sprintf("Interceptor %s was last heard of %s.", c.turn(), c.ago(*i.Heard)), advice, true
+		return fmt.Sprintf("Interceptor %s last reported %s.", c.turn(), c.ago(*i.Heard)), advice, true
 	}
 	return "", nil, false
 }
@@ -118,7 +118,7 @@ func late(c *podCase) (string, []string, bool) {
 	if i == nil || i.Expected == nil || !c.Now.After(i.Expected.Add(time.Minute)) {
 		return "", nil, false
 	}
-	return fmt.Sprintf("Interceptor %s works, but wanted to be done %s%s", c.turn(), c.ago(*i.Expected), saying(i.Message)),
+	return fmt.Sprintf("Interceptor %s is working, but expected to be done %s%s", c.turn(), c.ago(*i.Expected), saying(i.Message)),
 		[]string{"Wait: it still reports. Look at what it says and at its log if that does not change.", c.skipCommand()}, true
 }
 
@@ -135,5 +135,5 @@ func works(c *podCase) (string, []string, bool) {
 }
 
 func (c *podCase) cancelCommand() string {
-	return fmt.Sprintf("To call the eviction off: kubectl drawbridge cancel pod/%s -n %s", c.Pod.Name, c.Pod.Namespace)
+	return fmt.Sprintf("To cancel the eviction: kubectl drawbridge cancel pod/%s -n %s", c.Pod.Name, c.Pod.Namespace)
 }

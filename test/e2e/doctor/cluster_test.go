@@ -85,7 +85,7 @@ func TestFindingsInTheCluster(t *testing.T) {
 		},
 		{
 			name: "an interceptor says nothing", make: silentInterceptor, ahead: 5 * time.Minute,
-			want: wanted{"silent-interceptors", doctor.Warn, "evictionrequest/", "interceptor silent.example.com has not said a word: 1 request waits"}, do: "kubectl drawbridge skip db-0 silent.example.com",
+			want: wanted{"silent-interceptors", doctor.Warn, "evictionrequest/", "interceptor silent.example.com has not reported: 1 request waits"}, do: "kubectl drawbridge skip db-0 silent.example.com",
 		},
 		{
 			name: "Strimzi's Drain Cleaner answers evictions",

@@ -59,7 +59,7 @@ func TestFindingsInTheInstallation(t *testing.T) {
 				t.Helper()
 				removed(t, configuration())
 			},
-			want: wanted{"webhook", doctor.Fail, "validatingwebhookconfiguration/", "they pass interceptors by"},
+			want: wanted{"webhook", doctor.Fail, "validatingwebhookconfiguration/", "they bypass interceptors"},
 		},
 		{
 			name: "a probe without the webhook does not come through",

@@ -65,7 +65,7 @@ func TestASilentResponderIsPassedOver(t *testing.T) {
 	if diff := cmp.Diff("pod-1-db-0: "+name+"=Interrupted "+evictor+"=Completed"+evicted, says(e)); diff != "" {
 		t.Errorf("Eviction (-want +got):\n%s", diff)
 	}
-	want := "Responder " + name + " has not reported for 20 minutes, so the eviction goes on without it. It may have ended its work or not: look at its program."
+	want := "Responder " + name + " has not reported for 20 minutes, so the eviction continues without it. It may have ended its work or not: look at its program."
 	if diff := cmp.Diff(want, waitEvent(t, pod, events.ReasonNativeResponderPassedOver)); diff != "" {
 		t.Errorf("event (-want +got):\n%s", diff)
 	}

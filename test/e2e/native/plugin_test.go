@@ -142,7 +142,7 @@ func TestThePluginCallsOffWhatWasAskedForNatively(t *testing.T) {
 		t.Errorf("who may not read them: %v\n%s", err, out.String())
 	}
 	prints(t, []string{"kubectl drawbridge cancel pod/web-0 -n " + namespace}, "why", "web-0", "-n", namespace)
-	prints(t, []string{"the eviction of pod web-0 is called off\n"}, "cancel", "pod/web-0", "-n", namespace)
+	prints(t, []string{"the eviction of pod web-0 is canceled\n"}, "cancel", "pod/web-0", "-n", namespace)
 	waitEviction(t, alone, "canceled", isCanceled)
 	lives(t, alone)
 
@@ -151,12 +151,12 @@ func TestThePluginCallsOffWhatWasAskedForNatively(t *testing.T) {
 	joins(t, both)
 	completes(t, both, in(namespace, migrate))
 	cluster.WaitRequest(t, admin, both, "in the hands of ours", cluster.ActiveIs(in(namespace, ours)))
-	prints(t, []string{"the eviction of pod db-0 is called off\n"}, "cancel", "pod/db-0", "-n", namespace)
+	prints(t, []string{"the eviction of pod db-0 is canceled\n"}, "cancel", "pod/db-0", "-n", namespace)
 	waitEviction(t, both, "canceled", isCanceled)
 	cluster.WaitRequest(t, admin, both, "canceled", v1alpha1.IsFinished)
 	lives(t, both)
 	out = printed{}
-	if err := run(t.Context(), t, operators, &out, "cancel", "pod/db-0", "-n", namespace); err == nil || !strings.Contains(err.Error(), "there is nothing to call off: the eviction of pod db-0 is canceled already") {
+	if err := run(t.Context(), t, operators, &out, "cancel", "pod/db-0", "-n", namespace); err == nil || !strings.Contains(err.Error(), "there is nothing to cancel: the eviction of pod db-0 is canceled already") {
 		t.Errorf("called off once more: %v\n%s", err, out.String())
 	}
 }

@@ -8,7 +8,7 @@
     if (broken) {
       var said = document.createElement("p");
       said.className = "notice bad";
-      said.textContent = "The dashboard has ended, or does not answer: what you see is old. Start it again in the terminal.";
+      said.textContent = "The dashboard has ended, or does not respond: this page is out of date. Start it again in the terminal.";
       lost.appendChild(said);
     }
   }

@@ -59,7 +59,7 @@ func renderBudgets(_ context.Context, r Request) (Content, error) {
 			rows = append(rows, fragment(b.ID, "budget-row", b))
 		}
 		content.Fragments = append(content.Fragments, tableOf{
-			ID: list.id, Title: list.title, Heads: []string{"Namespace", "Name", "Allows now", "Pods", "Who waits", "Why"}, Empty: list.empty, Pager: pages,
+			ID: list.id, Title: list.title, Heads: []string{"Namespace", "Name", "Allowed", "Pods", "Waiting", "Message"}, Empty: list.empty, Pager: pages,
 		}.with(rows))
 	}
 	return content, nil
@@ -88,7 +88,7 @@ func pdbsOf(s *state.Snapshot) []budgetRow {
 			Counts: fmt.Sprintf("%d of %d healthy, %d needed", b.Status.CurrentHealthy, b.Status.ExpectedPods, b.Status.DesiredHealthy)}
 		row.Allowed, row.Tone, row.rank = allowed(new(b.Status.DisruptionsAllowed), row.Guard)
 		if b.Status.ObservedGeneration < b.Generation {
-			row.Allowed, row.Tone = "not looked at yet", toneWait
+			row.Allowed, row.Tone = "not observed yet", toneWait
 		}
 		if row.Guard {
 			row.Message = "Drawbridge's guard: it allows nothing until the interceptors are done"

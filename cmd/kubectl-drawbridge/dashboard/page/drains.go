@@ -76,15 +76,15 @@ func renderDrains(_ context.Context, r Request) (Content, error) {
 	for _, m := range shown {
 		rows = append(rows, fragment(m.ID, "maintenance-row", m))
 	}
-	fragments = append(fragments, tableOf{ID: "maintenances", Title: "Maintenances", Heads: []string{"Name", "Stage", "Pods", "Nodes", "Blocked", "What is wrong", "Began"},
-		Empty: "There is no NodeMaintenance. kubectl drawbridge drain makes one.", Pager: pages}.with(rows))
+	fragments = append(fragments, tableOf{ID: "maintenances", Title: "Maintenances", Heads: []string{"Name", "Stage", "Pods", "Nodes", "Blocked", "Problem", "Started"},
+		Empty: "There is no NodeMaintenance. kubectl drawbridge drain creates one.", Pager: pages}.with(rows))
 	rows = nil
 	busy, pages := paged(draining, r, "drains")
 	for _, d := range busy {
 		rows = append(rows, fragment(d.ID, "drain-row", d))
 	}
-	fragments = append(fragments, tableOf{ID: "draining", Title: "Nodes that are being drained", Heads: []string{"Node", "State", "Pods", "By", "Done", "Held up by", "Since"},
-		Empty: "Nobody drains a node, as far as can be seen.", Pager: pages}.with(rows))
+	fragments = append(fragments, tableOf{ID: "draining", Title: "Draining nodes", Heads: []string{"Node", "State", "Pods", "Requested by", "Expected end", "Waiting longest", "Since"},
+		Empty: "No node is draining.", Pager: pages}.with(rows))
 	rows = nil
 	wanted := r.Query.Get("q")
 	nodes, pages := paged(nodesOf(s, wanted, !r.ReadOnly && !r.Export), r, "page")
@@ -93,7 +93,7 @@ func renderDrains(_ context.Context, r Request) (Content, error) {
 	}
 	empty := "There is no node."
 	if wanted != "" {
-		empty = "No node has that in its name."
+		empty = "No node has a name like that."
 	}
 	if !r.Export {
 		fragments = append(fragments, fragment("filter", "filter", wanted))
@@ -267,7 +267,7 @@ func nodesOf(s *state.Snapshot, wanted string, act bool) []nodeRow {
 		if !strings.Contains(n.Name, wanted) {
 			continue
 		}
-		row := nodeRow{ID: idOf("node", n.Name), Node: n.Name, State: "takes pods", Tone: toneGood, Pods: len(s.PodsByNode[n.Name]), Act: act}
+		row := nodeRow{ID: idOf("node", n.Name), Node: n.Name, State: "schedulable", Tone: toneGood, Pods: len(s.PodsByNode[n.Name]), Act: act}
 		if n.Spec.Unschedulable {
 			row.State, row.Tone = "cordoned", toneWait
 		}

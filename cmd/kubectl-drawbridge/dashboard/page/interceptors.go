@@ -39,7 +39,7 @@ func renderInterceptors(_ context.Context, r Request) (Content, error) {
 	}
 	return Content{Title: "Interceptors", Section: SectionInterceptors, Fragments: []live.Fragment{
 		fragment("heading", "interceptors-heading", nil),
-		tableOf{ID: "interceptors", Title: "Interceptors and hooks", Heads: []string{"Name", "State", "Pods", "Active", "Waiting", "Turns done", "Half took", "95 % took", "Skipped", "Tried again"},
+		tableOf{ID: "interceptors", Title: "Interceptors and hooks", Heads: []string{"Name", "State", "Pods", "Active", "Waiting", "Finished", "p50", "p95", "Skipped", "Retried"},
 			Empty: "No interceptor is registered, and none has a turn.", Pager: pages}.with(rows),
 	}}, nil
 }
@@ -67,7 +67,7 @@ func interceptorsOf(s *state.Snapshot) []interceptorRow {
 		case !i.Registered:
 			row.State, row.Tone = "not registered", toneFaint
 		case i.Accepted != "True":
-			row.State, row.Tone = "not looked at yet", toneWait
+			row.State, row.Tone = "not observed yet", toneWait
 		}
 		if i.Pods != nil {
 			row.Pods = text.Counted(*i.Pods, "pod")

@@ -83,9 +83,9 @@ func laneOf(s *state.Snapshot, p turns.Process) lane {
 	case v1alpha1.StateEvicted:
 		l.State, l.Tone, l.rank = "gone", toneGood, 2
 	case v1alpha1.StateCanceled:
-		l.State, l.Tone, l.rank = "called off", toneFaint, 2
+		l.State, l.Tone, l.rank = "canceled", toneFaint, 2
 	case v1alpha1.StateEvicting:
-		l.State, l.Tone, l.rank = "is evicted", toneBusy, 1
+		l.State, l.Tone, l.rank = "evicting", toneBusy, 1
 	case v1alpha1.StatePending:
 		l.State, l.Tone, l.rank = "requested", toneWait, 1
 	default:

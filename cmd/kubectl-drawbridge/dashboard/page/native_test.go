@@ -69,13 +69,13 @@ func TestWhatPagesSayOfNativeResponders(t *testing.T) {
 		has     []string
 		not     []string
 	}{
-		"drains": {"/", nil, []string{"2 evictions going on", "alice.users.drawbridge.dev, acme.example.com/scale", "shop/db-0 " + responderB + ": copying 5m ago"}, nil},
+		"drains": {"/", nil, []string{"2 evictions in progress", "alice.users.drawbridge.dev, acme.example.com/scale", "shop/db-0 " + responderB + ": copying 5m ago"}, nil},
 		"a node": {"/nodes/{node}", map[string]string{"node": "node-1"}, []string{
 			responderA + ", 11:52:00 to 11:55:00 (3m)", responderB + ", 11:55:00 until now (5m): copying", "still to come: " + first + ", imperative-eviction.k8s.io",
 		}, []string{v1alpha1.NativeInterceptor}},
 		"a pod": {"/pods/{namespace}/{pod}", map[string]string{"namespace": "shop", "pod": "db-1"}, []string{
 			responderB + " has its turn, got its turn 5m ago, done in 2m, copying",
-		}, []string{"Call the eviction off"}},
+		}, []string{"Cancel eviction"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			content, err := render(t, tc.pattern, Request{Snapshot: nativeWorld(), Values: tc.values, Backend: teller{story: story}})

@@ -66,7 +66,7 @@ func renderNode(_ context.Context, r Request) (Content, error) {
 	for _, p := range here {
 		rows = append(rows, fragment(p.ID, "pod-row", p))
 	}
-	fragments = append(fragments, tableOf{ID: "pods", Title: "Pods on it now", Heads: []string{"Namespace", "Pod", "State", "What is said"}, Empty: "No pod runs on it, as far as can be read.", Pager: pages}.with(rows))
+	fragments = append(fragments, tableOf{ID: "pods", Title: "Pods on the node", Heads: []string{"Namespace", "Pod", "State", "Message"}, Empty: "There are no pods on the node.", Pager: pages}.with(rows))
 	title.Fragments = fragments
 	return title, nil
 }
@@ -102,7 +102,7 @@ func podsOf(s *state.Snapshot, node string) []podRow {
 		process, evicted := s.ProcessByPod[p.UID]
 		switch {
 		case p.DeletionTimestamp != nil:
-			row.State, row.Tone = "is leaving", toneGood
+			row.State, row.Tone = "terminating", toneGood
 		case evicted:
 			l := laneOf(s, process)
 			row.State, row.Tone, row.Message = l.State, l.Tone, l.Message
@@ -113,7 +113,7 @@ func podsOf(s *state.Snapshot, node string) []podRow {
 		case pods.HasEnded(p):
 			row.Message = "has ended"
 		default:
-			row.State, row.Tone = "runs", toneGood
+			row.State, row.Tone = "running", toneGood
 		}
 		rows = append(rows, row)
 	}

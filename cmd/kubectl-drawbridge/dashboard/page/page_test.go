@@ -95,20 +95,20 @@ func TestWhatPagesSay(t *testing.T) {
 		not     []string
 	}{
 		"drains: what is blocked comes first, and everybody who drains": {"/", nil, "", []string{
-			"2 nodes being drained", "3 evictions going on", "1 blocked", "1 done and still kept",
+			"2 nodes draining", "3 evictions in progress", "1 blocked", "1 finished recently",
 			"m kernel update", "node-1 blocked", "shop/db-1: budget quorum can never allow", "maintenance m", "node-2 draining", "alice.users.drawbridge.dev", "not known", "shop/db-1",
 		}, nil},
-		"drains: nodes are found by their names": {"/", nil, "q=node-3", []string{"node-3 takes pods"}, []string{"node-1 cordoned"}},
-		"drains: nothing is found":               {"/", nil, "q=node-9", []string{"No node has that in its name."}, nil},
+		"drains: nodes are found by their names": {"/", nil, "q=node-3", []string{"node-3 schedulable"}, []string{"node-1 cordoned"}},
+		"drains: nothing is found":               {"/", nil, "q=node-9", []string{"No node has a name like that."}, nil},
 		"a node: turns as lanes and in words": {"/nodes/{node}", map[string]string{"node": "node-1"}, "", []string{
-			"Node node-1", "cordoned", "1 of 3 have left", "Maintenance m, blocked: kernel update Blocked by shop/db-1: budget quorum can never allow a disruption (maxUnavailable is 0) Marks",
+			"Node node-1", "cordoned", "1 of 3 have left", "Maintenance m, blocked: kernel update Blocked by shop/db-1: budget quorum can never allow a disruption (maxUnavailable is 0) Drain markers",
 			first + ", 11:51:00 to 11:55:00 (4m)", second + ", 11:56:00 until now (4m): flushing tables", "blocked", "gone",
-		}, []string{"Wanted by"}},
-		"a node: who wants its pods to go":  {"/nodes/{node}", map[string]string{"node": "node-2"}, "", []string{"Wanted by alice.users.drawbridge.dev"}, []string{"Blocked by"}},
-		"interceptors: how long turns took": {"/interceptors", nil, "", []string{first, "not looked at yet", "2 4m 30m", second, "not registered"}, nil},
+		}, []string{"Requested by"}},
+		"a node: who wants its pods to go":  {"/nodes/{node}", map[string]string{"node": "node-2"}, "", []string{"Requested by alice.users.drawbridge.dev"}, []string{"Blocked by"}},
+		"interceptors: how long turns took": {"/interceptors", nil, "", []string{first, "not observed yet", "2 4m 30m", second, "not registered"}, nil},
 		"budgets: who waits": {"/budgets", nil, "", []string{
 			"shop quorum never any 2 of 2 healthy, 2 needed db-1 It can never allow a disruption (minAvailable is 2 of 2 pods)",
-			"shop stale none selects none nobody", "There is no EvictionBudget.",
+			"shop stale none selects none none", "There is no EvictionBudget.",
 		}, []string{"1 of 1 healthy"}},
 	}
 	for name, tc := range cases {

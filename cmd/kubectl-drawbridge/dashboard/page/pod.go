@@ -62,7 +62,7 @@ func renderPod(ctx context.Context, r Request) (Content, error) {
 	}
 	content.Fragments = []live.Fragment{
 		fragment("story", "story", m),
-		tableOf{ID: "turns", Title: "Interceptors, in the order of their turns", Heads: []string{"", "Name", "State", "Why it is one", "What it says"}, Empty: "No interceptor has to do with this pod."}.with(rows),
+		tableOf{ID: "turns", Title: "Interceptors, in the order of their turns", Heads: []string{"", "Name", "State", "Source", "Message"}, Empty: "No interceptor has a turn for this pod."}.with(rows),
 		fragment("details", "pod-details", struct {
 			why.Story
 			History []entry

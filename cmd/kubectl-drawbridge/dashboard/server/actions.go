@@ -35,7 +35,7 @@ func (s *server) plan(w http.ResponseWriter, r *http.Request) {
 	values := r.URL.Query()
 	plan, err := s.Actions.Plan(r.Context(), r.PathValue("verb"), values)
 	if err != nil {
-		s.plain(w, statusOf(err), "That cannot be done", text.Clean(err.Error()))
+		s.plain(w, statusOf(err), "Not possible", text.Clean(err.Error()))
 		return
 	}
 	a := asked{Plan: plan, Form: s.Guard.FormToken(), FormName: guard.FormParameter, Back: back(values)}

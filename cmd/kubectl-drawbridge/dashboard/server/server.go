@@ -135,7 +135,7 @@ var wildcard = regexp.MustCompile(`\{(\w+)\}`)
 func (s *server) live(w http.ResponseWriter, r *http.Request) {
 	target, err := url.Parse(r.URL.Query().Get("path"))
 	if err != nil || target.Host != "" || target.Scheme != "" || !strings.HasPrefix(target.Path, "/") {
-		s.plain(w, http.StatusBadRequest, "Bad request", "It is not known of which page the changes are wanted.")
+		s.plain(w, http.StatusBadRequest, "Bad request", "The address does not name a page of the dashboard.")
 		return
 	}
 	select {
@@ -188,7 +188,7 @@ func (s *server) show(w http.ResponseWriter, status int, l layout) {
 	}
 	var b bytes.Buffer
 	if err := templates.ExecuteTemplate(&b, "layout.html", l); err != nil {
-		http.Error(w, "the page could not be made: "+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "the page could not be rendered: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -219,7 +219,7 @@ func TestPages(t *testing.T) {
 		"a page whose cluster is away":       {"/broken", http.StatusBadGateway, "the API server is away"},
 		"the page of an action":              {"/act/drain?node=node-1", http.StatusOK, "Drain node-1"},
 		"an action that cannot be done":      {"/act/refused", http.StatusOK, "disabled"},
-		"an action that cannot be planned":   {"/act/broken", http.StatusBadGateway, "That cannot be done"},
+		"an action that cannot be planned":   {"/act/broken", http.StatusBadGateway, "Not possible"},
 		"no action":                          {"/act/nothing", http.StatusNotFound, "there is no such action"},
 		"changes of a page elsewhere":        {"/live?path=http://example.com/", http.StatusBadRequest, "not known of which page"},
 		"changes of no page":                 {"/live", http.StatusBadRequest, "not known of which page"},

@@ -127,8 +127,8 @@ func why(err error) string {
 	case apierrors.IsUnauthorized(err):
 		return "your credentials are not accepted any more: sign in, and start the dashboard again."
 	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err):
-		return "the API server does not answer in time; it is asked again."
+		return "the API server does not respond in time; retrying."
 	default:
-		return "the API server cannot be reached, and is asked again: " + said + "."
+		return "the API server cannot be reached; retrying: " + said + "."
 	}
 }

@@ -56,11 +56,11 @@ func TestThePage(t *testing.T) {
 		readOnly bool
 		has, not string
 	}{
-		"nothing is asked":                {"", false, "Name nodes", "Pods in their order"},
+		"nothing is asked":                {"", false, "Name nodes", "Pods in order"},
 		"a node that is not there":        {"node=%3Cscript%3E", false, "There is no node &lt;script&gt;", "<script"},
 		"messages are shown as text":      {"node=a", false, "&lt;script&gt;alert(1)&lt;/script&gt;", "<script"},
 		"a drain is offered":              {"node=a", false, `href="/act/drain?node=a"`, "style="},
-		"to readers it is not":            {"node=a", true, "Pods in their order", "/act/"},
+		"to readers it is not":            {"node=a", true, "Pods in order", "/act/"},
 		"several nodes stand in one line": {"node=a+b", false, "Drain b", "There is no node"},
 	}
 	for name, tc := range cases {
