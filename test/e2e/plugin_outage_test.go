@@ -109,11 +109,11 @@ func TestThePluginSaysThatNobodyWorks(t *testing.T) {
 	}{
 		"a drain": {
 			args: []string{"cancel", node}, out: "told to stop", not: " stopped",
-			said: "Nobody has taken notice within 5s, so nothing is withdrawn yet: no replica of Drawbridge is ready",
+			said: "The manager has not responded within 5s, so nothing is withdrawn yet: no replica of Drawbridge is ready",
 		},
 		"one pod": {
-			args: []string{"cancel", "pod/" + pod.Name, "-n", namespace}, out: "is withdrawn", not: "called off",
-			said: "Nobody has confirmed that within 5s, so interceptors may still be at work: no replica of Drawbridge is ready",
+			args: []string{"cancel", "pod/" + pod.Name, "-n", namespace}, out: "is withdrawn", not: "is canceled",
+			said: "Nobody has confirmed that within 5s, so interceptors may still be working: no replica of Drawbridge is ready",
 		},
 	} {
 		t.Run("a cancellation of "+name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestThePluginSaysThatNobodyWorks(t *testing.T) {
 		t.Errorf("the request is %s, want it to stand as it was", state)
 	}
 
-	t.Run("the controllers of maintenances are switched off", func(t *testing.T) {
+	t.Run("the NodeMaintenance controller is disabled", func(t *testing.T) {
 		d := &appsv1.Deployment{}
 		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: inst.Namespace, Name: "drawbridge"}, d); err != nil {
 			t.Fatal(err)
@@ -147,7 +147,7 @@ func TestThePluginSaysThatNobodyWorks(t *testing.T) {
 		other := addNodes(t, namespace, 1)[0]
 		p := &pluginCall{user: "olga", group: operators}
 		code, said := p.run(t.Context(), t, "drain", other)
-		const want = "nobody would drain: the NodeMaintenance controller is disabled (maintenance.enabled=false). Drain with kubectl drain"
+		const want = "nobody would drain: the NodeMaintenance controller is disabled (maintenance.enabled=false). Use kubectl drain"
 		if code != 1 || !strings.Contains(said, want) {
 			t.Errorf("exit code %d, want 1 and %q:\n%s%s", code, want, p.printed(), said)
 		}

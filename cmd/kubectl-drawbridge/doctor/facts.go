@@ -114,7 +114,7 @@ type Facts struct {
 	EvacuationPolicies []v1alpha1.EvacuationPolicy
 	// WriteDryRuns are dry runs of the policies' writes.
 	WriteDryRuns []WriteDryRun
-	// Intercepted are the namespaces with pods that interceptors hold up, sorted, and Tried
+	// Intercepted are the namespaces with pods that have interceptors, sorted, and Tried
 	// are dry runs of writes there.
 	Intercepted []string
 	Tried       []Tried

@@ -26,9 +26,9 @@ func TestWritesThatWouldBeRefused(t *testing.T) {
 		summary    string
 	}{
 		"no pod is intercepted":   {summary: "0 namespaces with pods that have interceptors"},
-		"all is accepted":         {namespaces: []string{"shop"}, tried: []Tried{{Namespace: "shop"}, {Namespace: "shop"}}, summary: "1 namespace with pods that interceptors hold up"},
-		"you may not try":         {namespaces: []string{"shop"}, tried: []Tried{{Namespace: "shop", Problem: "forbidden"}, {Namespace: "shop", Problem: "forbidden, too"}}, summary: "1 namespace with pods that interceptors hold up; it could not be tried in shop (forbidden)"},
-		"more than are tried":     {namespaces: many, summary: "52 namespaces with pods that interceptors hold up; only the first 50 are tried"},
+		"all is accepted":         {namespaces: []string{"shop"}, tried: []Tried{{Namespace: "shop"}, {Namespace: "shop"}}, summary: "1 namespace with pods that have interceptors"},
+		"you may not try":         {namespaces: []string{"shop"}, tried: []Tried{{Namespace: "shop", Problem: "forbidden"}, {Namespace: "shop", Problem: "forbidden, too"}}, summary: "1 namespace with pods that have interceptors; it could not be tried in shop (forbidden)"},
+		"more than are tried":     {namespaces: many, summary: "52 namespaces with pods that have interceptors; only the first 50 are tried"},
 		"more, and one is bad":    {namespaces: many, tried: []Tried{{Namespace: "team-00", Refusal: quota}}, findings: []string{"WARN namespace/team-00: Drawbridge cannot write the EvictionRequest: a quota of the namespace refuses it: exceeded quota: none", more}},
 		"the request, the budget": {namespaces: []string{"shop"}, tried: []Tried{{Namespace: "shop", Refusal: quota}, {Namespace: "shop", Refusal: policy}}, findings: []string{"WARN namespace/shop: Drawbridge cannot write the EvictionRequest: a quota of the namespace refuses it: exceeded quota: none", "WARN namespace/shop: Drawbridge cannot write the guard's PodDisruptionBudget: an admission policy refuses it: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"}},
 	}

@@ -124,7 +124,7 @@ func TestDecide(t *testing.T) {
 		},
 		"among equals, the one on a cordoned node": {
 			newWorld(zones(1)).node("a1", 2).node("a2", 1).node("b1", 2).cordon("a2"), 4,
-			[]string{"a2-0: a has 3, the most; its node takes no pods"}, []string{"3-2 to 2-2"},
+			[]string{"a2-0: a has 3, the most; its node is unschedulable"}, []string{"3-2 to 2-2"},
 		},
 		"among equals, the one whose eviction is requested": {
 			newWorld(zones(1)).node("a", 3).node("b", 2).request("a-0"), 4,

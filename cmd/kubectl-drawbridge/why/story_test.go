@@ -180,10 +180,10 @@ func TestVerdicts(t *testing.T) {
 		"an interceptor that was never heard of":      {facts(pod(), with(active(interA, 5*time.Minute)), answering(warned)), VerdictInterceptorSilent, "got its turn 5m ago and has never reported", "429: ", false},
 		"an interceptor that fell silent":             {facts(pod(), with(active(interA, 9*time.Minute).Started(interA, ago(8*time.Minute))), answering(warned)), VerdictInterceptorSilent, "last reported 8m ago", "429: ", false},
 		"an interceptor that may be silent for a day": {facts(pod(), with(active(interA, 8*time.Hour).HeartbeatDeadline(interA, 24*time.Hour)), answering(warned)), VerdictInterceptorWorks, "has its turn", "429: ", false},
-		"one that was for half of it":                 {facts(pod(), with(active(interA, 12*time.Hour).HeartbeatDeadline(interA, 24*time.Hour)), answering(warned)), VerdictInterceptorSilent, "has never been heard of", "429: ", false},
+		"one that was for half of it":                 {facts(pod(), with(active(interA, 12*time.Hour).HeartbeatDeadline(interA, 24*time.Hour)), answering(warned)), VerdictInterceptorSilent, "has never reported", "429: ", false},
 		"an interceptor that is late": {facts(pod(), with(active(interA, 9*time.Minute).Started(interA, ago(time.Minute)).Report(interA, func(s *v1alpha1.InterceptorStatus) {
 			s.ExpectedFinishTime, s.Message = &metav1.Time{Time: ago(3 * time.Minute)}, "90 %"
-		})), answering(warned)), VerdictInterceptorLate, "wanted to be done 3m ago: 90 %.", "429: ", false},
+		})), answering(warned)), VerdictInterceptorLate, "expected to be done 3m ago: 90 %.", "429: ", false},
 		"a request that is held":      {facts(pod(), with(held()), answering(foretold(`429: Eviction triggered evacuation: its request is being deleted, but finalizer "example.com/audit" holds it`))), VerdictRequestHeld, "deleted 3m ago, and finalizers hold it: example.com/audit.", `429: Eviction triggered evacuation: its request is being deleted, but finalizer "example.com/audit" holds it`, false},
 		"the last stage":              {facts(pod(), with(imperative(0))), VerdictEvicting, "evicted in a moment", "evicted", true},
 		"a budget in the last stage":  {facts(pod(), with(imperative(3)), withBudgets(*budget(0).Obj()), answering(refusal)), VerdictEvictionBlocked, "budget db refuses the eviction (3 tries so far)", "refused (budget)", false},

@@ -185,7 +185,7 @@ func TestVerdictsOfEvictionBudgets(t *testing.T) {
 			budgets: []*builder.EvictionBudgetWrapper{zones()}, want: VerdictInterceptorSilent, change: func(f *Facts) {
 				f.Request.Status.Interceptors[1].HeartbeatTime = &metav1.Time{Time: ago(time.Hour)}
 			},
-			headline: "Interceptor budgets.drawbridge.dev (2 of 3) was last heard of 60m ago.",
+			headline: "Interceptor budgets.drawbridge.dev (2 of 3) last reported 60m ago.",
 			advice:   []string{"See whether Drawbridge, which decides about EvictionBudgets, runs, and whether it may patch evictionrequests/status."},
 		},
 	}

@@ -203,7 +203,7 @@ func TestWhatCannotBeReadIsAGap(t *testing.T) {
 		"no right":                     {forbidden, "you may not list and watch them"},
 		"a cluster without Drawbridge": {apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, ""), "Drawbridge is not installed, or is older than this plugin"},
 		"a login that has run out":     {apierrors.NewUnauthorized("x"), "sign in, and start the dashboard again"},
-		"an API server that is slow":   {apierrors.NewTimeoutError("x", 1), "does not answer in time"},
+		"an API server that is slow":   {apierrors.NewTimeoutError("x", 1), "does not respond in time"},
 		"an API server that is away":   {errors.New("dial tcp: <refused>"), "cannot be reached; retrying: dial tcp: <refused>."},
 	}
 	for name, tc := range cases {
