@@ -59,7 +59,7 @@ func (w *worker) Evacuate(_ context.Context, t interceptor.Target) (interceptor.
 	left := end.Sub(w.clock.Now())
 	switch begun, known := w.begun.Swap(t.RequestUID, true); {
 	case !known:
-		say(t, "started at %s already, going on", t.StartedAt.UTC().Format(time.TimeOnly))
+		say(t, "started at %s already, continuing", t.StartedAt.UTC().Format(time.TimeOnly))
 	case begun == false:
 		say(t, "started, expecting to work for %s", w.work)
 	case left > 0:

@@ -106,7 +106,7 @@ func run(ctx context.Context, p *printer) (err error) {
 		return err
 	}
 	p.linef("\nPASS: plain pods left at once; storefront never lacked a ready endpoint; interceptors ran in order, one at a time;\n"+
-		"the Job of a hook was done before its pod left; the budget's release woke the eviction; the replacement of db-0 was spared;\nan uncordon called a drain off;\nthe plugin named the interceptor that held a drain up, and went on without it when it was told to.\nIt took %.0f s. Nothing is left running.", time.Since(p.started).Seconds())
+		"the Job of a hook was done before its pod left; the budget's release woke the eviction; the replacement of db-0 was spared;\nan uncordon canceled a drain;\nthe plugin named the interceptor that held a drain up, and went on without it when it was told to.\nIt took %.0f s. Nothing is left running.", time.Since(p.started).Seconds())
 	return nil
 }
 

@@ -24,7 +24,7 @@ func newSkip(o commands) *cobra.Command {
 	reason := ""
 	cmd := &cobra.Command{
 		Use:   "skip POD INTERCEPTOR --reason=WHY",
-		Short: "End the turn of a stuck interceptor in its place",
+		Short: "End the turn of a stuck interceptor for it",
 		Long: `Set the completion time of the interceptor whose turn it is, so that the next one
 begins. Its report, an event and the audit log say who did it and why.
 

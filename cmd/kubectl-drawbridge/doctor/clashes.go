@@ -86,7 +86,7 @@ func unknownWebhook(e eviction) (what, do string) {
 	if e.mutating {
 		return "an unknown product may change evictions before Drawbridge sees them", "Find out what it does with pods/eviction. If it delays or answers evictions itself, let only one of the two act on a pod."
 	}
-	return "an unknown product may refuse evictions as well", "Find out what it answers. Only 429 makes kubectl drain try again. If it holds pods of its own, write an interceptor or an EvacuationPolicy in its place (docs/guides/write-an-interceptor.md), or let only one of the two act on a pod."
+	return "an unknown product may refuse evictions as well", "Find out what it answers. Only 429 makes kubectl drain try again. If it holds pods of its own, write an interceptor or an EvacuationPolicy instead (docs/guides/write-an-interceptor.md), or let only one of the two act on a pod."
 }
 
 func otherWebhooks(f *Facts) verdict {

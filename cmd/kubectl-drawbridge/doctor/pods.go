@@ -211,7 +211,7 @@ func excludedNamespaces(f *Facts) verdict {
 			findings = append(findings, Finding{
 				Severity: Warn, Object: "namespace/" + namespace,
 				What: fmt.Sprintf("%s with interceptors, such as %s, in a namespace that the webhook leaves out: evictions bypass the interceptors", text.Counted(len(held), "pod"), held[0].Name),
-				Do:   "Take the namespace out of webhook.excludedNamespaces, or drain its nodes by a NodeMaintenance, which asks the interceptors all the same.",
+				Do:   "Take the namespace out of webhook.excludedNamespaces, or drain its nodes by a NodeMaintenance, which waits for the interceptors anyway.",
 			})
 		}
 	}

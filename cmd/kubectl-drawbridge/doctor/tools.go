@@ -72,7 +72,7 @@ func descheduler(c corev1.Container) (what, do string) {
 	if strings.Contains(flagOf(c, "feature-gates"), "EvictionsInBackground=true") {
 		return "", ""
 	}
-	return "without its feature gate EvictionsInBackground it takes a pod that is being prepared for one that cannot be evicted, and goes on to the next one: with each cycle, more pods of a node are in the middle of an evacuation",
+	return "without its feature gate EvictionsInBackground it takes a pod that is being prepared for one that cannot be evicted, and continues with the next one: with each cycle, more pods of a node are in the middle of an evacuation",
 		"Start it with --feature-gates=EvictionsInBackground=true (docs/guides/descheduler.md)."
 }
 

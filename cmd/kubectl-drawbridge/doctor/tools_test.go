@@ -98,7 +98,7 @@ func TestDrainTools(t *testing.T) {
 		"a descheduler that knows of evictions in the background": {changes: []func(*Facts){running("descheduler", "--feature-gates=EvictionsInBackground=true")}, summary: "descheduler"},
 		"one that does not": {
 			changes:  []func(*Facts){running("descheduler")},
-			findings: []string{"WARN deployment/kube-system/tool: descheduler: without its feature gate EvictionsInBackground it takes a pod that is being prepared for one that cannot be evicted, and goes on to the next one: with each cycle, more pods of a node are in the middle of an evacuation"},
+			findings: []string{"WARN deployment/kube-system/tool: descheduler: without its feature gate EvictionsInBackground it takes a pod that is being prepared for one that cannot be evicted, and continues with the next one: with each cycle, more pods of a node are in the middle of an evacuation"},
 		},
 		"a kured that reboots all the same": {
 			changes:  []func(*Facts){running("kured", "--force-reboot", "--drain-timeout=1m")},

@@ -39,7 +39,7 @@ func (g gatherer) gatherWebhook(ctx context.Context, f *Facts) *Webhook {
 	case apierrors.IsForbidden(err):
 		return &Webhook{Unknown: err.Error()}
 	default:
-		return &Webhook{Problem: "the API server does not reach a manager of Drawbridge, and goes on without it: " + err.Error()}
+		return &Webhook{Problem: "the API server does not reach a manager of Drawbridge, and continues without it: " + err.Error()}
 	}
 }
 

@@ -54,7 +54,7 @@ func waitsForBudget(c *podCase) (string, []string, bool) {
 		return "", nil, false
 	}
 	position := fmt.Sprintf("(%d of %d)", c.position, len(c.interceptors))
-	pass := fmt.Sprintf("To evict it all the same: kubectl drawbridge skip %s %s -n %s --reason=WHY, or by a member of webhook.breakGlassGroups", c.Pod.Name, v1alpha1.BudgetInterceptor, c.Pod.Namespace)
+	pass := fmt.Sprintf("To evict it anyway: kubectl drawbridge skip %s %s -n %s --reason=WHY, or by a member of webhook.breakGlassGroups", c.Pod.Name, v1alpha1.BudgetInterceptor, c.Pod.Namespace)
 	if c.BudgetsOff {
 		return fmt.Sprintf("The eviction waits for EvictionBudgets %s, and nothing decides about them: they are disabled.", position),
 			[]string{"Switch them on (budgets.enabled=true), or delete those of the pod: kubectl -n " + c.Pod.Namespace + " get evictionbudgets", pass, c.cancelCommand()}, true

@@ -51,7 +51,7 @@ func withEvictionBudgets(all ...*builder.EvictionBudgetWrapper) func(*Facts) {
 
 func TestVerdictsOfEvictionBudgets(t *testing.T) {
 	const (
-		skip    = "To evict it all the same: kubectl drawbridge skip db-0 budgets.drawbridge.dev -n shop --reason=WHY, or by a member of webhook.breakGlassGroups"
+		skip    = "To evict it anyway: kubectl drawbridge skip db-0 budgets.drawbridge.dev -n shop --reason=WHY, or by a member of webhook.breakGlassGroups"
 		cancel  = "To cancel the eviction: kubectl drawbridge cancel pod/db-0 -n shop"
 		edit    = "kubectl edit evictionbudget db -n shop"
 		leader  = "See whether Drawbridge runs and has a leader, which decides about EvictionBudget db: kubectl -n drawbridge-system get pods,leases"
