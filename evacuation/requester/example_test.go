@@ -35,7 +35,7 @@ func move(ctx context.Context, r *requester.Requester, pod *corev1.Pod) error {
 	})
 	switch {
 	case errors.Is(err, context.Canceled):
-		// We do not want it any more. The request goes on for those who still do.
+		// We do not want it any more. The request continues for those who still do.
 		return r.Withdraw(context.WithoutCancel(ctx), pod)
 	case err != nil:
 		return err

@@ -61,7 +61,7 @@ and a value that is not listed have no effect. Whoever writes one gets a warning
 The warning comes from the API server, by the ValidatingAdmissionPolicy ` + "`keys.drawbridge.dev`" + ` of the chart, so it also
 comes while Drawbridge is down. It refuses nothing. It looks at pods, their workloads, Namespaces, Nodes,
 PriorityClasses, PodDisruptionBudgets, ClusterRoles and the kinds of Drawbridge, and only at what a write adds or
-changes. What controllers create is not looked at. For all that stands in the cluster already,
+changes. What controllers create is not looked at. For all that is in the cluster already,
 [` + "`kubectl drawbridge doctor`" + `](../guides/doctor.md) has the check ` + "`keys`" + `.
 
 Labels and annotations of subdomains, such as ` + "`example.drawbridge.dev/team`" + `, belong to whoever made them up. The
