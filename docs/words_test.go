@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"html"
 	"io/fs"
 	"path/filepath"
 	"regexp"
@@ -160,5 +161,21 @@ func TestTheGlossaryIsInOrder(t *testing.T) {
 	}
 	if diff := cmp.Diff(slices.Compact(slices.Sorted(slices.Values(terms))), terms); diff != "" {
 		t.Errorf("terms (-want +got):\n%s", diff)
+	}
+}
+
+var pictured = regexp.MustCompile(`<text [^>]*>(.*)</text>`)
+
+// The picture of README.md shows what `make demo` prints.
+func TestThePictureOfTheDrainIsTrue(t *testing.T) {
+	printed := page(t, "quick-start.md")
+	lines := pictured.FindAllStringSubmatch(page(t, "images/drain.svg"), -1)
+	if len(lines) < 10 {
+		t.Errorf("only %d lines are shown", len(lines))
+	}
+	for _, line := range lines {
+		if text := html.UnescapeString(line[1]); !strings.Contains(printed, text) {
+			t.Errorf("quick-start.md does not have %q", text)
+		}
 	}
 }

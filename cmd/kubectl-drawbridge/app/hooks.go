@@ -31,7 +31,7 @@ func newHooks(o commands) *cobra.Command {
 		Long: `List the EvacuationHooks of a namespace: what they do, how many pods they cover, and
 for how many pods they run or hold the eviction.
 
-With a name: the pods that this hook covers now, and how far it is with each.
+With a name: the pods that this hook covers now, and its progress with each.
 
 hooks test runs a hook for a pod, without an eviction, and hooks retry lets one that has
 failed try again.`,

@@ -19,9 +19,8 @@ func newInterceptors(o commands) *cobra.Command {
 		Use:   "interceptors",
 		Short: "List the registered interceptors, with how many pods they have",
 		Long: `List the EvictionInterceptors, the EvacuationHooks and the interceptor of all
-EvictionBudgets: how many pods each intercepts, and for how many it is its turn or is
-waiting for it. Names that have a turn without a registration, because the pods name
-them, come last.`,
+EvictionBudgets: how many pods each intercepts, for how many it is active, and for how
+many it waits for its turn. Interceptors that only pods name come last.`,
 		Example: `  kubectl drawbridge interceptors -o wide`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

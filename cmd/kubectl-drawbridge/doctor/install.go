@@ -130,7 +130,7 @@ var admissionPolicyNames = [][2]string{
 	{"evictionrequest-reports." + v1alpha1.GroupName, "nobody checks who reports for a registered interceptor while no manager runs"},
 	{"manager-pods." + v1alpha1.GroupName, "anyone with the token of the manager may change the spec and status of every pod"},
 	{"pod-interceptors." + v1alpha1.GroupName, "pods may name interceptors in a malformed annotation, and change it"},
-	{"interceptor-names." + v1alpha1.GroupName, "interceptors may be registered under names that belong to Kubernetes, which then count for nothing"},
+	{"interceptor-names." + v1alpha1.GroupName, "interceptors may be registered under names that belong to Kubernetes, which are then ignored"},
 	{"reserved-interceptors." + v1alpha1.GroupName, "others may register interceptors under Drawbridge's own names"},
 }
 
