@@ -21,7 +21,7 @@ func newHooksRetry(o commands) *cobra.Command {
 		Use:   "retry HOOK [POD]",
 		Short: "Let a hook that has failed try again",
 		Long: `Let a hook try again for a pod that it holds because its last attempt has failed, or
-for all of them. It starts over with its first attempt. The hook itself is not changed.
+for all of them. It gets all of its attempts again. The hook itself is not changed.
 
 An attempt that waits because the cluster refuses its Job begins now. Without this command
 it begins within five minutes.
