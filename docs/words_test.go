@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// oldWords are expressions for what nobody should have to read, with what to write. Texts are looked
-// at in small letters and with single spaces.
+// oldWords are expressions for words that the glossary has replaced, with what to write. They are
+// matched against texts in small letters, with single spaces.
 var oldWords = []struct {
 	old   *regexp.Regexp
 	write string

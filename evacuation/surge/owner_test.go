@@ -115,10 +115,10 @@ func TestStepBeforeAPodIsSetFree(t *testing.T) {
 		"a Service would lose it":              {func(in *input) { in.service = "web-active" }, ends(declinedService, "Service web-active selects its pods by the label rollouts-pod-template-hash, which the pod would lose, and it would stop serving before there is a replacement")},
 		"a number that nobody has seen":        {ofSet(func(set *appsv1.ReplicaSet) { set.Generation++ }), waits("Waiting for the controller of ReplicaSet web-a.", recheckSoon)},
 		"another ReplicaSet wants pods":        {func(in *input) { in.rival = "web-b" }, waits("Waiting for the rollout of "+rollout+".", recheck)},
-		"another one wants them for too long":  {func(in *input) { in.rival, in.now = "web-b", t0.Add(10*time.Minute) }, ends(declinedRolloutStuck, "a rollout of "+rollout+" is paused or does not get on")},
+		"another one wants them for too long":  {func(in *input) { in.rival, in.now = "web-b", t0.Add(10*time.Minute) }, ends(declinedRolloutStuck, "a rollout of "+rollout+" is paused or makes no progress")},
 		"our deadline counts": {func(in *input) {
 			in.rival, in.now, in.policy.ProgressDeadline = "web-b", t0.Add(time.Minute), time.Minute
-		}, ends(declinedRolloutStuck, "a rollout of "+rollout+" is paused or does not get on")},
+		}, ends(declinedRolloutStuck, "a rollout of "+rollout+" is paused or makes no progress")},
 		"no quota":                               {ofSet(cannot), ends(declinedCannotCreate, "ReplicaSet web-a cannot create pods: exceeded quota: small")},
 		"another one is free":                    {func(in *input) { in.occupied.deployment = 1 }, waits("Waiting for other pods of ReplicaSet web-a: 1 at a time.", recheck)},
 		"one of five is free, and two may be so": {func(in *input) { scaledTo(5)(in); in.occupied.deployment = 1 }, hands},

@@ -197,7 +197,7 @@ func rolloutIsUnderWay(in *input) (decision, bool) {
 	}
 	// Without its own deadline a rollout never counts as stuck.
 	if stuck(d) || !in.now.Before(since.Add(in.policy.deadline(d))) {
-		return in.declined(declinedRolloutStuck, "a rollout of %s is paused or does not get on", in.rolledOut())
+		return in.declined(declinedRolloutStuck, "a rollout of %s is paused or makes no progress", in.rolledOut())
 	}
 	return waiting(recheck, "Waiting for the rollout of %s.", in.rolledOut()), true
 }

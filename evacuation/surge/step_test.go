@@ -62,7 +62,7 @@ func cannot(set *appsv1.ReplicaSet) {
 const (
 	notOfOne   = "Not replaced beforehand: the pod belongs to no Deployment."
 	noSurge    = "Not replaced beforehand: Deployment web has no strategy RollingUpdate with maxSurge above 0."
-	stuckText  = "Not replaced beforehand: a rollout of Deployment web is paused or does not get on."
+	stuckText  = "Not replaced beforehand: a rollout of Deployment web is paused or makes no progress."
 	rollout    = "Waiting for the rollout of Deployment web."
 	maxAtATime = "Waiting for other pods of Deployment web: its maxSurge allows 1 at a time."
 )
