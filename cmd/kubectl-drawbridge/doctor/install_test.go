@@ -70,9 +70,9 @@ func TestThePolicyThatWarns(t *testing.T) {
 	}{
 		"is there":         {func(*Facts) {}, ""},
 		"denies even":      {func(f *Facts) { f.PolicyBindings[0].Spec.ValidationActions[0] = admissionregistrationv1.Deny }, ""},
-		"is missing":       {func(f *Facts) { f.AdmissionPolicies = f.AdmissionPolicies[1:] }, "it is missing: nobody is warned"},
-		"is not bound":     {func(f *Facts) { f.PolicyBindings = f.PolicyBindings[1:] }, "the policy is not bound: nobody is warned"},
-		"is only recorded": {func(f *Facts) { f.PolicyBindings[0].Spec.ValidationActions[0] = admissionregistrationv1.Audit }, "it does not warn: nobody is warned"},
+		"is missing":       {func(f *Facts) { f.AdmissionPolicies = f.AdmissionPolicies[1:] }, "it is missing: registering an interceptor for every pod of the cluster gives no warning"},
+		"is not bound":     {func(f *Facts) { f.PolicyBindings = f.PolicyBindings[1:] }, "the policy is not bound: registering an interceptor for every pod of the cluster gives no warning"},
+		"is only recorded": {func(f *Facts) { f.PolicyBindings[0].Spec.ValidationActions[0] = admissionregistrationv1.Audit }, "it does not warn: registering an interceptor for every pod of the cluster gives no warning"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -62,7 +62,7 @@ func TestWhatCannotBeTried(t *testing.T) {
 		"a hook that was changed just now": {hook: stale, want: "the manager has not observed hook dump"},
 		"a pod that nothing covers":        {pod: triedPod().Label("app", "web"), want: "hook dump does not cover pod db-0; nothing does"},
 		"a pod that another one covers":    {pod: triedPod().Label("app", "web"), more: []client.Object{first}, want: "hook dump does not cover pod db-0; its interceptors are first.example.com."},
-		"a pod that somebody evicts":       {more: []client.Object{request.Obj()}, want: "somebody evicts pod db-0 already: kubectl drawbridge why db-0 -n shop"},
+		"a pod that somebody evicts":       {more: []client.Object{request.Obj()}, want: "the eviction of pod db-0 is requested already: kubectl drawbridge why db-0 -n shop"},
 		"one that comes before":            {more: []client.Object{first, last}, want: "interceptors of pod db-0 come before hook dump, and would run for real: first.example.com. "},
 		"one that the pod names":           {pod: triedPod().Interceptors("a.example.com"), want: "would run for real: a.example.com. "},
 	}
