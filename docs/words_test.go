@@ -32,7 +32,7 @@ var oldWords = []struct {
 	{regexp.MustCompile(`held up longest`), "waiting longest"},
 	{regexp.MustCompile(`takes? pods (again|already)`), "schedulable"},
 	{regexp.MustCompile(`not let go\b`), "blocked"},
-	{regexp.MustCompile(`lets go\b`), "allows the eviction; withdraws"},
+	{regexp.MustCompile(`lets go\b`), "allows the eviction; steps aside"},
 	{regexp.MustCompile(`done and still kept`), "finished"},
 	{regexp.MustCompile(`what is said\b`), "message"},
 	{regexp.MustCompile(`who had which turn`), "timeline"},
