@@ -28,7 +28,7 @@ With --namespace: only the evictions of that namespace. With a node: only what
 concerns it, and whether it is cordoned and why.
 
 Where Kubernetes' own API is served (lifecycle.k8s.io), its responders are named as
-interceptors are, and evictions that were only requested by that API are listed, too.
+interceptors are, and evictions that only that API knows are listed, too.
 That needs list on evictions.lifecycle.k8s.io; without it there is a warning.`,
 		Example: `  kubectl drawbridge status
   kubectl drawbridge status node-1 -o wide

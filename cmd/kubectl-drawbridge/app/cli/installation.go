@@ -128,7 +128,7 @@ func (i Installation) NobodyWorks(system string) string {
 	case i.Unread != "":
 		return i.Unread + ". See whether a manager runs: kubectl drawbridge doctor"
 	case i.MaintenanceOff:
-		return "the NodeMaintenance controller is disabled (maintenance.enabled=false). Use kubectl drain, which waits for the same interceptors, or enable them"
+		return "the NodeMaintenance controller is disabled (maintenance.enabled=false). Use kubectl drain, which waits for the same interceptors, or enable it"
 	case i.Ready == 0:
 		return fmt.Sprintf("no replica of Drawbridge is ready (0 of %d): kubectl -n %s get pods. The drain begins when one is", i.Wanted, system)
 	default:
