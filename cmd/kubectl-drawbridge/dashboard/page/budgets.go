@@ -129,7 +129,7 @@ func (r *budgetRow) count(c disruption.Count) {
 	r.Counts = fmt.Sprintf("%d of %d healthy, %d needed", c.Healthy, c.Expected, c.Desired)
 	switch never := c.Says(); {
 	case c.Pods == 0:
-		r.Counts, r.Tone = "selects none", toneFaint
+		r.Counts, r.Tone = "selects no pods", toneFaint
 	case never != "":
 		r.Allowed, r.Tone, r.Message = "never any", toneBad, "It "+never
 	}

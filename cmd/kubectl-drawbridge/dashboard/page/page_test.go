@@ -108,7 +108,7 @@ func TestWhatPagesSay(t *testing.T) {
 		"interceptors: how long turns took": {"/interceptors", nil, "", []string{first, "not observed yet", "2 4m 30m", second, "not registered"}, nil},
 		"budgets: who waits": {"/budgets", nil, "", []string{
 			"shop quorum never any 2 of 2 healthy, 2 needed db-1 It can never allow a disruption (minAvailable is 2 of 2 pods)",
-			"shop stale none selects none none", "There is no EvictionBudget.",
+			"shop stale none selects no pods none", "There is no EvictionBudget.",
 		}, []string{"1 of 1 healthy"}},
 	}
 	for name, tc := range cases {
