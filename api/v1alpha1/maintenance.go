@@ -72,6 +72,11 @@ const (
 	// MaintenancePhaseAnnotation of a node is the stage of the most advanced maintenance
 	// that it is under: Planning, Cordon, Drain or DrainComplete.
 	MaintenancePhaseAnnotation = GroupName + "/node-maintenance-phase"
+	// MaintenanceWavesAnnotation of a node has the wave that each maintenance with
+	// spec.waves has begun last on it, and when: NAME=WAVE@TIME, sorted and separated by
+	// commas, for example "kernel=storage@2026-06-01T12:00:00Z". Before its first wave, a
+	// maintenance is not in it.
+	MaintenanceWavesAnnotation = GroupName + "/node-maintenance-waves"
 	// MaintenanceRequesterSuffix follows the maintenance's name and a period in the
 	// requester's name.
 	MaintenanceRequesterSuffix = "node-maintenance." + GroupName

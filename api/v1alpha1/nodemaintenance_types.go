@@ -100,6 +100,17 @@ type NodeMaintenanceSpec struct {
 	// kubectl drawbridge drain sets Keep unless called with --delete-emptydir-data.
 	// +optional
 	EmptyDirPods PodTreatment `json:"emptyDirPods,omitempty"`
+
+	// waves are the order in which pods leave a node. A pod belongs to the last wave of the
+	// list that selects it. Pods that no wave selects go first. A wave begins on a node when
+	// all pods of the earlier ones have left it, or when timeout says so. If unset, all pods
+	// of a node are evacuated at the same time. Changes count for what has not been
+	// requested yet.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=10
+	Waves []MaintenanceWave `json:"waves,omitempty"`
 }
 
 // PodTreatment says what happens to pods of some kind.
@@ -294,6 +305,18 @@ type MaintenanceNodeStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	PodsEvacuated int32 `json:"podsEvacuated,omitempty"`
+
+	// wave is the name of the last wave of spec.waves that has begun on the node. It is empty
+	// before the first one, while pods go that no wave selects.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Wave string `json:"wave,omitempty"`
+
+	// podsInLaterWaves is how many pods left to evacuate wait, because their wave has not
+	// begun.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	PodsInLaterWaves int32 `json:"podsInLaterWaves,omitempty"`
 
 	// blockingPods are some of the stuck pods, sorted by namespace and name: at most 3
 	// per node and 100 in total. podsBlocking counts all.

@@ -6,7 +6,7 @@
 // about one node, for all its maintenances; PodStep decides about one pod.
 //
 // What must outlive this process is in the API: annotations of the node have the stage
-// of each maintenance and who cordoned the node; the EvictionRequest and the conditions
+// and the wave of each maintenance and who cordoned the node; the EvictionRequest and the conditions
 // of a pod say what was requested. Everything is level-triggered: a request that is no
 // longer wanted is withdrawn, whatever happened to its maintenance. The counts of
 // pods are a hint; before a node counts as drained, its pods are listed live.
@@ -16,6 +16,7 @@
 //   - selector.go: the nodes that it selects
 //   - nodes.go, nodestep.go: one node
 //   - entries.go: the annotation of a node
+//   - waves.go: the order of the pods of a node
 //   - pods.go, podstep.go: one pod
 //   - podcounts.go: counts of pods by node
 //   - decided.go: what maintenances have decided

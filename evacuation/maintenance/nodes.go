@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // reconcileNode gathers, decides and applies for one node.
@@ -58,6 +59,7 @@ func (c *Controller) gatherNode(ctx context.Context, node *corev1.Node) (NodeInp
 		CordonedBy:    node.Annotations[v1alpha1.CordonAnnotation],
 		Stages:        stagesOf(node),
 		Phase:         v1alpha1.MaintenanceStage(node.Annotations[v1alpha1.MaintenancePhaseAnnotation]),
+		Waves:         translate.BegunWavesOf(node),
 	}
 	list := &v1alpha1.NodeMaintenanceList{}
 	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -65,11 +67,22 @@ func (c *Controller) gatherNode(ctx context.Context, node *corev1.Node) (NodeInp
 	}
 	for i := range list.Items {
 		m := &list.Items[i]
-		if stage := c.wantedStage(m, node, in.Stages[m.Name]); stage != "" {
-			if in.Wanted == nil {
-				in.Wanted = Stages{}
+		stage := c.wantedStage(m, node, in.Stages[m.Name])
+		if stage == "" {
+			continue
+		}
+		if in.Wanted == nil {
+			in.Wanted = Stages{}
+		}
+		in.Wanted[m.Name] = stage
+		if rank(stage) < rank(v1alpha1.StageDrain) {
+			continue
+		}
+		if wave := c.wantedWave(m, node.Name, in.Waves[m.Name]); wave.Name != "" {
+			if in.WantedWaves == nil {
+				in.WantedWaves = translate.BegunWaves{}
 			}
-			in.Wanted[m.Name] = stage
+			in.WantedWaves[m.Name] = wave
 		}
 	}
 	return in, nil
@@ -118,6 +131,7 @@ func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, d NodeDec
 		v1alpha1.CordonAnnotation:           orNull(d.CordonedBy),
 		v1alpha1.MaintenancesAnnotation:     orNull(d.Stages.String()),
 		v1alpha1.MaintenancePhaseAnnotation: orNull(string(d.Phase)),
+		v1alpha1.MaintenanceWavesAnnotation: orNull(d.Waves.String()),
 	}}}
 	if d.Unschedulable != node.Spec.Unschedulable {
 		patch.Spec = &nodePatchSpec{d.Unschedulable}
@@ -149,7 +163,7 @@ func orNull(value string) *string {
 	return &value
 }
 
-// emitNode records an event about a change of the cordon.
+// emitNode records events about a change of the cordon, and about waves that have begun.
 func (c *Controller) emitNode(node *corev1.Node, in NodeInput, d NodeDecision) {
 	stages := d.Stages
 	if len(stages) == 0 {
@@ -170,4 +184,14 @@ func (c *Controller) emitNode(node *corev1.Node, in NodeInput, d NodeDecision) {
 	case CordonKept:
 	}
 	events.Emit(c.Recorder, node, nil, event)
+	for name, wave := range d.Waves {
+		if in.Waves[name].Name == wave.Name {
+			continue
+		}
+		var left int32
+		if begin := c.decided.wave(name, node.Name); begin.Name == wave.Name {
+			left = begin.Left
+		}
+		events.Emit(c.Recorder, node, nil, events.NodeWaveBegan(name, wave.Name, left))
+	}
 }

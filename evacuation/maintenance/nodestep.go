@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // NodeInput is everything that a decision about a node depends on.
@@ -19,6 +20,9 @@ type NodeInput struct {
 	// Wanted are the wanted stages of the node: one for each maintenance that selects
 	// it.
 	Wanted Stages
+	// Waves are what v1alpha1.MaintenanceWavesAnnotation says, and WantedWaves those that the
+	// maintenances which drain the node have begun last or begin now.
+	Waves, WantedWaves translate.BegunWaves
 }
 
 // Cordoning is what happens to the cordon of a node.
@@ -50,6 +54,7 @@ type NodeDecision struct {
 	CordonedBy    string
 	Stages        Stages
 	Phase         v1alpha1.MaintenanceStage
+	Waves         translate.BegunWaves
 	// Cordoning says what happens to the cordon.
 	Cordoning Cordoning
 	// Write: something differs from the node.
@@ -63,7 +68,7 @@ type NodeDecision struct {
 func NodeStep(in NodeInput) NodeDecision {
 	d := NodeDecision{
 		Unschedulable: in.Unschedulable, CordonedBy: in.CordonedBy,
-		Stages: in.Wanted, Phase: in.Wanted.furthest(),
+		Stages: in.Wanted, Phase: in.Wanted.furthest(), Waves: in.WantedWaves,
 	}
 	known := in.CordonedBy == v1alpha1.CordonOurs || in.CordonedBy == v1alpha1.CordonOther
 	switch wanted := in.Wanted.cordons(); {
@@ -86,6 +91,7 @@ func NodeStep(in NodeInput) NodeDecision {
 	case !wanted:
 		d.CordonedBy = ""
 	}
-	d.Write = d.Unschedulable != in.Unschedulable || d.CordonedBy != in.CordonedBy || d.Phase != in.Phase || !maps.Equal(d.Stages, in.Stages)
+	d.Write = d.Unschedulable != in.Unschedulable || d.CordonedBy != in.CordonedBy || d.Phase != in.Phase || !maps.Equal(d.Stages, in.Stages) ||
+		d.Waves.String() != in.Waves.String()
 	return d
 }

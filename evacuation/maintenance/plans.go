@@ -50,11 +50,16 @@ func (c *Controller) reconcilePlan(ctx context.Context, req reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	d := PlanStep(in)
-	c.decided.decide(m.Name, d.Stages)
+	c.decided.decide(m.Name, d.Stages, d.Waves)
 	for i := range in.Nodes {
-		if n := &in.Nodes[i]; d.Stages[n.Name] != n.Stage || rank(n.Stage) >= rank(v1alpha1.StageCordon) && !n.Unschedulable {
+		n := &in.Nodes[i]
+		_, begins := d.Waves[n.Name]
+		if begins || d.Stages[n.Name] != n.Stage || rank(n.Stage) >= rank(v1alpha1.StageCordon) && !n.Unschedulable {
 			c.nodes.Add(named(n.Name))
 		}
+	}
+	if !d.WakeAt.IsZero() {
+		c.plans.AddAfter(named(m.Name), d.WakeAt.Sub(in.Now))
 	}
 	c.Metrics.Observe(m.Name, d.Status)
 	return c.writeStatus(ctx, m, d.Status)
@@ -68,7 +73,7 @@ func (c *Controller) forget(name string) {
 }
 
 // gatherPlan collects what is known about the nodes of a maintenance: from memory, and live
-// for nodes that seem to be drained.
+// for nodes that seem to be drained, or ready for their next wave.
 func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance) (PlanInput, error) {
 	in := PlanInput{Spec: m.Spec, Generation: m.Generation, Status: m.Status, Now: c.Clock.Now()}
 	selects := c.selectors.of(m)
@@ -79,6 +84,7 @@ func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance
 	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return in, fmt.Errorf("list nodes: %w", err)
 	}
+	waves := c.selectors.wavesOf(m)
 	confirmed := 0
 	for i := range list.Items {
 		node := &list.Items[i]
@@ -100,6 +106,8 @@ func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance
 			if loss.At.After(in.Now) {
 				c.plans.AddAfter(named(m.Name), loss.At.Sub(in.Now))
 			}
+			begun := translate.BegunWavesOf(node)[m.Name]
+			facts.Wave, facts.WaveSince = waves.Position(begun.Name), begun.Since
 		}
 		if stage == v1alpha1.StageDrain && m.Spec.Drain && facts.open() == 0 {
 			if confirmed++; confirmed > confirmations {
@@ -108,6 +116,10 @@ func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance
 				return in, err
 			} else if !facts.Empty {
 				c.plans.AddAfter(named(m.Name), planDelay)
+			}
+		} else if stage == v1alpha1.StageDrain && m.Spec.Drain && facts.Wave < len(waves) {
+			if err := c.gatherWaves(ctx, m, waves, &facts, in.Now, &confirmed); err != nil {
+				return in, err
 			}
 		}
 		in.Nodes = append(in.Nodes, facts)
@@ -119,18 +131,57 @@ func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance
 // confirm lists the pods of a node live: the cache may not yet show one that was just bound
 // to it.
 func (c *Controller) confirm(ctx context.Context, facts *NodeFacts) error {
-	list := &corev1.PodList{}
-	if err := c.APIReader.List(ctx, list, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", facts.Name)}); err != nil {
-		return fmt.Errorf("list the pods of node %s live: %w", facts.Name, err)
+	pods, err := c.livePodsOn(ctx, facts.Name)
+	if err != nil {
+		return err
 	}
 	facts.Empty = true
-	for i := range list.Items {
-		if toGo(&list.Items[i]) && (!facts.Lost || list.Items[i].DeletionTimestamp == nil) {
+	for i := range pods {
+		if toGo(&pods[i]) && (!facts.Lost || pods[i].DeletionTimestamp == nil) {
 			facts.Empty = false
 			facts.Pods.Pending++
 		}
 	}
 	return nil
+}
+
+// gatherWaves counts the pods of a node by their waves: from the cache, and live before another
+// wave begins, because the cache may not yet show a pod that was just bound to the node.
+func (c *Controller) gatherWaves(ctx context.Context, m *v1alpha1.NodeMaintenance, waves translate.Waves, facts *NodeFacts, now time.Time, confirmed *int) error {
+	pods, err := c.podsOn(ctx, facts.Name)
+	if err != nil {
+		return err
+	}
+	if err := c.countWaves(ctx, waves, facts, pods); err != nil {
+		return err
+	}
+	if next, _, _ := facts.nextWave(m.Spec.Waves, now); next == 0 {
+		return nil
+	}
+	if *confirmed++; *confirmed > confirmations {
+		facts.Waves = nil
+		c.plans.AddAfter(named(m.Name), planDelay)
+		return nil
+	}
+	if pods, err = c.livePodsOn(ctx, facts.Name); err != nil {
+		return err
+	}
+	if err := c.countWaves(ctx, waves, facts, pods); err != nil {
+		return err
+	}
+	if next, _, _ := facts.nextWave(m.Spec.Waves, now); next == 0 {
+		c.plans.AddAfter(named(m.Name), planDelay) // The cache will show what is newer.
+	}
+	return nil
+}
+
+// livePodsOn are the pods of a node in the API server.
+func (c *Controller) livePodsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := c.APIReader.List(ctx, list, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}); err != nil {
+		return nil, fmt.Errorf("list the pods of node %s live: %w", node, err)
+	}
+	return list.Items, nil
 }
 
 // writeStatus writes a status that differs from the last one. If only numbers and names

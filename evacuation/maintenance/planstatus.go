@@ -111,6 +111,10 @@ func (in *PlanInput) nodes(whole v1alpha1.MaintenanceStage, next map[string]v1al
 		node := v1alpha1.MaintenanceNodeStatus{
 			Name: n.Name, Stage: n.Stage,
 			PodsPendingEvacuation: n.Pods.Pending, PodsEvacuating: n.Pods.Evacuating, PodsBlocking: n.Pods.Blocking, PodsWaiting: n.Pods.Waiting, PodsEvacuated: n.Gone,
+			PodsInLaterWaves: n.later(),
+		}
+		if n.Wave > 0 {
+			node.Wave = in.Spec.Waves[n.Wave-1].Name
 		}
 		if n.Pods.Waiting > 0 {
 			node.WaitingUntil = new(metav1.NewTime(n.Pods.WaitingUntil))
@@ -214,9 +218,21 @@ func (in *PlanInput) drained(s v1alpha1.NodeMaintenanceStatus) metav1.Condition 
 		if p.PodsWaiting > 0 {
 			c.Message += fmt.Sprintf(", %d of them are left to their owners for a while", p.PodsWaiting)
 		}
+		if later := in.later(); later > 0 {
+			c.Message += fmt.Sprintf(", %d of them wait for an earlier wave", later)
+		}
 		c.Message += "."
 	}
 	return c
+}
+
+// later is how many pods wait on all nodes, because their wave has not begun.
+func (in *PlanInput) later() int32 {
+	var pods int32
+	for i := range in.Nodes {
+		pods += in.Nodes[i].later()
+	}
+	return pods
 }
 
 // gone says that all pods have left. Those of lost nodes are only deleted, and their end is left

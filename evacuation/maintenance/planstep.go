@@ -23,6 +23,13 @@ type NodeFacts struct {
 	// Lost: nothing on the node confirms the end of a pod that is deleted, so that is all there
 	// is to do for it.
 	Lost bool
+	// Wave is the position of the wave that has begun last on the node, from 1 on, and
+	// WaveSince when it did; 0 before the first one.
+	Wave      int
+	WaveSince time.Time
+	// Waves counts the pods that have to go by the position of their wave; nil if that is not
+	// known, or if no other wave can begin.
+	Waves []int32
 }
 
 // open is how many pods have to go before the node is drained.
@@ -65,15 +72,21 @@ type PlanDecision struct {
 	// Stages are the wanted stages of its nodes, by name. A missing node is to be
 	// released.
 	Stages map[string]v1alpha1.MaintenanceStage
+	// Waves are those that begin on its nodes, by name.
+	Waves  map[string]WaveBegin
 	Status v1alpha1.NodeMaintenanceStatus
+	// WakeAt is when to decide again; zero if only an event can change the decision.
+	WakeAt time.Time
 }
 
 // PlanStep decides about one maintenance. It is pure and total.
 //
 // A drain begins when all selected nodes are cordoned, on Spec.MaxParallelNodes of them
-// at a time, by name. Drains that have begun continue.
+// at a time, by name. Drains that have begun continue. On each node, waves begin one after
+// another.
 func PlanStep(in PlanInput) PlanDecision {
 	d := PlanDecision{Stages: in.stages()}
+	d.Waves, d.WakeAt = in.waves(d.Stages)
 	d.Status = in.status(d.Stages)
 	return d
 }

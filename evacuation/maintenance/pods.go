@@ -118,7 +118,11 @@ func (c *Controller) wantsOf(ctx context.Context, pod *corev1.Pod) ([]Want, *Blo
 			kept = keeps
 			continue
 		}
-		wants = append(wants, Want{Requester: m.RequesterName(), Message: m.Spec.Reason})
+		later, err := c.waits(ctx, m, node, pod)
+		if err != nil {
+			return nil, nil, err
+		}
+		wants = append(wants, Want{Requester: m.RequesterName(), Message: m.Spec.Reason, Later: later})
 	}
 	slices.SortFunc(wants, func(a, b Want) int { return strings.Compare(a.Requester, b.Requester) })
 	return wants, kept, nil

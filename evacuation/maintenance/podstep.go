@@ -26,6 +26,8 @@ type Want struct {
 	Requester string
 	// Message is the maintenance's reason.
 	Message string
+	// Later: the pod belongs to a wave of the maintenance that has not begun on its node.
+	Later bool
 }
 
 // Eviction is what a decision needs to know about the pod's EvictionRequest.
@@ -153,21 +155,23 @@ type PodDecision struct {
 // The eviction of a pod with interceptors is requested immediately. A pod without is left
 // to its owner for a while (KEP-4212, "Pod API"): if the owner sets EvacuationInitiated
 // to True, the pod is left to it until Policy.OwnerDeadline after its last report. If it
-// sets False, or nothing for Policy.Wait, the eviction is requested.
+// sets False, or nothing for Policy.Wait, the eviction is requested. Before all that, the pod
+// waits for its wave to begin.
 func PodStep(in PodInput) PodDecision {
 	// A pod that has ended on a drained node keeps its conditions.
 	ended := in.Terminal && len(in.Wants) > 0
 	if in.Skipped || in.Terminal {
 		in.Wants, in.Kept = nil, nil
 	}
+	later := in.dropLater()
 	d := PodDecision{Leave: in.leave()}
 	if len(in.Wants) == 0 {
 		if !ended {
 			d.Request, d.Initiated = removeOurs(in.Request), removeOurs(in.Initiated)
 		}
-		if in.Kept != nil {
+		if in.Kept != nil || later {
 			d.Class = ClassPending
-			d.Block, d.WakeAt = in.kept()
+			d.Block, d.WakeAt = in.stays()
 		}
 		return d
 	}
@@ -202,8 +206,21 @@ func (in *PodInput) ending() (*Block, time.Time) {
 	return &Block{v1alpha1.BlockTerminating, "its grace period is over, and it has not ended"}, time.Time{}
 }
 
-// kept is why a kept pod stays. It may have been deleted by others.
-func (in *PodInput) kept() (*Block, time.Time) {
+// dropLater removes those who want the pod in a later wave from Wants, and reports whether there
+// are some. An eviction that they have requested already goes on, whatever has changed since.
+func (in *PodInput) dropLater() bool {
+	running := in.Eviction != nil && in.Eviction.State != v1alpha1.StateCanceled
+	waits := func(w Want) bool { return w.Later && (!running || !slices.Contains(in.Joined, w.Requester)) }
+	if !slices.ContainsFunc(in.Wants, waits) {
+		return false
+	}
+	in.Wants = slices.DeleteFunc(slices.Clone(in.Wants), waits)
+	return true
+}
+
+// stays is why a pod stays that is kept, or waits for its wave. It may have been deleted by
+// others.
+func (in *PodInput) stays() (*Block, time.Time) {
 	if in.Deleting {
 		return in.ending()
 	}

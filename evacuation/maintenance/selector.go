@@ -9,6 +9,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // nameField is the only field of nodes that a selector may use.
@@ -70,7 +71,7 @@ func (s *selector) selects(node *corev1.Node) bool {
 	return s.rest != nil && s.rest.Match(node)
 }
 
-// selectors keeps the compiled selectors of the maintenances there are. It is safe
+// selectors keeps the compiled selectors and waves of the maintenances there are. It is safe
 // for concurrent use.
 type selectors struct {
 	mu    sync.Mutex
@@ -80,20 +81,31 @@ type selectors struct {
 type compiled struct {
 	generation int64
 	selector   *selector
+	waves      translate.Waves
 }
 
 func newSelectors() *selectors { return &selectors{known: map[types.UID]compiled{}} }
 
 // of compiles the selector of a maintenance, once for each generation.
-func (s *selectors) of(m *v1alpha1.NodeMaintenance) *selector {
+func (s *selectors) of(m *v1alpha1.NodeMaintenance) *selector { return s.compiled(m).selector }
+
+// wavesOf compiles the waves of a maintenance, once for each generation.
+func (s *selectors) wavesOf(m *v1alpha1.NodeMaintenance) translate.Waves { return s.compiled(m).waves }
+
+func (s *selectors) compiled(m *v1alpha1.NodeMaintenance) compiled {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, ok := s.known[m.UID]
 	if !ok || c.generation != m.Generation {
-		c = compiled{m.Generation, compile(m.Spec.NodeSelector)}
+		c = compiled{generation: m.Generation, selector: compile(m.Spec.NodeSelector)}
+		var err error
+		if c.waves, err = translate.CompileWaves(m.Spec.Waves); err != nil && c.selector.err == nil {
+			// A drain without its order could do harm, so there is none.
+			c.selector = &selector{err: err}
+		}
 		s.known[m.UID] = c
 	}
-	return c.selector
+	return c
 }
 
 // forget forgets a maintenance that is gone.

@@ -2,6 +2,7 @@ package maintenance
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -49,7 +50,10 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	for _, p := range parts {
 		b := ctrl.NewControllerManagedBy(mgr).
 			Watches(p.watch, p.events)
-		if p.queue == &c.pods {
+		switch p.queue {
+		case &c.plans:
+			b = b.Watches(&corev1.Namespace{}, c.namespaceEvents())
+		case &c.pods:
 			b = b.Watches(&v1alpha1.EvictionRequest{}, c.requestEvents())
 		}
 		if err := controllers.Complete(b, p.name, p.reconcile, controllers.Options{
@@ -143,7 +147,7 @@ func (c *Controller) nodeEvents() handler.EventHandler {
 		}
 		drains := stagesOf(after).drains()
 		begins := c.counts.drain(after.Name, drains)
-		if begins || !slices.Equal(was, drains) {
+		if begins || !slices.Equal(was, drains) || before != nil && !sameWaves(before, after) {
 			c.enqueuePods(ctx, after.Name)
 		}
 		c.nodes.Add(named(after.Name))
@@ -159,8 +163,35 @@ func changed(before, after *corev1.Node) bool {
 		before.Annotations[v1alpha1.MaintenancesAnnotation] != after.Annotations[v1alpha1.MaintenancesAnnotation] ||
 		before.Annotations[v1alpha1.CordonAnnotation] != after.Annotations[v1alpha1.CordonAnnotation] ||
 		before.Annotations[v1alpha1.MaintenancePhaseAnnotation] != after.Annotations[v1alpha1.MaintenancePhaseAnnotation] ||
+		!sameWaves(before, after) ||
 		translate.NodeLossOf(before) != translate.NodeLossOf(after) ||
 		!apiequality.Semantic.DeepEqual(before.Labels, after.Labels)
+}
+
+// sameWaves reports whether no wave has begun or ended between the two.
+func sameWaves(before, after *corev1.Node) bool {
+	return before.Annotations[v1alpha1.MaintenanceWavesAnnotation] == after.Annotations[v1alpha1.MaintenanceWavesAnnotation]
+}
+
+// namespaceEvents handle namespaces whose labels have changed: their pods may belong to other
+// waves.
+func (c *Controller) namespaceEvents() handler.EventHandler {
+	return eventsOf(func(ctx context.Context, before, after *corev1.Namespace) {
+		if before == nil || after == nil || maps.Equal(before.Labels, after.Labels) {
+			return
+		}
+		list := &v1alpha1.NodeMaintenanceList{}
+		if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "Could not list the maintenances whose waves select by namespaces", "namespace", after.Name)
+			return
+		}
+		for i := range list.Items {
+			if m := &list.Items[i]; c.selectors.wavesOf(m).SeeNamespaces() {
+				c.plans.AddAfter(named(m.Name), planDelay)
+				c.enqueuePodsOf(ctx, m.Name)
+			}
+		}
+	})
 }
 
 // planFor enqueues the maintenances that select the node or have a stage on it.
@@ -221,7 +252,12 @@ func (c *Controller) podEvents() handler.EventHandler {
 			c.counts.put(after.Spec.NodeName, key, after.UID, countedPod{class: ClassPending})
 			c.planLater(after.Spec.NodeName)
 		}
-		if before == nil || before.UID != after.UID || podChanged(before, after) {
+		// Other labels may mean another wave.
+		relabeled := before != nil && !maps.Equal(pods.CopiedLabels(before.Labels), pods.CopiedLabels(after.Labels))
+		if relabeled && drained {
+			c.planLater(after.Spec.NodeName)
+		}
+		if before == nil || before.UID != after.UID || relabeled || podChanged(before, after) {
 			c.pods.Add(reconcile.Request{NamespacedName: key})
 		}
 	})

@@ -13,6 +13,8 @@ const (
 	ReasonNodeCordonedAgain       = "NodeCordonedAgain"
 	ReasonNodeUncordoned          = "NodeUncordoned"
 	ReasonNodeLeftCordoned        = "NodeLeftCordoned"
+	ReasonNodeWaveBegan           = "NodeWaveBegan"
+	ReasonNodeWaveForced          = "NodeWaveForced"
 	ReasonMaintenanceStage        = "MaintenanceStage"
 	ReasonMaintenanceWithoutNodes = "MaintenanceWithoutNodes"
 )
@@ -47,6 +49,15 @@ func NodeUncordoned(stages string) Event {
 // NodeLeftCordoned says that a node stays unschedulable.
 func NodeLeftCordoned(stages string) Event {
 	return normal(ReasonNodeLeftCordoned, actionUncordon, "The node stays unschedulable after NodeMaintenance %s, as it was before. Make it schedulable with kubectl uncordon.", stages)
+}
+
+// NodeWaveBegan says that the eviction of the pods of another wave begins on a node, although so
+// many pods of earlier ones are left.
+func NodeWaveBegan(maintenance, wave string, left int32) Event {
+	if left > 0 {
+		return warning(ReasonNodeWaveForced, actionMaintain, "Wave %s of NodeMaintenance %s begins on the node after the timeout of an earlier wave, of which %d pods are left.", wave, maintenance, left)
+	}
+	return normal(ReasonNodeWaveBegan, actionMaintain, "Wave %s of NodeMaintenance %s begins on the node: the pods of all earlier waves are gone.", wave, maintenance)
 }
 
 // MaintenanceStage says that a maintenance has changed its stage.

@@ -23,6 +23,14 @@ func TestMaintenanceEvents(t *testing.T) {
 			NodeCordonedAgain("a=Drain"),
 			Event{"Warning", "NodeCordonedAgain", "CordonNode", "Somebody made the node schedulable in the middle of NodeMaintenance a=Drain. It is unschedulable again; set spec.cordon to false to end that."},
 		},
+		"a wave": {
+			NodeWaveBegan("kernel", "storage", 0),
+			Event{"Normal", "NodeWaveBegan", "MaintainNodes", "Wave storage of NodeMaintenance kernel begins on the node: the pods of all earlier waves are gone."},
+		},
+		"a wave that does not wait": {
+			NodeWaveBegan("kernel", "storage", 2),
+			Event{"Warning", "NodeWaveForced", "MaintainNodes", "Wave storage of NodeMaintenance kernel begins on the node after the timeout of an earlier wave, of which 2 pods are left."},
+		},
 		"the first stage": {
 			MaintenanceStage("", v1alpha1.StageCordon, progress),
 			Event{"Normal", "MaintenanceStage", "MaintainNodes", "The maintenance is in stage Cordon: of 3 nodes 3 are cordoned and 1 drained, 7 pods are still to go."},

@@ -131,6 +131,7 @@ var Rows = []Row{
 	ours(Annotation, v1alpha1.GroupName+"/former-deletion-cost", "the pod's own deletion cost while its eviction is requested, empty if it has none; see [concepts](../concepts.md#cheapest-to-lose-first)", "Pod"),
 	ours(Annotation, v1alpha1.MaintenancesAnnotation, "the maintenances of the node; see [NodeMaintenance](nodemaintenance.md)", "Node"),
 	ours(Annotation, v1alpha1.MaintenancePhaseAnnotation, "the most advanced stage of these", "Node"),
+	ours(Annotation, v1alpha1.MaintenanceWavesAnnotation, "the wave that each of these has begun last on the node, and when", "Node"),
 	ours(Annotation, v1alpha1.CordonAnnotation, "who has made the node unschedulable", "Node"),
 	ours(Label, v1alpha1.HookLabel, "the hook of the Job", "Job", TemplateOf("Job"), "Pod"),
 	ours(Label, v1alpha1.HookRequestLabel, "the UID of the EvictionRequest", "Job", TemplateOf("Job"), "Pod"),

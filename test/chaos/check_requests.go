@@ -164,7 +164,7 @@ func (c *checker) leftOn(pod *corev1.Pod) string {
 // leftOnNode says what the maintenances have not put back on a node.
 func (c *checker) leftOnNode(number int) string {
 	node := &c.LeftNodes[number]
-	for _, key := range []string{v1alpha1.MaintenancesAnnotation, v1alpha1.MaintenancePhaseAnnotation, v1alpha1.CordonAnnotation} {
+	for _, key := range []string{v1alpha1.MaintenancesAnnotation, v1alpha1.MaintenancePhaseAnnotation, v1alpha1.MaintenanceWavesAnnotation, v1alpha1.CordonAnnotation} {
 		if value, ok := node.Annotations[key]; ok {
 			return fmt.Sprintf("it has the annotation %s: %q", key, value)
 		}

@@ -211,7 +211,7 @@ func stillCordoned(node *corev1.Node) string {
 
 // release says how to free a node. A node that was cordoned before stays cordoned.
 func release(node *corev1.Node) string {
-	clean := fmt.Sprintf("kubectl annotate node %s %s- %s- %s-", node.Name, v1alpha1.MaintenancesAnnotation, v1alpha1.CordonAnnotation, v1alpha1.MaintenancePhaseAnnotation)
+	clean := fmt.Sprintf("kubectl annotate node %s %s- %s- %s- %s-", node.Name, v1alpha1.MaintenancesAnnotation, v1alpha1.CordonAnnotation, v1alpha1.MaintenancePhaseAnnotation, v1alpha1.MaintenanceWavesAnnotation)
 	if node.Spec.Unschedulable && node.Annotations[v1alpha1.CordonAnnotation] != v1alpha1.CordonOther {
 		return fmt.Sprintf("If nobody works on it: kubectl uncordon %s && %s", node.Name, clean)
 	}

@@ -1,6 +1,8 @@
 package builder
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -58,6 +60,23 @@ func (w *NodeMaintenanceWrapper) Drain() *NodeMaintenanceWrapper {
 // Keeps makes it keep unmanaged pods and those with emptyDir volumes.
 func (w *NodeMaintenanceWrapper) Keeps() *NodeMaintenanceWrapper {
 	w.Spec.UnmanagedPods, w.Spec.EmptyDirPods = v1alpha1.PodsKeep, v1alpha1.PodsKeep
+	return w
+}
+
+// Wave adds a wave of the pods with this label.
+func (w *NodeMaintenanceWrapper) Wave(name, key, value string) *NodeMaintenanceWrapper {
+	return w.AnyWave(v1alpha1.MaintenanceWave{Name: name, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}})
+}
+
+// AnyWave adds a wave.
+func (w *NodeMaintenanceWrapper) AnyWave(wave v1alpha1.MaintenanceWave) *NodeMaintenanceWrapper {
+	w.Spec.Waves = append(w.Spec.Waves, wave)
+	return w
+}
+
+// WaveTimeout sets the timeout of the last wave.
+func (w *NodeMaintenanceWrapper) WaveTimeout(timeout time.Duration) *NodeMaintenanceWrapper {
+	w.Spec.Waves[len(w.Spec.Waves)-1].Timeout = &metav1.Duration{Duration: timeout}
 	return w
 }
 

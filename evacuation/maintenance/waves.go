@@ -1,0 +1,143 @@
+package maintenance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// WaveBegin says that a wave begins on a node.
+type WaveBegin struct {
+	translate.BegunWave
+	// Left is how many pods of earlier waves are still there, because nobody waits for them
+	// any longer.
+	Left int32
+}
+
+// waves are the waves that begin now, by node, and when to decide again; zero if only an event
+// can change the decision.
+func (in *PlanInput) waves(next map[string]v1alpha1.MaintenanceStage) (map[string]WaveBegin, time.Time) {
+	var begin map[string]WaveBegin
+	var wake time.Time
+	for i := range in.Nodes {
+		n := &in.Nodes[i]
+		if n.Stage != v1alpha1.StageDrain || next[n.Name] != v1alpha1.StageDrain {
+			continue
+		}
+		wave, left, until := n.nextWave(in.Spec.Waves, in.Now)
+		if !until.IsZero() {
+			wake = earlier(until, wake)
+		}
+		if wave == 0 {
+			continue
+		}
+		if begin == nil {
+			begin = map[string]WaveBegin{}
+		}
+		// The annotation has seconds. A time that is cut off there must not be in it.
+		begin[n.Name] = WaveBegin{translate.BegunWave{Name: in.Spec.Waves[wave-1].Name, Since: in.Now.Truncate(time.Second)}, left}
+	}
+	return begin, wake
+}
+
+// nextWave is the position of the wave that begins on the node now, 0 if none does, and how many
+// pods of earlier ones are left then. Until is when the time of the current wave is over, if
+// another one waits for that; zero otherwise.
+//
+// The next wave is the first one after the current one that has pods. It waits for the pods of
+// the current wave, at most for its timeout, and for those of earlier waves that have none. Pods
+// of earlier waves with a timeout have had their time.
+func (n *NodeFacts) nextWave(waves []v1alpha1.MaintenanceWave, now time.Time) (next int, left int32, until time.Time) {
+	for i := n.Wave + 1; i < len(n.Waves) && next == 0; i++ {
+		if n.Waves[i] > 0 {
+			next = i
+		}
+	}
+	if next == 0 {
+		return 0, 0, time.Time{}
+	}
+	for i, pods := range n.Waves[:n.Wave+1] {
+		if pods == 0 {
+			continue
+		}
+		left += pods
+		if i == 0 || waves[i-1].Timeout == nil {
+			return 0, 0, time.Time{}
+		}
+		if i == n.Wave {
+			if until = n.WaveSince.Add(waves[i-1].Timeout.Duration); now.Before(until) {
+				return 0, 0, until
+			}
+		}
+	}
+	return next, left, time.Time{}
+}
+
+// later is how many pods wait, because their wave has not begun.
+func (n *NodeFacts) later() int32 {
+	var pods int32
+	for i := n.Wave + 1; i < len(n.Waves); i++ {
+		pods += n.Waves[i]
+	}
+	return pods
+}
+
+// countWaves counts the pods of a node that are to go by their waves.
+func (c *Controller) countWaves(ctx context.Context, waves translate.Waves, facts *NodeFacts, pods []corev1.Pod) error {
+	facts.Waves = make([]int32, len(waves)+1)
+	for i := range pods {
+		pod := &pods[i]
+		if !toGo(pod) || facts.Lost && pod.DeletionTimestamp != nil {
+			continue
+		}
+		wave, err := c.waveOf(ctx, waves, pod)
+		if err != nil {
+			return err
+		}
+		facts.Waves[wave]++
+	}
+	return nil
+}
+
+// waveOf is the position of a pod's wave. A namespace that the cache does not show yet is an
+// error: without its labels the pod might go too early.
+func (c *Controller) waveOf(ctx context.Context, waves translate.Waves, pod *corev1.Pod) (int, error) {
+	if !waves.SeeNamespaces() {
+		return waves.Of(pod, nil), nil
+	}
+	namespace := &corev1.Namespace{}
+	if err := c.Client.Get(ctx, types.NamespacedName{Name: pod.Namespace}, namespace, client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("get namespace %s: %w", pod.Namespace, err)
+	}
+	return waves.Of(pod, namespace.Labels), nil
+}
+
+// waits reports whether the pod's wave has not begun on its node.
+func (c *Controller) waits(ctx context.Context, m *v1alpha1.NodeMaintenance, node *corev1.Node, pod *corev1.Pod) (bool, error) {
+	waves := c.selectors.wavesOf(m)
+	if len(waves) == 0 {
+		return false, nil
+	}
+	wave, err := c.waveOf(ctx, waves, pod)
+	return wave > waves.Position(translate.BegunWavesOf(node)[m.Name].Name), err
+}
+
+// wantedWave is the wave that a maintenance has begun last on a node, or begins now; the zero
+// value if it has begun none. What has begun does not end: its evictions run.
+func (c *Controller) wantedWave(m *v1alpha1.NodeMaintenance, node string, has translate.BegunWave) translate.BegunWave {
+	waves := c.selectors.wavesOf(m)
+	var wanted translate.BegunWave
+	for _, w := range []translate.BegunWave{has, c.decided.wave(m.Name, node).BegunWave} {
+		if waves.Position(w.Name) > waves.Position(wanted.Name) {
+			wanted = w
+		}
+	}
+	return wanted
+}

@@ -1,0 +1,130 @@
+package translate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+)
+
+// Waves are the waves of a NodeMaintenance, compiled. A wave is known by its position: the
+// first of the list has 1, and 0 is before all.
+type Waves []wave
+
+// wave selects pods that match all of its fields; nil ones match every pod.
+type wave struct {
+	name             string
+	priorityAtLeast  *int32
+	pods, namespaces labels.Selector
+}
+
+// CompileWaves compiles spec.waves. The error says which selector cannot be read.
+func CompileWaves(from []v1alpha1.MaintenanceWave) (Waves, error) {
+	var waves Waves
+	for i, w := range from {
+		compiled := wave{name: w.Name, priorityAtLeast: w.PriorityAtLeast}
+		for _, s := range []struct {
+			field string
+			from  *metav1.LabelSelector
+			to    *labels.Selector
+		}{
+			{"podSelector", w.PodSelector, &compiled.pods},
+			{"namespaceSelector", w.NamespaceSelector, &compiled.namespaces},
+		} {
+			if s.from == nil {
+				continue
+			}
+			selector, err := metav1.LabelSelectorAsSelector(s.from)
+			if err != nil {
+				return nil, fmt.Errorf("spec.waves[%d].%s: %w", i, s.field, err)
+			}
+			*s.to = selector
+		}
+		waves = append(waves, compiled)
+	}
+	return waves, nil
+}
+
+// Of is the position of a pod's wave: the last one that selects it, 0 if none does. The labels
+// are those of its namespace; they matter only if SeeNamespaces.
+func (w Waves) Of(pod *corev1.Pod, namespace map[string]string) int {
+	for i := len(w) - 1; i >= 0; i-- {
+		if w[i].selects(pod, namespace) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// Position is that of the wave of this name, 0 if there is none.
+func (w Waves) Position(name string) int {
+	return slices.IndexFunc(w, func(one wave) bool { return one.name == name }) + 1
+}
+
+// Name is that of the wave at a position from 1 on.
+func (w Waves) Name(position int) string { return w[position-1].name }
+
+// SeeNamespaces reports whether a wave selects by the labels of namespaces.
+func (w Waves) SeeNamespaces() bool {
+	return slices.ContainsFunc(w, func(one wave) bool { return one.namespaces != nil && !one.namespaces.Empty() })
+}
+
+func (w wave) selects(pod *corev1.Pod, namespace map[string]string) bool {
+	var priority int32
+	if pod.Spec.Priority != nil {
+		priority = *pod.Spec.Priority
+	}
+	switch {
+	case w.priorityAtLeast != nil && priority < *w.priorityAtLeast:
+		return false
+	case w.pods != nil && !w.pods.Matches(labels.Set(pod.Labels)):
+		return false
+	default:
+		return w.namespaces == nil || w.namespaces.Matches(labels.Set(namespace))
+	}
+}
+
+// BegunWave is the wave that a maintenance has begun last on a node.
+type BegunWave struct {
+	Name string
+	// Since is when it began, to the second.
+	Since time.Time
+}
+
+// BegunWaves are those of a node, by the name of the maintenance.
+type BegunWaves map[string]BegunWave
+
+// BegunWavesOf reads v1alpha1.MaintenanceWavesAnnotation of a node. What cannot be read is
+// ignored: those waves begin again, which withdraws nothing.
+func BegunWavesOf(node *corev1.Node) BegunWaves {
+	annotation := node.Annotations[v1alpha1.MaintenanceWavesAnnotation]
+	if annotation == "" {
+		return nil
+	}
+	begun := BegunWaves{}
+	for item := range strings.SplitSeq(annotation, ",") {
+		maintenance, rest, _ := strings.Cut(item, "=")
+		name, at, _ := strings.Cut(rest, "@")
+		since, err := time.Parse(time.RFC3339, at)
+		if maintenance != "" && name != "" && err == nil {
+			begun[maintenance] = BegunWave{Name: name, Since: since}
+		}
+	}
+	return begun
+}
+
+// String is the annotation's value.
+func (w BegunWaves) String() string {
+	items := make([]string, 0, len(w))
+	for _, maintenance := range slices.Sorted(maps.Keys(w)) {
+		items = append(items, maintenance+"="+w[maintenance].Name+"@"+w[maintenance].Since.UTC().Format(time.RFC3339))
+	}
+	return strings.Join(items, ",")
+}
