@@ -14,6 +14,7 @@ import (
 // ready to use.
 type teller struct {
 	nodes map[string]v1alpha1.MaintenanceStage
+	waves map[string]string
 	pods  map[string]string
 	block map[string]string
 	// trouble is the last one that was printed.
@@ -26,7 +27,8 @@ func (t *teller) next(s snapshot) []string {
 		return nil
 	}
 	if t.nodes == nil {
-		t.nodes, t.pods, t.block = map[string]v1alpha1.MaintenanceStage{}, map[string]string{}, map[string]string{}
+		t.nodes, t.waves = map[string]v1alpha1.MaintenanceStage{}, map[string]string{}
+		t.pods, t.block = map[string]string{}, map[string]string{}
 	}
 	var lines []string
 	if s.Trouble != t.trouble {
@@ -43,6 +45,12 @@ func (t *teller) next(s snapshot) []string {
 			lines = append(lines, "node/"+node.Name+" cordoned")
 		case v1alpha1.StageDrain:
 			lines = append(lines, fmt.Sprintf("node/%s draining, %s to go", node.Name, text.Counted(node.PodsPendingEvacuation, "pod")))
+		}
+	}
+	for _, node := range s.Maintenance.Status.Nodes {
+		if node.Wave != "" && t.waves[node.Name] != node.Wave {
+			t.waves[node.Name] = node.Wave
+			lines = append(lines, fmt.Sprintf("node/%s wave %s", node.Name, node.Wave))
 		}
 	}
 	for _, node := range s.Maintenance.Status.Nodes {

@@ -23,6 +23,7 @@ func TestPlainLines(t *testing.T) {
 	next(snapshot{Maintenance: maintenance(node(v1alpha1.StageDrain, 2)), Pods: []movingPod{working, {UID: "2", Name: "shop/web"}}})
 	next(snapshot{Maintenance: maintenance(node(v1alpha1.StageDrain, 2)), Pods: []movingPod{working}})
 	stuck := node(v1alpha1.StageDrain, 1)
+	stuck.Wave = "storage"
 	stuck.BlockingPods = []v1alpha1.BlockingPod{{Namespace: "shop", Name: "db-0", Reason: v1alpha1.BlockEvictionRefused, Message: "budget db"}}
 	next(snapshot{Maintenance: maintenance(stuck), Pods: []movingPod{blocked("shop/db-0", "node-1"), evicted("shop/web", "node-1")}})
 	next(snapshot{Maintenance: maintenance(stuck), Pods: []movingPod{blocked("shop/db-0", "node-1")}})
@@ -32,6 +33,7 @@ func TestPlainLines(t *testing.T) {
 		"node/node-1 cordoned",
 		"node/node-1 draining, 2 pods to go",
 		"pod shop/db-0 waits for a.example.com 1/2: 10 %",
+		"node/node-1 wave storage",
 		"pod shop/db-0 is blocked: waiting for budget queue: The disruption budget queue needs 1 healthy pods and has 1 currently.",
 		"pod shop/web evicted",
 		"pod shop/db-0 is blocked: EvictionRefused: budget db",

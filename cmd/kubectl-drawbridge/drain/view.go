@@ -144,6 +144,9 @@ func nodeLine(n v1alpha1.MaintenanceNodeStatus, name int, ascii bool) text.Line 
 		line.Text, line.Tone = line.Text+"drained", text.Good
 	case n.Stage == v1alpha1.StageDrain:
 		line.Text += "draining"
+		if n.Wave != "" {
+			line.Text += ", wave " + n.Wave
+		}
 	case n.Stage == v1alpha1.StageCordon:
 		line.Text += "cordoned"
 	default:
@@ -151,6 +154,9 @@ func nodeLine(n v1alpha1.MaintenanceNodeStatus, name int, ascii bool) text.Line 
 	}
 	if n.PodsEvacuating > 0 {
 		line.Text += fmt.Sprintf(", %d on the way", n.PodsEvacuating)
+	}
+	if n.PodsInLaterWaves > 0 {
+		line.Text += fmt.Sprintf(", %d in later waves", n.PodsInLaterWaves)
 	}
 	if n.PodsBlocking > 0 {
 		line.Text, line.Tone = line.Text+fmt.Sprintf(", %d blocked", n.PodsBlocking), text.Bad

@@ -92,10 +92,13 @@ func TestTheView(t *testing.T) {
 	for i := range hurried.Pods[1:3] {
 		hurried.Pods[i+1].Deadline = now.Add(time.Duration(i) * 25 * time.Second)
 	}
+	waves := middle()
+	waves.Maintenance.Status.Nodes[1].Wave, waves.Maintenance.Status.Nodes[1].PodsInLaterWaves = "databases", 2
 	cases := map[string]struct {
 		snapshot snapshot
 		screen   screen
 	}{
+		"waves":  {waves, screen{Width: 120, Height: 40}},
 		"wide":   {middle(), screen{Width: 120, Height: 40}},
 		"narrow": {middle(), screen{Width: 60, Height: 40}},
 		"ascii":  {middle(), screen{Width: 100, Height: 40, ASCII: true}},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // draining are the maintenances that have begun to drain the pod's node.
@@ -51,6 +52,46 @@ func kept(c *podCase) (string, []string, bool) {
 		"Move or delete it by hand, when what it has is safe.",
 		fmt.Sprintf("Or let it be evicted: kubectl patch nodemaintenance %s --type=merge -p '{\"spec\":{\"%s\":\"Evict\"}}'", name, field),
 	}, true
+}
+
+// waitsForWave is for pods of waves that have not begun on the pod's node, in the order of every
+// maintenance that evicts the pod.
+func waitsForWave(c *podCase) (string, []string, bool) {
+	all := c.draining()
+	if len(all) == 0 || pods.IsOfDaemonSet(c.Pod) {
+		return "", nil, false
+	}
+	begun := translate.BegunWavesOf(c.Node)
+	var headline, name string
+	for i := range all {
+		m := &all[i]
+		if m.Keeps(c.Pod) != "" {
+			continue
+		}
+		waves, err := translate.CompileWaves(m.Spec.Waves)
+		if err != nil || waves.SeeNamespaces() && c.Namespace == nil {
+			return "", nil, false
+		}
+		var namespace map[string]string
+		if c.Namespace != nil {
+			namespace = c.Namespace.Labels
+		}
+		is, current := waves.Of(c.Pod, namespace), waves.Position(begun[m.Name].Name)
+		if is <= current {
+			return "", nil, false
+		}
+		name = m.Name
+		headline = fmt.Sprintf("NodeMaintenance %s evicts the pod in wave %s (%d of %d), which has not begun on node %s: ", name, waves.Name(is), is, len(waves), c.Node.Name)
+		if current == 0 {
+			headline += "pods that go before all waves are still there."
+		} else {
+			headline += fmt.Sprintf("pods of wave %s or of earlier ones are still there.", waves.Name(current))
+		}
+	}
+	return headline, []string{
+		fmt.Sprintf("Nothing: wait. To see what goes first, and what blocks it: kubectl drawbridge status %s", c.Node.Name),
+		fmt.Sprintf("If the pods before it cannot go, give their wave a timeout, or change the order: kubectl edit nodemaintenance %s", name),
+	}, headline != ""
 }
 
 // leftToOwner is for pods without interceptors that a maintenance leaves to their owner

@@ -83,6 +83,11 @@ func underMaintenance(wait *time.Duration, all ...*builder.NodeMaintenanceWrappe
 	}
 }
 
+// begunWave is which waves have begun on the pod's node.
+func begunWave(annotation string) func(*Facts) {
+	return func(f *Facts) { f.Node.Annotations[v1alpha1.MaintenanceWavesAnnotation] = annotation }
+}
+
 // toldToGo is a pod that a maintenance has told a minute ago that it is to go.
 func toldToGo(more ...corev1.PodCondition) *builder.PodWrapper {
 	return pod().Change(func(p *corev1.Pod) {
@@ -208,6 +213,10 @@ func TestVerdicts(t *testing.T) {
 		"a maintenance has waited":                                     {facts(toldToGo(), underMaintenance(new(time.Second), builder.NodeMaintenance("kernel").Drain())), VerdictLeftToOwner, "requests its eviction in a moment", "evicted: ", true},
 		"the owner moves it":                                           {facts(toldToGo(corev1.PodCondition{Type: v1alpha1.PodEvacuationInitiated, Status: corev1.ConditionTrue, Reason: "Moving"}), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain())), VerdictLeftToOwner, "who says that it moves it (condition EvacuationInitiated, reason Moving)", "evicted: ", true},
 		"the owner cannot":                                             {facts(toldToGo(corev1.PodCondition{Type: v1alpha1.PodEvacuationInitiated, Status: corev1.ConditionFalse, Reason: "No"}), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain())), VerdictNothingBlocks, "Nothing blocks the pod", "evicted: ", true},
+		"a maintenance evicts it in a later wave":                      {facts(pod(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Wave("db", "app", "db"))), VerdictWaitsForWave, "NodeMaintenance kernel evicts the pod in wave db (1 of 1), which has not begun on node node-1: pods that go before all waves are still there.", "evicted: ", true},
+		"also with interceptors":                                       {facts(pod().Interceptors(interA), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Wave("all", "app", "db").Wave("db", "app", "db")), begunWave("kernel=all@2026-06-01T12:00:00Z"), answering(warned)), VerdictWaitsForWave, "in wave db (2 of 2), which has not begun on node node-1: pods of wave all or of earlier ones are still there.", "429: ", false},
+		"the wave has begun":                                           {facts(pod(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Wave("db", "app", "db")), begunWave("kernel=db@2026-06-01T12:00:00Z")), VerdictNothingBlocks, "Nothing blocks", "evicted: ", true},
+		"another maintenance has no order":                             {facts(pod(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Wave("db", "app", "db"), builder.NodeMaintenance("disks").Drain())), VerdictNothingBlocks, "Nothing blocks", "evicted: ", true},
 		"a maintenance keeps it":                                       {facts(builder.Pod("shop", "db-0").Node("node-1").Ready(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Keeps())), VerdictKept, "NodeMaintenance kernel keeps the pod, because no controller would recreate it", "evicted: ", true},
 		"one of two keeps it":                                          {facts(builder.Pod("shop", "db-0").Node("node-1").Ready(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Keeps(), builder.NodeMaintenance("disks").Drain())), VerdictNothingBlocks, "Nothing blocks", "evicted: ", true},
 		"a native responder that nobody asked for by our API":          {facts(pod().UID("uid"), answering(warned), natively(responding(nil))), VerdictNativeEviction, "Native responder a.example.com/a (1 of 3) has its turn and expects to be done in 2m: 42 %.", "429: ", false},

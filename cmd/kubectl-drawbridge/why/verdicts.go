@@ -40,6 +40,7 @@ const (
 	VerdictEvictionFails     Verdict = "EvictionFails"
 	VerdictEvicting          Verdict = "Evicting"
 	VerdictNotScheduled      Verdict = "NotScheduled"
+	VerdictWaitsForWave      Verdict = "WaitsForWave"
 	VerdictWebhookNotAsked   Verdict = "WebhookNotAsked"
 	VerdictWriteRefused      Verdict = "WriteRefused"
 	VerdictWouldIntercept    Verdict = "WouldIntercept"
@@ -82,6 +83,7 @@ var verdicts = []struct {
 	{VerdictEvicting, evicting},
 	// From here on there is no request.
 	{VerdictNotScheduled, notScheduled},
+	{VerdictWaitsForWave, waitsForWave},       // A maintenance will ask for it, after other pods.
 	{VerdictWebhookNotAsked, webhookNotAsked}, // Interceptors exist, but a call never reaches them.
 	{VerdictWriteRefused, writeRefused},       // They exist, but the request for them cannot be written.
 	{VerdictWouldIntercept, wouldIntercept},
