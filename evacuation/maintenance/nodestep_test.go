@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/maintenance"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 type stages = maintenance.Stages
@@ -83,6 +84,26 @@ func TestNodeStep(t *testing.T) {
 			in:   maintenance.NodeInput{Unschedulable: true, CordonedBy: "me", Wanted: stages{"a": cordon}},
 			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: other, Stages: stages{"a": cordon}, Phase: cordon, Cordoning: maintenance.CordonFound, Write: true},
 		},
+		"a wave begins": {
+			in: maintenance.NodeInput{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain},
+				WantedWaves: translate.BegunWaves{"a": {Name: "db", Since: noon}},
+			},
+			want: maintenance.NodeDecision{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Write: true,
+				Waves: translate.BegunWaves{"a": {Name: "db", Since: noon}},
+			},
+		},
+		"a wave that has begun is no write": {
+			in: maintenance.NodeInput{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain},
+				Waves: translate.BegunWaves{"a": {Name: "db", Since: noon}}, WantedWaves: translate.BegunWaves{"a": {Name: "db", Since: noon}},
+			},
+			want: maintenance.NodeDecision{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain,
+				Waves: translate.BegunWaves{"a": {Name: "db", Since: noon}},
+			},
+		},
 		"what is left of it is removed": {
 			in:   maintenance.NodeInput{Unschedulable: true, CordonedBy: "me"},
 			want: maintenance.NodeDecision{Unschedulable: true, Write: true},
@@ -97,6 +118,7 @@ func TestNodeStep(t *testing.T) {
 			// What was decided is final: looking again changes nothing.
 			again := maintenance.NodeStep(maintenance.NodeInput{
 				Unschedulable: got.Unschedulable, CordonedBy: got.CordonedBy, Stages: got.Stages, Phase: got.Phase, Wanted: tc.in.Wanted,
+				Waves: got.Waves, WantedWaves: tc.in.WantedWaves,
 			})
 			if again.Write {
 				t.Errorf("looking again writes again: %+v", again)

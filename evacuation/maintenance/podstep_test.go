@@ -23,7 +23,7 @@ func TestPodStep(t *testing.T) {
 	)
 	const pending, evacuating = maintenance.ClassPending, maintenance.ClassEvacuating
 	a, b := maintenance.Want{Requester: "a", Message: "kernel"}, maintenance.Want{Requester: "b", Message: "disks"}
-	want := []maintenance.Want{a}
+	want, later := []maintenance.Want{a}, maintenance.Want{Requester: "a", Message: "kernel", Later: true}
 	asked := &condition{True: true, Ours: true, Message: "kernel", Since: noon.Add(-time.Minute)}
 	askedLongAgo := &condition{True: true, Ours: true, Message: "kernel", Since: noon.Add(-3 * time.Minute)}
 	foreign := &condition{True: true, Message: "descheduled", Since: noon.Add(-time.Minute)}
@@ -194,6 +194,36 @@ func TestPodStep(t *testing.T) {
 		"a pod that is kept and deleted by somebody else is waited for": {
 			in:   input{Kept: keeps, Deleting: true, DeletionTime: noon.Add(30 * time.Second)},
 			want: decision{Class: pending, WakeAt: noon.Add(90 * time.Second)},
+		},
+		"its wave has not begun": {
+			in:   input{Wants: []maintenance.Want{later}, Intercepted: true, Request: asked, Initiated: initiated},
+			want: decision{Request: maintenance.ChangeRemove, Initiated: maintenance.ChangeRemove, Class: pending},
+		},
+		"its wave has not begun, and somebody else evicts it": {
+			in:   input{Wants: []maintenance.Want{later}, Eviction: working},
+			want: decision{Class: pending},
+		},
+		"its wave has not begun, and it is deleted": {
+			in:   input{Wants: []maintenance.Want{later}, Deleting: true, DeletionTime: noon.Add(30 * time.Second)},
+			want: decision{Class: pending, WakeAt: noon.Add(90 * time.Second)},
+		},
+		"its wave has not begun, and it has ended": {in: input{Wants: []maintenance.Want{later}, Terminal: true}},
+		"a pod of a DaemonSet has no wave":         {in: input{Wants: []maintenance.Want{later}, Skipped: true}},
+		"it has got into a later wave, but its eviction runs": {
+			in:   input{Wants: []maintenance.Want{later}, Request: asked, Joined: []string{"a"}, Eviction: working, Initiated: initiated},
+			want: decision{Class: evacuating, WakeAt: noon.Add(10 * time.Minute)},
+		},
+		"it has got into a later wave, and its eviction was canceled": {
+			in:   input{Wants: []maintenance.Want{later}, Request: asked, Joined: []string{"a"}, Eviction: &maintenance.Eviction{State: v1alpha1.StateCanceled}},
+			want: decision{Request: maintenance.ChangeRemove, Leave: []string{"a"}, Class: pending},
+		},
+		"its turn has come in the order of one of two": {
+			in:   input{Wants: []maintenance.Want{later, b}, Intercepted: true, Request: &condition{True: true, Ours: true, Message: "disks", Since: noon}},
+			want: decision{Join: []string{"b"}, Class: pending},
+		},
+		"one keeps it, and it waits for the other one": {
+			in:   input{Wants: []maintenance.Want{later}, Kept: keeps},
+			want: decision{Class: pending, Block: keeps},
 		},
 		"a pod of a DaemonSet is not kept but skipped": {in: input{Skipped: true, Kept: keeps}},
 		"one that was evicted and is going": {

@@ -1,9 +1,11 @@
 package maintenance
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
@@ -45,6 +47,23 @@ func TestWhichNodesASelectorSelects(t *testing.T) {
 				t.Errorf("selects %t, error %v, want %t and an error: %t", got, s.err, tc.want, tc.wantErr)
 			}
 		})
+	}
+}
+
+// Without the order that was wanted, nothing is drained.
+func TestAMaintenanceWhoseWavesCannotBeReadSelectsNothing(t *testing.T) {
+	s, m := newSelectors(), &v1alpha1.NodeMaintenance{}
+	m.Spec.NodeSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{byName("a")}
+	m.Spec.Waves = []v1alpha1.MaintenanceWave{{Name: "storage", PodSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Resembles"}},
+	}}}
+	node := &corev1.Node{}
+	node.Name = "a"
+	if got := s.of(m); got.selects(node) || got.err == nil || !strings.HasPrefix(got.err.Error(), "spec.waves[0].podSelector: ") {
+		t.Errorf("selects %t, error %v", got.selects(node), got.err)
+	}
+	if got := s.wavesOf(m); got != nil {
+		t.Errorf("waves %v", got)
 	}
 }
 

@@ -43,6 +43,7 @@ type world struct {
 	events *events.FakeRecorder
 
 	plans, nodes, pods map[types.NamespacedName]client.Object
+	namespaces         map[types.NamespacedName]client.Object
 	requests           map[types.NamespacedName]*v1alpha1.EvictionRequest
 	podsByNode         map[string]map[types.NamespacedName]*corev1.Pod
 
@@ -52,6 +53,8 @@ type world struct {
 	lists     int
 	parts     map[string]maintenance.Part
 	queues    []*stepQueue
+	// hidden are pods that the cache does not show.
+	hidden []*corev1.Pod
 	// meanwhile happens once, when somebody has read a pod and looks for its request.
 	meanwhile func()
 }
@@ -62,6 +65,7 @@ func newWorld(tb testing.TB, wait time.Duration) *world {
 		clock:  testingclock.NewFakeClock(noon),
 		events: events.NewFakeRecorder(100000),
 		plans:  map[types.NamespacedName]client.Object{}, nodes: map[types.NamespacedName]client.Object{}, pods: map[types.NamespacedName]client.Object{},
+		namespaces: map[types.NamespacedName]client.Object{},
 		requests:   map[types.NamespacedName]*v1alpha1.EvictionRequest{},
 		podsByNode: map[string]map[types.NamespacedName]*corev1.Pod{},
 		writes:     map[string]int{},
@@ -71,7 +75,7 @@ func newWorld(tb testing.TB, wait time.Duration) *world {
 		Recorder: w.events, Metrics: metrics.NewMaintenance(prometheus.NewRegistry()),
 		Policy: maintenance.PodPolicy{Wait: wait, SilentAfter: 10 * time.Minute, OwnerDeadline: 20 * time.Minute, TerminatingAfter: time.Minute},
 	}
-	plans, nodes, pods, requests, err := c.Parts(func() controllers.Queue {
+	plans, nodes, pods, requests, namespaces, err := c.Parts(func() controllers.Queue {
 		q := &stepQueue{clock: w.clock, ready: map[reconcile.Request]struct{}{}, later: map[reconcile.Request]time.Time{}}
 		w.queues = append(w.queues, q)
 		return q
@@ -79,7 +83,7 @@ func newWorld(tb testing.TB, wait time.Duration) *world {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w.parts = map[string]maintenance.Part{"plans": plans, "nodes": nodes, "pods": pods, "requests": requests}
+	w.parts = map[string]maintenance.Part{"plans": plans, "nodes": nodes, "pods": pods, "requests": requests, "namespaces": namespaces}
 	return w
 }
 
@@ -93,6 +97,8 @@ func (w *world) store(obj client.Object) (map[types.NamespacedName]client.Object
 		return w.nodes, "nodes"
 	case *corev1.Pod:
 		return w.pods, "pods"
+	case *corev1.Namespace:
+		return w.namespaces, "namespaces"
 	default:
 		panic(fmt.Sprintf("no store for %T", obj))
 	}
@@ -224,6 +230,8 @@ func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, 
 		*to = *found.(*corev1.Node)
 	case *corev1.Pod:
 		*to = *found.(*corev1.Pod)
+	case *corev1.Namespace:
+		*to = *found.(*corev1.Namespace)
 	}
 	return nil
 }
@@ -261,7 +269,15 @@ type live struct{ *world }
 
 func (l live) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	l.liveLists++
-	return l.world.List(ctx, list, opts...)
+	if err := l.world.List(ctx, list, opts...); err != nil {
+		return err
+	}
+	if pods, ok := list.(*corev1.PodList); ok {
+		for _, pod := range l.hidden {
+			pods.Items = append(pods.Items, *pod)
+		}
+	}
+	return nil
 }
 
 func (w *world) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
