@@ -6,17 +6,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
+// waveTimeout is how long the first workload waits for the others.
+const waveTimeout = 2 * time.Second
+
+// maintenance is the one of a drain. Every other one has an order: the first workload goes last.
 func (r *run) maintenance(node string, number int) *v1alpha1.NodeMaintenance {
-	return builder.NodeMaintenance(fmt.Sprintf("%s-%d", r.namespace, number)).Nodes(node).Drain().Reason("chaos").Obj()
+	w := builder.NodeMaintenance(fmt.Sprintf("%s-%d", r.namespace, number)).Nodes(node).Drain().Reason("chaos")
+	if number%2 == 1 {
+		w.AnyWave(v1alpha1.MaintenanceWave{Name: "others", PodSelector: &metav1.LabelSelector{}}).WaveTimeout(waveTimeout).
+			Wave("first-workload", builder.AppLabel, "w0")
+	}
+	return w.Obj()
 }
 
 // maintain has a node maintained until ctx ends, and then gives it up.
