@@ -6,8 +6,8 @@
 // about one node, for all its maintenances; PodStep decides about one pod.
 //
 // What must outlive this process is in the API: annotations of the node have the stage
-// and the wave of each maintenance and who cordoned the node; the EvictionRequest and the conditions
-// of a pod say what was requested. Everything is level-triggered: a request that is no
+// and the wave of each maintenance and who cordoned the node; the EvictionRequest and the
+// conditions of a pod say what was requested. Everything is level-triggered: a request that is no
 // longer wanted is withdrawn, whatever happened to its maintenance. The counts of
 // pods are a hint; before a node counts as drained, its pods are listed live.
 //

@@ -159,7 +159,7 @@ func (c *Controller) gatherWaves(ctx context.Context, m *v1alpha1.NodeMaintenanc
 		return nil
 	}
 	if *confirmed++; *confirmed > confirmations {
-		facts.Waves = nil
+		facts.Unconfirmed = true
 		c.plans.AddAfter(named(m.Name), planDelay)
 		return nil
 	}

@@ -30,6 +30,8 @@ type NodeFacts struct {
 	// Waves counts the pods that have to go by the position of their wave; nil if that is not
 	// known, or if no other wave can begin.
 	Waves []int32
+	// Unconfirmed: no live list has confirmed Waves, so no other wave begins yet.
+	Unconfirmed bool
 }
 
 // open is how many pods have to go before the node is drained.

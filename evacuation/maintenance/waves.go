@@ -35,7 +35,7 @@ func (in *PlanInput) waves(next map[string]v1alpha1.MaintenanceStage) (map[strin
 		if !until.IsZero() {
 			wake = earlier(until, wake)
 		}
-		if wave == 0 {
+		if wave == 0 || n.Unconfirmed {
 			continue
 		}
 		if begin == nil {

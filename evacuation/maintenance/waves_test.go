@@ -35,6 +35,8 @@ func TestWhichWaveBegins(t *testing.T) {
 	cordoned.Stage = cordon
 	unknown := inWave(0, 0, 1, 0, 0)
 	unknown.Waves = nil
+	unconfirmed := inWave(0, 0, 1, 0, 0)
+	unconfirmed.Unconfirmed = true
 	cases := map[string]struct {
 		node  maintenance.NodeFacts
 		after time.Duration
@@ -58,6 +60,7 @@ func TestWhichWaveBegins(t *testing.T) {
 		"a pod that came late is waited for":         {node: inWave(2, 1, 0, 0, 1), after: time.Hour},
 		"a node whose drain has not begun":           {node: cordoned},
 		"a node whose pods are not known":            {node: unknown},
+		"a node whose pods nobody has confirmed yet": {node: unconfirmed},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
