@@ -92,6 +92,10 @@ type MaintenanceState struct {
 	Reason   string                       `json:"reason,omitempty"`
 	Created  time.Time                    `json:"created"`
 	Progress v1alpha1.MaintenanceProgress `json:"progress"`
+	// Wave is the last one that has begun on the node, if the status is that of a node.
+	Wave string `json:"wave,omitempty"`
+	// PodsInLaterWaves is how many pods wait, because their wave has not begun.
+	PodsInLaterWaves int32 `json:"podsInLaterWaves,omitempty"`
 	// Blocking are some of the stuck pods.
 	Blocking []v1alpha1.BlockingPod `json:"blocking,omitempty"`
 	// Trouble is what is wrong with the maintenance itself.
@@ -197,8 +201,8 @@ func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, all ev
 	return s
 }
 
-// maintenanceState is a maintenance in one line. With a node, only the blocking pods of
-// that node are listed.
+// maintenanceState is a maintenance in one line. With a node, only the blocking pods and the
+// waves of that node are listed.
 func maintenanceState(m *v1alpha1.NodeMaintenance, on *NodeState) MaintenanceState {
 	state := MaintenanceState{
 		Name: m.Name, Stage: cmp.Or(string(m.Status.Stage), string(v1alpha1.StagePlanning)), Reason: m.Spec.Reason,
@@ -210,6 +214,10 @@ func maintenanceState(m *v1alpha1.NodeMaintenance, on *NodeState) MaintenanceSta
 	for _, node := range m.Status.Nodes {
 		if on == nil || node.Name == on.Name {
 			state.Blocking = append(state.Blocking, node.BlockingPods...)
+			state.PodsInLaterWaves += node.PodsInLaterWaves
+		}
+		if on != nil && node.Name == on.Name {
+			state.Wave = node.Wave
 		}
 	}
 	if condition := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionNodesSelected); condition != nil && condition.Status == "False" {

@@ -74,6 +74,13 @@ func (o commands) printTrouble(m MaintenanceState) {
 	if m.Trouble != "" {
 		fmt.Fprintf(o.Out, "  %s: %s\n", m.Name, m.Trouble)
 	}
+	if m.PodsInLaterWaves > 0 {
+		line := fmt.Sprintf("  %s: %s in later waves", m.Name, text.Counted(m.PodsInLaterWaves, "pod"))
+		if m.Wave != "" {
+			line += "; the last one that has begun is " + m.Wave
+		}
+		fmt.Fprintln(o.Out, line)
+	}
 	for i, pod := range m.Blocking {
 		if i == maxBlockingTold {
 			fmt.Fprintf(o.Out, "  ... and %d more\n", int(m.Progress.PodsBlocking)-maxBlockingTold)

@@ -44,6 +44,8 @@ func state() ([]v1alpha1.NodeMaintenance, []v1alpha1.EvictionRequest) {
 
 func TestStatusIsPrinted(t *testing.T) {
 	maintenances, requests := state()
+	waves, _ := state()
+	waves[0].Status.Nodes[0].Wave, waves[0].Status.Nodes[0].PodsInLaterWaves = "databases", 1
 	node := builder.Node("node-1").Cordoned().Annotation(v1alpha1.MaintenancesAnnotation, "drain-node-1=Drain").
 		Annotation(v1alpha1.MaintenancePhaseAnnotation, "Drain").Annotation(v1alpha1.CordonAnnotation, v1alpha1.CordonOther).Obj()
 	cases := map[string]struct {
@@ -55,6 +57,7 @@ func TestStatusIsPrinted(t *testing.T) {
 		"all":     {nil, "", maintenances, requests},
 		"wide":    {nil, cli.FormatWide, maintenances, requests},
 		"node":    {node, "", maintenances, requests},
+		"waves":   {node, "", waves, requests},
 		"nothing": {builder.Node("node-9").Obj(), "", maintenances, requests},
 	}
 	for name, tc := range cases {
