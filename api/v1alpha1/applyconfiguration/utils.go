@@ -99,6 +99,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.MaintenanceNodeStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MaintenanceProgress"):
 		return &apiv1alpha1.MaintenanceProgressApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("MaintenanceWave"):
+		return &apiv1alpha1.MaintenanceWaveApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MatchCondition"):
 		return &apiv1alpha1.MatchConditionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MigrationSpec"):

@@ -911,6 +911,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: podsEvacuating
       type:
         scalar: numeric
+    - name: podsInLaterWaves
+      type:
+        scalar: numeric
     - name: podsPendingEvacuation
       type:
         scalar: numeric
@@ -926,6 +929,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: waitingUntil
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: wave
+      type:
+        scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceProgress
   map:
     fields:
@@ -958,6 +964,24 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: numeric
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceStage
   scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceWave
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: namespaceSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: podSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: priorityAtLeast
+      type:
+        scalar: numeric
+    - name: timeout
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MatchCondition
   map:
     fields:
@@ -1070,6 +1094,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: unmanagedPods
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.PodTreatment
+    - name: waves
+      type:
+        list:
+          elementType:
+            namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceWave
+          elementRelationship: associative
+          keys:
+          - name
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.NodeMaintenanceStatus
   map:
     fields:

@@ -35,6 +35,12 @@ type MaintenanceNodeStatusApplyConfiguration struct {
 	WaitingUntil *v1.Time `json:"waitingUntil,omitempty"`
 	// podsEvacuated is how many pods have left the node since its drain began.
 	PodsEvacuated *int32 `json:"podsEvacuated,omitempty"`
+	// wave is the name of the last wave of spec.waves that has begun on the node. It is empty
+	// before the first one, while pods go that no wave selects.
+	Wave *string `json:"wave,omitempty"`
+	// podsInLaterWaves is how many pods left to evacuate wait, because their wave has not
+	// begun.
+	PodsInLaterWaves *int32 `json:"podsInLaterWaves,omitempty"`
 	// blockingPods are some of the stuck pods, sorted by namespace and name: at most 3
 	// per node and 100 in total. podsBlocking counts all.
 	BlockingPods []BlockingPodApplyConfiguration `json:"blockingPods,omitempty"`
@@ -111,6 +117,22 @@ func (b *MaintenanceNodeStatusApplyConfiguration) WithWaitingUntil(value v1.Time
 // If called multiple times, the PodsEvacuated field is set to the value of the last call.
 func (b *MaintenanceNodeStatusApplyConfiguration) WithPodsEvacuated(value int32) *MaintenanceNodeStatusApplyConfiguration {
 	b.PodsEvacuated = &value
+	return b
+}
+
+// WithWave sets the Wave field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Wave field is set to the value of the last call.
+func (b *MaintenanceNodeStatusApplyConfiguration) WithWave(value string) *MaintenanceNodeStatusApplyConfiguration {
+	b.Wave = &value
+	return b
+}
+
+// WithPodsInLaterWaves sets the PodsInLaterWaves field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PodsInLaterWaves field is set to the value of the last call.
+func (b *MaintenanceNodeStatusApplyConfiguration) WithPodsInLaterWaves(value int32) *MaintenanceNodeStatusApplyConfiguration {
+	b.PodsInLaterWaves = &value
 	return b
 }
 

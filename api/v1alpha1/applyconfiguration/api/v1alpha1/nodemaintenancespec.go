@@ -45,6 +45,12 @@ type NodeMaintenanceSpecApplyConfiguration struct {
 	// does not evacuate them: they count as blocking, with the reason EmptyDirData.
 	// kubectl drawbridge drain sets Keep unless called with --delete-emptydir-data.
 	EmptyDirPods *apiv1alpha1.PodTreatment `json:"emptyDirPods,omitempty"`
+	// waves are the order in which pods leave a node. A pod belongs to the last wave of the
+	// list that selects it. Pods that no wave selects go first. A wave begins on a node when
+	// all pods of the earlier ones have left it, or when timeout says so. If unset, all pods
+	// of a node are evacuated at the same time. Changes count for what has not been
+	// requested yet.
+	Waves []MaintenanceWaveApplyConfiguration `json:"waves,omitempty"`
 }
 
 // NodeMaintenanceSpecApplyConfiguration constructs a declarative configuration of the NodeMaintenanceSpec type for use with
@@ -106,5 +112,18 @@ func (b *NodeMaintenanceSpecApplyConfiguration) WithUnmanagedPods(value apiv1alp
 // If called multiple times, the EmptyDirPods field is set to the value of the last call.
 func (b *NodeMaintenanceSpecApplyConfiguration) WithEmptyDirPods(value apiv1alpha1.PodTreatment) *NodeMaintenanceSpecApplyConfiguration {
 	b.EmptyDirPods = &value
+	return b
+}
+
+// WithWaves adds the given value to the Waves field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Waves field.
+func (b *NodeMaintenanceSpecApplyConfiguration) WithWaves(values ...*MaintenanceWaveApplyConfiguration) *NodeMaintenanceSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithWaves")
+		}
+		b.Waves = append(b.Waves, *values[i])
+	}
 	return b
 }
