@@ -100,7 +100,8 @@ func (s *selectors) compiled(m *v1alpha1.NodeMaintenance) compiled {
 		c = compiled{generation: m.Generation, selector: compile(m.Spec.NodeSelector)}
 		var err error
 		if c.waves, err = translate.CompileWaves(m.Spec.Waves); err != nil && c.selector.err == nil {
-			// A drain without its order could do harm, so there is none.
+			// A drain without its order could do harm, so there is none. The API server cannot check
+			// the selectors of a list: the rules for them would cost too much.
 			c.selector = &selector{err: err}
 		}
 		s.known[m.UID] = c
