@@ -132,6 +132,24 @@ func TestAWaveBeginsWhenALiveListSaysSo(t *testing.T) {
 	w.wantRequested(t, "when it is gone", storage)
 }
 
+// On a dead node nothing confirms the end of a pod, so the next wave does not wait for that.
+func TestTheNextWaveDoesNotWaitForDeletedPodsOfADeadNode(t *testing.T) {
+	w := ordered(t, waveOf("storage", "storage"))
+	web, storage := w.onNode("web", "web"), w.onNode("storage", "storage")
+	w.settle(t)
+	leaving := w.pods[client.ObjectKeyFromObject(web)].(*corev1.Pod).DeepCopy()
+	leaving.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
+	w.put(leaving)
+	w.settle(t)
+	w.wantRequested(t, "while the first terminates", web)
+	node := w.nodes[types.NamespacedName{Name: "n1"}].(*corev1.Node).DeepCopy()
+	node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = corev1.ConditionUnknown, metav1.NewTime(w.clock.Now())
+	w.put(node)
+	w.settle(t)
+	w.settle(t) // It counts as lost after a minute.
+	w.wantRequested(t, "when the node is lost", storage, web)
+}
+
 // A drain that is taken back and begins again begins with its first pods.
 func TestADrainThatBeginsAgainBeginsWithItsFirstWave(t *testing.T) {
 	w := ordered(t, waveOf("storage", "storage"))
