@@ -125,6 +125,11 @@ type EvictionBudgetSpec struct {
 	// +optional
 	// +default="WhileEvacuating"
 	Guard GuardPolicy `json:"guard,omitempty"`
+
+	// exhausted says what happens to a pod that a PodDisruptionBudget can never let go, such
+	// as the only one of a StatefulSet. Without it, the pod waits.
+	// +optional
+	Exhausted *BudgetExhausted `json:"exhausted,omitempty"`
 }
 
 // BudgetGroupBy says which label has the name of a pod's group.
@@ -248,8 +253,9 @@ type EvictionBudgetStatus struct {
 	Window *BudgetOpening `json:"window,omitempty"`
 
 	// conditions are Accepted (the spec is well formed; with False nothing is granted),
-	// Granting (False while evictions wait and none is granted, and why) and Covers (True
-	// while there are pods that it covers).
+	// Granting (False while evictions wait and none is granted, and why), Covers (True
+	// while there are pods that it covers) and, if spec.exhausted says Evict, Exhausted (False
+	// if Drawbridge must not delete pods, which wait then).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -321,6 +327,12 @@ type BudgetGrant struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Pods int32 `json:"pods,omitempty"`
+
+	// disruptionBudget is the PodDisruptionBudget in spite of which the pod is deleted, as
+	// spec.exhausted says. No other pod of it goes so while this grant stands.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	DisruptionBudget string `json:"disruptionBudget,omitempty"`
 
 	// time is when it was granted.
 	// +required

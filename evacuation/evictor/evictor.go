@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,8 +23,8 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
-	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/disruption"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -74,8 +75,12 @@ type Reconciler struct {
 	Guarded func(pod *corev1.Pod) bool
 	// Native are the native Evictions. Optional.
 	Native Native
+	// Exhausted knows which EvictionBudgets consent that a pod is deleted in spite of its
+	// PodDisruptionBudget. Optional: without it, none does.
+	Exhausted Exhausted
 
 	call    callFunc
+	remove  callFunc
 	budgets *budgetQueue
 
 	mu sync.Mutex
@@ -240,21 +245,19 @@ func (e *Reconciler) attempt(ctx context.Context, w *wish, pod *corev1.Pod, trig
 	// Whatever happens, the place in flight must not be lost.
 	defer func() { e.enqueue(e.budgets.End(key, outcome)) }()
 
-	err := e.call(ctx, target, largestGracePeriod(pod, er.Spec.Requesters))
+	grace := largestGracePeriod(pod, er.Spec.Requesters)
+	err := e.call(ctx, target, grace)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("evict pod %s: %w", target, ctx.Err()) // The process is stopping.
 	}
 	last.At = e.Clock.Now()
-	last.Answer = answer.Classify(err, len(last.Budgets))
 	logger := log.FromContext(ctx).WithValues("pod", pod.Name, "trigger", trigger)
-	if last.Result == translate.ResultConflict {
-		if found, err := getPod(ctx, e.APIReader, target.NamespacedName); err != nil {
-			logger.Error(err, "Could not tell a replaced pod from a conflict, will try again")
-		} else {
-			last.Result = settleConflict(pod, found)
+	last.Answer = e.judged(ctx, key, last.Budgets, e.classified(ctx, pod, err, len(last.Budgets)), trigger)
+	if last.Consent = e.consent(ctx, w, pod, &last); last.Consent.Deletes {
+		if last.Answer = e.classified(ctx, pod, e.remove(ctx, target, grace), 1); last.Result != translate.ResultEvicted {
+			last.Consent = disruption.Consent{}
 		}
 	}
-	last.Answer = e.judged(ctx, key, last.Budgets, last.Answer, trigger)
 	e.Metrics.Attempt(string(last.Result), string(trigger))
 	logger = logger.WithValues("result", last.Result)
 	switch {
@@ -265,8 +268,11 @@ func (e *Reconciler) attempt(ctx context.Context, w *wish, pod *corev1.Pod, trig
 		}
 		e.Failures.ImperativeEvictionFailed(er.Namespace, er.Name, pod.Name)
 		e.announce(w, true, events.EvictionRefused(
-			reasons[last.Result], pod.Name, string(trigger), last.Explain(last.Budgets), last.Retries))
+			reasons[last.Result], pod.Name, string(trigger), strings.TrimSpace(last.Explain(last.Budgets)+" "+last.Consent.Says), last.Retries))
 		logger.V(1).Info("The eviction failed", "retries", last.Retries, "budgets", last.Budgets, "detail", last.Detail)
+	case last.Result == translate.ResultEvicted && last.Consent.Deletes:
+		e.deleted(er, pod, last.Consent)
+		logger.Info("The pod was deleted in spite of its PodDisruptionBudget", "budgets", last.Budgets, "by", last.Consent.By)
 	case last.Result == translate.ResultEvicted:
 		outcome = budgetAccepted
 		if w.stored {
@@ -289,6 +295,9 @@ func (e *Reconciler) report(ctx context.Context, er *v1alpha1.EvictionRequest, i
 		WithMessage(item.Message)
 	if item.Retries > 0 {
 		report.WithRetries(item.Retries)
+	}
+	if !item.ExpectedAt.IsZero() {
+		report.WithExpectedFinishTime(metav1.NewTime(item.ExpectedAt))
 	}
 	if r := item.Refusal; r != nil {
 		report.WithRefusal(apply.EvictionRefusal().WithReason(r.Reason).WithBudgets(r.Budgets...).WithMessage(r.Message))
@@ -329,6 +338,9 @@ func reportOf(er *v1alpha1.EvictionRequest) Report {
 	}
 	if stored.HeartbeatTime != nil {
 		item.HeartbeatAt = stored.HeartbeatTime.Time
+	}
+	if stored.ExpectedFinishTime != nil {
+		item.ExpectedAt = stored.ExpectedFinishTime.Time
 	}
 	return item
 }

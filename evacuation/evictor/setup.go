@@ -56,7 +56,7 @@ func (e *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if e.MaxConcurrentReconciles <= 0 {
 		e.MaxConcurrentReconciles = workers
 	}
-	e.init(newCall(calls, e.Timeout))
+	e.init(newCall(calls, e.Timeout), newRemove(calls, e.Timeout))
 	newQueue := controllers.NewQueue(e.Clock)
 	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.EvictionRequest{}, builder.WithPredicates(requestEvents())).
@@ -75,8 +75,8 @@ func (e *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // init prepares a started evictor; the queue is created later.
-func (e *Reconciler) init(call callFunc) {
-	e.call = call
+func (e *Reconciler) init(call, remove callFunc) {
+	e.call, e.remove = call, remove
 	e.budgets = newBudgetQueue()
 	e.last = map[types.NamespacedName]Attempt{}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/disruption"
 	"github.com/drawbridge-dev/drawbridge/internal/text"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -47,6 +48,8 @@ type Report struct {
 	Message     string
 	// Refusal is why the last attempt failed; nil if it did not.
 	Refusal *v1alpha1.EvictionRefusal
+	// ExpectedAt is from when on the pod is deleted in spite of its budget.
+	ExpectedAt time.Time
 }
 
 // Attempt is the last attempt of this process. The zero value means none, so the pod is
@@ -60,6 +63,8 @@ type Attempt struct {
 	Retries int32
 	// Since is the first failed attempt of this process.
 	Since time.Time
+	// Consent is what EvictionBudgets say of a budget that can never allow.
+	Consent disruption.Consent
 }
 
 // Action is what to do with the pod now.
@@ -154,6 +159,10 @@ const (
 	guardedMessage     = "The guard of the pod is closed."
 )
 
+// consentRetry is when to ask EvictionBudgets again that consent and wait for what passes by
+// itself.
+const consentRetry = time.Minute
+
 // guardRetry is when to check a guarded pod again: one that is held without a label is
 // released without an event. It is a check in memory.
 const guardRetry = 10 * time.Second
@@ -226,7 +235,7 @@ func waitStep(in Input, message string, since, now time.Time, p Policy) Decision
 		return Decision{WakeAt: controllers.Earlier(due, now.Add(p.HeartbeatInterval))}
 	}
 	item := in.Item
-	item.Message, item.Refusal = message, nil
+	item.Message, item.Refusal, item.ExpectedAt = message, nil, time.Time{}
 	item.beat(now, p)
 	if item == in.Item {
 		return Decision{WakeAt: now.Add(p.HeartbeatInterval)}
@@ -252,7 +261,7 @@ func endStep(in Input, now time.Time, p Policy) Decision {
 		return d
 	}
 	item := in.Item
-	item.Message, item.Refusal = message, nil
+	item.Message, item.Refusal, item.ExpectedAt = message, nil, time.Time{}
 	item.beat(now, p)
 	return Decision{Report: &item, WakeAt: controllers.Later(item.HeartbeatAt, now).Add(p.HeartbeatInterval)}
 }
@@ -268,15 +277,20 @@ func terminatingText(finalizers []string) string {
 // failureReport is the item that reports the last attempt, nil if it is already stored
 // or not worth a report.
 func (in Input) failureReport(now time.Time, p Policy) *Report {
-	if !in.Last.Result.Failed() || in.Last.Retries < in.Item.Retries {
-		return nil
-	}
-	message, refusal := fmt.Sprintf(FailedMessage, in.Last.Retries), in.Last.Refusal()
-	if in.Item.Retries == in.Last.Retries && in.Item.Message == message && equality.Semantic.DeepEqual(in.Item.Refusal, refusal) {
-		return nil
-	}
 	item := in.Item
-	item.Retries, item.Message, item.Refusal = in.Last.Retries, message, refusal
+	switch {
+	case in.Last.Consent.Deletes && in.Last.Result == translate.ResultEvicted:
+		item.Message, item.Refusal, item.ExpectedAt = in.Last.Consent.Says, nil, time.Time{}
+	case !in.Last.Result.Failed() || in.Last.Retries < in.Item.Retries:
+		return nil
+	default:
+		item.Retries, item.Message, item.Refusal = in.Last.Retries, fmt.Sprintf(FailedMessage, in.Last.Retries), in.Last.Refusal()
+		item.ExpectedAt = in.Last.expectedAt(now)
+	}
+	if item.Retries == in.Item.Retries && item.Message == in.Item.Message && item.ExpectedAt.Equal(in.Item.ExpectedAt) &&
+		equality.Semantic.DeepEqual(item.Refusal, in.Item.Refusal) {
+		return nil
+	}
 	item.beat(now, p)
 	return &item
 }
@@ -291,12 +305,30 @@ func (l *Attempt) Refusal() *v1alpha1.EvictionRefusal {
 			known := *l
 			known.Detail = "" // It tells how many pods are missing, as if that could help.
 			refusal.Message = known.Explain(l.Budgets)
+			if l.Consent.Says != "" {
+				refusal.Message += " " + l.Consent.Says
+			}
+			if l.waits() { // Nobody has to do anything.
+				refusal.Reason = reasons[translate.ResultBudget]
+			}
 		case l.Detail != "" && l.Result != translate.ResultSeveralBudgets:
 			refusal.Message = strings.TrimRight(l.Detail, ".") + "." // It says how many pods are missing, and the rest stands beside it.
 		}
 	}
 	refusal.Message = text.Cut(refusal.Message, v1alpha1.MaxMessageLength)
 	return refusal
+}
+
+// waits reports whether the pod will be deleted in spite of its budget.
+func (l *Attempt) waits() bool { return l.Result == translate.ResultBudgetNever && l.Consent.Waits }
+
+// expectedAt is from when on the pod is deleted, zero if nobody knows. The API takes no time
+// that is over.
+func (l *Attempt) expectedAt(now time.Time) time.Time {
+	if !l.waits() || !l.Consent.At.After(now) {
+		return time.Time{}
+	}
+	return l.Consent.At.Truncate(time.Second) // As it is stored.
 }
 
 // pause is how long to wait after an attempt, never zero. A request that has waited
@@ -311,6 +343,10 @@ func (l *Attempt) pause(p Policy) time.Duration {
 		wait = p.BackoffMin // A replica's cache is behind by a moment, however often it happens.
 	case l.Result == translate.ResultOverloaded:
 		wait = max(wait, min(l.RetryAfter, p.BackoffMax))
+	case l.waits() && l.Consent.At.IsZero():
+		wait = min(wait, consentRetry)
+	case l.waits():
+		wait = min(wait, l.Consent.At.Sub(l.At))
 	}
 	return max(wait, time.Millisecond)
 }

@@ -25,6 +25,7 @@ const (
 	ReasonServerError          = "ServerError"
 	ReasonEvictionFailed       = "EvictionFailed"
 	ReasonEvictionNotSupported = "EvictionNotSupported"
+	ReasonDeletedDespiteBudget = "DeletedDespiteBudget"
 )
 
 // Reasons of the events of the requester leases.
@@ -36,6 +37,7 @@ const (
 // Actions of the events of the imperative evictor and of the requester leases.
 const (
 	actionEvict           = "EvictPod"
+	actionDelete          = "DeletePod"
 	actionRemoveRequester = "RemoveRequester"
 )
 
@@ -50,6 +52,12 @@ func EvictionAccepted(pod, trigger string) Event {
 // far.
 func EvictionRefused(reason, pod, trigger, sentence string, retries int32) Event {
 	return warning(reason, actionEvict, "The eviction of pod %s failed (attempt %d, %s). %s", pod, retries, occasion(trigger), sentence)
+}
+
+// DeletedDespiteBudget says that a pod was deleted in spite of its PodDisruptionBudget. The
+// sentence says of which, and who has consented.
+func DeletedDespiteBudget(pod, sentence string) Event {
+	return warning(ReasonDeletedDespiteBudget, actionDelete, "Pod %s: %s", pod, sentence)
 }
 
 // occasion says for people what made an attempt happen.

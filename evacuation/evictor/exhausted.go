@@ -1,0 +1,84 @@
+package evictor
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/internal/disruption"
+	"github.com/drawbridge-dev/drawbridge/internal/events"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// Exhausted are the EvictionBudgets that consent that a pod is deleted although its
+// PodDisruptionBudget can never let it go.
+type Exhausted interface {
+	// Consent is what those of a pod say, whose eviction that PodDisruptionBudget has just
+	// refused, and has since that time; zero is now. That the pod may be deleted is on record
+	// before it is said.
+	Consent(ctx context.Context, er *v1alpha1.EvictionRequest, pod *corev1.Pod, budget string, since time.Time) (disruption.Consent, error)
+}
+
+// consent asks them, once the API server has refused for that reason. Native Evictions have no
+// record that a budget could refer to.
+func (e *Reconciler) consent(ctx context.Context, w *wish, pod *corev1.Pod, last *Attempt) disruption.Consent {
+	if e.Exhausted == nil || !w.stored || last.Result != translate.ResultBudgetNever || len(last.Budgets) != 1 {
+		return disruption.Consent{}
+	}
+	c, err := e.Exhausted.Consent(ctx, w.er, pod, last.Budgets[0], reportOf(w.er).StartedAt)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Could not ask the EvictionBudgets of a pod, will try again", "pod", pod.Name)
+		return disruption.Consent{Waits: true}
+	}
+	return c
+}
+
+// classified reads the answer to an eviction or a deletion of the pod.
+func (e *Reconciler) classified(ctx context.Context, pod *corev1.Pod, err error, budgets int) answer.Answer {
+	given := answer.Classify(err, budgets)
+	if given.Result != translate.ResultConflict {
+		return given
+	}
+	found, err := getPod(ctx, e.APIReader, client.ObjectKeyFromObject(pod))
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Could not tell a replaced pod from a conflict, will try again", "pod", pod.Name)
+		return given
+	}
+	given.Result = settleConflict(pod, found)
+	return given
+}
+
+// deleted records that a pod was deleted in spite of its budget.
+func (e *Reconciler) deleted(er *v1alpha1.EvictionRequest, pod *corev1.Pod, c disruption.Consent) {
+	e.Metrics.Deleted()
+	event := events.DeletedDespiteBudget(pod.Name, c.Says)
+	events.EmitOnBoth(e.Recorder, er, event)
+	for i := range c.Budgets {
+		events.Emit(e.Recorder, &c.Budgets[i], events.PodReference(er), event)
+	}
+}
+
+// newRemove deletes a pod through a client as newCall evicts one: with the UID precondition, once,
+// and within the deadline.
+func newRemove(calls rest.Interface, deadline time.Duration) callFunc {
+	return func(ctx context.Context, target target, gracePeriodSeconds *int64) error {
+		ctx, cancel := context.WithTimeout(ctx, deadline)
+		defer cancel()
+		return calls.Delete().
+			Namespace(target.Namespace).Resource("pods").Name(target.Name).
+			Body(&metav1.DeleteOptions{
+				GracePeriodSeconds: gracePeriodSeconds,
+				Preconditions:      metav1.NewUIDPreconditions(string(target.UID)),
+			}).
+			MaxRetries(0).
+			Do(ctx).
+			Error()
+	}
+}
