@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,6 +124,13 @@ func (st *state) kept(e *entry, object *v1alpha1.EvictionBudget, grants []v1alph
 	}
 	e.grants, e.lastGrant = grants, state.LastGrant
 	e.keepGone(state.Gone)
+}
+
+// covering are the budgets of a pod, by name.
+func (st *state) covering(s *space, pod types.UID) []*entry {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return slices.Clone(s.covering[pod])
 }
 
 // keepGone drops the pods whose places have been filled. Those that have left since the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,6 +37,9 @@ type compiled struct {
 	conditions          []condition
 	// config is what the conditions read, nil if nothing.
 	config *waitfor.Ref
+	// evicts: a pod that a PodDisruptionBudget can never let go is deleted, after that time.
+	evicts bool
+	after  time.Duration
 	// problem is what is wrong with the spec, nil if nothing is. Its pods are held.
 	problem error
 }
@@ -59,6 +63,12 @@ func compile(from *v1alpha1.EvictionBudget) *compiled {
 			p.rules.Refused = reason
 		}
 		errs = append(errs, err)
+	}
+	if x := spec.Exhausted; x != nil {
+		p.evicts, p.after = x.Action == v1alpha1.ExhaustedEvict, v1alpha1.DefaultExhaustedAfter
+		if x.After != nil {
+			p.after = x.After.Duration
+		}
 	}
 	p.compileConditions(spec, refuse)
 	p.problem = errors.Join(errs...)

@@ -13,5 +13,6 @@
 //   - runner.go, apply.go: decides about a namespace and writes
 //   - status.go: the status of a budget
 //   - interceptor.go: the turn of a pod
+//   - exhausted.go: consent that a pod goes in spite of a PodDisruptionBudget
 //   - setup.go: controllers and informers
 package budget

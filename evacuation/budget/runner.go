@@ -52,6 +52,8 @@ type runner struct {
 	watches  *waitfor.Watches
 	scales   *scales
 	state    *state
+	// deletes: the manager may delete pods that a PodDisruptionBudget can never let go.
+	deletes bool
 	// synced reports whether the state knows what there was at the start.
 	synced func() bool
 
@@ -271,7 +273,7 @@ func (r *runner) apply(ctx context.Context, s *space, entries []*entry, d grant.
 func (r *runner) record(ctx context.Context, e *entry, state grant.State, grants bool, pods map[types.UID]identity, now time.Time) (after time.Duration, err error) {
 	before := &e.object.Status
 	records := e.recorded(state.Grants, pods)
-	status := describe(before, e.compiled, state, records, now)
+	status := describe(before, e.compiled, state, records, r.deletes, now)
 	if apiequality.Semantic.DeepEqual(before, status) {
 		r.state.kept(e, nil, records, state)
 		return 0, nil

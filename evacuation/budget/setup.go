@@ -52,18 +52,22 @@ type Options struct {
 	Scales scale.ScalesGetter
 	// Recorder records the events. Default: the manager's.
 	Recorder eventsclient.EventRecorder
+	// Deletes: the manager may delete pods that a PodDisruptionBudget can never let go, where
+	// their EvictionBudgets say so.
+	Deletes bool
 	// Workers is how many requests are handled at a time, and how many namespaces are
 	// decided about. Default 4.
 	Workers int
 }
 
 // Add adds the interceptor of all EvictionBudgets to a manager. It decides on the leader;
-// every replica follows the pods, so that the next one need not begin with that.
-func Add(mgr ctrl.Manager, o Options) error {
+// every replica follows the pods, so that the next one need not begin with that. What it
+// returns answers the evictor.
+func Add(mgr ctrl.Manager, o Options) (*Exhausted, error) {
 	if err := controllers.Require("interceptor of EvictionBudgets", map[string]bool{
 		"Clock": o.Clock != nil, "Metrics": o.Metrics != nil, "Watches": o.Watches != nil,
 	}); err != nil {
-		return err
+		return nil, err
 	}
 	if o.Recorder == nil {
 		o.Recorder = mgr.GetEventRecorder(fieldOwner)
@@ -75,7 +79,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if o.Scales != nil {
 		r.scales = &scales{client: o.Scales, mapper: mgr.GetRESTMapper(), clock: o.Clock}
 	}
-	return errors.Join(
+	return &Exhausted{r}, errors.Join(
 		r.feed(mgr.GetCache()),
 		r.setupDecisions(mgr, o),
 		r.setupTurns(mgr, o),
@@ -84,7 +88,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 }
 
 func newRunner(c client.Client, live client.Reader, o Options) *runner {
-	r := &runner{client: c, live: live, clock: o.Clock, recorder: o.Recorder, metrics: o.Metrics, watches: o.Watches}
+	r := &runner{client: c, live: live, clock: o.Clock, recorder: o.Recorder, metrics: o.Metrics, watches: o.Watches, deletes: o.Deletes}
 	r.state = newState(c, r.changed, r.wake)
 	return r
 }

@@ -21,8 +21,8 @@ const (
 	maxProblem = 1000
 )
 
-// describe makes the status from what was decided.
-func describe(before *v1alpha1.EvictionBudgetStatus, p *compiled, state grant.State, grants []v1alpha1.BudgetGrant, now time.Time) *v1alpha1.EvictionBudgetStatus {
+// describe makes the status from what was decided. Deletes: the manager may delete pods.
+func describe(before *v1alpha1.EvictionBudgetStatus, p *compiled, state grant.State, grants []v1alpha1.BudgetGrant, deletes bool, now time.Time) *v1alpha1.EvictionBudgetStatus {
 	status := &v1alpha1.EvictionBudgetStatus{
 		ObservedGeneration: p.generation,
 		MatchingPods:       number(state.Covered), DisruptionsAllowed: number(state.Allowed), Waiting: number(state.Waiting),
@@ -71,6 +71,14 @@ func describe(before *v1alpha1.EvictionBudgetStatus, p *compiled, state grant.St
 		covers += fmt.Sprintf(` %d of them lack the label %s and are the group "".`, state.Ungrouped, p.podLabel+p.nodeLabel)
 	}
 	set(v1alpha1.ConditionCovers, state.Covered > 0, reason, covers)
+	switch {
+	case !p.evicts:
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionExhausted)
+	case deletes:
+		set(v1alpha1.ConditionExhausted, true, v1alpha1.ReasonExhaustedEvicts, fmt.Sprintf("A pod that a PodDisruptionBudget can never let go is deleted after %s.", p.after))
+	default:
+		set(v1alpha1.ConditionExhausted, false, v1alpha1.ReasonExhaustedOff, "Drawbridge must not delete pods (value budgets.exhausted.enabled of the chart): a pod that a PodDisruptionBudget can never let go waits.")
+	}
 	return status
 }
 

@@ -49,6 +49,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- and (ne .Values.native.controllers "Off") (dig "NativeAPI" true .Values.featureGates) -}}
 {{- end -}}
 
+{{/* drawbridge.exhausted is true if the manager may delete pods that a PodDisruptionBudget can never let go. */}}
+{{- define "drawbridge.exhausted" -}}
+{{- and .Values.budgets.enabled .Values.budgets.exhausted.enabled -}}
+{{- end -}}
+
 {{- define "drawbridge.certSecret" -}}
 {{- printf "%s-webhook-cert" (include "drawbridge.fullname" .) -}}
 {{- end -}}

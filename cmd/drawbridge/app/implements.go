@@ -1,6 +1,7 @@
 package app
 
 import (
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget"
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/native"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
@@ -14,6 +15,7 @@ import (
 // Who implements what, for interfaces whose package does not know who does. All others
 // are asserted beside the type.
 var (
+	_ evictor.Exhausted    = &budget.Exhausted{}
 	_ evictor.Native       = &native.View{}
 	_ guard.Holds          = &vm.Store{}
 	_ guard.Native         = &native.View{}

@@ -6,6 +6,9 @@ import "github.com/spf13/pflag"
 type BudgetOptions struct {
 	// Enabled enforces them.
 	Enabled bool
+	// Exhausted lets pods be deleted that a PodDisruptionBudget can never let go, where their
+	// EvictionBudgets say so.
+	Exhausted bool
 }
 
 func defaultBudgetOptions() BudgetOptions { return BudgetOptions{Enabled: true} }
@@ -13,4 +16,5 @@ func defaultBudgetOptions() BudgetOptions { return BudgetOptions{Enabled: true} 
 // addFlags adds the flags to fs. Their defaults are the current values.
 func (o *BudgetOptions) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Enabled, "budgets", o.Enabled, "Enforce EvictionBudgets.")
+	fs.BoolVar(&o.Exhausted, "budgets-exhausted", o.Exhausted, "Delete pods that a PodDisruptionBudget can never let go, where an EvictionBudget says so (spec.exhausted). Needs the permission to delete pods.")
 }

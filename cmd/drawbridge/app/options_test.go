@@ -72,6 +72,7 @@ func TestValidate(t *testing.T) {
 		"a log level from a bad name":        {func(o *Options) { o.Operations.LogLevelConfig = "A" }, `--log-level-config: "A" is not the name of a ConfigMap`},
 		"an unknown gate":                    {func(o *Options) { o.Operations.Gates.Set = map[string]bool{"X": true} }, `--feature-gates: there is no feature gate "X"; there are EvacuationHooks, EvacuationPresets, EvictionBudgets, Guard, ManagedFailurePolicy, NativeAPI, Surge`},
 		"budgets without their gate":         {func(o *Options) { o.Operations.Gates.Set = map[string]bool{"EvictionBudgets": false} }, "--budgets needs the feature gate EvictionBudgets: leave the gate on, or say --budgets=false (value budgets.enabled)"},
+		"no budgets that may delete":         {func(o *Options) { o.Budgets.Enabled, o.Budgets.Exhausted = false, true }, "--budgets-exhausted needs --budgets"},
 		"native without its gate": {func(o *Options) {
 			o.Native.Controllers = "Cluster"
 			o.Operations.Gates.Set = map[string]bool{"NativeAPI": false}

@@ -90,6 +90,7 @@ func (o *Options) Validate() error {
 	for _, preset := range o.EvacuationPresets {
 		check(len(validation.IsDNS1123Subdomain(preset)) == 0, "--evacuation-preset: %q is not the name of a ConfigMap", preset)
 	}
+	check(!o.Budgets.Exhausted || o.Budgets.Enabled, "--budgets-exhausted needs --budgets")
 	check(o.SurgeClusterLimit >= 0, "--surge-cluster-limit must not be negative, but is %d", o.SurgeClusterLimit)
 	check(o.SurgeRegistration == "" || len(validation.IsDNS1123Subdomain(o.SurgeRegistration)) == 0, "--surge-registration: %q is not the name of a ConfigMap", o.SurgeRegistration)
 	check(slices.Contains(replacementGuards, o.ReplacementGuard), "--replacement-guard must be one of %s, not %q", strings.Join(replacementGuards, ", "), o.ReplacementGuard)

@@ -97,6 +97,10 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 
 	evictPolicy := evictor.DefaultPolicy()
 	evictPolicy.BackoffMin, evictPolicy.BackoffMax = o.EvictionBackoffMin, o.EvictionBackoffMax
+	exhausted, err := setupBudgets(mgr, o)
+	if err != nil {
+		return err
+	}
 	evictor := &evictor.Reconciler{
 		Native:    view,
 		Client:    mgr.GetClient(),
@@ -108,6 +112,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 		Failures:  requestMetrics,
 		Synced:    known.synced,
 		Guarded:   gate.Blocks,
+		Exhausted: exhausted,
 	}
 
 	leases := &lease.Reconciler{

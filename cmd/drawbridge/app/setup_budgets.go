@@ -12,29 +12,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/budget"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/internal/waitfor"
 )
 
-// setupBudgets adds the interceptor of EvictionBudgets, if enabled.
-func setupBudgets(mgr ctrl.Manager, o Options) error {
+// setupBudgets adds the interceptor of EvictionBudgets, if enabled, and returns what answers the
+// evictor about them; nil if not.
+func setupBudgets(mgr ctrl.Manager, o Options) (evictor.Exhausted, error) {
 	if !o.Budgets.Enabled {
-		return nil
+		return nil, nil //nolint:nilnil // Nobody answers.
 	}
 	dynamicClient, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("make dynamic client: %w", err)
+		return nil, fmt.Errorf("make dynamic client: %w", err)
 	}
 	discoverer, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("make discovery client: %w", err)
+		return nil, fmt.Errorf("make discovery client: %w", err)
 	}
 	scales, err := scale.NewForConfig(mgr.GetConfig(), mgr.GetRESTMapper(), dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(discoverer))
 	if err != nil {
-		return fmt.Errorf("make client of scales: %w", err)
+		return nil, fmt.Errorf("make client of scales: %w", err)
 	}
 	return budget.Add(mgr, budget.Options{
-		Clock: o.Clock, Metrics: metrics.NewBudgets(o.Registerer), Scales: scales,
+		Clock: o.Clock, Metrics: metrics.NewBudgets(o.Registerer), Scales: scales, Deletes: o.Budgets.Exhausted,
 		Watches: waitfor.New(dynamicClient, mgr.GetRESTMapper(), mgr.GetLogger().WithName("budgets"), `by a ClusterRole with the label drawbridge.dev/aggregate-to-budgets: "true"`),
 	})
 }

@@ -40,7 +40,6 @@ func setupRegistry(mgr ctrl.Manager, o Options, self string, view *native.View) 
 		mgr.AddReadyzCheck("registrations", ready),
 		status.SetupWithManager(mgr),
 		setupHooks(mgr, o, status, view),
-		setupBudgets(mgr, o),
 	); err != nil {
 		return nil, fmt.Errorf("set up the registry of interceptors: %w", err)
 	}

@@ -1,0 +1,192 @@
+package budget
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/budget/grant"
+	"github.com/drawbridge-dev/drawbridge/internal/disruption"
+)
+
+// Exhausted answers the evictor, on the leader: may a pod be deleted although its
+// PodDisruptionBudget can never let it go? That two pods of one PodDisruptionBudget never go so
+// at a time, not even of two leaders, rests on the API alone:
+//
+//   - One EvictionBudget covers all pods that the PodDisruptionBudget selects, so whatever is
+//     recorded about any of them stands in one object.
+//   - That a pod goes is recorded in its grant there (disruptionBudget), with the
+//     resourceVersion of what was just read, before it is deleted. While such a record of
+//     another pod stands, none is added. So of two leaders, one finds the record of the other,
+//     or is refused with a conflict.
+//   - The record stands until the place of the pod is filled again, as each grant does, or the
+//     request ends and the pod stays.
+//   - Whatever else counts is read from the API server after that: a pod that leaves or is
+//     missing is seen, however old the status of the PodDisruptionBudget is.
+type Exhausted struct{ *runner }
+
+// consentTimeout limits one answer.
+const consentTimeout = 10 * time.Second
+
+// Consent gathers, decides and records.
+func (x *Exhausted) Consent(ctx context.Context, er *v1alpha1.EvictionRequest, pod *corev1.Pod, budget string, since time.Time) (disruption.Consent, error) {
+	s := x.state.space(pod.Namespace)
+	if s == nil || !x.synced() {
+		return disruption.Consent{}, nil
+	}
+	s.deciding.Lock()
+	defer s.deciding.Unlock()
+	entries := x.state.covering(s, pod.UID)
+	if !slices.ContainsFunc(entries, func(e *entry) bool { return e.evicts }) {
+		return disruption.Consent{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, consentTimeout)
+	defer cancel()
+	in := disruption.Exhausted{Now: x.clock.Now(), Pod: pod.UID, Since: since, Off: !x.deletes}
+	var err error
+	if in.Agreements, err = x.agreements(ctx, s, entries, er, pod.UID, budget); err != nil {
+		return disruption.Consent{}, err
+	}
+	if in.Budget, in.All, err = x.counted(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: budget}); err != nil {
+		return disruption.Consent{}, err
+	}
+	if c := in.Decide(); !c.Deletes {
+		return c, nil
+	}
+	for _, e := range entries {
+		if err := x.mark(ctx, e, pod.UID, budget); err != nil {
+			return disruption.Consent{}, err
+		}
+	}
+	// What was decided may have changed before it was recorded.
+	if in.Budget, in.All, err = x.counted(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: budget}); err != nil {
+		return disruption.Consent{}, err
+	}
+	c := in.Decide()
+	if c.Deletes {
+		for _, e := range entries {
+			c.Budgets = append(c.Budgets, corev1.ObjectReference{
+				APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "EvictionBudget", Namespace: e.key.Namespace, Name: e.key.Name, UID: e.uid,
+			})
+		}
+	}
+	return c, nil
+}
+
+// counted reads the PodDisruptionBudget, nil if it is gone, and all pods of its namespace.
+func (x *Exhausted) counted(ctx context.Context, key types.NamespacedName) (*policyv1.PodDisruptionBudget, []*corev1.Pod, error) {
+	if !x.deletes { // Nor may the manager read a single one then.
+		return &policyv1.PodDisruptionBudget{}, nil, nil
+	}
+	pdb := &policyv1.PodDisruptionBudget{}
+	switch err := x.live.Get(ctx, key, pdb); {
+	case client.IgnoreNotFound(err) != nil:
+		return nil, nil, fmt.Errorf("get PodDisruptionBudget %s: %w", key, err)
+	case err != nil:
+		return nil, nil, nil
+	}
+	var list corev1.PodList
+	if err := x.live.List(ctx, &list, client.InNamespace(key.Namespace)); err != nil {
+		return nil, nil, fmt.Errorf("list the pods of PodDisruptionBudget %s: %w", key, err)
+	}
+	all := make([]*corev1.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return pdb, all, nil
+}
+
+// agreements are what the budgets of a pod say, each as the API server has it now.
+func (x *Exhausted) agreements(ctx context.Context, s *space, entries []*entry, er *v1alpha1.EvictionRequest, pod types.UID, pdb string) ([]disruption.Agreement, error) {
+	for _, e := range entries {
+		x.state.lost(e) // The cache, and what was read before, may be older.
+	}
+	if err := x.read(ctx, entries); err != nil {
+		return nil, err
+	}
+	now := x.clock.Now()
+	counted, _ := x.state.gather(s, entries, nil, map[string]string{}, nil, &owners{client: x.client, scales: x.scales, found: map[string]found{}}, now)
+	states := grant.Step(counted).States
+	all := make([]disruption.Agreement, 0, len(entries))
+	for i, e := range entries {
+		a := disruption.Agreement{
+			Name: e.key.Name, Evict: e.evicts, After: e.after, Selector: e.selector, Opens: opens(e.rules.Windows),
+			Unavailable: unavailable(&counted.Budgets[i], states[i].Groups),
+		}
+		for _, g := range e.grants {
+			switch {
+			case g.PodUID == string(pod):
+				a.Granted = g.Request == string(er.UID)
+			case g.DisruptionBudget == pdb:
+				a.Going = append(a.Going, g.Pod)
+			}
+		}
+		blocked, _ := x.blocked(ctx, e.compiled) // It says as well what cannot be read.
+		switch {
+		case e.rules.Refused != "":
+			a.Closed = fmt.Sprintf("EvictionBudget %s is not accepted (%s)", e.key.Name, e.rules.Refused)
+		case blocked != "":
+			a.Closed = fmt.Sprintf("of EvictionBudget %s: %s", e.key.Name, blocked)
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// unavailable is how many pods are unavailable or missing, but for those that were granted and
+// are still there and ready.
+func unavailable(b *grant.Budget, groups []grant.Group) int {
+	n := 0
+	for _, g := range groups {
+		n += g.Disrupted
+	}
+	for _, p := range b.Pods {
+		if p.Ready && p.Placed && !p.Leaving && slices.ContainsFunc(b.Grants, func(g grant.Grant) bool { return g.Pod == p.UID }) {
+			n--
+		}
+	}
+	return n
+}
+
+// opens says when windows are open next, which is always if there are none.
+func opens(windows grant.Windows) func(time.Time) (time.Time, bool) {
+	return func(at time.Time) (time.Time, bool) {
+		if len(windows) == 0 {
+			return at, true
+		}
+		opening, open, err := windows.At(at)
+		switch {
+		case err != nil:
+			return time.Time{}, false
+		case open:
+			return at, true
+		}
+		return opening.Start, true
+	}
+}
+
+// mark records in the grant of a pod that it goes in spite of a PodDisruptionBudget.
+func (x *Exhausted) mark(ctx context.Context, e *entry, pod types.UID, pdb string) error {
+	object := e.object.DeepCopy()
+	i := slices.IndexFunc(object.Status.Grants, func(g v1alpha1.BudgetGrant) bool { return g.PodUID == string(pod) })
+	if i < 0 {
+		return fmt.Errorf("EvictionBudget %s: %w", e.key, errStale)
+	}
+	if object.Status.Grants[i].DisruptionBudget == pdb {
+		return nil // By a leader before, or before the deletion failed.
+	}
+	object.Status.Grants[i].DisruptionBudget = pdb
+	if err := x.client.Status().Update(ctx, object, client.FieldOwner(fieldOwner)); err != nil {
+		x.state.lost(e)
+		return fmt.Errorf("record in EvictionBudget %s that a pod goes: %w", e.key, err)
+	}
+	x.state.took(e, object)
+	return nil
+}
