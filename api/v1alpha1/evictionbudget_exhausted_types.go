@@ -11,7 +11,7 @@ import (
 // pods that this counts are healthy and covered by one EvictionBudget, inside the windows, while
 // the conditions are true, after all interceptors, for one pod of the PodDisruptionBudget at a
 // time, and only if all EvictionBudgets of the pod consent. The manager must be allowed to
-// delete pods: the chart's value budgets.exhausted.enabled.
+// delete pods: the chart's value budgets.exhausted. Whoever writes Evict must be, too.
 type BudgetExhausted struct {
 	// action is Wait, until the PodDisruptionBudget allows the eviction, or Evict.
 	// +optional

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,7 +55,10 @@ func (x *Exhausted) Consent(ctx context.Context, er *v1alpha1.EvictionRequest, p
 	if in.Agreements, err = x.agreements(ctx, s, entries, er, pod.UID, budget); err != nil {
 		return disruption.Consent{}, err
 	}
-	if in.Budget, in.All, err = x.counted(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: budget}); err != nil {
+	switch in.Budget, in.All, err = x.counted(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: budget}); {
+	case apierrors.IsForbidden(err): // The permission is limited to some namespaces.
+		in.Off, in.Budget = true, &policyv1.PodDisruptionBudget{}
+	case err != nil:
 		return disruption.Consent{}, err
 	}
 	if c := in.Decide(); !c.Deletes {
@@ -82,7 +86,7 @@ func (x *Exhausted) Consent(ctx context.Context, er *v1alpha1.EvictionRequest, p
 
 // counted reads the PodDisruptionBudget, nil if it is gone, and all pods of its namespace.
 func (x *Exhausted) counted(ctx context.Context, key types.NamespacedName) (*policyv1.PodDisruptionBudget, []*corev1.Pod, error) {
-	if !x.deletes { // Nor may the manager read a single one then.
+	if !x.deletes { // Nor may the manager get one then.
 		return &policyv1.PodDisruptionBudget{}, nil, nil
 	}
 	pdb := &policyv1.PodDisruptionBudget{}

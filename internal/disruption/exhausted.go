@@ -26,7 +26,7 @@ type Exhausted struct {
 	All    []*corev1.Pod
 	// Since is since when the eviction has been refused; zero is now.
 	Since time.Time
-	// Off: the manager must not delete pods.
+	// Off: the manager must not delete pods, or none of this namespace.
 	Off bool
 	// Agreements are those of the EvictionBudgets that cover the pod, by name.
 	Agreements []Agreement
@@ -93,7 +93,7 @@ func (in Exhausted) Decide() Consent {
 	selected := Selected(in.Budget, in.All)
 	switch {
 	case in.Off:
-		return refuse("that is switched off (--budgets-exhausted, value budgets.exhausted.enabled)")
+		return refuse("Drawbridge must not delete pods here (value budgets.exhausted of the chart)")
 	case len(against) > 0:
 		return refuse("EvictionBudget %s of the pod would not (spec.exhausted)", strings.Join(against, ", "))
 	case !slices.ContainsFunc(in.Agreements, func(a Agreement) bool { return a.coversAll(selected) }):
