@@ -3,6 +3,7 @@ package translate
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -30,6 +31,7 @@ const (
 	textWaiting    = EvacuationTriggered + ": waiting for interceptor %q (%d of %d)"
 	textEvicting   = EvacuationTriggered + ": its interceptors are done, its eviction comes next (%d of %d)"
 	textBudget     = EvacuationTriggered + ": waiting for the pod's disruption budget %s (%d of %d)"
+	textExhausted  = EvacuationTriggered + ": disruption budget %s can never allow it, the pod is deleted from %s on (%d of %d)"
 	textBudgets    = EvacuationTriggered + ": waiting until only one disruption budget selects the pod, not all of %s (%d of %d)"
 	textRefused    = EvacuationTriggered + ": its interceptors are done, its eviction is refused for now: %s (%d of %d)"
 	textEnding     = EvacuationTriggered + ": the pod is terminating"
@@ -105,12 +107,15 @@ func Waiting(about Subject, interceptor string, position, total int) Verdict {
 
 // LastStage denies: all interceptors are done, and the call must not pass. To people,
 // imperative-eviction.k8s.io is no third party: what is left is the pod's budget, which
-// refusal names if the evictor was refused, and the pod's end. Position is the last one.
-func LastStage(about Subject, refusal *v1alpha1.EvictionRefusal, position int) Verdict {
-	text := fmt.Sprintf(textEvicting, position, position)
+// refusal of the evictor's report names if it was refused, and the pod's end; the report has an
+// expectedFinishTime if the pod is deleted in spite of the budget. Position is the last one.
+func LastStage(about Subject, report v1alpha1.InterceptorStatus, position int) Verdict {
+	text, refusal, deletes := fmt.Sprintf(textEvicting, position, position), report.Refusal, report.ExpectedFinishTime
 	switch {
 	case refusal == nil, refusal.Reason == refusedByOurs:
 		// The second is our own and temporary.
+	case len(refusal.Budgets) == 1 && deletes != nil:
+		text = fmt.Sprintf(textExhausted, shorten(refusal.Budgets[0], maxShown), deletes.UTC().Format(time.RFC3339), position, position)
 	case len(refusal.Budgets) == 1:
 		text = fmt.Sprintf(textBudget, shorten(refusal.Budgets[0], maxShown), position, position)
 	case len(refusal.Budgets) > 1:

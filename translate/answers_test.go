@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,8 +22,16 @@ var about = translate.Subject{
 	Request: "5f0c3a0e-0000-4000-8000-000000000001", Requester: "alice.users.drawbridge.dev",
 }
 
-func refusal(reason string, budgets ...string) *v1alpha1.EvictionRefusal {
-	return &v1alpha1.EvictionRefusal{Reason: reason, Budgets: budgets, Message: "It said no: 17."}
+// refusal is the evictor's report of a refused attempt.
+func refusal(reason string, budgets ...string) v1alpha1.InterceptorStatus {
+	return v1alpha1.InterceptorStatus{Refusal: &v1alpha1.EvictionRefusal{Reason: reason, Budgets: budgets, Message: "It said no: 17."}}
+}
+
+// deletes is the report of one whose pod will be deleted in spite of its budget.
+func deletes(budget string) v1alpha1.InterceptorStatus {
+	report := refusal("EvictionBlocked", budget)
+	report.ExpectedFinishTime = new(metav1.NewTime(time.Date(2026, 12, 1, 22, 30, 0, 0, time.UTC)))
+	return report
 }
 
 // denials are all the ways we say no, with the longest names there can be.
@@ -32,9 +41,10 @@ func denials() map[string]translate.Verdict {
 		"accepted":            translate.Accepted(about),
 		"waiting":             translate.Waiting(about, "failover.db.example.com", 1, 3),
 		"waiting for long":    translate.Waiting(about, longest, 16, 16),
-		"the last stage":      translate.LastStage(about, nil, 3),
+		"the last stage":      translate.LastStage(about, v1alpha1.InterceptorStatus{}, 3),
 		"blocked by a budget": translate.LastStage(about, refusal("EvictionBlocked", "web"), 3),
 		"by a long budget":    translate.LastStage(about, refusal("EvictionBlocked", longest), 16),
+		"in spite of one":     translate.LastStage(about, deletes(longest), 16),
 		"by several budgets":  translate.LastStage(about, refusal("SeveralBudgets", "db", longest), 16),
 		"by somebody else":    translate.LastStage(about, refusal("WebhookRefuses"), 3),
 		"by a late replica":   translate.LastStage(about, refusal("WebhookNotReady"), 3),
@@ -217,9 +227,10 @@ func TestTheLastStageSaysWhatItWaitsFor(t *testing.T) {
 		verdict translate.Verdict
 		want    string
 	}{
-		"no attempt yet":        {translate.LastStage(about, nil, 3), "its interceptors are done, its eviction comes next (3 of 3)"},
+		"no attempt yet":        {translate.LastStage(about, v1alpha1.InterceptorStatus{}, 3), "its interceptors are done, its eviction comes next (3 of 3)"},
 		"our own late replica":  {translate.LastStage(about, refusal("WebhookNotReady"), 3), "its interceptors are done, its eviction comes next (3 of 3)"},
 		"one budget":            {translate.LastStage(about, refusal("EvictionBlocked", "web"), 3), "waiting for the pod's disruption budget web (3 of 3)"},
+		"in spite of one":       {translate.LastStage(about, deletes("web"), 3), "disruption budget web can never allow it, the pod is deleted from 2026-12-01T22:30:00Z on (3 of 3)"},
 		"several budgets":       {translate.LastStage(about, refusal("SeveralBudgets", "db", "web"), 3), "waiting until only one disruption budget selects the pod, not all of db, web (3 of 3)"},
 		"somebody else":         {translate.LastStage(about, refusal("WebhookRefuses"), 3), "its interceptors are done, its eviction is refused for now: WebhookRefuses (3 of 3)"},
 		"a pod that terminates": {translate.Ending(about, nil), "the pod is terminating"},

@@ -253,7 +253,7 @@ func stateVerdict(about translate.Subject, pod *corev1.Pod, er *v1alpha1.Evictio
 	}
 	active := er.Status.ActiveInterceptors[0]
 	if active == v1alpha1.ImperativeEvictionInterceptor {
-		return translate.LastStage(about, v1alpha1.ReportOf(er, active).Refusal, len(er.Status.TargetInterceptors))
+		return translate.LastStage(about, v1alpha1.ReportOf(er, active), len(er.Status.TargetInterceptors))
 	}
 	position := slices.IndexFunc(er.Status.TargetInterceptors, func(t v1alpha1.Interceptor) bool { return t.Name == active }) + 1
 	return translate.Waiting(about, active, position, len(er.Status.TargetInterceptors))

@@ -85,7 +85,15 @@ func evictionNever(c *podCase) (string, []string, bool) {
 	if !c.lastStage() || says == "" {
 		return "", nil, false
 	}
-	return "All interceptors are done; " + says + ".", c.relaxNever(name, "The pod is evicted at once when it allows."), true
+	if at := c.active.Expected; at != nil {
+		return fmt.Sprintf("All interceptors are done; %s. An EvictionBudget has the pod deleted in spite of it.", says),
+			[]string{fmt.Sprintf("Wait until %s.", c.in(*at)), c.cancelCommand()}, true
+	}
+	advice := c.relaxNever(name, "The pod is evicted at once when it allows.")
+	if !strings.HasPrefix(controller(c.Pod), "ReplicaSet/") {
+		advice = append(advice, "Or let an EvictionBudget of the pod have it deleted in spite of the budget: spec.exhausted (docs/guides/budgets.md).")
+	}
+	return "All interceptors are done; " + says + ".", advice, true
 }
 
 func evictionBlocked(c *podCase) (string, []string, bool) {
