@@ -23,6 +23,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
+	"github.com/drawbridge-dev/drawbridge/internal/disruption"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
@@ -53,6 +54,13 @@ type bench struct {
 	answers []error
 	calls   []target
 	graces  []*int64
+	// consents are what EvictionBudgets say, one by one, and asked is how often they were asked;
+	// since is the time of the last one. deletions are used up as answers are.
+	consents  []disruption.Consent
+	asked     int
+	since     time.Time
+	deletions []error
+	deleted   []target
 	// applyError is the answer to the next report.
 	applyError error
 	applied    int
@@ -78,10 +86,28 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 		answer := b.answers[0]
 		b.answers, b.calls, b.graces = b.answers[1:], append(b.calls, target), append(b.graces, grace)
 		return answer
+	}, func(_ context.Context, target target, grace *int64) error {
+		if len(b.deletions) == 0 {
+			t.Fatalf("unexpected deletion of %v", target)
+		}
+		answer := b.deletions[0]
+		b.deletions, b.deleted, b.graces = b.deletions[1:], append(b.deleted, target), append(b.graces, grace)
+		return answer
 	})
 	b.queue = controllers.NewQueue(b.clock)(controllerName, workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(b.queue.ShutDown)
 	return b
+}
+
+// Consent is what the EvictionBudgets of the bench say.
+func (b *bench) Consent(_ context.Context, _ *v1alpha1.EvictionRequest, _ *corev1.Pod, _ string, since time.Time) (disruption.Consent, error) {
+	b.asked, b.since = b.asked+1, since
+	if len(b.consents) == 0 {
+		return disruption.Consent{}, errors.New("the API server is away")
+	}
+	c := b.consents[0]
+	b.consents = b.consents[1:]
+	return c, nil
 }
 
 // apply stores the evictor's item as the API server would, if the version is right.
@@ -107,6 +133,7 @@ func (b *bench) apply(ctx context.Context, _ client.Client, sub string, obj runt
 	}
 	item := v1alpha1.InterceptorStatus{
 		Name: *items[0].Name, StartTime: items[0].StartTime, HeartbeatTime: items[0].HeartbeatTime, Message: *items[0].Message,
+		ExpectedFinishTime: items[0].ExpectedFinishTime,
 	}
 	if items[0].Retries != nil {
 		item.Retries = *items[0].Retries

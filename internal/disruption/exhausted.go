@@ -149,7 +149,7 @@ func (in Exhausted) open(from time.Time) (time.Time, bool) {
 // passing says what has to pass by itself, empty for nothing.
 func (in Exhausted) passing(selected []*corev1.Pod) string {
 	if !slices.ContainsFunc(selected, func(p *corev1.Pod) bool { return p.UID == in.Pod }) {
-		return "it has just been selected by PodDisruptionBudget " + in.Budget.Name + " no more"
+		return "PodDisruptionBudget " + in.Budget.Name + " does not select it any more"
 	}
 	for _, a := range in.Agreements {
 		switch {

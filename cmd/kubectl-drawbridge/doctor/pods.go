@@ -280,7 +280,7 @@ func byNamespace(pods []corev1.Pod) map[string][]*corev1.Pod {
 
 // unblock says what to do about a budget that never allows a disruption.
 func unblock(f *Facts, b budget, pod *corev1.Pod) string {
-	relax := fmt.Sprintf("Relax it (maxUnavailable: 1), run more replicas, or write an interceptor that moves the pods: kubectl -n %s edit poddisruptionbudget %s", b.Namespace, b.Name)
+	relax := fmt.Sprintf("Relax it (maxUnavailable: 1), run more replicas, write an interceptor that moves the pods, or let an EvictionBudget have them deleted in spite of it (spec.exhausted): kubectl -n %s edit poddisruptionbudget %s", b.Namespace, b.Name)
 	owner := ""
 	if c := metav1.GetControllerOf(pod); c != nil {
 		owner = c.Kind

@@ -91,7 +91,7 @@ func pdbOf(from *policyv1.PodDisruptionBudget, selected []*corev1.Pod) pdb {
 		p.spare = max(p.spare, 1) // The API server believes the status, and then it is counted again.
 	}
 	if never := count.Says(); never != "" {
-		p.text, p.remedy = "it "+never, "let the budget allow a disruption, or add replicas"
+		p.text, p.remedy = "it "+never, "let the budget allow a disruption, add replicas, or let an EvictionBudget have its pods deleted (spec.exhausted)"
 	}
 	return p
 }

@@ -189,11 +189,14 @@ func TestVerdicts(t *testing.T) {
 		"an interceptor that is late": {facts(pod(), with(active(interA, 9*time.Minute).Started(interA, ago(time.Minute)).Report(interA, func(s *v1alpha1.InterceptorStatus) {
 			s.ExpectedFinishTime, s.Message = &metav1.Time{Time: ago(3 * time.Minute)}, "90 %"
 		})), answering(warned)), VerdictInterceptorLate, "expected to be done 3m ago: 90 %.", "429: ", false},
-		"a request that is held":      {facts(pod(), with(held()), answering(foretold(`429: Eviction triggered evacuation: its request is being deleted, but finalizer "example.com/audit" holds it`))), VerdictRequestHeld, "deleted 3m ago, and finalizers hold it: example.com/audit.", `429: Eviction triggered evacuation: its request is being deleted, but finalizer "example.com/audit" holds it`, false},
-		"the last stage":              {facts(pod(), with(imperative(0))), VerdictEvicting, "evicted in a moment", "evicted", true},
-		"a budget in the last stage":  {facts(pod(), with(imperative(3)), withBudgets(*budget(0).Obj()), answering(refusal)), VerdictEvictionBlocked, "budget db refuses the eviction (3 tries so far)", "refused (budget)", false},
-		"failures in the last stage":  {facts(pod(), with(imperative(2)), answering(&DryRun{Result: translate.ResultWebhook, Detail: "no"})), VerdictEvictionFails, "failed 2 times", "refused (webhook): no", false},
-		"one that can never allow":    {facts(pod(), with(imperative(3)), withBudgets(*budget(0).Obj()), withPeers(1), answering(refusal)), VerdictBudgetNeverAllows, "All interceptors are done; budget db can never allow a disruption (minAvailable is 2 of 2 pods).", "refused (budget)", false},
+		"a request that is held":     {facts(pod(), with(held()), answering(foretold(`429: Eviction triggered evacuation: its request is being deleted, but finalizer "example.com/audit" holds it`))), VerdictRequestHeld, "deleted 3m ago, and finalizers hold it: example.com/audit.", `429: Eviction triggered evacuation: its request is being deleted, but finalizer "example.com/audit" holds it`, false},
+		"the last stage":             {facts(pod(), with(imperative(0))), VerdictEvicting, "evicted in a moment", "evicted", true},
+		"a budget in the last stage": {facts(pod(), with(imperative(3)), withBudgets(*budget(0).Obj()), answering(refusal)), VerdictEvictionBlocked, "budget db refuses the eviction (3 tries so far)", "refused (budget)", false},
+		"failures in the last stage": {facts(pod(), with(imperative(2)), answering(&DryRun{Result: translate.ResultWebhook, Detail: "no"})), VerdictEvictionFails, "failed 2 times", "refused (webhook): no", false},
+		"one that can never allow":   {facts(pod(), with(imperative(3)), withBudgets(*budget(0).Obj()), withPeers(1), answering(refusal)), VerdictBudgetNeverAllows, "All interceptors are done; budget db can never allow a disruption (minAvailable is 2 of 2 pods).", "refused (budget)", false},
+		"one that lets it go by consent": {facts(pod(), with(imperative(3).Report(last, func(s *v1alpha1.InterceptorStatus) {
+			s.ExpectedFinishTime = &metav1.Time{Time: ago(-30 * time.Minute)}
+		})), withBudgets(*budget(0).Obj()), withPeers(1), answering(refusal)), VerdictBudgetNeverAllows, "An EvictionBudget has the pod deleted in spite of it.", "refused (budget)", false},
 		"the guard in the last stage": {facts(pod(), with(imperative(0)), withBudgets(guard()), answering(refusal)), VerdictGuardHolds, "guard keeps the pod", "refused", false},
 		"the guard, held by a policy": {facts(pod(), with(imperative(0)), withBudgets(guard()), answering(refusal), func(f *Facts) {
 			f.Events = []eventsv1.Event{{Reason: "GuardHeld", Note: "The pod is not evicted, its guard stays closed: EvacuationPolicy db keeps the pod."}}
