@@ -81,3 +81,9 @@ func (w *EvictionBudgetWrapper) Guard(guard v1alpha1.GuardPolicy) *EvictionBudge
 	w.Spec.Guard = guard
 	return w
 }
+
+// Exhausted has a pod deleted after that time, if a PodDisruptionBudget can never let it go.
+func (w *EvictionBudgetWrapper) Exhausted(after time.Duration) *EvictionBudgetWrapper {
+	w.Spec.Exhausted = &v1alpha1.BudgetExhausted{Action: v1alpha1.ExhaustedEvict, After: &metav1.Duration{Duration: after}}
+	return w
+}
