@@ -99,6 +99,10 @@ func TestMalformedBudgetsAreRefused(t *testing.T) {
 		"a condition twice":                    {`{"conditions":[{"name":"a","expression":"true"},{"name":"a","expression":"true"}]}`, "Duplicate value"},
 		"a condition without an expression":    {`{"conditions":[{"name":"a"}]}`, "spec.conditions[0].expression"},
 		"an unknown guard":                     {`{"guard":"Sometimes"}`, "spec.guard"},
+		"another thing to do when exhausted":   {`{"exhausted":{"action":"Delete"}}`, "spec.exhausted.action"},
+		"exhausted for less than a minute":     {`{"exhausted":{"action":"Evict","after":"59s"}}`, "after must be at least 1m and at most 168h"},
+		"exhausted for more than a week":       {`{"exhausted":{"action":"Evict","after":"168h1s"}}`, "after must be at least 1m and at most 168h"},
+		"exhausted in words":                   {`{"exhausted":{"after":"soon"}}`, "after"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := admin.Create(t.Context(), budgetOf(t, namespace, "new", tc.spec), client.DryRunAll)

@@ -22,6 +22,7 @@ var withPlatforms = map[string]any{
 	// ends a drain.
 	"webhook": map[string]any{"breakGlassGroups": []any{firefighters}, "timeoutSeconds": 30},
 	"taints":  map[string]any{"enabled": true},
+	"budgets": map[string]any{"exhausted": map[string]any{"enabled": true}},
 	"vm":      map[string]any{"kubevirt": map[string]any{"enabled": true}},
 	"hooks": map[string]any{
 		"exec": map[string]any{"enabled": true},
