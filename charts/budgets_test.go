@@ -46,6 +46,71 @@ func TestPermissionsOfBudgets(t *testing.T) {
 	}
 }
 
+// The permission to delete pods is there only where it is asked for, and bounded by policies.
+func TestPodsAreDeletedOnlyIfEnabled(t *testing.T) {
+	on := func(more ...any) values {
+		exhausted := values{"enabled": true}
+		if len(more) > 0 {
+			exhausted["namespaces"] = more
+		}
+		return values{"budgets": values{"exhausted": exhausted}}
+	}
+	type bound struct {
+		Cluster    []string
+		Namespaces []string
+		Policies   []string
+		Argument   string
+	}
+	const name = "drawbridge-budgets-exhausted"
+	policies := []string{"manager-deletion-records.drawbridge.dev", "manager-deletions.drawbridge.dev"}
+	cases := map[string]struct {
+		values values
+		want   bound
+	}{
+		"by default":          {nil, bound{Argument: "--budgets-exhausted=false"}},
+		"enabled":             {on(), bound{Cluster: []string{name}, Policies: policies, Argument: "--budgets-exhausted=true"}},
+		"for some namespaces": {on("shop", "bank"), bound{Namespaces: []string{"bank", "shop"}, Policies: policies, Argument: "--budgets-exhausted=true"}},
+		"without budgets":     {values{"budgets": values{"enabled": false, "exhausted": values{"enabled": true}}}, bound{Argument: "--budgets-exhausted=false"}},
+	}
+	for what, tc := range cases {
+		t.Run(what, func(t *testing.T) {
+			objects := render(t, tc.values)
+			var got bound
+			for _, binding := range all[*rbacv1.ClusterRoleBinding](objects) {
+				if binding.RoleRef.Name == name {
+					got.Cluster = append(got.Cluster, binding.Name)
+				}
+			}
+			for _, binding := range all[*rbacv1.RoleBinding](objects) {
+				if binding.RoleRef.Name == name && binding.RoleRef.Kind == "ClusterRole" && binding.Subjects[0].Name == "drawbridge" {
+					got.Namespaces = append(got.Namespaces, binding.Namespace)
+				}
+			}
+			for _, policy := range all[*admissionregistrationv1.ValidatingAdmissionPolicy](objects) {
+				if slices.Contains(policies, policy.Name) {
+					got.Policies = append(got.Policies, policy.Name)
+				}
+			}
+			slices.Sort(got.Namespaces)
+			slices.Sort(got.Policies)
+			for _, arg := range deploymentOf(t, tc.values).Spec.Template.Spec.Containers[0].Args {
+				if strings.HasPrefix(arg, "--budgets-exhausted") {
+					got.Argument = arg
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("what there is (-want +got):\n%s", diff)
+			}
+			if len(tc.want.Policies) > 0 {
+				want := map[string]string{"pods": "delete", "poddisruptionbudgets.policy": "get"}
+				if diff := cmp.Diff(want, permissionsOf(named[*rbacv1.ClusterRole](t, objects, name))); diff != "" {
+					t.Errorf("permissions (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
 // The objects that conditions read, and the scales, are those that the administrator adds:
 // the chart has none, and no upgrade takes away what was added.
 func TestTheRoleThatTheAdministratorAddsTo(t *testing.T) {
@@ -98,6 +163,7 @@ func TestBadValuesOfBudgetsAreRefused(t *testing.T) {
 	}{
 		"an unknown value":       {values{"budgets": values{"scales": true}}, "scales"},
 		"a word":                 {values{"budgets": values{"enabled": "no"}}, "/budgets/enabled"},
+		"a namespace as a word":  {values{"budgets": values{"exhausted": values{"namespaces": "shop"}}}, "/budgets/exhausted/namespaces"},
 		"budgets that are a yes": {values{"budgets": true}, "/budgets"},
 		"without their gate":     {values{"featureGates": values{"EvictionBudgets": false}}, "set budgets.enabled=false as well"},
 	}
@@ -127,6 +193,7 @@ func TestWhatProtectsBudgetsIsAlwaysThere(t *testing.T) {
 			objects := render(t, v)
 			for policy, want := range map[string][]admissionregistrationv1.ValidationAction{
 				"evictionbudget-config.drawbridge.dev": deny, "evictionbudget-status.drawbridge.dev": deny, "evictionbudget-nothing.drawbridge.dev": warn,
+				"evictionbudget-exhausted.drawbridge.dev": deny,
 			} {
 				failure := *findPolicy(t, objects, policy).Spec.FailurePolicy
 				if (failure == admissionregistrationv1.Fail) != slices.Equal(want, deny) {

@@ -24,7 +24,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			values: values{"crds": values{"enabled": true}},
 			want: map[string]int{
 				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 28, "ClusterRoleBinding": 18, "ConfigMap": 2, "Role": 6,
-				"RoleBinding": 6, "Job": 1, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"RoleBinding": 6, "Job": 1, "ValidatingAdmissionPolicy": 19, "ValidatingAdmissionPolicyBinding": 19, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "PodDisruptionBudget": 1,
 			},
 		},
@@ -32,7 +32,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			values: values{"crds": values{"enabled": true}, "deployment": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}},
 			want: map[string]int{
 				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 27, "ClusterRoleBinding": 17, "ConfigMap": 2, "Role": 5,
-				"RoleBinding": 5, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"RoleBinding": 5, "ValidatingAdmissionPolicy": 19, "ValidatingAdmissionPolicyBinding": 19, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 			},
 		},
 		"with everything optional off": {
@@ -45,7 +45,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"ServiceAccount": 1, "ClusterRole": 13, "ClusterRoleBinding": 8, "ConfigMap": 1, "Role": 3, "RoleBinding": 3,
-				"ValidatingAdmissionPolicy": 12, "ValidatingAdmissionPolicyBinding": 12, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
+				"ValidatingAdmissionPolicy": 13, "ValidatingAdmissionPolicyBinding": 13, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 			},
 		},
 		"with a PodMonitor": {
@@ -56,7 +56,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"ServiceAccount": 1, "ClusterRole": 20, "ClusterRoleBinding": 14, "Role": 5, "RoleBinding": 5, "ConfigMap": 1, "Job": 1,
-				"ValidatingAdmissionPolicy": 16, "ValidatingAdmissionPolicyBinding": 16, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
+				"ValidatingAdmissionPolicy": 17, "ValidatingAdmissionPolicyBinding": 17, "Secret": 1, "Service": 1, "Deployment": 1, "Pod": 1,
 				"PodDisruptionBudget": 1, "PodMonitor": 1,
 			},
 		},
@@ -90,7 +90,7 @@ func TestEveryObjectIsWellFormed(t *testing.T) {
 			},
 			want: map[string]int{
 				"CustomResourceDefinition": 6, "ServiceAccount": 1, "ClusterRole": 28, "ClusterRoleBinding": 18, "ConfigMap": 3, "Role": 6,
-				"RoleBinding": 6, "Job": 1, "ValidatingAdmissionPolicy": 18, "ValidatingAdmissionPolicyBinding": 18, "ValidatingWebhookConfiguration": 1, "Secret": 1,
+				"RoleBinding": 6, "Job": 1, "ValidatingAdmissionPolicy": 19, "ValidatingAdmissionPolicyBinding": 19, "ValidatingWebhookConfiguration": 1, "Secret": 1,
 				"Service": 1, "Deployment": 1, "Pod": 1, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 1,
 			},
 		},

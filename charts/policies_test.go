@@ -23,7 +23,7 @@ func TestPoliciesCompileOnAllReleases(t *testing.T) {
 	} {
 		for name, with := range map[string]values{
 			"with the default values": nil,
-			"with the rest":           {"surge": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}, "preemption": values{"enabled": true}, "hooks": values{"exec": values{"enabled": true}}},
+			"with the rest":           {"surge": values{"enabled": false}, "webhook": values{"url": "https://localhost:9443"}, "preemption": values{"enabled": true}, "hooks": values{"exec": values{"enabled": true}}, "budgets": values{"exhausted": values{"enabled": true}}},
 			"with Jobs as migrations": {
 				"hooks":    values{"http": values{"enabled": false}},
 				"policies": values{"rules": []any{values{"apiGroups": []any{"batch"}, "resources": []any{"jobs"}, "verbs": []any{"create", "patch"}}}},
