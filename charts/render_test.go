@@ -97,6 +97,9 @@ func checkMeta(t *testing.T, u *unstructured.Unstructured) {
 	if u.GetKind() == "RoleBinding" && slices.Contains([]string{"drawbridge-preemption", "drawbridge-webhook-clients"}, u.GetName()) {
 		want = "kube-system" // To read a ConfigMap there.
 	}
+	if u.GetKind() == "RoleBinding" && u.GetName() == "drawbridge-budgets-exhausted" {
+		want = u.GetNamespace() // budgets.exhausted.namespaces
+	}
 	if slices.Contains(clusterScoped, u.GetKind()) {
 		want = ""
 	}
