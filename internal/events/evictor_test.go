@@ -23,6 +23,10 @@ func TestEvictorEvents(t *testing.T) {
 			EvictionNotSupported("No eviction of such pods"),
 			Event{"Warning", "EvictionNotSupported", "EvictPod", "No eviction of such pods."},
 		},
+		"deleted": {
+			DeletedDespiteBudget("db-0", "The pod is deleted in spite of PodDisruptionBudget db, as EvictionBudget night says."),
+			Event{"Warning", "DeletedDespiteBudget", "DeletePod", "Pod db-0: The pod is deleted in spite of PodDisruptionBudget db, as EvictionBudget night says."},
+		},
 		"requester expired": {
 			RequesterExpired("alice.users.drawbridge.dev", "kubectl (alice)", 163400*time.Millisecond),
 			Event{"Normal", "RequesterExpired", "RemoveRequester", "Requester alice.users.drawbridge.dev (kubectl (alice)) was removed: no call for an eviction was recorded for 2m43s."},
