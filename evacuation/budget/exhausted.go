@@ -137,7 +137,7 @@ func (x *Exhausted) agreements(ctx context.Context, s *space, entries []*entry, 
 		case e.rules.Refused != "":
 			a.Closed = fmt.Sprintf("EvictionBudget %s is not accepted (%s)", e.key.Name, e.rules.Refused)
 		case blocked != "":
-			a.Closed = fmt.Sprintf("of EvictionBudget %s: %s", e.key.Name, blocked)
+			a.Closed = fmt.Sprintf("%s (EvictionBudget %s)", blocked, e.key.Name)
 		}
 		all = append(all, a)
 	}

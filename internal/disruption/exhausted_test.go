@@ -99,7 +99,7 @@ func TestExhausted(t *testing.T) {
 			in.Agreements = append(in.Agreements, more)
 		}), Consent{Waits: true, By: "db, shop", At: night.Add(30 * time.Minute), Says: "EvictionBudget db, shop has the pod deleted from 2026-12-01T22:30:00Z on."}},
 
-		"a condition is not true":           {agreement(func(a *Agreement) { a.Closed = "of EvictionBudget db: condition quiet is not true" }), waits(but + "of EvictionBudget db: condition quiet is not true.")},
+		"a condition is not true":           {agreement(func(a *Agreement) { a.Closed = "condition quiet is not true (EvictionBudget db)" }), waits(but + "condition quiet is not true (EvictionBudget db).")},
 		"another pod went the same way":     {agreement(func(a *Agreement) { a.Going = []string{"db-1"} }), waits(but + "pod db-1 went in the same way, and its place is not filled again.")},
 		"another pod is missing":            {agreement(func(a *Agreement) { a.Unavailable = 1 }), waits(but + "another pod that EvictionBudget db covers is unavailable.")},
 		"it is selected no more":            {change(singleton(), func(in *Exhausted) { lost(in.All[0]) }), waits(but + "PodDisruptionBudget web does not select it any more.")},

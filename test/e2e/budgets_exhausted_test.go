@@ -97,7 +97,7 @@ func TestASingletonStays(t *testing.T) {
 			p.spec(t, func(s *v1alpha1.EvictionBudgetSpec) {
 				s.Conditions = []v1alpha1.MatchCondition{{Name: "quiet", Expression: "false"}}
 			})
-		}, "condition quiet is not true."},
+		}, "condition quiet is not true (EvictionBudget pace)."},
 		"when it says Wait": {1, func(t *testing.T, p *paced) {
 			p.spec(t, func(s *v1alpha1.EvictionBudgetSpec) { s.Exhausted.Action = v1alpha1.ExhaustedWait })
 		}, "can never allow a disruption (minAvailable is 1 of 1 pod)."},
