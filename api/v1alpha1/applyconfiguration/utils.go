@@ -23,6 +23,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.BlockingPodApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BudgetConfig"):
 		return &apiv1alpha1.BudgetConfigApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BudgetExhausted"):
+		return &apiv1alpha1.BudgetExhaustedApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BudgetGrant"):
 		return &apiv1alpha1.BudgetGrantApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BudgetGroup"):

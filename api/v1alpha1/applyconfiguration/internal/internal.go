@@ -55,9 +55,23 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetExhausted
+  map:
+    fields:
+    - name: action
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ExhaustedAction
+      default: Wait
+    - name: after
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+      default: 30m
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetGrant
   map:
     fields:
+    - name: disruptionBudget
+      type:
+        scalar: string
     - name: group
       type:
         scalar: string
@@ -413,6 +427,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: config
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetConfig
+    - name: exhausted
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetExhausted
     - name: groupBy
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.BudgetGroupBy
@@ -709,6 +726,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: pod
       type:
         namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.LocalPodReference
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.ExhaustedAction
+  scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.GuardPolicy
   scalar: string
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.HookExec

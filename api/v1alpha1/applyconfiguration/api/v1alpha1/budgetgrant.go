@@ -27,6 +27,9 @@ type BudgetGrantApplyConfiguration struct {
 	// pods is how many the owner had, if nobody could say how many it should have. It is
 	// what is waited for.
 	Pods *int32 `json:"pods,omitempty"`
+	// disruptionBudget is the PodDisruptionBudget in spite of which the pod is deleted, as
+	// spec.exhausted says. No other pod of it goes so while this grant stands.
+	DisruptionBudget *string `json:"disruptionBudget,omitempty"`
 	// time is when it was granted.
 	Time *v1.MicroTime `json:"time,omitempty"`
 }
@@ -82,6 +85,14 @@ func (b *BudgetGrantApplyConfiguration) WithOwner(value *BudgetOwnerApplyConfigu
 // If called multiple times, the Pods field is set to the value of the last call.
 func (b *BudgetGrantApplyConfiguration) WithPods(value int32) *BudgetGrantApplyConfiguration {
 	b.Pods = &value
+	return b
+}
+
+// WithDisruptionBudget sets the DisruptionBudget field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DisruptionBudget field is set to the value of the last call.
+func (b *BudgetGrantApplyConfiguration) WithDisruptionBudget(value string) *BudgetGrantApplyConfiguration {
+	b.DisruptionBudget = &value
 	return b
 }
 

@@ -51,6 +51,9 @@ type EvictionBudgetSpecApplyConfiguration struct {
 	// WhileEvacuating (from the first eviction until the last interceptor), Always
 	// (from the pod's start) or Never.
 	Guard *apiv1alpha1.GuardPolicy `json:"guard,omitempty"`
+	// exhausted says what happens to a pod that a PodDisruptionBudget can never let go, such
+	// as the only one of a StatefulSet. Without it, the pod waits.
+	Exhausted *BudgetExhaustedApplyConfiguration `json:"exhausted,omitempty"`
 }
 
 // EvictionBudgetSpecApplyConfiguration constructs a declarative configuration of the EvictionBudgetSpec type for use with
@@ -154,5 +157,13 @@ func (b *EvictionBudgetSpecApplyConfiguration) WithConditions(values ...*MatchCo
 // If called multiple times, the Guard field is set to the value of the last call.
 func (b *EvictionBudgetSpecApplyConfiguration) WithGuard(value apiv1alpha1.GuardPolicy) *EvictionBudgetSpecApplyConfiguration {
 	b.Guard = &value
+	return b
+}
+
+// WithExhausted sets the Exhausted field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Exhausted field is set to the value of the last call.
+func (b *EvictionBudgetSpecApplyConfiguration) WithExhausted(value *BudgetExhaustedApplyConfiguration) *EvictionBudgetSpecApplyConfiguration {
+	b.Exhausted = value
 	return b
 }

@@ -33,8 +33,9 @@ type EvictionBudgetStatusApplyConfiguration struct {
 	// window is the one that is open, else the next one. It is unset without windows.
 	Window *BudgetOpeningApplyConfiguration `json:"window,omitempty"`
 	// conditions are Accepted (the spec is well formed; with False nothing is granted),
-	// Granting (False while evictions wait and none is granted, and why) and Covers (True
-	// while there are pods that it covers).
+	// Granting (False while evictions wait and none is granted, and why), Covers (True
+	// while there are pods that it covers) and, if spec.exhausted says Evict, Exhausted (False
+	// if Drawbridge must not delete pods, which wait then).
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
