@@ -44,7 +44,7 @@ func denials() map[string]translate.Verdict {
 		"the last stage":      translate.LastStage(about, v1alpha1.InterceptorStatus{}, 3),
 		"blocked by a budget": translate.LastStage(about, refusal("EvictionBlocked", "web"), 3),
 		"by a long budget":    translate.LastStage(about, refusal("EvictionBlocked", longest), 16),
-		"in spite of one":     translate.LastStage(about, deletes(longest), 16),
+		"budget is passed by": translate.LastStage(about, deletes(longest), 16),
 		"by several budgets":  translate.LastStage(about, refusal("SeveralBudgets", "db", longest), 16),
 		"by somebody else":    translate.LastStage(about, refusal("WebhookRefuses"), 3),
 		"by a late replica":   translate.LastStage(about, refusal("WebhookNotReady"), 3),

@@ -69,10 +69,11 @@ func (x *Exhausted) Consent(ctx context.Context, er *v1alpha1.EvictionRequest, p
 			return disruption.Consent{}, err
 		}
 	}
-	// What was decided may have changed before it was recorded.
+	// What was decided may have changed before it was recorded, and the window may have closed.
 	if in.Budget, in.All, err = x.counted(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: budget}); err != nil {
 		return disruption.Consent{}, err
 	}
+	in.Now = x.clock.Now()
 	c := in.Decide()
 	if c.Deletes {
 		for _, e := range entries {
