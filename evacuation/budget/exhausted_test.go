@@ -216,6 +216,33 @@ func TestConsentIsThatOfNow(t *testing.T) {
 	}
 }
 
+// No pod goes outside of the windows, also if one closes while it is recorded that a pod goes.
+func TestConsentEndsWithTheWindow(t *testing.T) {
+	for name, tc := range map[string]struct {
+		passes, slow time.Duration
+		want         disruption.Consent
+	}{
+		"it is open":                          {time.Minute, time.Second, disruption.Consent{Deletes: true, By: "zones", Says: "The pod is deleted in spite of PodDisruptionBudget ring, as EvictionBudget zones says."}},
+		"it has closed":                       {time.Hour, 0, disruption.Consent{Waits: true, By: "zones", At: noon.Add(24 * time.Hour), Says: "EvictionBudget zones has the pod deleted from 2026-11-24T12:00:00Z on."}},
+		"it closes while the pod is recorded": {time.Hour - time.Second, time.Second, disruption.Consent{Waits: true, By: "zones", At: noon.Add(24 * time.Hour), Says: "EvictionBudget zones has the pod deleted from 2026-11-24T12:00:00Z on."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, first, _ := exhausted(t, func(b *builder.EvictionBudgetWrapper) { b.Window("0 12 * * *", time.Hour) })
+			r := w.exhausting(first)
+			w.clock.Step(tc.passes)
+			w.slow = tc.slow
+			got, err := w.consent(r, first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.Budgets = nil
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("consent (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // The status says whether such pods are deleted, if that is wanted.
 func TestTheStatusSaysWhetherPodsAreDeleted(t *testing.T) {
 	cases := map[string]struct {

@@ -43,7 +43,9 @@ type world struct {
 	// before.
 	writes, dieAt int
 	stored, dead  bool
-	recorder      *eventsclient.FakeRecorder
+	// slow is how long each write takes.
+	slow     time.Duration
+	recorder *eventsclient.FakeRecorder
 }
 
 var errDead = errors.New("the manager has died")
@@ -91,6 +93,7 @@ func (w *world) mortal() client.WithWatch {
 			if w.dead {
 				return errDead
 			}
+			w.clock.Step(w.slow)
 			if w.writes++; w.writes != w.dieAt {
 				return c.SubResource(sub).Update(ctx, object, options...)
 			}
