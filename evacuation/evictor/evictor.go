@@ -254,7 +254,7 @@ func (e *Reconciler) attempt(ctx context.Context, w *wish, pod *corev1.Pod, trig
 	logger := log.FromContext(ctx).WithValues("pod", pod.Name, "trigger", trigger)
 	last.Answer = e.judged(ctx, key, last.Budgets, e.classified(ctx, pod, err, len(last.Budgets)), trigger)
 	if last.Consent = e.consent(ctx, w, pod, &last); last.Consent.Deletes {
-		if last.Answer = e.classified(ctx, pod, e.remove(ctx, target, grace), 1); last.Result != translate.ResultEvicted {
+		if last.Answer = e.classified(ctx, pod, e.remove(ctx, target, deletionGrace(pod, grace)), 1); last.Result != translate.ResultEvicted {
 			last.Consent = disruption.Consent{}
 		}
 	}

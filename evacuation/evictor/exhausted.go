@@ -55,6 +55,12 @@ func (e *Reconciler) classified(ctx context.Context, pod *corev1.Pod, err error,
 	return given
 }
 
+// deletionGrace is the grace period of a deletion, in seconds, and nil for the pod's own: no
+// shorter one, whatever was asked for. With 0 another pod would start before this one has ended.
+func deletionGrace(pod *corev1.Pod, asked *int64) *int64 {
+	return translate.LongestGrace(translate.OwnGrace(pod), nil, asked)
+}
+
 // deleted records that a pod was deleted in spite of its budget.
 func (e *Reconciler) deleted(er *v1alpha1.EvictionRequest, pod *corev1.Pod, c disruption.Consent) {
 	e.Metrics.Deleted()

@@ -95,6 +95,32 @@ func TestEvictorDeletesInSpiteOfABudget(t *testing.T) {
 	}
 }
 
+// TestADeletionGivesThePodItsTime: whatever a requester asks for, the pod may end in its own time.
+func TestADeletionGivesThePodItsTime(t *testing.T) {
+	t.Parallel()
+	now, long := int64(0), int64(600)
+	for name, tc := range map[string]struct{ asked, want *int64 }{
+		"nothing":     {nil, nil},
+		"at once":     {&now, nil},
+		"a long time": {&long, &long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newExhausted(t, disruption.Consent{Deletes: true, By: "db", Says: "It goes."})
+			er := b.request()
+			er.Spec.Requesters = []v1alpha1.Requester{{Name: "drain.example.com", GracePeriodSeconds: tc.asked}}
+			if err := b.server.Update(t.Context(), er); err != nil {
+				t.Fatal(err)
+			}
+			b.answers, b.deletions = []error{builder.BlockedAnswer()}, []error{nil}
+			b.reconcile()
+			if diff := cmp.Diff([]*int64{tc.asked, tc.want}, b.graces); diff != "" {
+				t.Errorf("grace periods of the eviction and the deletion (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestEvictorDeletesNothing: whoever refuses, nobody deletes without consent.
 func TestEvictorDeletesNothing(t *testing.T) {
 	t.Parallel()
