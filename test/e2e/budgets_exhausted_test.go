@@ -199,8 +199,9 @@ func TestThePoliciesOfExhaustedBudgets(t *testing.T) {
 	}
 
 	thief := must(client.New(managersConfig(t), client.Options{Scheme: scheme}))(t)
-	pod := createPod(t, builder.Pod(namespace, "db-0").Obj())
+	pod := createPod(t, builder.Pod(namespace, "db-0").Node(addNodes(t, namespace, 1)[0]).Obj())
 	mustDeny(t, thief.Delete(t.Context(), pod, client.DryRunAll), deletions, "without the precondition of its UID")
+	mustDeny(t, thief.Delete(t.Context(), pod, client.DryRunAll, client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(0)), deletions, "less than its own grace period")
 	if err := thief.Delete(t.Context(), pod, client.DryRunAll, client.Preconditions{UID: &pod.UID}); err != nil {
 		t.Errorf("a pod with its UID: %v", err)
 	}
