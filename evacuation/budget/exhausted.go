@@ -92,10 +92,10 @@ func (x *Exhausted) counted(ctx context.Context, key types.NamespacedName) (*pol
 	}
 	pdb := &policyv1.PodDisruptionBudget{}
 	switch err := x.live.Get(ctx, key, pdb); {
-	case client.IgnoreNotFound(err) != nil:
-		return nil, nil, fmt.Errorf("get PodDisruptionBudget %s: %w", key, err)
-	case err != nil:
+	case apierrors.IsNotFound(err):
 		return nil, nil, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("get PodDisruptionBudget %s: %w", key, err)
 	}
 	var list corev1.PodList
 	if err := x.live.List(ctx, &list, client.InNamespace(key.Namespace)); err != nil {
