@@ -145,7 +145,7 @@ func TestHostileWordsAreText(t *testing.T) {
 		t.Run(p.Pattern, func(t *testing.T) {
 			for _, export := range []bool{false, true} {
 				content, err := p.Render(t.Context(), Request{
-					Snapshot: s, Export: export, Query: url.Values{"q": {hostile[:3]}},
+					Snapshot: s, Export: export, Query: url.Values{"q": {hostile[:3]}, "range": {hostile}, "state": {hostile}, "sort": {hostile}},
 					Values: map[string]string{"node": hostile, "namespace": hostile, "pod": hostile}, Backend: teller{story: evilStory()},
 				})
 				if err != nil {

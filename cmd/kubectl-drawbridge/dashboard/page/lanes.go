@@ -25,8 +25,17 @@ type lane struct {
 	// Next are the names of those that are still to come, where some are native.
 	Next  []string
 	began time.Time
-	rank  int
+	rank  laneRank
 }
+
+// laneRank is the group of a lane: the groups are drawn in this order.
+type laneRank int
+
+const (
+	rankBlocked laneRank = iota
+	rankWorking
+	rankFinished
+)
 
 // turn is what one interceptor did.
 type turn struct {
@@ -55,15 +64,19 @@ const (
 	classBlocked = "turn turn-blocked"
 )
 
-// lanesOf are the time lines of a node's pods: those in trouble first, then those that go
-// on, then those that have left, the latest first.
+// lanesOf are the time lines of a node's pods: those that are blocked first, then those that go
+// on, the oldest first, then those that have left, the latest first.
 func lanesOf(s *state.Snapshot, node string) []lane {
 	var all []lane
 	for _, p := range s.ProcessesByNode[node] {
 		all = append(all, laneOf(s, p))
 	}
 	slices.SortStableFunc(all, func(a, b lane) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), b.began.Compare(a.began))
+		age := a.began.Compare(b.began)
+		if a.rank == rankFinished {
+			age = -age
+		}
+		return cmp.Or(cmp.Compare(a.rank, b.rank), age)
 	})
 	return all
 }
@@ -79,17 +92,17 @@ func laneOf(s *state.Snapshot, p turns.Process) lane {
 	}
 	switch u.State {
 	case v1alpha1.StateBlocked:
-		l.State, l.Tone, l.rank = "blocked", toneBad, 0
+		l.State, l.Tone, l.rank = "blocked", toneBad, rankBlocked
 	case v1alpha1.StateEvicted:
-		l.State, l.Tone, l.rank = "gone", toneGood, 2
+		l.State, l.Tone, l.rank = "gone", toneGood, rankFinished
 	case v1alpha1.StateCanceled:
-		l.State, l.Tone, l.rank = "canceled", toneFaint, 2
+		l.State, l.Tone, l.rank = "canceled", toneFaint, rankFinished
 	case v1alpha1.StateEvicting:
-		l.State, l.Tone, l.rank = "evicting", toneBusy, 1
+		l.State, l.Tone, l.rank = "evicting", toneBusy, rankWorking
 	case v1alpha1.StatePending:
-		l.State, l.Tone, l.rank = "requested", toneWait, 1
+		l.State, l.Tone, l.rank = "requested", toneWait, rankWorking
 	default:
-		l.State, l.Tone, l.rank = text.Clean(u.Interceptor), toneBusy, 1
+		l.State, l.Tone, l.rank = text.Clean(u.Interceptor), toneBusy, rankWorking
 	}
 	l.Turns, l.Next = nativeTurns(s, p)
 	if p.Request != nil {
@@ -207,116 +220,6 @@ func endOf(er *v1alpha1.EvictionRequest) time.Time {
 		}
 	}
 	return time.Time{}
-}
-
-// Geometry of the chart, in its own units.
-const (
-	chartWidth = 1000
-	labelWidth = 220
-	laneHeight = 28
-	axisHeight = 24
-	barHeight  = 18
-	// maxAhead is how much of the chart what is expected may take: an interceptor may expect
-	// to be done in a year.
-	maxAhead = 0.4
-	// labelCells is how many characters of a name fit beside the lanes.
-	labelCells = 30
-)
-
-// chart is the time lines as a drawing.
-type chart struct {
-	Width, Height, Axis int
-	Now                 int
-	Marks               []mark
-	Lanes               []drawnLane
-}
-
-// mark is a time on the axis.
-type mark struct {
-	X    int
-	Text string
-}
-
-type drawnLane struct {
-	Y, TextY int
-	Href     string
-	Label    string
-	Full     string
-	Turns    []drawnTurn
-}
-
-type drawnTurn struct {
-	X, Y, Width, Height int
-	Class, Title        string
-	Hatched             bool
-	// Expected is the part that is still to come, from X+Width on.
-	Expected      int
-	ExpectedTitle string
-	// Deadline is where it has to be done, 0 if there is none ahead.
-	Deadline      int
-	DeadlineTitle string
-	Ticks         []int
-	Bottom        int
-}
-
-// draw lays the lanes out.
-func draw(lanes []lane, now time.Time) chart {
-	from, to := now, now
-	for _, l := range lanes {
-		if l.began.Before(from) {
-			from = l.began
-		}
-		for _, t := range l.Turns {
-			for _, ahead := range []time.Time{t.Expected, t.Deadline} {
-				if ahead.After(to) {
-					to = ahead
-				}
-			}
-		}
-	}
-	if past := max(now.Sub(from), time.Minute); to.Sub(now) > time.Duration(float64(past)*maxAhead/(1-maxAhead)) {
-		to = now.Add(time.Duration(float64(past) * maxAhead / (1 - maxAhead)))
-	}
-	span := max(to.Sub(from), time.Second)
-	x := func(t time.Time) int {
-		at := min(max(float64(t.Sub(from))/float64(span), 0), 1)
-		return labelWidth + int(at*(chartWidth-labelWidth-1))
-	}
-	c := chart{Width: chartWidth, Height: axisHeight + len(lanes)*laneHeight, Axis: axisHeight, Now: x(now)}
-	const marks = 6
-	for i := range marks {
-		at := from.Add(span * time.Duration(i) / marks)
-		layout := time.TimeOnly
-		if span > 24*time.Hour {
-			layout = "2 Jan 15:04"
-		}
-		c.Marks = append(c.Marks, mark{X: x(at), Text: at.In(now.Location()).Format(layout)})
-	}
-	for i, l := range lanes {
-		top := axisHeight + i*laneHeight + (laneHeight-barHeight)/2
-		d := drawnLane{Y: top, TextY: top + barHeight*3/4, Href: podHref(l.Namespace, l.Pod), Full: text.Clean(l.Namespace + "/" + l.Pod)}
-		d.Label = text.Cut(text.Clean(l.Pod), labelCells)
-		for _, t := range l.Turns {
-			drawn := drawnTurn{X: x(t.From), Y: top, Height: barHeight, Class: t.Class, Title: t.title(now), Hatched: t.Class == classBudget, Bottom: top + barHeight}
-			drawn.Width = max(x(t.To)-drawn.X, 2)
-			if t.Open && t.Expected.After(now) {
-				drawn.Expected = max(x(t.Expected)-drawn.X-drawn.Width, 0)
-				drawn.ExpectedTitle = t.Interceptor + " expects to be done in " + duration.HumanDuration(t.Expected.Sub(now))
-			}
-			if t.Open && t.Deadline.After(now) && !t.Deadline.After(to) {
-				drawn.Deadline = x(t.Deadline)
-				drawn.DeadlineTitle = t.Interceptor + " is cut off in " + duration.HumanDuration(t.Deadline.Sub(now))
-			}
-			for _, tick := range t.Ticks {
-				if !tick.Before(t.From) && !tick.After(now) {
-					drawn.Ticks = append(drawn.Ticks, x(tick))
-				}
-			}
-			d.Turns = append(d.Turns, drawn)
-		}
-		c.Lanes = append(c.Lanes, d)
-	}
-	return c
 }
 
 // title says what a turn was, for who points at it and for the table.

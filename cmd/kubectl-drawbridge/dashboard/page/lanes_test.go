@@ -97,9 +97,10 @@ func TestLanes(t *testing.T) {
 func TestADeadlineIsDrawnAndTold(t *testing.T) {
 	er := builder.EvictionRequest("shop", "db-0", "db-0").UID("request").Created(before(10*time.Minute)).Interceptors(first).
 		Active(first, before(9*time.Minute)).Deadline("spot.example.com", noon.Add(25*time.Second))
-	drawn := func(now time.Time) drawnTurn {
+	drawn := func(now time.Time) barModel {
 		s := state.NewSnapshot(now, er.Obj())
-		return draw([]lane{laneOf(s, s.ProcessByPod[s.Requests[0].Spec.Target.Pod.UID])}, now).Lanes[0].Turns[0]
+		lanes := []lane{laneOf(s, s.ProcessByPod[s.Requests[0].Spec.Target.Pod.UID])}
+		return windowOf(lanes, 0, now).row(lanes[0]).Bars[0]
 	}
 	ahead := drawn(noon)
 	if ahead.Deadline <= ahead.X+ahead.Width || ahead.DeadlineTitle != first+" is cut off in 25s" || !strings.HasSuffix(ahead.Title, ": 25s left") {
@@ -111,48 +112,5 @@ func TestADeadlineIsDrawnAndTold(t *testing.T) {
 	er.Processed(first).Active(v1alpha1.ImperativeEvictionInterceptor, noon)
 	if s := state.NewSnapshot(noon, er.Obj()); laneOf(s, s.ProcessByPod[s.Requests[0].Spec.Target.Pod.UID]).Message != "" {
 		t.Errorf("the eviction is told %q", laneOf(s, s.ProcessByPod[s.Requests[0].Spec.Target.Pod.UID]).Message)
-	}
-}
-
-// Whatever the times are, the drawing stays within its bounds, and the past can be seen.
-func TestTheDrawingStaysInItsBounds(t *testing.T) {
-	cases := map[string][]lane{
-		"nothing":                      nil,
-		"a turn of no length":          {{began: noon, Turns: []turn{{From: noon, To: noon}}}},
-		"expected in a year":           {{began: before(time.Minute), Turns: []turn{{From: before(time.Minute), To: noon, Open: true, Expected: noon.AddDate(1, 0, 0)}}}},
-		"began a year ago":             {{began: noon.AddDate(-1, 0, 0), Turns: []turn{{From: noon.AddDate(-1, 0, 0), To: noon, Open: true}}}},
-		"cut off in a year":            {{began: before(time.Minute), Turns: []turn{{From: before(time.Minute), To: noon, Open: true, Deadline: noon.AddDate(1, 0, 0)}}}},
-		"a clock that is ahead":        {{began: noon.Add(time.Hour), Turns: []turn{{From: noon.Add(time.Hour), To: noon.Add(2 * time.Hour), Ticks: []time.Time{noon.Add(time.Hour)}}}}},
-		"an end before the beginning":  {{began: noon, Turns: []turn{{From: noon, To: before(time.Hour)}}}},
-		"a turn before the request":    {{began: before(time.Minute), Turns: []turn{{From: before(time.Hour), To: before(time.Minute)}}}},
-		"heartbeats of another moment": {{began: before(time.Minute), Turns: []turn{{From: before(time.Minute), To: noon, Open: true, Ticks: []time.Time{before(time.Hour), noon.Add(time.Hour), before(time.Second)}}}}},
-	}
-	for name, lanes := range cases {
-		t.Run(name, func(t *testing.T) {
-			c := draw(lanes, noon)
-			inside := func(what string, x int) {
-				t.Helper()
-				if x < labelWidth || x > chartWidth+2 {
-					t.Errorf("%s is at %d, outside of %d to %d", what, x, labelWidth, chartWidth)
-				}
-			}
-			inside("now", c.Now)
-			for _, l := range c.Lanes {
-				for _, turn := range l.Turns {
-					inside("a turn", turn.X)
-					inside("its end", turn.X+turn.Width+turn.Expected)
-					if turn.Width < 1 || turn.Expected < 0 || turn.Y+turn.Height > c.Height {
-						t.Errorf("a turn is %+v", turn)
-					}
-					for _, x := range turn.Ticks {
-						inside("a heartbeat", x)
-					}
-				}
-			}
-		})
-	}
-	ahead := draw(cases["expected in a year"], noon)
-	if turn := ahead.Lanes[0].Turns[0]; turn.Width < (chartWidth-labelWidth)/2 {
-		t.Errorf("what is expected leaves %d for what was", turn.Width)
 	}
 }

@@ -44,15 +44,20 @@ func renderNode(_ context.Context, r Request) (Content, error) {
 	if node == nil && len(s.ProcessesByNode[name]) == 0 && len(s.PodsByNode[name]) == 0 {
 		return title, fmt.Errorf("there is no node %q: %w", name, ErrNotFound)
 	}
-	lanes := lanesOf(s, name)
+	span, unknown := chosen(r.Query, "range", ranges)
+	every := lanesOf(s, name)
+	lanes := within(every, backOf(span), s.Now)
 	shown, pages := paged(lanes, r, "lanes")
+	around := chartModel{Pager: pages, Left: len(every) - len(lanes), Empty: "No eviction of a pod of this node was requested. A drain requests them."}
+	if len(every) > 0 {
+		around.Empty = "Nothing happened in this range."
+		if !r.Export {
+			around.Links = linksOf(r.Query, "range", span, ranges, "lanes")
+		}
+	}
 	fragments := []live.Fragment{
-		fragment("node", "node", nodeOf(s, name, node, !r.ReadOnly && !r.Export)),
-		fragment("lanes", "lanes", struct {
-			Chart chart
-			Lanes int
-			Pager *pager
-		}{draw(shown, s.Now), len(shown), pages}),
+		fragment("node", "node", nodeOf(s, name, node, !r.ReadOnly && !r.Export)), unknownFragment(unknown),
+		chartOf(shown, lanes, windowOf(shown, backOf(span), s.Now), around, r.Export),
 	}
 	if len(shown) > 0 {
 		words := live.Fragment{ID: "words", Before: rendered("words-begin", r.Export), After: rendered("words-end", nil)}

@@ -92,12 +92,7 @@ func paged[T any](all []T, r Request, parameter string) ([]T, *pager) {
 		if n < 1 || n > p.Pages {
 			return ""
 		}
-		with := url.Values{}
-		for name, values := range query {
-			with[name] = values
-		}
-		with.Set(parameter, strconv.Itoa(n))
-		return "?" + with.Encode()
+		return with(query, parameter, strconv.Itoa(n))
 	}
 	p.Before, p.After = address(p.Page-1), address(p.Page+1)
 	shown := all[(p.Page-1)*perPage : min(p.Page*perPage, len(all))]
