@@ -22,7 +22,7 @@ func roundStep(span time.Duration, most int) time.Duration {
 		}
 	}
 	longest := roundSteps[len(roundSteps)-1]
-	return longest * (span/(longest*time.Duration(most)) + 1)
+	return (span / time.Duration(most)).Truncate(longest) + longest
 }
 
 // roundTimes are the round times from one time to another, in the time zone of the first, at most

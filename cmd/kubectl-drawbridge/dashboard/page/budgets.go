@@ -49,8 +49,8 @@ func renderBudgets(_ context.Context, r Request) (Content, error) {
 		id, title, empty string
 		all              []budgetRow
 	}{
-		{"evictionbudgets", "EvictionBudgets", "There is no EvictionBudget.", evictionBudgetsOf(r.Snapshot)},
-		{"pdbs", "PodDisruptionBudgets", "There is no PodDisruptionBudget.", pdbsOf(r.Snapshot)},
+		{"evictionbudgets", "EvictionBudgets", "There is no EvictionBudget. Create one to limit disruptions for each group of pods, for example for each zone.", evictionBudgetsOf(r.Snapshot)},
+		{"pdbs", "PodDisruptionBudgets", "There is no PodDisruptionBudget. Create one for each application that needs a number of healthy pods.", pdbsOf(r.Snapshot)},
 	} {
 		shown, pages := paged(list.all, r, list.id)
 		countPods(r.Snapshot, shown)

@@ -27,7 +27,7 @@ func chosen(query url.Values, parameter string, choices []choice) (value, unknow
 		}
 	}
 	const cells = 40
-	return choices[0].Value, "There is no " + parameter + ` "` + text.Cut(text.Clean(wanted), cells) + `"; it can be ` + strings.Join(known, ", ") + ". The page shows what it shows without it."
+	return choices[0].Value, "There is no " + parameter + ` "` + text.Cut(text.Clean(wanted), cells) + `"; it can be ` + strings.Join(known, ", ") + ". It is ignored."
 }
 
 // unknownFragment says which parameters of the address are not known. It is on the page in any

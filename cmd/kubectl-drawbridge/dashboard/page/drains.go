@@ -47,66 +47,101 @@ type drainRow struct {
 	Done, Total int
 	Running     int
 	Blocked     int
+	Waiting     int
+	// Bar has the pods by state.
+	Bar podBar
 	// ETA is when the last interceptor expects to be done; Least says that others do not say.
 	ETA   *moment
 	Least bool
-	// Holder is the pod that holds it up the longest, with why and since when.
-	Holder, HolderHref, Why string
-	Since                   *moment
-	rank                    int
+	// held is what has waited longest, and stuck the same of what is blocked.
+	held
+	stuck held
+	// Draining says that somebody drains it, Cordoned that it takes no pods.
+	Draining, Cordoned bool
+	rank               int
+}
+
+// held is a pod that waits, with why and since when; empty if none does.
+type held struct {
+	Pod, Href, Why string
+	Since          *moment
+	since          time.Time
 }
 
 // nodeRow is any node.
 type nodeRow struct {
 	ID, Node, State, Tone string
 	Pods                  int
-	Act                   bool
+	// Bar is nil where no pod was asked to leave.
+	Bar *podBar
+	Act bool
 }
 
+// rankInPeace is that of nodes that nobody drains.
+const rankInPeace = 4
+
 // counts are the numbers at the top.
-type counts struct{ Draining, Running, Blocked, Finished int }
+type counts struct{ Draining, Running, Waiting, Blocked, Finished int }
 
 func renderDrains(_ context.Context, r Request) (Content, error) {
 	s := r.Snapshot
-	draining, count := drainsOf(s)
-	maintenances := maintenancesOf(s)
-	fragments := []live.Fragment{fragment("counts", "counts", count)}
-	var rows []live.Fragment
-	shown, pages := paged(maintenances, r, "maintenances")
-	for _, m := range shown {
-		rows = append(rows, fragment(m.ID, "maintenance-row", m))
+	f := nodeFilterOf(r.Query)
+	every, count := drainsOf(s)
+	act := !r.ReadOnly && !r.Export
+	found := f.Of(every)
+	var draining []drainRow
+	wanted := map[string]bool{}
+	for _, d := range found {
+		wanted[d.Node] = true
+		if d.Draining {
+			draining = append(draining, d)
+		}
 	}
-	fragments = append(fragments, tableOf{ID: "maintenances", Title: "Maintenances", Heads: []string{"Name", "Stage", "Pods", "Nodes", "Blocked", "Problem", "Started"},
-		Empty: "There is no NodeMaintenance. kubectl drawbridge drain creates one.", Pager: pages}.with(rows))
-	rows = nil
+	fragments := []live.Fragment{
+		fragment("lead", "lead", leadOf(every, count, act)), fragment("counts", "counts", cardsOf(count, r.Query, f)), unknownFragment(f.Unknown...),
+	}
+	if !r.Export {
+		fragments = append(fragments, fragment("filter", "filter", f))
+	}
+	var rows []live.Fragment
 	busy, pages := paged(draining, r, "drains")
 	for _, d := range busy {
 		rows = append(rows, fragment(d.ID, "drain-row", d))
 	}
 	fragments = append(fragments, tableOf{ID: "draining", Title: "Draining nodes", Heads: []string{"Node", "State", "Pods", "Requested by", "Expected end", "Waiting longest", "Since"},
-		Empty: "No node is draining.", Pager: pages}.with(rows))
+		Empty: f.empty("No node is draining. kubectl drawbridge drain NODE drains one.", "No draining node matches."), Pager: pages}.with(rows))
 	rows = nil
-	wanted := r.Query.Get("q")
-	nodes, pages := paged(nodesOf(s, wanted, !r.ReadOnly && !r.Export), r, "page")
+	shown, pages := paged(maintenancesOf(s, f, wanted), r, "maintenances")
+	for _, m := range shown {
+		rows = append(rows, fragment(m.ID, "maintenance-row", m))
+	}
+	fragments = append(fragments, tableOf{ID: "maintenances", Title: "Maintenances", Heads: []string{"Name", "Stage", "Pods", "Nodes", "Blocked", "Problem", "Started"},
+		Empty: f.empty("There is no NodeMaintenance. kubectl drawbridge drain creates one.", "No NodeMaintenance matches."), Pager: pages}.with(rows))
+	rows = nil
+	nodes, pages := paged(nodesOf(s, f, found, act), r, "page")
 	for _, n := range nodes {
 		rows = append(rows, fragment(n.ID, "node-row", n))
 	}
-	empty := "There is no node."
-	if wanted != "" {
-		empty = "No node has a name like that."
-	}
-	if !r.Export {
-		fragments = append(fragments, fragment("filter", "filter", wanted))
-	}
-	fragments = append(fragments,
-		tableOf{ID: "nodes", Title: "All nodes", Heads: []string{"Node", "State", "Pods", ""}, Empty: empty, Pager: pages}.with(rows))
+	fragments = append(fragments, tableOf{ID: "nodes", Title: "All nodes", Heads: []string{"Node", "State", "Pods", "Have left", ""},
+		Empty: f.empty("There is no node.", "No node matches. Show all nodes, or look for another name or state."), Pager: pages}.with(rows))
 	return Content{Title: "Drains", Section: SectionDrains, Fragments: fragments}, nil
 }
 
-// maintenancesOf are all maintenances, blocked ones first, then those that go on.
-func maintenancesOf(s *state.Snapshot) []maintenanceRow {
+// empty is what is said if nothing is there, or if nothing matches.
+func (f nodeFilter) empty(none, unmatched string) string {
+	if f.Active() {
+		return unmatched
+	}
+	return none
+}
+
+// maintenancesOf are the maintenances that are wanted, blocked ones first, then those that go on.
+func maintenancesOf(s *state.Snapshot, f nodeFilter, wanted map[string]bool) []maintenanceRow {
 	rows := make([]maintenanceRow, 0, len(s.Maintenances))
 	for _, m := range s.Maintenances {
+		if !f.Touches(m, wanted) {
+			continue
+		}
 		p := m.Status.Progress
 		row := maintenanceRow{
 			ID: idOf("maintenance", m.Name), Name: m.Name, Reason: text.Clean(m.Spec.Reason),
@@ -152,8 +187,8 @@ func stageOf(m *v1alpha1.NodeMaintenance, trouble bool) (stage, tone string, ran
 	}
 }
 
-// drainsOf are the nodes that somebody drains: with running requests, under a maintenance
-// that drains, or with the mark of a drainer.
+// drainsOf are all nodes. Somebody drains those with running requests, those under a maintenance
+// that drains, and those with the mark of a drainer.
 func drainsOf(s *state.Snapshot) ([]drainRow, counts) {
 	progress := map[string]v1alpha1.MaintenanceNodeStatus{}
 	by := map[string][]string{}
@@ -169,21 +204,20 @@ func drainsOf(s *state.Snapshot) ([]drainRow, counts) {
 	var rows []drainRow
 	for _, node := range s.Nodes {
 		row := drainOf(s, node.Name)
+		row.Cordoned = node.Spec.Unschedulable
 		count.Running += row.Running
-		count.Blocked += row.Blocked
+		count.Waiting += row.Waiting
 		count.Finished += row.Done
 		markers := translate.NodeMarkers(node)
 		if row.Running == 0 && len(markers) == 0 && len(by[node.Name]) == 0 {
+			row.rank = rankInPeace
+			rows = append(rows, row)
 			continue
 		}
+		row.Draining = true
 		row.By = unique(append(append(slices.Clone(by[node.Name]), row.By...), markers...))
 		if p, ok := progress[node.Name]; ok {
-			row.Done, row.Total = int(p.PodsEvacuated), int(p.PodsEvacuated+p.PodsPendingEvacuation)
-			row.Blocked = max(row.Blocked, int(p.PodsBlocking))
-			if row.Holder == "" && len(p.BlockingPods) > 0 {
-				b := p.BlockingPods[0]
-				row.Holder, row.HolderHref, row.Why = b.Namespace+"/"+b.Name, podHref(b.Namespace, b.Name), text.Clean(cmp.Or(b.Message, string(b.Reason)))
-			}
+			row.under(p)
 			if p.Stage == v1alpha1.StageDrainComplete {
 				row.State, row.Tone, row.rank = "drained", toneGood, 3
 			}
@@ -199,17 +233,35 @@ func drainsOf(s *state.Snapshot) ([]drainRow, counts) {
 		default:
 			row.State, row.Tone, row.rank = "cordoned", toneWait, 2
 		}
-		count.Draining++
+		count.Blocked += row.Blocked
+		if row.State != "drained" {
+			count.Draining++
+		}
 		rows = append(rows, row)
 	}
-	slices.SortStableFunc(rows, func(a, b drainRow) int { return cmp.Compare(a.rank, b.rank) })
 	return rows, count
+}
+
+// under adds what a maintenance says of the node.
+func (d *drainRow) under(p v1alpha1.MaintenanceNodeStatus) {
+	d.Done, d.Total = int(p.PodsEvacuated), int(p.PodsEvacuated+p.PodsPendingEvacuation)
+	d.Blocked = max(d.Blocked, int(p.PodsBlocking))
+	d.Bar = podBarOf(d.Done, d.Running, d.Waiting, d.Blocked, d.Total)
+	for _, b := range p.BlockingPods {
+		one := held{Pod: b.Namespace + "/" + b.Name, Href: podHref(b.Namespace, b.Name), Why: text.Clean(cmp.Or(b.Message, string(b.Reason)))}
+		if d.Pod == "" {
+			d.held = one
+		}
+		if d.stuck.Pod == "" {
+			d.stuck = one
+		}
+	}
 }
 
 // drainOf is what the requests say about a node.
 func drainOf(s *state.Snapshot, node string) drainRow {
 	row := drainRow{ID: idOf("drain", node), Node: node}
-	var eta, since time.Time
+	var eta time.Time
 	for _, p := range s.ProcessesByNode[node] {
 		u := p.Observe()
 		row.Total++
@@ -222,8 +274,8 @@ func drainOf(s *state.Snapshot, node string) drainRow {
 			continue
 		}
 		row.Running++
-		if u.State == v1alpha1.StateBlocked {
-			row.Blocked++
+		if u.Interceptor == v1alpha1.BudgetInterceptor {
+			row.Waiting++
 		}
 		for _, name := range p.Requesters() {
 			if !strings.HasSuffix(name, "."+v1alpha1.MaintenanceRequesterSuffix) {
@@ -236,14 +288,22 @@ func drainOf(s *state.Snapshot, node string) drainRow {
 		case u.ExpectedFinishTime.After(eta):
 			eta = u.ExpectedFinishTime
 		}
-		if turn := turnBegan(p); since.IsZero() || turn.Before(since) {
-			since = turn
-			pod, _ := p.Pod()
-			row.Holder, row.HolderHref = pod.Namespace+"/"+pod.Name, podHref(pod.Namespace, pod.Name)
-			row.Why = text.Clean(strings.Trim(u.Interceptor+": "+u.Message, ": "))
+		pod, _ := p.Pod()
+		one := held{Pod: pod.Namespace + "/" + pod.Name, Href: podHref(pod.Namespace, pod.Name), Why: text.Clean(strings.Trim(u.Interceptor+": "+u.Message, ": ")), since: turnBegan(p)}
+		one.Since = momentOf(one.since, s.Now)
+		if row.Pod == "" || one.since.Before(row.since) {
+			row.held = one
+		}
+		if u.State != v1alpha1.StateBlocked {
+			continue
+		}
+		row.Blocked++
+		if row.stuck.Pod == "" || one.since.Before(row.stuck.since) {
+			row.stuck = one
 		}
 	}
-	row.ETA, row.Since = momentOf(eta, s.Now), momentOf(since, s.Now)
+	row.ETA = momentOf(eta, s.Now)
+	row.Bar = podBarOf(row.Done, row.Running, row.Waiting, row.Blocked, row.Total)
 	return row
 }
 
@@ -260,18 +320,21 @@ func turnBegan(p turns.Process) time.Time {
 	return p.Eviction.CreationTimestamp.Time
 }
 
-// nodesOf are all nodes that have the wanted text in their names.
-func nodesOf(s *state.Snapshot, wanted string, act bool) []nodeRow {
-	var rows []nodeRow
-	for _, n := range s.Nodes {
-		if !strings.Contains(n.Name, wanted) {
-			continue
-		}
-		row := nodeRow{ID: idOf("node", n.Name), Node: n.Name, State: "schedulable", Tone: toneGood, Pods: len(s.PodsByNode[n.Name]), Act: act}
-		if n.Spec.Unschedulable {
+// nodesOf are the nodes that are wanted: in the order of their names, or of how long they wait.
+func nodesOf(s *state.Snapshot, f nodeFilter, found []drainRow, act bool) []nodeRow {
+	rows := make([]nodeRow, 0, len(found))
+	for _, d := range found {
+		row := nodeRow{ID: idOf("node", d.Node), Node: d.Node, State: "schedulable", Tone: toneGood, Pods: len(s.PodsByNode[d.Node]), Act: act}
+		if d.Cordoned {
 			row.State, row.Tone = "cordoned", toneWait
 		}
+		if d.Bar.Total > 0 {
+			row.Bar = &d.Bar
+		}
 		rows = append(rows, row)
+	}
+	if f.Sort == "" {
+		slices.SortFunc(rows, func(a, b nodeRow) int { return strings.Compare(a.Node, b.Node) })
 	}
 	return rows
 }

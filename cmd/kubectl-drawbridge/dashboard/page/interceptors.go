@@ -40,7 +40,7 @@ func renderInterceptors(_ context.Context, r Request) (Content, error) {
 	return Content{Title: "Interceptors", Section: SectionInterceptors, Fragments: []live.Fragment{
 		fragment("heading", "interceptors-heading", nil),
 		tableOf{ID: "interceptors", Title: "Interceptors and hooks", Heads: []string{"Name", "State", "Pods", "Active", "Waiting", "Finished", "p50", "p95", "Skipped", "Retried"},
-			Empty: "No interceptor is registered, and none has a turn.", Pager: pages}.with(rows),
+			Empty: "No interceptor is registered, and none has a turn. An EvictionInterceptor registers one, an EvacuationHook needs no program.", Pager: pages}.with(rows),
 	}}, nil
 }
 

@@ -71,9 +71,17 @@ func renderNode(_ context.Context, r Request) (Content, error) {
 	for _, p := range here {
 		rows = append(rows, fragment(p.ID, "pod-row", p))
 	}
-	fragments = append(fragments, tableOf{ID: "pods", Title: "Pods on the node", Heads: []string{"Namespace", "Pod", "State", "Message"}, Empty: "There are no pods on the node.", Pager: pages}.with(rows))
+	fragments = append(fragments, tableOf{ID: "pods", Title: "Pods on the node", Heads: []string{"Namespace", "Pod", "State", "Message"}, Empty: emptyNode(node), Pager: pages}.with(rows))
 	title.Fragments = fragments
 	return title, nil
+}
+
+// emptyNode says what to do with a node without pods.
+func emptyNode(node *corev1.Node) string {
+	if node != nil && node.Spec.Unschedulable {
+		return "There are no pods on the node. Uncordon it when the work on it is done."
+	}
+	return "There are no pods on the node."
 }
 
 // nodeOf is what is known of the node; it may be gone.
@@ -95,6 +103,7 @@ func nodeOf(s *state.Snapshot, name string, node *corev1.Node, act bool) nodeMod
 			}
 		}
 	}
+	m.Bar = podBarOf(m.Done, m.Running, m.Waiting, m.Blocked, m.Total)
 	m.By, m.Blockers = unique(m.By), unique(m.Blockers)
 	return m
 }

@@ -95,11 +95,12 @@ func TestWhatPagesSay(t *testing.T) {
 		not     []string
 	}{
 		"drains: what is blocked comes first, and everybody who drains": {"/", nil, "", []string{
+			"1 pod blocked on 1 node. Longest: shop/db-1 on node-1", "What to do about shop/db-1",
 			"2 nodes draining", "3 evictions in progress", "1 blocked", "1 finished recently",
 			"m kernel update", "node-1 blocked", "shop/db-1: budget quorum can never allow", "maintenance m", "node-2 draining", "alice.users.drawbridge.dev", "not known", "shop/db-1",
 		}, nil},
 		"drains: nodes are found by their names": {"/", nil, "q=node-3", []string{"node-3 schedulable"}, []string{"node-1 cordoned"}},
-		"drains: nothing is found":               {"/", nil, "q=node-9", []string{"No node has a name like that."}, nil},
+		"drains: nothing is found":               {"/", nil, "q=node-9", []string{"No node matches.", "No draining node matches.", "No NodeMaintenance matches."}, nil},
 		"a node: turns as lanes and in words": {"/nodes/{node}", map[string]string{"node": "node-1"}, "", []string{
 			"Node node-1", "cordoned", "1 of 3 have left", "Maintenance m, blocked: kernel update Blocked by shop/db-1: budget quorum can never allow a disruption (maxUnavailable is 0) Drain markers",
 			first + ", 11:51:00 to 11:55:00 (4m)", second + ", 11:56:00 until now (4m): flushing tables", "blocked", "gone",
@@ -139,7 +140,7 @@ func TestWhatPagesSay(t *testing.T) {
 func TestBlockedDrainsComeFirst(t *testing.T) {
 	rows, _ := drainsOf(world())
 	var got []string
-	for _, r := range rows {
+	for _, r := range (nodeFilter{State: stateDraining}).Of(rows) {
 		got = append(got, r.Node+" "+r.State)
 	}
 	if diff := cmp.Diff([]string{"node-1 blocked", "node-2 draining"}, got); diff != "" {
