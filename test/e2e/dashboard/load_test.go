@@ -34,7 +34,7 @@ const changesPerSecond = 200
 
 // A large cluster that changes all the time: the browser gets differences only, not too
 // often, and is not kept from work. The numbers of docs/guides/dashboard.md come from
-// go test ./test/e2e/dashboard -run Large -v -args -load=30s.
+// go test ./test/e2e/dashboard -run Large -v -args -load=12s.
 func TestALargeClusterStaysSmooth(t *testing.T) {
 	needBrowser(t)
 	lasts, c := *loadFor, (*crowd)(nil)
