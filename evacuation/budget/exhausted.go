@@ -31,13 +31,17 @@ import (
 //     request ends and the pod stays.
 //   - Whatever else counts is read from the API server after that: a pod that leaves or is
 //     missing is seen, however old the status of the PodDisruptionBudget is.
+//   - The pod is deleted before anything else is decided in its namespace. So a record does not
+//     end, because its request does, while the deletion is on its way.
 type Exhausted struct{ *runner }
 
 // consentTimeout limits one answer.
 const consentTimeout = 10 * time.Second
 
-// Consent gathers, decides and records.
-func (x *Exhausted) Consent(ctx context.Context, er *v1alpha1.EvictionRequest, pod *corev1.Pod, budget string, since time.Time) (disruption.Consent, error) {
+// Consent gathers, decides and records, and calls remove if the pod may be deleted.
+func (x *Exhausted) Consent(
+	ctx context.Context, er *v1alpha1.EvictionRequest, pod *corev1.Pod, budget string, since time.Time, remove func(),
+) (disruption.Consent, error) {
 	s := x.state.space(pod.Namespace)
 	if s == nil || !x.synced() {
 		return disruption.Consent{}, nil
@@ -76,6 +80,7 @@ func (x *Exhausted) Consent(ctx context.Context, er *v1alpha1.EvictionRequest, p
 	in.Now = x.clock.Now()
 	c := in.Decide()
 	if c.Deletes {
+		remove()
 		for _, e := range entries {
 			c.Budgets = append(c.Budgets, corev1.ObjectReference{
 				APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "EvictionBudget", Namespace: e.key.Namespace, Name: e.key.Name, UID: e.uid,

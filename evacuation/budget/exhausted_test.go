@@ -64,10 +64,24 @@ func (w *world) exhausting(pods ...*corev1.Pod) *runner {
 	return r
 }
 
-// consent asks for a pod that has been refused for two minutes.
+// consent asks for a pod that has been refused for two minutes. It has to be deleted while
+// nothing else can be decided, and only if that is said.
 func (w *world) consent(r *runner, pod *corev1.Pod) (disruption.Consent, error) {
+	w.t.Helper()
+	removed := 0
+	remove := func() {
+		removed++
+		if deciding := &r.state.space(shop).deciding; deciding.TryLock() {
+			deciding.Unlock()
+			w.t.Errorf("pod %s is deleted while others can be let go", pod.Name)
+		}
+	}
 	er := builder.EvictionRequest(shop, pod.Name, pod.UID).UID("er-" + pod.UID).Obj()
-	return (&Exhausted{r}).Consent(w.t.Context(), er, pod, pdbName, w.clock.Now().Add(-2*time.Minute))
+	c, err := (&Exhausted{r}).Consent(w.t.Context(), er, pod, pdbName, w.clock.Now().Add(-2*time.Minute), remove)
+	if want := map[bool]int{true: 1}[c.Deletes]; removed != want {
+		w.t.Errorf("pod %s was deleted %d times, want %d: %+v", pod.Name, removed, want, c)
+	}
+	return c, err
 }
 
 // marked are the pods whose records say that they go in spite of the budget.

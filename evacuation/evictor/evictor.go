@@ -24,7 +24,6 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	apply "github.com/drawbridge-dev/drawbridge/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
-	"github.com/drawbridge-dev/drawbridge/internal/disruption"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -253,11 +252,7 @@ func (e *Reconciler) attempt(ctx context.Context, w *wish, pod *corev1.Pod, trig
 	last.At = e.Clock.Now()
 	logger := log.FromContext(ctx).WithValues("pod", pod.Name, "trigger", trigger)
 	last.Answer = e.judged(ctx, key, last.Budgets, e.classified(ctx, pod, err, len(last.Budgets)), trigger)
-	if last.Consent = e.consent(ctx, w, pod, &last); last.Consent.Deletes {
-		if last.Answer = e.classified(ctx, pod, e.remove(ctx, target, deletionGrace(pod, grace)), 1); last.Result != translate.ResultEvicted {
-			last.Consent = disruption.Consent{}
-		}
-	}
+	last.Consent = e.consent(ctx, w, pod, &last, grace)
 	e.Metrics.Attempt(string(last.Result), string(trigger))
 	logger = logger.WithValues("result", last.Result)
 	switch {

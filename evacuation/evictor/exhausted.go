@@ -21,21 +21,27 @@ import (
 // PodDisruptionBudget can never let it go.
 type Exhausted interface {
 	// Consent is what those of a pod say, whose eviction that PodDisruptionBudget has just
-	// refused, and has since that time; zero is now. That the pod may be deleted is on record
-	// before it is said.
-	Consent(ctx context.Context, er *v1alpha1.EvictionRequest, pod *corev1.Pod, budget string, since time.Time) (disruption.Consent, error)
+	// refused, and has since that time; zero is now. If it may be deleted, that is on record first,
+	// and then remove is called, while nothing else is decided about these budgets.
+	Consent(ctx context.Context, er *v1alpha1.EvictionRequest, pod *corev1.Pod, budget string, since time.Time, remove func()) (disruption.Consent, error)
 }
 
-// consent asks them, once the API server has refused for that reason. Native Evictions have no
-// record that a budget could refer to.
-func (e *Reconciler) consent(ctx context.Context, w *wish, pod *corev1.Pod, last *Attempt) disruption.Consent {
+// consent asks them, once the API server has refused for that reason, and deletes the pod if they
+// let it go. Native Evictions have no record that a budget could refer to.
+func (e *Reconciler) consent(ctx context.Context, w *wish, pod *corev1.Pod, last *Attempt, grace *int64) disruption.Consent {
 	if e.Exhausted == nil || !w.stored || last.Result != translate.ResultBudgetNever || len(last.Budgets) != 1 {
 		return disruption.Consent{}
 	}
-	c, err := e.Exhausted.Consent(ctx, w.er, pod, last.Budgets[0], reportOf(w.er).StartedAt)
-	if err != nil {
+	c, err := e.Exhausted.Consent(ctx, w.er, pod, last.Budgets[0], reportOf(w.er).StartedAt, func() {
+		err := e.remove(ctx, target{NamespacedName: client.ObjectKeyFromObject(pod), UID: pod.UID}, deletionGrace(pod, grace))
+		last.Answer = e.classified(ctx, pod, err, 1)
+	})
+	switch {
+	case err != nil:
 		log.FromContext(ctx).Error(err, "Could not ask the EvictionBudgets of a pod, will try again", "pod", pod.Name)
 		return disruption.Consent{Waits: true}
+	case c.Deletes && last.Result != translate.ResultEvicted:
+		return disruption.Consent{}
 	}
 	return c
 }

@@ -100,13 +100,16 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 }
 
 // Consent is what the EvictionBudgets of the bench say.
-func (b *bench) Consent(_ context.Context, _ *v1alpha1.EvictionRequest, _ *corev1.Pod, _ string, since time.Time) (disruption.Consent, error) {
+func (b *bench) Consent(_ context.Context, _ *v1alpha1.EvictionRequest, _ *corev1.Pod, _ string, since time.Time, remove func()) (disruption.Consent, error) {
 	b.asked, b.since = b.asked+1, since
 	if len(b.consents) == 0 {
 		return disruption.Consent{}, errors.New("the API server is away")
 	}
 	c := b.consents[0]
 	b.consents = b.consents[1:]
+	if c.Deletes {
+		remove()
+	}
 	return c, nil
 }
 
