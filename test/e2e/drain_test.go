@@ -177,6 +177,10 @@ func background(r cluster.Request) bool {
 	if r.Verb == "list" && (r.Resource == "evictionrequests" || r.Resource == "pods") && r.Namespace == "" && strings.Contains(r.URI, "?limit=1") {
 		return true
 	}
+	// It has just begun: it asks whether its webhook is called, and what it may do with the kinds of platforms.
+	if r.Name == "drawbridge-webhook-probe" || r.Resource == "selfsubjectaccessreviews" {
+		return true
+	}
 	watched := []string{"evictionrequests", "pods", "nodes", "poddisruptionbudgets", "leases", "secrets", "validatingwebhookconfigurations",
 		"deployments", "replicasets"}
 	return r.Verb == "watch" && slices.Contains(watched, r.Resource)
