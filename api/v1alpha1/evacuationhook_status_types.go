@@ -105,9 +105,9 @@ const (
 	HookSucceeded HookPhase = "Succeeded"
 	// HookHeld: the last attempt has failed and the pod is kept.
 	HookHeld HookPhase = "Held"
-	// HookContinued: the last attempt has failed and the eviction goes on.
+	// HookContinued: the last attempt has failed and the eviction continues.
 	HookContinued HookPhase = "Continued"
-	// HookUndoing: the eviction was called off, and the undo has begun.
+	// HookUndoing: the eviction was canceled, and the undo has begun.
 	HookUndoing HookPhase = "Undoing"
 	// HookUndone: the undo has ended, well or not.
 	HookUndone HookPhase = "Undone"

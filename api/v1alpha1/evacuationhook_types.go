@@ -128,7 +128,7 @@ type EvacuationHookSpec struct {
 	OnShortNotice ShortNoticePolicy `json:"onShortNotice,omitempty"`
 
 	// onNodeLost says what happens while the pod's node is lost, as in an
-	// EvictionInterceptor: Wait, Skip or Interrupt. Skip lets an attempt that runs go on, but
+	// EvictionInterceptor: Wait, Skip or Interrupt. Skip lets an attempt that runs continue, but
 	// makes no other one and does not hold the pod; Interrupt ends it as well. The default is
 	// Skip for exec and http, which have to reach the pod, and Wait for job and wait. An http
 	// that asks something else than the pod may say Wait.
@@ -153,19 +153,19 @@ type EvacuationHookSpec struct {
 	Retries *int32 `json:"retries,omitempty"`
 
 	// onFailure says what happens to a pod for which the last attempt has failed: Hold
-	// keeps it until the hook is changed or the interceptor is skipped, Continue goes on
+	// keeps it until the hook is changed or the interceptor is skipped, Continue proceeds
 	// to the next interceptor.
 	// +optional
 	// +default="Hold"
 	OnFailure HookFailurePolicy `json:"onFailure,omitempty"`
 
-	// undo is done once when the eviction is called off after the hook began. A Job of
+	// undo is done once when the eviction is canceled after the hook began. A Job of
 	// the hook that still runs is deleted before.
 	// +optional
 	Undo *HookUndo `json:"undo,omitempty"`
 
 	// pointOfNoReturn says that what has begun must be finished: if the eviction is
-	// called off, the hook goes on to its end, and nothing is undone.
+	// canceled, the hook continues to its end, and nothing is undone.
 	// +optional
 	PointOfNoReturn bool `json:"pointOfNoReturn,omitempty"`
 }
@@ -191,11 +191,11 @@ type HookFailurePolicy string
 const (
 	// HookHold keeps the pod.
 	HookHold HookFailurePolicy = "Hold"
-	// HookContinue goes on to the next interceptor.
+	// HookContinue proceeds to the next interceptor.
 	HookContinue HookFailurePolicy = "Continue"
 )
 
-// HookUndo is done when an eviction is called off.
+// HookUndo is done when an eviction is canceled.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.job), has(self.exec), has(self.http)].filter(a, a).size() == 1",message="exactly one of job, exec and http must be given"
 type HookUndo struct {
@@ -250,7 +250,7 @@ type HookExec struct {
 }
 
 // HookHTTP sends a request. A status of 2xx is success, except for 202, which says that
-// the work goes on: the URL of its Location (or the same one) is asked with GET until it
+// the work is in progress: the URL of its Location (or the same one) is asked with GET until it
 // answers 2xx. 429 and 503 mean to try again, after Retry-After. All others fail.
 // Redirects are not followed.
 type HookHTTP struct {

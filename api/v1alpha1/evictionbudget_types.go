@@ -183,7 +183,7 @@ type OutsideWindow string
 const (
 	// OutsideWindowWait waits for the next window.
 	OutsideWindowWait OutsideWindow = "Wait"
-	// OutsideWindowContinue goes on as if there was no budget.
+	// OutsideWindowContinue lets evictions proceed as if there were no budget.
 	OutsideWindowContinue OutsideWindow = "Continue"
 )
 

@@ -130,7 +130,7 @@ type EvictionInterceptorSpec struct {
 	// onNodeLost says what happens while the pod's node is lost: its condition Ready has not
 	// been True for a minute, it has the taint node.kubernetes.io/out-of-service, or there is
 	// no such Node any more. Wait, the default, changes nothing. Skip: the interceptor gets no
-	// turn, but one that it has goes on, until it is done or the heartbeat deadline has passed.
+	// turn, but one that it has continues, until it is done or the heartbeat deadline has passed.
 	// Interrupt: it gets no turn, and one that it has ends at once. Who was passed over stays
 	// so if the node comes back. An EvictionRequest keeps the one that was in force when it
 	// was planned.
@@ -178,7 +178,7 @@ type NodeLostPolicy string
 const (
 	// NodeLostWait gets and keeps its turn as on any node.
 	NodeLostWait NodeLostPolicy = "Wait"
-	// NodeLostSkip gets no turn while the node is lost. A turn that has begun goes on.
+	// NodeLostSkip gets no turn while the node is lost. A turn that has begun continues.
 	NodeLostSkip NodeLostPolicy = "Skip"
 	// NodeLostInterrupt gets no turn while the node is lost, and a turn that has begun ends.
 	NodeLostInterrupt NodeLostPolicy = "Interrupt"

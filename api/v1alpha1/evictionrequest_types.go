@@ -401,7 +401,7 @@ type InterceptorStatus struct {
 	SkippedBy string `json:"skippedBy,omitempty"`
 
 	// cancellation says whether what the interceptor has begun can be undone. Once it is
-	// Forbidden, the request goes on to its end, even if its last requester leaves, and
+	// Forbidden, the request continues to its end, even if its last requester leaves, and
 	// takes new ones. It cannot be taken back. The default is Allowed.
 	// +optional
 	// +kubebuilder:validation:Enum=Allowed;Forbidden

@@ -53,7 +53,7 @@ type EvacuationHookSpecApplyConfiguration struct {
 	// default, lets the hook do what it can until then; Skip passes it over at once.
 	OnShortNotice *apiv1alpha1.ShortNoticePolicy `json:"onShortNotice,omitempty"`
 	// onNodeLost says what happens while the pod's node is lost, as in an
-	// EvictionInterceptor: Wait, Skip or Interrupt. Skip lets an attempt that runs go on, but
+	// EvictionInterceptor: Wait, Skip or Interrupt. Skip lets an attempt that runs continue, but
 	// makes no other one and does not hold the pod; Interrupt ends it as well. The default is
 	// Skip for exec and http, which have to reach the pod, and Wait for job and wait. An http
 	// that asks something else than the pod may say Wait.
@@ -66,14 +66,14 @@ type EvacuationHookSpecApplyConfiguration struct {
 	// retries is how many more attempts are made after one that failed.
 	Retries *int32 `json:"retries,omitempty"`
 	// onFailure says what happens to a pod for which the last attempt has failed: Hold
-	// keeps it until the hook is changed or the interceptor is skipped, Continue goes on
+	// keeps it until the hook is changed or the interceptor is skipped, Continue proceeds
 	// to the next interceptor.
 	OnFailure *apiv1alpha1.HookFailurePolicy `json:"onFailure,omitempty"`
-	// undo is done once when the eviction is called off after the hook began. A Job of
+	// undo is done once when the eviction is canceled after the hook began. A Job of
 	// the hook that still runs is deleted before.
 	Undo *HookUndoApplyConfiguration `json:"undo,omitempty"`
 	// pointOfNoReturn says that what has begun must be finished: if the eviction is
-	// called off, the hook goes on to its end, and nothing is undone.
+	// canceled, the hook continues to its end, and nothing is undone.
 	PointOfNoReturn *bool `json:"pointOfNoReturn,omitempty"`
 }
 

@@ -59,7 +59,7 @@ type EvictionInterceptorSpecApplyConfiguration struct {
 	// onNodeLost says what happens while the pod's node is lost: its condition Ready has not
 	// been True for a minute, it has the taint node.kubernetes.io/out-of-service, or there is
 	// no such Node any more. Wait, the default, changes nothing. Skip: the interceptor gets no
-	// turn, but one that it has goes on, until it is done or the heartbeat deadline has passed.
+	// turn, but one that it has continues, until it is done or the heartbeat deadline has passed.
 	// Interrupt: it gets no turn, and one that it has ends at once. Who was passed over stays
 	// so if the node comes back. An EvictionRequest keeps the one that was in force when it
 	// was planned.

@@ -9,7 +9,7 @@ package v1alpha1
 // with apply.
 //
 // HookHTTP sends a request. A status of 2xx is success, except for 202, which says that
-// the work goes on: the URL of its Location (or the same one) is asked with GET until it
+// the work is in progress: the URL of its Location (or the same one) is asked with GET until it
 // answers 2xx. 429 and 503 mean to try again, after Retry-After. All others fail.
 // Redirects are not followed.
 type HookHTTPApplyConfiguration struct {

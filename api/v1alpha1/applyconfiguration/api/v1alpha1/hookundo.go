@@ -8,7 +8,7 @@ package v1alpha1
 // HookUndoApplyConfiguration represents a declarative configuration of the HookUndo type for use
 // with apply.
 //
-// HookUndo is done when an eviction is called off.
+// HookUndo is done when an eviction is canceled.
 type HookUndoApplyConfiguration struct {
 	// job runs a Job in the hook's namespace.
 	Job *HookJobApplyConfiguration `json:"job,omitempty"`

@@ -43,7 +43,7 @@ type InterceptorStatusApplyConfiguration struct {
 	// be working.
 	SkippedBy *string `json:"skippedBy,omitempty"`
 	// cancellation says whether what the interceptor has begun can be undone. Once it is
-	// Forbidden, the request goes on to its end, even if its last requester leaves, and
+	// Forbidden, the request continues to its end, even if its last requester leaves, and
 	// takes new ones. It cannot be taken back. The default is Allowed.
 	Cancellation *apiv1alpha1.CancellationPolicy `json:"cancellation,omitempty"`
 	// message describes the interceptor's progress. It may be empty, and is if a report
