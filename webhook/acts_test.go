@@ -72,7 +72,7 @@ func TestTheActiveInterceptorsAccountEvicts(t *testing.T) {
 }
 
 // What the cache shows may have ended: then an interceptor has no turn any more,
-// and its call must not start anew what somebody has just called off.
+// and its call must not start anew what somebody has just canceled.
 func TestAnInterceptorsTurnIsSeenLive(t *testing.T) {
 	const late = "Eviction could not be coordinated yet: it is not the turn of the caller's interceptor, retry"
 	cases := map[string]struct {

@@ -281,7 +281,7 @@ func TestDecide(t *testing.T) {
 		}), allowed("imperative-stage")},
 		"the imperative stage, the lease is dead": {during(er().Processed(interA, interB).Active(evictor, t0), live, func(in *Input) { in.LeaseAlive = false }),
 			allowed("imperative-stage").after(ActApply)},
-		"the imperative stage of a request that is called off": {during(func() *builder.EvictionRequestWrapper {
+		"the imperative stage of a request that is canceled": {during(func() *builder.EvictionRequestWrapper {
 			r := er().Processed(interA, interB).Active(evictor, t0)
 			r.Spec.Requesters = nil
 			return r
@@ -312,10 +312,10 @@ func TestDecide(t *testing.T) {
 			in.Request = er().Canceled(v1alpha1.ReasonValidationFailed, t0).Obj()
 			in.Request.Spec.Target.Pod.Name = "db-1"
 		}), deniedAccepted().after(ActRestart)},
-		"our own call in the imperative stage":          {during(er().Processed(interA, interB).Active(evictor, t0), own), allowed("imperative-stage")},
-		"our own call, the cache lags":                  {during(er().Active(interB, t0), own), needs(NeedLiveRequest)},
-		"our own call before the imperative stage":      {during(er().Active(interB, t0), own, liveRequest), got{outcome: "denied", reason: "own-call", message: "Eviction could not be coordinated yet: the request is not in the imperative stage, retry"}},
-		"our own call after the request was called off": {during(noRequesters, own, liveRequest), restarting()},
+		"our own call in the imperative stage":        {during(er().Processed(interA, interB).Active(evictor, t0), own), allowed("imperative-stage")},
+		"our own call, the cache lags":                {during(er().Active(interB, t0), own), needs(NeedLiveRequest)},
+		"our own call before the imperative stage":    {during(er().Active(interB, t0), own, liveRequest), got{outcome: "denied", reason: "own-call", message: "Eviction could not be coordinated yet: the request is not in the imperative stage, retry"}},
+		"our own call after the request was canceled": {during(noRequesters, own, liveRequest), restarting()},
 
 		// Joining.
 		"another requester joins":                     {during(strangers), deniedWaiting().after(ActApply)},

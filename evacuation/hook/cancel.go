@@ -16,7 +16,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/text"
 )
 
-// Cancel stops what was begun and, if the eviction was called off, undoes it.
+// Cancel stops what was begun and, if the eviction was canceled, undoes it.
 func (n *named) Cancel(ctx context.Context, t interceptor.Target) error {
 	ctx = about(ctx, t)
 	skipped, err := n.goesOn(ctx, t)
@@ -87,7 +87,7 @@ func (n *named) callOff(ctx context.Context, t interceptor.Target, skipped bool)
 	return n.undo(ctx, did)
 }
 
-// undo does once what the hook says for an eviction that was called off.
+// undo does once what the hook says for an eviction that was canceled.
 func (n *named) undo(ctx context.Context, did *attempt) error {
 	p, target, run := did.compiled, did.target, did.run
 	if run.Phase != v1alpha1.HookUndoing {

@@ -39,7 +39,7 @@ var (
 type compiled struct {
 	hook  *v1alpha1.EvacuationHook
 	rules rules
-	// do is what the hook does, and undo what it does when the eviction is called off,
+	// do is what the hook does, and undo what it does when the eviction is canceled,
 	// nil if nothing.
 	do   *recipe
 	undo *recipe

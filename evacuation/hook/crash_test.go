@@ -21,18 +21,18 @@ import (
 )
 
 // A manager dies at each of its writes, before or after it is stored, while a first
-// attempt fails, a second one succeeds, and the eviction is called off afterwards or in
+// attempt fails, a second one succeeds, and the eviction is canceled afterwards or in
 // the middle: there is one Job for each attempt, and one undo.
 func TestThereIsOneJobForEachAttempt(t *testing.T) {
 	scenarios := map[string]struct {
-		// cancelAt is the attempt in the middle of which the eviction is called off, 0 for
+		// cancelAt is the attempt in the middle of which the eviction is canceled, 0 for
 		// after the end.
 		cancelAt int
 		want     map[string]int
 	}{
-		"called off after the hook is done":          {0, map[string]int{"dump-1": 1, "dump-2": 1, "dump-undo-2": 1}},
-		"called off in the middle of the first one":  {1, map[string]int{"dump-1": 1, "dump-undo-1": 1}},
-		"called off in the middle of the second one": {2, map[string]int{"dump-1": 1, "dump-2": 1, "dump-undo-2": 1}},
+		"canceled after the hook is done":          {0, map[string]int{"dump-1": 1, "dump-2": 1, "dump-undo-2": 1}},
+		"canceled in the middle of the first one":  {1, map[string]int{"dump-1": 1, "dump-undo-1": 1}},
+		"canceled in the middle of the second one": {2, map[string]int{"dump-1": 1, "dump-2": 1, "dump-undo-2": 1}},
 	}
 	for name, tc := range scenarios {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func (w *world) play(cancelAt int) {
 	w.t.Error("it does not end")
 }
 
-// What a hook did that was done when the eviction was called off is undone as well, also
+// What a hook did that was done when the eviction was canceled is undone as well, also
 // for a request that was deleted while no manager ran.
 func TestWhatIsOverIsSettled(t *testing.T) {
 	for name, gone := range map[string]bool{"a request that was canceled": false, "a request that was deleted": true} {
@@ -338,7 +338,7 @@ func TestWhatRunsForNobodyIsStopped(t *testing.T) {
 			}
 			return err
 		},
-		"the hook was deleted, and the eviction called off": func(w *world, n *named) error {
+		"the hook was deleted, and the eviction canceled": func(w *world, n *named) error {
 			if err := w.client.Delete(w.t.Context(), w.hook.DeepCopy()); err != nil {
 				return err
 			}

@@ -49,7 +49,7 @@ func TestTheLimiterOfAttempts(t *testing.T) {
 		t.Error("the one that came later is before the one that waits")
 	}
 	woken = nil
-	release("a", 3) // It was called off.
+	release("a", 3) // It was canceled.
 	if diff := cmp.Diff([]string{"b/2"}, woken); diff != "" {
 		t.Errorf("woken (-want +got):\n%s", diff)
 	}

@@ -207,7 +207,7 @@ func (r *runner) settleNative(ctx context.Context, n *named, request types.Names
 		}
 		return 0, nil
 	case err != nil:
-		return 0, fmt.Errorf("call off hook %s: %w", n.hook, err)
+		return 0, fmt.Errorf("cancel hook %s: %w", n.hook, err)
 	}
 	return 0, nil
 }

@@ -193,8 +193,8 @@ func TestWhichHookAnswersNatively(t *testing.T) {
 	}
 }
 
-// A native eviction that is called off is undone like any other, also by another manager.
-func TestANativeRunIsCalledOff(t *testing.T) {
+// A native eviction that is canceled is undone like any other, also by another manager.
+func TestANativeRunIsCanceled(t *testing.T) {
 	const eviction, hook = "lifecycle.k8s.io/v1alpha1 Eviction pod-1-ledger-0 eviction-uid", "drawbridge.dev/v1alpha1 EvacuationHook dump uid-of-dump"
 	cases := map[string]func(*nativeWorld){
 		"in the turn": func(w *nativeWorld) {

@@ -24,7 +24,7 @@ func forbidden(causes ...metav1.CauseType) error {
 	return err
 }
 
-// done is a world in which the hook was done, and then the eviction was called off.
+// done is a world in which the hook was done, and then the eviction was canceled.
 func done(t *testing.T) (*world, *named) {
 	t.Helper()
 	w := newWorld(t, jobHook(func(s *v1alpha1.EvacuationHookSpec) { s.Undo = &v1alpha1.HookUndo{Job: s.Job} }))

@@ -238,7 +238,7 @@ func (r *runner) settle(ctx context.Context, request types.NamespacedName, er *v
 					r.runs.drop(hook, types.UID(run.RequestUID))
 				}
 			case err != nil:
-				errs = append(errs, fmt.Errorf("call off hook %s: %w", hook, err))
+				errs = append(errs, fmt.Errorf("cancel hook %s: %w", hook, err))
 			}
 		case isSkipped(current, hook) && !r.runs.isOver(hook, current.UID):
 			err := n.callOff(ctx, targetOf(request, current, run), true)

@@ -33,7 +33,7 @@ func TestSDKLeavesToOthersWhatItDoesNotSelect(t *testing.T) {
 	}{
 		"nobody has begun":   {newRequest(), "Evacuate"},
 		"another works":      {newRequest().Started(ourName, at(0)), "Evacuate"},
-		"it was called off":  {newRequest().Started(ourName, at(0)).Canceled(v1alpha1.ReasonNoRequesters, at(1)), "Cancel"},
+		"it was canceled":    {newRequest().Started(ourName, at(0)).Canceled(v1alpha1.ReasonNoRequesters, at(1)), "Cancel"},
 		"it was passed over": {newRequest().Started(ourName, at(0)).Processed(ourName).Active(otherName, at(1)), "Cancel"},
 	}
 	for name, tc := range cases {

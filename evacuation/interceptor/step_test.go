@@ -82,17 +82,17 @@ func TestSDKStepCalls(t *testing.T) {
 		in   input
 		want call
 	}{
-		"no turn":                                 {input{CanCancel: true}, callNothing},
-		"its turn":                                {input{Turn: active}, callEvacuate},
-		"its turn after the point of no return":   {input{Turn: active, NoReturn: true, CanCancel: true}, callEvacuate},
-		"its turn, completed but not seen":        {input{Turn: active, Settled: true}, callNothing},
-		"called off":                              {input{Turn: calledOff, CanCancel: true}, callCancel},
-		"called off, it cannot cancel":            {input{Turn: calledOff}, callNothing},
-		"called off and undone":                   {input{Turn: calledOff, CanCancel: true, Settled: true}, callNothing},
-		"called off after the point of no return": {input{Turn: calledOff, CanCancel: true, NoReturn: true}, callEvacuate},
-		"called off too late for one that cannot": {input{Turn: calledOff, NoReturn: true}, callEvacuate},
-		"passed over":                             {input{Turn: passedOver, CanCancel: true}, callCancel},
-		"passed over, it cannot cancel":           {input{Turn: passedOver}, callNothing},
+		"no turn":                               {input{CanCancel: true}, callNothing},
+		"its turn":                              {input{Turn: active}, callEvacuate},
+		"its turn after the point of no return": {input{Turn: active, NoReturn: true, CanCancel: true}, callEvacuate},
+		"its turn, completed but not seen":      {input{Turn: active, Settled: true}, callNothing},
+		"canceled":                              {input{Turn: calledOff, CanCancel: true}, callCancel},
+		"canceled, it cannot cancel":            {input{Turn: calledOff}, callNothing},
+		"canceled and undone":                   {input{Turn: calledOff, CanCancel: true, Settled: true}, callNothing},
+		"canceled after the point of no return": {input{Turn: calledOff, CanCancel: true, NoReturn: true}, callEvacuate},
+		"canceled too late for one that cannot": {input{Turn: calledOff, NoReturn: true}, callEvacuate},
+		"passed over":                           {input{Turn: passedOver, CanCancel: true}, callCancel},
+		"passed over, it cannot cancel":         {input{Turn: passedOver}, callNothing},
 		"passed over after the point of no return": {
 			input{Turn: passedOver, CanCancel: true, NoReturn: true}, callNothing,
 		},

@@ -123,7 +123,7 @@ func TestNoWriteIsALoop(t *testing.T) {
 			act:     func(ctx context.Context, a *policyInterceptor) error { _, err := a.Evacuate(ctx, target()); return err },
 			undo:    func(w *world) { w.update(machine("LiveMigrate", "True", "n1", theirMark)) },
 		},
-		"KubeVirt marks what was called off": {
+		"KubeVirt marks what was canceled": {
 			objects: []runtime.Object{machine("LiveMigrate", "True", "n1", theirMark), unfinished},
 			act:     func(ctx context.Context, a *policyInterceptor) error { return a.Cancel(ctx, target()) },
 			undo:    func(w *world) { w.update(machine("LiveMigrate", "True", "n1", theirMark)) },

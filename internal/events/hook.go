@@ -29,7 +29,7 @@ func HookFailed(hook, pod, why, next string) Event {
 	return warning(ReasonHookFailed, actionRunHook, "EvacuationHook %s has failed for pod %s: %s. %s", hook, pod, why, next)
 }
 
-// HookUndone says that a hook was undone, because the eviction was called off.
+// HookUndone says that a hook was undone, because the eviction was canceled.
 func HookUndone(hook, pod string) Event {
 	return normal(ReasonHookUndone, actionUndoHook, "What EvacuationHook %s did for pod %s is undone: the eviction was canceled.", hook, pod)
 }

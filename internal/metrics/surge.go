@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 const (
 	// GivenBackFailed: there was no replacement in time.
 	GivenBackFailed = "failed"
-	// GivenBackCanceled: the eviction was called off.
+	// GivenBackCanceled: the eviction was canceled.
 	GivenBackCanceled = "canceled"
 	// GivenBackScaledToZero: the Deployment wants no pods, so its ReplicaSet deletes
 	// the pod.

@@ -275,7 +275,7 @@ func TestForbidden(t *testing.T) {
 
 func TestContextOfGetEnds(t *testing.T) {
 	w := newWorld(t)
-	why := errors.New("the eviction was called off")
+	why := errors.New("the eviction was canceled")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	release := make(chan struct{})
 	var lists atomic.Int32

@@ -152,7 +152,7 @@ func (d *demo) callOff(ctx context.Context) error {
 		}
 	}
 	if d.timeline.indexOf("render-", "evicted") >= 0 {
-		return errors.New("render was evicted although the drain was called off")
+		return errors.New("render was evicted although the drain was canceled")
 	}
 	return nil
 }

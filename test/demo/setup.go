@@ -31,7 +31,7 @@ func init() {
 	log.SetLogger(logr.Discard()) // The timeline's cache has nothing to say to a reader.
 }
 
-// slowInterceptor works for so long that its drain can be called off.
+// slowInterceptor works for so long that its drain can be canceled.
 const slowInterceptor = "migrate.example.com"
 
 type demo struct {

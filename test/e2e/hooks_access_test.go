@@ -50,7 +50,7 @@ func hookOf(t *testing.T, namespace, name, spec string) *unstructured.Unstructur
 	return u
 }
 
-// after is a spec that does something only when the eviction is called off.
+// after is a spec that does something only when the eviction is canceled.
 func after(action string) string {
 	return `{"wait":{"until":"true"},"undo":` + action + `}`
 }
@@ -122,7 +122,7 @@ func writesOf(t *testing.T, who client.Client, existing *unstructured.Unstructur
 }
 
 // Whoever may write hooks may not do by them what he may not do himself, whichever way he
-// writes, and whether it is done before the eviction or when that is called off.
+// writes, and whether it is done before the eviction or when that is canceled.
 func TestAHookTakesThePermissionOfWhatItDoes(t *testing.T) {
 	t.Parallel()
 	namespace := kube.Namespace(t)

@@ -116,7 +116,7 @@ func TestHookIsUndoneOnceByTheNextManager(t *testing.T) {
 	create(t, builder.EvictionRequest(h.namespace, pod.Name, pod.UID).Requesters("native.example.com").Obj())
 	er := waitRequest(t, pod, "in progress", activeIs(actsAs(hook)))
 	h.seen.waitJobs(t, 1)
-	eventually(t, "the eviction to be called off", func(ctx context.Context) error {
+	eventually(t, "the eviction to be canceled", func(ctx context.Context) error {
 		now, err := getRequest(ctx, pod)
 		if err != nil {
 			return err

@@ -144,7 +144,7 @@ func TestRecipeDrainQueue(t *testing.T) {
 	})
 	hook := h.recipe(t, "drain-queue", 1)
 
-	// Called off in the middle, it takes new work again.
+	// Canceled in the middle, it takes new work again.
 	drain := startDrain(t, "alice", h.node)
 	asked := func(what, line string) {
 		t.Helper()
@@ -172,7 +172,7 @@ func TestRecipeDrainQueue(t *testing.T) {
 	evicted(t, startDrain(t, "alice", h.node), worker)
 	mu.Lock()
 	defer mu.Unlock()
-	// A drain that follows so soon may be taken for the one that was called off.
+	// A drain that follows so soon may be taken for the one that was canceled.
 	if len(got) == 0 || got[len(got)-1] != "POST /drain true" {
 		t.Errorf("requests of hook %s: %v, want that the last one is the drain's", hook.Name, got)
 	}

@@ -55,7 +55,7 @@ func TestAMarkThatKubeVirtDiscardsIsNoticed(t *testing.T) {
 	}
 }
 
-// Side by side with KubeVirt's webhook, a drain that is called off is called off:
+// Side by side with KubeVirt's webhook, a drain that is canceled is canceled:
 // KubeVirt takes its own mark back when Drawbridge asks it to.
 func TestKubeVirtTakesItsMarkBack(t *testing.T) {
 	namespace, nodes := kubevirtReady(t)

@@ -150,7 +150,7 @@ func createOwnMachine(t *testing.T, namespace, name, node, strategy string) *cor
 }
 
 // A machine whose migrations fail is tried again later and given up in the end; a
-// drain that is called off stops the rest.
+// drain that is canceled stops the rest.
 func TestMigrationsAreRetriedAndGivenUp(t *testing.T) {
 	shareManager(t)
 	namespace := kube.Namespace(t)

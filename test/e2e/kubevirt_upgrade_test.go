@@ -61,7 +61,7 @@ func TestKubeVirtAnUpgradeGoesOnWithTheMigrationsOfBefore(t *testing.T) {
 	waitMark(t, namespace, "vm", "")
 }
 
-// One that is called off after the upgrade takes back what the old preset has written.
+// One that is canceled after the upgrade takes back what the old preset has written.
 func TestKubeVirtAnUpgradeCallsOffWhatWasBegunBefore(t *testing.T) {
 	shareManager(t)
 	namespace := kube.Namespace(t)

@@ -92,7 +92,7 @@ func startManager(t *testing.T, change func(*app.Options)) *manager.Manager {
 }
 
 // sharedDebounce is how long the markers of a node are gone before a drain counts
-// as called off, for the shared manager.
+// as canceled, for the shared manager.
 const sharedDebounce = 2 * time.Second
 
 var shared manager.Shared

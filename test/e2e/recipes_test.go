@@ -154,7 +154,7 @@ esac`})
 	}
 }
 
-// The eviction is called off after the hook, and so the node serves again. Then it is
+// The eviction is canceled after the hook, and so the node serves again. Then it is
 // drained for good.
 func TestRecipeRabbitMQ(t *testing.T) {
 	shareManager(t)

@@ -82,7 +82,7 @@ func (o commands) cancel(ctx context.Context, c *cli.Connection, what string, wh
 
 var errNoPod = errors.New("there is no such pod")
 
-// withdrawable returns what asks for the eviction of a pod, if that can be called off.
+// withdrawable returns what asks for the eviction of a pod, if that can be canceled.
 func (o commands) withdrawable(ctx context.Context, c *cli.Connection, name string) (wishes, error) {
 	w := wishes{pod: &corev1.Pod{}}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, w.pod); {

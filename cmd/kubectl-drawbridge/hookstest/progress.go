@@ -48,7 +48,7 @@ func (t *progress) interceptor() string {
 	return v1alpha1.HookInterceptor(client.ObjectKeyFromObject(t.hook))
 }
 
-// undoes: an eviction that is called off is followed by an undo.
+// undoes: an eviction that is canceled is followed by an undo.
 func (t *progress) undoes() bool { return t.hook.Spec.Undo != nil && !t.hook.Spec.PointOfNoReturn }
 
 // job is the name of the Job of the run's attempt, empty if the hook runs none.

@@ -116,7 +116,7 @@ func TestTheTurnsOfAPodAreOneList(t *testing.T) {
 			er:   request(native).Active(native, now),
 			want: []string{"native.drawbridge.dev: has its turn", "imperative-eviction.k8s.io: waits for its turn"},
 		},
-		"a native wish after a request that was called off": {
+		"a native wish after a request that was canceled": {
 			er:   request(native, ours).Canceled(v1alpha1.ReasonNoRequesters, now),
 			e:    eviction(a).State(a, active, now),
 			want: []string{"native a.example.com/a: has its turn", "native imperative-eviction.k8s.io/evictor: waits for its turn"},

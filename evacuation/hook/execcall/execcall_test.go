@@ -229,7 +229,7 @@ func TestContextThatEnds(t *testing.T) {
 		<-s.gone
 		close(gone)
 	})
-	why := errors.New("the eviction was called off")
+	why := errors.New("the eviction was canceled")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	_, err := executor.run(ctx, call, writerFunc(func() { cancel(why) }))
 	if !errors.Is(err, why) {

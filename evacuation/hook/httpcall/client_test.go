@@ -348,7 +348,7 @@ func TestContextThatEnds(t *testing.T) {
 		close(asked)
 		<-r.Context().Done()
 	})
-	why := errors.New("the eviction was called off")
+	why := errors.New("the eviction was canceled")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
 		<-asked

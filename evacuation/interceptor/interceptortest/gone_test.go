@@ -33,7 +33,7 @@ func (m cleaner) Gone(_ context.Context, t interceptor.Target) error {
 	return nil
 }
 
-// careful goes back, too, when it is called off.
+// careful goes back, too, when it is canceled.
 type careful struct{ cleaner }
 
 func (m careful) Cancel(_ context.Context, t interceptor.Target) error {
@@ -78,7 +78,7 @@ func TestGoneIsCalledWhenThePodEndsInTheTurn(t *testing.T) {
 		}, want: []string{"Evacuate", "Gone"}},
 		"the request is deleted, and there is no way back": {impl: cleans, ends: func(b *Bench, _ func()) { b.Delete() }, want: []string{"Evacuate", "Gone"}},
 		"the request is deleted, and it goes back":         {impl: goesBack, ends: func(b *Bench, _ func()) { b.Delete() }, want: []string{"Evacuate", "Cancel"}},
-		"it is called off": {impl: goesBack, ends: func(b *Bench, _ func()) { b.Cancel() }, want: []string{"Evacuate", "Cancel"}},
+		"it is canceled": {impl: goesBack, ends: func(b *Bench, _ func()) { b.Cancel() }, want: []string{"Evacuate", "Cancel"}},
 		"passed over, and the pod ends later": {impl: goesBack, ends: func(b *Bench, _ func()) {
 			b.PassOver()
 			b.PodEnds()

@@ -160,7 +160,7 @@ func TestTwoTabsSeeWhatHappens(t *testing.T) {
 	stayed(t, second)
 }
 
-// A drain is called off.
+// A drain is canceled.
 func TestCancel(t *testing.T) {
 	shareManager(t)
 	s := newSmall(t, never, "copying memory")

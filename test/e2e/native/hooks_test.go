@@ -72,7 +72,7 @@ func TestHooksAnswerNatively(t *testing.T) {
 			t.Errorf("%s; it said %q", says(e), said)
 		}
 	})
-	t.Run("a Job, which is called off", func(t *testing.T) {
+	t.Run("a Job, which is canceled", func(t *testing.T) {
 		t.Parallel()
 		namespace, node := placed(t)
 		key := in(namespace, migrate)

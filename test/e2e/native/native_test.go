@@ -184,7 +184,7 @@ func TestWithdrawn(t *testing.T) {
 		})
 		waitWish(t, r, runs)
 	})
-	t.Run("a drain that is called off", func(t *testing.T) {
+	t.Run("a drain that is canceled", func(t *testing.T) {
 		t.Parallel()
 		namespace, node := placed(t)
 		pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(in(namespace, migrate)).Obj())

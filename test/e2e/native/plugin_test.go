@@ -130,7 +130,7 @@ func TestThePluginTellsOneStory(t *testing.T) {
 	gone(t, only)
 }
 
-// What was asked for natively can be called off by the same command, alone or with a request.
+// What was asked for natively can be canceled by the same command, alone or with a request.
 func TestThePluginCallsOffWhatWasAskedForNatively(t *testing.T) {
 	shareManager(t)
 	namespace, node := placed(t)
@@ -157,7 +157,7 @@ func TestThePluginCallsOffWhatWasAskedForNatively(t *testing.T) {
 	lives(t, both)
 	out = printed{}
 	if err := run(t.Context(), t, operators, &out, "cancel", "pod/db-0", "-n", namespace); err == nil || !strings.Contains(err.Error(), "there is nothing to cancel: the eviction of pod db-0 is canceled already") {
-		t.Errorf("called off once more: %v\n%s", err, out.String())
+		t.Errorf("canceled once more: %v\n%s", err, out.String())
 	}
 }
 

@@ -75,7 +75,7 @@ func TestAnInterceptorThatIsDoneBeforeTheNodeHasToGo(t *testing.T) {
 		t.Errorf("it was in time, and is said to be cut off: %+v", c)
 	}
 	if w.WasCanceled(v.pod.UID) {
-		t.Error("it was called off")
+		t.Error("it was canceled")
 	}
 }
 
@@ -99,7 +99,7 @@ func TestAnInterceptorIsCutOffBeforeTheNodeHasToGo(t *testing.T) {
 		t.Logf("the condition says: %s", c.Message)
 	}
 	waitEvent(t, v.pod, events.ReasonDeadlineReached)
-	eventually(t, "the interceptor to be called off", func(context.Context) error {
+	eventually(t, "the interceptor to be canceled", func(context.Context) error {
 		if !w.WasCanceled(v.pod.UID) {
 			return fmt.Errorf("it is not")
 		}

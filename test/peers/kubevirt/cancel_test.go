@@ -12,7 +12,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/vmcrds"
 )
 
-// uncordonedBefore: the drain is called off while the migration waits for a place. The
+// uncordonedBefore: the drain is canceled while the migration waits for a place. The
 // machine stays, nobody wants it away, and no migration is left. Where KubeVirt keeps its
 // mark, the machine moves when there is room, and it is said that it will.
 func uncordonedBefore(t *testing.T, kept bool) {
@@ -27,7 +27,7 @@ func uncordonedBefore(t *testing.T, kept bool) {
 	calledOff(t, kept, pod, nodes, func() { uncordon(t, nodes[1]) })
 }
 
-// uncordonedWhile: the drain is called off while the machine moves.
+// uncordonedWhile: the drain is canceled while the machine moves.
 func uncordonedWhile(t *testing.T, kept bool) {
 	t.Helper()
 	w := beginDrain(t)
@@ -35,7 +35,7 @@ func uncordonedWhile(t *testing.T, kept bool) {
 	calledOff(t, kept, w.pod, w.nodes, func() { w.free.Store(true) })
 }
 
-// calledOff wants the machine of a drain that was called off to stay, without a mark and
+// calledOff wants the machine of a drain that was canceled to stay, without a mark and
 // a migration. Where the mark is kept, KubeVirt ends what it began as soon as it can,
 // with one migration, and then there is no mark.
 func calledOff(t *testing.T, kept bool, pod *corev1.Pod, nodes []string, letGo func()) {
@@ -57,7 +57,7 @@ func calledOff(t *testing.T, kept bool, pod *corev1.Pod, nodes []string, letGo f
 	lives(t, pod)
 }
 
-// uncordonedAfter: the drain is called off when the machine has moved. It stays where it
+// uncordonedAfter: the drain is canceled when the machine has moved. It stays where it
 // is, and does not move again.
 func uncordonedAfter(t *testing.T, _ bool) {
 	t.Helper()

@@ -54,7 +54,7 @@ func TestHandOver(t *testing.T) {
 		evictUntil(t, w.pod, interceptor)
 		w.ends(t)
 	})
-	t.Run("the webhooks go, and the drain is called off", func(t *testing.T) {
+	t.Run("the webhooks go, and the drain is canceled", func(t *testing.T) {
 		if !takesBack(t) {
 			t.Skip("this KubeVirt keeps its mark; TestSideBySide shows what becomes of it")
 		}

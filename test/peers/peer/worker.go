@@ -112,7 +112,7 @@ func (w *Worker) ToldFor(pod types.UID) time.Duration {
 	return w.told[pod]
 }
 
-// WasCanceled says that it was called off.
+// WasCanceled says that it was canceled.
 func (w *Worker) WasCanceled(pod types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -49,8 +49,8 @@ type Result struct {
 	Prepared bool `json:"prepared,omitempty"`
 	// Replaced says that another pod of its owner was Ready before it went.
 	Replaced bool `json:"replaced,omitempty"`
-	// CalledOff says that the interceptor was told that nobody wants the eviction any more.
-	CalledOff bool `json:"calledOff,omitempty"`
+	// Canceled says that the interceptor was told that nobody wants the eviction any more.
+	Canceled bool `json:"canceled,omitempty"`
 	// Evicted and Deleted are how many pods of its name were evicted, and deleted by the program.
 	Evicted int `json:"evicted,omitempty"`
 	Deleted int `json:"deleted,omitempty"`
@@ -80,7 +80,7 @@ func (r Result) String() string {
 		}
 	}
 	add(r.Refused, "refused")
-	add(r.CalledOff, "called off")
+	add(r.Canceled, "canceled")
 	add(r.Prepared, "prepared")
 	add(r.Replaced, "replaced")
 	switch {

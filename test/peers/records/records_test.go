@@ -17,7 +17,7 @@ func TestAResultInWords(t *testing.T) {
 		"refused, **deleted**":                   {Order: []string{Subject}, Refused: true, Deleted: 1},
 		"refused, prepared, **evicted 3 times**": {Order: []string{Subject}, Refused: true, Prepared: true, Evicted: 3},
 		"refused, stays":                         {Order: []string{Neighbor}, Refused: true},
-		"refused, called off, stays":             {Order: []string{}, Refused: true, CalledOff: true},
+		"refused, canceled, stays":               {Order: []string{}, Refused: true, Canceled: true},
 		"not possible: it asks once":             {Impossible: "it asks once"},
 	} {
 		if diff := cmp.Diff(want, result.String()); diff != "" {

@@ -15,8 +15,8 @@ func broken(s situation, r *records.Result) string {
 		return "the pod was evicted before its interceptor was done"
 	case r.Evicted > 1:
 		return fmt.Sprintf("%d pods of that name were evicted in one drain", r.Evicted)
-	case r.CalledOff && s.middle == nil:
-		return "the interceptor was called off, and nobody had called the drain off"
+	case r.Canceled && s.middle == nil:
+		return "the interceptor was canceled, and nobody had called the drain off"
 	case s.with == stays && r.Evicted > 0:
 		return "the pod was evicted past its budget"
 	}

@@ -21,10 +21,10 @@ func TestWhatBreaksAPromise(t *testing.T) {
 		"a prepared pod that is evicted":                     {intercepted, records.Result{Prepared: true, Evicted: 1}, false},
 		"a pod that goes with its node":                      {intercepted, records.Result{Deleted: 1}, false},
 		"a pod that stays":                                   {intercepted, records.Result{Refused: true}, false},
-		"an interceptor that is called off with its tool":    {restarted, records.Result{CalledOff: true, Prepared: true, Evicted: 1}, false},
+		"an interceptor that is canceled with its tool":      {restarted, records.Result{Canceled: true, Prepared: true, Evicted: 1}, false},
 		"a pod that is evicted without its interceptor":      {intercepted, records.Result{Evicted: 1}, true},
 		"a successor that is evicted as well":                {intercepted, records.Result{Prepared: true, Evicted: 2}, true},
-		"an interceptor that is called off by itself":        {intercepted, records.Result{CalledOff: true, Prepared: true, Evicted: 1}, true},
+		"an interceptor that is canceled by itself":          {intercepted, records.Result{Canceled: true, Prepared: true, Evicted: 1}, true},
 		"a pod that is evicted although no budget allows it": {situation{with: stays}, records.Result{Evicted: 1}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -241,7 +241,7 @@ func (r *run) result() *records.Result {
 	if w := r.suite.workers[r.needs]; w != nil {
 		done, gone := w.DoneWith(r.subject.UID), r.history.end(r.subject.UID)
 		result.Prepared = !done.IsZero() && !gone.IsZero() && done.Before(gone)
-		result.CalledOff = w.WasCanceled(r.subject.UID)
+		result.Canceled = w.WasCanceled(r.subject.UID)
 	}
 	result.Ended, _ = r.suite.Drainer.Ended(ctx, r.node())
 	result.GaveUp = went > 0 && r.gaveUp()

@@ -67,7 +67,7 @@ var ten = []situation{
 	{name: "a StatefulSet's pod, which comes back elsewhere", needs: 3 * time.Second, create: setPod},
 	{name: tolerates, needs: 3 * time.Second, create: tolerantPod},
 	{
-		name: "called off in the middle, behind a budget of 0", needs: 5 * time.Minute, create: heldPod,
+		name: "canceled in the middle, behind a budget of 0", needs: 5 * time.Minute, create: heldPod,
 		middle: callOff, without: abandoned, with: abandoned, held: true,
 	},
 	{name: "Drawbridge is killed in the middle", needs: 20 * time.Second, create: barePod, middle: killManager, alone: true},

@@ -73,7 +73,7 @@ func TestLanes(t *testing.T) {
 				Evicted("PodDeleted", before(4*time.Minute)), nil, "gone",
 			[]seen{{first, "turn", "11:51:00", "11:54:00", false, "", 1}, {v1alpha1.ImperativeEvictionInterceptor, "turn turn-last", "11:54:00", "11:56:00", false, "", 1}},
 		},
-		"one that was called off": {
+		"one that was canceled": {
 			request().Interceptors(first).Processed(first).Canceled("NoRequesters", before(4*time.Minute)), nil, "canceled",
 			[]seen{{first, "turn", "11:50:00", "11:56:00", false, "", 0}},
 		},
