@@ -50,9 +50,7 @@ var oldWords = []struct {
 
 // notOurs are pages that show what programs print, or that are made of other sources.
 var notOurs = []string{
-	"api.md",                // Of the comments in api.
 	"benchmarks.md",         // Written by the benchmark.
-	"callers.md",            // Its tables are written by the peers.
 	"conformance.md",        // Of the names of tests.
 	"conformance-native.md", // The same.
 }

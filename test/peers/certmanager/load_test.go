@@ -285,7 +285,7 @@ func (l *load) stop(t *testing.T) account {
 		answered++
 		for key, value := range r.Annotations {
 			if strings.HasPrefix(key, "failed-open.validating.webhook.admission.k8s.io/") {
-				t.Logf("the API server goes on without %s: %s", value, r)
+				t.Logf("the API server continues without %s: %s", value, r)
 				a.FailedOpen++
 				answered--
 			}

@@ -145,7 +145,7 @@ func (d *drainer) Ended(ctx context.Context, node string) (bool, string) {
 		}
 	}
 	ended := slices.ContainsFunc(lines[last+1:], func(line cluster.Line) bool { return strings.Contains(line.Text, cycleEnds) })
-	return ended && ctx.Err() == nil, "its cycle goes on"
+	return ended && ctx.Err() == nil, "its cycle continues"
 }
 
 // about are its lines about pods of a node.

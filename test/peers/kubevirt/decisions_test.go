@@ -33,7 +33,7 @@ const (
 	granted = "granted"
 	refused = "refused"
 	// triggered is a refusal with the words by which the descheduler knows that the
-	// eviction goes on.
+	// eviction continues.
 	triggered = "triggered"
 )
 

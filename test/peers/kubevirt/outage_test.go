@@ -59,7 +59,7 @@ func outage(t *testing.T, mode v1alpha1.GuardPolicy) {
 		lives(t, pod)
 	}
 	guests.play(namespace, func(string) guest { return guest{} })
-	runsOn(t, namespace, "moving", nodes[1]) // KubeVirt goes on without us.
+	runsOn(t, namespace, "moving", nodes[1]) // KubeVirt continues without us.
 	startManager(t)
 	setGuard(t, mode)
 	finishWell(t, startDrain(t, "alice", nodes[0]), 2*patience)

@@ -23,7 +23,7 @@ const retryLimit = 2
 
 // failsForGood: after retryLimit failures it is given up, nothing is marked or under
 // way any more, the machine lives. To try again, the failed migrations are deleted. Where
-// KubeVirt keeps its mark, it goes on by itself.
+// KubeVirt keeps its mark, it continues by itself.
 func failsForGood(t *testing.T, kept bool) {
 	t.Helper()
 	namespace := kube.Namespace(t)

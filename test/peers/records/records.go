@@ -196,7 +196,7 @@ func says(r Result) string {
 	case r.GaveUp:
 		said = append(said, "(**ends with an error**)")
 	case !r.Ended && r.Impossible == "":
-		said = append(said, "(goes on)")
+		said = append(said, "(continues)")
 	}
 	return strings.Join(said, "<br>")
 }

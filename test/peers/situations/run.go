@@ -21,7 +21,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/peers/records"
 )
 
-// again is how many pods of one name have to be evicted to show that this goes on.
+// again is how many pods of one name have to be evicted to show that this continues.
 const again = 3
 
 // run is a situation that is played.
