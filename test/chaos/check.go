@@ -36,6 +36,8 @@ const (
 	PromiseWork    = "an interceptor that works is not passed over"
 	PromiseGuard   = "a pod is guarded while its interceptors work"
 	PromiseZones   = "an EvictionBudget disrupts one zone at a time"
+	PromiseConsent = "a pod is deleted in spite of its budget only with consent, in its time, and one at a time"
+	PromiseWaves   = "a wave begins on a node when the pods of the waves before it are gone"
 )
 
 // Verdict on a run.
@@ -62,6 +64,10 @@ type Verdict struct {
 	// which it could know nothing: they passed an outage, strayed, were let through before
 	// the pod ran, or the budget was silent for the whole deadline.
 	Zoned, Unasked int
+	// Deleted are the pods that were deleted in spite of their budget.
+	Deleted int
+	// Waited are the requests of maintenances for pods that have waited for other pods to go.
+	Waited int
 	// Requests is how many there were, Gaps how many times the observer lost the
 	// thread and took it up with the API server's log.
 	Requests, Gaps int
@@ -97,6 +103,8 @@ func Check(h *History) Verdict {
 	c.Verdict.Requests = len(c.requests)
 	c.checkPods()
 	c.checkZones()
+	c.checkSingletons()
+	c.checkWaves()
 	c.checkRequests()
 	c.checkNative()
 	c.checkForged()
@@ -166,6 +174,8 @@ func (c *checker) checkPods() {
 		if !evicted && seen.Gone && seen.Gap && known {
 			at, evicted = c.missed(before, seen)
 		}
+		// The note of an eviction that failed may still be there.
+		evicted = evicted && !c.isDeleted(seen.Pod)
 		app := seen.Pod.Labels[appLabel]
 		switch {
 		case evicted && !judged[seen.Pod.UID]:

@@ -191,6 +191,11 @@ func (c *checker) checkFinale() {
 			evicted[name] = append(evicted[name], seen.Pod.UID)
 		}
 	}
+	for _, d := range c.Deletions {
+		if !d.At.Before(f.From) && d.Code/100 == 2 && !slices.Contains(evicted[d.Name], d.UID) {
+			evicted[d.Name] = append(evicted[d.Name], d.UID)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(evicted)) {
 		if n := len(evicted[name]); n > 1 {
 			c.violatedf(PromiseDrain, "pod "+name, "one drain, which began at %s, has evicted %d pods of this name", stamp(f.From), n)

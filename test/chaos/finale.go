@@ -80,7 +80,7 @@ func (r *run) whileItMay(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		r.world.tellf("budgets in the finale: %v", err)
 	}
-	rest(ctx, r.patience/2+held)
+	rest(ctx, r.patience/2+held+r.history.Plan.consentTime())
 }
 
 // forgetAfter is how long a budget counts an eviction for which the pod was not deleted
@@ -118,7 +118,7 @@ func overloaded(answer string) bool {
 // movable reports whether nothing in the plan holds the pods up for good.
 func (w *Workload) movable() bool {
 	switch w.Kind {
-	case Surging:
+	case Surging, Singleton:
 		return true
 	case Machines:
 		return w.MaxUnavailable != 0 && w.Interceptors[0].Habit != Hangs

@@ -112,6 +112,26 @@ type Attempt struct {
 	Answer string
 }
 
+// Deletion is a pod that the managers have asked the API server to delete, as its log has it.
+type Deletion struct {
+	At time.Time
+	// Name is empty if it was asked for all pods of some kind.
+	Name string
+	// UID of the precondition; empty if there was none.
+	UID types.UID
+	// Code of the answer; 0 if the server died over it, and has not noted the precondition.
+	Code int
+}
+
+// Ordered is a maintenance.
+type Ordered struct {
+	// From is when it was about to be created.
+	From time.Time
+	// Node and the name of the requester that it is.
+	Node, Requester string
+	Order           Order
+}
+
 // Write is a write of the managers' account that the API server's log has: of what, by
 // the words "RESOURCE NAME" or "RESOURCE/SUBRESOURCE NAME".
 type Write struct {
@@ -193,6 +213,10 @@ type History struct {
 	Attempts []Attempt
 	// Writes of the managers, without evictions, events and the leader's lease.
 	Writes []Write
+	// Deletions of pods by the managers.
+	Deletions []Deletion
+	// Ordered are the maintenances, also those that want no order.
+	Ordered []Ordered
 	// Refusals that there were.
 	Refusals []Refused
 	// Finale, nil if there was none.

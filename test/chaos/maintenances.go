@@ -17,21 +17,34 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
-// waveTimeout is how long the first workload waits for the others.
+// waveTimeout is how long the first workload waits for the others if the order is HurriedLast.
 const waveTimeout = 2 * time.Second
 
-// maintenance is the one of a drain. Every other one has an order: the first workload goes last.
+// maintenance is the one of a drain.
 func (r *run) maintenance(node string, number int) *v1alpha1.NodeMaintenance {
 	w := builder.NodeMaintenance(fmt.Sprintf("%s-%d", r.namespace, number)).Nodes(node).Drain().Reason("chaos")
-	if number%2 == 1 {
+	switch r.history.Plan.Drains[number].Order {
+	case HurriedLast:
 		w.AnyWave(v1alpha1.MaintenanceWave{Name: "others", PodSelector: &metav1.LabelSelector{}}).WaveTimeout(waveTimeout).
-			Wave("first-workload", builder.AppLabel, "w0")
+			Wave("first-workload", builder.AppLabel, firstWorkload)
+	case PatientLast: // The others are in no wave, and so before all waves.
+		w.Wave("first-workload", builder.AppLabel, firstWorkload)
+	case PatientFirst:
+		w.Wave("first-workload", builder.AppLabel, firstWorkload).
+			AnyWave(v1alpha1.MaintenanceWave{Name: "others", PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: builder.AppLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{firstWorkload}},
+			}}})
 	}
 	return w.Obj()
 }
 
 // maintain has a node maintained until ctx ends, and then gives it up.
 func (r *run) maintain(ctx context.Context, node string, number int) {
+	r.mu.Lock()
+	r.history.Ordered = append(r.history.Ordered, Ordered{
+		From: time.Now(), Node: node, Requester: r.maintenance(node, number).RequesterName(), Order: r.history.Plan.Drains[number].Order,
+	})
+	r.mu.Unlock()
 	err := insist(ctx, "create a maintenance", func(ctx context.Context) error {
 		err := r.world.admin.Create(ctx, r.maintenance(node, number))
 		if apierrors.IsAlreadyExists(err) { // The answer before was lost.

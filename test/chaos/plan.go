@@ -54,6 +54,8 @@ const (
 	Zoned Kind = "zoned"
 	// Hooked is a StatefulSet whose pods have an EvacuationHook that runs a Job.
 	Hooked Kind = "hooked"
+	// Singleton is a StatefulSet behind a budget that can never let its pods go.
+	Singleton Kind = "singleton"
 )
 
 // Habit is how an interceptor behaves.
@@ -152,6 +154,8 @@ type Drain struct {
 	// Restless: a requester of lifecycle.k8s.io withdraws, deletes and creates in the middle.
 	// Deletes: in the end it deletes its requests, instead of withdrawing them.
 	Restless, Deletes bool
+	// Order is that of a maintenance.
+	Order Order
 }
 
 // FaultKind is what goes wrong.
@@ -240,6 +244,8 @@ type Plan struct {
 	Faults    []Fault
 	// Rollout is the rollout group, nil if there is none.
 	Rollout *Rollout
+	// Singletons are pods behind a budget that can never let them go, nil if there are none.
+	Singletons *Singletons
 	// Serves: the control plane serves lifecycle.k8s.io, and there are native requesters and
 	// responders.
 	Serves bool
@@ -303,6 +309,8 @@ func MakePlan(seed uint64, troubles ...[]TroubleKind) Plan {
 	p.addRollout()
 	p.addRefusal()
 	p.addNative()
+	p.addSingletons()
+	p.addOrders()
 	allowed := AllTroubles
 	if len(troubles) > 0 {
 		allowed = slices.Concat(troubles...)

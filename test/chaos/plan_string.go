@@ -64,6 +64,9 @@ func (p *Plan) String() string {
 			fmt.Fprintf(&b, "  step %d: a pod of zone %s is deleted\n", l.At, l.Zone)
 		}
 	}
+	if s := p.Singletons; s != nil {
+		fmt.Fprintf(&b, "  an exhausted budget for %d singletons: by scale %t, windows %t, due in step %d\n", p.singletons(), s.ByScale, s.Windows, s.At)
+	}
 	for _, d := range p.Drains {
 		fmt.Fprintf(&b, "  drain of node %d: %s, steps %d to %d", d.Node, d.Kind, d.From, d.To)
 		if d.Deadline > 0 {
@@ -77,6 +80,9 @@ func (p *Plan) String() string {
 		}
 		if d.Deletes {
 			b.WriteString(", deletes in the end")
+		}
+		if d.Kind == Maintained {
+			fmt.Fprintf(&b, ", %s", d.Order)
 		}
 		b.WriteByte('\n')
 	}

@@ -38,7 +38,8 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 		string(ModeFail), string(ModeNoGuard), string(ModeAlways), string(ModeIgnore), string(Plain), string(Surging), string(Intercepted), string(Machines),
 		string(Works), string(Silent), string(Hangs), string(Crashes), string(Twice), string(Future), string(Liar), string(OffClock),
 		string(Kubectl), string(Loop), string(Native), string(Maintained), string(Lifecycle), string(Zoned), string(Hooked), "stateful", "uncordon", "finale", "outage", "loss", "deadline", "hard", "forbids",
-		"lifecycle", "ten responders", "responders and interceptors", "responders alone", "restless", "deletes", "lower than ours", "silent responder", string(metav1.StatusReasonForbidden),
+		"lifecycle", "ten responders", "responders and interceptors", "responders alone", "restless", "deletes", "lower than ours", "silent responder", string(Singleton), "windows", "by scale",
+		string(AllAtOnce), string(HurriedLast), string(PatientLast), string(PatientFirst), string(metav1.StatusReasonForbidden),
 	} {
 		missing[word] = true
 	}
@@ -53,6 +54,12 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 		}
 		if p.Rollout != nil && len(p.Rollout.Losses) > 0 {
 			delete(missing, "loss")
+		}
+		if s := p.Singletons; s != nil && s.Windows {
+			delete(missing, "windows")
+		}
+		if s := p.Singletons; s != nil && s.ByScale {
+			delete(missing, "by scale")
 		}
 		for _, trouble := range p.Troubles {
 			delete(missing, string(trouble.Kind))
@@ -89,6 +96,7 @@ func TestTwoHundredSeedsHaveEverything(t *testing.T) {
 		}
 		for _, d := range p.Drains {
 			delete(missing, string(d.Kind))
+			delete(missing, string(d.Order))
 			if d.To < Steps {
 				delete(missing, "uncordon")
 			}

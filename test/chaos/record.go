@@ -22,6 +22,9 @@ type Record struct {
 	Troubles []TroubleKind     `json:"troubles"`
 	// Rollout: it has a rollout group.
 	Rollout bool `json:"rollout,omitempty"`
+	// Singletons: it has a budget that can never allow, and Orders: a maintenance with waves.
+	Singletons bool `json:"singletons,omitempty"`
+	Orders     bool `json:"orders,omitempty"`
 	// Native: its control plane serves lifecycle.k8s.io.
 	Native  bool    `json:"native,omitempty"`
 	Verdict Verdict `json:"verdict"`
@@ -35,7 +38,8 @@ type Record struct {
 
 // NewRecord is the record of a run.
 func NewRecord(p *Plan, v Verdict) Record {
-	r := Record{Seed: p.Seed, Mode: p.Mode, Faults: map[FaultKind]int{}, Rollout: p.Rollout != nil, Native: p.Serves, Verdict: v}
+	r := Record{Seed: p.Seed, Mode: p.Mode, Faults: map[FaultKind]int{}, Rollout: p.Rollout != nil, Native: p.Serves, Singletons: p.Singletons != nil, Verdict: v}
+	r.Orders = slices.ContainsFunc(p.Drains, func(d Drain) bool { return d.Kind == Maintained && d.Order != AllAtOnce })
 	for _, kind := range drainKinds {
 		if slices.ContainsFunc(p.Drains, func(d Drain) bool { return d.Kind == kind }) {
 			r.Drainers = append(r.Drainers, kind)

@@ -34,7 +34,11 @@ func (r *run) createRollout(ctx context.Context) error {
 	if r.history.Plan.Mode == ModeAlways {
 		budget.Guard(v1alpha1.GuardAlways)
 	}
-	object := budget.Obj()
+	return r.createEvictionBudget(ctx, budget.Obj())
+}
+
+// createEvictionBudget makes one and waits until it is accepted.
+func (r *run) createEvictionBudget(ctx context.Context, object *v1alpha1.EvictionBudget) error {
 	if err := r.world.admin.Create(ctx, object); err != nil {
 		return fmt.Errorf("create EvictionBudget %s: %w", object.Name, err)
 	}

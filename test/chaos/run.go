@@ -25,7 +25,7 @@ import (
 const (
 	heartbeatDeadline = 8 * time.Second
 	// longDeadline is the same for runs with a rollout group, whose pods wait for each
-	// other, a hook, or native responders, for whom one of ours stands: no built-in interceptor
+	// other, singletons, whose EvictionBudget is asked in the middle of the faults, a hook, or native responders, for whom one of ours stands: no built-in interceptor
 	// tells of itself more than once a minute.
 	longDeadline = 30 * time.Second
 	clockSkew    = 5 * time.Second
@@ -38,7 +38,7 @@ const (
 
 // deadline is how long an interceptor may be silent in a run.
 func (p *Plan) deadline() time.Duration {
-	if p.Rollout != nil || p.Serves || slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Kind == Hooked }) {
+	if p.Rollout != nil || p.Singletons != nil || p.Serves || slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Kind == Hooked }) {
 		return longDeadline
 	}
 	return heartbeatDeadline
@@ -60,7 +60,7 @@ func managerArgs(plan *Plan) []string {
 		"--leader-elect=true", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms",
 		"--allow-short-heartbeat-deadline", "--heartbeat-deadline=" + plan.deadline().String(), "--clock-skew=" + clockSkew.String(), "--completion-grace=1s", "--startup-grace=2s",
 		"--eviction-backoff-min=200ms", "--eviction-backoff-max=2s", "--marker-debounce=1s", "--shutdown-delay=0s", "--shutdown-timeout=3s",
-		"--maintenance-evacuation-wait=2s", fmt.Sprintf("--guard=%t", plan.Mode != ModeNoGuard),
+		"--maintenance-evacuation-wait=2s", "--budgets-exhausted", fmt.Sprintf("--guard=%t", plan.Mode != ModeNoGuard),
 	}
 }
 
@@ -230,8 +230,6 @@ func (r *run) whole(ctx context.Context) error {
 func (r *run) play(ctx context.Context) {
 	playing, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r.began = time.Now()
-	r.world.tellf("step 0")
 	r.actorsCtx, r.stopActors = context.WithCancel(ctx)
 	for _, a := range r.actors {
 		events := r.observer.requestEvents()
@@ -251,6 +249,12 @@ func (r *run) play(ctx context.Context) {
 	for _, p := range r.platforms {
 		events := r.observer.podEvents()
 		r.actorGroup.Go(func() { p.run(r.actorsCtx, events) })
+	}
+	r.askForSingletons(ctx)
+	r.began = time.Now()
+	r.world.tellf("step 0")
+	if r.history.Plan.Singletons != nil {
+		r.group.Go(func() { r.stopAsking(playing) })
 	}
 	r.group.Go(func() { r.sampleManagers(playing) })
 	if r.history.Plan.Writers {

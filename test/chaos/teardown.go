@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
@@ -28,6 +29,9 @@ func (r *run) readCalls(ctx context.Context, mark cluster.Mark) error {
 	for _, request := range requests {
 		if request.User == manager && request.Writes() && request.Name != "" && !request.DryRun {
 			r.readWrite(&request)
+		}
+		if request.User == manager && request.Resource == "pods" && request.Subresource == "" && strings.HasPrefix(request.Verb, "delete") && !request.DryRun {
+			r.history.Deletions = append(r.history.Deletions, Deletion{At: request.Time, Name: request.Name, UID: deletedUID(request.Body), Code: request.Code})
 		}
 		if request.Resource == "pods" && request.Subresource == "eviction" && request.Namespace == r.namespace && !request.DryRun {
 			r.history.Calls = append(r.history.Calls, Call{At: request.Time, User: request.User, Name: request.Name, UID: preconditionOf(request.Body), Code: request.Code})
@@ -63,6 +67,15 @@ func preconditionOf(body []byte) types.UID {
 		return ""
 	}
 	return *eviction.DeleteOptions.Preconditions.UID
+}
+
+// deletedUID is the UID that a deletion is for, "" if it does not say.
+func deletedUID(body []byte) types.UID {
+	var options metav1.DeleteOptions
+	if json.Unmarshal(body, &options) != nil || options.Preconditions == nil || options.Preconditions.UID == nil {
+		return ""
+	}
+	return *options.Preconditions.UID
 }
 
 // stop ends everything that runs.

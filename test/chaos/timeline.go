@@ -26,12 +26,15 @@ func (h *History) Timeline() string {
 	for _, b := range h.EvictionBudgets {
 		var granted []string
 		for _, g := range b.Budget.Status.Grants {
-			granted = append(granted, g.Pod+" "+g.PodUID)
+			granted = append(granted, strings.TrimSpace(g.Pod+" "+g.PodUID+" "+g.DisruptionBudget))
 		}
 		lines = append(lines, Fact{b.At, fmt.Sprintf("EvictionBudget %s (version %s): granted %v, groups %+v, gone %t", b.Budget.Name, b.Budget.ResourceVersion, granted, b.Budget.Status.Groups, b.Gone)})
 	}
 	for _, c := range h.Calls {
 		lines = append(lines, Fact{c.At, fmt.Sprintf("eviction of %s %s by %s: %d", c.Name, c.UID, c.User, c.Code)})
+	}
+	for _, d := range h.Deletions {
+		lines = append(lines, Fact{d.At, fmt.Sprintf("deletion of %s %s by the managers: %d", d.Name, d.UID, d.Code)})
 	}
 	for _, p := range h.Pods {
 		at, evicted := admitted(p)

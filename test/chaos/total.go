@@ -11,8 +11,8 @@ import (
 
 // String is the verdict in a line.
 func (v Verdict) String() string {
-	text := fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d cut off, %d went on, %d passed an outage, %d strayed, %d starting, %d of zones (%d unasked), %d gaps, %d of %d attempts taken, %d writes a minute, %d writes refused (%d a minute)",
-		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.CutOff, v.WentOn, v.Passed, v.Strayed, v.Starting, v.Zoned, v.Unasked, v.Gaps, v.Taken, v.Attempts, v.Busiest, v.Refused, v.MostRefused)
+	text := fmt.Sprintf("%d violations, %d requests, %d evicted (%d intercepted), %d turns finished, %d timed out, %d cut off, %d went on, %d passed an outage, %d strayed, %d starting, %d of zones (%d unasked), %d deleted, %d waited, %d gaps, %d of %d attempts taken, %d writes a minute, %d writes refused (%d a minute)",
+		len(v.Violations), v.Requests, v.Evicted, v.Intercepted, v.Finished, v.TimedOut, v.CutOff, v.WentOn, v.Passed, v.Strayed, v.Starting, v.Zoned, v.Unasked, v.Deleted, v.Waited, v.Gaps, v.Taken, v.Attempts, v.Busiest, v.Refused, v.MostRefused)
 	if v.Wishes > 0 {
 		text += fmt.Sprintf(", %d native requests, %d Evictions, %d native writes, %d evicted with native responders (%d unasked), native turns: %d finished, %d timed out, %d canceled, %d of ours",
 			v.Wishes, v.Evictions, v.NativeWrites, v.Responded, v.NativeUnasked, v.NativeFinished, v.NativeTimedOut, v.NativeCanceled, v.Nested)
@@ -36,6 +36,8 @@ func sum(v, other Verdict) Verdict {
 	v.Starting += other.Starting
 	v.Zoned += other.Zoned
 	v.Unasked += other.Unasked
+	v.Deleted += other.Deleted
+	v.Waited += other.Waited
 	v.Attempts += other.Attempts
 	v.Taken += other.Taken
 	v.Finales += other.Finales
@@ -69,6 +71,9 @@ type Total struct {
 	Troubles map[TroubleKind]int
 	// Rollouts are the runs with a rollout group.
 	Rollouts int
+	// Singletons are the runs with an exhausted budget, and Orders those with a maintenance that has
+	// waves.
+	Singletons, Orders int
 	// Natives are the runs whose control plane serves lifecycle.k8s.io.
 	Natives int
 	Sum     Verdict
@@ -106,6 +111,12 @@ func TotalOf(records []Record) Total {
 		}
 		if r.Rollout {
 			t.Rollouts++
+		}
+		if r.Singletons {
+			t.Singletons++
+		}
+		if r.Orders {
+			t.Orders++
 		}
 		if r.Native {
 			t.Natives++
@@ -159,6 +170,8 @@ func (t *Total) String() string {
 		{"passed an outage; strayed; starting", fmt.Sprintf("%d; %d; %d", s.Passed, s.Strayed, s.Starting)},
 		{"runs with a rollout group", t.Rollouts},
 		{"pods evicted of its zones; without its EvictionBudget", fmt.Sprintf("%d; %d", s.Zoned, s.Unasked)},
+		{"runs with singletons; these deleted in spite of their budget", fmt.Sprintf("%d; %d", t.Singletons, s.Deleted)},
+		{"runs with waves; pods that waited for earlier ones and were asked for", fmt.Sprintf("%d; %d", t.Orders, s.Waited)},
 		{"runs with native requesters and responders", t.Natives},
 		{"native requests; Evictions; writes of the managers to them", fmt.Sprintf("%d; %d; %d", s.Wishes, s.Evictions, s.NativeWrites)},
 		{"pods evicted that had native responders; without time to ask these", fmt.Sprintf("%d; %d", s.Responded, s.NativeUnasked)},

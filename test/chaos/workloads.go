@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +35,7 @@ func (r *run) populate(ctx context.Context) error {
 	if err := r.prepareTroubles(ctx); err != nil {
 		return err
 	}
-	if err := r.createRollout(ctx); err != nil {
+	if err := errors.Join(r.createRollout(ctx), r.createConsent(ctx)); err != nil {
 		return err
 	}
 	for i := range r.history.Plan.Workloads {
@@ -54,6 +55,9 @@ func (r *run) populate(ctx context.Context) error {
 		}
 	}
 	if err := r.await(ctx, "the workloads to be ready", r.whole); err != nil {
+		return err
+	}
+	if err := r.exhaust(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, guardPatience)
@@ -156,6 +160,9 @@ func (r *run) createWorkload(ctx context.Context, workload *Workload) error {
 		if workload.Zone != "" {
 			p.Label(rolloutLabel, rolloutName).Label(zoneLabel, workload.Zone)
 		}
+		if workload.Kind == Singleton {
+			p.Label(singletonsLabel, singletonsName)
+		}
 		if workload.Tolerates {
 			p.Tolerate()
 		}
@@ -172,18 +179,23 @@ func (r *run) createWorkload(ctx context.Context, workload *Workload) error {
 	if err := r.world.admin.Create(ctx, object); err != nil {
 		return fmt.Errorf("create workload %s: %w", workload.Name, err)
 	}
-	if workload.MaxUnavailable < 0 {
+	if workload.MaxUnavailable < 0 || workload.Kind == Singleton { // All singletons have one together.
 		return nil
 	}
-	budget := builder.Budget(r.namespace, workload.Name).Selects(builder.AppLabel, workload.Name).MaxUnavailable(fmt.Sprint(workload.MaxUnavailable)).Obj()
+	budget := builder.Budget(r.namespace, workload.Name).Selects(builder.AppLabel, workload.Name).MaxUnavailable(fmt.Sprint(workload.MaxUnavailable))
+	return r.createBudget(ctx, budget.Obj(), workload.Replicas)
+}
+
+// createBudget makes a PodDisruptionBudget and waits until it counts so many healthy pods.
+func (r *run) createBudget(ctx context.Context, budget *policyv1.PodDisruptionBudget, healthy int32) error {
 	if err := r.world.admin.Create(ctx, budget); err != nil {
-		return fmt.Errorf("create budget %s: %w", workload.Name, err)
+		return fmt.Errorf("create budget %s: %w", budget.Name, err)
 	}
-	return r.await(ctx, "budget "+workload.Name, func(ctx context.Context) error {
+	return r.await(ctx, "budget "+budget.Name, func(ctx context.Context) error {
 		if err := r.world.admin.Get(ctx, client.ObjectKeyFromObject(budget), budget); err != nil {
 			return err
 		}
-		if budget.Status.ObservedGeneration != budget.Generation || budget.Status.CurrentHealthy != workload.Replicas {
+		if budget.Status.ObservedGeneration != budget.Generation || budget.Status.CurrentHealthy != healthy {
 			return fmt.Errorf("status %+v", budget.Status)
 		}
 		return nil

@@ -97,6 +97,7 @@ func NewWorld(ctx context.Context, c *cluster.Cluster, program string) (*World, 
 	}
 	if w.inst, err = manager.Install(ctx, c, manager.InstallOptions{WebhookPort: port, Values: map[string]any{
 		"webhook": map[string]any{"timeoutSeconds": int(webhookTimeout / time.Second)},
+		"budgets": map[string]any{"exhausted": map[string]any{"enabled": true}},
 		// For the policy of machines, which are pods.
 		"policies": map[string]any{"rules": []any{map[string]any{
 			"apiGroups": []any{""}, "resources": []any{"pods"}, "verbs": []any{"get", "list", "watch", "patch"},

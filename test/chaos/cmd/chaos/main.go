@@ -32,6 +32,7 @@ type options struct {
 	troubles string
 	verbose  bool
 	native   bool
+	single   bool
 }
 
 func main() {
@@ -46,6 +47,7 @@ func main() {
 	flag.StringVar(&o.page, "page", "", "page that gets the tables, between the marks it has")
 	flag.StringVar(&o.troubles, "troubles", "all", "kinds of troubles that plans may have, separated by commas; or all or none")
 	flag.BoolVar(&o.native, "native", false, "leave out seeds whose plans have no native requesters and responders")
+	flag.BoolVar(&o.single, "singletons", false, "leave out seeds whose plans have no singletons behind a budget that can never let them go")
 	flag.BoolVar(&o.verbose, "v", false, "print plan and timeline of every run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -51,7 +51,8 @@ func (p *pool) next(ctx context.Context) (uint64, bool) {
 	for p.taken < p.runs && ctx.Err() == nil && p.err == nil && (p.duration == 0 || time.Since(p.begun) < p.duration) {
 		seed := p.seed + uint64(p.taken)
 		p.taken++
-		if !p.series.Has(seed) && (!p.native || p.plan(seed).Serves) {
+		plan := p.plan(seed)
+		if !p.series.Has(seed) && (!p.native || plan.Serves) && (!p.single || plan.Singletons != nil) {
 			return seed, true
 		}
 	}
