@@ -102,9 +102,8 @@ func TestCheckSingletons(t *testing.T) {
 			status := &h.Requests[0].Request.Status
 			status.TargetInterceptors = slices.Insert(status.TargetInterceptors, 0, v1alpha1.Interceptor{Name: first})
 			status.ProcessedInterceptors = slices.Insert(slices.Clone(status.ProcessedInterceptors), 0, first)
-			h.Requests[0].At = at(60)
 			h.Ledger = []Entry{{At: at(59), Told: at(59), Deed: Began, Request: "request-a", Interceptor: first}}
-		}), PromiseConsent, 1},
+		}), PromiseDone, 1},
 		"another pod": {alone(func(h *History) {
 			h.Plan.Workloads[0].Kind = Plain
 			h.Deletions = []Deletion{{At: at(61), Name: "a", UID: "uid-a", Code: 200}}
@@ -140,7 +139,9 @@ func TestCheckSingletons(t *testing.T) {
 		), never, 2},
 		"by nobody": {alone(deletes(61, "20", "21", "single-0", "a"), func(h *History) { h.Deletions = nil }), PromiseConsent, 1},
 		"the eviction of a pod that does not run": {alone(func(h *History) {
-			h.Pods = append(h.Pods, singleton(10, "20", "single-0", "a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, letGo(at(10)), dying(at(10))))
+			starts := func(p *corev1.Pod) { p.Status.Phase, p.Status.Conditions = corev1.PodPending, nil }
+			h.Pods[0] = singleton(0, "1", "single-0", "a", starts)
+			h.Pods = append(h.Pods, singleton(10, "20", "single-0", "a", starts, letGo(at(10)), dying(at(10))))
 		}), never, 0},
 		"not on record":          {alone(deletes(61, "20", "21", "single-0", "a"), func(h *History) { h.EvictionBudgets = nil }), PromiseConsent, 1},
 		"on record afterwards":   {alone(deletes(61, "9", "21", "single-0", "a")), PromiseConsent, 1},
