@@ -25,8 +25,9 @@ import (
 const (
 	heartbeatDeadline = 8 * time.Second
 	// longDeadline is the same for runs with a rollout group, whose pods wait for each
-	// other, singletons, whose EvictionBudget is asked in the middle of the faults, a hook, or native responders, for whom one of ours stands: no built-in interceptor
-	// tells of itself more than once a minute.
+	// other, singletons, whose EvictionBudget may be asked while nobody answers, a hook, or
+	// native responders, for whom one of ours stands: no built-in interceptor tells of itself
+	// more than once a minute.
 	longDeadline = 30 * time.Second
 	clockSkew    = 5 * time.Second
 	// setUpPatience and patience bound the beginning and the end of a run.
