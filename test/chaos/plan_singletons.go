@@ -30,7 +30,7 @@ const (
 
 // addSingletons draws them. It has dice of its own, so that plans that have none are as they were.
 func (p *Plan) addSingletons() {
-	d := diceFor(p.Seed, "singletons")
+	d := diceFor(p.Seed, "exhausted budget")
 	if !d.chance(singletonPercent) {
 		return
 	}
