@@ -166,7 +166,7 @@ func (c *checker) nativePlan(pod types.UID) []lifecyclev1alpha1.TargetResponder 
 		return nil
 	}
 	plan := slices.Clone(c.Responders[w.Name])
-	ours := len(c.Names[w.Name]) > 0 || w.Kind == Surging || w.Zone != ""
+	ours := len(c.Names[w.Name]) > 0 || w.Kind == Surging || w.budgeted()
 	if ours && len(plan) < v1alpha1.MaxNativeResponders {
 		plan = append(plan, lifecyclev1alpha1.TargetResponder{Name: v1alpha1.NativeResponder, Priority: new(int32(v1alpha1.DefaultNativePriority))})
 	}

@@ -81,7 +81,7 @@ func (c *checker) planned(request *v1alpha1.EvictionRequest) ([]string, bool) {
 			if w.Kind == Surging {
 				names = append(names, surge.Name)
 			}
-			if w.Zone != "" || w.Kind == Singleton {
+			if w.budgeted() {
 				names = append(names, v1alpha1.BudgetInterceptor)
 			}
 			return append(c.withNative(w, names), v1alpha1.ImperativeEvictionInterceptor), true

@@ -119,6 +119,9 @@ type Workload struct {
 	Responders []Responder
 }
 
+// budgeted reports whether an EvictionBudget covers its pods.
+func (w *Workload) budgeted() bool { return w.Zone != "" || w.Kind == Singleton }
+
 // DrainKind is who drains.
 type DrainKind string
 
