@@ -68,9 +68,9 @@ func (p *Plan) consentTime() time.Duration {
 	return longest
 }
 
-// replacementTime is how long it may take until the place of a singleton is filled, and the next one
-// is deleted.
-const replacementTime = 10 * time.Second
+// replacementTime is how long it may take until the place of a singleton is filled, which is recorded
+// 30 seconds later at most if nobody waits for the EvictionBudget, and the next one is deleted.
+const replacementTime = 40 * time.Second
 
 // opens is the first time from then on at which they may be deleted.
 func (s *Singletons) opens(from time.Time) time.Time {
