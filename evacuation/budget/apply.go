@@ -93,11 +93,12 @@ func (st *state) isRead(e *entry) bool {
 	return e.read
 }
 
-// described reports whether its status is that of its spec.
+// described reports whether its status is that of its spec, and nobody may wait for a change of
+// it: the next pod that goes in spite of a PodDisruptionBudget waits for the record of the last.
 func (st *state) described(e *entry) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return e.read && e.object.Status.ObservedGeneration == e.generation
+	return e.read && e.object.Status.ObservedGeneration == e.generation && exhausting(e.grants) == 0
 }
 
 // took takes over what was read from the API server.

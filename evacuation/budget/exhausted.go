@@ -200,3 +200,13 @@ func (x *Exhausted) mark(ctx context.Context, e *entry, pod types.UID, pdb strin
 	x.state.took(e, object)
 	return nil
 }
+
+// exhausting is how many of the grants are of pods that go in spite of a PodDisruptionBudget.
+func exhausting(grants []v1alpha1.BudgetGrant) (n int) {
+	for _, g := range grants {
+		if g.DisruptionBudget != "" {
+			n++
+		}
+	}
+	return n
+}

@@ -131,12 +131,29 @@ func TestTwoPodsOfOneBudgetGoOneAfterTheOther(t *testing.T) {
 	w.replace("a", 0)
 	w.see(leader)
 	w.counts(2)
-	w.clock.Step(time.Minute)
 	w.decide(leader)
 	if c, err := w.consent(leader, second); err != nil || !c.Deletes {
 		t.Errorf("when its place is filled: %+v, %v", c, err)
 	}
 	w.wantMarked("in the end", second.Name)
+}
+
+// The next pod waits for the record of the last, so that goes as soon as it may, although nobody
+// waits for a grant.
+func TestAFilledPlaceIsOnRecordAtOnce(t *testing.T) {
+	w, first, second := exhausted(t, nil)
+	r := w.exhausting(first, second)
+	if c, err := w.consent(r, first); err != nil || !c.Deletes {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	w.evict(first)
+	w.see(r)
+	w.decide(r)
+	w.wantMarked("when it is gone", first.Name)
+	w.replace("a", 0)
+	w.see(r)
+	w.decide(r)
+	w.wantMarked("as soon as its place is filled")
 }
 
 // A manager that dies while it records leaves nothing behind by which two pods could go.

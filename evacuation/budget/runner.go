@@ -268,7 +268,8 @@ func (r *runner) apply(ctx context.Context, s *space, entries []*entry, d grant.
 	return after, err
 }
 
-// record writes the status of a budget: at once if it grants, else if it has changed and
+// record writes the status of a budget: at once if it grants, or if the place of a pod is filled
+// that went in spite of a PodDisruptionBudget, else if it has changed and
 // the last write was not just before.
 func (r *runner) record(ctx context.Context, e *entry, state grant.State, grants bool, pods map[types.UID]identity, now time.Time) (after time.Duration, err error) {
 	before := &e.object.Status
@@ -282,7 +283,8 @@ func (r *runner) record(ctx context.Context, e *entry, state grant.State, grants
 	if state.Waiting > 0 {
 		every = busyEvery
 	}
-	if left := e.wrote.Add(every).Sub(now); left > 0 && !grants && !e.wrote.IsZero() && e.object.Status.ObservedGeneration == e.generation {
+	filled := exhausting(records) < exhausting(before.Grants) // The next one waits for that.
+	if left := e.wrote.Add(every).Sub(now); left > 0 && !grants && !filled && !e.wrote.IsZero() && e.object.Status.ObservedGeneration == e.generation {
 		r.state.kept(e, nil, records, state)
 		return left, nil
 	}

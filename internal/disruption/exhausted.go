@@ -156,7 +156,7 @@ func (in Exhausted) passing(selected []*corev1.Pod) string {
 		case a.Closed != "":
 			return a.Closed
 		case len(a.Going) > 0:
-			return fmt.Sprintf("pod %s went in the same way, and its place is not filled again", a.Going[0])
+			return fmt.Sprintf("pod %s goes in the same way first, until its place is filled again", a.Going[0])
 		case a.Unavailable > 0:
 			return "another pod that EvictionBudget " + a.Name + " covers is unavailable"
 		}

@@ -100,7 +100,7 @@ func TestExhausted(t *testing.T) {
 		}), Consent{Waits: true, By: "db, shop", At: night.Add(30 * time.Minute), Says: "EvictionBudget db, shop has the pod deleted from 2026-12-01T22:30:00Z on."}},
 
 		"a condition is not true":           {agreement(func(a *Agreement) { a.Closed = "condition quiet is not true (EvictionBudget db)" }), waits(but + "condition quiet is not true (EvictionBudget db).")},
-		"another pod went the same way":     {agreement(func(a *Agreement) { a.Going = []string{"db-1"} }), waits(but + "pod db-1 went in the same way, and its place is not filled again.")},
+		"another pod went the same way":     {agreement(func(a *Agreement) { a.Going = []string{"db-1"} }), waits(but + "pod db-1 goes in the same way first, until its place is filled again.")},
 		"another pod is missing":            {agreement(func(a *Agreement) { a.Unavailable = 1 }), waits(but + "another pod that EvictionBudget db covers is unavailable.")},
 		"it is selected no more":            {change(singleton(), func(in *Exhausted) { lost(in.All[0]) }), waits(but + "PodDisruptionBudget web does not select it any more.")},
 		"it allows one":                     {pdb(func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 1 }), waits(few)},

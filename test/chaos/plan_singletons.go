@@ -68,8 +68,8 @@ func (p *Plan) consentTime() time.Duration {
 	return longest
 }
 
-// replacementTime is how long it may take until the place of a singleton is filled, which is recorded
-// 30 seconds later at most if nobody waits for the EvictionBudget, and the next one is deleted.
+// replacementTime is how long it may take until the place of a singleton is filled, that is recorded,
+// and the next one is deleted.
 const replacementTime = 40 * time.Second
 
 // opens is the first time from then on at which they may be deleted.
