@@ -82,7 +82,13 @@ func (c *Controller) gatherNode(ctx context.Context, node *corev1.Node) (NodeInp
 			if in.WantedWaves == nil {
 				in.WantedWaves = translate.BegunWaves{}
 			}
-			in.WantedWaves[m.Name] = wave
+			in.WantedWaves[m.Name] = wave.BegunWave
+			if wave.Left > 0 {
+				if in.Left == nil {
+					in.Left = map[string]int32{}
+				}
+				in.Left[m.Name] = wave.Left
+			}
 		}
 	}
 	return in, nil
@@ -185,13 +191,8 @@ func (c *Controller) emitNode(node *corev1.Node, in NodeInput, d NodeDecision) {
 	}
 	events.Emit(c.Recorder, node, nil, event)
 	for name, wave := range d.Waves {
-		if in.Waves[name].Name == wave.Name {
-			continue
+		if in.Waves[name].Name != wave.Name {
+			events.Emit(c.Recorder, node, nil, events.NodeWaveBegan(name, wave.Name, in.Left[name]))
 		}
-		var left int32
-		if begin := c.decided.wave(name, node.Name); begin.Name == wave.Name {
-			left = begin.Left
-		}
-		events.Emit(c.Recorder, node, nil, events.NodeWaveBegan(name, wave.Name, left))
 	}
 }

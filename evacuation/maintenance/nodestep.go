@@ -23,6 +23,9 @@ type NodeInput struct {
 	// Waves are what v1alpha1.MaintenanceWavesAnnotation says, and WantedWaves those that the
 	// maintenances which drain the node have begun last or begin now.
 	Waves, WantedWaves translate.BegunWaves
+	// Left is how many pods of earlier waves are left, by maintenance, where a wave begins
+	// although there are some. No decision depends on it.
+	Left map[string]int32
 }
 
 // Cordoning is what happens to the cordon of a node.

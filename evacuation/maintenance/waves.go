@@ -131,10 +131,10 @@ func (c *Controller) waits(ctx context.Context, m *v1alpha1.NodeMaintenance, nod
 
 // wantedWave is the wave that a maintenance has begun last on a node, or begins now; the zero
 // value if it has begun none. What has begun does not end: its evictions run.
-func (c *Controller) wantedWave(m *v1alpha1.NodeMaintenance, node string, has translate.BegunWave) translate.BegunWave {
+func (c *Controller) wantedWave(m *v1alpha1.NodeMaintenance, node string, has translate.BegunWave) WaveBegin {
 	waves := c.selectors.wavesOf(m)
-	var wanted translate.BegunWave
-	for _, w := range []translate.BegunWave{has, c.decided.wave(m.Name, node).BegunWave} {
+	var wanted WaveBegin
+	for _, w := range []WaveBegin{{BegunWave: has}, c.decided.wave(m.Name, node)} {
 		if waves.Position(w.Name) > waves.Position(wanted.Name) {
 			wanted = w
 		}
