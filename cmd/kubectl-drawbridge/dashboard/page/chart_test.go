@@ -3,7 +3,6 @@ package page
 import (
 	"fmt"
 	"net/url"
-	"strings"
 	"testing"
 	"time"
 
@@ -220,17 +219,7 @@ func TestTheTimelineHasRanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			said := words(t, content)
-			for _, want := range tc.has {
-				if !strings.Contains(said, want) {
-					t.Errorf("want %q in: %s", want, said)
-				}
-			}
-			for _, unwanted := range tc.not {
-				if strings.Contains(said, unwanted) {
-					t.Errorf("do not want %q in: %s", unwanted, said)
-				}
-			}
+			wantWords(t, content, tc.has, tc.not)
 		})
 	}
 	query := url.Values{"range": {"1h"}, "lanes": {"2"}, "pods": {"3"}}

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -82,17 +81,7 @@ func TestWhatPagesSayOfNativeResponders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			said := words(t, content)
-			for _, want := range tc.has {
-				if !strings.Contains(said, want) {
-					t.Errorf("want %q in: %s", want, said)
-				}
-			}
-			for _, unwanted := range tc.not {
-				if strings.Contains(said, unwanted) {
-					t.Errorf("do not want %q in: %s", unwanted, said)
-				}
-			}
+			wantWords(t, content, tc.has, tc.not)
 		})
 	}
 }

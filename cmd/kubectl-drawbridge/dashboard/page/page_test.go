@@ -75,6 +75,22 @@ func words(t *testing.T, content Content) string {
 	return strings.Join(all, " ")
 }
 
+// wantWords wants these texts on a page, and none of those.
+func wantWords(t *testing.T, content Content, has, not []string) {
+	t.Helper()
+	said := words(t, content)
+	for _, want := range has {
+		if !strings.Contains(said, want) {
+			t.Errorf("want %q in: %s", want, said)
+		}
+	}
+	for _, unwanted := range not {
+		if strings.Contains(said, unwanted) {
+			t.Errorf("do not want %q in: %s", unwanted, said)
+		}
+	}
+}
+
 func render(t *testing.T, path string, r Request) (Content, error) {
 	t.Helper()
 	for _, p := range Pages() {
@@ -122,17 +138,7 @@ func TestWhatPagesSay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			said := words(t, content)
-			for _, want := range tc.has {
-				if !strings.Contains(said, want) {
-					t.Errorf("want %q in: %s", want, said)
-				}
-			}
-			for _, unwanted := range tc.not {
-				if strings.Contains(said, unwanted) {
-					t.Errorf("do not want %q in: %s", unwanted, said)
-				}
-			}
+			wantWords(t, content, tc.has, tc.not)
 		})
 	}
 }
