@@ -129,7 +129,7 @@ plugin: ## Build the kubectl plugin, bin/kubectl-drawbridge.
 	$(GO_BUILD) -trimpath -ldflags='-s -w' -o bin/kubectl-drawbridge ./cmd/kubectl-drawbridge
 
 .PHONY: demo
-demo: ## Show the main job on an embedded control plane (the first time builds it: 10 to 16 minutes).
+demo: ## Show the main job on an embedded control plane (the first time builds it: 10 to 20 minutes).
 	@echo "Building the demo, which takes some minutes the first time. A control plane, helm and the manager follow."
 	@hack/fetch-modules.sh & hack/tell.sh "building the demo's own program, about 4 minutes the first time" $(GO_BUILD) -o bin/demo ./test/demo
 	@bin/demo
