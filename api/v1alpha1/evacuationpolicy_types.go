@@ -70,7 +70,7 @@ type EvacuationPolicySpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)+$')",message="interceptor must be a fully qualified domain name, such as kubevirt.drawbridge.dev"
 	// +kubebuilder:validation:XValidation:rule="self != 'imperative-eviction.k8s.io'",message="imperative-eviction.k8s.io is the default interceptor"
-	// +kubebuilder:validation:XValidation:rule="!(self in ['surge.drawbridge.dev', 'hook.drawbridge.dev', 'budgets.drawbridge.dev', 'native.drawbridge.dev'])",message="this name is Drawbridge's own: choose another one, under a domain of yours"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['surge.drawbridge.dev', 'hook.drawbridge.dev', 'budgets.drawbridge.dev', 'native.drawbridge.dev', 'order.drawbridge.dev'])",message="this name is Drawbridge's own: choose another one, under a domain of yours"
 	Interceptor string `json:"interceptor"`
 
 	// priority decides which policy applies if several cover a pod: the one with the

@@ -24,6 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$')",message="metadata.name must be a fully qualified domain name: at least two labels of lower-case letters, digits and hyphens, each at most 63 characters, separated by periods, without one at the end (for example foo.example.com)"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name != 'imperative-eviction.k8s.io'",message="metadata.name must not be imperative-eviction.k8s.io: it always comes last by itself"
+// +kubebuilder:validation:XValidation:rule="!self.metadata.name.endsWith('.order.drawbridge.dev') || (has(self.spec) && has(self.spec.after))",message="a registration whose name ends in .order.drawbridge.dev needs spec.after: it has no interceptor of its own, and only gives an order"
 type EvictionInterceptor struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -146,6 +147,15 @@ type EvictionInterceptorSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && self.indexOf('/') <= 253",message="nativeKey must be a domain, '/' and at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit (for example db.example.com/checkpoint)"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?(k8s|kubernetes)[.]io/') && self != 'drawbridge.dev/interceptors'",message="nativeKey must not be drawbridge.dev/interceptors, and no key under k8s.io or kubernetes.io: these belong to Drawbridge and to Kubernetes"
 	NativeKey string `json:"nativeKey,omitempty"`
+
+	// after selects pods of the same node that are to leave first. While any of them leaves
+	// (its eviction is requested, it is being deleted, or the node is drained), neither this
+	// interceptor nor a later one has its turn: order.drawbridge.dev has it, right before the
+	// first of the pod's interceptors that has an after. Pods that wait for each other, in a
+	// circle, do not wait. A registration whose name ends in .order.drawbridge.dev has no
+	// interceptor of its own, and only gives the order.
+	// +optional
+	After *EvictionOrder `json:"after,omitempty"`
 
 	// guard says when a PodDisruptionBudget of Drawbridge protects the pods:
 	// WhileEvacuating (from the first eviction until the last interceptor), Always
@@ -274,6 +284,8 @@ const (
 	ReasonInvalidExpression = "InvalidExpression"
 	// ReasonReservedName: metadata.name belongs to Kubernetes (ruling R14).
 	ReasonReservedName = "ReservedName"
+	// ReasonOrderCircle: the pods of the registration would wait for each other, by spec.after.
+	ReasonOrderCircle = "OrderCircle"
 	// ReasonEvaluated: no expression failed.
 	ReasonEvaluated = "Evaluated"
 	// ReasonEvaluationFailed: an expression failed for a pod.

@@ -38,7 +38,7 @@ const (
 // ReservedInterceptors are names that only Drawbridge itself may use: no EvacuationPolicy
 // may act under them. The last ones are for future features.
 var ReservedInterceptors = []string{
-	ImperativeEvictionInterceptor, NativeInterceptor, "surge." + GroupName, "hook." + GroupName, "budget." + GroupName,
+	ImperativeEvictionInterceptor, NativeInterceptor, OrderInterceptor, "surge." + GroupName, "hook." + GroupName, "budget." + GroupName,
 }
 
 // Limits of the API.

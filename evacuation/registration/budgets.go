@@ -117,14 +117,22 @@ func (r *Registry) ofBudgets() (Info, bool) {
 }
 
 // RegistrationOf is Registration for one pod: the guard of budgets is the strictest of those
-// that cover it. If none does any more, while the plan of a request has their name, it is
+// that cover it, and that of the order the strictest of the registrations that say it. If none
+// does any more, while the plan of a request has the name, it is
 // v1alpha1.GuardWhileEvacuating, as for other interceptors that are gone.
 func (r *Registry) RegistrationOf(name string, pod *corev1.Pod) (Info, bool) {
 	found, ok := r.Registration(name)
-	if !ok || name != v1alpha1.BudgetInterceptor {
-		return found, ok
+	if !ok {
+		return found, false
 	}
-	if strictest, covered := r.budgeted(r.snapshot(), pod); covered {
+	strictest, known := v1alpha1.GuardPolicy(""), false
+	switch name {
+	case v1alpha1.BudgetInterceptor:
+		strictest, known = r.budgeted(r.snapshot(), pod)
+	case v1alpha1.OrderInterceptor:
+		strictest, known = r.orderGuard(pod)
+	}
+	if known {
 		found.Guard = strictest
 	}
 	return found, true

@@ -7,11 +7,12 @@ import (
 )
 
 // Info describes the interceptor of an accepted EvictionInterceptor or EvacuationHook, or
-// that of all EvictionBudgets or of native responders.
+// that of all EvictionBudgets, of native responders, or of the order of a node's pods.
 type Info struct {
 	// Name of the interceptor.
 	Name string
-	// Priority orders interceptors, higher first. That of native responders has none.
+	// Priority orders interceptors, higher first. Those of native responders and of the order
+	// have none.
 	Priority int32
 	// Usernames of the service accounts that act under the name, as the API server
 	// knows them ("system:serviceaccount:NAMESPACE:NAME"). Empty means that any account
@@ -24,6 +25,8 @@ type Info struct {
 	Planned v1alpha1.Interceptor
 	// Guard says when the pods are protected by a budget.
 	Guard v1alpha1.GuardPolicy
+	// After says which pods of the node are to leave first; nil if the registration does not.
+	After *After
 }
 
 // Lookup says who may act under an interceptor's name.
@@ -31,8 +34,8 @@ type Lookup interface {
 	// Registration returns the accepted registration of that name. It answers from
 	// memory and is safe for concurrent use. Names without an accepted
 	// EvictionInterceptor or EvacuationHook are not found. v1alpha1.BudgetInterceptor is
-	// found while EvictionBudgets are enforced, and v1alpha1.NativeInterceptor where the
-	// registry has Options.Native, whatever that answers.
+	// found while EvictionBudgets are enforced, v1alpha1.NativeInterceptor where the
+	// registry has Options.Native, whatever that answers, and v1alpha1.OrderInterceptor always.
 	Registration(name string) (Info, bool)
 }
 
@@ -49,6 +52,7 @@ func PlannedOf(l Lookup) func(name string) v1alpha1.Interceptor {
 // PodLookup is a Lookup for one pod, in the same way.
 type PodLookup interface {
 	// RegistrationOf is Registration with the guard of that pod: that of
-	// v1alpha1.BudgetInterceptor depends on which EvictionBudgets cover it.
+	// v1alpha1.BudgetInterceptor depends on which EvictionBudgets cover it, and that of
+	// v1alpha1.OrderInterceptor on by which registrations it waits for others.
 	RegistrationOf(name string, pod *corev1.Pod) (Info, bool)
 }

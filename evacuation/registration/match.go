@@ -59,7 +59,7 @@ func (c condition) String() string {
 func compileEntry(from *v1alpha1.EvictionInterceptor, allowReserved []string) *entry {
 	e := newEntry(from)
 	name := func(from *v1alpha1.EvictionInterceptor) *refusal { return checkName(from.Name, allowReserved) }
-	e.compile(from, name, e.compileSelectors, e.compileConditions)
+	e.compile(from, name, e.compileSelectors, e.compileConditions, e.compileAfter)
 	return e
 }
 
@@ -109,6 +109,10 @@ func checkName(name string, allowReserved []string) *refusal {
 	if name == v1alpha1.BudgetInterceptor {
 		return &refusal{v1alpha1.ReasonReservedName, fmt.Sprintf("metadata.name %q is not allowed: it is the interceptor of EvictionBudgets; "+
 			"choose another name. The registration selects no pods.", name)}
+	}
+	if name == v1alpha1.OrderInterceptor {
+		return &refusal{v1alpha1.ReasonReservedName, fmt.Sprintf("metadata.name %q is not allowed: it is the interceptor of spec.after of all registrations; "+
+			"choose another name, which may end in %s. The registration selects no pods.", name, v1alpha1.OrderInterceptorSuffix)}
 	}
 	if name == v1alpha1.NativeInterceptor {
 		return &refusal{v1alpha1.ReasonReservedName, fmt.Sprintf("metadata.name %q is not allowed: it is the interceptor of pods' own spec.evictionResponders; "+

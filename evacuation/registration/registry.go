@@ -245,13 +245,26 @@ func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
 		names, _ := r.annotated.Resolve(pod)
 		return names, ErrNativeUnknown
 	}
-	s, native := r.snapshot(), r.native(pod)
+	s := r.snapshot()
+	names, native, err := r.intercepting(s, pod, true)
+	names = s.withOrder(names)
+	if native {
+		names = withNative(names, pod)
+	}
+	return names, err
+}
+
+// intercepting are the pod's interceptors without those that stand for others: that of the
+// order, and that of native responders, of which it is said whether there are any. With measure,
+// expressions that fail are counted.
+func (r *Registry) intercepting(s *snapshot, pod *corev1.Pod, measure bool) (names []string, native bool, _ error) {
+	answered := r.native(pod)
 	var selected []*entry
 	err := r.each(s, pod, func(_ int, e *entry, match bool, failure error) {
-		if failure != nil && !e.isHook() {
+		if measure && failure != nil && !e.isHook() {
 			r.options.Metrics.EvaluationFailed(e.Name)
 		}
-		if match && (!native || !e.answersNatively(pod)) {
+		if match && (!answered || !e.answersNatively(pod)) {
 			selected = append(selected, e)
 		}
 	})
@@ -259,10 +272,10 @@ func (r *Registry) Resolve(pod *corev1.Pod) ([]string, error) {
 		selected = append(selected, ofBudgets)
 	}
 	annotated := r.named(s, pod)
-	if native {
-		return withNative(order(notNatively(s, annotated, pod), selected), pod), err
+	if answered {
+		annotated = notNatively(s, annotated, pod)
 	}
-	return order(annotated, selected), err
+	return order(annotated, selected), answered, err
 }
 
 // each calls yield for the registrations whose selectors select the pod, with the
@@ -315,6 +328,8 @@ func (r *Registry) Registration(name string) (Info, bool) {
 		return r.ofBudgets()
 	case v1alpha1.NativeInterceptor:
 		return r.ofNative()
+	case v1alpha1.OrderInterceptor:
+		return r.ofOrder(), true
 	}
 	known, _, ok := r.snapshot().known(keyOf(name))
 	if !ok || known.refused != nil || known.Name != name {

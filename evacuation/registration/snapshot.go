@@ -20,6 +20,8 @@ import (
 // these: those of the pod's namespace are candidates. Budgets have no slots.
 type snapshot struct {
 	slots []*entry // Nil where a slot is free.
+	// ordered counts the registrations with an order that are in force.
+	ordered int
 	// bySource is by the key of the object: NAME, or NAMESPACE/NAME of a hook.
 	bySource map[string]int
 	// Registrations that require a label with a value or, if they do not say which
@@ -57,6 +59,7 @@ func (v *namespaceView) input(pod *corev1.Pod) celInput {
 func (s *snapshot) clone() *snapshot {
 	return &snapshot{
 		slots:      slices.Clone(s.slots),
+		ordered:    s.ordered,
 		bySource:   maps.Clone(s.bySource),
 		byLabel:    maps.Clone(s.byLabel),
 		byKey:      maps.Clone(s.byKey),
@@ -82,6 +85,7 @@ func newSnapshot() *snapshot {
 func (s *snapshot) put(e *entry) {
 	slot, ok := s.bySource[e.key]
 	if ok {
+		s.countOrders(s.slots[slot], -1)
 		s.unindex(slot)
 	} else {
 		if slot = slices.Index(s.slots, nil); slot < 0 {
@@ -91,8 +95,16 @@ func (s *snapshot) put(e *entry) {
 		s.bySource[e.key] = slot
 	}
 	s.slots[slot] = e
+	s.countOrders(e, 1)
 	if e.refused == nil {
 		s.index(slot)
+	}
+}
+
+// countOrders adds to the number of registrations with an order.
+func (s *snapshot) countOrders(e *entry, n int) {
+	if e.orders() {
+		s.ordered += n
 	}
 }
 
@@ -102,6 +114,7 @@ func (s *snapshot) remove(key string) {
 	if !ok {
 		return
 	}
+	s.countOrders(s.slots[slot], -1)
 	s.unindex(slot)
 	s.slots[slot] = nil
 	delete(s.bySource, key)
