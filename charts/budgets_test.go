@@ -206,7 +206,7 @@ func TestWhatProtectsBudgetsIsAlwaysThere(t *testing.T) {
 			}
 			for _, policy := range []string{"interceptor-names.drawbridge.dev", "evictionrequest-status.drawbridge.dev"} {
 				spec := findPolicy(t, objects, policy).Spec
-				for _, name := range []string{v1alpha1.BudgetInterceptor, v1alpha1.NativeInterceptor} {
+				for _, name := range []string{v1alpha1.BudgetInterceptor, v1alpha1.NativeInterceptor, v1alpha1.OrderInterceptor} {
 					if text := fmt.Sprint(spec.Variables, spec.Validations); !strings.Contains(text, "'"+name+"'") {
 						t.Errorf("%s does not know %s: %s", policy, name, text)
 					}

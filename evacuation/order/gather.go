@@ -25,8 +25,8 @@ var errNotSeen = errors.New("the cache does not show the pod or its namespace ye
 // gather reads the input of a decision about a pod from the cache. Drained says whether its
 // node is.
 func (o *Order) gather(ctx context.Context, t interceptor.Target, drained bool) (*input, error) {
-	list := &corev1.PodList{}
-	if err := o.Client.List(ctx, list, client.MatchingFields{index.PodsByNode: t.NodeName}, client.UnsafeDisableDeepCopy); err != nil {
+	there := &corev1.PodList{}
+	if err := o.Client.List(ctx, there, client.MatchingFields{index.PodsByNode: t.NodeName}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the pods of node %s: %w", t.NodeName, err)
 	}
 	in := &input{now: o.Clock.Now(), since: t.ActivatedAt, node: t.NodeName}
@@ -36,8 +36,8 @@ func (o *Order) gather(ctx context.Context, t interceptor.Target, drained bool) 
 	if in.since.IsZero() {
 		in.since = in.now
 	}
-	for i := range list.Items {
-		object := &list.Items[i]
+	for i := range there.Items {
+		object := &there.Items[i]
 		self := object.UID == t.PodUID
 		if !self && (pods.HasEnded(object) || pods.StaysOnNode(object)) {
 			continue

@@ -129,12 +129,14 @@ func TestWhyARegistrationIsRefused(t *testing.T) {
 		from         *builder.EvictionInterceptorWrapper
 		reason, text string
 	}{
-		"a name of hooks":           {register("a.shop.hooks.drawbridge.dev"), v1alpha1.ReasonReservedName, `metadata.name "a.shop.hooks.drawbridge.dev" is not allowed: names under hooks.drawbridge.dev are those of EvacuationHooks`},
-		"a reserved name":           {register("actor.k8s.io"), v1alpha1.ReasonReservedName, `metadata.name "actor.k8s.io" is not allowed: names under k8s.io and kubernetes.io are reserved`},
-		"a pod selector":            {register("a.x").PodsWhere("app", "In"), v1alpha1.ReasonInvalidSelector, "spec.podSelector cannot be read: "},
-		"a namespace selector":      {register("a.x").Namespaces("a b", "c"), v1alpha1.ReasonInvalidSelector, "spec.namespaceSelector cannot be read: "},
-		"an expression":             {register("a.x").When("true", "object.spec.foo == 1"), v1alpha1.ReasonInvalidExpression, `spec.matchConditions[1] "c1" does not compile: line 1, column 12: undefined field 'foo'. `},
-		"an expression of no truth": {register("a.x").When("1"), v1alpha1.ReasonInvalidExpression, `spec.matchConditions[0] "c0" does not compile: it must be of type bool, but is int. `},
+		"a name of hooks":            {register("a.shop.hooks.drawbridge.dev"), v1alpha1.ReasonReservedName, `metadata.name "a.shop.hooks.drawbridge.dev" is not allowed: names under hooks.drawbridge.dev are those of EvacuationHooks`},
+		"a reserved name":            {register("actor.k8s.io"), v1alpha1.ReasonReservedName, `metadata.name "actor.k8s.io" is not allowed: names under k8s.io and kubernetes.io are reserved`},
+		"the name of the order":      {register(v1alpha1.OrderInterceptor), v1alpha1.ReasonReservedName, `metadata.name "order.drawbridge.dev" is not allowed: it is the interceptor of spec.after of all registrations; choose another name, which may end in .order.drawbridge.dev. `},
+		"a pod selector of an order": {register("a.x").AfterWhere("app", "Near"), v1alpha1.ReasonInvalidSelector, "spec.after.podSelector cannot be read: "},
+		"a pod selector":             {register("a.x").PodsWhere("app", "In"), v1alpha1.ReasonInvalidSelector, "spec.podSelector cannot be read: "},
+		"a namespace selector":       {register("a.x").Namespaces("a b", "c"), v1alpha1.ReasonInvalidSelector, "spec.namespaceSelector cannot be read: "},
+		"an expression":              {register("a.x").When("true", "object.spec.foo == 1"), v1alpha1.ReasonInvalidExpression, `spec.matchConditions[1] "c1" does not compile: line 1, column 12: undefined field 'foo'. `},
+		"an expression of no truth":  {register("a.x").When("1"), v1alpha1.ReasonInvalidExpression, `spec.matchConditions[0] "c0" does not compile: it must be of type bool, but is int. `},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -96,6 +96,7 @@ func TestStatusOfARegistration(t *testing.T) {
 		"it selects a pod":      {register("a.x").Pods("app", "db"), 1, []string{"Accepted=True Accepted", "Evaluated=True Evaluated"}, "No expression fails for any pod."},
 		"its expression is bad": {register("a.x").When("nonsense"), 0, []string{"Accepted=False InvalidExpression"}, `spec.matchConditions[0] "c0" does not compile`},
 		"its name is reserved":  {register("a.k8s.io"), 0, []string{"Accepted=False ReservedName"}, "reserved for Kubernetes"},
+		"it is a circle":        {register("a.x").Pods("app", "db").After("app", "db"), 0, []string{"Accepted=False OrderCircle"}, "so they would wait for each other"},
 		"its selector is bad":   {register("a.x").PodsWhere("app", "Near"), 0, []string{"Accepted=False InvalidSelector"}, "spec.podSelector cannot be read"},
 		"its expression fails once": {register("a.x").When("object.metadata.labels['app'] == 'db'"), 1, []string{"Accepted=True Accepted", "Evaluated=False EvaluationFailed"},
 			`An expression fails for 1 pod, which is therefore not intercepted; for example pod shop/q: matchConditions[0] "c0": no such key: labels. Check optional fields with has().`},

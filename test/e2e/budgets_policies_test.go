@@ -180,13 +180,15 @@ func TestABudgetOfNothingIsWarnedOf(t *testing.T) {
 	}
 }
 
-// Nobody registers the interceptors of budgets and of native responders, the manager neither.
+// Nobody registers the interceptors of budgets, of native responders and of the order of a node's
+// pods, the manager neither.
 func TestNobodyRegistersTheInterceptorsOfDrawbridge(t *testing.T) {
 	t.Parallel()
 	thief := must(client.New(managersConfig(t), client.Options{Scheme: admin.Scheme()}))(t)
 	for name, why := range map[string]string{
 		v1alpha1.BudgetInterceptor: "it is the interceptor of EvictionBudgets",
 		v1alpha1.NativeInterceptor: "it is the interceptor of pods' own spec.evictionResponders",
+		v1alpha1.OrderInterceptor:  "it is the interceptor of spec.after of all registrations",
 	} {
 		registration := builder.EvictionInterceptor(name)
 		mustDeny(t, thief.Create(t.Context(), registration.Clone().Obj(), client.DryRunAll), "interceptor-names.drawbridge.dev", why)

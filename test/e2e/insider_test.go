@@ -238,6 +238,9 @@ func TestOnlyTheManagerReportsForItsOwn(t *testing.T) {
 		"native responders": {
 			func(string) string { return v1alpha1.NativeInterceptor }, "only Drawbridge may report for native.drawbridge.dev",
 		},
+		"the order of a node's pods": {
+			func(string) string { return v1alpha1.OrderInterceptor }, "only Drawbridge may report for order.drawbridge.dev",
+		},
 		"hooks": {
 			func(namespace string) string {
 				return v1alpha1.HookInterceptor(types.NamespacedName{Namespace: namespace, Name: "dump"})

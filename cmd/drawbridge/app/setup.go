@@ -162,6 +162,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o Options, known discovered) e
 		evictor.SetupWithManager(mgr),
 		leases.SetupWithManager(mgr),
 		setupPresets(mgr, o),
+		setupOrder(mgr, o, resolver),
 		setupGuard(mgr, o, known, resolver, policies, view),
 		setupDescheduler(mgr, o, known, resolver),
 		setupDeletionCost(mgr, o),

@@ -62,7 +62,7 @@ func (o commands) interceptors(ctx context.Context, c *cli.Connection) error {
 			case r.Hook != "":
 				_, name, _ := strings.Cut(r.Hook, "/")
 				fmt.Fprintf(o.Out, "evacuationhook.drawbridge.dev/%s\n", name)
-			case r.Registered && r.Budgets == 0 && !r.Native:
+			case r.Registered && r.Budgets == 0 && !r.Native && !r.Order:
 				fmt.Fprintf(o.Out, "evictioninterceptor.drawbridge.dev/%s\n", r.Name)
 			}
 		}
@@ -89,8 +89,8 @@ func (o commands) printInterceptors(all []listing.Interceptor) error {
 		if r.Registered {
 			priority, accepted = number(r.Priority), cmp.Or(r.Accepted, "Unknown")
 		}
-		if r.Native {
-			priority = "" // It has none: it is the first, or the last.
+		if r.Native || r.Order {
+			priority = "" // It has none: its place depends on the others of the pod.
 		}
 		if r.Pods != nil {
 			pods = number(*r.Pods)

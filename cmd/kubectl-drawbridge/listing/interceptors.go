@@ -24,6 +24,8 @@ type Interceptor struct {
 	Budgets int `json:"budgets,omitempty"`
 	// Native: native responders of pods have their turn under the name. It is built in.
 	Native bool `json:"native,omitempty"`
+	// Order: pods wait under the name for others of their node. It is built in.
+	Order bool `json:"order,omitempty"`
 	// Registered: there is an EvictionInterceptor, EvacuationHook or EvictionBudget, or it is
 	// built in.
 	// Accepted: it is in force.
@@ -133,8 +135,9 @@ func countTurns(found map[string]*Interceptor, er *v1alpha1.EvictionRequest) {
 		r := found[target.Name]
 		if r == nil {
 			r = &Interceptor{Name: target.Name}
-			if target.Name == v1alpha1.NativeInterceptor {
-				r.Native, r.Registered, r.Accepted = true, true, string(metav1.ConditionTrue)
+			r.Native, r.Order = target.Name == v1alpha1.NativeInterceptor, target.Name == v1alpha1.OrderInterceptor
+			if r.Native || r.Order {
+				r.Registered, r.Accepted = true, string(metav1.ConditionTrue)
 			}
 			found[target.Name] = r
 		}

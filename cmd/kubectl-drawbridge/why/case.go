@@ -116,6 +116,8 @@ func interceptors(f *Facts) ([]Interceptor, error) {
 			i.Source = budgetSource(f)
 		case name == v1alpha1.NativeInterceptor:
 			i.Source = nativeSource(f)
+		case name == v1alpha1.OrderInterceptor:
+			i.Source = "spec.after of the registrations"
 		case registration != nil:
 			i.Source = fmt.Sprintf("registration, priority %d", priority(registration))
 		default:

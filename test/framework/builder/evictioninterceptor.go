@@ -77,6 +77,37 @@ func (w *EvictionInterceptorWrapper) Evicts() *EvictionInterceptorWrapper {
 	return w
 }
 
+// After adds a label to spec.after.podSelector.
+func (w *EvictionInterceptorWrapper) After(key, value string) *EvictionInterceptorWrapper {
+	addLabel(&w.order().PodSelector, key, value)
+	return w
+}
+
+// AfterWhere adds a requirement to spec.after.podSelector.
+func (w *EvictionInterceptorWrapper) AfterWhere(key string, operator metav1.LabelSelectorOperator, values ...string) *EvictionInterceptorWrapper {
+	addRequirement(&w.order().PodSelector, key, operator, values)
+	return w
+}
+
+// AfterNamespaces adds a label to spec.after.namespaceSelector.
+func (w *EvictionInterceptorWrapper) AfterNamespaces(key, value string) *EvictionInterceptorWrapper {
+	addLabel(&w.order().NamespaceSelector, key, value)
+	return w
+}
+
+// AfterTimeout sets spec.after.timeout.
+func (w *EvictionInterceptorWrapper) AfterTimeout(timeout time.Duration) *EvictionInterceptorWrapper {
+	w.order().Timeout = &metav1.Duration{Duration: timeout}
+	return w
+}
+
+func (w *EvictionInterceptorWrapper) order() *v1alpha1.EvictionOrder {
+	if w.Spec.After == nil {
+		w.Spec.After = &v1alpha1.EvictionOrder{}
+	}
+	return w.Spec.After
+}
+
 // NativeKey sets spec.nativeKey.
 func (w *EvictionInterceptorWrapper) NativeKey(key string) *EvictionInterceptorWrapper {
 	w.Spec.NativeKey = key
