@@ -64,13 +64,14 @@ func TestWithResponders(t *testing.T) {
 	}
 }
 
-// Nobody registers it, so what is said of names without a registration would be wrong.
-func TestNativeRespondersAreBuiltIn(t *testing.T) {
+// Nobody registers them, so what is said of names without a registration would be wrong.
+func TestNativeRespondersAndTheOrderAreBuiltIn(t *testing.T) {
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
-	er := builder.EvictionRequest("shop", "p", "uid").Requesters("r.example.com").Interceptors(v1alpha1.NativeInterceptor, "a.example.com").Active(v1alpha1.NativeInterceptor, now).Obj()
+	er := builder.EvictionRequest("shop", "p", "uid").Requesters("r.example.com").Interceptors(v1alpha1.NativeInterceptor, v1alpha1.OrderInterceptor, "a.example.com").Active(v1alpha1.NativeInterceptor, now).Obj()
 	got := listing.Interceptors(nil, nil, nil, []v1alpha1.EvictionRequest{*er})
 	want := []listing.Interceptor{
 		{Name: v1alpha1.NativeInterceptor, Native: true, Registered: true, Accepted: "True", Active: 1},
+		{Name: v1alpha1.OrderInterceptor, Order: true, Registered: true, Accepted: "True", Waiting: 1},
 		{Name: "a.example.com", Waiting: 1},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
