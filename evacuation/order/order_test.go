@@ -45,11 +45,11 @@ func asked(name string, interceptors ...string) *builder.EvictionRequestWrapper 
 // inTurn is one with a turn of the order.
 func inTurn(name string) *builder.EvictionRequestWrapper { return asked(name, Name).Active(Name, t0) }
 
-// targetOf is the pod as the SDK names it.
-func targetOf(name string) interceptor.Target {
+// ofStorage is the pod storage-0 as the SDK names it.
+func ofStorage() interceptor.Target {
 	return interceptor.Target{
-		Request: types.NamespacedName{Namespace: "shop", Name: name}, RequestUID: types.UID("er-" + name),
-		Pod: types.NamespacedName{Namespace: "shop", Name: name}, PodUID: types.UID(name), NodeName: "n1", ActivatedAt: t0,
+		Request: types.NamespacedName{Namespace: "shop", Name: "storage-0"}, RequestUID: "er-storage-0",
+		Pod: types.NamespacedName{Namespace: "shop", Name: "storage-0"}, PodUID: "storage-0", NodeName: "n1", ActivatedAt: t0,
 	}
 }
 
@@ -150,7 +150,7 @@ func TestWhichPodsAreWaitedFor(t *testing.T) {
 			if tc.waits {
 				want = interceptor.Progress{Message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/web-0.", CheckAfter: 10 * time.Minute}
 			}
-			if diff := cmp.Diff(want, n.evacuate(t, targetOf("storage-0"))); diff != "" {
+			if diff := cmp.Diff(want, n.evacuate(t, ofStorage())); diff != "" {
 				t.Errorf("progress (-want +got):\n%s", diff)
 			}
 			if len(n.events) > 0 {
@@ -164,12 +164,12 @@ func TestWhichPodsAreWaitedFor(t *testing.T) {
 func TestTheCacheMayBeBehind(t *testing.T) {
 	storage := []*builder.EvictionInterceptorWrapper{lastOf(storageLast, "storage", "web")}
 	n := newNode(t, storage, objects(builder.Node("n1").Obj(), podOn("storage", "storage-0").Obj(), podOn("web", "web-0").Obj(), inTurn("storage-0").Obj()), builder.Node("n1").Cordoned().Obj())
-	if got := n.evacuate(t, targetOf("storage-0")); got.Done {
+	if got := n.evacuate(t, ofStorage()); got.Done {
 		t.Errorf("it goes on while the node is drained: %+v", got)
 	}
 	unseen := newNode(t, storage, objects(builder.Node("n1").Cordoned().Obj()))
 	want := interceptor.Progress{Message: "The pods of the node are not known yet.", CheckAfter: soon}
-	if diff := cmp.Diff(want, unseen.evacuate(t, targetOf("storage-0"))); diff != "" {
+	if diff := cmp.Diff(want, unseen.evacuate(t, ofStorage())); diff != "" {
 		t.Errorf("progress (-want +got):\n%s", diff)
 	}
 }
@@ -188,7 +188,7 @@ func TestWhoNeverWaits(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			target := targetOf("storage-0")
+			target := ofStorage()
 			if tc.change != nil {
 				tc.change(&target)
 			}
@@ -212,12 +212,12 @@ func TestAfterTheTimeoutItGoesOn(t *testing.T) {
 	n := newNode(t, registrations, objects(builder.Node("n1").Cordoned().Obj(), podOn("storage", "storage-0").Obj(), podOn("web", "web-0").Obj(), inTurn("storage-0").Obj()))
 	n.clock.Step(time.Minute)
 	want := interceptor.Progress{Message: "Waiting for 1 pod of node n1 to leave, at most 3m: shop/web-0.", CheckAfter: 2 * time.Minute}
-	if diff := cmp.Diff(want, n.evacuate(t, targetOf("storage-0"))); diff != "" {
+	if diff := cmp.Diff(want, n.evacuate(t, ofStorage())); diff != "" {
 		t.Errorf("before (-want +got):\n%s", diff)
 	}
 	n.clock.Step(2 * time.Minute)
 	want = interceptor.Progress{Done: true, Message: "Not waiting any longer after 3m for 1 pod of node n1: shop/web-0."}
-	if diff := cmp.Diff(want, n.evacuate(t, targetOf("storage-0"))); diff != "" {
+	if diff := cmp.Diff(want, n.evacuate(t, ofStorage())); diff != "" {
 		t.Errorf("after (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"EvictionRequest OrderTimedOut", "Pod OrderTimedOut"}, n.events); diff != "" {
@@ -238,7 +238,7 @@ func TestACircleOfRegistrationsIsBroken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, registrations, slices.Concat(pods, requests))
 			want := interceptor.Progress{Done: true, Message: "Not waiting for 1 pod, because they would wait for each other: shop/web-0."}
-			if diff := cmp.Diff(want, n.evacuate(t, targetOf("storage-0"))); diff != "" {
+			if diff := cmp.Diff(want, n.evacuate(t, ofStorage())); diff != "" {
 				t.Errorf("progress (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff([]string{"EvictionRequest OrderCircle", "Pod OrderCircle"}, n.events); diff != "" {
@@ -247,7 +247,7 @@ func TestACircleOfRegistrationsIsBroken(t *testing.T) {
 		})
 	}
 	n := newNode(t, registrations, append(slices.Clone(pods), inTurn("storage-0").Obj(), asked("web-0", "a.example.com").Obj()))
-	if got := n.evacuate(t, targetOf("storage-0")); got.Done {
+	if got := n.evacuate(t, ofStorage()); got.Done {
 		t.Errorf("it does not wait for one that was planned before there was an order: %+v", got)
 	}
 }
@@ -260,12 +260,12 @@ func TestWhoIsWoken(t *testing.T) {
 	wakes := func(object client.Object, want bool) {
 		t.Helper()
 		got := n.waiting(t.Context(), object)
-		if slices.Contains(got, targetOf("storage-0").Request) != want || len(got) > 1 {
+		if slices.Contains(got, ofStorage().Request) != want || len(got) > 1 {
 			t.Errorf("%T %s wakes %v, want the request to be among them: %t", object, object.GetName(), got, want)
 		}
 	}
 	wakes(web, false)
-	if n.evacuate(t, targetOf("storage-0")).Done {
+	if n.evacuate(t, ofStorage()).Done {
 		t.Fatal("it does not wait")
 	}
 	wakes(web, true)
@@ -274,17 +274,17 @@ func TestWhoIsWoken(t *testing.T) {
 	wakes(builder.Node("n2").Obj(), false)
 	wakes(podOn("web", "web-1").Node("n2").Obj(), false)
 	n.delete(t, web)
-	if !n.evacuate(t, targetOf("storage-0")).Done {
+	if !n.evacuate(t, ofStorage()).Done {
 		t.Error("it waits for a pod that is gone")
 	}
 	wakes(storage, false)
 
-	n.following.follow("n1", targetOf("storage-0").Request)
-	if err := n.Gone(t.Context(), targetOf("storage-0")); err != nil {
+	n.following.follow("n1", ofStorage().Request)
+	if err := n.Gone(t.Context(), ofStorage()); err != nil {
 		t.Fatal(err)
 	}
 	wakes(storage, false)
-	n.following.follow("n1", targetOf("storage-0").Request)
+	n.following.follow("n1", ofStorage().Request)
 	n.delete(t, request)
 	wakes(storage, false)
 	if len(n.following.of) > 0 {
