@@ -49,6 +49,13 @@ func (f *follower) forget(node string, request types.NamespacedName) {
 	}
 }
 
+// has reports whether a request waits on a node.
+func (f *follower) has(node string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.of[node]) > 0
+}
+
 // on are the requests that wait on a node.
 func (f *follower) on(node string) []types.NamespacedName {
 	f.mu.Lock()
@@ -79,15 +86,20 @@ func (o *Order) waiting(ctx context.Context, obj client.Object) []types.Namespac
 	})
 }
 
-// podEvents passes what may end a wait: a pod is gone, has ended, or has other labels.
-func podEvents() predicate.Predicate {
+// podEvents passes what may end a wait: a pod is gone, has ended, or has other labels. There are
+// many of these events, and nearly always nobody waits.
+func (o *Order) podEvents() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			pod, ok := e.Object.(*corev1.Pod)
+			return ok && o.following.has(pod.Spec.NodeName)
+		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok := e.ObjectOld.(*corev1.Pod)
 			after, is := e.ObjectNew.(*corev1.Pod)
-			return ok && is && (before.UID != after.UID || pods.HasEnded(before) != pods.HasEnded(after) || !maps.Equal(before.Labels, after.Labels))
+			return ok && is && o.following.has(after.Spec.NodeName) && (before.UID != after.UID || pods.HasEnded(before) != pods.HasEnded(after) || !maps.Equal(before.Labels, after.Labels))
 		},
 	}
 }

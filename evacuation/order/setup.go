@@ -34,7 +34,7 @@ func Add(mgr ctrl.Manager, options Options) error {
 	return interceptor.Add(mgr, o, interceptor.Options{
 		Name: Name, Clock: options.Clock, Recorder: options.Recorder,
 		Watches: []interceptor.Watch{
-			{Object: &corev1.Pod{}, Requests: o.waiting, Predicates: []predicate.Predicate{podEvents()}},
+			{Object: &corev1.Pod{}, Requests: o.waiting, Predicates: []predicate.Predicate{o.podEvents()}},
 			{Object: &v1alpha1.EvictionRequest{}, Requests: o.waiting, Predicates: []predicate.Predicate{requestEvents()}},
 			{Object: &corev1.Node{}, Requests: o.waiting, Predicates: []predicate.Predicate{nodeEvents()}},
 		},

@@ -47,7 +47,7 @@ import (
 // what the transform and all handlers do about one; decoding and client-go's queues are not in it.
 func TestAnEventOfAPodThatNobodyFollowsAllocatesLittle(t *testing.T) {
 	pods, transform := handlersOfPods(t)
-	if diff := cmp.Diff(13, pods.handlers); diff != "" {
+	if diff := cmp.Diff(14, pods.handlers); diff != "" {
 		t.Errorf("handlers of pods, each of which gets every event (-want +got):\n%s", diff)
 	}
 	kept := func(pod *corev1.Pod) any {
