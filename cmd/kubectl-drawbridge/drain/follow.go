@@ -102,9 +102,9 @@ func (f *follower) follow(ctx context.Context, m *v1alpha1.NodeMaintenance) erro
 	}
 }
 
-// terminal draws to standard output, in colours unless disabled.
+// terminal draws to standard output.
 func terminal(o *cli.Options) text.Terminal {
-	return text.Terminal{Out: o.Out, Color: o.Getenv("NO_COLOR") == ""}
+	return text.Terminal{Out: o.Out, Color: o.Color()}
 }
 
 // watch fills a cache with the maintenance and all requests. The first lists are made

@@ -20,7 +20,7 @@ func TestWhereAViewCannotBeDrawnLinesArePrinted(t *testing.T) {
 		not     string
 	}{
 		"a terminal":                        {escapes: true, want: color},
-		"a terminal, without colours":       {env: map[string]string{"NO_COLOR": "1"}, escapes: true, want: view, not: color},
+		"a terminal, without colors":        {env: map[string]string{"NO_COLOR": "1"}, escapes: true, want: view, not: color},
 		"a dumb terminal":                   {env: map[string]string{"TERM": "dumb"}, escapes: true, want: lines, not: "\x1b"},
 		"a console that prints the escapes": {want: lines, not: "\x1b"},
 		"a file":                            {nowhere: true, escapes: true, want: lines, not: "\x1b"},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -40,7 +39,7 @@ func (d *options) plan(ctx context.Context, c *cli.Connection, m *v1alpha1.NodeM
 	if err != nil {
 		return err
 	}
-	return p.print(d.Out)
+	return p.print(d.Options)
 }
 
 // foresee says what would happen.
@@ -71,17 +70,19 @@ func planOf(nodes []string, fates []fate) Plan {
 	return p
 }
 
-// print prints it for a terminal.
-func (p Plan) print(out io.Writer) error {
-	t := cli.NewTable(out)
-	for _, row := range p.Rows {
-		t.Row(row...)
+// print prints it. On a terminal long names are cut, but never what would happen.
+func (p Plan) print(o *cli.Options) error {
+	shares := []int{15, 15, 30, 30}
+	grid := text.Grid{Gap: 3, Width: o.Width(), Wrap: true}
+	for i, heading := range p.Rows[0] {
+		grid.Columns = append(grid.Columns, text.Column{Heading: heading, Share: shares[i], Prose: i == len(shares)-1})
 	}
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("print the plan: %w", err)
+	rows := make([]text.Row, 0, len(p.Rows))
+	for _, cells := range p.Rows[1:] {
+		rows = append(rows, text.Row{Cells: cells})
 	}
-	fmt.Fprintf(out, "\n%s (dry run: nothing was changed)\n", p.Summary)
-	return nil
+	lines := append(grid.Lines(rows), text.Line{}, text.Line{Text: p.Summary + " (dry run: nothing was changed)"})
+	return o.PrintLines(lines)
 }
 
 // gatherFates reads what determines the fates of the nodes' pods.

@@ -27,8 +27,8 @@ const (
 	minHeight = 8
 )
 
-// bar is the width of a node's bar, in columns.
-const bar = 24
+// maxBar is the width of a node's bar, in columns, on a screen that is wide enough.
+const maxBar = 24
 
 // view draws a snapshot.
 func view(s snapshot, screen screen) []text.Line {
@@ -36,7 +36,7 @@ func view(s snapshot, screen screen) []text.Line {
 	if s.Maintenance == nil {
 		return nil
 	}
-	lines := []text.Line{title(s)}
+	lines := []text.Line{title(s, wide)}
 	if s.Trouble != "" {
 		lines = append(lines, text.Line{Text: "  " + s.Trouble, Tone: text.Bad})
 	}
@@ -57,9 +57,13 @@ func view(s snapshot, screen screen) []text.Line {
 	forNodes := min(len(nodes), room-forPods)
 	forPods = min(len(pods), room-forNodes)
 
-	name := columnWidth(nodes, func(n v1alpha1.MaintenanceNodeStatus) string { return n.Name }, 8, wide/3)
+	name := 8
+	for _, n := range nodes {
+		name = max(name, text.Cells(n.Name))
+	}
+	name = min(name, wide/3)
 	for _, node := range limited(nodes, forNodes) {
-		lines = append(lines, nodeLine(node, name, screen.ASCII))
+		lines = append(lines, nodeLine(node, name, min(maxBar, wide/5), screen.ASCII))
 	}
 	if hidden := int(s.Maintenance.Status.Progress.Nodes) - min(len(nodes), fitting(len(nodes), forNodes)); hidden > 0 {
 		lines = append(lines, text.Line{Text: fmt.Sprintf("  ... and %d more nodes", hidden), Tone: text.Faint})
@@ -70,6 +74,9 @@ func view(s snapshot, screen screen) []text.Line {
 	}
 	for i := range lines {
 		lines[i].Text = strings.TrimRight(text.Cut(lines[i].Text, screen.Width), " ")
+		if screen.ASCII {
+			lines[i].Text = text.ASCII(lines[i].Text)
+		}
 	}
 	return lines
 }
@@ -85,11 +92,11 @@ func fitting(n, room int) int {
 
 func limited[T any](items []T, room int) []T { return items[:fitting(len(items), room)] }
 
-// title is the overall progress.
-func title(s snapshot) text.Line {
+// title is the overall progress. A long name gives way to it.
+func title(s snapshot, wide int) text.Line {
 	m := s.Maintenance
 	p := m.Status.Progress
-	line := fmt.Sprintf("%s  %s  %d of %d nodes drained", m.Name, cmp.Or(string(m.Status.Stage), string(v1alpha1.StagePlanning)), p.NodesDrained, p.Nodes)
+	line := fmt.Sprintf("  %s  %d of %d nodes drained", cmp.Or(string(m.Status.Stage), string(v1alpha1.StagePlanning)), p.NodesDrained, p.Nodes)
 	if p.PodsPendingEvacuation > 0 {
 		line += fmt.Sprintf(", %s to go", text.Counted(p.PodsPendingEvacuation, "pod"))
 	}
@@ -101,7 +108,8 @@ func title(s snapshot) text.Line {
 	if outcomeOf(m) == drained {
 		tone = text.Good
 	}
-	return text.Line{Text: line + "  " + duration.HumanDuration(s.Now.Sub(s.Began).Round(time.Second)), Tone: tone}
+	line += "  " + duration.HumanDuration(s.Now.Sub(s.Began).Round(time.Second))
+	return text.Line{Text: text.CutMiddle(m.Name, max(wide-text.Cells(line), wide/4)) + line, Tone: tone}
 }
 
 // unfinishedFirst sorts nodes: draining, waiting, done; each by name.
@@ -126,45 +134,43 @@ func unfinishedFirst(nodes []v1alpha1.MaintenanceNodeStatus) []v1alpha1.Maintena
 	return sorted
 }
 
-func columnWidth[T any](items []T, words func(T) string, least, most int) int {
-	w := least
-	for _, item := range items {
-		w = max(w, text.Cells(words(item)))
-	}
-	return min(w, most)
-}
-
-// nodeLine is a node with its bar.
-func nodeLine(n v1alpha1.MaintenanceNodeStatus, name int, ascii bool) text.Line {
+// nodeLine is a node with its bar. What is blocked comes first: the end may be cut.
+func nodeLine(n v1alpha1.MaintenanceNodeStatus, name, bar int, ascii bool) text.Line {
 	total := n.PodsEvacuated + n.PodsPendingEvacuation
 	done := n.Stage == v1alpha1.StageDrainComplete || n.Stage == v1alpha1.StageMaintenanceComplete
-	line := text.Line{Text: fmt.Sprintf("  %s %s %7s  ", text.Fit(n.Name, name), progressBar(n.PodsEvacuated, total, done, ascii), fmt.Sprintf("%d/%d", n.PodsEvacuated, total))}
+	var line text.Line
+	var said []string
+	if n.PodsBlocking > 0 {
+		said = append(said, fmt.Sprintf("%d blocked", n.PodsBlocking))
+	}
 	switch {
 	case done:
-		line.Text, line.Tone = line.Text+"drained", text.Good
+		said, line.Tone = append(said, "drained"), text.Good
 	case n.Stage == v1alpha1.StageDrain:
-		line.Text += "draining"
+		said = append(said, "draining")
 		if n.Wave != "" {
-			line.Text += ", wave " + n.Wave
+			said = append(said, "wave "+n.Wave)
 		}
 	case n.Stage == v1alpha1.StageCordon:
-		line.Text += "cordoned"
+		said = append(said, "cordoned")
 	default:
-		line.Text += "planned"
+		said = append(said, "planned")
 	}
 	if n.PodsEvacuating > 0 {
-		line.Text += fmt.Sprintf(", %d on the way", n.PodsEvacuating)
+		said = append(said, fmt.Sprintf("%d on the way", n.PodsEvacuating))
 	}
 	if n.PodsInLaterWaves > 0 {
-		line.Text += fmt.Sprintf(", %d in later waves", n.PodsInLaterWaves)
+		said = append(said, fmt.Sprintf("%d in later waves", n.PodsInLaterWaves))
 	}
 	if n.PodsBlocking > 0 {
-		line.Text, line.Tone = line.Text+fmt.Sprintf(", %d blocked", n.PodsBlocking), text.Bad
+		line.Tone = text.Bad
 	}
+	line.Text = fmt.Sprintf("  %s %s %7s  %s", text.FitMiddle(n.Name, name), progressBar(n.PodsEvacuated, total, bar, done, ascii), fmt.Sprintf("%d/%d", n.PodsEvacuated, total), strings.Join(said, ", "))
 	return line
 }
 
-func progressBar(done, total int32, all, ascii bool) string {
+// progressBar is that many columns wide.
+func progressBar(done, total int32, bar int, all, ascii bool) string {
 	full, empty := "█", "░"
 	if ascii {
 		full, empty = "#", "-"
@@ -180,31 +186,35 @@ func progressBar(done, total int32, all, ascii bool) string {
 
 // podLines is the table of the pods that are being evacuated.
 func podLines(pods []movingPod, room int, now time.Time, wide int) []text.Line {
-	const gap, eta = 2, 6
 	shown := limited(pods, max(room, 1))
-	name := columnWidth(shown, func(p movingPod) string { return p.Name }, 8, wide*3/10)
-	node := columnWidth(shown, func(p movingPod) string { return p.Node }, 4, wide/6)
-	turn := columnWidth(shown, turnOf, 11, wide*3/10)
-	said := wide - 2 - name - node - turn - eta - 4*gap
-	if said < len("MESSAGE") {
-		said = 0
-	}
-	row := func(values ...string) string {
-		space := strings.Repeat(" ", gap)
-		return "  " + text.Fit(values[0], name) + space + text.Fit(values[1], node) + space + text.Fit(values[2], turn) + space + text.Fit(values[3], eta) + space + text.Cut(values[4], said)
-	}
-	lines := []text.Line{{Text: row("POD", "NODE", "INTERCEPTOR", "ETA", "MESSAGE"), Tone: text.Faint}}
+	rows := make([]text.Row, 0, len(shown))
 	for _, p := range shown {
-		line := text.Line{Text: row(p.Name, p.Node, turnOf(p), etaOf(p, now), text.Hurried(text.Clean(p.Message), p.Deadline, now))}
+		row := text.Row{Cells: []string{p.Name, p.Node, standing(p), etaOf(p, now), text.Hurried(text.Clean(p.Message), p.Deadline, now)}}
 		if p.State == v1alpha1.StateBlocked {
-			line.Tone = text.Bad
+			row.Tone = text.Bad
 		}
-		lines = append(lines, line)
+		rows = append(rows, row)
 	}
+	lines := text.Grid{
+		Columns: []text.Column{
+			{Heading: "POD", Share: 30}, {Heading: "NODE", Share: 12}, {Heading: "INTERCEPTOR", Share: 25},
+			{Heading: "ETA   "}, // As wide as any, so that what follows does not move.
+			{Heading: "MESSAGE", Share: 20, Prose: true},
+		},
+		Gap: 2, Indent: 2, Width: wide,
+	}.Lines(rows)
 	if hidden := len(pods) - len(shown); hidden > 0 {
 		lines = append(lines, text.Line{Text: fmt.Sprintf("  ... and %d more pods", hidden), Tone: text.Faint})
 	}
 	return lines
+}
+
+// standing says whose turn it is, and whether it is blocked: the message may have no room.
+func standing(p movingPod) string {
+	if p.State == v1alpha1.StateBlocked {
+		return turnOf(p) + ", blocked"
+	}
+	return turnOf(p)
 }
 
 // turnOf says whose turn it is.

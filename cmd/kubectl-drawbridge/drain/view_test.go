@@ -94,17 +94,29 @@ func TestTheView(t *testing.T) {
 	}
 	waves := middle()
 	waves.Maintenance.Status.Nodes[1].Wave, waves.Maintenance.Status.Nodes[1].PodsInLaterWaves = "databases", 2
+	long := middle()
+	long.Maintenance.Name = "drain-ip-10-0-12-34-eu-central-1-compute-internal-28bb2304"
+	for i := range long.Maintenance.Status.Nodes {
+		long.Maintenance.Status.Nodes[i].Name = fmt.Sprintf("ip-10-0-12-3%d.eu-central-1.compute.internal", i)
+	}
+	for i := range long.Pods {
+		long.Pods[i].Node = "ip-10-0-12-31.eu-central-1.compute.internal"
+		long.Pods[i].Name = fmt.Sprintf("payments-production/settlement-reconciliation-worker-7d9c5b6f4d-x%dz9q", i)
+	}
 	cases := map[string]struct {
 		snapshot snapshot
 		screen   screen
 	}{
-		"waves":  {waves, screen{Width: 120, Height: 40}},
-		"wide":   {middle(), screen{Width: 120, Height: 40}},
-		"narrow": {middle(), screen{Width: 60, Height: 40}},
-		"ascii":  {middle(), screen{Width: 100, Height: 40, ASCII: true}},
-		"many":   {many, screen{Width: 100, Height: 20}},
-		"hurry":  {hurried, screen{Width: 100, Height: 40}},
-		"begin":  {snapshot{Now: now, Began: now, Maintenance: maintenance()}, screen{Width: 80, Height: 24}},
+		"terminal":     {middle(), screen{Width: 80, Height: 24}},
+		"long":         {long, screen{Width: 80, Height: 24}},
+		"long-minimal": {long, screen{Width: 40, Height: 24, ASCII: true}},
+		"waves":        {waves, screen{Width: 120, Height: 40}},
+		"wide":         {middle(), screen{Width: 120, Height: 40}},
+		"narrow":       {middle(), screen{Width: 60, Height: 40}},
+		"ascii":        {middle(), screen{Width: 100, Height: 40, ASCII: true}},
+		"many":         {many, screen{Width: 100, Height: 20}},
+		"hurry":        {hurried, screen{Width: 100, Height: 40}},
+		"begin":        {snapshot{Now: now, Began: now, Maintenance: maintenance()}, screen{Width: 80, Height: 24}},
 		"done": {snapshot{Now: now, Began: now.Add(-time.Hour), Maintenance: condition(maintenance(
 			v1alpha1.MaintenanceNodeStatus{Name: "node-1", Stage: v1alpha1.StageDrainComplete}), v1alpha1.ConditionDrained, metav1.ConditionTrue)}, screen{Width: 80, Height: 24}},
 	}

@@ -20,3 +20,16 @@ func TestAViewReplacesTheOneBefore(t *testing.T) {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
 }
+
+func TestLinesArePrinted(t *testing.T) {
+	lines := []Line{{Text: "a"}, {Text: "b", Tone: Bad}, {Tone: Bad}}
+	for want, color := range map[string]bool{"a\n\x1b[31mb\x1b[0m\n\n": true, "a\nb\n\n": false} {
+		var out strings.Builder
+		if err := Print(&out, lines, color); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("in colors: %t, written (-want +got):\n%s", color, diff)
+		}
+	}
+}

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 )
 
 // DefaultNamespace is Drawbridge's namespace if none is given.
@@ -70,6 +73,31 @@ func terminalSize(out *os.File) (width, height int, ok bool) {
 func (o *Options) Canvas() (width, height int, ok bool) {
 	width, height, ok = o.Size()
 	return width, height, ok && o.Getenv("TERM") != "dumb" && o.Escapes()
+}
+
+// Color reports whether lines are in colors: on a terminal that obeys escape codes, unless
+// NO_COLOR is set to anything.
+func (o *Options) Color() bool {
+	_, _, ok := o.Canvas()
+	return ok && o.Getenv("NO_COLOR") == ""
+}
+
+// Width is how many columns lines may take: those of the terminal; 0 in a pipe or a file,
+// where nothing is cut.
+func (o *Options) Width() int {
+	width, _, ok := o.Size()
+	if !ok {
+		return 0
+	}
+	return width
+}
+
+// PrintLines prints lines, in colors if there are any.
+func (o *Options) PrintLines(lines []text.Line) error {
+	if err := text.Print(o.Out, lines, o.Color()); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
 }
 
 // ASCIIOnly reports whether the terminal's character set lacks block characters.
