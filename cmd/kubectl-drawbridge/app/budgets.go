@@ -29,7 +29,7 @@ With a name: the groups of this budget, and the pods whose eviction it has grant
 have no successor yet.`,
 		Example: `  kubectl drawbridge budgets -A
   kubectl drawbridge budgets ingester -n mimir`,
-		ValidArgsFunction: o.CompleteFirst(budgetNames),
+		ValidArgsFunction: o.CompleteFirst(cli.BudgetResource),
 	}
 	o.ofNamespace(cmd, "budget", o.budget, o.budgets)
 	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML)
@@ -152,9 +152,4 @@ func groupName(b *v1alpha1.EvictionBudget, name string) string {
 		return ""
 	}
 	return strconv.Quote(name)
-}
-
-func budgetNames(ctx context.Context, c *cli.Connection) ([]string, error) {
-	budgets, err := c.EvictionBudgets(ctx, client.InNamespace(c.Namespace))
-	return namesOf(budgets, func(b v1alpha1.EvictionBudget) string { return b.Name }), err
 }

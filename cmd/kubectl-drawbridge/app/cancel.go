@@ -37,11 +37,7 @@ Use node/NAME or pod/NAME to be explicit.`,
 		Args: cobra.ExactArgs(1),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if strings.HasPrefix(prefix, "pod/") {
-				pods, directive := o.CompletePod(cmd, args, prefix)
-				for i := range pods {
-					pods[i] = "pod/" + pods[i]
-				}
-				return pods, directive
+				return o.CompletePod(cmd, args, prefix)
 			}
 			return o.CompleteNodes(1)(cmd, args, prefix)
 		},

@@ -52,6 +52,11 @@ func NewCommand(o *cli.Options) *cobra.Command {
 		dashboard.NewCommand(o, dashboard.Parts{Actions: newActions, Pages: forecastpage.Pages(), Version: version.Get()}), doctor.NewCommand(o, version.Get()), newVersion(c),
 	)
 	root.InitDefaultCompletionCmd()
-	cli.Must(root.RegisterFlagCompletionFunc("namespace", o.CompleteNamespaces))
+	completion, _, err := root.Find([]string{"completion"})
+	cli.Must(err)
+	completion.AddCommand(newKubectlCompletion(c))
+	for _, flag := range []string{"namespace", "drawbridge-namespace"} {
+		cli.Must(root.RegisterFlagCompletionFunc(flag, o.CompleteNamespaces))
+	}
 	return root
 }

@@ -38,11 +38,11 @@ failed try again.`,
 		Example: `  kubectl drawbridge hooks -A
   kubectl drawbridge hooks dump -n shop
   kubectl drawbridge hooks test dump --pod=ledger-0 -n shop`,
-		ValidArgsFunction: o.CompleteFirst(hookNames),
+		ValidArgsFunction: o.CompleteFirst(cli.HookResource),
 	}
 	o.ofNamespace(cmd, "hook", o.hookPods, o.hooks)
 	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML)
-	cmd.AddCommand(hookstest.NewCommand(o.Options, o.CompleteFirst(hookNames)), newHooksRetry(o))
+	cmd.AddCommand(hookstest.NewCommand(o.Options, o.CompleteFirst(cli.HookResource)), newHooksRetry(o))
 	return cmd
 }
 
@@ -193,9 +193,4 @@ func (o commands) printHookPods(hook *v1alpha1.EvacuationHook, covered []hookPod
 		fmt.Fprintf(o.Out, "\n%s/%s: %s\n", hook.Namespace, hook.Name, text.Clean(state.Trouble))
 	}
 	return nil
-}
-
-func hookNames(ctx context.Context, c *cli.Connection) ([]string, error) {
-	hooks, err := c.Hooks(ctx, client.InNamespace(c.Namespace))
-	return namesOf(hooks, func(h v1alpha1.EvacuationHook) string { return h.Name }), err
 }

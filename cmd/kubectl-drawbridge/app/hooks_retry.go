@@ -33,9 +33,9 @@ ClusterRole drawbridge-operator has.`,
 		Args: cobra.RangeArgs(1, 2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 1 {
-				return o.completeHeld(cmd.Context(), args[0])
+				return o.completeHeld(cmd.Context(), args[0], prefix)
 			}
-			return o.CompleteFirst(hookNames)(cmd, args, prefix)
+			return o.CompleteFirst(cli.HookResource)(cmd, args, prefix)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := o.Connect()
@@ -114,8 +114,8 @@ func retryRuns(h *v1alpha1.EvacuationHook, pod, who string, now time.Time) ([]st
 }
 
 // completeHeld completes the pods for which a hook can try again.
-func (o commands) completeHeld(ctx context.Context, name string) ([]string, cobra.ShellCompDirective) {
-	return o.Complete(ctx, func(ctx context.Context, c *cli.Connection) ([]string, error) {
+func (o commands) completeHeld(ctx context.Context, name, typed string) ([]string, cobra.ShellCompDirective) {
+	return o.Complete(ctx, typed, func(ctx context.Context, c *cli.Connection) ([]string, error) {
 		found := &v1alpha1.EvacuationHook{}
 		if err := get(ctx, c, found, "EvacuationHook", name); err != nil {
 			return nil, err

@@ -21,8 +21,9 @@ func newInterceptors(o commands) *cobra.Command {
 		Long: `List the EvictionInterceptors, the EvacuationHooks and the interceptor of all
 EvictionBudgets: how many pods each intercepts, for how many it is active, and for how
 many it waits for its turn. Interceptors that only pods name come last.`,
-		Example: `  kubectl drawbridge interceptors -o wide`,
-		Args:    cobra.NoArgs,
+		Example:           `  kubectl drawbridge interceptors -o wide`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := o.Connect()
 			if err != nil {

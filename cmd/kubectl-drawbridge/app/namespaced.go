@@ -54,11 +54,3 @@ func (o commands) none(kind, namespace string) error {
 	fmt.Fprintf(o.Out, "There is no %s%s.\n", kind, namespace)
 	return nil
 }
-
-func namesOf[T any](objects []T, name func(T) string) []string {
-	var names []string
-	for _, object := range objects {
-		names = append(names, name(object))
-	}
-	return names
-}

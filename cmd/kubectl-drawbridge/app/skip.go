@@ -35,7 +35,7 @@ the ClusterRole drawbridge-operator has.`,
 		Args:    cobra.ExactArgs(2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 1 {
-				return o.completeActive(cmd.Context(), args[0])
+				return o.completeActive(cmd.Context(), strings.TrimPrefix(args[0], "pod/"), prefix)
 			}
 			return o.CompletePod(cmd, args, prefix)
 		},
@@ -145,8 +145,8 @@ func skipping(er *v1alpha1.EvictionRequest, name, user, reason string, now metav
 }
 
 // completeActive completes the active interceptor.
-func (o commands) completeActive(ctx context.Context, pod string) ([]string, cobra.ShellCompDirective) {
-	return o.Complete(ctx, func(ctx context.Context, c *cli.Connection) ([]string, error) {
+func (o commands) completeActive(ctx context.Context, pod, typed string) ([]string, cobra.ShellCompDirective) {
+	return o.Complete(ctx, typed, func(ctx context.Context, c *cli.Connection) ([]string, error) {
 		er, err := requestOf(ctx, c, pod)
 		if err != nil {
 			return nil, err

@@ -54,8 +54,9 @@ API for evictions is served (lifecycle.k8s.io), and who moves its Evictions.
 Versions that differ are named on standard error, with what that means: "note" is a
 difference that an upgrade may leave for a while, "warning" one that is not supported.
 The exit code is still 0.`,
-		Example: `  kubectl drawbridge version --client`,
-		Args:    cobra.NoArgs,
+		Example:           `  kubectl drawbridge version --client`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.version(cmd.Context(), only)
 		},

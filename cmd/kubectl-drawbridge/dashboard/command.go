@@ -71,7 +71,8 @@ same. With --read-only there are none.
 		Example: `  kubectl drawbridge dashboard --open
   kubectl drawbridge dashboard --read-only --port=8081
   kubectl drawbridge dashboard export --node=node-1 > drain.html`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.port < 0 || d.port > maxPort {
 				return fmt.Errorf("--port must be from 0 to %d, but is %d; 0 takes a free one", maxPort, d.port)

@@ -36,8 +36,9 @@ func newExport(d *options) *cobra.Command {
 namespace with all that kubectl drawbridge why knows, or of all drains. The file has no
 scripts and loads nothing, so that it can be kept, or sent to others. It has the names
 and messages of the cluster in it.`,
-		Example: `  kubectl drawbridge dashboard export --node=node-1 > drain.html`,
-		Args:    cobra.NoArgs,
+		Example:           `  kubectl drawbridge dashboard export --node=node-1 > drain.html`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if node != "" && pod != "" {
 				return errors.New("either --node or --pod can be given, not both")

@@ -39,11 +39,9 @@ func reference(root *cobra.Command) string {
 			continue
 		}
 		section(&b, "##", "", c)
-		if c.Name() == "completion" {
-			continue
-		}
 		for _, sub := range c.Commands() {
-			if sub.IsAvailableCommand() {
+			// Those of completion are cobra's, but for the one about kubectl.
+			if sub.IsAvailableCommand() && (c.Name() != "completion" || sub.Name() == "kubectl") {
 				section(&b, "###", c.Name()+" ", sub)
 			}
 		}

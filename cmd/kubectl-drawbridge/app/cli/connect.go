@@ -23,7 +23,8 @@ import (
 const (
 	// FieldOwner owns what the plugin applies.
 	FieldOwner = "kubectl-drawbridge"
-	// CallTimeout bounds every call but watches, if --request-timeout does not.
+	// CallTimeout bounds every call but watches, if --request-timeout does not, and those of
+	// completions, which have less.
 	CallTimeout = 30 * time.Second
 )
 
@@ -49,7 +50,10 @@ type Connection struct {
 }
 
 // Connect returns the connection that the flags select. It makes no calls.
-func (o *Options) Connect() (*Connection, error) {
+func (o *Options) Connect() (*Connection, error) { return o.connect(CallTimeout) }
+
+// connect is Connect with another time for every call.
+func (o *Options) connect(timeout time.Duration) (*Connection, error) {
 	config, err := o.Config.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration of the cluster: %w", err)
@@ -60,7 +64,7 @@ func (o *Options) Connect() (*Connection, error) {
 	}
 	config = rest.CopyConfig(config)
 	if config.Timeout == 0 {
-		config.Timeout = CallTimeout
+		config.Timeout = timeout
 	}
 	c := &Connection{REST: config, Namespace: namespace, warnings: &warnings{}, server: &serverClock{local: o.Clock}}
 	config.WarningHandler = c.warnings

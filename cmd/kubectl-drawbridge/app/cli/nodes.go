@@ -3,12 +3,16 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// nodeKinds are the words for a node in KIND/NAME.
+var nodeKinds = []string{"node", "nodes", "no"}
 
 // NodeArguments returns the names of nodes, which may be given as node/NAME, as in
 // kubectl.
@@ -19,7 +23,7 @@ func NodeArguments(args []string) ([]string, error) {
 		switch {
 		case !typed:
 			name = arg
-		case kind != "node" && kind != "nodes" && kind != "no":
+		case !slices.Contains(nodeKinds, kind):
 			return nil, fmt.Errorf("%q is no node: name nodes as NAME or node/NAME", arg)
 		}
 		names = append(names, name)
