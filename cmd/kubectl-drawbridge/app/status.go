@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/app/cli"
@@ -18,14 +19,28 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-func newStatus(o commands) *cobra.Command {
+// statusCommand are the flags of status.
+type statusCommand struct {
+	commands
+	// tree prints a tree, and all all of it.
+	tree, all bool
+}
+
+func newStatus(c commands) *cobra.Command {
+	o := &statusCommand{commands: c}
 	watch := false
 	cmd := &cobra.Command{
 		Use:   "status [NODE]",
 		Short: "Show maintenances and evictions of the cluster, or of one node",
-		Long: `List the maintenances, and the evictions that are not finished, of all namespaces.
-With --namespace: only the evictions of that namespace. With a node: only what
-concerns it, and whether it is cordoned and why.
+		Long: `Show the maintenances, and a tree of the nodes with evictions that are not finished,
+their pods and the interceptors of each: what is blocked first, since when, and with the
+message of the interceptor. Finished pods are a number. With --namespace: only the
+evictions of that namespace. With a node: only what concerns it, and whether it is
+cordoned and why.
+
+On a terminal, lines are cut to its width. With -o wide they are not, and have the
+expected end, the deadline and the requesters, too. For programs there are -o json and
+yaml, and --tree=false, which prints one line for each eviction.
 
 Where Kubernetes' own API is served (lifecycle.k8s.io), its responders are named as
 interceptors are, and evictions that only that API knows are listed, too.
@@ -56,6 +71,8 @@ That needs list on evictions.lifecycle.k8s.io; without it there is a warning.`,
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print again whenever something has changed, until ^C")
 	cmd.Flags().BoolP("all-namespaces", "A", true, "the evictions of all namespaces, unless --namespace is given")
+	cmd.Flags().BoolVar(&o.tree, "tree", true, "print a tree of nodes, pods and interceptors; if false, one line for each eviction")
+	cmd.Flags().BoolVar(&o.all, "all", false, "also show finished pods in the tree, and nodes without evictions in progress")
 	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	return cmd
 }
@@ -125,15 +142,16 @@ type EvictionState struct {
 	Turns []turns.Turn `json:"turns,omitempty"`
 }
 
-func (o commands) status(ctx context.Context, c *cli.Connection, node string) error {
-	s, err := o.readStatus(ctx, c, node)
+func (o *statusCommand) status(ctx context.Context, c *cli.Connection, node string) error {
+	f, err := o.gatherStatus(ctx, c, node)
 	if err != nil {
 		return err
 	}
 	switch o.Output {
 	case cli.FormatJSON, cli.FormatYAML:
-		return o.PrintValue(s)
+		return o.PrintValue(f.status())
 	case cli.FormatName:
+		s := f.status()
 		for _, m := range s.Maintenances {
 			fmt.Fprintf(o.Out, "nodemaintenance.drawbridge.dev/%s\n", m.Name)
 		}
@@ -146,29 +164,50 @@ func (o commands) status(ctx context.Context, c *cli.Connection, node string) er
 		}
 		return nil
 	default:
-		return o.printStatus(s, o.Clock.Now())
+		return o.print(f, o.Clock.Now())
 	}
 }
 
-// readStatus reads the status.
-func (o commands) readStatus(ctx context.Context, c *cli.Connection, node string) (Status, error) {
-	var object *corev1.Node
+// print prints the status for people.
+func (o *statusCommand) print(f statusFacts, now time.Time) error {
+	if o.tree {
+		return o.printTree(f, now)
+	}
+	return o.printStatus(f.status(), now)
+}
+
+// statusFacts is what a status is made of.
+type statusFacts struct {
+	// node is the requested one; nil for all. namespace is the requested one of the
+	// evictions; empty for all.
+	node         *corev1.Node
+	namespace    string
+	maintenances []v1alpha1.NodeMaintenance
+	evictions    evictions
+}
+
+// gatherStatus reads the cluster.
+func (o *statusCommand) gatherStatus(ctx context.Context, c *cli.Connection, node string) (statusFacts, error) {
+	f := statusFacts{namespace: ptr.Deref(o.Config.Namespace, "")}
+	var err error
 	if node != "" {
-		var err error
-		if object, err = c.Node(ctx, node); err != nil {
-			return Status{}, err
+		if f.node, err = c.Node(ctx, node); err != nil {
+			return statusFacts{}, err
 		}
 	}
 	var maintenances v1alpha1.NodeMaintenanceList
 	if err := c.List(ctx, &maintenances); err != nil {
-		return Status{}, fmt.Errorf("list nodemaintenances: %w", err)
+		return statusFacts{}, fmt.Errorf("list nodemaintenances: %w", err)
 	}
-	all, err := o.readEvictions(ctx, c)
-	if err != nil {
-		return Status{}, err
+	f.maintenances = maintenances.Items
+	if f.evictions, err = o.readEvictions(ctx, c); err != nil {
+		return statusFacts{}, err
 	}
-	return statusOf(object, maintenances.Items, all), nil
+	return f, nil
 }
+
+// status is the one in lines.
+func (f statusFacts) status() Status { return statusOf(f.node, f.maintenances, f.evictions) }
 
 // statusOf returns the status of everything, or of the given node.
 func statusOf(node *corev1.Node, maintenances []v1alpha1.NodeMaintenance, all evictions) Status {

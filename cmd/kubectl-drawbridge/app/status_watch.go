@@ -14,7 +14,7 @@ const watchInterval = 2 * time.Second
 
 // watchStatus prints the status whenever it changes, until ^C. Changed ages alone do
 // not count.
-func (o commands) watchStatus(ctx context.Context, c *cli.Connection, node string) error {
+func (o *statusCommand) watchStatus(ctx context.Context, c *cli.Connection, node string) error {
 	if o.Output != "" && o.Output != cli.FormatWide {
 		return fmt.Errorf("--watch is for people: it goes with -o wide only, not with -o %s", o.Output)
 	}
@@ -28,14 +28,14 @@ func (o commands) watchStatus(ctx context.Context, c *cli.Connection, node strin
 		var now bytes.Buffer
 		o.Out = &now
 		// Compared as of the same moment, so that ages do not count.
-		s, err := o.readStatus(ctx, c, node)
+		f, err := o.gatherStatus(ctx, c, node)
 		if ctx.Err() != nil {
 			return cli.ErrInterrupted
 		}
 		if err != nil {
 			return err
 		}
-		if err := o.printStatus(s, began); err != nil {
+		if err := o.print(f, began); err != nil {
 			return err
 		}
 		if now.String() != last {
@@ -44,7 +44,7 @@ func (o commands) watchStatus(ctx context.Context, c *cli.Connection, node strin
 			}
 			last = now.String()
 			o.Out = out
-			if err := o.printStatus(s, o.Clock.Now()); err != nil {
+			if err := o.print(f, o.Clock.Now()); err != nil {
 				return err
 			}
 		}

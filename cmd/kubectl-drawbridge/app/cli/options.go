@@ -92,8 +92,14 @@ func (o *Options) Width() int {
 	return width
 }
 
-// PrintLines prints lines, in colors if there are any.
+// PrintLines prints lines, in colors if there are any, and with marks of what was cut that the
+// terminal can show.
 func (o *Options) PrintLines(lines []text.Line) error {
+	for i := range lines {
+		if o.Width() > 0 && o.ASCIIOnly() {
+			lines[i].Text = text.ASCII(lines[i].Text)
+		}
+	}
 	if err := text.Print(o.Out, lines, o.Color()); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
