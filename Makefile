@@ -125,8 +125,9 @@ site-picture: browser ## Take the picture of the landing page, docs/images/site.
 	go test -count=1 ./site -run=TestTheLandingPageIsPictured -args -screenshots='$(CURDIR)/docs/images'
 
 .PHONY: plugin
-plugin: ## Build the kubectl plugin, bin/kubectl-drawbridge.
+plugin: ## Build the kubectl plugin, bin/kubectl-drawbridge, and what kubectl completes it by.
 	$(GO_BUILD) -trimpath -ldflags='-s -w' -o bin/kubectl-drawbridge ./cmd/kubectl-drawbridge
+	cp cmd/kubectl-drawbridge/app/kubectl_complete-drawbridge bin/
 
 .PHONY: demo
 demo: ## Show the main job on an embedded control plane (the first time builds it: 10 to 20 minutes).

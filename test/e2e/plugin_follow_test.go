@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -128,8 +129,12 @@ func TestADrainThatIsLeft(t *testing.T) {
 	wantSaid("^C", 130, code, "to cancel it: kubectl drawbridge cancel "+node, said)
 	waitRequest(t, pod, "intercepted still", activeIs(silent))
 
-	if text := plugin(t, "status", node); !strings.Contains(text, silent+" 1/2") || !strings.Contains(text, "is cordoned") {
-		t.Errorf("status:\n%s", text)
+	tree := regexp.MustCompile(`(?s)Node ` + node + ` is cordoned.*\n` + node + ` +Drain .*\n[^\n]* ` + namespace + `/db-0 +Intercepting .*\n[^\n]* ` + regexp.QuoteMeta(silent) + ` +active .* imperative-eviction\.k8s\.io +waiting`)
+	if text := plugin(t, "status", node); !tree.MatchString(text) {
+		t.Errorf("status has no match for %s:\n%s", tree, text)
+	}
+	if text := plugin(t, "status", node, "--tree=false"); !strings.Contains(text, silent+" 1/2") || !strings.Contains(text, "is cordoned") {
+		t.Errorf("status in lines:\n%s", text)
 	}
 	plugin(t, "cancel", node)
 	waitRequest(t, pod, "canceled", isTrue(v1alpha1.ConditionCanceled))

@@ -116,9 +116,12 @@ func TestFromTheFilesOfAReleaseToAnInterceptedDrain(t *testing.T) {
 	number := strings.TrimPrefix(version, "v")
 
 	// As docs/operations/release.md says.
-	shell(ctx, t, folder, "sha256sum --check --strict checksums.txt", "mkdir bin", "tar -xzf "+archive+".tar.gz -C bin", "test -f bin/LICENSE")
+	shell(ctx, t, folder, "sha256sum --check --strict checksums.txt", "mkdir bin", "tar -xzf "+archive+".tar.gz -C bin", "test -f bin/LICENSE", "test -x bin/kubectl_complete-drawbridge")
 	if said := strings.TrimSpace(shell(ctx, t, folder, "kubectl drawbridge version --client -o json")); !strings.Contains(said, `"`+version+`"`) {
 		t.Errorf("the plugin says that its version is %s, want %s", said, version)
+	}
+	if said := shell(ctx, t, folder, "kubectl __complete drawbridge stat"); !strings.Contains(said, "status\t") {
+		t.Errorf("kubectl completes the plugin's command with\n%s", said)
 	}
 	program := programOf(t, folder, "drawbridge-image_"+version+".oci.tar", filepath.Join(folder, "image"))
 	if said := strings.TrimSpace(shell(ctx, t, folder, program+" version")); said != version {
