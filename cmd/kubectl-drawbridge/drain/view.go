@@ -189,7 +189,7 @@ func podLines(pods []movingPod, room int, now time.Time, wide int) []text.Line {
 	shown := limited(pods, max(room, 1))
 	rows := make([]text.Row, 0, len(shown))
 	for _, p := range shown {
-		row := text.Row{Cells: []string{p.Name, p.Node, standing(p), etaOf(p, now), text.Hurried(text.Clean(p.Message), p.Deadline, now)}}
+		row := text.Row{Cells: []string{p.Name, p.Node, turnOf(p), etaOf(p, now), text.Hurried(text.Clean(p.Message), p.Deadline, now)}}
 		if p.State == v1alpha1.StateBlocked {
 			row.Tone = text.Bad
 		}
@@ -197,9 +197,9 @@ func podLines(pods []movingPod, room int, now time.Time, wide int) []text.Line {
 	}
 	lines := text.Grid{
 		Columns: []text.Column{
-			{Heading: "POD", Share: 30}, {Heading: "NODE", Share: 12}, {Heading: "INTERCEPTOR", Share: 25},
+			{Heading: "POD", Share: 28}, {Heading: "NODE", Share: 12}, {Heading: "INTERCEPTOR", Share: 24},
 			{Heading: "ETA   "}, // As wide as any, so that what follows does not move.
-			{Heading: "MESSAGE", Share: 20, Prose: true},
+			{Heading: "MESSAGE", Share: 15, Prose: true},
 		},
 		Gap: 2, Indent: 2, Width: wide,
 	}.Lines(rows)
@@ -209,15 +209,7 @@ func podLines(pods []movingPod, room int, now time.Time, wide int) []text.Line {
 	return lines
 }
 
-// standing says whose turn it is, and whether it is blocked: the message may have no room.
-func standing(p movingPod) string {
-	if p.State == v1alpha1.StateBlocked {
-		return turnOf(p) + ", blocked"
-	}
-	return turnOf(p)
-}
-
-// turnOf says whose turn it is.
+// turnOf says whose turn it is, and whether it is blocked: a message may have no room.
 func turnOf(p movingPod) string {
 	if p.Interceptor == "" {
 		return "requested"
@@ -225,6 +217,9 @@ func turnOf(p movingPod) string {
 	who := p.Interceptor
 	if who == v1alpha1.ImperativeEvictionInterceptor {
 		who = "eviction"
+	}
+	if p.State == v1alpha1.StateBlocked {
+		who += " blocked"
 	}
 	return fmt.Sprintf("%s %d/%d", who, p.Position, p.Total)
 }
