@@ -89,7 +89,7 @@ func (c *Connection) listNames(ctx context.Context, resource schema.GroupVersion
 		page, err := objects.List(ctx, options)
 		switch {
 		case err != nil && len(found) > 0:
-			return found, nil //nolint:nilerr // A part of the names is better than none.
+			return found, nil // A part of the names is better than none.
 		case err != nil:
 			return nil, fmt.Errorf("list %s: %w", resource.Resource, err)
 		}
