@@ -2,6 +2,7 @@ package site
 
 import (
 	"flag"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -42,6 +43,7 @@ func TestPagesWorkInABrowser(t *testing.T) {
 		"a page with a diagram":   "docs/concepts/",
 		"a page with pictures":    "docs/guides/dashboard/",
 		"a page with wide tables": "docs/reference/metrics/",
+		"the fields of the API":   "docs/reference/api/",
 		"the list of pages":       "docs/",
 		"a page that is missing":  "404.html",
 	} {
@@ -72,6 +74,52 @@ func TestTheSearchFindsASectionWithTheKeyboard(t *testing.T) {
 	tab.Visible("#results [aria-selected=true]")
 	tab.FollowKey(browser.KeyEnter)
 	tab.Until("the page of the section", "location.pathname.startsWith('/drawbridge/docs/') && location.hash !== '' && document.querySelector(location.hash)")
+}
+
+// Whoever types a name sees first what has this name, and gets to its row.
+func TestTheSearchShowsFirstWhatHasTheName(t *testing.T) {
+	b := browser.ForTest(t)
+	address := serve(t)
+	for name, want := range map[string]string{
+		"--heartbeat-deadline":      "docs/reference/flags/#heartbeat-deadline",
+		"drawbridge_budget_waiting": "docs/reference/metrics/#drawbridge_budget_waiting",
+		"deadlinereached":           "docs/reference/events/#deadlinereached",
+		"drawbridge.dev/surge":      "docs/reference/labels-and-annotations/#drawbridge-dev-surge",
+		"too-many-new":              "docs/reference/answers/#too-many-new",
+		"EvictionBudget":            "docs/reference/evictionbudget/#evictionbudget",
+	} {
+		t.Run(name, func(t *testing.T) {
+			tab := b.Tab(t)
+			tab.Open(address)
+			tab.Type("#search", name)
+			tab.Until("the name to be the first result", fmt.Sprintf("document.querySelector('#result-0')?.getAttribute('href') === %q", "/drawbridge/"+want))
+			tab.FollowKey(browser.KeyEnter)
+			tab.Until("its place to be the target", "document.querySelector(':target')?.textContent.length > 0")
+		})
+	}
+}
+
+// A message of a denied eviction has names in it that no page has.
+func TestTheSearchFindsAMessageThatIsPasted(t *testing.T) {
+	tab := browser.ForTest(t).Tab(t)
+	tab.Open(serve(t))
+	tab.Type("#search", `Eviction triggered evacuation: waiting for interceptor "failover.xyzzyplugh.io" (1 of 2)`)
+	tab.Shows("#results", "Answers to callers of the eviction subresource")
+}
+
+// The link of a row is there for the keyboard, and its target is seen.
+func TestARowOfATableCanBeLinkedTo(t *testing.T) {
+	tab := browser.ForTest(t).Tab(t)
+	tab.Scheme("light")
+	tab.Open(serve(t) + "docs/reference/api/")
+	const link = "#evictioninterceptorspec-priority .anchor"
+	if got := browser.Eval[string](tab, fmt.Sprintf("getComputedStyle(document.querySelector(%q)).opacity", link)); got != "0" {
+		t.Errorf("the link has the opacity %s before anybody wants it", got)
+	}
+	browser.Eval[bool](tab, fmt.Sprintf("(document.querySelector(%q).focus(), true)", link))
+	tab.Until("the link to be seen", fmt.Sprintf("getComputedStyle(document.querySelector(%q)).opacity === '1'", link))
+	tab.Key(browser.KeyEnter)
+	tab.Until("its row to be the target", "document.querySelector('tr:target')?.id === 'evictioninterceptorspec-priority'")
 }
 
 func TestTheSearchSaysThatNothingIsFound(t *testing.T) {

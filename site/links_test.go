@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,9 +61,9 @@ func broken(dir string, site map[string]*page, from, to string) string {
 	case strings.HasPrefix(to, "data:"), strings.HasPrefix(to, "mailto:"):
 		return ""
 	case strings.HasPrefix(address.String(), repository):
-		// blob/main/FILE or tree/main/FOLDER
+		// blob/main/FILE or tree/main/FOLDER, edit/main/FILE, commits/main/FILE
 		parts := strings.SplitN(strings.TrimPrefix(address.Path, "/drawbridge-dev/drawbridge/"), "/", 3)
-		if len(parts) != 3 || (parts[0] != "blob" && parts[0] != "tree") {
+		if len(parts) != 3 || !slices.Contains([]string{"blob", "tree", "edit", "commits"}, parts[0]) {
 			return ""
 		}
 		if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(parts[2]))); err != nil {

@@ -3,7 +3,6 @@ package site
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -365,41 +364,3 @@ func TestTheLandingPageTellsTheStory(t *testing.T) {
 }
 
 var seconds = regexp.MustCompile(`\d+\.\ds`)
-
-// The search needs no service: its index is a file of the site, and leads to each section of each page.
-func TestTheSearchIndexHasEachSection(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(theSite(t), "search.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var entries []struct{ URL, Page, Heading, Text string }
-	if err := json.Unmarshal(content, &entries); err != nil {
-		t.Fatal(err)
-	}
-	site := pages(t, theSite(t))
-	got := map[string]string{}
-	for _, entry := range entries {
-		got[entry.URL] = entry.Page + " / " + entry.Heading
-		if strings.ContainsAny(entry.Text, "\x01\x02") || strings.Contains(entry.Text, "</") {
-			t.Errorf("%s has more than text: %s", entry.URL, entry.Text)
-		}
-	}
-	want := map[string]string{}
-	titles := documents(t)
-	delete(titles, "docs/") // Its words are the titles of the others.
-	for address, title := range titles {
-		for _, article := range site[address].find(named("article", "")) {
-			for node := range article.Descendants() {
-				if len(node.Data) == 2 && node.Data[0] == 'h' && node.Data[1] <= '6' && attribute(node, "id") != "" {
-					want["/drawbridge/"+address+"#"+attribute(node, "id")] = title + " / " + strings.TrimSpace(strings.TrimSuffix(text(node), "#"))
-				}
-			}
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("index (-want +got):\n%s", diff)
-	}
-	if size := len(content); size > 1<<20 {
-		t.Errorf("the index has %d KB, which is much to load for a search", size>>10)
-	}
-}

@@ -3,7 +3,6 @@ package site
 import (
 	"archive/zip"
 	"bytes"
-	"encoding/json"
 	"io/fs"
 	"maps"
 	"os"
@@ -201,23 +200,16 @@ func TestAReleaseAddsItsVersion(t *testing.T) {
 	}
 	// Each version has its own search, and its links stay within it.
 	for version, prefix := range map[string]string{"v0.1.0": "/drawbridge/docs/", "main": "/drawbridge/main/docs/"} {
-		file := filepath.Join(to, "search.json")
+		folder := to
 		if version == "main" {
-			file = filepath.Join(to, "main", "search.json")
+			folder = filepath.Join(to, "main")
 		}
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		var entries []struct{ URL string }
-		if err := json.Unmarshal(content, &entries); err != nil {
-			t.Fatal(err)
-		}
-		if i := slices.IndexFunc(entries, func(e struct{ URL string }) bool { return !strings.HasPrefix(e.URL, prefix) }); i >= 0 || len(entries) < 100 {
-			t.Errorf("the search of %s has %d entries, and one that leads to another: %d", version, len(entries), i)
+		entries := index(t, folder)
+		if i := slices.IndexFunc(entries, func(e indexed) bool { return !strings.HasPrefix(e.URL, prefix) }); i >= 0 || len(entries) < 60 {
+			t.Errorf("the search of %s has %d pages, and one that leads to another: %d", version, len(entries), i)
 		}
 	}
+	saysWhichVersion(t, site)
 	for _, p := range site {
 		for _, node := range p.find(func(node *html.Node) bool { return leads[node.Data] != "" && attribute(node, leads[node.Data]) != "" }) {
 			link := attribute(node, leads[node.Data])
@@ -227,6 +219,41 @@ func TestAReleaseAddsItsVersion(t *testing.T) {
 			if problem := broken(to, site, p.url, link); problem != "" {
 				t.Errorf("/%s: %s: %s", p.url, link, problem)
 			}
+		}
+	}
+}
+
+// saysWhichVersion looks at the line on each page of main while v0.1.0 is the newest release, and at where the pages of
+// both can be edited.
+func saysWhichVersion(t *testing.T, site map[string]*page) {
+	t.Helper()
+	const says = "This page is for version main. The newest release is v0.1.0."
+	for address, want := range map[string][]string{
+		"":                       nil,
+		"docs/quick-start/":      {"The source of this page"},
+		"main/":                  {says, "/drawbridge/"},
+		"main/docs/quick-start/": {says, "/drawbridge/docs/quick-start/", "Edit this page"},
+		// v0.1.0 does not have it.
+		"main/docs/guides/new/": {says, "/drawbridge/", "Edit this page"},
+	} {
+		if site[address] == nil {
+			t.Errorf("/%s is missing", address)
+			continue
+		}
+		var got []string
+		for _, line := range site[address].find(named("p", "other-version")) {
+			got = append(got, text(line), attribute(line.FirstChild.NextSibling, "href"))
+		}
+		for _, line := range site[address].find(named("p", "edit")) {
+			for node := range line.Descendants() {
+				if node.Data == "a" {
+					got = append(got, text(node))
+					break
+				}
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("/%s (-want +got):\n%s", address, diff)
 		}
 	}
 }

@@ -13,19 +13,50 @@ function load() {
       if (!answer.ok) throw new Error(`${answer.url}: ${answer.status}`);
       return answer.json();
     })
-    .then((entries) => {
+    .then((pages) => {
       const index = new MiniSearch({
         idField: 'url',
-        fields: ['heading', 'page', 'text'],
-        storeFields: ['page', 'heading', 'text'],
+        fields: ['name', 'heading', 'page', 'place', 'text'],
+        storeFields: ['label', 'called', 'rank', 'text'],
         // Flags, fields and names of interceptors are found whole and by their parts.
         tokenize: (text) => text.split(/[\s\p{P}|=+<>$`^~]+/u).filter(Boolean),
-        searchOptions: { boost: { heading: 4, page: 2 }, prefix: true, fuzzy: (term) => (term.length > 5 ? 0.2 : false), combineWith: 'AND' },
+        searchOptions: { boost: { name: 4, heading: 4, page: 2, place: 0.5 }, prefix: true, fuzzy: (term) => (term.length > 5 ? 0.2 : false), combineWith: 'AND' },
       });
-      index.addAll(entries);
+      index.addAll(pages.flatMap(entries));
       return index;
     });
   return loading;
+}
+
+// bare makes one name of `--flag`, `flag` and `Flag`.
+const bare = (name) => name.toLowerCase().replace(/^-+/, '');
+
+// entries are the sections of a page, and what the rows of its tables name. Of those that are called the same, the page of
+// that name comes first, then the reference.
+function entries(page) {
+  const rank = page.url.includes('/reference/') ? 2 : 1;
+  return page.sections.flatMap((section) => {
+    const place = [...new Set([page.title, section.heading])];
+    return [
+      {
+        url: `${page.url}#${section.id}`, page: page.title, heading: section.heading, text: section.text,
+        label: place.join(' › '), called: bare(section.heading), rank: place.length === 1 ? 3 : rank,
+      },
+      ...(section.rows ?? []).map((row) => ({
+        url: `${page.url}#${row.id}`, name: row.name, place: place.join(' '), text: row.text,
+        label: [...place, row.name].join(' › '), called: bare(row.name), rank,
+      })),
+    ];
+  });
+}
+
+// find searches. What is called exactly so comes first. A message that somebody pastes has names in it that no page has, so
+// many words need not all be found together.
+function find(index, words) {
+  let found = index.search(words);
+  if (found.length === 0 && words.split(/\s+/).length > 3) found = index.search(words, { combineWith: 'OR' });
+  const exact = (result) => (result.called === bare(words) ? result.rank : 0);
+  return found.sort((a, b) => exact(b) - exact(a));
 }
 
 // excerpt is the text around the first word that was found.
@@ -59,7 +90,7 @@ function show(results) {
     item.tabIndex = -1;
     item.setAttribute('role', 'option');
     item.setAttribute('aria-selected', 'false');
-    item.append(element('strong', result.heading === result.page ? result.page : `${result.page} › ${result.heading}`), element('span', excerpt(result.text, result.terms)));
+    item.append(element('strong', result.label), element('span', excerpt(result.text, result.terms)));
     return item;
   }));
   if (results.length === 0) list.append(note('Nothing found'));
@@ -87,7 +118,7 @@ async function search() {
   if (words === '') return open(false);
   try {
     const index = await load();
-    if (field.value.trim() === words) show(index.search(words));
+    if (field.value.trim() === words) show(find(index, words));
   } catch (error) {
     loading = undefined;
     list.replaceChildren(note(`The index could not be loaded: ${error.message}`));
