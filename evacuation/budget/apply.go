@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -75,6 +76,7 @@ func (s *space) podsOf(owner string) (n int) {
 func (st *state) unseen(s *space, entries []*entry) (grants []v1alpha1.BudgetGrant) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	maps.DeleteFunc(s.ended, func(request string, _ time.Time) bool { return !s.isRecorded(request) })
 	for _, e := range entries {
 		for _, g := range e.grants {
 			m := e.members[types.UID(g.PodUID)]
@@ -84,6 +86,16 @@ func (st *state) unseen(s *space, entries []*entry) (grants []v1alpha1.BudgetGra
 		}
 	}
 	return grants
+}
+
+// isRecorded reports whether a budget of the namespace has a grant of a request.
+func (s *space) isRecorded(request string) bool {
+	for _, e := range s.budgets {
+		if slices.ContainsFunc(e.grants, func(g v1alpha1.BudgetGrant) bool { return g.Request == request }) {
+			return true
+		}
+	}
+	return false
 }
 
 // isRead reports whether this process has read or written what is recorded of a budget.

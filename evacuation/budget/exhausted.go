@@ -28,15 +28,20 @@ import (
 //     another pod stands, none is added. So of two leaders, one finds the record of the other,
 //     or is refused with a conflict.
 //   - The record stands until the place of the pod is filled again, as each grant does, or the
-//     request ends and the pod stays.
+//     request has ended and the pod has stayed for a minute since. A deletion that another
+//     leader has sent would have come until then.
 //   - Whatever else counts is read from the API server after that: a pod that leaves or is
 //     missing is seen, however old the status of the PodDisruptionBudget is.
-//   - The pod is deleted before anything else is decided in its namespace. So a record does not
-//     end, because its request does, while the deletion is on its way.
+//   - The pod is deleted before the same process decides anything else in its namespace.
 type Exhausted struct{ *runner }
 
-// consentTimeout limits one answer.
-const consentTimeout = 10 * time.Second
+const (
+	// consentTimeout limits one answer.
+	consentTimeout = 10 * time.Second
+	// onItsWay is longer than any deletion can be on its way: longer than an answer, and the
+	// deadline of the deletion after it (evictor.DefaultTimeout), take together.
+	onItsWay = time.Minute
+)
 
 // Consent gathers, decides and records, and calls remove if the pod may be deleted.
 func (x *Exhausted) Consent(
@@ -126,18 +131,7 @@ func (x *Exhausted) agreements(ctx context.Context, s *space, entries []*entry, 
 	states := grant.Step(counted).States
 	all := make([]disruption.Agreement, 0, len(entries))
 	for i, e := range entries {
-		a := disruption.Agreement{
-			Name: e.key.Name, Evict: e.evicts, After: e.after, Selector: e.selector, Opens: opens(e.rules.Windows),
-			Unavailable: unavailable(&counted.Budgets[i], states[i].Groups),
-		}
-		for _, g := range e.grants {
-			switch {
-			case g.PodUID == string(pod):
-				a.Granted = g.Request == string(er.UID)
-			case g.DisruptionBudget == pdb:
-				a.Going = append(a.Going, g.Pod)
-			}
-		}
+		a := e.agreement(er.UID, pod, pdb, &counted.Budgets[i], states[i].Groups)
 		blocked, _ := x.blocked(ctx, e.compiled) // It says as well what cannot be read.
 		switch {
 		case e.rules.Refused != "":
@@ -148,6 +142,24 @@ func (x *Exhausted) agreements(ctx context.Context, s *space, entries []*entry, 
 		all = append(all, a)
 	}
 	return all, nil
+}
+
+// agreement is what a budget says about a pod and its request, by its rules, its records and its
+// counts.
+func (e *entry) agreement(request, pod types.UID, pdb string, counted *grant.Budget, groups []grant.Group) disruption.Agreement {
+	a := disruption.Agreement{
+		Name: e.key.Name, Evict: e.evicts, After: e.after, Selector: e.selector, Opens: opens(e.rules.Windows),
+		Unavailable: unavailable(counted, groups),
+	}
+	for _, g := range e.grants {
+		switch {
+		case g.PodUID == string(pod):
+			a.Granted = g.Request == string(request)
+		case g.DisruptionBudget == pdb:
+			a.Going = append(a.Going, g.Pod)
+		}
+	}
+	return a
 }
 
 // unavailable is how many pods are unavailable or missing, but for those that were granted and
@@ -199,6 +211,23 @@ func (x *Exhausted) mark(ctx context.Context, e *entry, pod types.UID, pdb strin
 	}
 	x.state.took(e, object)
 	return nil
+}
+
+// lasts is how long the record of a pod that stays has still to last, because the pod may be about
+// to be deleted. It is not positive for those that were not let go so. The caller decides about the
+// space. Another leader begins to count again.
+func (s *space) lasts(g *v1alpha1.BudgetGrant, now time.Time) time.Duration {
+	if g.DisruptionBudget == "" {
+		return 0
+	}
+	ended, known := s.ended[g.Request]
+	if !known {
+		if s.ended == nil {
+			s.ended = map[string]time.Time{}
+		}
+		ended, s.ended[g.Request] = now, now
+	}
+	return ended.Add(onItsWay).Sub(now)
 }
 
 // exhausting is how many of the grants are of pods that go in spite of a PodDisruptionBudget.

@@ -156,6 +156,38 @@ func TestAFilledPlaceIsOnRecordAtOnce(t *testing.T) {
 	w.wantMarked("as soon as its place is filled")
 }
 
+// The deletion may still be on its way, from another leader, when its request ends.
+func TestARecordOutlastsTheDeletion(t *testing.T) {
+	w, first, second := exhausted(t, nil)
+	r := w.exhausting(first, second)
+	if c, err := w.consent(r, first); err != nil || !c.Deletes {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	er := &v1alpha1.EvictionRequest{}
+	er.Namespace, er.Name = shop, string(first.UID)
+	if err := w.client.Delete(t.Context(), er); err != nil {
+		t.Fatal(err)
+	}
+	leader := w.exhausting()
+	for _, who := range []*runner{r, leader} {
+		who.state.removeRequest(shop, "er-"+first.UID, first.UID)
+		w.decide(who)
+		w.wantMarked("when its request has ended", first.Name)
+		if c, err := w.consent(who, second); err != nil || c.Deletes || !c.Waits {
+			t.Errorf("while the deletion may come: %+v, %v", c, err)
+		}
+		w.clock.Step(onItsWay - time.Second)
+		w.decide(who)
+		w.wantMarked("a second before the end", first.Name)
+	}
+	w.clock.Step(time.Second)
+	w.decide(leader)
+	w.wantMarked("a minute later")
+	if c, err := w.consent(leader, second); err != nil || !c.Deletes {
+		t.Errorf("when no deletion can come any more: %+v, %v", c, err)
+	}
+}
+
 // A manager that dies while it records leaves nothing behind by which two pods could go.
 func TestARecordIsKeptWhoeverDies(t *testing.T) {
 	for name, stored := range map[string]bool{"before it is stored": false, "after it is stored": true} {

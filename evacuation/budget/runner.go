@@ -118,7 +118,7 @@ func (r *runner) decide(ctx context.Context, key types.NamespacedName) (time.Dur
 		}
 		blocked[e.key.Name] = why
 	}
-	over, err := r.over(ctx, s, entries)
+	over, lasts, err := r.over(ctx, s, entries)
 	if err != nil {
 		return 0, err
 	}
@@ -134,7 +134,7 @@ func (r *runner) decide(ctx context.Context, key types.NamespacedName) (time.Dur
 	}
 	d := grant.Step(in)
 	after, err := r.apply(ctx, s, entries, d, pods, now)
-	for _, wait := range []time.Duration{again, unreadable, d.WakeAt.Sub(now)} {
+	for _, wait := range []time.Duration{again, unreadable, lasts, d.WakeAt.Sub(now)} {
 		if wait > 0 && (after == 0 || wait < after) {
 			after = wait
 		}
@@ -174,15 +174,16 @@ func (r *runner) read(ctx context.Context, entries []*entry) error {
 var errStale = errors.New("it has just been changed")
 
 // over asks the API server about the requests of grants that the cache does not have: they
-// are gone or want no eviction any more, or it is late.
-func (r *runner) over(ctx context.Context, s *space, entries []*entry) (map[types.UID]bool, error) {
-	over := map[types.UID]bool{}
+// are gone or want no eviction any more, or it is late. It returns after how long to come again,
+// because the record of one that is gone has to last.
+func (r *runner) over(ctx context.Context, s *space, entries []*entry) (map[types.UID]bool, time.Duration, error) {
+	over, again := map[types.UID]bool{}, time.Duration(0)
 	for _, g := range r.state.unseen(s, entries) {
 		er := &v1alpha1.EvictionRequest{}
 		// A request has the name of its pod's UID.
 		err := r.live.Get(ctx, types.NamespacedName{Namespace: entries[0].key.Namespace, Name: g.PodUID}, er)
 		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("get the eviction request of pod %s: %w", g.Pod, err)
+			return nil, 0, fmt.Errorf("get the eviction request of pod %s: %w", g.Pod, err)
 		}
 		waits, past := turnOf(er)
 		if err == nil && string(er.UID) == g.Request && (waits || past) {
@@ -191,11 +192,17 @@ func (r *runner) over(ctx context.Context, s *space, entries []*entry) (map[type
 		// Its pod may have been evicted before, which the cache does not have yet.
 		stays, err := r.stays(ctx, entries[0].key.Namespace, g)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
+		}
+		if stays {
+			if left := s.lasts(&g, r.clock.Now()); left > 0 {
+				stays = false
+				again = max(again, left)
+			}
 		}
 		over[types.UID(g.Request)] = stays
 	}
-	return over, nil
+	return over, again, nil
 }
 
 // stays asks the API server whether a granted pod is there and not being deleted.

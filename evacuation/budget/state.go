@@ -43,6 +43,9 @@ type space struct {
 	requests map[types.UID]*request
 	// covering are the budgets of which a pod is a member, by name.
 	covering map[types.UID][]*entry
+	// ended is since when requests are seen as ended whose pods were let go in spite of a
+	// PodDisruptionBudget, and stay. It changes only while deciding is held.
+	ended map[string]time.Time
 }
 
 // entry is a budget.
