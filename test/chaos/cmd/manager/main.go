@@ -47,7 +47,6 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := logger()
-			sabotage(&o)
 			o.Logger = zapr.NewLogger(log)
 			ctrl.SetLogger(o.Logger)
 			klog.SetLogger(o.Logger)
@@ -64,6 +63,9 @@ func newCommand() *cobra.Command {
 			conf, err := ctrl.GetConfig()
 			if err != nil {
 				return err
+			}
+			for _, bug := range bugs {
+				bug(&o, conf)
 			}
 			return app.Run(cmd.Context(), conf, o)
 		},
