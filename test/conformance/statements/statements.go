@@ -70,6 +70,31 @@ func rows(table string, fields int) ([][]string, error) {
 // Unproven are the statements that no test of this version proves, and why.
 var Unproven = map[int]string{}
 
+// Ruling is what Drawbridge does beyond a statement.
+type Ruling struct {
+	// Says what, and when, in a sentence without a full stop.
+	Says string
+	// Tests that prove it, of test/e2e: they need more than the chart's default values.
+	Tests []string
+}
+
+// Rulings are those of Drawbridge. The suite's own are part of its statements.
+var Rulings = map[int]Ruling{
+	77: {
+		Says: "with the consent of an EvictionBudget (`spec.exhausted`), and only where an administrator allows it (`budgets.exhausted.enabled`, " +
+			"off by default), a pod is deleted instead whose only PodDisruptionBudget can never let it go: with its UID, in its own grace period, " +
+			"one at a time, and after the API server has refused its eviction for the time that the EvictionBudget says",
+		Tests: []string{
+			"TestASingletonGoesInSpiteOfItsBudget", "TestASingletonStays", "TestASingletonWaitsIfTheManagerMustNotDelete",
+			"TestTwoSingletonsGoOneAfterTheOther", "TestThePoliciesOfExhaustedBudgets",
+		},
+	},
+	113: {
+		Says:  "as for 77, after the eviction API has refused",
+		Tests: []string{"TestASingletonGoesInSpiteOfItsBudget"},
+	},
+}
+
 // citations are how the tests of one list of statements cite them.
 type citations struct {
 	// function is what the name of their test functions begins with.
@@ -159,16 +184,23 @@ func Page(all []Statement, tests map[int][]string) string {
 		"Every statement of the acceptance suite of the EvictionRequest API and the tests that prove it, on a real\n" +
 		"control plane unless the test says otherwise. Level E is explicit in KEP-4563, D is derived. It is enforced in the\n" +
 		"schema (S), a ValidatingAdmissionPolicy (V), the webhook (W), the controller (C) or by interceptors and\n" +
-		"requesters (K).\n\n| # | Family | Level | Where | Statement | Tests |\n|---|---|---|---|---|---|\n")
+		"requesters (K). Where Drawbridge does more than a statement says, its ruling follows.\n\n| # | Family | Level | Where | Statement | Tests |\n|---|---|---|---|---|---|\n")
 	for _, s := range all {
-		proof := strings.Join(tests[s.Number], "<br>")
+		title, proofs := s.Title, slices.Clone(tests[s.Number])
+		if ruling, ok := Rulings[s.Number]; ok {
+			title += " *Ruling of Drawbridge: " + ruling.Says + "*"
+			for _, test := range ruling.Tests {
+				proofs = append(proofs, "e2e "+test)
+			}
+		}
+		proof := strings.Join(proofs, "<br>")
 		if why := Unproven[s.Number]; why != "" {
 			if proof != "" {
 				proof += "<br>"
 			}
 			proof += "*" + why + "*"
 		}
-		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s |\n", s.Number, s.Family, s.Level, s.Where, s.Title, proof)
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s |\n", s.Number, s.Family, s.Level, s.Where, title, proof)
 	}
 	return b.String()
 }

@@ -3,6 +3,7 @@ package statements_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,6 +39,33 @@ func TestEveryStatementHasATestOrAReason(t *testing.T) {
 	}
 	for n, names := range tests {
 		t.Errorf("%v cite statement %d, which does not exist", names, n)
+	}
+}
+
+// A ruling is about a statement, and its tests are there.
+func TestEveryRulingHasTests(t *testing.T) {
+	all, _ := load(t)
+	files, err := filepath.Glob(filepath.Join(root, "test/e2e/*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources strings.Builder
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources.Write(source)
+	}
+	for n, ruling := range statements.Rulings {
+		if n < 1 || n > len(all) || ruling.Says == "" || len(ruling.Tests) == 0 {
+			t.Errorf("ruling %d is about no statement, says nothing or has no tests: %+v", n, ruling)
+		}
+		for _, test := range ruling.Tests {
+			if !strings.Contains(sources.String(), "\nfunc "+test+"(t *testing.T) {") {
+				t.Errorf("ruling %d: there is no test %s in test/e2e", n, test)
+			}
+		}
 	}
 }
 
