@@ -91,6 +91,40 @@ func (w wave) selects(pod *corev1.Pod, namespace map[string]string) bool {
 	}
 }
 
+// NextWave is the position of the wave that begins on a node now, 0 if none does, and how many pods
+// of earlier ones are left then. Until is when the time of the current wave is over, if another one
+// waits for that; zero otherwise. Begun is the position of the wave that has begun last, at since,
+// and pods are how many each wave has, those before all waves first; nil if nobody knows.
+//
+// The next wave is the first one after the current one that has pods. It waits for the pods of
+// the current wave, at most for its timeout, and for those of earlier waves that have none. Pods
+// of earlier waves with a timeout have had their time.
+func NextWave(waves []v1alpha1.MaintenanceWave, begun int, since time.Time, pods []int32, now time.Time) (next int, left int32, until time.Time) {
+	for i := begun + 1; i < len(pods) && next == 0; i++ {
+		if pods[i] > 0 {
+			next = i
+		}
+	}
+	if next == 0 {
+		return 0, 0, time.Time{}
+	}
+	for i, there := range pods[:begun+1] {
+		if there == 0 {
+			continue
+		}
+		left += there
+		if i == 0 || waves[i-1].Timeout == nil {
+			return 0, 0, time.Time{}
+		}
+		if i == begun {
+			if until = since.Add(waves[i-1].Timeout.Duration); now.Before(until) {
+				return 0, 0, until
+			}
+		}
+	}
+	return next, left, time.Time{}
+}
+
 // BegunWave is the wave that a maintenance has begun last on a node.
 type BegunWave struct {
 	Name string

@@ -47,37 +47,9 @@ func (in *PlanInput) waves(next map[string]v1alpha1.MaintenanceStage) (map[strin
 	return begin, wake
 }
 
-// nextWave is the position of the wave that begins on the node now, 0 if none does, and how many
-// pods of earlier ones are left then. Until is when the time of the current wave is over, if
-// another one waits for that; zero otherwise.
-//
-// The next wave is the first one after the current one that has pods. It waits for the pods of
-// the current wave, at most for its timeout, and for those of earlier waves that have none. Pods
-// of earlier waves with a timeout have had their time.
+// nextWave is translate.NextWave of the node.
 func (n *NodeFacts) nextWave(waves []v1alpha1.MaintenanceWave, now time.Time) (next int, left int32, until time.Time) {
-	for i := n.Wave + 1; i < len(n.Waves) && next == 0; i++ {
-		if n.Waves[i] > 0 {
-			next = i
-		}
-	}
-	if next == 0 {
-		return 0, 0, time.Time{}
-	}
-	for i, pods := range n.Waves[:n.Wave+1] {
-		if pods == 0 {
-			continue
-		}
-		left += pods
-		if i == 0 || waves[i-1].Timeout == nil {
-			return 0, 0, time.Time{}
-		}
-		if i == n.Wave {
-			if until = n.WaveSince.Add(waves[i-1].Timeout.Duration); now.Before(until) {
-				return 0, 0, until
-			}
-		}
-	}
-	return next, left, time.Time{}
+	return translate.NextWave(waves, n.Wave, n.WaveSince, n.Waves, now)
 }
 
 // later is how many pods wait, because their wave has not begun.

@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,28 +18,46 @@ import (
 // maxPrinted is how many pods are printed without -o wide.
 const maxPrinted = 30
 
+// podColumns say which pod a row is about.
+const podColumns = 3
+
 type options struct {
 	*cli.Options
 	force, deleteEmptyDir bool
 	parallel              int
 	seed                  uint64
+	// maintenance is the name of a NodeMaintenance, instead of nodes.
+	maintenance string
 }
 
 // NewCommand returns the command forecast.
 func NewCommand(o *cli.Options) *cobra.Command {
 	f := &options{Options: o, seed: 1}
 	cmd := &cobra.Command{
-		Use:   "forecast NODE...",
+		Use:   "forecast [NODE...]",
 		Short: "Forecast how a drain would go",
 		Long: `Simulate the drain of nodes on a copy of what is known of the cluster: when it
 would be done, in which order the pods would leave, what would block it forever, and
 whether the pods fit on other nodes.
 
 Durations come from the requests that this cluster still keeps. An interceptor without
-history has an unknown duration. Nothing is changed.`,
+history has an unknown duration. Nothing is changed.
+
+With --maintenance, the forecast is that of a NodeMaintenance: of the nodes that it selects,
+with its settings and its waves. To have one before the drain, create the NodeMaintenance
+with drain: false.`,
 		Example: `  kubectl drawbridge forecast node-1 node-2
-  kubectl drawbridge forecast node-1 --max-parallel=1 -o json`,
-		Args:              cobra.MinimumNArgs(1),
+  kubectl drawbridge forecast node-1 --max-parallel=1 -o json
+  kubectl drawbridge forecast --maintenance kernel`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case f.maintenance == "":
+				return cobra.MinimumNArgs(1)(cmd, args)
+			case len(args) > 0:
+				return errors.New("name nodes or --maintenance, not both")
+			}
+			return nil
+		},
 		ValidArgsFunction: o.CompleteNodes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			nodes, err := cli.NodeArguments(args)
@@ -59,7 +78,11 @@ history has an unknown duration. Nothing is changed.`,
 	flags.BoolVar(&f.force, "force", false, "also drain pods that no controller would recreate")
 	flags.BoolVar(&f.deleteEmptyDir, "delete-emptydir-data", false, "also drain pods with emptyDir volumes")
 	flags.IntVar(&f.parallel, "max-parallel", 0, "how many nodes to drain at the same time; 0 is all")
+	flags.StringVar(&f.maintenance, "maintenance", "", "name of a NodeMaintenance, whose nodes are drained with its settings")
 	flags.Uint64Var(&f.seed, "seed", f.seed, "seed of the simulation's random numbers")
+	for _, other := range []string{"force", "delete-emptydir-data", "max-parallel"} {
+		cmd.MarkFlagsMutuallyExclusive("maintenance", other)
+	}
 	o.AddOutput(cmd, cli.FormatWide, cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
@@ -70,7 +93,11 @@ func (f *options) run(ctx context.Context, c *cli.Connection, nodes []string) er
 		return err
 	}
 	in.Seed = f.seed
-	in.Settings.KeepUnmanaged, in.Settings.KeepEmptyDir, in.Settings.MaxParallel = !f.force, !f.deleteEmptyDir, f.parallel
+	if f.maintenance == "" {
+		in.Settings.KeepUnmanaged, in.Settings.KeepEmptyDir, in.Settings.MaxParallel = !f.force, !f.deleteEmptyDir, f.parallel
+	} else if err := in.maintain(ctx, c, f.maintenance); err != nil {
+		return err
+	}
 	told := Of(in)
 	if f.Output == cli.FormatJSON || f.Output == cli.FormatYAML {
 		return f.PrintValue(told)
@@ -95,10 +122,17 @@ func (f *options) print(told *Forecast) error {
 	if len(told.Pods) > 0 {
 		fmt.Fprintln(f.Out)
 		t := cli.NewTable(f.Out)
-		t.Row("NODE", "NAMESPACE", "POD", "START", "GONE", "P95", "AFTER")
+		waves := slices.ContainsFunc(told.Pods, func(p Pod) bool { return p.Wave != "" })
+		row := func(wave string, cells ...string) {
+			if waves {
+				cells = slices.Insert(cells, podColumns, wave)
+			}
+			t.Row(cells...)
+		}
+		row("WAVE", "NODE", "NAMESPACE", "POD", "START", "GONE", "P95", "AFTER")
 		for _, p := range told.Pods[:f.most(len(told.Pods))] {
 			start, gone, p95 := p.Times()
-			t.Row(text.Clean(p.Node), text.Clean(p.Namespace), text.Clean(p.Name), start, gone, p95, p.After())
+			row(p.Wave, text.Clean(p.Node), text.Clean(p.Namespace), text.Clean(p.Name), start, gone, p95, p.After())
 		}
 		if err := f.flush(t, len(told.Pods)); err != nil {
 			return err

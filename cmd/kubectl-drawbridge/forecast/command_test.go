@@ -200,6 +200,8 @@ func TestArgumentsOfTheCommand(t *testing.T) {
 		"no node":                 {nil, "requires at least 1 arg"},
 		"a negative limit":        {[]string{"a", "--max-parallel=-1"}, "--max-parallel must not be negative, but is -1"},
 		"a pod":                   {[]string{"pod/web"}, "pod/web"},
+		"nodes and a maintenance": {[]string{"a", "--maintenance=kernel"}, "nodes or --maintenance, not both"},
+		"whose settings count":    {[]string{"--maintenance=kernel", "--force"}, "none of the others can be"},
 		"an output that is not":   {[]string{"a", "-o", "xml"}, "xml"},
 		"a seed that is negative": {[]string{"a", "--seed=-1"}, "invalid argument"},
 	} {

@@ -83,7 +83,7 @@ func (w *world) pick(f *Forecast, runs []*run, stuck map[int]bool) {
 	named := map[int]bool{}
 	for i := range w.pods {
 		v := &w.pods[i]
-		p := Pod{Namespace: v.pod.Namespace, Name: v.pod.Name, Node: v.pod.Spec.NodeName, AtLeast: v.unknown, Responders: v.responders}
+		p := Pod{Namespace: v.pod.Namespace, Name: v.pod.Name, Node: v.pod.Spec.NodeName, Wave: w.waveOf(v), AtLeast: v.unknown, Responders: v.responders}
 		for _, t := range v.turns {
 			p.Turns = append(p.Turns, text.Clean(t.name))
 		}
@@ -144,6 +144,8 @@ func (w *world) whyStuck(v *victim, r *run, f *fate) Blocker {
 		return w.blocker(v, "PodDisruptionBudget "+p.name, p.text+unfit, p.remedy)
 	case strings.HasPrefix(f.waits, "EvictionBudget"):
 		return w.blocker(v, "EvictionBudget", text.Clean(f.waits)+unfit, "change the budget, make its pods ready, or skip it: kubectl drawbridge skip")
+	case v.wave > r.begun[v.node].wave && v.node < r.next && !v.asked:
+		return w.blocker(v, "an earlier wave", "wave "+w.waveOf(v)+" waits for the pods of the waves before it on its node, and some never go", "see what blocks those, or give their wave a timeout")
 	case f.start == 0 && !v.asked:
 		return w.blocker(v, "the nodes before", "maxParallelNodes lets its node wait for others, which are never drained", "see what blocks those")
 	default:

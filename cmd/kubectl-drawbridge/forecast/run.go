@@ -22,13 +22,14 @@ const (
 	refilled
 	counted
 	decides
+	ordered
 )
 
 type event struct {
 	at   time.Duration
 	seq  int
 	kind kind
-	// of is a pod, a PodDisruptionBudget, a refill or a group of budgets.
+	// of is a pod, a PodDisruptionBudget, a refill, a group of budgets or a node.
 	of int
 }
 
@@ -89,6 +90,11 @@ type run struct {
 	// left is how many pods of a node are to go; next the node that begins next.
 	left []int
 	next int
+	// begun are the waves of the nodes that have begun last, inWaves how many of their pods are not
+	// gone, by wave, and dueWaves when they look again.
+	begun    []begun
+	inWaves  [][]int32
+	dueWaves []time.Duration
 	// held are pods that never go.
 	held  map[int]bool
 	work  int
@@ -141,10 +147,7 @@ func (w *world) newRun(seed, number uint64) *run {
 		}
 		r.index = append(r.index, index)
 	}
-	r.left = make([]int, len(w.drain))
-	for i := range w.pods {
-		r.left[w.pods[i].node]++
-	}
+	r.countWaves()
 	for i := range w.refills {
 		s := w.history.startup(w.refills[i].owner)
 		age := max(w.in.Now.Sub(w.refills[i].pod.CreationTimestamp.Time), 0)

@@ -47,15 +47,9 @@ func (r *run) startNodes(n int, after time.Duration) {
 			continue
 		}
 		n--
-		first, _ := slices.BinarySearchFunc(r.world.pods, r.next, func(v victim, node int) int { return v.node - node })
-		for i := first; i < len(r.world.pods) && r.world.pods[i].node == r.next; i++ {
-			at := after
-			if v := &r.world.pods[i]; !v.asked && len(v.turns) == 0 && !v.leaving {
-				at += r.wait
-			} else if v.asked || v.leaving {
-				at = 0
-			}
-			r.push(r.now+at, begins, i)
+		r.startPods(r.next, -1, after)
+		if len(r.waves) > 0 {
+			r.push(r.now+after, ordered, r.next)
 		}
 	}
 }
@@ -84,6 +78,8 @@ func (r *run) handle(e event) {
 			r.due[e.of] = idle
 			r.decide(e.of)
 		}
+	case ordered:
+		r.order(e.of)
 	}
 }
 
@@ -290,6 +286,9 @@ func (r *run) goneNow(i int) {
 		s := r.owners[v.owner].surge
 		r.surging[s] = max(r.surging[s]-1, 0)
 		r.surge(s)
+	}
+	if r.inWaves[v.node][v.wave]--; len(r.waves) > 0 {
+		r.push(r.now+stepDelay, ordered, v.node)
 	}
 	if r.left[v.node]--; r.left[v.node] == 0 {
 		r.startNodes(1, stepDelay)

@@ -57,6 +57,9 @@ type Settings struct {
 	MaxParallel int
 	// Wait is maintenance.evacuationWait; nil if it is not known.
 	Wait *time.Duration
+	// Waves of the maintenance of this name; without any, all pods of a node go at the same time.
+	Waves       []v1alpha1.MaintenanceWave
+	Maintenance string
 }
 
 // Workload is what is known of the controller of pods.
@@ -124,6 +127,8 @@ type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Node      string `json:"node"`
+	// Wave of the maintenance that it goes in; empty if it goes before all.
+	Wave string `json:"wave,omitempty"`
 	// Stays: the drain leaves it where it is, and does not wait for it. Why it does.
 	Stays string `json:"stays,omitempty"`
 	// Blocked: it never goes.
@@ -206,6 +211,8 @@ const (
 	beginDelay = 800 * time.Millisecond
 	// stepDelay: a controller notices a change.
 	stepDelay = 100 * time.Millisecond
+	// waveDelay: it is noted at the node that a wave begins, and the requests are made.
+	waveDelay = 2 * stepDelay
 	// refillDelay: the disruption controller has counted a pod.
 	refillDelay = 200 * time.Millisecond
 	// surgeGivesUp is when a pod without a replacement is given back.

@@ -21,6 +21,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // surgeInterceptor replaces pods before they are evicted.
@@ -37,6 +38,8 @@ type turn struct {
 type victim struct {
 	pod  *corev1.Pod
 	node int
+	// wave is the position of its wave, 0 if it goes before all.
+	wave int
 	// key orders requests of the same second.
 	key string
 	// turns that are left, and whether the request exists.
@@ -97,6 +100,9 @@ type world struct {
 	leftOut  []string
 	wait     time.Duration
 	nodes    map[string]*corev1.Node
+	// waves are those of the maintenance, and begun the ones that have begun last, by node.
+	waves translate.Waves
+	begun []begun
 	// evictions are the native ones that count, by the UIDs of their pods.
 	evictions map[types.UID]*lifecyclev1alpha1.Eviction
 }
@@ -117,6 +123,8 @@ func newWorld(in *Input) *world {
 	for _, er := range in.Requests {
 		requests[types.NamespacedName{Namespace: er.Namespace, Name: er.Name}] = er
 	}
+	w.findWaves()
+	namespaces := w.namespaceLabels()
 	registry := w.registry()
 	var going []*corev1.Pod
 	for _, pod := range in.Pods {
@@ -135,7 +143,7 @@ func newWorld(in *Input) *world {
 			continue
 		}
 		er := requests[v1alpha1.RequestKey(pod)]
-		v := victim{pod: pod, node: at[pod.Spec.NodeName], key: string(pod.UID), owner: -1, group: -1, leaving: pod.DeletionTimestamp != nil, ready: ready(pod)}
+		v := victim{pod: pod, node: at[pod.Spec.NodeName], key: string(pod.UID), wave: w.waves.Of(pod, namespaces[pod.Namespace]), owner: -1, group: -1, leaving: pod.DeletionTimestamp != nil, ready: ready(pod)}
 		if b := w.blockerOf(pod, er); b != nil {
 			w.blockers = append(w.blockers, *b)
 		}
