@@ -24,9 +24,11 @@ type nodeModel struct {
 	Markers      []string
 	Maintenances []string
 	Blockers     []string
-	Pods         int
-	Act          bool
-	Draining     bool
+	// Wave says which one waits, or has begun; empty without any.
+	Wave     string
+	Pods     int
+	Act      bool
+	Draining bool
 }
 
 // podRow is a pod of the node.
@@ -34,6 +36,9 @@ type podRow struct {
 	ID, Namespace, Pod string
 	State, Tone        string
 	Message            string
+	// Waves: pods of the node go by waves. Wave is the pod's; empty if it stays.
+	Waves bool
+	Wave  string
 }
 
 func renderNode(_ context.Context, r Request) (Content, error) {
@@ -67,11 +72,16 @@ func renderNode(_ context.Context, r Request) (Content, error) {
 		fragments = append(fragments, words)
 	}
 	var rows []live.Fragment
-	here, pages := paged(podsOf(s, name), r, "pods")
+	waves := orderOf(s, name)
+	heads := []string{"Namespace", "Pod", "State", "Message"}
+	if waves != nil {
+		heads = []string{"Namespace", "Pod", "Wave", "State", "Message"}
+	}
+	here, pages := paged(podsOf(s, name, waves), r, "pods")
 	for _, p := range here {
 		rows = append(rows, fragment(p.ID, "pod-row", p))
 	}
-	fragments = append(fragments, tableOf{ID: "pods", Title: "Pods on the node", Heads: []string{"Namespace", "Pod", "State", "Message"}, Empty: emptyNode(node), Pager: pages}.with(rows))
+	fragments = append(fragments, tableOf{ID: "pods", Title: "Pods on the node", Heads: heads, Empty: emptyNode(node), Pager: pages}.with(rows))
 	title.Fragments = fragments
 	return title, nil
 }
@@ -103,13 +113,16 @@ func nodeOf(s *state.Snapshot, name string, node *corev1.Node, act bool) nodeMod
 			}
 		}
 	}
+	if waves := orderOf(s, name); waves != nil {
+		m.Wave = waves.says(s.PodsByNode[name])
+	}
 	m.Bar = podBarOf(m.Done, m.Running, m.Waiting, m.Blocked, m.Total)
 	m.By, m.Blockers = unique(m.By), unique(m.Blockers)
 	return m
 }
 
-// podsOf are the pods that are on the node now.
-func podsOf(s *state.Snapshot, node string) []podRow {
+// podsOf are the pods that are on the node now. Waves are nil if they go in no order.
+func podsOf(s *state.Snapshot, node string, waves *order) []podRow {
 	rows := make([]podRow, 0, len(s.PodsByNode[node]))
 	for _, p := range s.PodsByNode[node] {
 		row := podRow{ID: idOf("pod", string(p.UID), p.Namespace, p.Name), Namespace: p.Namespace, Pod: p.Name, State: "stays", Tone: toneFaint}
@@ -128,6 +141,15 @@ func podsOf(s *state.Snapshot, node string) []podRow {
 			row.Message = "has ended"
 		default:
 			row.State, row.Tone = "running", toneGood
+		}
+		if waves != nil {
+			row.Waves = true
+			if position, goes := waves.of(p); goes {
+				row.Wave = waves.name(position)
+				if position > waves.begun && !evicted && p.DeletionTimestamp == nil {
+					row.State, row.Tone, row.Message = "waiting", toneWait, "waits for its wave"
+				}
+			}
 		}
 		rows = append(rows, row)
 	}
