@@ -188,6 +188,28 @@ func TestARecordOutlastsTheDeletion(t *testing.T) {
 	}
 }
 
+// A pod that is wanted again before that has its record already.
+func TestARecordIsThatOfTheNextRequest(t *testing.T) {
+	w, first, _ := exhausted(t, nil)
+	r := w.exhausting(first)
+	if c, err := w.consent(r, first); err != nil || !c.Deletes {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	er := &v1alpha1.EvictionRequest{}
+	er.Namespace, er.Name = shop, string(first.UID)
+	if err := w.client.Delete(t.Context(), er); err != nil {
+		t.Fatal(err)
+	}
+	r.state.removeRequest(shop, "er-"+first.UID, first.UID)
+	r.state.putRequest(builder.EvictionRequest(shop, first.Name, first.UID).UID("er-again").Interceptors(v1alpha1.BudgetInterceptor).
+		Processed(v1alpha1.BudgetInterceptor).Active(v1alpha1.ImperativeEvictionInterceptor, noon).Obj())
+	w.clock.Step(idleEvery)
+	w.decide(r)
+	if grants := w.budget("zones").Status.Grants; len(grants) != 1 || grants[0].Request != "er-again" || grants[0].DisruptionBudget != pdbName {
+		t.Errorf("records: %+v", grants)
+	}
+}
+
 // A manager that dies while it records leaves nothing behind by which two pods could go.
 func TestARecordIsKeptWhoeverDies(t *testing.T) {
 	for name, stored := range map[string]bool{"before it is stored": false, "after it is stored": true} {

@@ -50,6 +50,9 @@ func (e *entry) gather(blocked string, going map[types.UID]*request, over map[ty
 	granted := map[types.UID]bool{}
 	for _, g := range e.grants {
 		pod, request := types.UID(g.PodUID), types.UID(g.Request)
+		if r := going[pod]; r != nil {
+			request = r.uid // It is wanted again.
+		}
 		granted[pod] = true
 		one := grant.Grant{Pod: pod, Request: request, Group: g.Group, At: g.Time.Time, Over: over[request]}
 		if g.Owner != nil {

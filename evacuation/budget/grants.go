@@ -77,6 +77,7 @@ func (s *grantStatus) recorded(keep []grant.Grant, pods map[types.UID]identity) 
 				PodUID: string(g.Pod), Pod: pods[g.Pod].name, Request: string(g.Request), Group: g.Group, Owner: pods[g.Pod].owner, Pods: *number(pods[g.Pod].pods), Time: metav1.NewMicroTime(g.At),
 			}
 		}
+		one.Request = string(g.Request) // The pod may be wanted again.
 		if one.Pod != "" {
 			grants = append(grants, one)
 		}

@@ -197,7 +197,9 @@ func (r *runner) over(ctx context.Context, s *space, entries []*entry) (map[type
 		if stays {
 			if left := s.lasts(&g, r.clock.Now()); left > 0 {
 				stays = false
-				again = max(again, left)
+				if again == 0 || left < again {
+					again = left
+				}
 			}
 		}
 		over[types.UID(g.Request)] = stays
