@@ -239,16 +239,17 @@ func (w singlesWorld) lands(i int) (singlesWorld, error) {
 		wrong = errTwoSingles
 	}
 	p.Out = true
-	w.becomes(i, singleLeaving)
-	return w, wrong
+	return w.becomes(i, singleLeaving), wrong
 }
 
-// becomes changes the phase of a pod. The caches are behind by what has happened to one place.
-func (w *singlesWorld) becomes(i int, phase singlePhase) {
+// becomes is the world with another phase of a pod. The caches are behind by what has happened to
+// one place.
+func (w singlesWorld) becomes(i int, phase singlePhase) singlesWorld {
 	if int(w.Behind) != i+1 {
 		w.Behind, w.Was, w.WasOld = uint8(i+1), w.Places[i].Phase, false
 	}
 	w.Places[i].Phase = phase
+	return w
 }
 
 // isAsked reports whether a manager is about to have the pod of a place deleted.
@@ -266,18 +267,13 @@ func (w singlesWorld) isAsked(i int, stages ...singleStage) bool {
 // place passes on what can happen to a pod and its request.
 func (x *singles) place(w singlesWorld, i int, move singlesMove) {
 	p := w.Places[i]
-	become := func(phase singlePhase) singlesWorld {
-		next := w
-		next.becomes(i, phase)
-		return next
-	}
 	switch p.Phase {
 	case singleLeaving:
 		move(true, x.gone(w, i), nil, "pod %d is gone", i)
 	case singleAbsent:
-		move(true, become(singleUnready), nil, "pod %d is made again", i)
+		move(true, w.becomes(i, singleUnready), nil, "pod %d is made again", i)
 	case singleUnready:
-		back := become(singleUp)
+		back := w.becomes(i, singleUp)
 		back.Places[i].Out = false
 		move(true, back, nil, "pod %d is ready", i)
 	case singleUp:
@@ -303,11 +299,11 @@ func (x *singles) place(w singlesWorld, i int, move singlesMove) {
 	if w.Left.Faults == 0 || !p.there() {
 		return
 	}
-	deleted := become(singleLeaving)
+	deleted := w.becomes(i, singleLeaving)
 	deleted.Left.Faults--
 	move(false, deleted, nil, "somebody deletes pod %d", i)
 	if p.Phase == singleUp {
-		failed := become(singleUnready)
+		failed := w.becomes(i, singleUnready)
 		failed.Left.Faults--
 		move(false, failed, nil, "pod %d fails", i)
 	}
@@ -315,7 +311,7 @@ func (x *singles) place(w singlesWorld, i int, move singlesMove) {
 
 // gone is the world without a pod that was leaving. Its request has ended.
 func (x *singles) gone(w singlesWorld, i int) singlesWorld {
-	w.becomes(i, singleAbsent)
+	w = w.becomes(i, singleAbsent)
 	w.WasOld = true
 	p := &w.Places[i]
 	p.Turn, p.Held, p.Flying = singleUnwanted, false, false
