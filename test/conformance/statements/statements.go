@@ -188,7 +188,7 @@ func Page(all []Statement, tests map[int][]string) string {
 	for _, s := range all {
 		title, proofs := s.Title, slices.Clone(tests[s.Number])
 		if ruling, ok := Rulings[s.Number]; ok {
-			title += " *Ruling of Drawbridge: " + ruling.Says + "*"
+			title += ". *Ruling of Drawbridge: " + ruling.Says + "*"
 			for _, test := range ruling.Tests {
 				proofs = append(proofs, "e2e "+test)
 			}
