@@ -18,9 +18,11 @@ import (
 // first of the list has 1, and 0 is before all.
 type Waves []wave
 
-// wave selects pods that match all of its fields; nil ones match every pod.
+// wave selects pods that match all of its fields; nil ones match every pod. It selects either
+// pods of DaemonSets or others.
 type wave struct {
 	name             string
+	daemonSets       bool
 	priorityAtLeast  *int32
 	pods, namespaces labels.Selector
 }
@@ -29,7 +31,7 @@ type wave struct {
 func CompileWaves(from []v1alpha1.MaintenanceWave) (Waves, error) {
 	var waves Waves
 	for i, w := range from {
-		compiled := wave{name: w.Name, priorityAtLeast: w.PriorityAtLeast}
+		compiled := wave{name: w.Name, daemonSets: w.DaemonSets, priorityAtLeast: w.PriorityAtLeast}
 		for _, s := range []struct {
 			field string
 			from  *metav1.LabelSelector
@@ -63,6 +65,11 @@ func (w Waves) Of(pod *corev1.Pod, namespace map[string]string) int {
 	return 0
 }
 
+// DaemonSets is the position of the wave of the pods of DaemonSets, 0 if there is none.
+func (w Waves) DaemonSets() int {
+	return slices.IndexFunc(w, func(one wave) bool { return one.daemonSets }) + 1
+}
+
 // Position is that of the wave of this name, 0 if there is none.
 func (w Waves) Position(name string) int {
 	return slices.IndexFunc(w, func(one wave) bool { return one.name == name }) + 1
@@ -82,6 +89,8 @@ func (w wave) selects(pod *corev1.Pod, namespace map[string]string) bool {
 		priority = *pod.Spec.Priority
 	}
 	switch {
+	case w.daemonSets != ofDaemonSet(pod) || w.daemonSets && critical(pod, priority):
+		return false
 	case w.priorityAtLeast != nil && priority < *w.priorityAtLeast:
 		return false
 	case w.pods != nil && !w.pods.Matches(labels.Set(pod.Labels)):
@@ -89,6 +98,35 @@ func (w wave) selects(pod *corev1.Pod, namespace map[string]string) bool {
 	default:
 		return w.namespaces == nil || w.namespaces.Matches(labels.Set(namespace))
 	}
+}
+
+// ofDaemonSet reports whether a DaemonSet controls the pod.
+func ofDaemonSet(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet"
+}
+
+// systemPriority is the lowest of Kubernetes' own PriorityClasses. No other one may have it.
+const systemPriority = 2_000_000_000
+
+// critical reports whether the node or the cluster needs the pod.
+func critical(pod *corev1.Pod, priority int32) bool {
+	return priority >= systemPriority || slices.Contains([]string{"system-node-critical", "system-cluster-critical"}, pod.Spec.PriorityClassName)
+}
+
+// MaintenanceTaint keeps the pods of DaemonSets from a node under maintenance.
+func MaintenanceTaint() corev1.Taint {
+	return corev1.Taint{Key: v1alpha1.MaintenanceTaint, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// ToleratesMaintenance reports whether a pod with these tolerations may be bound to a node with
+// MaintenanceTaint.
+func ToleratesMaintenance(tolerations []corev1.Toleration) bool {
+	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
+		exists := t.Operator == corev1.TolerationOpExists
+		return (t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule) &&
+			(t.Key == v1alpha1.MaintenanceTaint && (exists || t.Value == "") || t.Key == "" && exists)
+	})
 }
 
 // NextWave is the position of the wave that begins on a node now, 0 if none does, and how many pods

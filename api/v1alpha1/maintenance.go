@@ -77,6 +77,10 @@ const (
 	// commas, for example "kernel=storage@2026-06-01T12:00:00Z". Before its first wave, a
 	// maintenance is not in it.
 	MaintenanceWavesAnnotation = GroupName + "/node-maintenance-waves"
+	// MaintenanceTaint is the key of the taint, with the effect NoSchedule, that a node has
+	// while the pods of its DaemonSets are to stay away from it (daemonSets of a wave). Their
+	// controller makes no pod that does not tolerate it.
+	MaintenanceTaint = GroupName + "/maintenance"
 	// MaintenanceRequesterSuffix follows the maintenance's name and a period in the
 	// requester's name.
 	MaintenanceRequesterSuffix = "node-maintenance." + GroupName

@@ -67,8 +67,9 @@ type NodeMaintenanceSpec struct {
 	// +optional
 	Cordon bool `json:"cordon,omitempty"`
 
-	// drain evacuates the pods of the selected nodes, except those of DaemonSets and
-	// mirror pods, with one EvictionRequest each. It requires cordon, and begins when all
+	// drain evacuates the pods of the selected nodes, except those of DaemonSets (unless the
+	// last wave has daemonSets) and mirror pods, with one EvictionRequest each. It requires
+	// cordon, and begins when all
 	// selected nodes are cordoned. When it becomes false, the remaining requests are
 	// withdrawn.
 	// +optional
@@ -110,6 +111,7 @@ type NodeMaintenanceSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:XValidation:rule="self.all(w, !has(w.daemonSets) || !w.daemonSets || w.name == self[size(self) - 1].name)",message="daemonSets may be true only for the last wave: the pods of DaemonSets leave after all others"
 	Waves []MaintenanceWave `json:"waves,omitempty"`
 }
 

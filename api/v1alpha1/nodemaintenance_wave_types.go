@@ -7,7 +7,7 @@ import (
 // MaintenanceWave is a group of pods that leave a node at the same time. A pod that it selects
 // matches all of priorityAtLeast, podSelector and namespaceSelector that are given.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.priorityAtLeast) || has(self.podSelector) || has(self.namespaceSelector)",message="a wave must select pods: give priorityAtLeast, podSelector or namespaceSelector (podSelector: {} selects all)"
+// +kubebuilder:validation:XValidation:rule="has(self.priorityAtLeast) || has(self.podSelector) || has(self.namespaceSelector) || (has(self.daemonSets) && self.daemonSets)",message="a wave must select pods: give priorityAtLeast, podSelector or namespaceSelector (podSelector: {} selects all), or set daemonSets to true"
 type MaintenanceWave struct {
 	// name of the wave, unique in the list. Messages and the status have it.
 	// +required
@@ -29,6 +29,15 @@ type MaintenanceWave struct {
 	// selects all.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// daemonSets makes it the wave of the pods of DaemonSets, and of no others. Only the last
+	// wave of the list may be one, and without one, these pods stay. When it begins on a node,
+	// the node gets the taint drawbridge.dev/maintenance:NoSchedule until the maintenance
+	// ends, so that the pods are not made again, and they are evicted. Pods that tolerate
+	// this taint stay, and so do those of the priority classes system-node-critical and
+	// system-cluster-critical.
+	// +optional
+	DaemonSets bool `json:"daemonSets,omitempty"`
 
 	// timeout is how long, at least 1s and at most 168h, the next wave waits for the pods of
 	// this one after this one has begun on the node. Then the next one begins, and no later

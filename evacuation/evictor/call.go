@@ -53,6 +53,19 @@ func newCall(client rest.Interface, deadline time.Duration) callFunc {
 	}
 }
 
+// NewEviction returns a function that calls the eviction subresource once, as newCall does, with
+// the pod's own grace period and DefaultTimeout: for pods that get no request.
+func NewEviction(config *rest.Config) (func(ctx context.Context, pod types.NamespacedName, uid types.UID) error, error) {
+	calls, err := newClient(config)
+	if err != nil {
+		return nil, err
+	}
+	call := newCall(calls, DefaultTimeout)
+	return func(ctx context.Context, pod types.NamespacedName, uid types.UID) error {
+		return call(ctx, target{NamespacedName: pod, UID: uid}, nil)
+	}, nil
+}
+
 // newClient returns the client for newCall. It has no rate limit: the number of workers
 // and the server's priority and fairness limit us.
 func newClient(config *rest.Config) (rest.Interface, error) {

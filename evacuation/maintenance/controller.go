@@ -53,6 +53,9 @@ type Controller struct {
 	APIReader client.Reader
 	// Requests joins and leaves EvictionRequests. It must not read from a cache.
 	Requests client.WithWatch
+	// Evict evicts a pod of a DaemonSet by one call of its eviction subresource, with the UID as a
+	// precondition and a deadline. The error is the API server's answer.
+	Evict func(ctx context.Context, pod types.NamespacedName, uid types.UID) error
 	// Clock also drives the queues, which SetupWithManager makes.
 	Clock clock.WithTicker
 	// Resolver returns the interceptors of a pod. While one may be missing, no eviction
@@ -70,6 +73,7 @@ type Controller struct {
 	selectors *selectors
 	decided   *decided
 	failures  *failures
+	daemons   *daemons
 	// The queues of the three controllers: maintenances, nodes and pods.
 	plans, nodes, pods controllers.Queue
 }
@@ -80,14 +84,14 @@ func named(name string) reconcile.Request {
 
 func (c *Controller) validate() error {
 	return controllers.Require("controller of NodeMaintenances", map[string]bool{
-		"Client": c.Client != nil, "APIReader": c.APIReader != nil, "Requests": c.Requests != nil, "Clock": c.Clock != nil,
+		"Client": c.Client != nil, "APIReader": c.APIReader != nil, "Requests": c.Requests != nil, "Evict": c.Evict != nil, "Clock": c.Clock != nil,
 		"Resolver": c.Resolver != nil, "Synced": c.Synced != nil, "Recorder": c.Recorder != nil, "Metrics": c.Metrics != nil,
 	})
 }
 
 // init prepares what the controllers share.
 func (c *Controller) init() {
-	c.counts, c.selectors, c.decided, c.failures = newPodCounts(), newSelectors(), newDecided(), newFailures()
+	c.counts, c.selectors, c.decided, c.failures, c.daemons = newPodCounts(), newSelectors(), newDecided(), newFailures(), newDaemons()
 }
 
 // get reads a maintenance from the cache, nil if there is none.
@@ -111,7 +115,7 @@ func (c *Controller) podsOn(ctx context.Context, node string) ([]corev1.Pod, err
 	return list.Items, nil
 }
 
-// toGo reports whether a pod must leave a drained node.
+// toGo reports whether a pod must leave a drained node, whatever its waves are.
 func toGo(pod *corev1.Pod) bool { return !pods.StaysOnNode(pod) && !pods.HasEnded(pod) }
 
 // stagesOf are the stages that the node's maintenances have on it.

@@ -18,6 +18,7 @@
 //   - entries.go: the annotation of a node
 //   - waves.go: the order of the pods of a node
 //   - pods.go, podstep.go: one pod
+//   - daemons.go, daemonstep.go: pods of DaemonSets, which get no request
 //   - podcounts.go: counts of pods by node
 //   - decided.go: what maintenances have decided
 //   - failures.go: pods that could not be asked to go

@@ -60,6 +60,7 @@ func (c *Controller) gatherNode(ctx context.Context, node *corev1.Node) (NodeInp
 		Stages:        stagesOf(node),
 		Phase:         v1alpha1.MaintenanceStage(node.Annotations[v1alpha1.MaintenancePhaseAnnotation]),
 		Waves:         translate.BegunWavesOf(node),
+		Taints:        node.Spec.Taints,
 	}
 	list := &v1alpha1.NodeMaintenanceList{}
 	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -83,6 +84,7 @@ func (c *Controller) gatherNode(ctx context.Context, node *corev1.Node) (NodeInp
 				in.WantedWaves = translate.BegunWaves{}
 			}
 			in.WantedWaves[m.Name] = wave.BegunWave
+			in.WantsTaint = in.WantsTaint || c.beginsDaemonSets(m, wave.Name)
 			if wave.Left > 0 {
 				if in.Left == nil {
 					in.Left = map[string]int32{}
@@ -127,8 +129,10 @@ type nodePatchMeta struct {
 	Annotations     map[string]*string `json:"annotations"`
 }
 
+// nodePatchSpec has what changes. Taints are the whole list: a merge patch knows no other way.
 type nodePatchSpec struct {
-	Unschedulable bool `json:"unschedulable"`
+	Unschedulable *bool           `json:"unschedulable,omitempty"`
+	Taints        *[]corev1.Taint `json:"taints,omitempty"`
 }
 
 // patchNode applies a decision. It returns false if the node was not as it was seen.
@@ -139,8 +143,15 @@ func (c *Controller) patchNode(ctx context.Context, node *corev1.Node, d NodeDec
 		v1alpha1.MaintenancePhaseAnnotation: orNull(string(d.Phase)),
 		v1alpha1.MaintenanceWavesAnnotation: orNull(d.Waves.String()),
 	}}}
+	var spec nodePatchSpec
 	if d.Unschedulable != node.Spec.Unschedulable {
-		patch.Spec = &nodePatchSpec{d.Unschedulable}
+		spec.Unschedulable = &d.Unschedulable
+	}
+	if d.Tainting != TaintKept {
+		spec.Taints = &d.Taints
+	}
+	if spec != (nodePatchSpec{}) {
+		patch.Spec = &spec
 	}
 	data, err := json.Marshal(patch)
 	if err != nil {
@@ -169,7 +180,8 @@ func orNull(value string) *string {
 	return &value
 }
 
-// emitNode records events about a change of the cordon, and about waves that have begun.
+// emitNode records events about a change of the cordon or the taint, and about waves that have
+// begun.
 func (c *Controller) emitNode(node *corev1.Node, in NodeInput, d NodeDecision) {
 	stages := d.Stages
 	if len(stages) == 0 {
@@ -190,6 +202,13 @@ func (c *Controller) emitNode(node *corev1.Node, in NodeInput, d NodeDecision) {
 	case CordonKept:
 	}
 	events.Emit(c.Recorder, node, nil, event)
+	switch d.Tainting {
+	case TaintMade:
+		events.Emit(c.Recorder, node, nil, events.NodeTainted(stages.String()))
+	case TaintEnded:
+		events.Emit(c.Recorder, node, nil, events.NodeUntainted(stages.String()))
+	case TaintKept:
+	}
 	for name, wave := range d.Waves {
 		if in.Waves[name].Name != wave.Name {
 			events.Emit(c.Recorder, node, nil, events.NodeWaveBegan(name, wave.Name, in.Left[name]))

@@ -2,6 +2,9 @@ package maintenance
 
 import (
 	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/translate"
@@ -23,6 +26,10 @@ type NodeInput struct {
 	// Waves are what v1alpha1.MaintenanceWavesAnnotation says, and WantedWaves those that the
 	// maintenances which drain the node have begun last or begin now.
 	Waves, WantedWaves translate.BegunWaves
+	// Taints are spec.taints, and WantsTaint says that a wave of DaemonSets of one of those
+	// maintenances has begun or begins now.
+	Taints     []corev1.Taint
+	WantsTaint bool
 	// Left is how many pods of earlier waves are left, by maintenance, where a wave begins
 	// although there are some. No decision depends on it.
 	Left map[string]int32
@@ -51,6 +58,20 @@ func (c Cordoning) String() string {
 	return [...]string{"Kept", "Made", "Found", "MadeAgain", "Ended", "Left"}[c]
 }
 
+// Tainting is what happens to our taint of a node.
+type Tainting int
+
+const (
+	// TaintKept changes nothing.
+	TaintKept Tainting = iota
+	// TaintMade adds the taint, or corrects it.
+	TaintMade
+	// TaintEnded removes it.
+	TaintEnded
+)
+
+func (t Tainting) String() string { return [...]string{"Kept", "Made", "Ended"}[t] }
+
 // NodeDecision has the wanted values of the fields of NodeInput.
 type NodeDecision struct {
 	Unschedulable bool
@@ -58,8 +79,10 @@ type NodeDecision struct {
 	Stages        Stages
 	Phase         v1alpha1.MaintenanceStage
 	Waves         translate.BegunWaves
-	// Cordoning says what happens to the cordon.
+	Taints        []corev1.Taint
+	// Cordoning says what happens to the cordon, and Tainting what to the taint.
 	Cordoning Cordoning
+	Tainting  Tainting
 	// Write: something differs from the node.
 	Write bool
 }
@@ -67,7 +90,8 @@ type NodeDecision struct {
 // NodeStep decides about one node. It is pure and total.
 //
 // A cordon that was there before ours stays when the last maintenance ends. One that is
-// removed during a maintenance is made again, and is ours from then on.
+// removed during a maintenance is made again, and is ours from then on. So is the taint. Those of
+// others stay as they are.
 func NodeStep(in NodeInput) NodeDecision {
 	d := NodeDecision{
 		Unschedulable: in.Unschedulable, CordonedBy: in.CordonedBy,
@@ -94,7 +118,32 @@ func NodeStep(in NodeInput) NodeDecision {
 	case !wanted:
 		d.CordonedBy = ""
 	}
-	d.Write = d.Unschedulable != in.Unschedulable || d.CordonedBy != in.CordonedBy || d.Phase != in.Phase || !maps.Equal(d.Stages, in.Stages) ||
+	d.Taints, d.Tainting = in.taints()
+	d.Write = d.Tainting != TaintKept || d.Unschedulable != in.Unschedulable || d.CordonedBy != in.CordonedBy || d.Phase != in.Phase || !maps.Equal(d.Stages, in.Stages) ||
 		d.Waves.String() != in.Waves.String()
 	return d
+}
+
+// taints are those that the node is to have.
+func (in *NodeInput) taints() ([]corev1.Taint, Tainting) {
+	ours := oursOf(in.Taints)
+	if !in.WantsTaint && len(ours) == 0 || in.WantsTaint && len(ours) == 1 && ours[0].Value == "" {
+		return in.Taints, TaintKept
+	}
+	others := slices.DeleteFunc(slices.Clone(in.Taints), isOurs)
+	if !in.WantsTaint {
+		return others, TaintEnded
+	}
+	return append(others, translate.MaintenanceTaint()), TaintMade
+}
+
+// oursOf are the taints that only we make: at most one, by the rules of the API.
+func oursOf(taints []corev1.Taint) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return !isOurs(t) })
+}
+
+// isOurs reports whether nobody else makes the taint, whatever its value is.
+func isOurs(t corev1.Taint) bool {
+	ours := translate.MaintenanceTaint()
+	return t.MatchTaint(&ours)
 }

@@ -100,7 +100,7 @@ func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance
 		}
 		facts := NodeFacts{Name: node.Name, Stage: stage, Unschedulable: node.Spec.Unschedulable, Gone: c.counts.goneFrom(m.Name, node.Name)}
 		if rank(stage) >= rank(v1alpha1.StageDrain) {
-			facts.Pods = c.counts.count(node.Name)
+			facts.Pods = c.counts.count(node.Name, waves.DaemonSets() > 0)
 			loss := translate.NodeLossOf(node)
 			facts.Lost = !loss.At.IsZero() && !in.Now.Before(loss.At)
 			if loss.At.After(in.Now) {
@@ -112,7 +112,7 @@ func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance
 		if stage == v1alpha1.StageDrain && m.Spec.Drain && facts.open() == 0 {
 			if confirmed++; confirmed > confirmations {
 				c.plans.AddAfter(named(m.Name), planDelay)
-			} else if err := c.confirm(ctx, &facts); err != nil {
+			} else if err := c.confirm(ctx, waves, &facts); err != nil {
 				return in, err
 			} else if !facts.Empty {
 				c.plans.AddAfter(named(m.Name), planDelay)
@@ -130,14 +130,18 @@ func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance
 
 // confirm lists the pods of a node live: the cache may not yet show one that was just bound
 // to it.
-func (c *Controller) confirm(ctx context.Context, facts *NodeFacts) error {
-	pods, err := c.livePodsOn(ctx, facts.Name)
+func (c *Controller) confirm(ctx context.Context, waves translate.Waves, facts *NodeFacts) error {
+	pods, err := c.livePodsOn(ctx, waves, facts.Name)
 	if err != nil {
 		return err
 	}
 	facts.Empty = true
 	for i := range pods {
-		if toGo(&pods[i]) && (!facts.Lost || pods[i].DeletionTimestamp == nil) {
+		leaves, err := c.leaves(ctx, waves, &pods[i])
+		if err != nil {
+			return err
+		}
+		if leaves && (!facts.Lost || pods[i].DeletionTimestamp == nil) {
 			facts.Empty = false
 			facts.Pods.Pending++
 		}
@@ -163,7 +167,7 @@ func (c *Controller) gatherWaves(ctx context.Context, m *v1alpha1.NodeMaintenanc
 		c.plans.AddAfter(named(m.Name), planDelay)
 		return nil
 	}
-	if pods, err = c.livePodsOn(ctx, facts.Name); err != nil {
+	if pods, err = c.livePodsOn(ctx, waves, facts.Name); err != nil {
 		return err
 	}
 	if err := c.countWaves(ctx, waves, facts, pods); err != nil {
@@ -175,11 +179,14 @@ func (c *Controller) gatherWaves(ctx context.Context, m *v1alpha1.NodeMaintenanc
 	return nil
 }
 
-// livePodsOn are the pods of a node in the API server.
-func (c *Controller) livePodsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+// livePodsOn are the pods of a node in the API server, for a maintenance with these waves.
+func (c *Controller) livePodsOn(ctx context.Context, waves translate.Waves, node string) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	if err := c.APIReader.List(ctx, list, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}); err != nil {
 		return nil, fmt.Errorf("list the pods of node %s live: %w", node, err)
+	}
+	if waves.DaemonSets() > 0 {
+		c.learn(list.Items)
 	}
 	return list.Items, nil
 }

@@ -40,7 +40,18 @@ type nodeCounts struct {
 	// drains are the maintenances that drain the node, by name.
 	drains []string
 	pods   map[types.NamespacedName]countedPod
-	count  Count
+	// count is that of all pods but those of DaemonSets, and daemons that of these: only
+	// maintenances with a wave of DaemonSets have to do with them.
+	count, daemons Count
+}
+
+// add adds a pod to the count that it belongs to, or removes it.
+func (n *nodeCounts) add(pod countedPod, by int32) {
+	if pod.daemon {
+		n.daemons.add(pod, by)
+	} else {
+		n.count.add(pod, by)
+	}
 }
 
 type countedPod struct {
@@ -51,6 +62,8 @@ type countedPod struct {
 	until time.Time
 	// deleting: only its kubelet has to confirm its end.
 	deleting bool
+	// daemon: a DaemonSet controls it.
+	daemon bool
 }
 
 func newPodCounts() *podCounts {
@@ -99,14 +112,14 @@ func (p *podCounts) put(node string, pod types.NamespacedName, uid types.UID, no
 	}
 	before, known := n.pods[pod]
 	now.uid = uid
-	if known && before.uid == uid && before.class == now.class && equalBlocks(before.block, now.block) && before.until.Equal(now.until) && before.deleting == now.deleting {
+	if known && before.uid == uid && before.class == now.class && equalBlocks(before.block, now.block) && before.until.Equal(now.until) && before.deleting == now.deleting && before.daemon == now.daemon {
 		return false
 	}
 	if known {
-		n.count.add(before, -1)
+		n.add(before, -1)
 	}
 	n.pods[pod] = now
-	n.count.add(now, 1)
+	n.add(now, 1)
 	return true
 }
 
@@ -146,7 +159,7 @@ func (p *podCounts) dropped(node string, pod types.NamespacedName, uid types.UID
 		return nil
 	}
 	delete(n.pods, pod)
-	n.count.add(before, -1)
+	n.add(before, -1)
 	return n.drains
 }
 
@@ -202,8 +215,9 @@ func (p *podCounts) forget(maintenance string) {
 	delete(p.gone, maintenance)
 }
 
-// count returns the count of a node, with names of blocking pods.
-func (p *podCounts) count(node string) Count {
+// count returns the count of a node, with names of blocking pods. With daemons, it includes the
+// pods of DaemonSets.
+func (p *podCounts) count(node string, daemons bool) Count {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.nodes[node]
@@ -211,10 +225,16 @@ func (p *podCounts) count(node string) Count {
 		return Count{}
 	}
 	count := n.count
+	if daemons {
+		count = count.plus(n.daemons)
+	}
 	if count.Blocking == 0 && count.Waiting == 0 {
 		return count
 	}
 	for key, pod := range n.pods {
+		if pod.daemon && !daemons {
+			continue
+		}
 		if pod.until.After(count.WaitingUntil) {
 			count.WaitingUntil = pod.until
 		}
@@ -245,6 +265,14 @@ func (c *Count) add(pod countedPod, by int32) {
 	}
 	if pod.deleting {
 		c.Deleting += by
+	}
+}
+
+// plus is the sum of the numbers.
+func (c Count) plus(more Count) Count {
+	return Count{
+		Pending: c.Pending + more.Pending, Evacuating: c.Evacuating + more.Evacuating, Blocking: c.Blocking + more.Blocking,
+		Waiting: c.Waiting + more.Waiting, Deleting: c.Deleting + more.Deleting,
 	}
 }
 

@@ -53,7 +53,8 @@ func (c *Controller) reconcilePod(ctx context.Context, req reconcile.Request) (r
 	return result, err
 }
 
-// gatherPod collects what is known about a pod, from memory only.
+// gatherPod collects what is known about a pod, from memory only, but for the tolerations of a
+// pod of a DaemonSet.
 //
 //	pod -- its node -- the maintenances that drain it
 //	   \-- its request (by the pod's UID) -- if none runs, who would intercept it
@@ -80,6 +81,10 @@ func (c *Controller) gatherPod(ctx context.Context, pod *corev1.Pod) (PodInput, 
 	case !apierrors.IsNotFound(err):
 		return in, fmt.Errorf("get EvictionRequest: %w", err)
 	}
+	if in.Skipped {
+		in.Daemon, in.Kept, err = c.daemonOf(ctx, pod)
+		return in, err
+	}
 	if in.Wants, in.Kept, err = c.wantsOf(ctx, pod); err != nil || len(in.Wants) == 0 {
 		return in, err
 	}
@@ -97,23 +102,13 @@ func (c *Controller) gatherPod(ctx context.Context, pod *corev1.Pod) (PodInput, 
 // wantsOf returns what the maintenances that drain the pod's node want, and why some of
 // them keep the pod.
 func (c *Controller) wantsOf(ctx context.Context, pod *corev1.Pod) ([]Want, *Block, error) {
-	if pod.Spec.NodeName == "" {
-		return nil, nil, nil
-	}
-	node := &corev1.Node{}
-	if err := c.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, client.IgnoreNotFound(err)
+	node, maintenances, err := c.drainersOf(ctx, pod)
+	if err != nil {
+		return nil, nil, err
 	}
 	var wants []Want
 	var kept *Block
-	for _, name := range stagesOf(node).drains() {
-		m, err := c.get(ctx, name)
-		if err != nil {
-			return nil, nil, err
-		}
-		if m == nil || m.DeletionTimestamp != nil || !m.Spec.Drain || !c.selectors.of(m).selects(node) {
-			continue
-		}
+	for _, m := range maintenances {
 		if keeps := keptBy(pod, m); keeps != nil {
 			kept = keeps
 			continue
@@ -126,6 +121,28 @@ func (c *Controller) wantsOf(ctx context.Context, pod *corev1.Pod) ([]Want, *Blo
 	}
 	slices.SortFunc(wants, func(a, b Want) int { return strings.Compare(a.Requester, b.Requester) })
 	return wants, kept, nil
+}
+
+// drainersOf are the maintenances that drain the pod's node, and the node; nil if there is none.
+func (c *Controller) drainersOf(ctx context.Context, pod *corev1.Pod) (*corev1.Node, []*v1alpha1.NodeMaintenance, error) {
+	if pod.Spec.NodeName == "" {
+		return nil, nil, nil
+	}
+	node := &corev1.Node{}
+	if err := c.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, client.IgnoreNotFound(err)
+	}
+	var found []*v1alpha1.NodeMaintenance
+	for _, name := range stagesOf(node).drains() {
+		m, err := c.get(ctx, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if m != nil && m.DeletionTimestamp == nil && m.Spec.Drain && c.selectors.of(m).selects(node) {
+			found = append(found, m)
+		}
+	}
+	return node, found, nil
 }
 
 // keptBy is why the maintenance keeps the pod, nil if it does not.
@@ -210,7 +227,9 @@ func (c *Controller) countPod(pod *corev1.Pod, d PodDecision) {
 			}
 		}
 	} else {
-		changed = c.counts.put(pod.Spec.NodeName, key, pod.UID, countedPod{class: d.Class, block: d.Block, until: d.OwnerUntil, deleting: pod.DeletionTimestamp != nil})
+		changed = c.counts.put(pod.Spec.NodeName, key, pod.UID, countedPod{
+			class: d.Class, block: d.Block, until: d.OwnerUntil, deleting: pod.DeletionTimestamp != nil, daemon: pods.IsOfDaemonSet(pod),
+		})
 	}
 	if changed {
 		c.planLater(pod.Spec.NodeName)
@@ -225,7 +244,7 @@ func (c *Controller) planLater(node string) {
 }
 
 // applyPod applies a decision: first the conditions for the pod's owner, then the
-// request.
+// request, or the eviction of a pod that gets none.
 func (c *Controller) applyPod(ctx context.Context, pod *corev1.Pod, d PodDecision) error {
 	// A condition that is refused for good must not keep the pod from being evicted.
 	conditions := c.patchConditions(ctx, pod, d)
@@ -252,6 +271,9 @@ func (c *Controller) applyPod(ctx context.Context, pod *corev1.Pod, d PodDecisio
 			c.failures.eviction(pod.UID, why)
 		}
 		return errors.Join(conditions, err)
+	}
+	if d.Evict {
+		c.evict(ctx, pod)
 	}
 	return conditions
 }

@@ -68,6 +68,8 @@ type PodPolicy struct {
 type PodInput struct {
 	// Skipped: it is the pod of a DaemonSet or a mirror pod.
 	Skipped bool
+	// Daemon is set if it is skipped, but a wave of DaemonSets takes it.
+	Daemon *Daemon
 	// Terminal: it has Succeeded or Failed, so there is nothing to evacuate.
 	Terminal bool
 	// Deleting: it ends at DeletionTime, which includes its grace period.
@@ -140,7 +142,9 @@ type PodDecision struct {
 	Message            string
 	// Join and Leave are the requesters that join and leave its request.
 	Join, Leave []string
-	Class       Class
+	// Evict: it is evicted now, without a request.
+	Evict bool
+	Class Class
 	// OwnerUntil is when its eviction is requested, while it is left to an owner that has
 	// not answered yet; zero otherwise.
 	OwnerUntil time.Time
@@ -158,6 +162,9 @@ type PodDecision struct {
 // sets False, or nothing for Policy.Wait, the eviction is requested. Before all that, the pod
 // waits for its wave to begin.
 func PodStep(in PodInput) PodDecision {
+	if in.Daemon != nil && !in.Terminal {
+		return in.daemonStep()
+	}
 	// A pod that has ended on a drained node keeps its conditions.
 	ended := in.Terminal && len(in.Wants) > 0
 	if in.Skipped || in.Terminal {

@@ -147,7 +147,7 @@ func (c *Controller) nodeEvents() handler.EventHandler {
 		}
 		drains := stagesOf(after).drains()
 		begins := c.counts.drain(after.Name, drains)
-		if begins || !slices.Equal(was, drains) || before != nil && !sameWaves(before, after) {
+		if begins || !slices.Equal(was, drains) || before != nil && (!sameWaves(before, after) || !sameTaint(before, after)) {
 			c.enqueuePods(ctx, after.Name)
 		}
 		c.nodes.Add(named(after.Name))
@@ -163,7 +163,7 @@ func changed(before, after *corev1.Node) bool {
 		before.Annotations[v1alpha1.MaintenancesAnnotation] != after.Annotations[v1alpha1.MaintenancesAnnotation] ||
 		before.Annotations[v1alpha1.CordonAnnotation] != after.Annotations[v1alpha1.CordonAnnotation] ||
 		before.Annotations[v1alpha1.MaintenancePhaseAnnotation] != after.Annotations[v1alpha1.MaintenancePhaseAnnotation] ||
-		!sameWaves(before, after) ||
+		!sameWaves(before, after) || !sameTaint(before, after) ||
 		translate.NodeLossOf(before) != translate.NodeLossOf(after) ||
 		!apiequality.Semantic.DeepEqual(before.Labels, after.Labels)
 }
@@ -171,6 +171,11 @@ func changed(before, after *corev1.Node) bool {
 // sameWaves reports whether no wave has begun or ended between the two.
 func sameWaves(before, after *corev1.Node) bool {
 	return before.Annotations[v1alpha1.MaintenanceWavesAnnotation] == after.Annotations[v1alpha1.MaintenanceWavesAnnotation]
+}
+
+// sameTaint reports whether our taint has not changed between the two.
+func sameTaint(before, after *corev1.Node) bool {
+	return apiequality.Semantic.DeepEqual(oursOf(before.Spec.Taints), oursOf(after.Spec.Taints))
 }
 
 // namespaceEvents handle namespaces whose labels have changed: their pods may belong to other
@@ -236,10 +241,12 @@ func (c *Controller) podEvents() handler.EventHandler {
 		if after == nil {
 			c.left(before)
 			c.failures.eviction(before.UID, "")
+			c.daemons.forget(before.UID)
 			return
 		}
 		if before != nil && before.UID != after.UID {
 			c.left(before)
+			c.daemons.forget(before.UID)
 		}
 		drained := after.Spec.NodeName != "" && len(c.counts.drains(after.Spec.NodeName)) > 0
 		if !drained && !marked(after) {

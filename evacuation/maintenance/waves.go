@@ -66,7 +66,9 @@ func (c *Controller) countWaves(ctx context.Context, waves translate.Waves, fact
 	facts.Waves = make([]int32, len(waves)+1)
 	for i := range pods {
 		pod := &pods[i]
-		if !toGo(pod) || facts.Lost && pod.DeletionTimestamp != nil {
+		if leaves, err := c.leaves(ctx, waves, pod); err != nil {
+			return err
+		} else if !leaves || facts.Lost && pod.DeletionTimestamp != nil {
 			continue
 		}
 		wave, err := c.waveOf(ctx, waves, pod)

@@ -15,6 +15,8 @@ const (
 	ReasonNodeLeftCordoned        = "NodeLeftCordoned"
 	ReasonNodeWaveBegan           = "NodeWaveBegan"
 	ReasonNodeWaveForced          = "NodeWaveForced"
+	ReasonNodeTainted             = "NodeTainted"
+	ReasonNodeUntainted           = "NodeUntainted"
 	ReasonMaintenanceStage        = "MaintenanceStage"
 	ReasonMaintenanceWithoutNodes = "MaintenanceWithoutNodes"
 )
@@ -22,6 +24,8 @@ const (
 const (
 	actionCordon   = "CordonNode"
 	actionUncordon = "UncordonNode"
+	actionTaint    = "TaintNode"
+	actionUntaint  = "UntaintNode"
 	actionMaintain = "MaintainNodes"
 )
 
@@ -58,6 +62,16 @@ func NodeWaveBegan(maintenance, wave string, left int32) Event {
 		return warning(ReasonNodeWaveForced, actionMaintain, "Wave %s of NodeMaintenance %s begins on the node after the timeout of an earlier wave, of which %d pods are left.", wave, maintenance, left)
 	}
 	return normal(ReasonNodeWaveBegan, actionMaintain, "Wave %s of NodeMaintenance %s begins on the node: the pods of all earlier waves are gone.", wave, maintenance)
+}
+
+// NodeTainted says that a node got the taint that keeps pods of DaemonSets from it.
+func NodeTainted(stages string) Event {
+	return normal(ReasonNodeTainted, actionTaint, "The node has the taint %s:NoSchedule, for NodeMaintenance %s: pods of DaemonSets leave it and are not made again.", v1alpha1.MaintenanceTaint, stages)
+}
+
+// NodeUntainted says that it was removed.
+func NodeUntainted(stages string) Event {
+	return normal(ReasonNodeUntainted, actionUntaint, "The node has no taint %s any more after NodeMaintenance %s: pods of DaemonSets come back to it.", v1alpha1.MaintenanceTaint, stages)
 }
 
 // MaintenanceStage says that a maintenance has changed its stage.

@@ -18,6 +18,8 @@ const (
 	MaintenanceWriteJoin = "join"
 	// MaintenanceWriteWithdraw is a request left.
 	MaintenanceWriteWithdraw = "withdraw"
+	// MaintenanceWriteEvict is the eviction of a pod of a DaemonSet, which needs no request.
+	MaintenanceWriteEvict = "evict"
 	// MaintenanceWriteStatus is a status of a NodeMaintenance.
 	MaintenanceWriteStatus = "status"
 )
@@ -44,7 +46,7 @@ var (
 		Name: "drawbridge_maintenance_writes_total", Type: Counter,
 		Help: "API writes of the controllers of NodeMaintenances, by object.",
 		Labels: []Label{{Name: "object", Values: []string{
-			MaintenanceWriteNode, MaintenanceWritePod, MaintenanceWriteJoin, MaintenanceWriteWithdraw, MaintenanceWriteStatus,
+			MaintenanceWriteNode, MaintenanceWritePod, MaintenanceWriteJoin, MaintenanceWriteWithdraw, MaintenanceWriteEvict, MaintenanceWriteStatus,
 		}}},
 	}
 )

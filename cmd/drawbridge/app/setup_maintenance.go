@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor"
 	"github.com/drawbridge-dev/drawbridge/evacuation/maintenance"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
@@ -47,10 +48,15 @@ func setupMaintenance(mgr ctrl.Manager, o Options, known discovered, resolver re
 	if err != nil {
 		return err
 	}
+	evict, err := evictor.NewEviction(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
 	return (&maintenance.Controller{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Requests:  live,
+		Evict:     evict,
 		Clock:     o.Clock,
 		Resolver:  resolver,
 		Synced:    known.synced,

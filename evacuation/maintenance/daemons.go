@@ -1,0 +1,182 @@
+package maintenance
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// daemons is what is known of pods of DaemonSets, by their UID. It is a hint, and safe for
+// concurrent use.
+type daemons struct {
+	mu sync.Mutex
+	// tolerates says whether they tolerate translate.MaintenanceTaint. The cache does not have
+	// their tolerations.
+	tolerates map[types.UID]bool
+	calls     map[types.UID]evictCall
+}
+
+// evictCall is the last call for the eviction of a pod.
+type evictCall struct {
+	// refusal is why it was refused; empty if it was not.
+	refusal string
+	// again is when to call again, pause after it.
+	again time.Time
+	pause time.Duration
+}
+
+func newDaemons() *daemons {
+	return &daemons{tolerates: map[types.UID]bool{}, calls: map[types.UID]evictCall{}}
+}
+
+// learn notes whether a pod tolerates the taint, and reports whether it does and nobody knew.
+func (d *daemons) learn(pod types.UID, tolerates bool) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.tolerates[pod]
+	d.tolerates[pod] = tolerates
+	return tolerates && !before
+}
+
+// known reports whether a pod tolerates the taint, if that is known.
+func (d *daemons) known(pod types.UID) (tolerates, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	tolerates, known = d.tolerates[pod]
+	return tolerates, known
+}
+
+// called notes a call, and why it was refused; empty if it was not.
+func (d *daemons) called(pod types.UID, refusal string, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pause := min(max(evictPause, 2*d.calls[pod].pause), maxEvictPause)
+	d.calls[pod] = evictCall{refusal: refusal, again: now.Add(pause), pause: pause}
+}
+
+func (d *daemons) lastCall(pod types.UID) evictCall {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls[pod]
+}
+
+// forget forgets a pod that is gone.
+func (d *daemons) forget(pod types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.tolerates, pod)
+	delete(d.calls, pod)
+}
+
+// leaves reports whether a pod must leave the nodes that a maintenance with these waves drains.
+func (c *Controller) leaves(ctx context.Context, waves translate.Waves, pod *corev1.Pod) (bool, error) {
+	if !pods.StaysOnNode(pod) || waves.DaemonSets() == 0 {
+		return toGo(pod), nil
+	}
+	if tolerates, _ := c.daemons.known(pod.UID); tolerates || pods.HasEnded(pod) {
+		return false, nil
+	}
+	wave, err := c.waveOf(ctx, waves, pod)
+	return wave == waves.DaemonSets(), err
+}
+
+// learn notes which pods of a live list tolerate the taint. They are decided about again.
+func (c *Controller) learn(live []corev1.Pod) {
+	for i := range live {
+		pod := &live[i]
+		if pods.IsOfDaemonSet(pod) && c.daemons.learn(pod.UID, translate.ToleratesMaintenance(pod.Spec.Tolerations)) {
+			c.pods.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+		}
+	}
+}
+
+// daemonOf is what is known of the pod of a DaemonSet, nil if no maintenance takes it from its
+// node, and why some of them keep it.
+func (c *Controller) daemonOf(ctx context.Context, pod *corev1.Pod) (*Daemon, *Block, error) {
+	node, maintenances, err := c.drainersOf(ctx, pod)
+	if err != nil {
+		return nil, nil, err
+	}
+	var daemon *Daemon
+	var kept *Block
+	for _, m := range maintenances {
+		waves := c.selectors.wavesOf(m)
+		last := waves.DaemonSets()
+		if last == 0 {
+			continue
+		}
+		wave, err := c.waveOf(ctx, waves, pod)
+		if err != nil {
+			return nil, nil, err
+		}
+		if wave != last {
+			continue
+		}
+		if daemon == nil {
+			daemon = &Daemon{Tainted: len(oursOf(node.Spec.Taints)) > 0}
+		}
+		if keeps := keptBy(pod, m); keeps != nil {
+			kept = keeps
+			continue
+		}
+		daemon.Begun = daemon.Begun || c.beginsDaemonSets(m, translate.BegunWavesOf(node)[m.Name].Name)
+	}
+	if daemon == nil {
+		return nil, nil, nil
+	}
+	call := c.daemons.lastCall(pod.UID)
+	daemon.Refusal, daemon.Again = call.refusal, call.again
+	var known bool
+	if daemon.Tolerates, known = c.daemons.known(pod.UID); known || pod.DeletionTimestamp != nil {
+		return daemon, kept, nil
+	}
+	live := &corev1.Pod{}
+	err = c.APIReader.Get(ctx, client.ObjectKeyFromObject(pod), live)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && live.UID != pod.UID:
+		return nil, nil, nil // The cache will show it.
+	case err != nil:
+		return nil, nil, fmt.Errorf("get pod %s live: %w", pod.Name, err)
+	}
+	daemon.Tolerates = translate.ToleratesMaintenance(live.Spec.Tolerations)
+	c.daemons.learn(pod.UID, daemon.Tolerates)
+	return daemon, kept, nil
+}
+
+// beginsDaemonSets reports whether the wave of that name is the one of DaemonSets.
+func (c *Controller) beginsDaemonSets(m *v1alpha1.NodeMaintenance, wave string) bool {
+	waves := c.selectors.wavesOf(m)
+	last := waves.DaemonSets()
+	return last > 0 && waves.Position(wave) == last
+}
+
+// evict evicts the pod of a DaemonSet. A refusal is called again after a pause.
+func (c *Controller) evict(ctx context.Context, pod *corev1.Pod) {
+	key := client.ObjectKeyFromObject(pod)
+	given := answer.Classify(c.Evict(ctx, key, pod.UID), 0)
+	refusal := ""
+	switch given.Result {
+	case translate.ResultEvicted:
+		c.Metrics.Wrote(metrics.MaintenanceWriteEvict)
+	case translate.ResultGone:
+	default:
+		refusal = given.Explain(nil)
+		log.FromContext(ctx).V(1).Info("The pod of a DaemonSet was not evicted, will try again", "pod", key, "because", refusal)
+		c.pods.Add(reconcile.Request{NamespacedName: key}) // To count it as blocked.
+	}
+	c.daemons.called(pod.UID, refusal, c.Clock.Now())
+}
