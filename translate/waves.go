@@ -70,6 +70,12 @@ func (w Waves) DaemonSets() int {
 	return slices.IndexFunc(w, func(one wave) bool { return one.daemonSets }) + 1
 }
 
+// Takes reports whether the pod of a DaemonSet leaves in that wave. Its tolerations must be known.
+func (w Waves) Takes(pod *corev1.Pod, namespace map[string]string) bool {
+	last := w.DaemonSets()
+	return last > 0 && w.Of(pod, namespace) == last && !ToleratesMaintenance(pod.Spec.Tolerations)
+}
+
 // Position is that of the wave of this name, 0 if there is none.
 func (w Waves) Position(name string) int {
 	return slices.IndexFunc(w, func(one wave) bool { return one.name == name }) + 1

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
@@ -68,6 +69,47 @@ func TestASelectorOfEverythingSelectsEveryPod(t *testing.T) {
 	}
 	if got := waves.Of(&corev1.Pod{}, nil); got != 1 || waves.SeeNamespaces() {
 		t.Errorf("wave %d, sees namespaces: %t", got, waves.SeeNamespaces())
+	}
+}
+
+func TestTheWaveOfDaemonSets(t *testing.T) {
+	waves, err := translate.CompileWaves([]v1alpha1.MaintenanceWave{
+		{Name: "all", PodSelector: &metav1.LabelSelector{}},
+		{Name: "daemons", DaemonSets: true, PodSelector: labeled("app", "agent")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := waves.DaemonSets(); got != 2 {
+		t.Errorf("the wave of DaemonSets is %d", got)
+	}
+	agent := func() *builder.PodWrapper { return builder.Pod("shop", "agent").Label("app", "agent").DaemonSet("agent") }
+	tolerating := func(tolerations ...corev1.Toleration) *corev1.Pod {
+		return agent().Change(func(p *corev1.Pod) { p.Spec.Tolerations = tolerations }).Obj()
+	}
+	cases := map[string]struct {
+		pod   *corev1.Pod
+		wave  int
+		takes bool
+	}{
+		"one of a DaemonSet":              {agent().Obj(), 2, true},
+		"one with other labels stays":     {builder.Pod("shop", "proxy").DaemonSet("proxy").Obj(), 0, false},
+		"one of something else":           {builder.Pod("shop", "web").Label("app", "agent").OwnedBy("ReplicaSet", "web").Obj(), 1, false},
+		"one of nobody":                   {builder.Pod("shop", "web").Label("app", "agent").Obj(), 1, false},
+		"one that the node needs":         {agent().Priority("system-node-critical", 2000001000).Obj(), 0, false},
+		"one that the cluster needs":      {agent().Change(func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-cluster-critical" }).Obj(), 0, false},
+		"one that tolerates everything":   {tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}), 2, false},
+		"one that tolerates our taint":    {tolerating(corev1.Toleration{Key: v1alpha1.MaintenanceTaint, Effect: corev1.TaintEffectNoSchedule}), 2, false},
+		"one that tolerates another":      {tolerating(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}), 2, true},
+		"one that tolerates other effect": {tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}), 2, true},
+		"one that tolerates other value":  {tolerating(corev1.Toleration{Key: v1alpha1.MaintenanceTaint, Operator: corev1.TolerationOpEqual, Value: "x"}), 2, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if wave, takes := waves.Of(tc.pod, nil), waves.Takes(tc.pod, nil); wave != tc.wave || takes != tc.takes {
+				t.Errorf("wave %d, takes %t, want %d, %t", wave, takes, tc.wave, tc.takes)
+			}
+		})
 	}
 }
 

@@ -60,12 +60,24 @@ func (d *daemons) known(pod types.UID) (tolerates, known bool) {
 	return tolerates, known
 }
 
-// called notes a call, and why it was refused; empty if it was not.
-func (d *daemons) called(pod types.UID, refusal string, now time.Time) {
+// called notes that the eviction of a pod is called.
+func (d *daemons) called(pod types.UID, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	pause := min(max(evictPause, 2*d.calls[pod].pause), maxEvictPause)
-	d.calls[pod] = evictCall{refusal: refusal, again: now.Add(pause), pause: pause}
+	call := d.calls[pod]
+	call.pause = min(max(evictPause, 2*call.pause), maxEvictPause)
+	call.again = now.Add(call.pause)
+	d.calls[pod] = call
+}
+
+// answered notes why the call was refused; empty if it was not. The pod may be forgotten already.
+func (d *daemons) answered(pod types.UID, refusal string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if call, ok := d.calls[pod]; ok {
+		call.refusal = refusal
+		d.calls[pod] = call
+	}
 }
 
 func (d *daemons) lastCall(pod types.UID) evictCall {
@@ -153,7 +165,9 @@ func (c *Controller) daemonOf(ctx context.Context, pod *corev1.Pod) (*Daemon, *B
 		return nil, nil, fmt.Errorf("get pod %s live: %w", pod.Name, err)
 	}
 	daemon.Tolerates = translate.ToleratesMaintenance(live.Spec.Tolerations)
-	c.daemons.learn(pod.UID, daemon.Tolerates)
+	if c.daemons.learn(pod.UID, daemon.Tolerates) {
+		c.planLater(pod.Spec.NodeName) // It waits for no wave.
+	}
 	return daemon, kept, nil
 }
 
@@ -167,6 +181,7 @@ func (c *Controller) beginsDaemonSets(m *v1alpha1.NodeMaintenance, wave string) 
 // evict evicts the pod of a DaemonSet. A refusal is called again after a pause.
 func (c *Controller) evict(ctx context.Context, pod *corev1.Pod) {
 	key := client.ObjectKeyFromObject(pod)
+	c.daemons.called(pod.UID, c.Clock.Now())
 	given := answer.Classify(c.Evict(ctx, key, pod.UID), 0)
 	refusal := ""
 	switch given.Result {
@@ -176,7 +191,9 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod) {
 	default:
 		refusal = given.Explain(nil)
 		log.FromContext(ctx).V(1).Info("The pod of a DaemonSet was not evicted, will try again", "pod", key, "because", refusal)
+	}
+	c.daemons.answered(pod.UID, refusal)
+	if refusal != "" {
 		c.pods.Add(reconcile.Request{NamespacedName: key}) // To count it as blocked.
 	}
-	c.daemons.called(pod.UID, refusal, c.Clock.Now())
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/maintenance"
@@ -15,6 +16,8 @@ type stages = maintenance.Stages
 func TestNodeStep(t *testing.T) {
 	const ours, other = v1alpha1.CordonOurs, v1alpha1.CordonOther
 	cordon, drain, planning := v1alpha1.StageCordon, v1alpha1.StageDrain, v1alpha1.StagePlanning
+	taint := translate.MaintenanceTaint()
+	cordonTaint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	cases := map[string]struct {
 		in   maintenance.NodeInput
 		want maintenance.NodeDecision
@@ -104,6 +107,50 @@ func TestNodeStep(t *testing.T) {
 				Waves: translate.BegunWaves{"a": {Name: "db", Since: noon}},
 			},
 		},
+		"a wave of DaemonSets begins, and taints the node besides what others have": {
+			in: maintenance.NodeInput{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain},
+				Taints: []corev1.Taint{cordonTaint}, WantsTaint: true,
+			},
+			want: maintenance.NodeDecision{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Write: true,
+				Taints: []corev1.Taint{cordonTaint, taint}, Tainting: maintenance.TaintMade,
+			},
+		},
+		"a taint that is there is no write": {
+			in: maintenance.NodeInput{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain},
+				Taints: []corev1.Taint{taint, cordonTaint}, WantsTaint: true,
+			},
+			want: maintenance.NodeDecision{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain,
+				Taints: []corev1.Taint{taint, cordonTaint},
+			},
+		},
+		"one that somebody has changed is corrected": {
+			in: maintenance.NodeInput{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain},
+				Taints: []corev1.Taint{{Key: taint.Key, Value: "x", Effect: taint.Effect}}, WantsTaint: true,
+			},
+			want: maintenance.NodeDecision{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Write: true,
+				Taints: []corev1.Taint{taint}, Tainting: maintenance.TaintMade,
+			},
+		},
+		"it goes when the last one ends, and those of others stay": {
+			in: maintenance.NodeInput{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain,
+				Taints: []corev1.Taint{taint, cordonTaint, {Key: taint.Key, Effect: corev1.TaintEffectNoExecute}},
+			},
+			want: maintenance.NodeDecision{
+				Cordoning: maintenance.CordonEnded, Write: true,
+				Taints: []corev1.Taint{cordonTaint, {Key: taint.Key, Effect: corev1.TaintEffectNoExecute}}, Tainting: maintenance.TaintEnded,
+			},
+		},
+		"one that is left over is removed": {
+			in:   maintenance.NodeInput{Taints: []corev1.Taint{taint}},
+			want: maintenance.NodeDecision{Taints: []corev1.Taint{}, Tainting: maintenance.TaintEnded, Write: true},
+		},
 		"what is left of it is removed": {
 			in:   maintenance.NodeInput{Unschedulable: true, CordonedBy: "me"},
 			want: maintenance.NodeDecision{Unschedulable: true, Write: true},
@@ -118,7 +165,7 @@ func TestNodeStep(t *testing.T) {
 			// What was decided is final: looking again changes nothing.
 			again := maintenance.NodeStep(maintenance.NodeInput{
 				Unschedulable: got.Unschedulable, CordonedBy: got.CordonedBy, Stages: got.Stages, Phase: got.Phase, Wanted: tc.in.Wanted,
-				Waves: got.Waves, WantedWaves: tc.in.WantedWaves,
+				Waves: got.Waves, WantedWaves: tc.in.WantedWaves, Taints: got.Taints, WantsTaint: tc.in.WantsTaint,
 			})
 			if again.Write {
 				t.Errorf("looking again writes again: %+v", again)

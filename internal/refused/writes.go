@@ -43,7 +43,7 @@ const (
 	PolicyStatus Write = "policy_status"
 	// InterceptorStatus: the status of an EvictionInterceptor.
 	InterceptorStatus Write = "interceptor_status"
-	// Node: a NodeMaintenance cordons or uncordons a node.
+	// Node: a NodeMaintenance cordons, uncordons, taints or untaints a node.
 	Node Write = "node"
 	// PodCondition: the condition of a pod that a NodeMaintenance waits for.
 	PodCondition Write = "pod_condition"
@@ -98,7 +98,7 @@ var doings = map[Write]string{
 	Migration:            "create or delete the migration",
 	PolicyStatus:         "write the status of the EvacuationPolicy",
 	InterceptorStatus:    "write the status of the EvictionInterceptor",
-	Node:                 "cordon or uncordon the node",
+	Node:                 "cordon, taint or release the node",
 	PodCondition:         "set the pod's condition",
 	Maintenance:          "write the NodeMaintenance",
 	DeschedulerMark:      "annotate the pod for the descheduler",

@@ -169,6 +169,9 @@ func (c *checker) leftOnNode(number int) string {
 			return fmt.Sprintf("it has the annotation %s: %q", key, value)
 		}
 	}
+	if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.MaintenanceTaint }) {
+		return "it has the taint " + v1alpha1.MaintenanceTaint
+	}
 	others := slices.ContainsFunc(c.Plan.Drains, func(d Drain) bool { return d.Node == number && (d.Kind == Kubectl || d.Kind == Loop) })
 	if node.Spec.Unschedulable && !others {
 		return "it is unschedulable, and only maintenances have made it so"

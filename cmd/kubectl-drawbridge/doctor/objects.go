@@ -212,6 +212,9 @@ func stillCordoned(node *corev1.Node) string {
 // release says how to free a node. A node that was cordoned before stays cordoned.
 func release(node *corev1.Node) string {
 	clean := fmt.Sprintf("kubectl annotate node %s %s- %s- %s- %s-", node.Name, v1alpha1.MaintenancesAnnotation, v1alpha1.CordonAnnotation, v1alpha1.MaintenancePhaseAnnotation, v1alpha1.MaintenanceWavesAnnotation)
+	if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.MaintenanceTaint }) {
+		clean += fmt.Sprintf(" && kubectl taint node %s %s-", node.Name, v1alpha1.MaintenanceTaint)
+	}
 	if node.Spec.Unschedulable && node.Annotations[v1alpha1.CordonAnnotation] != v1alpha1.CordonOther {
 		return fmt.Sprintf("If nobody works on it: kubectl uncordon %s && %s", node.Name, clean)
 	}

@@ -138,7 +138,7 @@ func newWorld(in *Input) *world {
 	known := map[types.UID]int{}
 	surges := map[types.UID]int{}
 	for _, pod := range going {
-		if stays := stayOf(pod); stays != "" {
+		if stays := w.stayOf(pod, namespaces[pod.Namespace]); stays != "" {
 			w.stays = append(w.stays, Pod{Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, Stays: stays})
 			continue
 		}
@@ -146,6 +146,10 @@ func newWorld(in *Input) *world {
 		v := victim{pod: pod, node: at[pod.Spec.NodeName], key: string(pod.UID), wave: w.waves.Of(pod, namespaces[pod.Namespace]), owner: -1, group: -1, leaving: pod.DeletionTimestamp != nil, ready: ready(pod)}
 		if b := w.blockerOf(pod, er); b != nil {
 			w.blockers = append(w.blockers, *b)
+		}
+		if pods.IsOfDaemonSet(pod) {
+			w.pods = append(w.pods, v) // Nobody intercepts it, and it is not made again.
+			continue
 		}
 		w.takeTurns(&v, er, registry)
 		if c := metav1.GetControllerOfNoCopy(pod); c != nil {
@@ -165,11 +169,11 @@ func newWorld(in *Input) *world {
 }
 
 // stayOf is why a drain leaves the pod where it is; empty if it does not.
-func stayOf(pod *corev1.Pod) string {
+func (w *world) stayOf(pod *corev1.Pod, namespace map[string]string) string {
 	switch {
 	case pods.IsMirror(pod):
 		return "static pod"
-	case pods.IsOfDaemonSet(pod):
+	case pods.IsOfDaemonSet(pod) && !w.waves.Takes(pod, namespace):
 		return "DaemonSet"
 	case pods.HasEnded(pod):
 		return "has ended"

@@ -58,7 +58,7 @@ func kept(c *podCase) (string, []string, bool) {
 // maintenance that evicts the pod.
 func waitsForWave(c *podCase) (string, []string, bool) {
 	all := c.draining()
-	if len(all) == 0 || pods.IsOfDaemonSet(c.Pod) {
+	if len(all) == 0 {
 		return "", nil, false
 	}
 	begun := translate.BegunWavesOf(c.Node)
@@ -72,9 +72,9 @@ func waitsForWave(c *podCase) (string, []string, bool) {
 		if err != nil || waves.SeeNamespaces() && c.Namespace == nil {
 			return "", nil, false
 		}
-		var namespace map[string]string
-		if c.Namespace != nil {
-			namespace = c.Namespace.Labels
+		namespace := c.namespaceLabels()
+		if pods.IsOfDaemonSet(c.Pod) && !waves.Takes(c.Pod, namespace) {
+			continue
 		}
 		is, current := waves.Of(c.Pod, namespace), waves.Position(begun[m.Name].Name)
 		if is <= current {
@@ -92,6 +92,34 @@ func waitsForWave(c *podCase) (string, []string, bool) {
 		fmt.Sprintf("Nothing: wait. To see what goes first, and what blocks it: kubectl drawbridge status %s", c.Node.Name),
 		fmt.Sprintf("If the pods before it cannot go, give their wave a timeout, or change the order: kubectl edit nodemaintenance %s", name),
 	}, headline != ""
+}
+
+// namespaceLabels are those of the pod's namespace, nil if they are not known.
+func (c *podCase) namespaceLabels() map[string]string {
+	if c.Namespace == nil {
+		return nil
+	}
+	return c.Namespace.Labels
+}
+
+// daemonSet is for pods of DaemonSets. Most drains leave them where they are.
+func daemonSet(c *podCase) (string, []string, bool) {
+	if !pods.IsOfDaemonSet(c.Pod) {
+		return "", nil, false
+	}
+	all := c.draining()
+	for i := range all {
+		m := &all[i]
+		waves, err := translate.CompileWaves(m.Spec.Waves)
+		if err != nil || m.Keeps(c.Pod) != "" || !waves.Takes(c.Pod, c.namespaceLabels()) || waves.Position(translate.BegunWavesOf(c.Node)[m.Name].Name) != waves.DaemonSets() {
+			continue
+		}
+		return fmt.Sprintf("NodeMaintenance %s evicts the pod in wave %s, the last one. Node %s has the taint %s, so that %s does not make it again.",
+				m.Name, waves.Name(waves.DaemonSets()), c.Node.Name, v1alpha1.MaintenanceTaint, controller(c.Pod)), []string{
+				fmt.Sprintf("Nothing: wait. If it stays, the maintenance says what refuses it: kubectl drawbridge status %s", c.Node.Name),
+			}, true
+	}
+	return "The pod belongs to " + controller(c.Pod) + ", which would make another one on the same node. Drains leave it out.", nil, true
 }
 
 // leftToOwner is for pods without interceptors that a maintenance leaves to their owner

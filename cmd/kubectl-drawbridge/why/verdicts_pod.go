@@ -69,10 +69,6 @@ func notScheduled(c *podCase) (string, []string, bool) {
 	return "The pod is on no node, so no drain meets it; an eviction would delete it at once.", nil, c.Pod.Spec.NodeName == ""
 }
 
-func daemonSet(c *podCase) (string, []string, bool) {
-	return "The pod belongs to " + controller(c.Pod) + ", which would make another one on the same node. Drains leave it out.", nil, pods.IsOfDaemonSet(c.Pod)
-}
-
 func nodeReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue

@@ -46,10 +46,11 @@ func orderOf(s *state.Snapshot, node string) *order {
 
 // of is the position of a pod's wave, and whether it is to go at all.
 func (o *order) of(pod *corev1.Pod) (position int, goes bool) {
-	if pods.IsMirror(pod) || pods.IsOfDaemonSet(pod) || pods.HasEnded(pod) {
+	namespace := o.namespaces[pod.Namespace]
+	if pods.IsMirror(pod) || pods.HasEnded(pod) || pods.IsOfDaemonSet(pod) && !o.waves.Takes(pod, namespace) {
 		return 0, false
 	}
-	return o.waves.Of(pod, o.namespaces[pod.Namespace]), true
+	return o.waves.Of(pod, namespace), true
 }
 
 // name of a wave for people, with its position.

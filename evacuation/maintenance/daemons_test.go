@@ -1,0 +1,169 @@
+package maintenance_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/translate"
+)
+
+// daemonsWave is the wave of all DaemonSets.
+func daemonsWave() v1alpha1.MaintenanceWave {
+	return v1alpha1.MaintenanceWave{Name: "daemons", DaemonSets: true}
+}
+
+// daemon adds a pod of a DaemonSet to the node n1.
+func (w *world) daemon(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := builder.Pod("shop", name).UID(types.UID("uid-" + name)).Node("n1").DaemonSet(name).Obj()
+	for _, c := range change {
+		c(pod)
+	}
+	w.put(pod)
+	return pod
+}
+
+func tolerates(pod *corev1.Pod) {
+	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+}
+
+// has reports whether the pod is still there.
+func (w *world) has(pod *corev1.Pod) bool { return w.pods[client.ObjectKeyFromObject(pod)] != nil }
+
+// taints are those of the node n1.
+func (w *world) taints() []corev1.Taint {
+	return w.nodes[types.NamespacedName{Name: "n1"}].(*corev1.Node).Spec.Taints
+}
+
+// The pods of DaemonSets go last, behind a taint. One that tolerates it and one that the node needs
+// stay, and the taint goes with the maintenance.
+func TestPodsOfDaemonSetsGoLast(t *testing.T) {
+	w := ordered(t, daemonsWave())
+	web, agent := w.onNode("web", "web"), w.daemon("agent")
+	tolerant := w.daemon("tolerant", tolerates)
+	proxy := w.daemon("proxy", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })
+	w.settle(t)
+	w.settle(t) // Numbers wait to be written.
+	if got := w.plan("kernel").Status.Nodes[0]; got.PodsPendingEvacuation != 2 || got.PodsInLaterWaves != 1 || len(w.taints()) > 0 {
+		t.Errorf("at first: status %+v, taints %v", got, w.taints())
+	}
+	w.leave(t, web)
+	if w.has(agent) || !w.has(tolerant) || !w.has(proxy) || w.writes["evict"] != 1 {
+		t.Errorf("agent %t, tolerant %t, proxy %t, %d evictions", w.has(agent), w.has(tolerant), w.has(proxy), w.writes["evict"])
+	}
+	if diff := cmp.Diff([]corev1.Taint{translate.MaintenanceTaint()}, w.taints()); diff != "" {
+		t.Errorf("taints (-want +got):\n%s", diff)
+	}
+	if got := w.told(); !slices.Contains(got, "NodeTainted") {
+		t.Errorf("events %v", got)
+	}
+	if got := w.plan("kernel").Status; got.Stage != drained || got.Nodes[0].Wave != "daemons" || got.Nodes[0].PodsPendingEvacuation != 0 {
+		t.Errorf("at the end: status %+v", got)
+	}
+	if len(w.requests) != 1 {
+		t.Errorf("%d requests, want that of web only", len(w.requests))
+	}
+	reads := w.liveReads
+	tolerated := w.pods[client.ObjectKeyFromObject(tolerant)].(*corev1.Pod).DeepCopy()
+	tolerated.Status.Phase = corev1.PodRunning
+	w.put(tolerated)
+	w.settle(t)
+	if w.liveReads != reads {
+		t.Error("the tolerations of a pod are read more than once")
+	}
+
+	// One that is made in a race goes, too.
+	late := w.daemon("late")
+	w.settle(t)
+	if w.has(late) {
+		t.Error("a pod that came late stays")
+	}
+	w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.Spec.Cordon, m.Spec.Drain = false, false })
+	w.settle(t)
+	if got := w.told(); len(w.taints()) > 0 || !slices.Contains(got, "NodeUntainted") {
+		t.Errorf("taints of the released node %v, events %v", w.taints(), got)
+	}
+}
+
+// Without such a wave, pods of DaemonSets are none of the maintenance's business, also while that of
+// another one takes them.
+func TestWithoutTheirWavePodsOfDaemonSetsStay(t *testing.T) {
+	w := ordered(t, waveOf("storage", "storage"))
+	agent := w.daemon("agent")
+	w.settle(t)
+	if got := w.plan("kernel").Status; got.Stage != drained || !w.has(agent) || w.liveReads > 0 {
+		t.Errorf("agent %t, %d reads, status %+v", w.has(agent), w.liveReads, got)
+	}
+	w.refusal = builder.BlockedAnswer()
+	other := drainOf("disks")
+	other.Spec.Waves = []v1alpha1.MaintenanceWave{daemonsWave()}
+	w.put(other)
+	w.settle(t)
+	w.settle(t)
+	if got := w.plan("kernel").Status; got.Stage != drained || got.Progress.PodsPendingEvacuation != 0 {
+		t.Errorf("the one without: status %+v", got)
+	}
+	if got := w.plan("disks").Status; got.Stage == drained || got.Progress.PodsBlocking != 1 {
+		t.Errorf("the other one: status %+v", got)
+	}
+}
+
+// Only tolerant pods are no reason for a taint.
+func TestANodeWithoutPodsThatCouldStayAwayGetsNoTaint(t *testing.T) {
+	w := ordered(t, daemonsWave())
+	tolerant := w.daemon("tolerant", tolerates)
+	w.settle(t)
+	if got := w.plan("kernel").Status.Stage; got != drained || !w.has(tolerant) || len(w.taints()) > 0 || w.wave() != "" {
+		t.Errorf("stage %s, taints %v, wave %q", got, w.taints(), w.wave())
+	}
+}
+
+// A refusal is tried again, with longer and longer pauses, and said meanwhile.
+func TestARefusedPodOfADaemonSetBlocks(t *testing.T) {
+	for name, refusal := range map[string]error{"by a budget": builder.BlockedAnswer(), "by a failure": errors.New("no connection")} {
+		t.Run(name, func(t *testing.T) {
+			w := ordered(t, daemonsWave())
+			w.refusal = refusal
+			agent := w.daemon("agent")
+			w.settle(t)
+			w.settle(t)
+			calls := w.writes["evict"]
+			if calls < 2 || calls > 8 {
+				t.Errorf("%d calls in two minutes", calls)
+			}
+			blocked := w.plan("kernel").Status.Nodes[0].BlockingPods
+			if len(blocked) != 1 || blocked[0].Name != "agent" || blocked[0].Reason != v1alpha1.BlockEvictionRefused || blocked[0].Message == "" {
+				t.Errorf("blocking pods %+v", blocked)
+			}
+			w.refusal = nil
+			w.clock.Step(time.Minute)
+			w.settle(t)
+			w.settle(t)
+			if got := w.plan("kernel").Status; got.Stage != drained || w.has(agent) {
+				t.Errorf("when it is let go: status %+v", got)
+			}
+		})
+	}
+}
+
+// The taint is made again, and no pod is evicted without it.
+func TestATaintThatSomebodyRemovesIsMadeAgain(t *testing.T) {
+	w := ordered(t, daemonsWave())
+	w.daemon("agent")
+	w.settle(t)
+	node := w.nodes[types.NamespacedName{Name: "n1"}].(*corev1.Node).DeepCopy()
+	node.Spec.Taints = nil
+	w.put(node)
+	w.settle(t)
+	if diff := cmp.Diff([]corev1.Taint{translate.MaintenanceTaint()}, w.taints()); diff != "" {
+		t.Errorf("taints (-want +got):\n%s", diff)
+	}
+}
