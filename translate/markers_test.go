@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -38,6 +39,7 @@ func TestNodeMarkers(t *testing.T) {
 		"draino gave up":           {withCondition("DrainScheduled", corev1.ConditionFalse), nil},
 		"being deleted":            {deleting(), []string{"deleting"}},
 		"a taint of somebody else": {node().Taint("dedicated", "db", corev1.TaintEffectNoSchedule).Obj(), nil},
+		"our own is not a drain":   {node().Taint(v1alpha1.MaintenanceTaint, "", corev1.TaintEffectNoSchedule).Obj(), nil},
 		"a rollout is not a drain": {node().Taint("node.cluster.x-k8s.io/outdated-revision", "", corev1.TaintEffectPreferNoSchedule).Obj(), nil},
 	}
 	for name, tc := range cases {

@@ -83,7 +83,9 @@ func TestTheWaveOfDaemonSets(t *testing.T) {
 	if got := waves.DaemonSets(); got != 2 {
 		t.Errorf("the wave of DaemonSets is %d", got)
 	}
-	agent := func() *builder.PodWrapper { return builder.Pod("shop", "agent").Label("app", "agent").DaemonSet("agent") }
+	agent := func() *builder.PodWrapper {
+		return builder.Pod("shop", "agent").Label("app", "agent").DaemonSet("agent")
+	}
 	tolerating := func(tolerations ...corev1.Toleration) *corev1.Pod {
 		return agent().Change(func(p *corev1.Pod) { p.Spec.Tolerations = tolerations }).Obj()
 	}

@@ -31,6 +31,14 @@ func TestMaintenanceEvents(t *testing.T) {
 			NodeWaveBegan("kernel", "storage", 2),
 			Event{"Warning", "NodeWaveForced", "MaintainNodes", "Wave storage of NodeMaintenance kernel begins on the node after the timeout of an earlier wave, of which 2 pods are left."},
 		},
+		"a taint": {
+			NodeTainted("kernel=Drain"),
+			Event{"Normal", "NodeTainted", "TaintNode", "The node has the taint drawbridge.dev/maintenance:NoSchedule, for NodeMaintenance kernel=Drain: pods of DaemonSets leave it and are not made again."},
+		},
+		"the end of a taint": {
+			NodeUntainted("kernel=Drain"),
+			Event{"Normal", "NodeUntainted", "UntaintNode", "The node has no taint drawbridge.dev/maintenance any more after NodeMaintenance kernel=Drain: pods of DaemonSets come back to it."},
+		},
 		"the first stage": {
 			MaintenanceStage("", v1alpha1.StageCordon, progress),
 			Event{"Normal", "MaintenanceStage", "MaintainNodes", "The maintenance is in stage Cordon: of 3 nodes 3 are cordoned and 1 drained, 7 pods are still to go."},

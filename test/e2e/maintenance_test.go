@@ -227,17 +227,23 @@ func TestMaintenancesThatCannotWork(t *testing.T) {
 // createDaemons runs a DaemonSet on the nodes of the namespace, and returns its pods.
 func createDaemons(t *testing.T, namespace string, nodes ...string) []corev1.Pod {
 	t.Helper()
-	labels := map[string]string{builder.AppLabel: "agent"}
-	template := builder.Pod(namespace, "agent").NodeSelector(testLabel, namespace).Obj().Spec
+	return createDaemonSet(t, namespace, "agent", func(*corev1.Pod) {}, nodes...)
+}
+
+// createDaemonSet is createDaemons with a name and other pods.
+func createDaemonSet(t *testing.T, namespace, name string, change func(*corev1.Pod), nodes ...string) []corev1.Pod {
+	t.Helper()
+	labels := map[string]string{builder.AppLabel: name}
+	template := builder.Pod(namespace, name).NodeSelector(testLabel, namespace).Change(change).Obj().Spec
 	create(t, &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: template},
 		},
 	})
 	var daemons []corev1.Pod
-	eventually(t, "the pods of the DaemonSet", func(ctx context.Context) error {
+	eventually(t, "the pods of DaemonSet "+name, func(ctx context.Context) error {
 		list := &corev1.PodList{}
 		if err := admin.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels(labels)); err != nil {
 			return err

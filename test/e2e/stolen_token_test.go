@@ -24,6 +24,9 @@ func TestAStolenTokenIsOfLittleUse(t *testing.T) {
 	node := addNodes(t, namespace, 1)[0]
 	pod := createPod(t, builder.Pod(namespace, "web-0").Node(node).Obj())
 	thief := must(client.New(must(kube.ConfigForServiceAccount(t.Context(), inst.Namespace, inst.ServiceAccount))(t), client.Options{Scheme: scheme}))(t)
+	patchNode(t, node, func(n *corev1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule})
+	})
 	onNode := &corev1.Node{}
 	if err := admin.Get(t.Context(), client.ObjectKey{Name: node}, onNode); err != nil {
 		t.Fatal(err)
@@ -44,6 +47,7 @@ func TestAStolenTokenIsOfLittleUse(t *testing.T) {
 		change(&conf.Webhooks[0])
 		return thief.Update(t.Context(), conf, client.DryRunAll)
 	}
+	const dedicated = `{"key":"dedicated","effect":"NoSchedule"}`
 	const pods, nodes, webhooks = "manager-pods.drawbridge.dev", "manager-nodes.drawbridge.dev", "manager-webhooks.drawbridge.dev"
 	for name, tc := range map[string]struct {
 		err    error
@@ -56,7 +60,14 @@ func TestAStolenTokenIsOfLittleUse(t *testing.T) {
 		"a pod's phase":      {merge(pod, `{"status":{"phase":"Failed"}}`, true), pods, "nothing of a pod's status but conditions"},
 		"a pod's readiness":  {merge(pod, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, true), pods, "no condition of a pod that says whether"},
 		"a node's labels":    {merge(onNode, `{"metadata":{"labels":{"pool":"mine"}}}`, false), nodes, "nothing of a node but"},
-		"a node's taints":    {merge(onNode, `{"spec":{"taints":[{"key":"k","effect":"NoExecute"}]}}`, false), nodes, "nothing of a node but"},
+		"a node's taints":    {merge(onNode, `{"spec":{"taints":[`+dedicated+`,{"key":"k","effect":"NoExecute"}]}}`, false), nodes, "nothing of a node but"},
+		"our taint, to have pods killed": {
+			merge(onNode, `{"spec":{"taints":[`+dedicated+`,{"key":"drawbridge.dev/maintenance","effect":"NoExecute"}]}}`, false), nodes, "nothing of a node but",
+		},
+		"a node without the taint of others": {merge(onNode, `{"spec":{"taints":[]}}`, false), nodes, "nothing of a node but"},
+		"ours instead of that of others": {
+			merge(onNode, `{"spec":{"taints":[{"key":"drawbridge.dev/maintenance","effect":"NoSchedule"}]}}`, false), nodes, "nothing of a node but",
+		},
 		"where the API server calls": {hook(func(w *admissionregistrationv1.ValidatingWebhook) {
 			w.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://evil.example.com/"), CABundle: w.ClientConfig.CABundle}
 		}), webhooks, "nobody but its own"},
@@ -72,6 +83,7 @@ func TestAStolenTokenIsOfLittleUse(t *testing.T) {
 		"a label of a pod":     merge(pod, `{"metadata":{"labels":{"`+v1alpha1.GuardLabel+`":"closed"}}}`, false),
 		"a condition of a pod": merge(pod, `{"status":{"conditions":[{"type":"`+v1alpha1.PodEvacuationRequest+`","status":"True"}]}}`, true),
 		"a cordon":             merge(onNode, `{"spec":{"unschedulable":true},"metadata":{"annotations":{"drawbridge.dev/node-cordon":"a"}}}`, false),
+		"its taint":            merge(onNode, `{"spec":{"taints":[`+dedicated+`,{"key":"drawbridge.dev/maintenance","effect":"NoSchedule"}]}}`, false),
 		"its CA and its path": hook(func(w *admissionregistrationv1.ValidatingWebhook) {
 			w.ClientConfig.URL = new(*w.ClientConfig.URL + "/more")
 		}),

@@ -89,6 +89,31 @@ func TestWavesGoOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// Pods of DaemonSets leave in their wave, unless they would be made again.
+func TestPodsOfDaemonSetsGoLastOrStay(t *testing.T) {
+	daemon := func(p *corev1.Pod) {
+		p.OwnerReferences = builder.Pod("shop", "agent").DaemonSet("agent").Obj().OwnerReferences
+		p.Labels = nil
+	}
+	tolerates := func(p *corev1.Pod) {
+		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	in := input(pod("x", "a"), pod("y", "a", daemon), pod("z", "a", daemon, tolerates))
+	in.Settings.Maintenance = "kernel"
+	in.Settings.Waves = []v1alpha1.MaintenanceWave{{Name: "daemons", DaemonSets: true}}
+	f := Of(in)
+	got := map[string]string{}
+	for _, p := range f.Pods {
+		got[p.Name] = p.Wave + p.Stays
+	}
+	if diff := gocmp.Diff(map[string]string{"x": "", "y": "daemons", "z": "DaemonSet"}, got); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+	if f.Verdict != Done {
+		t.Errorf("verdict %s: %s", f.Verdict, f.Headline)
+	}
+}
+
 // A pod that never goes keeps all that go after it.
 func TestAWaveThatNeverBegins(t *testing.T) {
 	in := byTier(input(pod("x", "a"), pod("y", "a", tier("storage"), func(p *corev1.Pod) { p.Labels["app"] = "disk" })), 0, "storage")

@@ -83,6 +83,13 @@ func underMaintenance(wait *time.Duration, all ...*builder.NodeMaintenanceWrappe
 	}
 }
 
+// daemons is a wave of DaemonSets, and ofDaemonSet a pod of one.
+var daemons = v1alpha1.MaintenanceWave{Name: "daemons", DaemonSets: true}
+
+func ofDaemonSet() *builder.PodWrapper {
+	return builder.Pod("shop", "db-0").UID("uid-1").Node("node-1").Label("app", "db").DaemonSet("agent").Phase(corev1.PodRunning).Ready()
+}
+
 // begunWave is which waves have begun on the pod's node.
 func begunWave(annotation string) func(*Facts) {
 	return func(f *Facts) { f.Node.Annotations[v1alpha1.MaintenanceWavesAnnotation] = annotation }
@@ -220,6 +227,9 @@ func TestVerdicts(t *testing.T) {
 		"also with interceptors":                                     {facts(pod().Interceptors(interA), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Wave("all", "app", "db").Wave("db", "app", "db")), begunWave("kernel=all@2026-06-01T12:00:00Z"), answering(warned)), VerdictWaitsForWave, "in wave db (2 of 2), which has not begun on node node-1: pods of wave all or of earlier ones are still there.", "429: ", false},
 		"the wave has begun":                                         {facts(pod(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Wave("db", "app", "db")), begunWave("kernel=db@2026-06-01T12:00:00Z")), VerdictNothingBlocks, "Nothing blocks", "evicted: ", true},
 		"another maintenance has no order":                           {facts(pod(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Wave("db", "app", "db"), builder.NodeMaintenance("disks").Drain())), VerdictNothingBlocks, "Nothing blocks", "evicted: ", true},
+		"a maintenance evicts pods of DaemonSets last":               {facts(ofDaemonSet(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().AnyWave(daemons))), VerdictWaitsForWave, "NodeMaintenance kernel evicts the pod in wave daemons (1 of 1), which has not begun on node node-1", "evicted: ", true},
+		"that wave has begun":                                        {facts(ofDaemonSet(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().AnyWave(daemons)), begunWave("kernel=daemons@2026-06-01T12:00:00Z")), VerdictDaemonSet, "NodeMaintenance kernel evicts the pod in wave daemons, the last one.", "evicted: ", true},
+		"but not one that tolerates its taint":                       {facts(ofDaemonSet().Change(func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().AnyWave(daemons))), VerdictDaemonSet, "which would make another one on the same node", "evicted: ", true},
 		"a maintenance keeps it":                                     {facts(builder.Pod("shop", "db-0").Node("node-1").Ready(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Keeps())), VerdictKept, "NodeMaintenance kernel keeps the pod, because no controller would recreate it", "evicted: ", true},
 		"one of two keeps it":                                        {facts(builder.Pod("shop", "db-0").Node("node-1").Ready(), underMaintenance(nil, builder.NodeMaintenance("kernel").Drain().Keeps(), builder.NodeMaintenance("disks").Drain())), VerdictNothingBlocks, "Nothing blocks", "evicted: ", true},
 		"a native responder that nobody asked for by our API":        {facts(pod().UID("uid"), answering(warned), natively(responding(nil))), VerdictNativeEviction, "Native responder a.example.com/a (1 of 3) has its turn and expects to be done in 2m: 42 %.", "429: ", false},

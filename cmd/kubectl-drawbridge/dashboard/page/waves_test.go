@@ -33,6 +33,9 @@ func TestWhichWaveWaits(t *testing.T) {
 	timeout := func(m *v1alpha1.NodeMaintenance) {
 		m.Spec.Waves[0].Timeout = &metav1.Duration{Duration: 30 * time.Minute}
 	}
+	daemonSets := func(m *v1alpha1.NodeMaintenance) {
+		m.Spec.Waves = append(m.Spec.Waves, v1alpha1.MaintenanceWave{Name: "daemons", DaemonSets: true})
+	}
 	cases := map[string]struct {
 		s    *state.Snapshot
 		want string
@@ -47,6 +50,7 @@ func TestWhichWaveWaits(t *testing.T) {
 		"at most for a time":                     {ordered("db", timeout, "db", "network"), "wave 2 of 3 (network): waits until 1 pod of wave 1 has left, at most for the timeout of 30m"},
 		"nobody waits for what has had its time": {ordered("network", timeout, "db", "network", "storage"), "wave 3 of 3 (storage): waits until 1 pod of wave 2 has left"},
 		"the last one has begun":                 {ordered("storage", nil, "storage"), "wave 3 of 3 (storage) has begun"},
+		"pods of DaemonSets go last":             {ordered("", daemonSets, "none"), "wave 4 of 4 (daemons): waits until 1 pod before all waves has left"},
 		"all of it are gone":                     {ordered("db", nil, "network"), "wave 2 of 3 (network) begins"},
 	}
 	for name, tc := range cases {
