@@ -154,7 +154,7 @@ func TestARefusedPodOfADaemonSetBlocks(t *testing.T) {
 	}
 }
 
-// The taint is made again, and no pod is evicted without it.
+// The taint is made again.
 func TestATaintThatSomebodyRemovesIsMadeAgain(t *testing.T) {
 	w := ordered(t, daemonsWave())
 	w.daemon("agent")
@@ -165,5 +165,22 @@ func TestATaintThatSomebodyRemovesIsMadeAgain(t *testing.T) {
 	w.settle(t)
 	if diff := cmp.Diff([]corev1.Taint{translate.MaintenanceTaint()}, w.taints()); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)
+	}
+}
+
+// Whoever takes the wave away takes the taint back.
+func TestATaintGoesWithItsWave(t *testing.T) {
+	w := ordered(t, daemonsWave())
+	w.daemon("agent")
+	w.settle(t)
+	if len(w.taints()) != 1 {
+		t.Fatalf("taints %v", w.taints())
+	}
+	w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.Spec.Waves = nil })
+	w.settle(t)
+	again := w.daemon("agent-2")
+	w.settle(t)
+	if got := w.plan("kernel").Status; len(w.taints()) > 0 || !w.has(again) || got.Stage != drained {
+		t.Errorf("taints %v, agent %t, status %+v", w.taints(), w.has(again), got)
 	}
 }

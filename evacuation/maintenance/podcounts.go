@@ -226,7 +226,7 @@ func (p *podCounts) count(node string, daemons bool) Count {
 	}
 	count := n.count
 	if daemons {
-		count = count.plus(n.daemons)
+		count = count.plus(&n.daemons)
 	}
 	if count.Blocking == 0 && count.Waiting == 0 {
 		return count
@@ -269,7 +269,7 @@ func (c *Count) add(pod countedPod, by int32) {
 }
 
 // plus is the sum of the numbers.
-func (c Count) plus(more Count) Count {
+func (c *Count) plus(more *Count) Count {
 	return Count{
 		Pending: c.Pending + more.Pending, Evacuating: c.Evacuating + more.Evacuating, Blocking: c.Blocking + more.Blocking,
 		Waiting: c.Waiting + more.Waiting, Deleting: c.Deleting + more.Deleting,

@@ -116,7 +116,8 @@ func (c *Controller) planEvents() handler.EventHandler {
 	})
 }
 
-// enqueuePodsOf enqueues the pods of all nodes that a maintenance drains.
+// enqueuePodsOf enqueues the pods of all nodes that a maintenance drains, and those of the nodes whose
+// taint it may not want any more.
 func (c *Controller) enqueuePodsOf(ctx context.Context, maintenance string) {
 	nodes := &corev1.NodeList{}
 	if err := c.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -126,6 +127,9 @@ func (c *Controller) enqueuePodsOf(ctx context.Context, maintenance string) {
 	for i := range nodes.Items {
 		if slices.Contains(stagesOf(&nodes.Items[i]).drains(), maintenance) {
 			c.enqueuePods(ctx, nodes.Items[i].Name)
+			if len(oursOf(nodes.Items[i].Spec.Taints)) > 0 {
+				c.nodes.Add(named(nodes.Items[i].Name))
+			}
 		}
 	}
 }

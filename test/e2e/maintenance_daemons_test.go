@@ -40,21 +40,28 @@ func waitTaint(t *testing.T, name string, want bool) {
 
 func ourTaint(taint corev1.Taint) bool { return taint.Key == v1alpha1.MaintenanceTaint }
 
-// waitDaemons waits until so many pods of a DaemonSet are there and Ready, and no other ones.
-func waitDaemons(t *testing.T, namespace, name string, want int) {
+// waitDaemons waits until so many pods of the DaemonSet of createDaemons are on nodes, all Ready. One
+// that was made just before the taint is on none: it waits for the end.
+func waitDaemons(t *testing.T, namespace string, want int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("DaemonSet %s to have %d pods", name, want), func(ctx context.Context) error {
+	eventually(t, fmt.Sprintf("the DaemonSet to have %d pods on nodes", want), func(ctx context.Context) error {
 		list := &corev1.PodList{}
-		if err := admin.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{builder.AppLabel: name}); err != nil {
+		if err := admin.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{builder.AppLabel: "agent"}); err != nil {
 			return err
 		}
+		found := 0
 		for i := range list.Items {
-			if !isReady(&list.Items[i]) {
-				return fmt.Errorf("pod %s is not Ready", list.Items[i].Name)
+			pod := &list.Items[i]
+			switch {
+			case pod.Spec.NodeName == "":
+			case !isReady(pod):
+				return fmt.Errorf("pod %s is not Ready", pod.Name)
+			default:
+				found++
 			}
 		}
-		if len(list.Items) != want {
-			return fmt.Errorf("it has %d", len(list.Items))
+		if found != want {
+			return fmt.Errorf("it has %d", found)
 		}
 		return nil
 	})
@@ -66,7 +73,7 @@ func TestPodsOfDaemonSetsLeaveLast(t *testing.T) {
 	shareManager(t)
 	namespace := kube.Namespace(t)
 	node := addNodes(t, namespace, 1)[0]
-	agent := &createDaemonSet(t, namespace, "agent", func(*corev1.Pod) {}, node)[0]
+	agent := &createDaemons(t, namespace, node)[0]
 	tolerant := &createDaemonSet(t, namespace, "tolerant", func(p *corev1.Pod) {
 		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}, node)[0]
@@ -87,7 +94,7 @@ func TestPodsOfDaemonSetsLeaveLast(t *testing.T) {
 	waitTaint(t, node, true)
 	waitMaintenance(t, m, "drained", inStage(v1alpha1.StageDrainComplete))
 	waitNodeEvent(t, waitNode(t, node, cordonIs{true, v1alpha1.CordonOurs, m.Name + "=DrainComplete"}), "NodeTainted")
-	waitDaemons(t, namespace, "agent", 0)
+	waitDaemons(t, namespace, 0)
 	noRequest(t, agent)
 	lives(t, tolerant)
 	lives(t, proxy)
@@ -98,13 +105,13 @@ func TestPodsOfDaemonSetsLeaveLast(t *testing.T) {
 	// Whoever removes the taint gets nothing but a pod that goes again.
 	patchNode(t, node, func(n *corev1.Node) { n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, ourTaint) })
 	waitTaint(t, node, true)
-	waitDaemons(t, namespace, "agent", 0)
+	waitDaemons(t, namespace, 0)
 	waitMaintenance(t, m, "drained again", inStage(v1alpha1.StageDrainComplete))
 
 	endMaintenance(t, m)
 	waitTaint(t, node, false)
 	waitNode(t, node, cordonIs{})
-	waitDaemons(t, namespace, "agent", 1)
+	waitDaemons(t, namespace, 1)
 	lives(t, tolerant)
 	lives(t, proxy)
 }

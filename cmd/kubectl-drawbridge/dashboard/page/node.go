@@ -148,6 +148,8 @@ func podsOf(s *state.Snapshot, node string, waves *order) []podRow {
 				row.Wave = waves.name(position)
 				if position > waves.begun && !evicted && p.DeletionTimestamp == nil {
 					row.State, row.Tone, row.Message = "waiting", toneWait, "waits for its wave"
+				} else if pods.IsOfDaemonSet(p) && p.DeletionTimestamp == nil {
+					row.State, row.Tone = "running", toneGood // It is evicted without a request.
 				}
 			}
 		}
