@@ -33,7 +33,7 @@ type MaintenanceWave struct {
 	// daemonSets makes it the wave of the pods of DaemonSets, and of no others. Only the last
 	// wave of the list may be one, and without one, these pods stay. When it begins on a node,
 	// the node gets the taint drawbridge.dev/maintenance:NoSchedule until the maintenance
-	// ends, so that the pods are not made again, and they are evicted. Pods that tolerate
+	// ends, so that the pods are not recreated, and they are evicted. Pods that tolerate
 	// this taint stay, and so do those of the priority classes system-node-critical and
 	// system-cluster-critical.
 	// +optional

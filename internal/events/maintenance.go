@@ -66,7 +66,7 @@ func NodeWaveBegan(maintenance, wave string, left int32) Event {
 
 // NodeTainted says that a node got the taint that keeps pods of DaemonSets from it.
 func NodeTainted(stages string) Event {
-	return normal(ReasonNodeTainted, actionTaint, "The node has the taint %s:NoSchedule, for NodeMaintenance %s: pods of DaemonSets leave it and are not made again.", v1alpha1.MaintenanceTaint, stages)
+	return normal(ReasonNodeTainted, actionTaint, "The node has the taint %s:NoSchedule, for NodeMaintenance %s: pods of DaemonSets leave it and are not recreated.", v1alpha1.MaintenanceTaint, stages)
 }
 
 // NodeUntainted says that it was removed.

@@ -33,7 +33,7 @@ func TestMaintenanceEvents(t *testing.T) {
 		},
 		"a taint": {
 			NodeTainted("kernel=Drain"),
-			Event{"Normal", "NodeTainted", "TaintNode", "The node has the taint drawbridge.dev/maintenance:NoSchedule, for NodeMaintenance kernel=Drain: pods of DaemonSets leave it and are not made again."},
+			Event{"Normal", "NodeTainted", "TaintNode", "The node has the taint drawbridge.dev/maintenance:NoSchedule, for NodeMaintenance kernel=Drain: pods of DaemonSets leave it and are not recreated."},
 		},
 		"the end of a taint": {
 			NodeUntainted("kernel=Drain"),

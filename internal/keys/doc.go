@@ -134,7 +134,7 @@ var Rows = []Row{
 	ours(Annotation, v1alpha1.MaintenancePhaseAnnotation, "the most advanced stage of these", "Node"),
 	ours(Annotation, v1alpha1.MaintenanceWavesAnnotation, "the wave that each of these has begun last on the node, and when", "Node"),
 	ours(Annotation, v1alpha1.CordonAnnotation, "who has made the node unschedulable", "Node"),
-	ours(Taint, v1alpha1.MaintenanceTaint, "pods of DaemonSets leave the node and are not made again, with the effect NoSchedule; see [NodeMaintenance](../guides/maintenance.md#pods-of-daemonsets)", "Node"),
+	ours(Taint, v1alpha1.MaintenanceTaint, "pods of DaemonSets leave the node and are not recreated, with the effect NoSchedule; see [NodeMaintenance](../guides/maintenance.md#pods-of-daemonsets)", "Node"),
 	ours(Label, v1alpha1.HookLabel, "the hook of the Job", "Job", TemplateOf("Job"), "Pod"),
 	ours(Label, v1alpha1.HookRequestLabel, "the UID of the EvictionRequest", "Job", TemplateOf("Job"), "Pod"),
 	ours(Label, v1alpha1.MigrationPolicyLabel, "the EvacuationPolicy of a migration", migration),

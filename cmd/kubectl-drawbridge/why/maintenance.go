@@ -114,7 +114,7 @@ func daemonSet(c *podCase) (string, []string, bool) {
 		if err != nil || m.Keeps(c.Pod) != "" || !waves.Takes(c.Pod, c.namespaceLabels()) || waves.Position(translate.BegunWavesOf(c.Node)[m.Name].Name) != waves.DaemonSets() {
 			continue
 		}
-		return fmt.Sprintf("NodeMaintenance %s evicts the pod in wave %s, the last one. Node %s has the taint %s, so that %s does not make it again.",
+		return fmt.Sprintf("NodeMaintenance %s evicts the pod in wave %s, the last one. Node %s has the taint %s, so that %s does not recreate it.",
 				m.Name, waves.Name(waves.DaemonSets()), c.Node.Name, v1alpha1.MaintenanceTaint, controller(c.Pod)), []string{
 				fmt.Sprintf("Nothing: wait. If it stays, the maintenance says what refuses it: kubectl drawbridge status %s", c.Node.Name),
 			}, true
