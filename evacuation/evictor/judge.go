@@ -2,6 +2,7 @@ package evictor
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -9,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/evacuation/evictor/answer"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/disruption"
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
@@ -26,7 +29,7 @@ func (e *Reconciler) judged(ctx context.Context, key types.NamespacedName, budge
 		pdb := &policyv1.PodDisruptionBudget{}
 		switch err := e.Client.Get(ctx, name, pdb); {
 		case err == nil:
-			e.enqueue(e.judge(ctx, pdb, seen))
+			correct(e.queue, e.judge(ctx, pdb, seen))
 		case !apierrors.IsNotFound(err):
 			log.FromContext(ctx).Error(err, "Could not look at a budget", "budget", name)
 		}
@@ -51,6 +54,20 @@ func (e *Reconciler) judge(ctx context.Context, pdb *policyv1.PodDisruptionBudge
 		all = append(all, &list.Items[i])
 	}
 	return e.budgets.Judge(name, seen, disruption.Of(pdb, disruption.Selected(pdb, all)).Says())
+}
+
+// Corrections are written at a pace: each is a write, and the pods that a changed budget lets go
+// must not wait for thousands of them.
+const (
+	correctedAtOnce = 10
+	correctionPause = 10 * time.Millisecond
+)
+
+// correct lets requests tell anew what is known of their budget.
+func correct(queue controllers.Queue, keys []types.NamespacedName) {
+	for i, key := range keys {
+		queue.AddAfter(reconcile.Request{NamespacedName: key}, time.Duration(max(0, i+1-correctedAtOnce))*correctionPause)
+	}
 }
 
 // Known is how many statuses of the budget were seen, and whether it is known if the budget

@@ -10,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 )
 
@@ -165,5 +167,25 @@ func TestJudgementsOfBudgets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(newBudgetTest(t, testBudget("web", 0)))
 		})
+	}
+}
+
+// delays records after how long each item is due.
+type delays struct {
+	controllers.Queue
+	of []time.Duration
+}
+
+func (d *delays) AddAfter(_ reconcile.Request, after time.Duration) { d.of = append(d.of, after) }
+
+// Thousands of writes that only correct what is said would delay the evictions that a changed
+// budget allows.
+func TestCorrectionsComeAtAPace(t *testing.T) {
+	t.Parallel()
+	var queue delays
+	correct(&queue, make([]types.NamespacedName, correctedAtOnce+2))
+	want := append(make([]time.Duration, correctedAtOnce), correctionPause, 2*correctionPause)
+	if diff := cmp.Diff(want, queue.of); diff != "" {
+		t.Errorf("delays (-want +got):\n%s", diff)
 	}
 }

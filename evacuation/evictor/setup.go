@@ -137,7 +137,7 @@ func (e *Reconciler) budgetEvents() handler.EventHandler {
 		if pdb, ok := obj.(*policyv1.PodDisruptionBudget); ok {
 			wake(queue, e.budgets.Observe(pdb))
 			if seen, doubtful := e.budgets.Doubtful(client.ObjectKeyFromObject(pdb)); doubtful {
-				wake(queue, e.judge(ctx, pdb, seen))
+				correct(queue, e.judge(ctx, pdb, seen))
 			}
 		}
 	}
