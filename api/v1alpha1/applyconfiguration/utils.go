@@ -65,6 +65,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EvictionInterceptorSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvictionInterceptorStatus"):
 		return &apiv1alpha1.EvictionInterceptorStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EvictionOrder"):
+		return &apiv1alpha1.EvictionOrderApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvictionRefusal"):
 		return &apiv1alpha1.EvictionRefusalApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EvictionRequest"):

@@ -531,6 +531,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionInterceptorSpec
   map:
     fields:
+    - name: after
+      type:
+        namedType: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionOrder
     - name: evicts
       type:
         scalar: boolean
@@ -597,6 +600,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
+- name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionOrder
+  map:
+    fields:
+    - name: namespaceSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: podSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: timeout
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.EvictionRefusal
   map:
     fields:
@@ -986,6 +1001,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.drawbridge-dev.drawbridge.api.v1alpha1.MaintenanceWave
   map:
     fields:
+    - name: daemonSets
+      type:
+        scalar: boolean
     - name: name
       type:
         scalar: string

@@ -69,6 +69,13 @@ type EvictionInterceptorSpecApplyConfiguration struct {
 	// name the key in spec.evictionResponders do not have this interceptor: their turn is the
 	// native one.
 	NativeKey *string `json:"nativeKey,omitempty"`
+	// after selects pods of the same node that are to leave first. While any of them leaves
+	// (its eviction is requested, it is being deleted, or the node is drained), neither this
+	// interceptor nor a later one has its turn: order.drawbridge.dev has it, right before the
+	// first of the pod's interceptors that has an after. Pods that wait for each other, in a
+	// circle, do not wait. A registration whose name ends in .order.drawbridge.dev has no
+	// interceptor of its own, and only gives the order.
+	After *EvictionOrderApplyConfiguration `json:"after,omitempty"`
 	// guard says when a PodDisruptionBudget of Drawbridge protects the pods:
 	// WhileEvacuating (from the first eviction until the last interceptor), Always
 	// (from the pod's start) or Never.
@@ -176,6 +183,14 @@ func (b *EvictionInterceptorSpecApplyConfiguration) WithOnNodeLost(value apiv1al
 // If called multiple times, the NativeKey field is set to the value of the last call.
 func (b *EvictionInterceptorSpecApplyConfiguration) WithNativeKey(value string) *EvictionInterceptorSpecApplyConfiguration {
 	b.NativeKey = &value
+	return b
+}
+
+// WithAfter sets the After field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the After field is set to the value of the last call.
+func (b *EvictionInterceptorSpecApplyConfiguration) WithAfter(value *EvictionOrderApplyConfiguration) *EvictionInterceptorSpecApplyConfiguration {
+	b.After = value
 	return b
 }
 

@@ -26,6 +26,13 @@ type MaintenanceWaveApplyConfiguration struct {
 	// namespaceSelector selects pods by the labels of their namespaces. An empty one
 	// selects all.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
+	// daemonSets makes it the wave of the pods of DaemonSets, and of no others. Only the last
+	// wave of the list may be one, and without one, these pods stay. When it begins on a node,
+	// the node gets the taint drawbridge.dev/maintenance:NoSchedule until the maintenance
+	// ends, so that the pods are not recreated, and they are evicted. Pods that tolerate
+	// this taint stay, and so do those of the priority classes system-node-critical and
+	// system-cluster-critical.
+	DaemonSets *bool `json:"daemonSets,omitempty"`
 	// timeout is how long, at least 1s and at most 168h, the next wave waits for the pods of
 	// this one after this one has begun on the node. Then the next one begins, and no later
 	// one waits for the pods that are left. They are still evacuated. If unset, the next
@@ -68,6 +75,14 @@ func (b *MaintenanceWaveApplyConfiguration) WithPodSelector(value *v1.LabelSelec
 // If called multiple times, the NamespaceSelector field is set to the value of the last call.
 func (b *MaintenanceWaveApplyConfiguration) WithNamespaceSelector(value *v1.LabelSelectorApplyConfiguration) *MaintenanceWaveApplyConfiguration {
 	b.NamespaceSelector = value
+	return b
+}
+
+// WithDaemonSets sets the DaemonSets field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DaemonSets field is set to the value of the last call.
+func (b *MaintenanceWaveApplyConfiguration) WithDaemonSets(value bool) *MaintenanceWaveApplyConfiguration {
+	b.DaemonSets = &value
 	return b
 }
 

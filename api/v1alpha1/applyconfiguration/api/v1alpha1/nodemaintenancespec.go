@@ -23,8 +23,9 @@ type NodeMaintenanceSpecApplyConfiguration struct {
 	// is deleted, the nodes that were schedulable before become schedulable again, unless
 	// another maintenance cordons them.
 	Cordon *bool `json:"cordon,omitempty"`
-	// drain evacuates the pods of the selected nodes, except those of DaemonSets and
-	// mirror pods, with one EvictionRequest each. It requires cordon, and begins when all
+	// drain evacuates the pods of the selected nodes, except those of DaemonSets (unless the
+	// last wave has daemonSets) and mirror pods, with one EvictionRequest each. It requires
+	// cordon, and begins when all
 	// selected nodes are cordoned. When it becomes false, the remaining requests are
 	// withdrawn.
 	Drain *bool `json:"drain,omitempty"`
