@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,11 +73,10 @@ func measureHotLoop(ctx context.Context, e *env) error {
 		return err
 	}
 	leases := ours.Where(func(r cluster.Request) bool { return r.Resource == "leases" && r.Writes() })
-	// A dry run is the probe of our own webhook, by the clock and not by the calls.
-	rest := ours.Where(func(r cluster.Request) bool { return !r.DryRun && (r.Resource != "leases" || !r.Writes()) })
+	rest := ours.Where(func(r cluster.Request) bool { return !byTheClock(r) && (r.Resource != "leases" || !r.Writes()) })
 	allowed := 1 + int(took/(30*time.Second))
 	e.table.add(line{
-		what: fmt.Sprintf("our API requests under %.0f denied calls/s for %s, without leases and the probe", float64(calls)/took.Seconds(), took.Round(time.Second)),
+		what: fmt.Sprintf("our API requests under %.0f denied calls/s for %s, without leases and what comes by the clock", float64(calls)/took.Seconds(), took.Round(time.Second)),
 		ours: fmt.Sprint(len(rest)), theirs: fmt.Sprintf("%d calls", calls), goal: "0", met: new(len(rest) == 0),
 	})
 	e.table.add(line{
@@ -87,6 +87,13 @@ func measureHotLoop(ctx context.Context, e *env) error {
 		fmt.Println(rest)
 	}
 	return nil
+}
+
+// byTheClock reports whether the manager sends such a request now and then, whoever calls: the
+// probe of its own webhook, a list of one object to see that the store has not gone back in time,
+// and the question whether the native API is there.
+func byTheClock(r cluster.Request) bool {
+	return r.DryRun || r.Resource == "" || r.Verb == "list" && strings.Contains(r.URI, "?limit=1")
 }
 
 // measureWrites: what one eviction makes us write.
@@ -222,7 +229,7 @@ func measureMemory(ctx context.Context, e *env) error {
 	})
 	e.table.add(line{
 		what: "heap per pod, over the manager without pods", ours: fmt.Sprintf("%.0f B", each), theirs: mebi(empty) + " without pods",
-		goal: "<= 2 KiB", met: new(each <= 2048),
+		goal: "<= 700 B", met: new(each <= 700),
 	})
 	e.table.add(line{what: "resident memory with them", ours: mebi(slimRSS), theirs: mebi(wholeRSS) + " with whole pods cached", ratio: ratioOf(slimRSS, wholeRSS)})
 	e.table.add(line{what: "CPU at rest with them", ours: fmt.Sprintf("%.2f%% of one", 100*idle)})
