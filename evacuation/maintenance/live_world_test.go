@@ -31,7 +31,10 @@ func (l live) List(ctx context.Context, list client.ObjectList, opts ...client.L
 	}
 	if pods, ok := list.(*corev1.PodList); ok {
 		for i := range pods.Items {
-			pods.Items[i] = *l.pods[client.ObjectKeyFromObject(&pods.Items[i])].(*corev1.Pod)
+			// One that the cache does not show is as it was listed.
+			if pod, ok := l.pods[client.ObjectKeyFromObject(&pods.Items[i])].(*corev1.Pod); ok {
+				pods.Items[i] = *pod
+			}
 		}
 		for _, pod := range l.hidden {
 			pods.Items = append(pods.Items, *pod)
