@@ -141,6 +141,7 @@ func (c *Controller) daemonOf(ctx context.Context, pod *corev1.Pod) (*Daemon, *B
 		if daemon == nil {
 			daemon = &Daemon{Tainted: len(oursOf(node.Spec.Taints)) > 0}
 		}
+		daemon.Takers = append(daemon.Takers, m.Name)
 		if keeps := keptBy(pod, m); keeps != nil {
 			kept = keeps
 			continue

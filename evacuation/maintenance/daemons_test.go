@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -116,6 +118,44 @@ func TestWithoutTheirWavePodsOfDaemonSetsStay(t *testing.T) {
 	}
 }
 
+// Each maintenance waits for the pods of its own wave, and tells of no others.
+func TestEachMaintenanceCountsThePodsOfItsOwnWave(t *testing.T) {
+	of := func(app string) v1alpha1.MaintenanceWave {
+		wave := waveOf("daemons", app)
+		wave.DaemonSets = true
+		return wave
+	}
+	w := ordered(t, of("agent"))
+	other := drainOf("disks")
+	other.Spec.Waves = []v1alpha1.MaintenanceWave{of("scraper")}
+	w.put(other)
+	for _, name := range []string{"agent", "scraper"} {
+		w.daemon(name, func(p *corev1.Pod) { p.Labels = map[string]string{"app": name} })
+	}
+	w.refusal = builder.BlockedAnswer()
+	w.settle(t)
+	w.settle(t)
+	for name, want := range map[string]string{"kernel": "agent", "disks": "scraper"} {
+		got := w.plan(name).Status.Nodes[0]
+		if got.PodsPendingEvacuation != 1 || len(got.BlockingPods) != 1 || got.BlockingPods[0].Name != want {
+			t.Errorf("%s: status %+v, want the block of %s", name, got, want)
+		}
+	}
+	w.refusal = nil
+	w.settle(t)
+	w.settle(t)
+	for _, name := range []string{"kernel", "disks"} {
+		if got := w.plan(name).Status; got.Stage != drained || got.Progress.PodsEvacuated != 1 {
+			t.Errorf("%s: status %+v", name, got)
+		}
+	}
+	w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.Spec.Cordon, m.Spec.Drain = false, false })
+	w.settle(t)
+	if len(w.taints()) != 1 {
+		t.Errorf("taints %v, and disks still wants one", w.taints())
+	}
+}
+
 // Only tolerant pods are no reason for a taint.
 func TestANodeWithoutPodsThatCouldStayAwayGetsNoTaint(t *testing.T) {
 	w := ordered(t, daemonsWave())
@@ -128,7 +168,7 @@ func TestANodeWithoutPodsThatCouldStayAwayGetsNoTaint(t *testing.T) {
 
 // A refusal is tried again, with longer and longer pauses, and said meanwhile.
 func TestARefusedPodOfADaemonSetBlocks(t *testing.T) {
-	for name, refusal := range map[string]error{"by a budget": builder.BlockedAnswer(), "by a failure": errors.New("no connection")} {
+	for name, refusal := range map[string]error{"by a budget": builder.BlockedAnswer(), "by a failure": errors.New("no connection"), "for good": apierrors.NewForbidden(corev1.Resource("pods"), "agent", errors.New("no"))} {
 		t.Run(name, func(t *testing.T) {
 			w := ordered(t, daemonsWave())
 			w.refusal = refusal
@@ -149,6 +189,42 @@ func TestARefusedPodOfADaemonSetBlocks(t *testing.T) {
 			w.settle(t)
 			if got := w.plan("kernel").Status; got.Stage != drained || w.has(agent) {
 				t.Errorf("when it is let go: status %+v", got)
+			}
+		})
+	}
+}
+
+// Whoever ends it all in the middle ends the evictions, too.
+func TestNothingIsEvictedAfterTheEndOfItsMaintenanceOrNode(t *testing.T) {
+	ends := map[string]func(*world){
+		"the node is deleted": func(w *world) { w.remove(w.nodes[types.NamespacedName{Name: "n1"}]) },
+		"the maintenance is deleted": func(w *world) {
+			w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} })
+		},
+		"the maintenance is deleted by force": func(w *world) { w.remove(w.plan("kernel")) },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			w := ordered(t, daemonsWave())
+			w.refusal = builder.BlockedAnswer()
+			agent := w.daemon("agent")
+			w.settle(t)
+			if len(w.taints()) != 1 || w.writes["evict"] == 0 {
+				t.Fatalf("taints %v, %d calls", w.taints(), w.writes["evict"])
+			}
+			end(w)
+			calls := w.writes["evict"]
+			w.refusal = nil
+			w.settle(t)
+			w.settle(t)
+			if w.writes["evict"] != calls || !w.has(agent) {
+				t.Errorf("%d calls after %d, agent %t", w.writes["evict"], calls, w.has(agent))
+			}
+			if m := w.plan("kernel"); m != nil && len(m.Status.Nodes) > 0 {
+				t.Errorf("nodes %+v", m.Status.Nodes)
+			}
+			if w.nodes[types.NamespacedName{Name: "n1"}] != nil && len(w.taints()) > 0 {
+				t.Errorf("taints %v", w.taints())
 			}
 		})
 	}

@@ -16,7 +16,9 @@ const (
 // Daemon is what a decision needs to know about the pod of a DaemonSet that a maintenance evicts
 // in a wave of its own.
 type Daemon struct {
-	// Begun: this wave has begun on the node.
+	// Takers are the maintenances in whose wave it is, at least one. No decision depends on them.
+	Takers []string
+	// Begun: this wave of one of them has begun on the node.
 	Begun bool
 	// Tainted: the node has the taint that keeps the DaemonSet from making the pod again.
 	Tainted bool

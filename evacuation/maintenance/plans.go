@@ -100,7 +100,7 @@ func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance
 		}
 		facts := NodeFacts{Name: node.Name, Stage: stage, Unschedulable: node.Spec.Unschedulable, Gone: c.counts.goneFrom(m.Name, node.Name)}
 		if rank(stage) >= rank(v1alpha1.StageDrain) {
-			facts.Pods = c.counts.count(node.Name, waves.DaemonSets() > 0)
+			facts.Pods = c.counts.count(m.Name, node.Name)
 			loss := translate.NodeLossOf(node)
 			facts.Lost = !loss.At.IsZero() && !in.Now.Before(loss.At)
 			if loss.At.After(in.Now) {

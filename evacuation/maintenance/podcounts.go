@@ -40,17 +40,22 @@ type nodeCounts struct {
 	// drains are the maintenances that drain the node, by name.
 	drains []string
 	pods   map[types.NamespacedName]countedPod
-	// count is that of all pods but those of DaemonSets, and daemons that of these: only
-	// maintenances with a wave of DaemonSets have to do with them.
-	count, daemons Count
+	// count is that of all pods but those of DaemonSets, and daemons that of these, by the
+	// maintenance that takes them.
+	count   Count
+	daemons map[string]*Count
 }
 
 // add adds a pod to the count that it belongs to, or removes it.
 func (n *nodeCounts) add(pod countedPod, by int32) {
-	if pod.daemon {
-		n.daemons.add(pod, by)
-	} else {
+	if pod.takers == nil {
 		n.count.add(pod, by)
+	}
+	for _, maintenance := range pod.takers {
+		if n.daemons[maintenance] == nil {
+			n.daemons[maintenance] = &Count{}
+		}
+		n.daemons[maintenance].add(pod, by)
 	}
 }
 
@@ -62,8 +67,9 @@ type countedPod struct {
 	until time.Time
 	// deleting: only its kubelet has to confirm its end.
 	deleting bool
-	// daemon: a DaemonSet controls it.
-	daemon bool
+	// takers are the maintenances that take it, if it is the pod of a DaemonSet; nil for all that
+	// drain the node.
+	takers []string
 }
 
 func newPodCounts() *podCounts {
@@ -84,7 +90,7 @@ func (p *podCounts) drain(node string, drains []string) (begins bool) {
 		n.drains = drains
 		return false
 	}
-	p.nodes[node] = &nodeCounts{drains: drains, pods: map[types.NamespacedName]countedPod{}}
+	p.nodes[node] = &nodeCounts{drains: drains, pods: map[types.NamespacedName]countedPod{}, daemons: map[string]*Count{}}
 	return true
 }
 
@@ -112,7 +118,7 @@ func (p *podCounts) put(node string, pod types.NamespacedName, uid types.UID, no
 	}
 	before, known := n.pods[pod]
 	now.uid = uid
-	if known && before.uid == uid && before.class == now.class && equalBlocks(before.block, now.block) && before.until.Equal(now.until) && before.deleting == now.deleting && before.daemon == now.daemon {
+	if known && before.uid == uid && before.class == now.class && equalBlocks(before.block, now.block) && before.until.Equal(now.until) && before.deleting == now.deleting && slices.Equal(before.takers, now.takers) {
 		return false
 	}
 	if known {
@@ -141,7 +147,7 @@ func (p *podCounts) depart(node string, pod types.NamespacedName, uid types.UID)
 	return p.dropped(node, pod, uid)
 }
 
-// drop stops counting a pod. It returns the maintenances that drained it, none if this
+// drop stops counting a pod. It returns the maintenances that counted it, none if this
 // pod was not counted.
 func (p *podCounts) drop(node string, pod types.NamespacedName, uid types.UID) []string {
 	p.mu.Lock()
@@ -160,6 +166,9 @@ func (p *podCounts) dropped(node string, pod types.NamespacedName, uid types.UID
 	}
 	delete(n.pods, pod)
 	n.add(before, -1)
+	if before.takers != nil {
+		return before.takers
+	}
 	return n.drains
 }
 
@@ -215,9 +224,8 @@ func (p *podCounts) forget(maintenance string) {
 	delete(p.gone, maintenance)
 }
 
-// count returns the count of a node, with names of blocking pods. With daemons, it includes the
-// pods of DaemonSets.
-func (p *podCounts) count(node string, daemons bool) Count {
+// count returns the count of a node for a maintenance, with names of blocking pods.
+func (p *podCounts) count(maintenance, node string) Count {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.nodes[node]
@@ -225,14 +233,14 @@ func (p *podCounts) count(node string, daemons bool) Count {
 		return Count{}
 	}
 	count := n.count
-	if daemons {
-		count = count.plus(&n.daemons)
+	if daemons := n.daemons[maintenance]; daemons != nil {
+		count = count.plus(daemons)
 	}
 	if count.Blocking == 0 && count.Waiting == 0 {
 		return count
 	}
 	for key, pod := range n.pods {
-		if pod.daemon && !daemons {
+		if pod.takers != nil && !slices.Contains(pod.takers, maintenance) {
 			continue
 		}
 		if pod.until.After(count.WaitingUntil) {

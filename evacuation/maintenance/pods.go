@@ -41,7 +41,7 @@ func (c *Controller) reconcilePod(ctx context.Context, req reconcile.Request) (r
 		return reconcile.Result{}, err
 	}
 	d := PodStep(in)
-	c.countPod(pod, d)
+	c.countPod(pod, in.Daemon, d)
 	result := reconcile.Result{}
 	if !d.WakeAt.IsZero() {
 		result.RequeueAfter = max(d.WakeAt.Sub(in.Now), time.Millisecond)
@@ -214,9 +214,13 @@ func isMaintenance(requester string) bool {
 	return strings.HasSuffix(requester, "."+v1alpha1.MaintenanceRequesterSuffix)
 }
 
-// countPod counts the pod.
-func (c *Controller) countPod(pod *corev1.Pod, d PodDecision) {
+// countPod counts the pod; daemon is nil if it is not one.
+func (c *Controller) countPod(pod *corev1.Pod, daemon *Daemon, d PodDecision) {
 	key := client.ObjectKeyFromObject(pod)
+	var takers []string
+	if daemon != nil {
+		takers = daemon.Takers
+	}
 	var changed bool
 	if d.Class == ClassNone {
 		drains := c.counts.drop(pod.Spec.NodeName, key, pod.UID)
@@ -228,7 +232,7 @@ func (c *Controller) countPod(pod *corev1.Pod, d PodDecision) {
 		}
 	} else {
 		changed = c.counts.put(pod.Spec.NodeName, key, pod.UID, countedPod{
-			class: d.Class, block: d.Block, until: d.OwnerUntil, deleting: pod.DeletionTimestamp != nil, daemon: pods.IsOfDaemonSet(pod),
+			class: d.Class, block: d.Block, until: d.OwnerUntil, deleting: pod.DeletionTimestamp != nil, takers: takers,
 		})
 	}
 	if changed {
