@@ -177,8 +177,9 @@ func leftoverNodes(f *Facts) verdict {
 	for i := range f.Nodes {
 		node := &f.Nodes[i]
 		var gone []string
-		for _, name := range strings.Split(node.Annotations[v1alpha1.MaintenancesAnnotation], ",") {
-			if name = strings.TrimSpace(name); name != "" && !hasMaintenance(f, name) {
+		for item := range strings.SplitSeq(node.Annotations[v1alpha1.MaintenancesAnnotation], ",") {
+			name, _, _ := strings.Cut(item, "=") // Its stage follows.
+			if name != "" && !hasMaintenance(f, name) {
 				gone = append(gone, name)
 			}
 		}
