@@ -184,7 +184,7 @@ func (g *Gatherer) objects(ctx context.Context, f *Facts) {
 		f.keysOf(n, "Node", nil)
 		_, marked := n.Annotations[v1alpha1.MaintenancesAnnotation]
 		_, cordoned := n.Annotations[v1alpha1.CordonAnnotation]
-		if marked || cordoned {
+		if marked || cordoned || tainted(n) {
 			f.Nodes = append(f.Nodes, *n)
 		}
 	})

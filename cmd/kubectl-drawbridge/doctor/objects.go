@@ -192,6 +192,9 @@ func leftoverNodes(f *Facts) verdict {
 		case cordoned && node.Annotations[v1alpha1.MaintenancesAnnotation] == "":
 			findings = append(findings, Finding{Severity: Warn, Object: object,
 				What: "it has the annotation " + v1alpha1.CordonAnnotation + " of a maintenance, and is under none" + stillCordoned(node), Do: release(node)})
+		case tainted(node) && node.Annotations[v1alpha1.MaintenancesAnnotation] == "":
+			findings = append(findings, Finding{Severity: Warn, Object: object,
+				What: "it has the taint " + v1alpha1.MaintenanceTaint + " of a maintenance, and is under none", Do: release(node)})
 		}
 	}
 	v.summary = fmt.Sprintf("%s under maintenance", text.Counted(len(f.Nodes), "node"))
@@ -210,10 +213,15 @@ func stillCordoned(node *corev1.Node) string {
 	return ""
 }
 
+// tainted reports whether the node has the taint of a maintenance.
+func tainted(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.MaintenanceTaint })
+}
+
 // release says how to free a node. A node that was cordoned before stays cordoned.
 func release(node *corev1.Node) string {
 	clean := fmt.Sprintf("kubectl annotate node %s %s- %s- %s- %s-", node.Name, v1alpha1.MaintenancesAnnotation, v1alpha1.CordonAnnotation, v1alpha1.MaintenancePhaseAnnotation, v1alpha1.MaintenanceWavesAnnotation)
-	if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.MaintenanceTaint }) {
+	if tainted(node) {
 		clean += fmt.Sprintf(" && kubectl taint node %s %s-", node.Name, v1alpha1.MaintenanceTaint)
 	}
 	if node.Spec.Unschedulable && node.Annotations[v1alpha1.CordonAnnotation] != v1alpha1.CordonOther {
