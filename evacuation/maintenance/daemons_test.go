@@ -156,6 +156,32 @@ func TestEachMaintenanceCountsThePodsOfItsOwnWave(t *testing.T) {
 	}
 }
 
+// Behind the taint of one maintenance, the wave of another one has nothing to do. When the first one
+// ends, the taint goes with it, and what comes back goes again.
+func TestAnotherMaintenanceEvictsThePodsThatComeBack(t *testing.T) {
+	w := ordered(t, daemonsWave())
+	w.daemon("agent")
+	w.settle(t)
+	other := drainOf("disks")
+	other.Spec.Waves = []v1alpha1.MaintenanceWave{daemonsWave()}
+	w.put(other)
+	w.settle(t)
+	if got := w.plan("disks").Status; got.Stage != drained || got.Nodes[0].Wave != "" {
+		t.Errorf("behind the taint: status %+v", got)
+	}
+	w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} })
+	w.settle(t)
+	if len(w.taints()) > 0 {
+		t.Errorf("taints %v after the first one", w.taints())
+	}
+	again := w.daemon("agent-2")
+	w.settle(t)
+	w.settle(t)
+	if got := w.plan("disks").Status; w.has(again) || len(w.taints()) != 1 || got.Stage != drained || got.Nodes[0].Wave != "daemons" {
+		t.Errorf("agent %t, taints %v, status %+v", w.has(again), w.taints(), got)
+	}
+}
+
 // Only tolerant pods are no reason for a taint.
 func TestANodeWithoutPodsThatCouldStayAwayGetsNoTaint(t *testing.T) {
 	w := ordered(t, daemonsWave())
