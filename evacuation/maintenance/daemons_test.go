@@ -256,16 +256,17 @@ func TestNothingIsEvictedAfterTheEndOfItsMaintenanceOrNode(t *testing.T) {
 	}
 }
 
-// The taint is made again.
+// The taint is made again, and those of others stay.
 func TestATaintThatSomebodyRemovesIsMadeAgain(t *testing.T) {
 	w := ordered(t, daemonsWave())
 	w.daemon("agent")
 	w.settle(t)
 	node := w.nodes[types.NamespacedName{Name: "n1"}].(*corev1.Node).DeepCopy()
-	node.Spec.Taints = nil
+	dedicated := corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}
+	node.Spec.Taints = []corev1.Taint{dedicated}
 	w.put(node)
 	w.settle(t)
-	if diff := cmp.Diff([]corev1.Taint{translate.MaintenanceTaint()}, w.taints()); diff != "" {
+	if diff := cmp.Diff([]corev1.Taint{dedicated, translate.MaintenanceTaint()}, w.taints()); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)
 	}
 }
