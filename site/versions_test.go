@@ -208,6 +208,11 @@ func TestAReleaseAddsItsVersion(t *testing.T) {
 		if i := slices.IndexFunc(entries, func(e indexed) bool { return !strings.HasPrefix(e.URL, prefix) }); i >= 0 || len(entries) < 60 {
 			t.Errorf("the search of %s has %d pages, and one that leads to another: %d", version, len(entries), i)
 		}
+		if !slices.ContainsFunc(entries, func(e indexed) bool {
+			return slices.ContainsFunc(e.Sections, func(section section) bool { return len(section.Rows) > 0 })
+		}) {
+			t.Errorf("the search of %s has no rows of tables", version)
+		}
 	}
 	saysWhichVersion(t, site)
 	for _, p := range site {
