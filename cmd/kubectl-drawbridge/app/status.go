@@ -22,7 +22,7 @@ import (
 // statusCommand are the flags of status.
 type statusCommand struct {
 	commands
-	// tree prints a tree, and all all of it.
+	// tree prints a tree; with all, it is the whole one.
 	tree, all bool
 }
 
