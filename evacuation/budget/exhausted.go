@@ -27,9 +27,9 @@ import (
 //     resourceVersion of what was just read, before it is deleted. While such a record of
 //     another pod stands, none is added. So of two leaders, one finds the record of the other,
 //     or is refused with a conflict.
-//   - The record stands until the place of the pod is filled again, as each grant does, or the
-//     request has ended and the pod has stayed for a minute since. A deletion that another
-//     leader has sent would have come until then.
+//   - The record stands until a pod in the place of the pod is ready, or the request has ended
+//     and the pod has stayed for a minute since. A deletion that another leader has sent would
+//     have come until then.
 //   - Whatever else counts is read from the API server after that: a pod that leaves or is
 //     missing is seen, however old the status of the PodDisruptionBudget is.
 //   - The pod is deleted before the same process decides anything else in its namespace.

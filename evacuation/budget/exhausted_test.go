@@ -205,8 +205,59 @@ func TestARecordIsThatOfTheNextRequest(t *testing.T) {
 		Processed(v1alpha1.BudgetInterceptor).Active(v1alpha1.ImperativeEvictionInterceptor, noon).Obj())
 	w.clock.Step(idleEvery)
 	w.decide(r)
-	if grants := w.budget("zones").Status.Grants; len(grants) != 1 || grants[0].Request != "er-again" || grants[0].DisruptionBudget != pdbName {
+	w.wantMarked("when it is wanted again", first.Name)
+	grants := w.budget("zones").Status.Grants
+	if !slices.ContainsFunc(grants, func(g v1alpha1.BudgetGrant) bool { return g.Pod == first.Name && g.Request == "er-again" }) {
 		t.Errorf("records: %+v", grants)
+	}
+}
+
+// Nobody but the record knows that a StatefulSet of one pod lacks it. So that lasts until a pod is
+// ready in the place: somebody may delete the one that comes, and then another leader begins.
+func TestARecordLastsUntilThePlaceIsReady(t *testing.T) {
+	b := builder.EvictionBudget(shop, "zones", "app", "ring").MaxUnavailable("100%").Exhausted(time.Minute)
+	w := newWorld(t, []string{"a", "b"}, b)
+	if err := w.client.Create(t.Context(), builder.Budget(shop, pdbName).Selects("app", "ring").MaxUnavailable("0").Obj()); err != nil {
+		t.Fatal(err)
+	}
+	for _, zone := range []string{"a", "b"} {
+		w.scale(zone, 1)
+		w.evict(w.pod(zone, 1, ""))
+	}
+	w.counts(2)
+	first, second := w.pod("a", 0, ""), w.pod("b", 0, "")
+	r := w.exhausting(first, second)
+	if c, err := w.consent(r, first); err != nil || !c.Deletes {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	w.evict(first)
+	w.see(r)
+	w.decide(r)
+	replacement := w.pod("a", 0, "-unready")
+	replacement.Status.Conditions = nil
+	if err := w.client.Create(t.Context(), replacement); err != nil {
+		t.Fatal(err)
+	}
+	w.see(r)
+	w.decide(r)
+	w.wantMarked("when there is a pod that is not ready", first.Name)
+	if err := w.client.Delete(t.Context(), replacement); err != nil {
+		t.Fatal(err)
+	}
+	w.counts(1)
+	leader := w.exhausting()
+	w.decide(leader)
+	if c, err := w.consent(leader, second); err != nil || c.Deletes || !c.Waits {
+		t.Errorf("when that is gone: %+v, %v", c, err)
+	}
+	w.wantMarked("when that is gone", first.Name)
+	w.replace("a", 0)
+	w.counts(2)
+	w.see(leader)
+	w.decide(leader)
+	w.wantMarked("when a pod is ready")
+	if c, err := w.consent(leader, second); err != nil || !c.Deletes {
+		t.Errorf("when a pod is ready: %+v, %v", c, err)
 	}
 }
 

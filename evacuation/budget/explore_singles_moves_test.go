@@ -177,6 +177,8 @@ func (x *singles) calls(w singlesWorld, m int) (singlesWorld, error) {
 		wrong = errSingleEarly
 	case w.isOut(i):
 		wrong = errTwoSingles
+	case w.isUnready(i):
+		wrong = errOtherUnready
 	}
 	one.Stage, w.Places[i].Flying = singleCalling, true
 	return w, wrong
@@ -186,6 +188,16 @@ func (x *singles) calls(w singlesWorld, m int) (singlesWorld, error) {
 func (w singlesWorld) isOut(but int) bool {
 	for i, p := range w.Places {
 		if i != but && p.Out {
+			return true
+		}
+	}
+	return false
+}
+
+// isUnready reports whether another pod is there and cannot be counted upon.
+func (w singlesWorld) isUnready(but int) bool {
+	for i, p := range w.Places {
+		if i != but && (p.Phase == singleUnready || p.Phase == singleLeaving) {
 			return true
 		}
 	}

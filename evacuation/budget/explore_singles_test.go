@@ -83,7 +83,7 @@ var singlesBugs = map[string]struct {
 		"everything is late", singlesDecideAfter(func(in *disruption.Exhausted) { in.Agreements[0].Going = nil }), errTwoSingles,
 	},
 	"the status of the PodDisruptionBudget is believed": {
-		"everything is late", singlesDecideAfter(func(in *disruption.Exhausted) {
+		"pods fail", singlesDecideAfter(func(in *disruption.Exhausted) {
 			in.Agreements[0].Unavailable = 0
 			in.All = slices.Clone(in.All)
 			for i, pod := range in.All {
@@ -91,7 +91,17 @@ var singlesBugs = map[string]struct {
 				in.All[i].DeletionTimestamp = nil
 				in.All[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 			}
-		}), errTwoSingles,
+		}), errOtherUnready,
+	},
+	"the record ends when there is another pod in the place": {
+		"pods fail", func(p *singlesParts) {
+			p.step = func(in grant.Input) grant.Decision {
+				for i := range in.Budgets[0].Grants {
+					in.Budgets[0].Grants[i].UntilReady = false
+				}
+				return grant.Step(in)
+			}
+		}, errTwoSingles,
 	},
 	"the time counts for nothing": {
 		"two leaders", singlesDecideAfter(func(in *disruption.Exhausted) { in.Agreements[0].After = 0 }), errSingleEarly,

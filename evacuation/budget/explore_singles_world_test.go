@@ -28,6 +28,7 @@ import (
 
 var (
 	errTwoSingles    = errors.New("a singleton is deleted, and another one that was deleted before is not back")
+	errOtherUnready  = errors.New("a singleton is deleted while another one is not ready")
 	errSingleClosed  = errors.New("a singleton is deleted outside of the windows")
 	errSingleEarly   = errors.New("a singleton is deleted before it was refused for long enough")
 	errSingleConsent = errors.New("a singleton is deleted, and consent had been withdrawn before anybody asked")

@@ -54,7 +54,7 @@ func (e *entry) gather(blocked string, going map[types.UID]*request, over map[ty
 			request = r.uid // It is wanted again.
 		}
 		granted[pod] = true
-		one := grant.Grant{Pod: pod, Request: request, Group: g.Group, At: g.Time.Time, Over: over[request]}
+		one := grant.Grant{Pod: pod, Request: request, Group: g.Group, At: g.Time.Time, Over: over[request], UntilReady: g.DisruptionBudget != ""}
 		if g.Owner != nil {
 			one.Owner = owners.ofRef(e.key.Namespace, *g.Owner, b.Expected)
 			if f := owners.found[g.Owner.UID]; !f.known && g.Pods > 0 {

@@ -100,6 +100,9 @@ func (c *count) pod(p *Pod, owners map[types.UID]*owner) {
 		return
 	}
 	o.placed++
+	if p.Ready {
+		o.ready++
+	}
 	g := c.group(p.Group)
 	g.Expected++
 	if c.available(p) {

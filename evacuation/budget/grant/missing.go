@@ -10,8 +10,8 @@ import (
 
 // owner is what is known of the pods of one.
 type owner struct {
-	// placed are the pods that are to stay and whose group is known.
-	placed int
+	// placed are the pods that are to stay and whose group is known, ready those of them that are.
+	placed, ready int
 	// groups of all pods, also of those that leave or have left.
 	groups map[string]bool
 	left   []departed
@@ -63,7 +63,11 @@ func (c *count) missing(owners map[types.UID]*owner, left []Grant) {
 				c.miss(l.Group, 1) // Nobody replaces it: it is missed until it has gone.
 				continue
 			case !known || missing <= 0 || l.filled:
-				continue // Another pod has taken its place.
+				// Another pod has taken its place.
+				if known && l.grant != nil && l.grant.UntilReady && o.ready < expected {
+					c.state.Grants = append(c.state.Grants, *l.grant)
+				}
+				continue
 			}
 			c.miss(c.placeOf(o, l.Group), 1)
 			missing--

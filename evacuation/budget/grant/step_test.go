@@ -2,6 +2,7 @@ package grant
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -269,6 +270,13 @@ func TestStep(t *testing.T) {
 
 // What is recorded of a step.
 func TestStates(t *testing.T) {
+	untilReady := func(names ...string) change {
+		return func(b *Budget) {
+			for i := range b.Grants {
+				b.Grants[i].UntilReady = b.Grants[i].UntilReady || slices.Contains(names, string(b.Grants[i].Pod))
+			}
+		}
+	}
 	over := func(names ...string) change {
 		return func(b *Budget) {
 			for i := range b.Grants {
@@ -322,6 +330,24 @@ func TestStates(t *testing.T) {
 				Groups: groups(Group{Name: "a", Expected: 2, Available: 1, Disrupted: 1}, Group{Name: "b", Expected: 2, Available: 1, Disrupted: 1}, whole("c")),
 				Grants: []Grant{grantOf("a-0")}, Covered: 5,
 			},
+		},
+		"one that has to last until a pod is ready is kept longer": {
+			zones(granted("a-0", "b-0"), untilReady("a-0", "b-0"), away("a-0", "b-0"), with(podOf("a-2"), podOf("b-2")), unready("b-1")), nil,
+			State{
+				Groups: groups(whole("a"), Group{Name: "b", Expected: 2, Available: 1, Disrupted: 1}, whole("c")),
+				Grants: []Grant{func() Grant { g := grantOf("b-0"); g.UntilReady = true; return g }()}, Allowed: 1, Covered: 6,
+			},
+		},
+		"also while the pod in its place leaves": {
+			zones(granted("a-0"), untilReady("a-0"), away("a-0"), with(podOf("a-2")), leaving("a-2")), nil,
+			State{
+				Groups: groups(Group{Name: "a", Expected: 2, Available: 1, Disrupted: 1}, whole("b"), whole("c")),
+				Grants: []Grant{func() Grant { g := grantOf("a-0"); g.UntilReady = true; return g }()}, Allowed: 1, Covered: 6,
+			},
+		},
+		"but not for pods that are wanted no more": {
+			zones(granted("a-0"), untilReady("a-0"), away("a-0", "a-1"), func(b *Budget) { b.Expected["a"] = 0 }), nil,
+			State{Groups: []Group{whole("b"), whole("c")}, Allowed: 2, Covered: 4},
 		},
 		"so is what is remembered of pods that have left otherwise": {
 			zones(gone("a-0", "b-0"), with(podOf("b-2"))), nil,

@@ -74,6 +74,9 @@ type Grant struct {
 	// Over: the request wants no eviction any more. What was granted to a pod that stays
 	// is dropped.
 	Over bool
+	// UntilReady: what was granted to a pod that has left is not dropped before as many pods of
+	// its owner are ready as should be there. Else one in its place is enough.
+	UntilReady bool
 }
 
 // Budget is one budget and what is known of its pods.
