@@ -236,6 +236,7 @@ race: ## Unit tests under the race detector.
 .PHONY: explore
 explore: ## Explore more interleavings than `make test` has time for (minutes, several GB).
 	go test ./evacuation/request -run="TestEvery(Native)?Interleaving" -timeout=60m -v -explore.wide
+	go test ./evacuation/budget -run=TestEveryWayOfSingletons -v -explore.wide
 
 FUZZTIME ?= 1m
 

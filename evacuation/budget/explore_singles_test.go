@@ -2,6 +2,8 @@ package budget
 
 import (
 	"errors"
+	"flag"
+	"maps"
 	"slices"
 	"testing"
 
@@ -33,9 +35,27 @@ var singlesScopes = map[string]singlesScope{
 	"the window closes, two leaders":     {count: 2, leaders: 2, singleChances: singleChances{Closes: 1}},
 	"pods fail":                          {count: 2, leaders: 1, lags: true, singleChances: singleChances{Faults: 1}},
 	"pods of one StatefulSet fail":       {count: 3, leaders: 1, shared: true, singleChances: singleChances{Faults: 1}},
+	"three pods, two leaders":            {count: 3, leaders: 2, singleChances: singleChances{Crashes: 1, Hangs: 1, Cancels: 1}},
+	"pods fail, two leaders":             {count: 2, leaders: 2, lags: true, singleChances: singleChances{Faults: 1, Crashes: 1, Hangs: 1}},
 }
 
-// singlesLimit is how many states a test run has time for.
+// singlesWide are too much for every test run.
+var singlesWide = map[string]singlesScope{
+	"everything happens":              {count: 2, leaders: 1, lags: true, singleChances: singlesOnce},
+	"everything happens, two leaders": {count: 2, leaders: 2, singleChances: singlesOnce},
+	"three pods of one StatefulSet": {
+		count: 3, leaders: 1, shared: true, lags: true, singleChances: singleChances{Cancels: 1, Faults: 1, Crashes: 1, Refusals: 1, Hangs: 1},
+	},
+	"three pods fail, two leaders":              {count: 3, leaders: 2, singleChances: singleChances{Cancels: 1, Faults: 1, Crashes: 1, Hangs: 1}},
+	"three pods fail, two leaders, all is late": {count: 3, leaders: 2, lags: true, singleChances: singleChances{Faults: 1}},
+}
+
+// singlesOnce is all that may happen, once each.
+var singlesOnce = singleChances{Cancels: 1, Faults: 1, Crashes: 1, Refusals: 1, Hangs: 1, Closes: 1, Withdraws: 1}
+
+var exploreWide = flag.Bool("explore.wide", false, "explore more than a test run has time for (`make explore`)")
+
+// singlesLimit is how many states there is memory for.
 const singlesLimit = 2_000_000
 
 func singlesModel(s singlesScope, p singlesParts) modelcheck.Model[singlesWorld] {
@@ -47,7 +67,11 @@ func singlesModel(s singlesScope, p singlesParts) modelcheck.Model[singlesWorld]
 // time, none goes outside of the windows, before its time or without consent, and all go in the
 // end.
 func TestEveryWayOfSingletons(t *testing.T) {
-	for name, s := range singlesScopes {
+	scopes := maps.Clone(singlesScopes)
+	if *exploreWide {
+		maps.Copy(scopes, singlesWide)
+	}
+	for name, s := range scopes {
 		t.Run(name, func(t *testing.T) {
 			result, err := modelcheck.Run(singlesModel(s, productSingles()))
 			if err != nil {
