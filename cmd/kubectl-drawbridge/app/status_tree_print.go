@@ -83,11 +83,11 @@ func (o *statusCommand) maintenanceLines(maintenances []MaintenanceState, now ti
 
 func (o *statusCommand) treeLines(nodes []branch, now time.Time) []text.Line {
 	wide := o.Output == cli.FormatWide
-	grid := text.Grid{Gap: 2, Width: o.width(), Columns: []text.Column{{Heading: "NAME", Share: 45}, {Heading: "STATE"}, {Heading: "SINCE"}}}
+	grid := text.Grid{Gap: 2, Width: o.width(), Columns: []text.Column{{Heading: "NAME", Share: 32}, {Heading: "STATE"}, {Heading: "SINCE"}}}
 	if wide {
 		grid.Columns = append(grid.Columns, text.Column{Heading: "ETA"}, text.Column{Heading: "DEADLINE"}, text.Column{Heading: "REQUESTERS"})
 	}
-	grid.Columns = append(grid.Columns, text.Column{Heading: "MESSAGE", Share: 20, Prose: true})
+	grid.Columns = append(grid.Columns, text.Column{Heading: "MESSAGE", Share: 30, Prose: true})
 	var rows []text.Row
 	tree := twigs{"├─ ", "└─ ", "│  "}
 	if o.ASCIIOnly() {
