@@ -81,7 +81,14 @@ func (p Plan) print(o *cli.Options) error {
 	for _, cells := range p.Rows[1:] {
 		rows = append(rows, text.Row{Cells: cells})
 	}
-	lines := append(grid.Lines(rows), text.Line{}, text.Line{Text: p.Summary + " (dry run: nothing was changed)"})
+	lines := append(grid.Lines(rows), text.Line{})
+	summary := []string{p.Summary + " (dry run: nothing was changed)"}
+	if grid.Width > 0 {
+		summary = text.Wrap(summary[0], grid.Width)
+	}
+	for _, line := range summary {
+		lines = append(lines, text.Line{Text: line})
+	}
 	return o.PrintLines(lines)
 }
 

@@ -197,7 +197,7 @@ func podLines(pods []movingPod, room int, now time.Time, wide int) []text.Line {
 	}
 	lines := text.Grid{
 		Columns: []text.Column{
-			{Heading: "POD", Share: 28}, {Heading: "NODE", Share: 12}, {Heading: "INTERCEPTOR", Share: 24},
+			{Heading: "POD", Share: 28}, {Heading: "NODE", Share: 12}, {Heading: "INTERCEPTOR", Share: 25},
 			{Heading: "ETA   "}, // As wide as any, so that what follows does not move.
 			{Heading: "MESSAGE", Share: 15, Prose: true},
 		},
