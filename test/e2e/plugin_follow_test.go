@@ -130,9 +130,13 @@ func TestADrainThatIsLeft(t *testing.T) {
 	waitRequest(t, pod, "intercepted still", activeIs(silent))
 
 	tree := regexp.MustCompile(`(?s)Node ` + node + ` is cordoned.*\n` + node + ` +Drain .*\n[^\n]* ` + namespace + `/db-0 +Intercepting .*\n[^\n]* ` + regexp.QuoteMeta(silent) + ` +active .* imperative-eviction\.k8s\.io +waiting`)
-	if text := plugin(t, "status", node); !tree.MatchString(text) {
-		t.Errorf("status has no match for %s:\n%s", tree, text)
-	}
+	// The interceptor may be active before the maintenance writes its next status.
+	eventually(t, "the status to match "+tree.String(), func(context.Context) error {
+		if text := plugin(t, "status", node); !tree.MatchString(text) {
+			return textError(text)
+		}
+		return nil
+	})
 	if text := plugin(t, "status", node, "--tree=false"); !strings.Contains(text, silent+" 1/2") || !strings.Contains(text, "is cordoned") {
 		t.Errorf("status in lines:\n%s", text)
 	}
