@@ -109,7 +109,7 @@ func title(s snapshot, wide int) text.Line {
 		tone = text.Good
 	}
 	line += "  " + duration.HumanDuration(s.Now.Sub(s.Began).Round(time.Second))
-	return text.Line{Text: text.CutMiddle(m.Name, max(wide-text.Cells(line), wide/4)) + line, Tone: tone}
+	return text.Line{Text: text.CutMiddle(m.Name, max(wide-text.Cells(line), wide/6)) + line, Tone: tone}
 }
 
 // unfinishedFirst sorts nodes: draining, waiting, done; each by name.
@@ -199,7 +199,7 @@ func podLines(pods []movingPod, room int, now time.Time, wide int) []text.Line {
 		Columns: []text.Column{
 			{Heading: "POD", Share: 28}, {Heading: "NODE", Share: 12}, {Heading: "INTERCEPTOR", Share: 25},
 			{Heading: "ETA   "}, // As wide as any, so that what follows does not move.
-			{Heading: "MESSAGE", Share: 15, Prose: true},
+			{Heading: "MESSAGE", Share: 15, Wish: 20, Prose: true},
 		},
 		Gap: 2, Indent: 2, Width: wide,
 	}.Lines(rows)

@@ -14,6 +14,9 @@ type Column struct {
 	// Prose is cut at its end, names in their middle. Prose in the last column gets what
 	// the names leave, and is left out if that is less than its share or its heading.
 	Prose bool
+	// Wish is the share, in percent, that prose in the last column gets if names can give
+	// way; 0 for its share.
+	Wish int
 }
 
 // Row is a line of a Grid. There is a cell for each column.
@@ -98,7 +101,8 @@ func (g Grid) widths(rows []Row) []int {
 		// Names get their widths whatever the messages are: these change all the time, and
 		// columns that move cannot be read.
 		least := min(max(floors[last], Cells(g.Columns[last].Heading)), natural[last])
-		names := g.shrink(natural[:last], floors, g.Width-g.Gap-least)
+		wish := min(max(least, g.Width*g.Columns[last].Wish/100), natural[last])
+		names := g.shrink(natural[:last], floors, g.Width-g.Gap-wish)
 		if rest := g.Width - g.Gap - g.taken(names); rest >= least {
 			return append(names, min(rest, natural[last]))
 		}

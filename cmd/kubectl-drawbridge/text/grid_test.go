@@ -73,6 +73,22 @@ func TestGrids(t *testing.T) {
 	}
 }
 
+// What prose wishes for costs names their middle, but never what is below their share.
+func TestProseGetsItsWishIfNamesCanGiveWay(t *testing.T) {
+	rows := []Row{{Cells: []string{"shop/storefront-6fcbf75594-q28jh", "ip-10-0-12-34.internal", "12m", "waiting for a replacement to become available"}}}
+	for width, want := range map[int]string{
+		80: "shop/storefr…f75594-q28jh  ip-10-0-12-34.internal  12m  waiting for a replaceme…",
+		50: "shop/st…4-q28jh  ip-10…ernal  12m  waiting for a …",
+		40: "shop/s…q28jh  ip-1…nal  12m  waiting fo…", // Less than its wish.
+	} {
+		grid := table(width, false)
+		grid.Columns[3].Wish = 30
+		if diff := cmp.Diff(want, grid.Lines(rows)[1].Text); diff != "" {
+			t.Errorf("%d columns (-want +got):\n%s", width, diff)
+		}
+	}
+}
+
 func TestTheTonesOfAGrid(t *testing.T) {
 	lines := Grid{Columns: []Column{{Heading: "NAME"}}, Indent: 2, Gap: 2}.Lines([]Row{{Cells: []string{"a"}, Tone: Bad}, {Cells: []string{"b"}}})
 	if diff := cmp.Diff([]Line{{"  NAME", Faint}, {"  a", Bad}, {"  b", Plain}}, lines); diff != "" {
