@@ -138,7 +138,7 @@ func (s *story) begin(t *testing.T) {
 	s.on(t, "worker-a2", "ledger", "ledger-2", map[string]string{checkpoint: "1m", handover: "2m"})
 	s.on(t, "worker-a2", "queue", "queue-1", map[string]string{checkpoint: "30s"})
 
-	s.terminal = &screen{width: 108, height: 30}
+	s.terminal = &screen{width: 80, height: 24}
 	s.terminal.run(t, s.clock, "drain", a, "--reason=kernel update")
 	for _, name := range []string{"vm-mail", "ledger-0", "queue-0"} {
 		waitRequest(t, s.pods[name], "in progress", func(er *v1alpha1.EvictionRequest) bool { return len(er.Status.ActiveInterceptors) > 0 })

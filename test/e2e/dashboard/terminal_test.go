@@ -42,7 +42,7 @@ func pictureTerminal(t *testing.T, s *screen, command, name string) {
 	t.Cleanup(server.Close)
 	tab := newTab(t)
 	tab.Expect("favicon")
-	tab.Size(1040, 100)
+	tab.Size(724, 100)
 	tab.Open(server.URL)
 	picture(tab, name)
 }
