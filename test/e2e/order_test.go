@@ -35,10 +35,10 @@ func ordered(t *testing.T, namespace, node string) (storage, web *corev1.Pod) {
 	return storage, createPod(t, ofTier(namespace, "web-0", "web", node).Obj())
 }
 
-// waitsFor wants that it is the turn of the order, because of another pod.
+// waitsFor wants that it is the turn of the order, because of another pod, and that it goes on.
 func waitsFor(other *corev1.Pod) func(*v1alpha1.EvictionRequest) bool {
 	return func(er *v1alpha1.EvictionRequest) bool {
-		return activeIs(order.Name)(er) && says(order.Name, other.Namespace+"/"+other.Name)(er)
+		return activeIs(order.Name)(er) && says(order.Name, other.Namespace+"/"+other.Name)(er) && v1alpha1.ReportOf(er, order.Name).CompletionTime == nil
 	}
 }
 
