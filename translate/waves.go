@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 )
@@ -18,38 +17,25 @@ import (
 // first of the list has 1, and 0 is before all.
 type Waves []wave
 
-// wave selects pods that match all of its fields; nil ones match every pod. It selects either
-// pods of DaemonSets or others.
+// wave selects pods that match all of its fields; without priorityAtLeast, those of any priority.
+// It selects either pods of DaemonSets or others.
 type wave struct {
-	name             string
-	daemonSets       bool
-	priorityAtLeast  *int32
-	pods, namespaces labels.Selector
+	Selectors
+
+	name            string
+	daemonSets      bool
+	priorityAtLeast *int32
 }
 
 // CompileWaves compiles spec.waves. The error says which selector cannot be read.
 func CompileWaves(from []v1alpha1.MaintenanceWave) (Waves, error) {
 	var waves Waves
 	for i, w := range from {
-		compiled := wave{name: w.Name, daemonSets: w.DaemonSets, priorityAtLeast: w.PriorityAtLeast}
-		for _, s := range []struct {
-			field string
-			from  *metav1.LabelSelector
-			to    *labels.Selector
-		}{
-			{"podSelector", w.PodSelector, &compiled.pods},
-			{"namespaceSelector", w.NamespaceSelector, &compiled.namespaces},
-		} {
-			if s.from == nil {
-				continue
-			}
-			selector, err := metav1.LabelSelectorAsSelector(s.from)
-			if err != nil {
-				return nil, fmt.Errorf("spec.waves[%d].%s: %w", i, s.field, err)
-			}
-			*s.to = selector
+		selectors, err := CompileSelectors(w.PodSelector, w.NamespaceSelector)
+		if err != nil {
+			return nil, fmt.Errorf("spec.waves[%d].%w", i, err)
 		}
-		waves = append(waves, compiled)
+		waves = append(waves, wave{Selectors: selectors, name: w.Name, daemonSets: w.DaemonSets, priorityAtLeast: w.PriorityAtLeast})
 	}
 	return waves, nil
 }
@@ -86,7 +72,7 @@ func (w Waves) Name(position int) string { return w[position-1].name }
 
 // SeeNamespaces reports whether a wave selects by the labels of namespaces.
 func (w Waves) SeeNamespaces() bool {
-	return slices.ContainsFunc(w, func(one wave) bool { return one.namespaces != nil && !one.namespaces.Empty() })
+	return slices.ContainsFunc(w, func(one wave) bool { return !one.Namespaces.Empty() })
 }
 
 func (w wave) selects(pod *corev1.Pod, namespace map[string]string) bool {
@@ -99,10 +85,8 @@ func (w wave) selects(pod *corev1.Pod, namespace map[string]string) bool {
 		return false
 	case w.priorityAtLeast != nil && priority < *w.priorityAtLeast:
 		return false
-	case w.pods != nil && !w.pods.Matches(labels.Set(pod.Labels)):
-		return false
 	default:
-		return w.namespaces == nil || w.namespaces.Matches(labels.Set(namespace))
+		return w.Match(pod.Labels, namespace)
 	}
 }
 

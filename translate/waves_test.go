@@ -120,7 +120,7 @@ func TestAWaveThatCannotBeReadIsNamed(t *testing.T) {
 		{Name: "a", PodSelector: &metav1.LabelSelector{}},
 		{Name: "b", NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Resembles"}}}},
 	})
-	if err == nil || !strings.Contains(err.Error(), "spec.waves[1].namespaceSelector: ") {
+	if err == nil || !strings.Contains(err.Error(), "spec.waves[1].namespaceSelector cannot be read: ") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -59,7 +59,7 @@ func TestAMaintenanceWhoseWavesCannotBeReadSelectsNothing(t *testing.T) {
 	}}}
 	node := &corev1.Node{}
 	node.Name = "a"
-	if got := s.of(m); got.selects(node) || got.err == nil || !strings.HasPrefix(got.err.Error(), "spec.waves[0].podSelector: ") {
+	if got := s.of(m); got.selects(node) || got.err == nil || !strings.HasPrefix(got.err.Error(), "spec.waves[0].podSelector cannot be read: ") {
 		t.Errorf("selects %t, error %v", got.selects(node), got.err)
 	}
 	if got := s.wavesOf(m); got != nil {

@@ -6,10 +6,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
 // The order of the pods of a node (spec.after) is an interceptor of its own, under the name
@@ -31,39 +30,24 @@ type After struct {
 	// Timeout is how long pods wait at most, from 1s to 24h.
 	Timeout time.Duration
 
-	pods, namespaces labels.Selector
-	guard            v1alpha1.GuardPolicy
+	selectors translate.Selectors
+	guard     v1alpha1.GuardPolicy
 }
 
 // NewAfter compiles the order of a registration of that name. The error says which selector
 // cannot be read.
 func NewAfter(name string, from *v1alpha1.EvictionOrder) (*After, error) {
-	a := &After{Registration: name, Timeout: from.TimeoutOrDefault(), guard: v1alpha1.GuardWhileEvacuating}
-	for _, s := range []struct {
-		field string
-		from  *metav1.LabelSelector
-		to    *labels.Selector
-	}{
-		{"podSelector", from.PodSelector, &a.pods},
-		{"namespaceSelector", from.NamespaceSelector, &a.namespaces},
-	} {
-		*s.to = labels.Everything()
-		if s.from == nil {
-			continue
-		}
-		selector, err := metav1.LabelSelectorAsSelector(s.from)
-		if err != nil {
-			return nil, fmt.Errorf("spec.after.%s cannot be read: %w", s.field, err)
-		}
-		*s.to = selector
+	selectors, err := translate.CompileSelectors(from.PodSelector, from.NamespaceSelector)
+	if err != nil {
+		return nil, fmt.Errorf("spec.after.%w", err)
 	}
-	return a, nil
+	return &After{Registration: name, Timeout: from.TimeoutOrDefault(), selectors: selectors, guard: v1alpha1.GuardWhileEvacuating}, nil
 }
 
 // Selects reports whether pods with these labels, in a namespace with those, are to leave
 // first.
 func (a *After) Selects(pod, namespace map[string]string) bool {
-	return a.pods.Matches(labels.Set(pod)) && a.namespaces.Matches(labels.Set(namespace))
+	return a.selectors.Match(pod, namespace)
 }
 
 // compileAfter compiles spec.after, and refuses one by which the registration's own pods would
@@ -76,7 +60,7 @@ func (e *entry) compileAfter(from *v1alpha1.EvictionInterceptor) *refusal {
 	if err != nil {
 		return &refusal{v1alpha1.ReasonInvalidSelector, oneLine(err) + ". " + e.selectsNothing()}
 	}
-	own, others := placeOf(e.pods, e.namespaces), placeOf(after.pods, after.namespaces)
+	own, others := placeOf(e.pods, e.namespaces), placeOf(after.selectors.Pods, after.selectors.Namespaces)
 	if len(e.conditions) == 0 && circular(own, others) {
 		return &refusal{v1alpha1.ReasonOrderCircle, "spec.after selects pods that the registration itself selects, so they would wait for each other. " +
 			"Leave these out of spec.after, or out of the registration, for example by a matchExpression with the operator NotIn. " + e.selectsNothing()}

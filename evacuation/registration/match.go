@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -130,24 +129,11 @@ func checkName(name string, allowReserved []string) *refusal {
 }
 
 func (e *entry) compileSelectors(from *v1alpha1.EvictionInterceptor) *refusal {
-	for _, s := range []struct {
-		field string
-		from  *metav1.LabelSelector
-		to    *labels.Selector
-	}{
-		{"podSelector", from.Spec.PodSelector, &e.pods},
-		{"namespaceSelector", from.Spec.NamespaceSelector, &e.namespaces},
-	} {
-		if s.from == nil {
-			*s.to = labels.Everything()
-			continue
-		}
-		selector, err := metav1.LabelSelectorAsSelector(s.from)
-		if err != nil {
-			return &refusal{v1alpha1.ReasonInvalidSelector, fmt.Sprintf("spec.%s cannot be read: %s. %s", s.field, oneLine(err), e.selectsNothing())}
-		}
-		*s.to = selector
+	selectors, err := translate.CompileSelectors(from.Spec.PodSelector, from.Spec.NamespaceSelector)
+	if err != nil {
+		return &refusal{v1alpha1.ReasonInvalidSelector, "spec." + oneLine(err) + ". " + e.selectsNothing()}
 	}
+	e.pods, e.namespaces = selectors.Pods, selectors.Namespaces
 	e.seesNamespace = !e.namespaces.Empty()
 	return nil
 }

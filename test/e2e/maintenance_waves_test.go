@@ -182,7 +182,7 @@ func TestWavesThatCannotWork(t *testing.T) {
 	}}))
 	waitMaintenance(t, m, "refused", func(m *v1alpha1.NodeMaintenance) bool {
 		return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
-			return c.Type == v1alpha1.ConditionNodesSelected && c.Reason == v1alpha1.ReasonInvalidSelector && strings.HasPrefix(c.Message, "spec.waves[0].podSelector: ")
+			return c.Type == v1alpha1.ConditionNodesSelected && c.Reason == v1alpha1.ReasonInvalidSelector && strings.HasPrefix(c.Message, "spec.waves[0].podSelector cannot be read: ")
 		})
 	})
 	waitNode(t, node, cordonIs{})
