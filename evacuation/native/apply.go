@@ -222,7 +222,7 @@ func (r *Reconciler) join(ctx context.Context, s Situation, d Decision, pod *cor
 			return due, nil
 		}
 		r.remember(key, func(m *memory) { m.joinedAt = s.Now })
-		if _, err := us.Join(ctx, pod); err != nil {
+		if err := joinOurs(ctx, us, s, pod); err != nil {
 			return time.Time{}, fmt.Errorf("begin the turn of Drawbridge's interceptors: %w", err)
 		}
 	case d.Withdraw:
@@ -232,6 +232,17 @@ func (r *Reconciler) join(ctx context.Context, s Situation, d Decision, pod *cor
 		}
 	}
 	return d.WakeAt, nil
+}
+
+// joinOurs joins the request that runs, or begins one if none does. If the one that was seen has
+// been canceled meanwhile, another one is not begun: its interceptors would have their turns while
+// native responders have theirs.
+func joinOurs(ctx context.Context, us *requester.Requester, s Situation, pod *corev1.Pod) error {
+	if s.oursRuns() && !v1alpha1.IsUnwanted(s.Ours) {
+		return us.JoinRunning(ctx, pod, s.Ours) //nolint:wrapcheck // The caller does.
+	}
+	_, err := us.Join(ctx, pod)
+	return err //nolint:wrapcheck // The caller does.
 }
 
 // report writes the item of v1alpha1.NativeResponder, and nothing else.

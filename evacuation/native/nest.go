@@ -114,12 +114,14 @@ func (s Situation) withOurs() bool {
 }
 
 // oursFirst reports whether the first write of an Eviction waits for our interceptors, because
-// there is no place for them among its responders.
+// there is no place for them among its responders. If nobody wants our request any more, they have
+// their turns in the next one.
 func (s Situation) oursFirst(e *lifecyclev1alpha1.Eviction) bool {
 	if len(e.Status.TargetResponders) > 0 || s.targetEnded() || !isFull(s.Responders) || !s.withOurs() {
 		return false
 	}
-	return !s.oursRuns() || !isActive(s.Ours, v1alpha1.NativeInterceptor) && !isActive(s.Ours, v1alpha1.ImperativeEvictionInterceptor)
+	return !s.oursRuns() || v1alpha1.IsUnwanted(s.Ours) ||
+		!isActive(s.Ours, v1alpha1.NativeInterceptor) && !isActive(s.Ours, v1alpha1.ImperativeEvictionInterceptor)
 }
 
 // waits says why the first write of an Eviction waits for our interceptors, "" if it does not.

@@ -303,7 +303,11 @@ func (a *nativeActors) list(out *nativeLook, in nativeView, d native.Decision) {
 	}
 	switch {
 	case d.Join && in.cached != podUnseen && in.cached != podGone:
-		add(op{kind: opJoin}, nil)
+		o := op{kind: opJoin}
+		if ours := a.ours.get(in.ours); in.ours != 0 && !v1alpha1.IsFinished(ours) && !v1alpha1.IsUnwanted(ours) {
+			o.before = in.ours
+		}
+		add(o, nil)
 	case d.Withdraw:
 		add(op{kind: opWithdraw}, nil)
 	}

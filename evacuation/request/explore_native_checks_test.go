@@ -223,7 +223,7 @@ func (a *nativeActors) settling(w nativeWorld) error {
 			case opOurs:
 				set(&w.Ours, o.after, w.Ours == o.before)
 			case opJoin:
-				w.Ours = a.joined(w.Ours, m.fresh(w), v1alpha1.NativeInterceptor)
+				w.Ours = m.joinedBy(o, w)
 			case opWithdraw:
 				w.Ours = a.left(w.Ours, v1alpha1.NativeInterceptor)
 			}

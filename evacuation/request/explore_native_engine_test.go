@@ -97,6 +97,16 @@ func (a *nativeActors) joined(ours id, fresh int, name string) id {
 	}).after
 }
 
+// joinedBy is our request after a write that joins it: after Requester.JoinRunning if one ran when
+// that was decided.
+func (m nativeMover) joinedBy(o op, w nativeWorld) id {
+	if o.before != 0 && (w.Ours == 0 || m.ours.get(w.Ours).UID != m.ours.get(o.before).UID ||
+		v1alpha1.IsFinished(m.ours.get(w.Ours)) || v1alpha1.IsUnwanted(m.ours.get(w.Ours))) {
+		return w.Ours
+	}
+	return m.joined(w.Ours, m.fresh(w), v1alpha1.NativeInterceptor)
+}
+
 // left is our request after Requester.Withdraw of this name.
 func (a *nativeActors) left(ours id, name string) id {
 	return a.edit("leave "+name, ours, 0, func() edited {

@@ -253,7 +253,7 @@ func (m nativeMover) write(w nativeWorld, label string) {
 			break
 		}
 		w.Joined = true
-		w.Ours = m.joined(w.Ours, m.fresh(w), v1alpha1.NativeInterceptor)
+		w.Ours = m.joinedBy(o, w)
 	case opWithdraw:
 		w.Ours = m.left(w.Ours, v1alpha1.NativeInterceptor)
 	}

@@ -36,7 +36,7 @@ var nativeTroubles = []struct {
 	many, more bool
 }{
 	{"all goes well", nativeScope{}, false, false},
-	{"requesters come and go", nativeScope{changes: 1}, false, true},
+	{"requesters come and go", nativeScope{changes: 1}, false, false},
 	{"somebody deletes or edits", nativeScope{hands: 1}, true, true},
 	{"the manager is killed", nativeScope{kills: 1}, false, false},
 	{"a cache lags", nativeScope{lags: 1}, true, true},

@@ -115,6 +115,28 @@ func (r *Requester) Join(ctx context.Context, pod client.Object) (*v1alpha1.Evic
 	return nil, r.explain("join", pod, last)
 }
 
+// JoinRunning joins the request that was seen, if it still runs and somebody wants it. Unlike
+// Join it begins no other one. It is idempotent.
+func (r *Requester) JoinRunning(ctx context.Context, pod client.Object, seen *v1alpha1.EvictionRequest) error {
+	if err := r.check(pod); err != nil {
+		return err
+	}
+	er, err := r.get(ctx, pod)
+	switch {
+	case err != nil:
+		return r.explain("join", pod, err)
+	case er == nil || er.UID != seen.UID || wishFor(er, r.Name) != wishJoin:
+		return nil
+	case isFull(er, r.Name):
+		return r.explain("join", pod, ErrTooManyRequesters)
+	}
+	// Conflict: there is another one by now. Invalid: it has been canceled.
+	if _, err = r.apply(ctx, pod, nil, er, true); err != nil && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+		return r.explain("join", pod, err)
+	}
+	return nil
+}
+
 // Withdraw says that this requester no longer wants the pod evicted. If no other
 // requester does, that cancels the request. A missing or finished request is left
 // unchanged. End a Follow for the same pod first, or it joins again.
