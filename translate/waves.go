@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -112,11 +113,8 @@ func MaintenanceTaint() corev1.Taint {
 // ToleratesMaintenance reports whether a pod with these tolerations may be bound to a node with
 // MaintenanceTaint.
 func ToleratesMaintenance(tolerations []corev1.Toleration) bool {
-	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
-		exists := t.Operator == corev1.TolerationOpExists
-		return (t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule) &&
-			(t.Key == v1alpha1.MaintenanceTaint && (exists || t.Value == "") || t.Key == "" && exists)
-	})
+	taint := MaintenanceTaint()
+	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), &taint, true) })
 }
 
 // NextWave is the position of the wave that begins on a node now, 0 if none does, and how many pods

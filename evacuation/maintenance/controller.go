@@ -74,6 +74,7 @@ type Controller struct {
 	decided   *decided
 	failures  *failures
 	daemons   *daemons
+	restored  *restored
 	// The queues of the three controllers: maintenances, nodes and pods.
 	plans, nodes, pods controllers.Queue
 }
@@ -91,7 +92,7 @@ func (c *Controller) validate() error {
 
 // init prepares what the controllers share.
 func (c *Controller) init() {
-	c.counts, c.selectors, c.decided, c.failures, c.daemons = newPodCounts(), newSelectors(), newDecided(), newFailures(), newDaemons()
+	c.counts, c.selectors, c.decided, c.failures, c.daemons, c.restored = newPodCounts(), newSelectors(), newDecided(), newFailures(), newDaemons(), newRestored()
 }
 
 // get reads a maintenance from the cache, nil if there is none.

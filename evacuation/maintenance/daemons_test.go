@@ -263,12 +263,22 @@ func TestATaintThatSomebodyRemovesIsMadeAgain(t *testing.T) {
 	w.settle(t)
 	node := w.nodes[types.NamespacedName{Name: "n1"}].(*corev1.Node).DeepCopy()
 	dedicated := corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}
-	node.Spec.Taints = []corev1.Taint{dedicated}
-	w.put(node)
-	w.settle(t)
-	if diff := cmp.Diff([]corev1.Taint{dedicated, translate.MaintenanceTaint()}, w.taints()); diff != "" {
-		t.Errorf("taints (-want +got):\n%s", diff)
+	remove := func() {
+		node.Spec.Taints = []corev1.Taint{dedicated}
+		w.put(node.DeepCopy())
+		w.reconcile(t)
 	}
+	wants := func(when string, taints ...corev1.Taint) {
+		if diff := cmp.Diff(append([]corev1.Taint{dedicated}, taints...), w.taints()); diff != "" {
+			t.Errorf("taints %s (-want +got):\n%s", when, diff)
+		}
+	}
+	remove()
+	wants("at once", translate.MaintenanceTaint())
+	remove()
+	wants("when it is removed just after that")
+	w.settle(t)
+	wants("after a pause", translate.MaintenanceTaint())
 }
 
 // Whoever takes the wave away takes the taint back.

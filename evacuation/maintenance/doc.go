@@ -21,5 +21,6 @@
 //   - daemons.go, daemonstep.go: pods of DaemonSets, which get no request
 //   - podcounts.go: counts of pods by node
 //   - decided.go: what maintenances have decided
+//   - restored.go: nodes of which a cordon or a taint was made again
 //   - failures.go: pods that could not be asked to go
 package maintenance

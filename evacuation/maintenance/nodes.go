@@ -37,6 +37,9 @@ func (c *Controller) reconcileNode(ctx context.Context, req reconcile.Request) (
 			return reconcile.Result{}, err
 		}
 		d := NodeStep(in)
+		if !d.WakeAt.IsZero() {
+			return reconcile.Result{RequeueAfter: d.WakeAt.Sub(in.Now)}, nil
+		}
 		if !d.Write {
 			return reconcile.Result{}, nil
 		}
@@ -45,6 +48,9 @@ func (c *Controller) reconcileNode(ctx context.Context, req reconcile.Request) (
 			return reconcile.Result{}, err
 		}
 		if done {
+			if d.Restores {
+				c.restored.note(node.Name, in.Now)
+			}
 			c.emitNode(node, in, d)
 			return reconcile.Result{}, nil
 		}
@@ -61,6 +67,8 @@ func (c *Controller) gatherNode(ctx context.Context, node *corev1.Node) (NodeInp
 		Phase:         v1alpha1.MaintenanceStage(node.Annotations[v1alpha1.MaintenancePhaseAnnotation]),
 		Waves:         translate.BegunWavesOf(node),
 		Taints:        node.Spec.Taints,
+		Restored:      c.restored.last(node.Name),
+		Now:           c.Clock.Now(),
 	}
 	list := &v1alpha1.NodeMaintenanceList{}
 	if err := c.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

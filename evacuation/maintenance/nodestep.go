@@ -3,6 +3,7 @@ package maintenance
 import (
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -33,6 +34,10 @@ type NodeInput struct {
 	// Left is how many pods of earlier waves are left, by maintenance, where a wave begins
 	// although there are some. No decision depends on it.
 	Left map[string]int32
+	// Restored is when a cordon or a taint that somebody had taken away was last made again; zero
+	// if it was not.
+	Restored time.Time
+	Now      time.Time
 }
 
 // Cordoning is what happens to the cordon of a node.
@@ -85,13 +90,18 @@ type NodeDecision struct {
 	Tainting  Tainting
 	// Write: something differs from the node.
 	Write bool
+	// Restores: it makes a cordon or a taint again that somebody has taken away.
+	Restores bool
+	// WakeAt is when to decide again, because that was just done; zero if only an event can change
+	// the decision.
+	WakeAt time.Time
 }
 
 // NodeStep decides about one node. It is pure and total.
 //
 // A cordon that was there before ours stays when the last maintenance ends. One that is
 // removed during a maintenance is made again, and is ours from then on. So is the taint. Those of
-// others stay as they are.
+// others stay as they are. Whoever removes them again and again gets no answer before restorePause.
 func NodeStep(in NodeInput) NodeDecision {
 	d := NodeDecision{
 		Unschedulable: in.Unschedulable, CordonedBy: in.CordonedBy,
@@ -121,6 +131,11 @@ func NodeStep(in NodeInput) NodeDecision {
 	d.Taints, d.Tainting = in.taints()
 	d.Write = d.Tainting != TaintKept || d.Unschedulable != in.Unschedulable || d.CordonedBy != in.CordonedBy || d.Phase != in.Phase || !maps.Equal(d.Stages, in.Stages) ||
 		d.Waves.String() != in.Waves.String()
+	// When a wave begins, its taint is new.
+	d.Restores = d.Cordoning == CordonMadeAgain || d.Tainting == TaintMade && d.Waves.String() == in.Waves.String()
+	if again := in.Restored.Add(restorePause); d.Restores && !in.Restored.IsZero() && in.Now.Before(again) {
+		d.Write, d.WakeAt = false, again
+	}
 	return d
 }
 

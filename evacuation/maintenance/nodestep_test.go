@@ -2,6 +2,7 @@ package maintenance_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -69,11 +70,28 @@ func TestNodeStep(t *testing.T) {
 		},
 		"uncordoned by hand in the middle, it is cordoned again": {
 			in:   maintenance.NodeInput{CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain}},
-			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Cordoning: maintenance.CordonMadeAgain, Write: true},
+			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Cordoning: maintenance.CordonMadeAgain, Write: true, Restores: true},
 		},
 		"whoever had cordoned it before does not want that any more": {
 			in:   maintenance.NodeInput{CordonedBy: other, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain}},
-			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Cordoning: maintenance.CordonMadeAgain, Write: true},
+			want: maintenance.NodeDecision{Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Cordoning: maintenance.CordonMadeAgain, Write: true, Restores: true},
+		},
+		"uncordoned again just after that, it waits a little": {
+			in: maintenance.NodeInput{
+				CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain}, Restored: noon, Now: noon.Add(4 * time.Second),
+			},
+			want: maintenance.NodeDecision{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Cordoning: maintenance.CordonMadeAgain, Restores: true,
+				WakeAt: noon.Add(5 * time.Second),
+			},
+		},
+		"and then it is cordoned again": {
+			in: maintenance.NodeInput{
+				CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain}, Restored: noon, Now: noon.Add(5 * time.Second),
+			},
+			want: maintenance.NodeDecision{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Cordoning: maintenance.CordonMadeAgain, Write: true, Restores: true,
+			},
 		},
 		"uncordoned by hand just before the end": {
 			in:   maintenance.NodeInput{CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain},
@@ -110,11 +128,12 @@ func TestNodeStep(t *testing.T) {
 		"a wave of DaemonSets begins, and taints the node besides what others have": {
 			in: maintenance.NodeInput{
 				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain},
-				Taints: []corev1.Taint{cordonTaint}, WantsTaint: true,
+				Taints: []corev1.Taint{cordonTaint}, WantsTaint: true, WantedWaves: translate.BegunWaves{"a": {Name: "daemons", Since: noon}},
+				Restored: noon, Now: noon,
 			},
 			want: maintenance.NodeDecision{
 				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Write: true,
-				Taints: []corev1.Taint{cordonTaint, taint}, Tainting: maintenance.TaintMade,
+				Taints: []corev1.Taint{cordonTaint, taint}, Tainting: maintenance.TaintMade, Waves: translate.BegunWaves{"a": {Name: "daemons", Since: noon}},
 			},
 		},
 		"a taint that is there is no write": {
@@ -134,7 +153,7 @@ func TestNodeStep(t *testing.T) {
 			},
 			want: maintenance.NodeDecision{
 				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Write: true,
-				Taints: []corev1.Taint{taint}, Tainting: maintenance.TaintMade,
+				Taints: []corev1.Taint{taint}, Tainting: maintenance.TaintMade, Restores: true,
 			},
 		},
 		"it goes when the last one ends, and those of others stay": {
