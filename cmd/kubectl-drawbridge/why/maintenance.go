@@ -2,6 +2,7 @@ package why
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,8 +34,8 @@ func (c *podCase) draining() []v1alpha1.NodeMaintenance {
 
 // kept is for pods that every maintenance of their node keeps.
 func kept(c *podCase) (string, []string, bool) {
-	all := c.draining()
-	if len(all) == 0 || pods.IsOfDaemonSet(c.Pod) {
+	all := c.taking()
+	if len(all) == 0 {
 		return "", nil, false
 	}
 	var why v1alpha1.BlockReason
@@ -57,7 +58,7 @@ func kept(c *podCase) (string, []string, bool) {
 // waitsForWave is for pods of waves that have not begun on the pod's node, in the order of every
 // maintenance that evicts the pod.
 func waitsForWave(c *podCase) (string, []string, bool) {
-	all := c.draining()
+	all := c.taking()
 	if len(all) == 0 {
 		return "", nil, false
 	}
@@ -72,11 +73,7 @@ func waitsForWave(c *podCase) (string, []string, bool) {
 		if err != nil || waves.SeeNamespaces() && c.Namespace == nil {
 			return "", nil, false
 		}
-		namespace := c.namespaceLabels()
-		if pods.IsOfDaemonSet(c.Pod) && !waves.Takes(c.Pod, namespace) {
-			continue
-		}
-		is, current := waves.Of(c.Pod, namespace), waves.Position(begun[m.Name].Name)
+		is, current := waves.Of(c.Pod, c.namespaceLabels()), waves.Position(begun[m.Name].Name)
 		if is <= current {
 			return "", nil, false
 		}
@@ -94,6 +91,19 @@ func waitsForWave(c *podCase) (string, []string, bool) {
 	}, headline != ""
 }
 
+// taking are the maintenances that drain the pod's node and do not leave it out for the DaemonSet
+// that it belongs to.
+func (c *podCase) taking() []v1alpha1.NodeMaintenance {
+	all := c.draining()
+	if !pods.IsOfDaemonSet(c.Pod) {
+		return all
+	}
+	return slices.DeleteFunc(all, func(m v1alpha1.NodeMaintenance) bool {
+		waves, err := translate.CompileWaves(m.Spec.Waves)
+		return err != nil || !waves.Takes(c.Pod, c.namespaceLabels())
+	})
+}
+
 // namespaceLabels are those of the pod's namespace, nil if they are not known.
 func (c *podCase) namespaceLabels() map[string]string {
 	if c.Namespace == nil {
@@ -107,15 +117,16 @@ func daemonSet(c *podCase) (string, []string, bool) {
 	if !pods.IsOfDaemonSet(c.Pod) {
 		return "", nil, false
 	}
-	all := c.draining()
+	all := c.taking()
 	for i := range all {
 		m := &all[i]
-		waves, err := translate.CompileWaves(m.Spec.Waves)
-		if err != nil || m.Keeps(c.Pod) != "" || !waves.Takes(c.Pod, c.namespaceLabels()) || waves.Position(translate.BegunWavesOf(c.Node)[m.Name].Name) != waves.DaemonSets() {
+		begun := translate.BegunWavesOf(c.Node)[m.Name].Name
+		// The wave of DaemonSets is the last one.
+		if m.Keeps(c.Pod) != "" || begun != m.Spec.Waves[len(m.Spec.Waves)-1].Name {
 			continue
 		}
 		return fmt.Sprintf("NodeMaintenance %s evicts the pod in wave %s, the last one. Node %s has the taint %s, so that %s does not recreate it.",
-				m.Name, waves.Name(waves.DaemonSets()), c.Node.Name, v1alpha1.MaintenanceTaint, controller(c.Pod)), []string{
+				m.Name, begun, c.Node.Name, v1alpha1.MaintenanceTaint, controller(c.Pod)), []string{
 				fmt.Sprintf("Nothing: wait. If it stays, the maintenance says what refuses it: kubectl drawbridge status %s", c.Node.Name),
 			}, true
 	}
