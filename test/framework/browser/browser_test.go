@@ -103,6 +103,29 @@ func TestKeysColoursAndPictures(t *testing.T) {
 }
 
 // The judge must be able to find something.
+// A live page replaces elements between the look for one and the click on it.
+func TestAClickOnWhatThePageReplaces(t *testing.T) {
+	b := ForTest(t)
+	tab := b.Tab(t)
+	tab.Open(page(t, `<button>Go</button><p>not yet</p>`))
+	Eval[bool](tab, `(() => {
+		const end = performance.now() + 300;
+		const again = () => {
+			const old = document.querySelector("button"), button = old.cloneNode(true);
+			button.onclick = () => { document.querySelector("p").innerText += "!"; };
+			old.replaceWith(button);
+			if (performance.now() < end) setTimeout(again);
+		};
+		again();
+		return true;
+	})()`)
+	tab.Click("button")
+	tab.Shows("p", "not yet!")
+	if got := tab.Text("p"); got != "not yet!" {
+		t.Errorf("the page shows %q, want one click", got)
+	}
+}
+
 func TestAxeFindsWhatIsWrong(t *testing.T) {
 	b := ForTest(t)
 	tab := b.Tab(t)

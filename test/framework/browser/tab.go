@@ -219,11 +219,31 @@ func (t *Tab) Address() string {
 	return Eval[string](t, "location.href")
 }
 
+// replaced is what the browser says of an element that the page has replaced since it was found.
+// A live page does that at any time.
+var replaced = regexp.MustCompile("Could not find node with given id|Node is detached from document|does not have a layout object")
+
+// touch does something with an element that does nothing if the page has just replaced it. Then
+// it takes the new one.
+func (t *Tab) touch(what string, step chromedp.Action[chromedp.Void]) {
+	t.tb.Helper()
+	err := waiting.For(t.ctx, what, func(ctx context.Context) error {
+		err := chromedp.Do(ctx, step)
+		if err != nil && !replaced.MatchString(err.Error()) {
+			err = waiting.InVain(err)
+		}
+		return err
+	})
+	if err != nil {
+		t.tb.Fatalf("browser: %v", err)
+	}
+}
+
 // Click clicks on the middle of the element, when it is visible.
 func (t *Tab) Click(selector string) {
 	t.tb.Helper()
 	t.Visible(selector)
-	t.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+	t.touch("a click on "+selector, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 
 // Follow clicks, and waits until another page has been loaded.
@@ -249,7 +269,7 @@ func (t *Tab) leave(how func()) {
 // Type writes into a field.
 func (t *Tab) Type(selector, text string) {
 	t.tb.Helper()
-	t.do(chromedp.SendKeys(chromedp.CSS(selector), text, chromedp.NodeVisible))
+	t.touch("text in "+selector, chromedp.SendKeys(chromedp.CSS(selector), text, chromedp.NodeVisible))
 }
 
 // Keys for Key.
