@@ -6,24 +6,28 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/internal/pods"
 )
 
-// input is everything that a decision depends on.
-type input struct {
-	// now is the time, and since when the pod's turn began.
-	now, since time.Time
-	node       string
-	self       pod
-	// others are the pods of the node that leave.
-	others []pod
+// Input is everything that a decision depends on.
+type Input struct {
+	// Now is the time, and Since when the pod's turn began.
+	Now, Since time.Time
+	Node       string
+	Self       Pod
+	// Others are the pods of the node that leave.
+	Others []Pod
 }
 
-// pod is one of the node.
-type pod struct {
+// Pod is one of the node, as PodOf reads it.
+type Pod struct {
 	key types.NamespacedName
 	uid types.UID
 	// labels are its own and those of its namespace.
@@ -34,58 +38,73 @@ type pod struct {
 	stays bool
 }
 
-// decision is what became of an input.
-type decision struct {
-	// done: the pod waits no longer.
-	done bool
-	// message is for people.
-	message string
-	// again is when to decide again even if nothing happens; zero if it is done.
-	again time.Time
-	// late are the pods that are still there, although the timeout is over. They are sorted.
-	late []string
-	// timeout is the longest of those that are over.
-	timeout time.Duration
-	// circle are the pods that would wait for this one in turn. They are sorted.
-	circle []string
+// PodOf is a pod with the labels of its namespace and its request, which may be nil. The error is
+// that of the registry; the pod has what is known nevertheless.
+func PodOf(object *corev1.Pod, namespace map[string]string, request *v1alpha1.EvictionRequest, registry Registry) (Pod, error) {
+	one := Pod{key: client.ObjectKeyFromObject(object), uid: object.UID, labels: object.Labels, namespace: namespace, stays: pods.StaysOnNode(object)}
+	if !mayWait(request) {
+		return one, nil
+	}
+	var err error
+	if one.after, err = registry.After(object); err != nil {
+		return one, fmt.Errorf("find whom pod %s waits for: %w", one.key, err)
+	}
+	return one, nil
 }
 
-// decide decides whether the pod waits.
-func decide(in *input) decision {
-	if len(in.self.after) == 0 {
-		return decision{done: true, message: "No registration says any more which pods leave before this one."}
+// Decision is what became of an input. All lists are sorted.
+type Decision struct {
+	// Done: the pod waits no longer.
+	Done bool
+	// Message is for people.
+	Message string
+	// Left are the pods that it waits for, as namespace/name; none if it is done.
+	Left []string
+	// Again is when to decide again even if nothing happens; zero if it is done.
+	Again time.Time
+	// Late are the pods that are still there, although the timeout is over.
+	Late []string
+	// Timeout is the longest of those that are over.
+	Timeout time.Duration
+	// Circle are the pods that would wait for this one in turn.
+	Circle []string
+}
+
+// Decide decides whether the pod waits.
+func Decide(in *Input) Decision {
+	if len(in.Self.after) == 0 {
+		return Decision{Done: true, Message: "No registration says any more which pods leave before this one."}
 	}
-	var d decision
-	var left []string
+	var d Decision
 	var atMost time.Duration
 	waiters := in.waiters()
-	for i := range in.others {
-		other := &in.others[i]
-		timeout, waits := in.self.waitsFor(other)
-		over := in.since.Add(timeout)
-		switch name := other.key.String(); {
+	for i := range in.Others {
+		other := &in.Others[i]
+		timeout, waits := in.Self.waitsFor(other)
+		over := in.Since.Add(timeout)
+		switch {
 		case !waits:
 		case waiters[i]:
-			d.circle = append(d.circle, name)
-		case !in.now.Before(over):
-			d.late, d.timeout = append(d.late, name), max(d.timeout, timeout)
+			d.Circle = append(d.Circle, other.key.String())
+		case !in.Now.Before(over):
+			d.Late, d.Timeout = append(d.Late, other.key.String()), max(d.Timeout, timeout)
 		default:
-			left, atMost = append(left, name), max(atMost, timeout)
-			if d.again.IsZero() || over.Before(d.again) {
-				d.again = over
+			d.Left, atMost = append(d.Left, other.key.String()), max(atMost, timeout)
+			if d.Again.IsZero() || over.Before(d.Again) {
+				d.Again = over
 			}
 		}
 	}
-	slices.Sort(d.late)
-	slices.Sort(d.circle)
-	slices.Sort(left)
-	d.done = len(left) == 0
-	d.message = in.message(left, atMost, &d)
+	slices.Sort(d.Late)
+	slices.Sort(d.Circle)
+	slices.Sort(d.Left)
+	d.Done = len(d.Left) == 0
+	d.Message = in.message(&d, atMost)
 	return d
 }
 
 // waitsFor reports whether a pod leaves after another one, and how long it waits at most.
-func (p *pod) waitsFor(other *pod) (timeout time.Duration, waits bool) {
+func (p *Pod) waitsFor(other *Pod) (timeout time.Duration, waits bool) {
 	if other.stays || other.uid == p.uid {
 		return 0, false
 	}
@@ -98,16 +117,16 @@ func (p *pod) waitsFor(other *pod) (timeout time.Duration, waits bool) {
 }
 
 // waiters says which of the others wait for the pod itself, directly or by way of each other.
-func (in *input) waiters() []bool {
-	found := make([]bool, len(in.others))
-	for queue := []*pod{&in.self}; len(queue) > 0; queue = queue[1:] {
-		for i := range in.others {
+func (in *Input) waiters() []bool {
+	found := make([]bool, len(in.Others))
+	for queue := []*Pod{&in.Self}; len(queue) > 0; queue = queue[1:] {
+		for i := range in.Others {
 			if found[i] {
 				continue
 			}
-			if _, waits := in.others[i].waitsFor(queue[0]); waits {
+			if _, waits := in.Others[i].waitsFor(queue[0]); waits {
 				found[i] = true
-				queue = append(queue, &in.others[i])
+				queue = append(queue, &in.Others[i])
 			}
 		}
 	}
@@ -115,19 +134,19 @@ func (in *input) waiters() []bool {
 }
 
 // message tells what was decided.
-func (in *input) message(left []string, atMost time.Duration, d *decision) string {
+func (in *Input) message(d *Decision, atMost time.Duration) string {
 	var sentences []string
-	if len(left) > 0 {
-		sentences = append(sentences, fmt.Sprintf("Waiting for %s of node %s to leave, at most %s: %s.", counted(left), in.node, duration.HumanDuration(atMost), list(left)))
+	if len(d.Left) > 0 {
+		sentences = append(sentences, fmt.Sprintf("Waiting for %s of node %s to leave, at most %s: %s.", counted(d.Left), in.Node, duration.HumanDuration(atMost), list(d.Left)))
 	}
-	if len(d.late) > 0 {
-		sentences = append(sentences, fmt.Sprintf("Not waiting any longer after %s for %s of node %s: %s.", duration.HumanDuration(d.timeout), counted(d.late), in.node, list(d.late)))
+	if len(d.Late) > 0 {
+		sentences = append(sentences, fmt.Sprintf("Not waiting any longer after %s for %s of node %s: %s.", duration.HumanDuration(d.Timeout), counted(d.Late), in.Node, list(d.Late)))
 	}
-	if len(d.circle) > 0 {
-		sentences = append(sentences, fmt.Sprintf("Not waiting for %s, because they would wait for each other: %s.", counted(d.circle), list(d.circle)))
+	if len(d.Circle) > 0 {
+		sentences = append(sentences, fmt.Sprintf("Not waiting for %s, because they would wait for each other: %s.", counted(d.Circle), list(d.Circle)))
 	}
 	if len(sentences) == 0 {
-		return fmt.Sprintf("No pod is left on node %s that leaves before this one.", in.node)
+		return fmt.Sprintf("No pod is left on node %s that leaves before this one.", in.Node)
 	}
 	return strings.Join(sentences, " ")
 }

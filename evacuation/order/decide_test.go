@@ -34,8 +34,8 @@ func behind(timeout time.Duration, names ...string) *registration.After {
 }
 
 // podNamed waits as the orders say.
-func podNamed(name string, after ...*registration.After) pod {
-	return pod{
+func podNamed(name string, after ...*registration.After) Pod {
+	return Pod{
 		key: types.NamespacedName{Namespace: "shop", Name: name}, uid: types.UID(name),
 		labels: map[string]string{nameLabel: name}, namespace: map[string]string{"team": "a"}, after: after,
 	}
@@ -55,35 +55,35 @@ func TestDecide(t *testing.T) {
 	selfStays := podNamed("a", wait("b"))
 	selfStays.stays = true
 	cases := map[string]struct {
-		self   pod
-		others []pod
-		want   decision
+		self   Pod
+		others []Pod
+		want   Decision
 	}{
-		"no order any more":          {podNamed("a"), []pod{podNamed("b")}, decision{done: true, message: "No registration says any more which pods leave before this one."}},
-		"nobody else":                {podNamed("a", wait("b")), nil, decision{done: true, message: "No pod is left on node n1 that leaves before this one."}},
-		"nobody that is selected":    {podNamed("a", wait("c")), []pod{podNamed("b")}, decision{done: true, message: "No pod is left on node n1 that leaves before this one."}},
-		"never itself":               {podNamed("a", wait("a", "b")), nil, decision{done: true, message: "No pod is left on node n1 that leaves before this one."}},
-		"one":                        {podNamed("a", wait("b")), []pod{podNamed("b")}, decision{message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/b.", again: t0.Add(10 * time.Minute)}},
-		"by its namespace":           {podNamed("a", inTeam), []pod{podNamed("c"), elsewhere}, decision{message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/b.", again: t0.Add(10 * time.Minute)}},
-		"many, sorted":               {podNamed("a", wait("b", "c", "d", "e", "f")), []pod{podNamed("f"), podNamed("e"), podNamed("d"), podNamed("c"), podNamed("b")}, decision{message: "Waiting for 5 pods of node n1 to leave, at most 10m: shop/b, shop/c, shop/d and 2 more.", again: t0.Add(10 * time.Minute)}},
-		"several orders":             {podNamed("a", wait("b"), behind(2*time.Hour, "c")), []pod{podNamed("b"), podNamed("c")}, decision{message: "Waiting for 2 pods of node n1 to leave, at most 120m: shop/b, shop/c.", again: t0.Add(10 * time.Minute)}},
-		"the longer of two for one":  {podNamed("a", behind(30*time.Second, "b"), wait("b")), []pod{podNamed("b")}, decision{message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/b.", again: t0.Add(10 * time.Minute)}},
-		"not for those that stay":    {podNamed("a", wait("b")), []pod{daemon}, decision{done: true, message: "No pod is left on node n1 that leaves before this one."}},
-		"the time is over":           {podNamed("a", behind(time.Minute, "b", "c")), []pod{podNamed("c"), podNamed("b")}, decision{done: true, message: "Not waiting any longer after 60s for 2 pods of node n1: shop/b, shop/c.", late: []string{"shop/b", "shop/c"}, timeout: time.Minute}},
-		"the time of one is over":    {podNamed("a", behind(time.Minute, "b"), wait("c")), []pod{podNamed("b"), podNamed("c")}, decision{message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/c. Not waiting any longer after 60s for 1 pod of node n1: shop/b.", again: t0.Add(10 * time.Minute), late: []string{"shop/b"}, timeout: time.Minute}},
-		"the time is nearly over":    {podNamed("a", behind(time.Minute+time.Nanosecond, "b")), []pod{podNamed("b")}, decision{message: "Waiting for 1 pod of node n1 to leave, at most 60s: shop/b.", again: t0.Add(time.Minute + time.Nanosecond)}},
-		"each other":                 {podNamed("a", wait("b")), []pod{podNamed("b", wait("a"))}, decision{done: true, message: "Not waiting for 1 pod, because they would wait for each other: shop/b.", circle: []string{"shop/b"}}},
-		"each other, by way of one":  {podNamed("a", wait("b")), []pod{podNamed("b", wait("c")), podNamed("c", wait("a"))}, decision{done: true, message: "Not waiting for 1 pod, because they would wait for each other: shop/b.", circle: []string{"shop/b"}}},
-		"a circle of others":         {podNamed("a", wait("b")), []pod{podNamed("b", wait("c")), podNamed("c", wait("b"))}, decision{message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/b.", again: t0.Add(10 * time.Minute)}},
-		"each other, and a third":    {podNamed("a", wait("b", "c")), []pod{podNamed("b", wait("a")), podNamed("c")}, decision{message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/c. Not waiting for 1 pod, because they would wait for each other: shop/b.", again: t0.Add(10 * time.Minute), circle: []string{"shop/b"}}},
-		"each other, after the time": {podNamed("a", behind(time.Second, "b")), []pod{podNamed("b", wait("a"))}, decision{done: true, message: "Not waiting for 1 pod, because they would wait for each other: shop/b.", circle: []string{"shop/b"}}},
-		"nobody waits for who stays": {selfStays, []pod{podNamed("b", wait("a"))}, decision{message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/b.", again: t0.Add(10 * time.Minute)}},
-		"some of one registration":   {podNamed("a", wait("a", "b", "c")), []pod{podNamed("b", wait("a", "b", "c")), podNamed("c")}, decision{message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/c. Not waiting for 1 pod, because they would wait for each other: shop/b.", again: t0.Add(10 * time.Minute), circle: []string{"shop/b"}}},
+		"no order any more":          {podNamed("a"), []Pod{podNamed("b")}, Decision{Done: true, Message: "No registration says any more which pods leave before this one."}},
+		"nobody else":                {podNamed("a", wait("b")), nil, Decision{Done: true, Message: "No pod is left on node n1 that leaves before this one."}},
+		"nobody that is selected":    {podNamed("a", wait("c")), []Pod{podNamed("b")}, Decision{Done: true, Message: "No pod is left on node n1 that leaves before this one."}},
+		"never itself":               {podNamed("a", wait("a", "b")), nil, Decision{Done: true, Message: "No pod is left on node n1 that leaves before this one."}},
+		"one":                        {podNamed("a", wait("b")), []Pod{podNamed("b")}, Decision{Message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/b.", Left: []string{"shop/b"}, Again: t0.Add(10 * time.Minute)}},
+		"by its namespace":           {podNamed("a", inTeam), []Pod{podNamed("c"), elsewhere}, Decision{Message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/b.", Left: []string{"shop/b"}, Again: t0.Add(10 * time.Minute)}},
+		"many, sorted":               {podNamed("a", wait("b", "c", "d", "e", "f")), []Pod{podNamed("f"), podNamed("e"), podNamed("d"), podNamed("c"), podNamed("b")}, Decision{Message: "Waiting for 5 pods of node n1 to leave, at most 10m: shop/b, shop/c, shop/d and 2 more.", Left: []string{"shop/b", "shop/c", "shop/d", "shop/e", "shop/f"}, Again: t0.Add(10 * time.Minute)}},
+		"several orders":             {podNamed("a", wait("b"), behind(2*time.Hour, "c")), []Pod{podNamed("b"), podNamed("c")}, Decision{Message: "Waiting for 2 pods of node n1 to leave, at most 120m: shop/b, shop/c.", Left: []string{"shop/b", "shop/c"}, Again: t0.Add(10 * time.Minute)}},
+		"the longer of two for one":  {podNamed("a", behind(30*time.Second, "b"), wait("b")), []Pod{podNamed("b")}, Decision{Message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/b.", Left: []string{"shop/b"}, Again: t0.Add(10 * time.Minute)}},
+		"not for those that stay":    {podNamed("a", wait("b")), []Pod{daemon}, Decision{Done: true, Message: "No pod is left on node n1 that leaves before this one."}},
+		"the time is over":           {podNamed("a", behind(time.Minute, "b", "c")), []Pod{podNamed("c"), podNamed("b")}, Decision{Done: true, Message: "Not waiting any longer after 60s for 2 pods of node n1: shop/b, shop/c.", Late: []string{"shop/b", "shop/c"}, Timeout: time.Minute}},
+		"the time of one is over":    {podNamed("a", behind(time.Minute, "b"), wait("c")), []Pod{podNamed("b"), podNamed("c")}, Decision{Message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/c. Not waiting any longer after 60s for 1 pod of node n1: shop/b.", Left: []string{"shop/c"}, Again: t0.Add(10 * time.Minute), Late: []string{"shop/b"}, Timeout: time.Minute}},
+		"the time is nearly over":    {podNamed("a", behind(time.Minute+time.Nanosecond, "b")), []Pod{podNamed("b")}, Decision{Message: "Waiting for 1 pod of node n1 to leave, at most 60s: shop/b.", Left: []string{"shop/b"}, Again: t0.Add(time.Minute + time.Nanosecond)}},
+		"each other":                 {podNamed("a", wait("b")), []Pod{podNamed("b", wait("a"))}, Decision{Done: true, Message: "Not waiting for 1 pod, because they would wait for each other: shop/b.", Circle: []string{"shop/b"}}},
+		"each other, by way of one":  {podNamed("a", wait("b")), []Pod{podNamed("b", wait("c")), podNamed("c", wait("a"))}, Decision{Done: true, Message: "Not waiting for 1 pod, because they would wait for each other: shop/b.", Circle: []string{"shop/b"}}},
+		"a circle of others":         {podNamed("a", wait("b")), []Pod{podNamed("b", wait("c")), podNamed("c", wait("b"))}, Decision{Message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/b.", Left: []string{"shop/b"}, Again: t0.Add(10 * time.Minute)}},
+		"each other, and a third":    {podNamed("a", wait("b", "c")), []Pod{podNamed("b", wait("a")), podNamed("c")}, Decision{Message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/c. Not waiting for 1 pod, because they would wait for each other: shop/b.", Left: []string{"shop/c"}, Again: t0.Add(10 * time.Minute), Circle: []string{"shop/b"}}},
+		"each other, after the time": {podNamed("a", behind(time.Second, "b")), []Pod{podNamed("b", wait("a"))}, Decision{Done: true, Message: "Not waiting for 1 pod, because they would wait for each other: shop/b.", Circle: []string{"shop/b"}}},
+		"nobody waits for who stays": {selfStays, []Pod{podNamed("b", wait("a"))}, Decision{Message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/b.", Left: []string{"shop/b"}, Again: t0.Add(10 * time.Minute)}},
+		"some of one registration":   {podNamed("a", wait("a", "b", "c")), []Pod{podNamed("b", wait("a", "b", "c")), podNamed("c")}, Decision{Message: "Waiting for 1 pod of node n1 to leave, at most 10m: shop/c. Not waiting for 1 pod, because they would wait for each other: shop/b.", Left: []string{"shop/c"}, Again: t0.Add(10 * time.Minute), Circle: []string{"shop/b"}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			in := &input{now: t0.Add(passed), since: t0, node: "n1", self: tc.self, others: tc.others}
-			if diff := cmp.Diff(tc.want, decide(in), cmp.AllowUnexported(decision{})); diff != "" {
+			in := &Input{Now: t0.Add(passed), Since: t0, Node: "n1", Self: tc.self, Others: tc.others}
+			if diff := cmp.Diff(tc.want, Decide(in)); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
@@ -92,7 +92,7 @@ func TestDecide(t *testing.T) {
 
 // waitsOn is who waits for whom among some pods, for a time each.
 type waitsOn struct {
-	pods []pod
+	pods []Pod
 	// on has the indexes of those that a pod waits for.
 	on [][]int
 }
@@ -135,11 +135,11 @@ func (w waitsOn) reaches(from, to int, there func(int) bool) bool {
 }
 
 // input is what a pod sees of those that are there, in any order.
-func (w waitsOn) input(of int, now, since time.Time, there func(int) bool) *input {
-	in := &input{now: now, since: since, node: "n1", self: w.pods[of]}
+func (w waitsOn) input(of int, now, since time.Time, there func(int) bool) *Input {
+	in := &Input{Now: now, Since: since, Node: "n1", Self: w.pods[of]}
 	for i := range w.pods {
 		if i != of && there(i) {
-			in.others = append(in.others, w.pods[i])
+			in.Others = append(in.Others, w.pods[i])
 		}
 	}
 	return in
@@ -168,36 +168,36 @@ func TestWhoWaitsForWhom(t *testing.T) {
 			there := func(i int) bool { return i == of || present>>i&1 == 1 }
 			passed := time.Duration(random.IntN(4)) * time.Minute
 			in := w.input(of, t0.Add(passed), t0, there)
-			random.Shuffle(len(in.others), func(i, j int) { in.others[i], in.others[j] = in.others[j], in.others[i] })
-			got := decide(in)
-			want := decision{done: true}
+			random.Shuffle(len(in.Others), func(i, j int) { in.Others[i], in.Others[j] = in.Others[j], in.Others[i] })
+			got := Decide(in)
+			want := Decision{Done: true}
 			for _, i := range w.on[of] {
 				switch {
 				case !there(i):
 				case w.reaches(i, of, there):
-					want.circle = append(want.circle, "shop/"+name(i))
+					want.Circle = append(want.Circle, "shop/"+name(i))
 					circles++
 				case passed >= timeouts[of]:
-					want.late, want.timeout = append(want.late, "shop/"+name(i)), timeouts[of]
+					want.Late, want.Timeout = append(want.Late, "shop/"+name(i)), timeouts[of]
 					late++
 				default:
-					want.done, want.again = false, t0.Add(timeouts[of])
+					want.Done, want.Left, want.Again = false, append(want.Left, "shop/"+name(i)), t0.Add(timeouts[of])
 					waits++
 				}
 			}
-			want.message = got.message
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(decision{})); diff != "" {
+			want.Message = got.Message
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("pod %d of %v after %s, of which are there %b (-want +got):\n%s", of, on, passed, present, diff)
 			}
-			if passed >= timeouts[of] && !got.done {
+			if passed >= timeouts[of] && !got.Done {
 				t.Fatalf("pod %d of %v waits longer than %s", of, on, timeouts[of])
 			}
 			for i := range n {
 				other := "shop/" + name(i)
-				if i == of || !there(i) || !slices.Contains(got.circle, other) || !slices.Contains(w.on[i], of) {
+				if i == of || !there(i) || !slices.Contains(got.Circle, other) || !slices.Contains(w.on[i], of) {
 					continue
 				}
-				if back := decide(w.input(i, in.now, t0, there)); !slices.Contains(back.circle, "shop/"+name(of)) {
+				if back := Decide(w.input(i, in.Now, t0, there)); !slices.Contains(back.Circle, "shop/"+name(of)) {
 					t.Fatalf("%d and %d of %v: only one of them sees that they wait for each other", of, i, on)
 				}
 			}

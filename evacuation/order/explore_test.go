@@ -39,7 +39,7 @@ type drain struct {
 	// stuck never leaves the node; -1 for none. Only with one does time pass.
 	stuck int
 	// decide is what is explored.
-	decide func(*input) decision
+	decide func(*Input) Decision
 }
 
 // there are the pods that leave, as seen by others.
@@ -65,7 +65,7 @@ func (d drain) moves(s situation) (next []situation, uncalled bool, problem stri
 		case unasked:
 			to(i, waiting)
 		case waiting:
-			if !d.decide(d.input(i, now, t0, d.there(s))).done {
+			if !d.decide(d.input(i, now, t0, d.there(s))).Done {
 				continue
 			}
 			to(i, going)
@@ -155,7 +155,7 @@ func TestNoDrainIsWithoutAnEnd(t *testing.T) {
 	for _, on := range relations {
 		for _, marked := range []bool{true, false} {
 			for stuck := -1; stuck < len(on); stuck++ {
-				d := drain{waitsOn: world(on, func(int) time.Duration { return time.Minute }), marked: marked, stuck: stuck, decide: decide}
+				d := drain{waitsOn: world(on, func(int) time.Duration { return time.Minute }), marked: marked, stuck: stuck, decide: Decide}
 				n, problem := d.explore()
 				if problem != "" {
 					t.Fatal(problem)
@@ -177,23 +177,23 @@ func TestTheExplorationFindsMistakes(t *testing.T) {
 	cases := map[string]struct {
 		on     [][]int
 		stuck  int
-		decide func(*input) decision
+		decide func(*Input) Decision
 		want   string
 	}{
-		"circles are not broken": {ring, -1, func(in *input) decision {
+		"circles are not broken": {ring, -1, func(in *Input) Decision {
 			others := *in
-			others.others = slices.Clone(in.others)
-			for i := range others.others {
-				others.others[i].after = nil
+			others.Others = slices.Clone(in.Others)
+			for i := range others.Others {
+				others.Others[i].after = nil
 			}
-			return decide(&others)
+			return Decide(&others)
 		}, "never ends"},
-		"the time is never over": {behindOne, 1, func(in *input) decision {
+		"the time is never over": {behindOne, 1, func(in *Input) Decision {
 			early := *in
-			early.now = in.since
-			return decide(&early)
+			early.Now = in.Since
+			return Decide(&early)
 		}, "never ends"},
-		"nobody waits": {behindOne, -1, func(*input) decision { return decision{done: true} }, "goes before"},
+		"nobody waits": {behindOne, -1, func(*Input) Decision { return Decision{Done: true} }, "goes before"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -24,17 +24,17 @@ var errNotSeen = errors.New("the cache does not show the pod or its namespace ye
 
 // gather reads the input of a decision about a pod from the cache. Drained says whether its
 // node is.
-func (o *Order) gather(ctx context.Context, t interceptor.Target, drained bool) (*input, error) {
+func (o *Order) gather(ctx context.Context, t interceptor.Target, drained bool) (*Input, error) {
 	there := &corev1.PodList{}
 	if err := o.Client.List(ctx, there, client.MatchingFields{index.PodsByNode: t.NodeName}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the pods of node %s: %w", t.NodeName, err)
 	}
-	in := &input{now: o.Clock.Now(), since: t.ActivatedAt, node: t.NodeName}
-	if in.since.IsZero() {
-		in.since = t.StartedAt
+	in := &Input{Now: o.Clock.Now(), Since: t.ActivatedAt, Node: t.NodeName}
+	if in.Since.IsZero() {
+		in.Since = t.StartedAt
 	}
-	if in.since.IsZero() {
-		in.since = in.now
+	if in.Since.IsZero() {
+		in.Since = in.Now
 	}
 	for i := range there.Items {
 		object := &there.Items[i]
@@ -54,36 +54,27 @@ func (o *Order) gather(ctx context.Context, t interceptor.Target, drained bool) 
 			return nil, err
 		}
 		if self {
-			in.self = one
+			in.Self = one
 			continue
 		}
-		in.others = append(in.others, one)
+		in.Others = append(in.Others, one)
 	}
-	if in.self.uid == "" {
+	if in.Self.uid == "" {
 		return nil, errNotSeen
 	}
 	return in, nil
 }
 
 // podOf reads what a decision sees of a pod.
-func (o *Order) podOf(ctx context.Context, object *corev1.Pod, request *v1alpha1.EvictionRequest) (pod, error) {
-	one := pod{key: client.ObjectKeyFromObject(object), uid: object.UID, labels: object.Labels, stays: pods.StaysOnNode(object)}
+func (o *Order) podOf(ctx context.Context, object *corev1.Pod, request *v1alpha1.EvictionRequest) (Pod, error) {
 	namespace := &corev1.Namespace{}
 	switch err := o.Client.Get(ctx, types.NamespacedName{Name: object.Namespace}, namespace, client.UnsafeDisableDeepCopy); {
 	case apierrors.IsNotFound(err):
-		return pod{}, errNotSeen
+		return Pod{}, errNotSeen
 	case err != nil:
-		return pod{}, fmt.Errorf("get namespace %s: %w", object.Namespace, err)
+		return Pod{}, fmt.Errorf("get namespace %s: %w", object.Namespace, err)
 	}
-	one.namespace = namespace.Labels
-	if !mayWait(request) {
-		return one, nil
-	}
-	var err error
-	if one.after, err = o.Registry.After(object); err != nil {
-		return pod{}, fmt.Errorf("find whom pod %s waits for: %w", one.key, err)
-	}
-	return one, nil
+	return PodOf(object, namespace.Labels, request, o.Registry)
 }
 
 // requestOf returns the EvictionRequest of a pod, nil if there is none. It is shared with the

@@ -64,41 +64,41 @@ func (o *Order) Evacuate(ctx context.Context, t interceptor.Target) (interceptor
 		return interceptor.Progress{Message: "The pods of the node are not known yet.", CheckAfter: soon}, nil
 	case err != nil:
 		return interceptor.Progress{}, err
-	case !d.done:
-		return interceptor.Progress{Message: d.message, CheckAfter: max(d.again.Sub(o.Clock.Now()), time.Millisecond)}, nil
+	case !d.Done:
+		return interceptor.Progress{Message: d.Message, CheckAfter: max(d.Again.Sub(o.Clock.Now()), time.Millisecond)}, nil
 	}
 	o.following.forget(t.NodeName, t.Request)
-	if len(d.late) > 0 {
-		o.emit(t, events.OrderTimedOut(t.Pod.Name, t.NodeName, d.timeout, list(d.late)))
+	if len(d.Late) > 0 {
+		o.emit(t, events.OrderTimedOut(t.Pod.Name, t.NodeName, d.Timeout, list(d.Late)))
 	}
-	if len(d.circle) > 0 {
-		o.emit(t, events.OrderCircle(t.Pod.Name, list(d.circle)))
+	if len(d.Circle) > 0 {
+		o.emit(t, events.OrderCircle(t.Pod.Name, list(d.Circle)))
 	}
-	return interceptor.Progress{Done: true, Message: d.message}, nil
+	return interceptor.Progress{Done: true, Message: d.Message}, nil
 }
 
 // decision gathers and decides. Drain tools cordon a node just before they ask for its pods, so
 // the cache, which may be behind, is not trusted where it lets the pod go.
-func (o *Order) decision(ctx context.Context, t interceptor.Target) (decision, error) {
+func (o *Order) decision(ctx context.Context, t interceptor.Target) (Decision, error) {
 	drained, err := o.isDrained(ctx, o.Client, t.NodeName)
 	if err != nil {
-		return decision{}, err
+		return Decision{}, err
 	}
 	in, err := o.gather(ctx, t, drained)
 	if err != nil {
-		return decision{}, err
+		return Decision{}, err
 	}
-	d := decide(in)
-	if !d.done || drained || len(in.self.after) == 0 {
+	d := Decide(in)
+	if !d.Done || drained || len(in.Self.after) == 0 {
 		return d, nil
 	}
 	if drained, err = o.isDrained(ctx, o.APIReader, t.NodeName); err != nil || !drained {
 		return d, err
 	}
 	if in, err = o.gather(ctx, t, drained); err != nil {
-		return decision{}, err
+		return Decision{}, err
 	}
-	return decide(in), nil
+	return Decide(in), nil
 }
 
 // Gone forgets the pod, which ended in its turn.
