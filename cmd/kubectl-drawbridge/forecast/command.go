@@ -182,12 +182,15 @@ func (f *options) flush(t cli.Table, n int) error {
 }
 
 // After are the turns before its eviction for people; behind that of native responders stands who
-// they are.
+// they are, and behind that of the order whom it waits for.
 func (p *Pod) After() string {
 	all := slices.Clone(p.Turns)
 	for i := range all {
-		if all[i] == v1alpha1.NativeInterceptor && len(p.Responders) > 0 {
+		switch {
+		case all[i] == v1alpha1.NativeInterceptor && len(p.Responders) > 0:
 			all[i] += " (" + strings.Join(p.Responders, ", ") + ")"
+		case all[i] == v1alpha1.OrderInterceptor:
+			all[i] += p.waitsFor()
 		}
 	}
 	return strings.Join(all, ", ")

@@ -3,6 +3,7 @@ package forecast
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -87,11 +88,15 @@ func (w *world) pick(f *Forecast, runs []*run, stuck map[int]bool) {
 		for _, t := range v.turns {
 			p.Turns = append(p.Turns, text.Clean(t.name))
 		}
-		starts, ends, cut := make(samples, 0, len(runs)), make(samples, 0, len(runs)), 0
+		p.WaitsFor, p.Circle = cleaned(v.waitsFor), cleaned(v.circle)
+		starts, ends, cut, late := make(samples, 0, len(runs)), make(samples, 0, len(runs)), 0, map[string]int{}
 		for n, r := range runs {
 			fate := &r.pods[i]
 			if fate.cut {
 				cut++
+			}
+			for _, name := range r.late[i] {
+				late[name]++
 			}
 			starts = append(starts, fate.start)
 			if fate.ended {
@@ -113,6 +118,11 @@ func (w *world) pick(f *Forecast, runs []*run, stuck map[int]bool) {
 		}
 		if 2*cut >= len(runs) && cut > 0 {
 			p.CutOffAt = new(w.in.Now.Add(*v.cutOff))
+		}
+		for _, name := range slices.Sorted(maps.Keys(late)) {
+			if 2*late[name] >= len(runs) {
+				p.TimedOut = append(p.TimedOut, text.Clean(name))
+			}
 		}
 		f.Pods = append(f.Pods, p)
 	}
@@ -171,7 +181,7 @@ func (w *world) histories() (found []History, unknowns []string) {
 		for _, t := range v.turns {
 			used[t.name]++
 			switch {
-			case t.name == v1alpha1.BudgetInterceptor, t.name == surgeInterceptor && v.owner >= 0:
+			case isComputed(t.name), t.name == surgeInterceptor && v.owner >= 0:
 			case len(w.history.turns[t.name]) == 0:
 				v.unknown = true
 			}
@@ -188,9 +198,10 @@ func (w *world) histories() (found []History, unknowns []string) {
 			blind[v.owner], v.unknown = true, true
 		}
 	}
+	w.spreadUnknown()
 	for name, n := range used {
-		if name == v1alpha1.BudgetInterceptor {
-			continue // What it does is computed.
+		if isComputed(name) {
+			continue
 		}
 		s := w.history.turns[name]
 		found = append(found, History{
@@ -217,6 +228,19 @@ func (w *world) histories() (found []History, unknowns []string) {
 		w.leaveOut(fmt.Sprintf("how long evicted pods take to end: nothing was measured for %s, so it is their grace period", text.Counted(stops, "pod")))
 	}
 	return found, unknowns
+}
+
+// isComputed reports whether what an interceptor does is computed, by the manager's own rules.
+func isComputed(interceptor string) bool {
+	return interceptor == v1alpha1.BudgetInterceptor || interceptor == v1alpha1.OrderInterceptor
+}
+
+func cleaned(names []string) []string {
+	var clean []string
+	for _, name := range names {
+		clean = append(clean, text.Clean(name))
+	}
+	return clean
 }
 
 func seconds(d time.Duration) float64 { return d.Round(100 * time.Millisecond).Seconds() }

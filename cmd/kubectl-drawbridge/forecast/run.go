@@ -23,6 +23,7 @@ const (
 	counted
 	decides
 	ordered
+	looks
 )
 
 type event struct {
@@ -95,6 +96,10 @@ type run struct {
 	begun    []begun
 	inWaves  [][]int32
 	dueWaves []time.Duration
+	// waiters have their turn of the order, by node; late are those for whom a pod has waited until
+	// its timeout.
+	waiters [][]waiter
+	late    map[int][]string
 	// held are pods that never go.
 	held  map[int]bool
 	work  int
@@ -148,6 +153,7 @@ func (w *world) newRun(seed, number uint64) *run {
 		r.index = append(r.index, index)
 	}
 	r.countWaves()
+	r.waiters, r.late = make([][]waiter, len(w.drain)), map[int][]string{}
 	for i := range w.refills {
 		s := w.history.startup(w.refills[i].owner)
 		age := max(w.in.Now.Sub(w.refills[i].pod.CreationTimestamp.Time), 0)
@@ -160,6 +166,9 @@ func (w *world) newRun(seed, number uint64) *run {
 // grace period, which it is if nothing was measured.
 func (w *world) stopping(v *victim, random *rand.Rand) time.Duration {
 	grace := time.Duration(min(max(ptr.Deref(v.pod.Spec.TerminationGracePeriodSeconds, 30), 0), 7*24*3600)) * time.Second
+	if w.lost[v.node] {
+		return 0
+	}
 	if v.leaving {
 		return max(v.pod.DeletionTimestamp.Sub(w.in.Now), 0)
 	}

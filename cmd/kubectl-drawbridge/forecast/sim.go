@@ -80,6 +80,8 @@ func (r *run) handle(e event) {
 		}
 	case ordered:
 		r.order(e.of)
+	case looks:
+		r.look(e.of)
 	}
 }
 
@@ -116,6 +118,8 @@ func (r *run) nextTurn(i int) {
 		r.later(v.group, r.now+stepDelay)
 	case name == v1alpha1.BudgetInterceptor:
 		r.push(r.now+stepDelay, turnEnds, i)
+	case name == v1alpha1.OrderInterceptor:
+		r.await(i)
 	case name == surgeInterceptor && v.owner >= 0:
 		s := r.owners[v.owner].surge
 		r.queueing[s] = append(r.queueing[s], i)
@@ -276,7 +280,7 @@ func (r *run) goneNow(i int) {
 	for _, b := range v.budgets {
 		r.remove(v.group, b, v.pod.UID)
 	}
-	if v.owner >= 0 && r.owners[v.owner].late && !f.replacing && !v.leaving {
+	if v.owner >= 0 && r.owners[v.owner].late && !f.replacing && !v.leaving && !r.lost[v.node] {
 		r.replace(i)
 	}
 	if v.group >= 0 {
@@ -287,6 +291,7 @@ func (r *run) goneNow(i int) {
 		r.surging[s] = max(r.surging[s]-1, 0)
 		r.surge(s)
 	}
+	r.tellWaiters(i)
 	if r.inWaves[v.node][v.wave]--; len(r.waves) > 0 {
 		r.push(r.now+stepDelay, ordered, v.node)
 	}
@@ -354,5 +359,5 @@ func (r *run) decide(group int) {
 
 // drop forgets all but the fates.
 func (r *run) drop() {
-	r.queue, r.luck, r.budgets, r.index, r.asking, r.waiting, r.queueing = nil, nil, nil, nil, nil, nil, nil
+	r.queue, r.luck, r.budgets, r.index, r.asking, r.waiting, r.queueing, r.waiters = nil, nil, nil, nil, nil, nil, nil, nil
 }

@@ -138,6 +138,14 @@ type Pod struct {
 	// Responders are those of Kubernetes' own API that have, or will have, their turn as
 	// native.drawbridge.dev, in their order.
 	Responders []string `json:"responders,omitempty"`
+	// WaitsFor are the pods of its node (namespace/name) that leave before it, by spec.after of the
+	// registrations of its interceptors, in its turn of order.drawbridge.dev.
+	WaitsFor []string `json:"waitsFor,omitempty"`
+	// TimedOut are those of them that are still there when the timeout of spec.after is over, in at
+	// least half of the runs: it goes without them.
+	TimedOut []string `json:"timedOut,omitempty"`
+	// Circle are those that would wait for it in turn, so that it does not wait for them.
+	Circle []string `json:"circle,omitempty"`
 	// StartSeconds and EndSeconds are when its eviction is requested, and when it is gone,
 	// from now (p50). They are 0 if it stays, and EndSeconds is 0 if it is blocked.
 	StartSeconds float64 `json:"startSeconds"`

@@ -36,16 +36,13 @@ func (w *world) findWaves() {
 	}
 }
 
-// namespaceLabels are those that waves select by, by namespace.
+// namespaceLabels are those that waves and orders select by, by namespace.
 func (w *world) namespaceLabels() map[string]map[string]string {
-	if !w.waves.SeeNamespaces() {
-		return nil
-	}
 	known := map[string]map[string]string{}
 	for _, namespace := range w.in.Namespaces {
 		known[namespace.Name] = namespace.Labels
 	}
-	if len(known) == 0 {
+	if len(known) == 0 && w.waves.SeeNamespaces() {
 		w.leaveOut("waves that select by the labels of namespaces, which are not known")
 	}
 	return known
@@ -76,8 +73,8 @@ func (r *run) countWaves() {
 // startPods begins with the pods of a node whose waves are after one and have begun. Those that
 // leave, or were requested before, continue with the first.
 func (r *run) startPods(node, after int, delay time.Duration) {
-	first, _ := slices.BinarySearchFunc(r.world.pods, node, func(v victim, node int) int { return v.node - node })
-	for i := first; i < len(r.world.pods) && r.world.pods[i].node == node; i++ {
+	first, end := r.podsOf(node)
+	for i := first; i < end; i++ {
 		switch v := &r.world.pods[i]; {
 		case v.asked || v.leaving:
 			if after < 0 {

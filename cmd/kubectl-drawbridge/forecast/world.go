@@ -18,6 +18,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/turns"
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/why"
+	"github.com/drawbridge-dev/drawbridge/evacuation/order"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/evacuation/requester"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
@@ -60,6 +61,9 @@ type victim struct {
 	unknown bool
 	// responders are the native ones that are left.
 	responders []string
+	// waitsFor are the pods of the node that leave before it by the order, and circle those that
+	// would wait for it in turn, so that it does not wait for them.
+	waitsFor, circle []string
 	// cutOff is when a deadline ends the turns that are left, from now; nil if none does.
 	cutOff *time.Duration
 }
@@ -100,9 +104,14 @@ type world struct {
 	leftOut  []string
 	wait     time.Duration
 	nodes    map[string]*corev1.Node
+	// lost are the nodes of the drain that are lost.
+	lost []bool
 	// waves are those of the maintenance, and begun the ones that have begun last, by node.
 	waves translate.Waves
 	begun []begun
+	// orders are the pods as the order sees them, and byName where they are; nil if none waits.
+	orders []order.Pod
+	byName map[string]int
 	// evictions are the native ones that count, by the UIDs of their pods.
 	evictions map[types.UID]*lifecyclev1alpha1.Eviction
 }
@@ -123,6 +132,7 @@ func newWorld(in *Input) *world {
 	for _, er := range in.Requests {
 		requests[types.NamespacedName{Namespace: er.Namespace, Name: er.Name}] = er
 	}
+	w.findLost()
 	w.findWaves()
 	namespaces := w.namespaceLabels()
 	registry := w.registry()
@@ -144,7 +154,7 @@ func newWorld(in *Input) *world {
 		}
 		er := requests[v1alpha1.RequestKey(pod)]
 		v := victim{pod: pod, node: at[pod.Spec.NodeName], key: string(pod.UID), wave: w.waves.Of(pod, namespaces[pod.Namespace]), owner: -1, group: -1, leaving: pod.DeletionTimestamp != nil, ready: ready(pod)}
-		if b := w.blockerOf(pod, er); b != nil {
+		if b := w.blockerOf(&v, er); b != nil {
 			w.blockers = append(w.blockers, *b)
 		}
 		if pods.IsOfDaemonSet(pod) {
@@ -163,6 +173,7 @@ func newWorld(in *Input) *world {
 		}
 		w.pods = append(w.pods, v)
 	}
+	w.findOrders(requests, namespaces, registry)
 	w.findPDBs()
 	w.findBudgets()
 	return w
@@ -214,7 +225,11 @@ func (w *world) takeTurns(v *victim, er *v1alpha1.EvictionRequest, registry *reg
 				continue
 			}
 			t := turn{name: target.Name}
-			if slices.Contains(er.Status.ActiveInterceptors, target.Name) && er.Status.ActivationTime != nil {
+			active := slices.Contains(er.Status.ActiveInterceptors, target.Name)
+			if w.lost[v.node] && passedOver(&target, active) {
+				continue
+			}
+			if active && er.Status.ActivationTime != nil {
 				t.elapsed = max(w.in.Now.Sub(er.Status.ActivationTime.Time), 0)
 			}
 			v.turns = append(v.turns, t)
@@ -227,7 +242,11 @@ func (w *world) takeTurns(v *victim, er *v1alpha1.EvictionRequest, registry *reg
 		w.leaveOut("interceptors that could not be resolved: " + text.Clean(err.Error()))
 	}
 	for _, name := range names {
-		v.turns = append(v.turns, turn{name: name})
+		info, _ := registry.Registration(name)
+		info.Planned.Name = name
+		if !w.lost[v.node] || !passedOver(&info.Planned, false) {
+			v.turns = append(v.turns, turn{name: name})
+		}
 	}
 	w.takeResponders(v, nil)
 }
@@ -264,6 +283,14 @@ func (w *world) takeResponders(v *victim, er *v1alpha1.EvictionRequest) {
 	}
 }
 
+// podsOf are the pods of a node, which stand side by side: from the first to before the end.
+func (w *world) podsOf(node int) (first, end int) {
+	by := func(v victim, node int) int { return v.node - node }
+	first, _ = slices.BinarySearchFunc(w.pods, node, by)
+	end, _ = slices.BinarySearchFunc(w.pods, node+1, by)
+	return first, end
+}
+
 func (w *world) leaveOut(what string) {
 	if !slices.Contains(w.leftOut, what) && len(w.leftOut) < maxUnplaced {
 		w.leftOut = append(w.leftOut, what)
@@ -284,7 +311,8 @@ func (w *world) surgeOf(uid types.UID, known map[types.UID]int) int {
 }
 
 // blockerOf is why the pod never goes, whatever the budgets say; nil if it does.
-func (w *world) blockerOf(pod *corev1.Pod, er *v1alpha1.EvictionRequest) *Blocker {
+func (w *world) blockerOf(v *victim, er *v1alpha1.EvictionRequest) *Blocker {
+	pod := v.pod
 	m := &v1alpha1.NodeMaintenance{}
 	if w.in.Settings.KeepUnmanaged {
 		m.Spec.UnmanagedPods = v1alpha1.PodsKeep
@@ -294,7 +322,7 @@ func (w *world) blockerOf(pod *corev1.Pod, er *v1alpha1.EvictionRequest) *Blocke
 	}
 	b := &Blocker{Namespace: pod.Namespace, Pod: pod.Name, Node: pod.Spec.NodeName}
 	if pod.DeletionTimestamp != nil {
-		if len(pod.Finalizers) > 0 && pod.DeletionTimestamp.Add(10*time.Second).Before(w.in.Now) {
+		if len(pod.Finalizers) > 0 && !w.lost[v.node] && pod.DeletionTimestamp.Add(10*time.Second).Before(w.in.Now) {
 			b.Who, b.Why, b.Do = "finalizers", "it is being deleted, and "+text.Clean(strings.Join(pod.Finalizers, ", "))+" hold it", "find out who should remove them"
 			return b
 		}
