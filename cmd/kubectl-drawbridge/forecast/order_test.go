@@ -45,10 +45,7 @@ func asked(interceptors ...string) *builder.EvictionRequestWrapper {
 
 func TestPodsLeaveAfterOthersOfTheirNode(t *testing.T) {
 	const order = v1alpha1.OrderInterceptor
-	lost := func(in Input) Input {
-		in.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
-		return in
-	}
+	lost := func(in Input) Input { return lostSince(in, time.Hour) }
 	// Pods end after 2s, and the saver takes 10s.
 	cases := map[string]struct {
 		in func() Input
@@ -173,6 +170,11 @@ func TestWhatIsUnknownOfOneIsOfThoseThatWaitForIt(t *testing.T) {
 			in.Requests = nil
 			return in
 		}, Unknown, []string{"x", "y"}},
+		"by way of another one": {func() Input {
+			in := storageLast(asIs, asIs, lastOf("web", "storage"), lastOf("storage", "cache"))
+			in.Pods, in.Requests = append(in.Pods, pod("z", "a", tier("cache"), saved)), nil
+			return in
+		}, Unknown, []string{"x", "y", "z"}},
 		"by waves": {func() Input {
 			in := byTier(storageLast(saved, asIs), 0, "web", "storage")
 			in.Interceptors, in.Requests = nil, nil
