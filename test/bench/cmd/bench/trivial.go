@@ -25,7 +25,12 @@ func serveTrivial(ctx context.Context) error {
 // serveTLS serves at the address, and with the certificate and key, that the first three
 // arguments name, until the context ends.
 func serveTLS(ctx context.Context, answer http.HandlerFunc) error {
-	server := &http.Server{Addr: os.Args[1], Handler: answer, ReadHeaderTimeout: 10 * time.Second}
+	// API servers speak HTTP/1.1 to webhooks behind a Service, as the manager's. To those at an address
+	// of their own machine, as this one, they would speak HTTP/2 (kubernetes/apiserver:
+	// pkg/util/webhook/client.go).
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	server := &http.Server{Addr: os.Args[1], Handler: answer, ReadHeaderTimeout: 10 * time.Second, Protocols: &protocols}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.ListenAndServeTLS(os.Args[2], os.Args[3]); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve: %w", err)
