@@ -33,6 +33,9 @@ type compared struct {
 	// verdict of the real drain, how long it took, and who held up which pods.
 	verdict forecast.Verdict
 	took    time.Duration
+	// ends is when pods were gone, and requests their EvictionRequests then, by namespace/name.
+	ends     map[string]time.Time
+	requests map[string]*v1alpha1.EvictionRequest
 }
 
 // factor is how far the forecast was off, at least 1.
@@ -57,6 +60,12 @@ func TestForecastsComeTrue(t *testing.T) {
 			all = append(all, compare(t, &s))
 		})
 	}
+	t.Run("pods that leave after others", func(t *testing.T) {
+		s := afterOthers()
+		c := compare(t, &s)
+		c.checkTime(t)
+		c.checkOrder(t)
+	})
 	rows := rowsOf(all)
 	t.Logf("\n%s", rows)
 	if len(all) != *scenarios {
@@ -65,9 +74,7 @@ func TestForecastsComeTrue(t *testing.T) {
 	const strict = 10
 	if *scenarios < strict {
 		for _, c := range all {
-			if low, high := c.told.P50Seconds/3-20, c.told.P50Seconds*3+20; c.took.Seconds() < low || c.took.Seconds() > high {
-				t.Errorf("seed %d took %s, and %.1f s were foretold", c.seed, c.took.Round(100*time.Millisecond), c.told.P50Seconds)
-			}
+			c.checkTime(t)
 		}
 		return
 	}
@@ -85,6 +92,47 @@ func TestForecastsComeTrue(t *testing.T) {
 	}
 }
 
+// checkTime is lenient.
+func (c *compared) checkTime(t *testing.T) {
+	t.Helper()
+	if low, high := c.told.P50Seconds/3-20, c.told.P50Seconds*3+20; c.took.Seconds() < low || c.took.Seconds() > high {
+		t.Errorf("seed %d took %s, and %.1f s were foretold", c.seed, c.took.Round(100*time.Millisecond), c.told.P50Seconds)
+	}
+}
+
+// checkOrder checks that pods left after those for whom the forecast says that they wait, or at their
+// timeout, and that the controller gave the same reasons.
+func (c *compared) checkOrder(t *testing.T) {
+	t.Helper()
+	said := map[string]int{}
+	for _, p := range c.told.Pods {
+		var ends, stays []string
+		for _, name := range p.WaitsFor {
+			if slices.Contains(p.TimedOut, name) {
+				stays = append(stays, name)
+			} else if ends = append(ends, name); c.ends[name].IsZero() || c.ends[name].After(c.ends[p.Namespace+"/"+p.Name]) {
+				t.Errorf("pod %s left before %s, for which it was to wait", p.Name, name)
+			}
+		}
+		message := v1alpha1.ReportOf(c.requests[p.Namespace+"/"+p.Name], v1alpha1.OrderInterceptor).Message
+		switch {
+		case len(stays) > 0:
+			said["timeout"]++
+			if want := "Not waiting any longer after 25s for 1 pod of node " + p.Node + ": " + stays[0] + "."; message != want {
+				t.Errorf("pod %s: %q, want %q", p.Name, message, want)
+			}
+		case len(ends) > 0:
+			said["order"]++
+			if want := "No pod is left on node " + p.Node + " that leaves before this one."; message != want {
+				t.Errorf("pod %s: %q, want %q", p.Name, message, want)
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"order": 2, "timeout": 1}, said); diff != "" {
+		t.Errorf("pods that wait for others, and why they go (-want +foretold):\n%s", diff)
+	}
+}
+
 // compare makes a scenario, asks for the forecast, and drains.
 func compare(t *testing.T, s *scenario) *compared {
 	t.Helper()
@@ -93,7 +141,7 @@ func compare(t *testing.T, s *scenario) *compared {
 	t.Cleanup(func() { endMaintenances(t) })
 	seen := watchPods(t, w)
 	flags := []string{fmt.Sprintf("--max-parallel=%d", s.parallel)}
-	c := &compared{scenario: s}
+	c := &compared{scenario: s, ends: map[string]time.Time{}, requests: map[string]*v1alpha1.EvictionRequest{}}
 	told := run(t, slices.Concat([]string{"forecast"}, w.nodes, flags, []string{"-o", "json", fmt.Sprintf("--seed=%d", s.seed)})...)
 	if err := json.Unmarshal(told, &c.told); err != nil {
 		t.Fatalf("read the forecast: %v\n%s", err, told)
@@ -120,6 +168,16 @@ func compare(t *testing.T, s *scenario) *compared {
 	}
 	for _, end := range gone {
 		c.took = max(c.took, end.Sub(began))
+	}
+	for i := range seen.list {
+		pod, er := &seen.list[i], &v1alpha1.EvictionRequest{}
+		if at, ok := gone[pod.UID]; ok {
+			c.ends[pod.Namespace+"/"+pod.Name] = at
+		}
+		if err := admin.Get(t.Context(), v1alpha1.RequestKey(pod), er); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+		c.requests[pod.Namespace+"/"+pod.Name] = er
 	}
 	t.Logf("took %.1f s; %s", c.took.Seconds(), c.told.Headline)
 	for _, p := range c.told.Pods {

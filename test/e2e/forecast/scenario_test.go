@@ -33,6 +33,10 @@ type load struct {
 	homeless bool
 	surges   bool
 	paced    *paced
+	// after is the workload whose pods leave a node before those of this one, and timeout how long
+	// these wait.
+	after   string
+	timeout time.Duration
 }
 
 // turn is that of an interceptor, which takes between min and max.
@@ -84,6 +88,18 @@ func scenarioOf(seed uint64) scenario {
 		l.pdb, l.homeless = "1", true
 	}
 	return s
+}
+
+// afterOthers is a scenario that is not drawn: pods leave after others of their node, of which some
+// take their time and one never leaves.
+func afterOthers() scenario {
+	const users, stuck = "load-1", "load-2"
+	return scenario{seed: 100, nodes: 1, loads: []load{
+		{name: users, pods: 2, startup: 3 * time.Second, stop: 3 * time.Second, turns: []turn{{"turn.users.example.com", 8 * time.Second, 10 * time.Second}}},
+		{name: stuck, pods: 1, startup: 3 * time.Second, stop: 3 * time.Second, pdb: "0"},
+		{name: "load-3", pods: 2, stateful: true, startup: 3 * time.Second, stop: 3 * time.Second, pdb: "1", after: users, timeout: patience},
+		{name: "load-4", pods: 1, startup: 3 * time.Second, stop: 3 * time.Second, after: stuck, timeout: 25 * time.Second},
+	}}
 }
 
 // between is a whole number of seconds, as the times in the API are.
@@ -155,6 +171,9 @@ func (l *load) String() string {
 	}
 	if l.surges {
 		what = append(what, "surge")
+	}
+	if l.after != "" {
+		what = append(what, fmt.Sprintf("after %s, at most %s", l.after, l.timeout))
 	}
 	if p := l.paced; p != nil {
 		var rules []string

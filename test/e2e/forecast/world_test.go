@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -122,6 +123,26 @@ func (w *world) makeLoad(t *testing.T, l *load) {
 	}
 	if l.pdb != "" {
 		create(t, builder.Budget(w.namespace, l.name).Selects(builder.AppLabel, l.name).MaxUnavailable(l.pdb).Obj())
+	}
+	if l.after != "" {
+		name := fmt.Sprintf("%s-%d%s", l.name, w.seed, v1alpha1.OrderInterceptorSuffix)
+		r := builder.EvictionInterceptor(name).InNamespace(w.namespace).Pods(builder.AppLabel, l.name).
+			After(builder.AppLabel, l.after).AfterNamespaces(corev1.LabelMetadataName, w.namespace).AfterTimeout(l.timeout).Obj()
+		create(t, r)
+		t.Cleanup(func() {
+			if err := admin.Delete(context.WithoutCancel(t.Context()), r); err != nil {
+				t.Errorf("delete registration %s: %v", name, err)
+			}
+		})
+		eventually(t, "registration "+name+" to be accepted", func(ctx context.Context) error {
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(r), r); err != nil {
+				return err
+			}
+			if !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionAccepted) {
+				return fmt.Errorf("its status is %+v", r.Status)
+			}
+			return nil
+		})
 	}
 	if p := l.paced; p != nil {
 		b := builder.EvictionBudget(w.namespace, l.name, builder.AppLabel, l.name).MaxUnavailable("1")
