@@ -104,7 +104,10 @@ func (c *compared) checkTime(t *testing.T) {
 // timeout, and that the controller gave the same reasons.
 func (c *compared) checkOrder(t *testing.T) {
 	t.Helper()
-	said := map[string]int{}
+	said, told := map[string]int{}, map[string]float64{}
+	for _, p := range c.told.Pods {
+		told[p.Namespace+"/"+p.Name] = p.EndSeconds
+	}
 	for _, p := range c.told.Pods {
 		var ends, stays []string
 		for _, name := range p.WaitsFor {
@@ -112,6 +115,9 @@ func (c *compared) checkOrder(t *testing.T) {
 				stays = append(stays, name)
 			} else if ends = append(ends, name); c.ends[name].IsZero() || c.ends[name].After(c.ends[p.Namespace+"/"+p.Name]) {
 				t.Errorf("pod %s left before %s, for which it was to wait", p.Name, name)
+			}
+			if told[name] > p.EndSeconds {
+				t.Errorf("pod %s is foretold to leave after %.1f s, and %s, for which it waits, after %.1f s", p.Name, p.EndSeconds, name, told[name])
 			}
 		}
 		message := v1alpha1.ReportOf(c.requests[p.Namespace+"/"+p.Name], v1alpha1.OrderInterceptor).Message
