@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
+	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/forecast"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
@@ -137,6 +139,17 @@ func TestNodeLostPassesOverAHookThatHasToReachThePod(t *testing.T) {
 	er := waitRequest(t, witness, "on a lost node", isTrue(v1alpha1.ConditionNodeLost)) // So the manager has seen it.
 	if len(er.Status.ProcessedInterceptors) > 0 {
 		t.Errorf("nobody has registered the interceptor %v, so it waits", er.Status.ProcessedInterceptors)
+	}
+	var told forecast.Forecast
+	if err := json.Unmarshal([]byte(plugin(t, "forecast", h.node, "--force", "-o", "json")), &told); err != nil {
+		t.Fatal(err)
+	}
+	foretold := map[string][]string{}
+	for _, p := range told.Pods {
+		foretold[p.Name] = p.Turns
+	}
+	if diff := cmp.Diff(map[string][]string{witness.Name: {nameIn(h.namespace, "slow")}, pod.Name: {actsAs(wait)}}, foretold); diff != "" {
+		t.Errorf("forecast of turns (-want +got):\n%s", diff)
 	}
 	wants(t, pod)
 	er = waitRequest(t, pod, "in the hands of the hook that waits", activeIs(actsAs(wait)))
