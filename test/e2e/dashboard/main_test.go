@@ -5,7 +5,7 @@
 // is needed; without it, all tests of this package skip.
 //
 // The same tests take the pictures of the documentation (make screenshots):
-// go test ./test/e2e/dashboard -args -screenshots=DIR.
+// go test ./test/e2e/dashboard -args -screenshots=DIR. -every-screenshot=DIR takes one of every page.
 package dashboard
 
 import (
@@ -33,6 +33,7 @@ const operators = "operators"
 
 var (
 	pictures = flag.String("screenshots", "", "folder that the pictures of the documentation are written to")
+	every    = flag.String("every-screenshot", "", "folder for a picture of every page in every scheme and width, to compare revisions")
 
 	kube   *cluster.Cluster
 	inst   *manager.Installation

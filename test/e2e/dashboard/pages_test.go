@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -62,6 +63,9 @@ func TestEveryPage(t *testing.T) {
 						t.Logf("%s: %s", what, v)
 					}
 					fits(t, tab, what)
+					if *every != "" {
+						tab.Picture(filepath.Join(*every, fmt.Sprintf("%s-%s-%d.png", name, scheme, width)))
+					}
 					if name == "node" && scheme == "dark" && width == browser.Wide {
 						picture(tab, "dashboard-node-dark")
 					}

@@ -84,8 +84,8 @@ func pdbsOf(s *state.Snapshot) []budgetRow {
 	}
 	rows := make([]budgetRow, 0, len(s.PDBs))
 	for _, b := range s.PDBs {
-		row := budgetRow{pdb: b, ID: idOf("pdb", b.Namespace, b.Name), Namespace: b.Namespace, Name: b.Name, Guard: b.Labels[v1alpha1.GuardBudgetLabel] == "true",
-			Counts: fmt.Sprintf("%d of %d healthy, %d needed", b.Status.CurrentHealthy, b.Status.ExpectedPods, b.Status.DesiredHealthy)}
+		row := budgetRow{pdb: b, ID: idOf("pdb", b.Namespace, b.Name), Namespace: b.Namespace, Name: b.Name, Guard: b.Labels[v1alpha1.GuardBudgetLabel] == "true"}
+		row.say(int(b.Status.CurrentHealthy), int(b.Status.ExpectedPods), int(b.Status.DesiredHealthy))
 		row.Allowed, row.Tone, row.rank = allowed(new(b.Status.DisruptionsAllowed), row.Guard)
 		if b.Status.ObservedGeneration < b.Generation {
 			row.Allowed, row.Tone = "not observed yet", toneWait
@@ -124,9 +124,17 @@ func countPods(s *state.Snapshot, shown []budgetRow) {
 	}
 }
 
+// say says what is counted. What a guard needs is the largest number there is.
+func (r *budgetRow) say(healthy, expected, desired int) {
+	r.Counts = fmt.Sprintf("%d of %d healthy", healthy, expected)
+	if !r.Guard {
+		r.Counts += fmt.Sprintf(", %d needed", desired)
+	}
+}
+
 // count says what the budget counts now.
 func (r *budgetRow) count(c disruption.Count) {
-	r.Counts = fmt.Sprintf("%d of %d healthy, %d needed", c.Healthy, c.Expected, c.Desired)
+	r.say(c.Healthy, c.Expected, c.Desired)
 	switch never := c.Says(); {
 	case c.Pods == 0:
 		r.Counts, r.Tone = "selects no pods", toneFaint

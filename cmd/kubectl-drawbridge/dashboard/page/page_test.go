@@ -31,11 +31,13 @@ func before(d time.Duration) time.Time { return noon.Add(-d) }
 func world() *state.Snapshot {
 	stale := builder.Budget("shop", "stale").Selects("role", "primary").MinAvailable("1")
 	stale.Status.ExpectedPods, stale.Status.CurrentHealthy, stale.Status.DesiredHealthy = 1, 1, 1
+	guard := builder.Budget("shop", v1alpha1.GuardBudgetName).Selects(v1alpha1.GuardLabel, "closed").MinAvailable("2147483647")
+	guard.Labels = map[string]string{v1alpha1.GuardBudgetLabel: "true"}
 	s := state.NewSnapshot(noon,
 		builder.Node("node-1").Cordoned().Obj(), builder.Node("node-2").Obj(), builder.Node("node-3").Obj(),
 		builder.Pod("shop", "db-0").UID("db-0").Node("node-1").Label("app", "db").Ready().Obj(),
 		builder.Pod("shop", "db-1").UID("db-1").Node("node-1").Label("app", "db").Ready().Obj(),
-		builder.Pod("shop", "web").UID("web").Node("node-2").Obj(),
+		builder.Pod("shop", "web").UID("web").Node("node-2").Label(v1alpha1.GuardLabel, "closed").Ready().Obj(),
 		builder.EvictionRequest("shop", "db-0", "db-0").Created(before(10*time.Minute)).NodeName("node-1").Observed().Requesters("m."+v1alpha1.MaintenanceRequesterSuffix).
 			Interceptors(first, second).Processed(first).
 			Started(first, before(9*time.Minute)).Completed(first, before(5*time.Minute)).
@@ -52,6 +54,7 @@ func world() *state.Snapshot {
 		builder.EvictionInterceptor(first).Obj(),
 		builder.Budget("shop", "quorum").Selects("app", "db").MinAvailable("2").Obj(),
 		stale.Obj(),
+		guard.Obj(),
 		builder.NodeMaintenance("m").Nodes("node-1").Drain().Reason("kernel update").Obj(),
 	)
 	s.Maintenances[0].Status.Stage = v1alpha1.StageDrain
@@ -119,14 +122,15 @@ func TestWhatPagesSay(t *testing.T) {
 		"drains: nothing is found":               {"/", nil, "q=node-9", []string{"No node matches.", "No draining node matches.", "No NodeMaintenance matches."}, nil},
 		"a node: turns as lanes and in words": {"/nodes/{node}", map[string]string{"node": "node-1"}, "", []string{
 			"Node node-1", "cordoned", "1 of 3 have left", "Maintenance m, blocked: kernel update Blocked by shop/db-1: budget quorum can never allow a disruption (maxUnavailable is 0) Drain markers",
+			"3 healthy pods and has 3 currently. (since 11:51:00, 9m ago )",
 			first + ", 11:51:00 to 11:55:00 (4m)", second + ", 11:56:00 until now (4m): flushing tables", "blocked", "gone",
 		}, []string{"Requested by"}},
 		"a node: who wants its pods to go":  {"/nodes/{node}", map[string]string{"node": "node-2"}, "", []string{"Requested by alice.users.drawbridge.dev"}, []string{"Blocked by"}},
 		"interceptors: how long turns took": {"/interceptors", nil, "", []string{first, "not observed yet", "2 4m 30m", second, "not registered"}, nil},
 		"budgets: who waits": {"/budgets", nil, "", []string{
 			"shop quorum never any 2 of 2 healthy, 2 needed db-1 It can never allow a disruption (minAvailable is 2 of 2 pods)",
-			"shop stale none selects no pods none", "There is no EvictionBudget.",
-		}, []string{"1 of 1 healthy"}},
+			"shop drawbridge-guard none 1 of 1 healthy none Drawbridge's guard", "shop stale none selects no pods none", "There is no EvictionBudget.",
+		}, []string{"1 needed", "2147483647"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
