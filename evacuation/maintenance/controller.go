@@ -75,8 +75,10 @@ type Controller struct {
 	failures  *failures
 	daemons   *daemons
 	restored  *restored
-	// The queues of the three controllers: maintenances, nodes and pods.
+	// The queues of the three controllers that watch: maintenances, nodes and pods.
 	plans, nodes, pods controllers.Queue
+	// evictions wakes the controller that evicts pods of DaemonSets.
+	evictions controllers.Waker
 }
 
 func named(name string) reconcile.Request {

@@ -70,12 +70,13 @@ func (d *daemons) called(pod types.UID, now time.Time) {
 	d.calls[pod] = call
 }
 
-// answered notes why the call was refused; empty if it was not. The pod may be forgotten already.
-func (d *daemons) answered(pod types.UID, refusal string) {
+// answered notes why the call was refused; empty if it was not. The pause begins now: the answer may
+// have taken longer. The pod may be forgotten already.
+func (d *daemons) answered(pod types.UID, refusal string, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if call, ok := d.calls[pod]; ok {
-		call.refusal = refusal
+		call.refusal, call.again = refusal, now.Add(call.pause)
 		d.calls[pod] = call
 	}
 }
@@ -179,6 +180,18 @@ func (c *Controller) beginsDaemonSets(m *v1alpha1.NodeMaintenance, wave string) 
 	return last > 0 && waves.Position(wave) == last
 }
 
+// reconcileEviction evicts the pod of a DaemonSet, if that is still the decision.
+func (c *Controller) reconcileEviction(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if !c.Synced() {
+		return reconcile.Result{RequeueAfter: pause}, nil
+	}
+	pod, in, err := c.seePod(ctx, req.NamespacedName)
+	if pod != nil && err == nil && PodStep(in).Evict {
+		c.evict(ctx, pod)
+	}
+	return reconcile.Result{}, err
+}
+
 // evict evicts the pod of a DaemonSet. A refusal is called again after a pause.
 func (c *Controller) evict(ctx context.Context, pod *corev1.Pod) {
 	key := client.ObjectKeyFromObject(pod)
@@ -193,7 +206,7 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod) {
 		refusal = given.Explain(nil)
 		log.FromContext(ctx).V(1).Info("The pod of a DaemonSet was not evicted, will try again", "pod", key, "because", refusal)
 	}
-	c.daemons.answered(pod.UID, refusal)
+	c.daemons.answered(pod.UID, refusal, c.Clock.Now())
 	if refusal != "" {
 		c.pods.Add(reconcile.Request{NamespacedName: key}) // To count it as blocked.
 	}

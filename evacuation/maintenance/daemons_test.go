@@ -1,6 +1,7 @@
 package maintenance_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -217,6 +218,64 @@ func TestARefusedPodOfADaemonSetBlocks(t *testing.T) {
 				t.Errorf("when it is let go: status %+v", got)
 			}
 		})
+	}
+}
+
+// Calls that get no answer hold none of the workers that all other pods need.
+func TestEvictionsOfDaemonSetsHoldUpNoOtherPods(t *testing.T) {
+	w := ordered(t, daemonsWave())
+	w.stuck = "evictions"
+	agent := w.daemon("agent")
+	w.settle(t)
+	if got := w.plan("kernel").Status; len(w.taints()) != 1 || got.Progress.PodsPendingEvacuation != 1 {
+		t.Fatalf("taints %v, status %+v", w.taints(), got)
+	}
+	late := w.onNode("late", "web")
+	w.settle(t)
+	w.wantRequested(t, "while no eviction of a DaemonSet's pod is answered", late)
+	if w.writes["evict"] != 0 || !w.has(agent) {
+		t.Errorf("%d calls by the workers of all pods, agent %t", w.writes["evict"], w.has(agent))
+	}
+	w.stuck = ""
+	w.settle(t)
+	if w.writes["evict"] != 1 || w.has(agent) {
+		t.Errorf("%d calls, agent %t", w.writes["evict"], w.has(agent))
+	}
+}
+
+// What was to be evicted may be none of the maintenance's business any more when its turn comes.
+func TestAnEvictionThatIsLateIsDecidedAgain(t *testing.T) {
+	w := ordered(t, daemonsWave())
+	w.stuck = "evictions"
+	agent := w.daemon("agent")
+	w.settle(t)
+	w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.Spec.Drain = false })
+	w.stuck = ""
+	w.settle(t)
+	if w.writes["evict"] != 0 || !w.has(agent) {
+		t.Errorf("%d calls, agent %t", w.writes["evict"], w.has(agent))
+	}
+}
+
+// The pause begins with the answer, however long that took.
+func TestARefusalThatTakesLongIsFollowedByAPause(t *testing.T) {
+	w := ordered(t, daemonsWave())
+	w.refusal = context.DeadlineExceeded
+	var answered time.Time
+	calls := 0
+	w.calling = func() {
+		if pause := w.clock.Now().Sub(answered); pause < 5*time.Second {
+			t.Errorf("call %d comes %s after an answer", calls, pause)
+		}
+		calls++
+		w.clock.Step(10 * time.Second)
+		answered = w.clock.Now()
+	}
+	w.daemon("agent")
+	w.settle(t)
+	w.settle(t)
+	if calls < 3 {
+		t.Errorf("%d calls", calls)
 	}
 }
 

@@ -3,7 +3,8 @@
 //
 // Three controllers share the work, each with a pure function that decides: PlanStep
 // decides, for one maintenance, the stage of each node and the status; NodeStep decides
-// about one node, for all its maintenances; PodStep decides about one pod.
+// about one node, for all its maintenances; PodStep decides about one pod. A fourth one calls the
+// evictions of pods of DaemonSets, which may take long.
 //
 // What must outlive this process is in the API: annotations of the node have the stage
 // and the wave of each maintenance and who cordoned the node; the EvictionRequest and the
@@ -11,7 +12,7 @@
 // longer wanted is withdrawn, whatever happened to its maintenance. The counts of
 // pods are a hint; before a node counts as drained, its pods are listed live.
 //
-//   - controller.go, setup.go: the three controllers
+//   - controller.go, setup.go: the controllers
 //   - plans.go, planstep.go, planstatus.go: one maintenance
 //   - selector.go: the nodes that it selects
 //   - nodes.go, nodestep.go: one node

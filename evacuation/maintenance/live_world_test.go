@@ -46,6 +46,9 @@ func (l live) List(ctx context.Context, list client.ObjectList, opts ...client.L
 // evict evicts a pod as the API server does.
 func (w *world) evict(_ context.Context, key types.NamespacedName, uid types.UID) error {
 	w.writes["evict"]++
+	if w.calling != nil {
+		w.calling()
+	}
 	pod := w.pods[key]
 	switch {
 	case pod == nil || pod.GetUID() != uid:

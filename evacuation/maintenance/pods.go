@@ -30,14 +30,8 @@ func (c *Controller) reconcilePod(ctx context.Context, req reconcile.Request) (r
 	if !c.Synced() {
 		return reconcile.Result{RequeueAfter: pause}, nil
 	}
-	pod := &corev1.Pod{}
-	if err := c.Client.Get(ctx, req.NamespacedName, pod); apierrors.IsNotFound(err) {
-		return reconcile.Result{}, nil
-	} else if err != nil {
-		return reconcile.Result{}, fmt.Errorf("get pod: %w", err)
-	}
-	in, err := c.gatherPod(ctx, pod)
-	if err != nil {
+	pod, in, err := c.seePod(ctx, req.NamespacedName)
+	if pod == nil || err != nil {
 		return reconcile.Result{}, err
 	}
 	d := PodStep(in)
@@ -51,6 +45,18 @@ func (c *Controller) reconcilePod(ctx context.Context, req reconcile.Request) (r
 		return reconcile.Result{RequeueAfter: staleDelay}, nil // The cache will show what is newer.
 	}
 	return result, err
+}
+
+// seePod reads a pod from the cache, nil if it is gone, with what is known about it.
+func (c *Controller) seePod(ctx context.Context, key types.NamespacedName) (*corev1.Pod, PodInput, error) {
+	pod := &corev1.Pod{}
+	if err := c.Client.Get(ctx, key, pod); apierrors.IsNotFound(err) {
+		return nil, PodInput{}, nil
+	} else if err != nil {
+		return nil, PodInput{}, fmt.Errorf("get pod: %w", err)
+	}
+	in, err := c.gatherPod(ctx, pod)
+	return pod, in, err
 }
 
 // gatherPod collects what is known about a pod, from memory only, but for the tolerations of a
@@ -248,7 +254,7 @@ func (c *Controller) planLater(node string) {
 }
 
 // applyPod applies a decision: first the conditions for the pod's owner, then the
-// request, or the eviction of a pod that gets none.
+// request, or the wish to evict a pod that gets none.
 func (c *Controller) applyPod(ctx context.Context, pod *corev1.Pod, d PodDecision) error {
 	// A condition that is refused for good must not keep the pod from being evicted.
 	conditions := c.patchConditions(ctx, pod, d)
@@ -277,7 +283,7 @@ func (c *Controller) applyPod(ctx context.Context, pod *corev1.Pod, d PodDecisio
 		return errors.Join(conditions, err)
 	}
 	if d.Evict {
-		c.evict(ctx, pod)
+		c.evictions.Wake(client.ObjectKeyFromObject(pod), 0)
 	}
 	return conditions
 }

@@ -142,7 +142,7 @@ type PodDecision struct {
 	Message            string
 	// Join and Leave are the requesters that join and leave its request.
 	Join, Leave []string
-	// Evict: it is evicted now, without a request.
+	// Evict: it is to be evicted now, without a request.
 	Evict bool
 	Class Class
 	// OwnerUntil is when its eviction is requested, while it is left to an owner that has

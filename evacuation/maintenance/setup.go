@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
@@ -24,14 +25,16 @@ import (
 )
 
 const (
-	// workers is how many nodes, and how many pods, are handled at a time.
+	// workers is how many nodes, and how many pods, are handled at a time, and how many pods of
+	// DaemonSets are evicted.
 	workers = 10
 )
 
 // SetupWithManager adds the controllers to the manager, on the leader only.
 //
-// Each watches its own kind. All handlers share the three queues, which are created
-// when the first controller may start, before any event is handled.
+// Three of them watch their own kind. All handlers share their queues, which are created
+// when the first controller may start, before any event is handled. The fourth evicts the pods that
+// they say.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -66,10 +69,15 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 			return err
 		}
 	}
-	return nil
+	// With workers of their own: a webhook of somebody that does not answer holds each of these calls
+	// until its deadline, and must not hold up all other pods.
+	evictions := ctrl.NewControllerManagedBy(mgr).WatchesRawSource(source.Func(c.evictions.Start))
+	return controllers.Complete(evictions, "maintenance-eviction", reconcile.Func(c.reconcileEviction), controllers.Options{
+		Clock: c.Clock, Timeout: reconcileTimeout, Workers: workers,
+	})
 }
 
-// part is one of the three controllers.
+// part is one of the three controllers that watch.
 type part struct {
 	name      string
 	workers   int

@@ -58,6 +58,10 @@ type world struct {
 	hidden []*corev1.Pod
 	// refusal is the answer to evictions of pods of DaemonSets; nil if they succeed.
 	refusal error
+	// stuck is the part whose workers are all busy with something else, empty if none is.
+	stuck string
+	// calling happens at each eviction of a pod of a DaemonSet, before the answer; nil for nothing.
+	calling func()
 	// meanwhile happens once, when somebody has read a pod and looks for its request.
 	meanwhile func()
 }
@@ -78,7 +82,7 @@ func newWorld(tb testing.TB, wait time.Duration) *world {
 		Recorder: w.events, Metrics: metrics.NewMaintenance(prometheus.NewRegistry()),
 		Policy: maintenance.PodPolicy{Wait: wait, SilentAfter: 10 * time.Minute, OwnerDeadline: 20 * time.Minute, TerminatingAfter: time.Minute},
 	}
-	plans, nodes, pods, requests, namespaces, err := c.Parts(func() controllers.Queue {
+	parts, err := c.Parts(func() controllers.Queue {
 		q := &stepQueue{clock: w.clock, ready: map[reconcile.Request]struct{}{}, later: map[reconcile.Request]time.Time{}}
 		w.queues = append(w.queues, q)
 		return q
@@ -86,7 +90,7 @@ func newWorld(tb testing.TB, wait time.Duration) *world {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w.parts = map[string]maintenance.Part{"plans": plans, "nodes": nodes, "pods": pods, "requests": requests, "namespaces": namespaces}
+	w.parts = parts
 	return w
 }
 
@@ -189,7 +193,10 @@ func (w *world) reconcile(tb testing.TB) {
 	tb.Helper()
 	for busy := true; busy; {
 		busy = false
-		for i, name := range []string{"plans", "nodes", "pods"} {
+		for i, name := range []string{"plans", "nodes", "pods", "evictions"} {
+			if name == w.stuck {
+				continue
+			}
 			for _, key := range w.queues[i].due() {
 				busy = true
 				result, err := w.parts[name].Reconcile(tb.Context(), key)
@@ -394,6 +401,10 @@ type stepQueue struct {
 func (q *stepQueue) Add(key reconcile.Request) { q.ready[key] = struct{}{} }
 
 func (q *stepQueue) AddAfter(key reconcile.Request, after time.Duration) {
+	if after <= 0 {
+		q.Add(key)
+		return
+	}
 	at := q.clock.Now().Add(after)
 	if before, ok := q.later[key]; ok && !at.Before(before) {
 		return
