@@ -57,6 +57,13 @@ func (w Waves) DaemonSets() int {
 	return slices.IndexFunc(w, func(one wave) bool { return one.daemonSets }) + 1
 }
 
+// AllDaemonSets reports whether that wave selects the pods of all DaemonSets, but for those that the
+// node or the cluster needs.
+func (w Waves) AllDaemonSets() bool {
+	last := w.DaemonSets()
+	return last > 0 && w[last-1].Pods.Empty() && w[last-1].Namespaces.Empty() && w[last-1].priorityAtLeast == nil
+}
+
 // Takes reports whether the pod of a DaemonSet leaves in that wave. Its tolerations must be known.
 func (w Waves) Takes(pod *corev1.Pod, namespace map[string]string) bool {
 	last := w.DaemonSets()

@@ -80,8 +80,8 @@ func TestTheWaveOfDaemonSets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := waves.DaemonSets(); got != 2 {
-		t.Errorf("the wave of DaemonSets is %d", got)
+	if got := waves.DaemonSets(); got != 2 || waves.AllDaemonSets() {
+		t.Errorf("the wave of DaemonSets is %d, of all: %t", got, waves.AllDaemonSets())
 	}
 	agent := func() *builder.PodWrapper {
 		return builder.Pod("shop", "agent").Label("app", "agent").DaemonSet("agent")
@@ -110,6 +110,29 @@ func TestTheWaveOfDaemonSets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if wave, takes := waves.Of(tc.pod, nil), waves.Takes(tc.pod, nil); wave != tc.wave || takes != tc.takes {
 				t.Errorf("wave %d, takes %t, want %d, %t", wave, takes, tc.wave, tc.takes)
+			}
+		})
+	}
+}
+
+func TestTheWaveOfAllDaemonSets(t *testing.T) {
+	priority := int32(0)
+	cases := map[string]struct {
+		wave v1alpha1.MaintenanceWave
+		want bool
+	}{
+		"without selectors":   {v1alpha1.MaintenanceWave{DaemonSets: true}, true},
+		"of any labels":       {v1alpha1.MaintenanceWave{DaemonSets: true, PodSelector: &metav1.LabelSelector{}}, true},
+		"of some labels":      {v1alpha1.MaintenanceWave{DaemonSets: true, PodSelector: labeled("app", "agent")}, false},
+		"of some namespaces":  {v1alpha1.MaintenanceWave{DaemonSets: true, NamespaceSelector: labeled("team", "storage")}, false},
+		"of some priorities":  {v1alpha1.MaintenanceWave{DaemonSets: true, PriorityAtLeast: &priority}, false},
+		"of no pods of these": {v1alpha1.MaintenanceWave{PodSelector: &metav1.LabelSelector{}}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			waves, err := translate.CompileWaves([]v1alpha1.MaintenanceWave{tc.wave})
+			if err != nil || waves.AllDaemonSets() != tc.want {
+				t.Errorf("all: %t, %v, want %t", waves.AllDaemonSets(), err, tc.want)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,29 +158,86 @@ func TestEachMaintenanceCountsThePodsOfItsOwnWave(t *testing.T) {
 	}
 }
 
-// Behind the taint of one maintenance, the wave of another one has nothing to do. When the first one
-// ends, the taint goes with it, and what comes back goes again.
-func TestAnotherMaintenanceEvictsThePodsThatComeBack(t *testing.T) {
+// end ends a maintenance, and settles.
+func (w *world) end(t *testing.T, name string) {
+	t.Helper()
+	w.change(name, func(m *v1alpha1.NodeMaintenance) { m.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} })
+	w.settle(t)
+	if w.plan(name) != nil {
+		t.Errorf("maintenance %s is still there", name)
+	}
+}
+
+// Behind the taint of one maintenance, the wave of another one has nothing to do. It begins when all
+// other pods are gone, so that the taint does not go with the first maintenance.
+func TestTheTaintStaysForAnotherMaintenance(t *testing.T) {
 	w := ordered(t, daemonsWave())
 	w.daemon("agent")
 	w.settle(t)
 	other := drainOf("disks")
 	other.Spec.Waves = []v1alpha1.MaintenanceWave{daemonsWave()}
 	w.put(other)
+	late := w.onNode("late", "web")
 	w.settle(t)
-	if got := w.plan("disks").Status; got.Stage != drained || got.Nodes[0].Wave != "" {
+	if got := w.plan("disks").Status.Nodes[0]; got.Stage != drain || got.Wave != "" {
+		t.Errorf("while another pod is there: status %+v", got)
+	}
+	w.leave(t, late)
+	if got := w.plan("disks").Status; got.Stage != drained || got.Nodes[0].Wave != "daemons" {
 		t.Errorf("behind the taint: status %+v", got)
 	}
-	w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} })
-	w.settle(t)
-	if len(w.taints()) > 0 {
-		t.Errorf("taints %v after the first one", w.taints())
+	w.told()
+	w.end(t, "kernel")
+	if got := w.told(); len(w.taints()) != 1 || slices.Contains(got, "NodeUntainted") {
+		t.Errorf("taints %v after the first one, events %v", w.taints(), got)
 	}
-	again := w.daemon("agent-2")
-	w.settle(t)
-	w.settle(t)
-	if got := w.plan("disks").Status; w.has(again) || len(w.taints()) != 1 || got.Stage != drained || got.Nodes[0].Wave != "daemons" {
-		t.Errorf("agent %t, taints %v, status %+v", w.has(again), w.taints(), got)
+	w.end(t, "disks")
+	if got := w.told(); len(w.taints()) > 0 || !slices.Contains(got, "NodeUntainted") {
+		t.Errorf("taints %v at the end, events %v", w.taints(), got)
+	}
+}
+
+// Whose wave has begun is the same, whoever is faster to evict the pods.
+func TestTheTaintStaysForWhoeverWantedThePodsAsWell(t *testing.T) {
+	of := func(app string) v1alpha1.MaintenanceWave {
+		wave := waveOf("daemons", app)
+		wave.DaemonSets = true
+		return wave
+	}
+	for name, tc := range map[string]struct {
+		wave v1alpha1.MaintenanceWave
+		want int
+	}{
+		"the same pods": {of("agent"), 1},
+		"other pods":    {of("scraper"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := ordered(t, daemonsWave())
+			w.refusal = builder.BlockedAnswer()
+			agent := w.daemon("agent", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "agent"} })
+			w.settle(t)
+			other := drainOf("disks")
+			other.Spec.Waves = []v1alpha1.MaintenanceWave{tc.wave}
+			w.put(other)
+			for !strings.Contains(w.annotations("n1")["node-maintenances"], "disks=Drain") {
+				w.clock.Step(time.Second)
+				w.reconcile(t)
+			}
+			if got := translate.BegunWavesOf(w.nodes[types.NamespacedName{Name: "n1"}].(*corev1.Node)); got["disks"].Name != "" {
+				t.Fatalf("begun waves %v", got)
+			}
+			// The pod goes before the second maintenance has seen that nothing else is left.
+			w.remove(w.pods[client.ObjectKeyFromObject(agent)])
+			w.settle(t)
+			w.settle(t)
+			if got := w.plan("disks").Status; got.Stage != drained {
+				t.Errorf("status %+v", got)
+			}
+			w.end(t, "kernel")
+			if len(w.taints()) != tc.want {
+				t.Errorf("taints %v, want %d", w.taints(), tc.want)
+			}
+		})
 	}
 }
 

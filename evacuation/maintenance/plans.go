@@ -108,6 +108,8 @@ func (c *Controller) gatherPlan(ctx context.Context, m *v1alpha1.NodeMaintenance
 			}
 			begun := translate.BegunWavesOf(node)[m.Name]
 			facts.Wave, facts.WaveSince = waves.Position(begun.Name), begun.Since
+			facts.Behind = facts.Wave < waves.DaemonSets() && len(oursOf(node.Spec.Taints)) > 0 &&
+				(waves.AllDaemonSets() || c.counts.hadDaemons(m.Name, node.Name))
 		}
 		if stage == v1alpha1.StageDrain && m.Spec.Drain && facts.open() == 0 {
 			if confirmed++; confirmed > confirmations {

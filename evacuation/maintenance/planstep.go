@@ -32,6 +32,9 @@ type NodeFacts struct {
 	Waves []int32
 	// Unconfirmed: no live list has confirmed Waves, so no other wave begins yet.
 	Unconfirmed bool
+	// Behind: the wave of DaemonSets has not begun, and the taint of that of another maintenance keeps
+	// pods from the node that it would take.
+	Behind bool
 }
 
 // open is how many pods have to go before the node is drained.

@@ -210,6 +210,15 @@ func (p *podCounts) goneFrom(maintenance, node string) int32 {
 	return 0
 }
 
+// hadDaemons reports whether pods of DaemonSets were counted on the node for a maintenance, since its
+// pods are counted.
+func (p *podCounts) hadDaemons(maintenance, node string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.nodes[node]
+	return n != nil && n.daemons[maintenance] != nil
+}
+
 // restart resets the count of a maintenance.
 func (p *podCounts) restart(maintenance string) {
 	p.mu.Lock()

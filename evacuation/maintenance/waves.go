@@ -28,10 +28,16 @@ func (in *PlanInput) waves(next map[string]v1alpha1.MaintenanceStage) (map[strin
 	var wake time.Time
 	for i := range in.Nodes {
 		n := &in.Nodes[i]
-		if n.Stage != v1alpha1.StageDrain || next[n.Name] != v1alpha1.StageDrain {
-			continue
+		var wave int
+		var left int32
+		var until time.Time
+		switch {
+		case n.Stage == v1alpha1.StageDrain && next[n.Name] == v1alpha1.StageDrain:
+			wave, left, until = n.nextWave(in.Spec.Waves, in.Now)
+		case n.Behind && next[n.Name] == v1alpha1.StageDrainComplete:
+			// Else they would come back when the other maintenance ends.
+			wave = len(in.Spec.Waves) // That of DaemonSets is the last one.
 		}
-		wave, left, until := n.nextWave(in.Spec.Waves, in.Now)
 		if !until.IsZero() {
 			wake = earlier(until, wake)
 		}

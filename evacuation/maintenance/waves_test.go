@@ -37,6 +37,12 @@ func TestWhichWaveBegins(t *testing.T) {
 	unknown.Waves = nil
 	unconfirmed := inWave(0, 0, 1, 0, 0)
 	unconfirmed.Unconfirmed = true
+	behind := func(n maintenance.NodeFacts, empty bool) maintenance.NodeFacts {
+		n.Behind, n.Empty = true, empty
+		return n
+	}
+	done := inWave(1)
+	done.Stage = drained
 	cases := map[string]struct {
 		node  maintenance.NodeFacts
 		after time.Duration
@@ -45,22 +51,28 @@ func TestWhichWaveBegins(t *testing.T) {
 		left int32
 		wake time.Duration
 	}{
-		"pods that no wave selects go first":         {node: inWave(0, 2, 1, 0, 1), after: time.Hour},
-		"then the first wave":                        {node: inWave(0, 0, 1, 0, 1), want: "db"},
-		"a wave without pods is skipped":             {node: inWave(0, 0, 0, 0, 1), want: "storage"},
-		"without pods nothing begins":                {node: inWave(0, 0, 0, 0, 0)},
-		"pods of the wave are there":                 {node: inWave(2, 0, 0, 1, 1), after: time.Hour},
-		"the last wave":                              {node: inWave(3, 0, 0, 0, 1), after: time.Hour},
-		"the wave has some time left":                {node: inWave(1, 0, 1, 1, 0), after: 9 * time.Minute, wake: 10 * time.Minute},
-		"its time is over":                           {node: inWave(1, 0, 1, 1, 0), after: 10 * time.Minute, want: "network", left: 1},
-		"its time is over, and nobody waits":         {node: inWave(1, 0, 1, 0, 0), after: 10 * time.Minute},
-		"it has some time left, and nobody waits":    {node: inWave(1, 0, 1, 0, 0), after: time.Minute},
-		"its time is over, and pods before all came": {node: inWave(1, 1, 1, 1, 0), after: time.Hour},
-		"nobody waits for what has had its time":     {node: inWave(2, 0, 2, 0, 1), want: "storage", left: 2},
-		"a pod that came late is waited for":         {node: inWave(2, 1, 0, 0, 1), after: time.Hour},
-		"a node whose drain has not begun":           {node: cordoned},
-		"a node whose pods are not known":            {node: unknown},
-		"a node whose pods nobody has confirmed yet": {node: unconfirmed},
+		"pods that no wave selects go first":                        {node: inWave(0, 2, 1, 0, 1), after: time.Hour},
+		"then the first wave":                                       {node: inWave(0, 0, 1, 0, 1), want: "db"},
+		"a wave without pods is skipped":                            {node: inWave(0, 0, 0, 0, 1), want: "storage"},
+		"without pods nothing begins":                               {node: inWave(0, 0, 0, 0, 0)},
+		"pods of the wave are there":                                {node: inWave(2, 0, 0, 1, 1), after: time.Hour},
+		"the last wave":                                             {node: inWave(3, 0, 0, 0, 1), after: time.Hour},
+		"the wave has some time left":                               {node: inWave(1, 0, 1, 1, 0), after: 9 * time.Minute, wake: 10 * time.Minute},
+		"its time is over":                                          {node: inWave(1, 0, 1, 1, 0), after: 10 * time.Minute, want: "network", left: 1},
+		"its time is over, and nobody waits":                        {node: inWave(1, 0, 1, 0, 0), after: 10 * time.Minute},
+		"it has some time left, and nobody waits":                   {node: inWave(1, 0, 1, 0, 0), after: time.Minute},
+		"its time is over, and pods before all came":                {node: inWave(1, 1, 1, 1, 0), after: time.Hour},
+		"nobody waits for what has had its time":                    {node: inWave(2, 0, 2, 0, 1), want: "storage", left: 2},
+		"a pod that came late is waited for":                        {node: inWave(2, 1, 0, 0, 1), after: time.Hour},
+		"a node whose drain has not begun":                          {node: cordoned},
+		"a node whose pods are not known":                           {node: unknown},
+		"a node whose pods nobody has confirmed yet":                {node: unconfirmed},
+		"those of the last are kept away, and others are there":     {node: behind(inWave(0, 2, 0, 0, 0), false)},
+		"those of the last are kept away, and others may be there":  {node: behind(inWave(0), false)},
+		"those of the last are kept away, and no others are there":  {node: behind(inWave(0), true), want: "storage"},
+		"those of the last are kept away from a drained node":       {node: behind(done, false), want: "storage"},
+		"those of the last are kept away, and late ones are there":  {node: behind(inWave(1, 1, 0, 0, 0), false)},
+		"those of the last are kept away from a node not yet begun": {node: behind(cordoned, false)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -144,6 +144,33 @@ func TestABudgetHoldsThePodOfADaemonSet(t *testing.T) {
 	gone(t, agent)
 }
 
+// The pods that a second maintenance wanted to leave as well do not come back when the first one ends.
+func TestPodsOfDaemonSetsStayAwayForTheNextMaintenance(t *testing.T) {
+	shareManager(t)
+	namespace := kube.Namespace(t)
+	node := addNodes(t, namespace, 1)[0]
+	agent := &createDaemons(t, namespace, node)[0]
+	first := maintain(t, ofNamespace(namespace, "-m").Drain().AnyWave(daemonsWave("daemons")))
+	gone(t, agent)
+	waitMaintenance(t, first, "drained", inStage(v1alpha1.StageDrainComplete))
+	second := maintain(t, ofNamespace(namespace, "-next").Drain().AnyWave(daemonsWave("agents")))
+	waitMaintenance(t, second, "drained behind the taint", func(m *v1alpha1.NodeMaintenance) bool {
+		return inStage(v1alpha1.StageDrainComplete)(m) && waveIs("agents", 0)(m)
+	})
+	endMaintenance(t, first)
+	now := &corev1.Node{}
+	if err := admin.Get(t.Context(), client.ObjectKey{Name: node}, now); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(now.Spec.Taints, ourTaint) {
+		t.Errorf("taints %v, and the second maintenance goes on", now.Spec.Taints)
+	}
+	waitDaemons(t, namespace, 0)
+	endMaintenance(t, second)
+	waitTaint(t, node, false)
+	waitDaemons(t, namespace, 1)
+}
+
 // What cannot be the last wave is refused.
 func TestWavesOfDaemonSetsThatCannotWork(t *testing.T) {
 	shareManager(t)
