@@ -398,6 +398,45 @@ func TestATaintThatSomebodyRemovesIsMadeAgain(t *testing.T) {
 	wants("after a pause", translate.MaintenanceTaint())
 }
 
+// While what somebody takes away waits to be made again, all else goes on.
+func TestWhatEndsMeanwhileIsNotMadeAgain(t *testing.T) {
+	cases := map[string]func(*testing.T, *world){
+		"the maintenance": func(t *testing.T, w *world) { w.end(t, "kernel") },
+		"its drain": func(t *testing.T, w *world) {
+			w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.Spec.Cordon, m.Spec.Drain = false, false })
+		},
+		"the node": func(_ *testing.T, w *world) { w.remove(w.nodes[types.NamespacedName{Name: "n1"}]) },
+	}
+	for name, end := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := ordered(t, daemonsWave())
+			w.daemon("agent")
+			w.settle(t)
+			for range 2 {
+				node := w.nodes[types.NamespacedName{Name: "n1"}].(*corev1.Node).DeepCopy()
+				node.Spec.Taints, node.Spec.Unschedulable = nil, false
+				w.put(node)
+				w.reconcile(t)
+			}
+			if got := w.annotations("n1"); len(w.taints()) > 0 || got["unschedulable"] != "" {
+				t.Fatalf("made again at once: taints %v, annotations %v", w.taints(), got)
+			}
+			w.told()
+			end(t, w)
+			w.settle(t)
+			if got := w.told(); slices.Contains(got, "NodeTainted") || slices.Contains(got, "NodeCordonedAgain") {
+				t.Errorf("events %v", got)
+			}
+			if w.nodes[types.NamespacedName{Name: "n1"}] == nil {
+				return
+			}
+			if got := w.annotations("n1"); len(w.taints()) > 0 || len(got) > 0 {
+				t.Errorf("taints %v, annotations %v", w.taints(), got)
+			}
+		})
+	}
+}
+
 // Whoever takes the wave away takes the taint back.
 func TestATaintGoesWithItsWave(t *testing.T) {
 	w := ordered(t, daemonsWave())

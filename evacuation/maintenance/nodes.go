@@ -37,11 +37,12 @@ func (c *Controller) reconcileNode(ctx context.Context, req reconcile.Request) (
 			return reconcile.Result{}, err
 		}
 		d := NodeStep(in)
+		result := reconcile.Result{}
 		if !d.WakeAt.IsZero() {
-			return reconcile.Result{RequeueAfter: d.WakeAt.Sub(in.Now)}, nil
+			result.RequeueAfter = d.WakeAt.Sub(in.Now)
 		}
 		if !d.Write {
-			return reconcile.Result{}, nil
+			return result, nil
 		}
 		done, err := c.patchNode(ctx, node, d)
 		if err != nil {
@@ -52,7 +53,7 @@ func (c *Controller) reconcileNode(ctx context.Context, req reconcile.Request) (
 				c.restored.note(node.Name, in.Now)
 			}
 			c.emitNode(node, in, d)
-			return reconcile.Result{}, nil
+			return result, nil
 		}
 	}
 	return reconcile.Result{}, fmt.Errorf("patch node %s: it kept changing", req.Name)

@@ -92,7 +92,7 @@ type NodeDecision struct {
 	Write bool
 	// Restores: it makes a cordon or a taint again that somebody has taken away.
 	Restores bool
-	// WakeAt is when to decide again, because that was just done; zero if only an event can change
+	// WakeAt is when that is to be done, because it was just done; zero if only an event can change
 	// the decision.
 	WakeAt time.Time
 }
@@ -101,20 +101,24 @@ type NodeDecision struct {
 //
 // A cordon that was there before ours stays when the last maintenance ends. One that is
 // removed during a maintenance is made again, and is ours from then on. So is the taint. Those of
-// others stay as they are. Whoever removes them again and again gets no answer before restorePause.
+// others stay as they are. Whoever removes them again and again gets no answer before restorePause;
+// all else is decided meanwhile.
 func NodeStep(in NodeInput) NodeDecision {
 	d := NodeDecision{
 		Unschedulable: in.Unschedulable, CordonedBy: in.CordonedBy,
 		Stages: in.Wanted, Phase: in.Wanted.furthest(), Waves: in.WantedWaves,
 	}
+	pause := in.pause()
 	known := in.CordonedBy == v1alpha1.CordonOurs || in.CordonedBy == v1alpha1.CordonOther
 	switch wanted := in.Wanted.cordons(); {
 	case wanted && !known && !in.Unschedulable:
 		d.Unschedulable, d.CordonedBy, d.Cordoning = true, v1alpha1.CordonOurs, CordonMade
 	case wanted && !known:
 		d.CordonedBy, d.Cordoning = v1alpha1.CordonOther, CordonFound
+	case wanted && !in.Unschedulable && pause > 0:
+		d.WakeAt = in.Now.Add(pause)
 	case wanted && !in.Unschedulable:
-		d.Unschedulable, d.CordonedBy, d.Cordoning = true, v1alpha1.CordonOurs, CordonMadeAgain
+		d.Unschedulable, d.CordonedBy, d.Cordoning, d.Restores = true, v1alpha1.CordonOurs, CordonMadeAgain, true
 	case !wanted && in.CordonedBy == v1alpha1.CordonOurs:
 		d.Unschedulable, d.CordonedBy = false, ""
 		if in.Unschedulable {
@@ -128,15 +132,26 @@ func NodeStep(in NodeInput) NodeDecision {
 	case !wanted:
 		d.CordonedBy = ""
 	}
+	begins := d.Waves.String() != in.Waves.String()
 	d.Taints, d.Tainting = in.taints()
-	d.Write = d.Tainting != TaintKept || d.Unschedulable != in.Unschedulable || d.CordonedBy != in.CordonedBy || d.Phase != in.Phase || !maps.Equal(d.Stages, in.Stages) ||
-		d.Waves.String() != in.Waves.String()
-	// When a wave begins, its taint is new.
-	d.Restores = d.Cordoning == CordonMadeAgain || d.Tainting == TaintMade && d.Waves.String() == in.Waves.String()
-	if again := in.Restored.Add(restorePause); d.Restores && !in.Restored.IsZero() && in.Now.Before(again) {
-		d.Write, d.WakeAt = false, again
+	switch {
+	case d.Tainting != TaintMade, begins: // When a wave begins, its taint is new.
+	case pause > 0:
+		d.Taints, d.Tainting, d.WakeAt = in.Taints, TaintKept, in.Now.Add(pause)
+	default:
+		d.Restores = true
 	}
+	d.Write = begins || d.Tainting != TaintKept || d.Unschedulable != in.Unschedulable || d.CordonedBy != in.CordonedBy || d.Phase != in.Phase || !maps.Equal(d.Stages, in.Stages)
 	return d
+}
+
+// pause is how long what somebody takes away is not made again, because that was just done. After a
+// clock jump it is no longer than intended.
+func (in *NodeInput) pause() time.Duration {
+	if in.Restored.IsZero() {
+		return 0
+	}
+	return min(max(in.Restored.Add(restorePause).Sub(in.Now), 0), restorePause)
 }
 
 // taints are those that the node is to have.

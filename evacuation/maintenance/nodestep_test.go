@@ -80,10 +80,42 @@ func TestNodeStep(t *testing.T) {
 			in: maintenance.NodeInput{
 				CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain}, Restored: noon, Now: noon.Add(4 * time.Second),
 			},
-			want: maintenance.NodeDecision{
-				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Cordoning: maintenance.CordonMadeAgain, Restores: true,
-				WakeAt: noon.Add(5 * time.Second),
+			want: maintenance.NodeDecision{CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, WakeAt: noon.Add(5 * time.Second)},
+		},
+		"also if a clock has jumped": {
+			in: maintenance.NodeInput{
+				CordonedBy: other, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain}, Restored: noon.Add(time.Hour), Now: noon,
 			},
+			want: maintenance.NodeDecision{CordonedBy: other, Stages: stages{"a": drain}, Phase: drain, WakeAt: noon.Add(5 * time.Second)},
+		},
+		"all else is written meanwhile": {
+			in: maintenance.NodeInput{
+				CordonedBy: ours, Stages: stages{"a": drain, "b": drain}, Phase: drain, Wanted: stages{"a": drained}, Restored: noon, Now: noon,
+			},
+			want: maintenance.NodeDecision{CordonedBy: ours, Stages: stages{"a": drained}, Phase: drained, Write: true, WakeAt: noon.Add(5 * time.Second)},
+		},
+		"also the taint of a wave that begins": {
+			in: maintenance.NodeInput{
+				CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain}, WantsTaint: true,
+				WantedWaves: translate.BegunWaves{"a": {Name: "daemons", Since: noon}}, Restored: noon, Now: noon,
+			},
+			want: maintenance.NodeDecision{
+				CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Write: true, WakeAt: noon.Add(5 * time.Second),
+				Taints: []corev1.Taint{taint}, Tainting: maintenance.TaintMade, Waves: translate.BegunWaves{"a": {Name: "daemons", Since: noon}},
+			},
+		},
+		"a taint that is taken away just after that waits, too": {
+			in: maintenance.NodeInput{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Wanted: stages{"a": drain},
+				Taints: []corev1.Taint{cordonTaint}, WantsTaint: true, Restored: noon, Now: noon.Add(time.Second),
+			},
+			want: maintenance.NodeDecision{
+				Unschedulable: true, CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Taints: []corev1.Taint{cordonTaint}, WakeAt: noon.Add(5 * time.Second),
+			},
+		},
+		"what has ended meanwhile is not made again": {
+			in:   maintenance.NodeInput{CordonedBy: ours, Stages: stages{"a": drain}, Phase: drain, Restored: noon, Now: noon},
+			want: maintenance.NodeDecision{Write: true},
 		},
 		"and then it is cordoned again": {
 			in: maintenance.NodeInput{
@@ -185,6 +217,7 @@ func TestNodeStep(t *testing.T) {
 			again := maintenance.NodeStep(maintenance.NodeInput{
 				Unschedulable: got.Unschedulable, CordonedBy: got.CordonedBy, Stages: got.Stages, Phase: got.Phase, Wanted: tc.in.Wanted,
 				Waves: got.Waves, WantedWaves: tc.in.WantedWaves, Taints: got.Taints, WantsTaint: tc.in.WantsTaint,
+				Restored: tc.in.Restored, Now: tc.in.Now,
 			})
 			if again.Write {
 				t.Errorf("looking again writes again: %+v", again)
