@@ -11,6 +11,7 @@
 //   - owners.go: the scales of owners
 //   - gather.go: the input of a decision
 //   - runner.go, apply.go: decides about a namespace and writes
+//   - sequence.go: one decision of a namespace after the other
 //   - status.go: the status of a budget
 //   - interceptor.go: the turn of a pod
 //   - exhausted.go: consent that a pod goes in spite of a PodDisruptionBudget

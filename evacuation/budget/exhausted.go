@@ -51,12 +51,14 @@ func (x *Exhausted) Consent(
 	if s == nil || !x.synced() {
 		return disruption.Consent{}, nil
 	}
-	s.deciding.Lock()
-	defer s.deciding.Unlock()
-	entries := x.state.covering(s, pod.UID)
-	if !slices.ContainsFunc(entries, func(e *entry) bool { return e.evicts }) {
+	if !slices.ContainsFunc(x.state.covering(s, pod.UID), func(e *entry) bool { return e.evicts }) {
 		return disruption.Consent{}, nil
 	}
+	if err := s.deciding.begin(ctx, x.clock); err != nil {
+		return disruption.Consent{Waits: true}, nil //nolint:nilerr // The evictor asks again.
+	}
+	defer s.deciding.end()
+	entries := x.state.covering(s, pod.UID)
 	ctx, cancel := context.WithTimeout(ctx, consentTimeout)
 	defer cancel()
 	in := disruption.Exhausted{Now: x.clock.Now(), Pod: pod.UID, Since: since, Off: !x.deletes}

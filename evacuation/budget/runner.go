@@ -38,8 +38,8 @@ const (
 	// decideDelay is how long a change waits for others: a decision looks at all pods of the
 	// budget, whose pods often change together.
 	decideDelay = 100 * time.Millisecond
-	// writeTimeout limits one write.
-	writeTimeout = 10 * time.Second
+	// callTimeout limits one call of the API server.
+	callTimeout = 10 * time.Second
 )
 
 // runner decides, on the leader.
@@ -78,7 +78,7 @@ func (r *runner) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	after, err := r.decide(ctx, req.NamespacedName)
-	if apierrors.IsConflict(err) || errors.Is(err, errStale) {
+	if apierrors.IsConflict(err) || errors.Is(err, errStale) || errors.Is(err, errBusy) {
 		// Somebody else has written it: it is read anew, or the cache catches up.
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
@@ -91,8 +91,10 @@ func (r *runner) decide(ctx context.Context, key types.NamespacedName) (time.Dur
 	if s == nil {
 		return 0, nil
 	}
-	s.deciding.Lock()
-	defer s.deciding.Unlock()
+	if err := s.deciding.begin(ctx, r.clock); err != nil {
+		return 0, err
+	}
+	defer s.deciding.end()
 	entries, waiting := r.state.component(s, key.Name)
 	if len(entries) == 0 { // It was deleted.
 		r.watches.Release(key.String())
@@ -159,7 +161,7 @@ func (r *runner) read(ctx context.Context, entries []*entry) error {
 			continue
 		}
 		object := &v1alpha1.EvictionBudget{}
-		switch err := r.live.Get(ctx, e.key, object); {
+		switch err := r.get(ctx, e.key, object); {
 		case client.IgnoreNotFound(err) != nil:
 			return fmt.Errorf("get EvictionBudget %s: %w", e.key, err)
 		case err != nil, object.UID != e.uid, object.Generation != e.generation:
@@ -168,6 +170,13 @@ func (r *runner) read(ctx context.Context, entries []*entry) error {
 		r.state.took(e, object)
 	}
 	return nil
+}
+
+// get reads an object from the API server.
+func (r *runner) get(ctx context.Context, key types.NamespacedName, object client.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return r.live.Get(ctx, key, object)
 }
 
 // errStale: the cache has an older spec than the API server. It catches up.
@@ -181,7 +190,7 @@ func (r *runner) over(ctx context.Context, s *space, entries []*entry) (map[type
 	for _, g := range r.state.unseen(s, entries) {
 		er := &v1alpha1.EvictionRequest{}
 		// A request has the name of its pod's UID.
-		err := r.live.Get(ctx, types.NamespacedName{Namespace: entries[0].key.Namespace, Name: g.PodUID}, er)
+		err := r.get(ctx, types.NamespacedName{Namespace: entries[0].key.Namespace, Name: g.PodUID}, er)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, 0, fmt.Errorf("get the eviction request of pod %s: %w", g.Pod, err)
 		}
@@ -210,7 +219,7 @@ func (r *runner) over(ctx context.Context, s *space, entries []*entry) (map[type
 // stays asks the API server whether a granted pod is there and not being deleted.
 func (r *runner) stays(ctx context.Context, namespace string, g v1alpha1.BudgetGrant) (bool, error) {
 	pod := &corev1.Pod{}
-	err := r.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: g.Pod}, pod)
+	err := r.get(ctx, types.NamespacedName{Namespace: namespace, Name: g.Pod}, pod)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("get pod %s: %w", g.Pod, err)
 	}
@@ -299,7 +308,7 @@ func (r *runner) record(ctx context.Context, e *entry, state grant.State, grants
 	}
 	object := e.object.DeepCopy()
 	object.Status = *status
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := r.client.Status().Update(ctx, object, client.FieldOwner(fieldOwner)); err != nil {
 		r.state.lost(e)

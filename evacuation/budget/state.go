@@ -37,14 +37,14 @@ type state struct {
 // space is a namespace with budgets.
 type space struct {
 	// deciding makes one decision follow the other.
-	deciding sync.Mutex
+	deciding *sequence
 	budgets  map[string]*entry
 	pods     map[types.UID]*corev1.Pod
 	requests map[types.UID]*request
 	// covering are the budgets of which a pod is a member, by name.
 	covering map[types.UID][]*entry
 	// ended is since when requests are seen as ended whose pods were let go in spite of a
-	// PodDisruptionBudget, and stay. It changes only while deciding is held.
+	// PodDisruptionBudget, and stay. It changes only by decisions.
 	ended map[string]time.Time
 }
 
@@ -121,7 +121,7 @@ func (st *state) putBudget(from *v1alpha1.EvictionBudget) {
 // newSpace begins to follow a namespace, with what the cache has: events of older states
 // that are still to come are corrected by the newer ones after them.
 func (st *state) newSpace(namespace string) *space {
-	s := &space{budgets: map[string]*entry{}, pods: map[types.UID]*corev1.Pod{}, requests: map[types.UID]*request{}, covering: map[types.UID][]*entry{}}
+	s := &space{deciding: newSequence(), budgets: map[string]*entry{}, pods: map[types.UID]*corev1.Pod{}, requests: map[types.UID]*request{}, covering: map[types.UID][]*entry{}}
 	st.spaces[namespace] = s
 	var list corev1.PodList
 	// The cache answers from memory: it does not fail.
