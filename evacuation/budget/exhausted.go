@@ -55,7 +55,7 @@ func (x *Exhausted) Consent(
 		return disruption.Consent{}, nil
 	}
 	if err := s.deciding.begin(ctx, x.clock); err != nil {
-		return disruption.Consent{Waits: true}, nil //nolint:nilerr // The evictor asks again.
+		return disruption.Consent{Waits: true}, nil // The evictor asks again.
 	}
 	defer s.deciding.end()
 	entries := x.state.covering(s, pod.UID)

@@ -32,7 +32,7 @@ func (t *turns) Evacuate(ctx context.Context, target interceptor.Target) (interc
 	if !answer.granted && answer.message == "" && len(budgets) > 0 {
 		// Its first message may not be another one soon, so that it is decided at once.
 		if err := t.decideNow(ctx, target.Request, budgets[0]); err != nil && !errors.Is(err, errBusy) {
-			return interceptor.Progress{Message: "The EvictionBudgets cannot grant anything now: what they have granted cannot be read or written.", CheckAfter: soon}, nil //nolint:nilerr // It is logged and tried again by the controller.
+			return interceptor.Progress{Message: "The EvictionBudgets cannot grant anything now: what they have granted cannot be read or written.", CheckAfter: soon}, nil // It is logged and tried again by the controller.
 		}
 		answer, budgets = t.state.answerOf(target.Request.Namespace, target.RequestUID, target.PodUID)
 	}

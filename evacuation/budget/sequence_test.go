@@ -128,11 +128,11 @@ func TestDecisionsFollowEachOther(t *testing.T) {
 				}
 				defer s.end()
 				order = append(order, i)
-				time.Sleep(50 * time.Millisecond)
+				<-time.After(50 * time.Millisecond) // Of the bubble's time.
 			}()
 			synctest.Wait()
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		for i, got := range order {
 			if got != i {
 				t.Fatalf("order %v", order)

@@ -400,12 +400,14 @@ func TestATaintThatSomebodyRemovesIsMadeAgain(t *testing.T) {
 
 // While what somebody takes away waits to be made again, all else goes on.
 func TestWhatEndsMeanwhileIsNotMadeAgain(t *testing.T) {
-	cases := map[string]func(*testing.T, *world){
-		"the maintenance": func(t *testing.T, w *world) { w.end(t, "kernel") },
-		"its drain": func(t *testing.T, w *world) {
+	cases := map[string]func(*world){
+		"the maintenance": func(w *world) {
+			w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} })
+		},
+		"its drain": func(w *world) {
 			w.change("kernel", func(m *v1alpha1.NodeMaintenance) { m.Spec.Cordon, m.Spec.Drain = false, false })
 		},
-		"the node": func(_ *testing.T, w *world) { w.remove(w.nodes[types.NamespacedName{Name: "n1"}]) },
+		"the node": func(w *world) { w.remove(w.nodes[types.NamespacedName{Name: "n1"}]) },
 	}
 	for name, end := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -422,7 +424,7 @@ func TestWhatEndsMeanwhileIsNotMadeAgain(t *testing.T) {
 				t.Fatalf("made again at once: taints %v, annotations %v", w.taints(), got)
 			}
 			w.told()
-			end(t, w)
+			end(w)
 			w.settle(t)
 			if got := w.told(); slices.Contains(got, "NodeTainted") || slices.Contains(got, "NodeCordonedAgain") {
 				t.Errorf("events %v", got)
