@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -97,7 +98,7 @@ func (x *Exhausted) Consent(
 	return c, nil
 }
 
-// counted reads the PodDisruptionBudget, nil if it is gone, and all pods of its namespace.
+// counted reads the PodDisruptionBudget, nil if it is gone, and the pods that it selects.
 func (x *Exhausted) counted(ctx context.Context, key types.NamespacedName) (*policyv1.PodDisruptionBudget, []*corev1.Pod, error) {
 	if !x.deletes { // Nor may the manager get one then.
 		return &policyv1.PodDisruptionBudget{}, nil, nil
@@ -109,8 +110,12 @@ func (x *Exhausted) counted(ctx context.Context, key types.NamespacedName) (*pol
 	case err != nil:
 		return nil, nil, fmt.Errorf("get PodDisruptionBudget %s: %w", key, err)
 	}
+	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+	if err != nil {
+		return pdb, nil, nil //nolint:nilerr // The eviction API skips it as well.
+	}
 	var list corev1.PodList
-	if err := x.live.List(ctx, &list, client.InNamespace(key.Namespace)); err != nil {
+	if err := x.live.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, nil, fmt.Errorf("list the pods of PodDisruptionBudget %s: %w", key, err)
 	}
 	all := make([]*corev1.Pod, 0, len(list.Items))

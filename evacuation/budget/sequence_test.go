@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -142,6 +143,32 @@ func TestDecisionsFollowEachOther(t *testing.T) {
 			t.Errorf("order %v, the last since %v", order, s.since.Load())
 		}
 	})
+}
+
+// lists records what is listed.
+type lists struct {
+	client.Reader
+	selectors []string
+}
+
+func (l *lists) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	l.selectors = append(l.selectors, o.Namespace+" "+o.LabelSelector.String())
+	return l.Reader.List(ctx, list, options...)
+}
+
+// A decision lists no pods that the PodDisruptionBudget does not select.
+func TestConsentListsThePodsOfTheBudgetOnly(t *testing.T) {
+	w, first, second := exhausted(t, nil)
+	r := w.exhausting(first, second)
+	l := &lists{Reader: r.live}
+	r.live = l
+	if c, err := w.consent(r, first); err != nil || !c.Deletes {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if diff := cmp.Diff([]string{"shop app=ring", "shop app=ring"}, l.selectors); diff != "" {
+		t.Errorf("lists (-want +got):\n%s", diff)
+	}
 }
 
 // A pod whose EvictionBudgets do not consent waits for no decision.

@@ -20,8 +20,8 @@ type Exhausted struct {
 	Now time.Time
 	// Pod is the UID of the pod.
 	Pod types.UID
-	// Budget is the only PodDisruptionBudget that selects the pod, nil if it is gone. All are
-	// the pods of its namespace. Both come from the API server, not from a cache.
+	// Budget is the only PodDisruptionBudget that selects the pod, nil if it is gone. All has at
+	// least the pods that it selects. Both come from the API server, not from a cache.
 	Budget *policyv1.PodDisruptionBudget
 	All    []*corev1.Pod
 	// Since is since when the eviction has been refused; zero is now.
