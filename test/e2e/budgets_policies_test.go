@@ -138,6 +138,9 @@ func TestTheAdministratorAddsWhatBudgetsRead(t *testing.T) {
 // A condition would tell, bit by bit, what is in a Secret.
 func TestABudgetReadsNoSecret(t *testing.T) {
 	t.Parallel()
+	if err := letBudgetsReadConfigMaps(); err != nil {
+		t.Fatal(err)
+	}
 	const policy = "evictionbudget-config.drawbridge.dev"
 	namespace := kube.Namespace(t)
 	spec := func(apiVersion, kind string) string {
