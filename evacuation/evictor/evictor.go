@@ -172,11 +172,16 @@ func (e *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // afterwards decides what to report once there was an attempt. If a budget changed during the
-// call, its wake-up is already queued; this attempt is reported first.
+// call, its wake-up is already queued; this attempt is reported first. If its pause is over
+// already, because the process stood still, the next one is due at once.
 func (e *Reconciler) afterwards(er *v1alpha1.EvictionRequest, pod *corev1.Pod, state PodState) Decision {
-	in := e.input(er, pod, state)
+	in, now := e.input(er, pod, state), e.Clock.Now()
 	in.Woken = false
-	return Step(in, e.Clock.Now(), e.Policy)
+	d := Step(in, now, e.Policy)
+	if d.Action == Call {
+		d.WakeAt = now
+	}
+	return d
 }
 
 // tell writes the reports of a decision.
@@ -249,10 +254,10 @@ func (e *Reconciler) attempt(ctx context.Context, w *wish, pod *corev1.Pod, trig
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("evict pod %s: %w", target, ctx.Err()) // The process is stopping.
 	}
-	last.At = e.Clock.Now()
 	logger := log.FromContext(ctx).WithValues("pod", pod.Name, "trigger", trigger)
 	last.Answer = e.judged(ctx, key, last.Budgets, e.classified(ctx, pod, err, len(last.Budgets)), trigger)
 	last.Consent = e.consent(ctx, w, pod, &last, grace)
+	last.At = e.Clock.Now() // The pause begins when all is answered, which may have taken longer.
 	e.Metrics.Attempt(string(last.Result), string(trigger))
 	logger = logger.WithValues("result", last.Result)
 	switch {

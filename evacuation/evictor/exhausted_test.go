@@ -95,6 +95,35 @@ func TestEvictorDeletesInSpiteOfABudget(t *testing.T) {
 	}
 }
 
+// TestASlowAttemptHasANextOne: no event of a budget that can never allow would bring it back.
+func TestASlowAttemptHasANextOne(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		thinking, standstill time.Duration
+		want                 time.Duration
+		reported             bool
+	}{
+		"the EvictionBudgets are slow":  {time.Minute, 0, 5 * time.Second, true},
+		"the process has stood still":   {0, time.Hour, time.Millisecond, false},
+		"it has stood still a little":   {0, 4 * time.Second, time.Second, true},
+		"until the very end of a pause": {0, 5 * time.Second, time.Millisecond, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newExhausted(t, disruption.Consent{Waits: true, By: "db", At: at(4 * 3600), Says: "It goes later."})
+			b.thinking, b.failures.then = tc.thinking, func() { b.clock.Step(tc.standstill) }
+			b.answers = []error{builder.BlockedAnswer()}
+			if after := b.reconcile(); after != tc.want {
+				t.Errorf("back after %v, want %v", after, tc.want)
+			}
+			if reported := b.report().Refusal != nil; reported != tc.reported {
+				t.Errorf("it is reported: %t, want %t", reported, tc.reported)
+			}
+		})
+	}
+}
+
 // TestADeletionGivesThePodItsTime: whatever a requester asks for, the pod may end in its own time.
 func TestADeletionGivesThePodItsTime(t *testing.T) {
 	t.Parallel()

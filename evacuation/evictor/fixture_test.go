@@ -29,9 +29,14 @@ import (
 )
 
 // failureLog keeps what was counted as a failed eviction.
-type failureLog struct{ failed []string }
+type failureLog struct {
+	failed []string
+	// then is called after each.
+	then func()
+}
 
 func (l *failureLog) ImperativeEvictionFailed(namespace, name, pod string) {
+	defer l.then()
 	l.failed = append(l.failed, namespace+"/"+name+" "+pod)
 }
 
@@ -54,9 +59,10 @@ type bench struct {
 	answers []error
 	calls   []target
 	graces  []*int64
-	// consents are what EvictionBudgets say, one by one, and asked is how often they were asked;
-	// since is the time of the last one. deletions are used up as answers are.
+	// consents are what EvictionBudgets say, one by one, each after thinking, and asked is how often
+	// they were asked; since is the time of the last one. deletions are used up as answers are.
 	consents  []disruption.Consent
+	thinking  time.Duration
 	asked     int
 	since     time.Time
 	deletions []error
@@ -69,7 +75,7 @@ type bench struct {
 func newBench(t *testing.T, objects ...client.Object) *bench {
 	t.Helper()
 	b := &bench{
-		t: t, clock: testingclock.NewFakeClock(at(0)), log: &builder.NoteLog{}, failures: &failureLog{}, registry: prometheus.NewRegistry(),
+		t: t, clock: testingclock.NewFakeClock(at(0)), log: &builder.NoteLog{}, failures: &failureLog{then: func() {}}, registry: prometheus.NewRegistry(),
 		server: fake.NewClientBuilder().WithScheme(builder.Scheme(t)).
 			WithStatusSubresource(&v1alpha1.EvictionRequest{}).WithObjects(objects...).Build(),
 	}
@@ -102,6 +108,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 // Consent is what the EvictionBudgets of the bench say.
 func (b *bench) Consent(_ context.Context, _ *v1alpha1.EvictionRequest, _ *corev1.Pod, _ string, since time.Time, remove func()) (disruption.Consent, error) {
 	b.asked, b.since = b.asked+1, since
+	b.clock.Step(b.thinking)
 	if len(b.consents) == 0 {
 		return disruption.Consent{}, errors.New("the API server is away")
 	}
