@@ -87,6 +87,24 @@ func useRecipe(t *testing.T, namespace, name string, covers map[string]int32) ma
 	return hooks
 }
 
+// mayDo binds the role of a recipe to the account of the same name, as the recipe says, and wants that
+// the account then may do all of this.
+func mayDo(t *testing.T, namespace, name string, actions ...string) {
+	t.Helper()
+	account := namespace + ":" + name
+	bound := must(kube.Kubectl(t.Context(), cluster.KubectlOptions{}, "create", "rolebinding", name, "--role="+name, "--serviceaccount="+account, "-n", namespace))(t)
+	if err := bound.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, action := range actions {
+		eventually(t, account+" to be allowed to "+action, func(ctx context.Context) error { // RBAC needs a moment.
+			args := append([]string{"auth", "can-i", "-n", namespace, "--as=system:serviceaccount:" + account}, strings.Fields(action)...)
+			result, err := kube.Kubectl(ctx, cluster.KubectlOptions{}, args...)
+			return errors.Join(err, result.Err())
+		})
+	}
+}
+
 // inWindow lets an eviction go that waits for the next window of a budget, which the test
 // does not: somebody skips the budgets. While the window is open nobody has to.
 func inWindow(t *testing.T, pod *corev1.Pod, budget string) {

@@ -58,6 +58,9 @@ func TestRecipeCloudNativePG(t *testing.T) {
 	primary := h.labeled(t, "ledger-1", "postgres", "cnpg.io/cluster", "ledger", "cnpg.io/podRole", "instance", "cnpg.io/instanceRole", "primary")
 	single := h.labeled(t, "wiki-1", "postgres", "cnpg.io/cluster", "wiki", "cnpg.io/podRole", "instance", "cnpg.io/instanceRole", "primary")
 	hooks := useRecipe(t, h.namespace, "cloudnative-pg", map[string]int32{"switchover": 1, "wiki-at-night": 1})
+	// What the real kubectl asks for, which the one that is played below does not. It reads what it patches.
+	mayDo(t, h.namespace, "cnpg-switchover", "get clusters.postgresql.cnpg.io", "list pods",
+		"get clusters.postgresql.cnpg.io --subresource=status", "patch clusters.postgresql.cnpg.io --subresource=status")
 
 	drain := startDrain(t, "alice", h.node)
 	job := h.goesAfter(t, primary, hooks["switchover"])
