@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -88,8 +89,8 @@ func useRecipe(t *testing.T, namespace, name string, covers map[string]int32) ma
 }
 
 // mayDo binds the role of a recipe to the account of the same name, as the recipe says, and wants that
-// the account then may do all of this.
-func mayDo(t *testing.T, namespace, name string, actions ...string) {
+// the account then may do all of this, whether the kinds are there or not.
+func mayDo(t *testing.T, namespace, name string, actions ...authorizationv1.ResourceAttributes) {
 	t.Helper()
 	account := namespace + ":" + name
 	bound := must(kube.Kubectl(t.Context(), cluster.KubectlOptions{}, "create", "rolebinding", name, "--role="+name, "--serviceaccount="+account, "-n", namespace))(t)
@@ -97,10 +98,16 @@ func mayDo(t *testing.T, namespace, name string, actions ...string) {
 		t.Fatal(err)
 	}
 	for _, action := range actions {
-		eventually(t, account+" to be allowed to "+action, func(ctx context.Context) error { // RBAC needs a moment.
-			args := append([]string{"auth", "can-i", "-n", namespace, "--as=system:serviceaccount:" + account}, strings.Fields(action)...)
-			result, err := kube.Kubectl(ctx, cluster.KubectlOptions{}, args...)
-			return errors.Join(err, result.Err())
+		action.Namespace = namespace
+		eventually(t, account+" to be allowed to "+action.String(), func(ctx context.Context) error { // RBAC needs a moment.
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + account, ResourceAttributes: &action}}
+			if err := admin.Create(ctx, review); err != nil {
+				return err
+			}
+			if !review.Status.Allowed {
+				return errors.New("it may not")
+			}
+			return nil
 		})
 	}
 }

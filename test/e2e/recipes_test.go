@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -59,8 +60,12 @@ func TestRecipeCloudNativePG(t *testing.T) {
 	single := h.labeled(t, "wiki-1", "postgres", "cnpg.io/cluster", "wiki", "cnpg.io/podRole", "instance", "cnpg.io/instanceRole", "primary")
 	hooks := useRecipe(t, h.namespace, "cloudnative-pg", map[string]int32{"switchover": 1, "wiki-at-night": 1})
 	// What the real kubectl asks for, which the one that is played below does not. It reads what it patches.
-	mayDo(t, h.namespace, "cnpg-switchover", "get clusters.postgresql.cnpg.io", "list pods",
-		"get clusters.postgresql.cnpg.io --subresource=status", "patch clusters.postgresql.cnpg.io --subresource=status")
+	const group, plural = "postgresql.cnpg.io", "clusters"
+	mayDo(t, h.namespace, "cnpg-switchover",
+		authorizationv1.ResourceAttributes{Verb: "get", Group: group, Resource: plural},
+		authorizationv1.ResourceAttributes{Verb: "get", Group: group, Resource: plural, Subresource: "status"},
+		authorizationv1.ResourceAttributes{Verb: "patch", Group: group, Resource: plural, Subresource: "status"},
+		authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"})
 
 	drain := startDrain(t, "alice", h.node)
 	job := h.goesAfter(t, primary, hooks["switchover"])
