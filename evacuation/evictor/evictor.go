@@ -158,7 +158,7 @@ func (e *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		if err != nil {
 			return reconcile.Result{}, err
 		}
-		if live == nil || live.stored != w.stored || live.er.UID != w.er.UID || !live.isTurn() {
+		if !w.lasts(live) {
 			e.forget(key)
 			return reconcile.Result{}, nil
 		}

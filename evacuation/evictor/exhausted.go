@@ -33,7 +33,15 @@ func (e *Reconciler) consent(ctx context.Context, w *wish, pod *corev1.Pod, last
 		return disruption.Consent{}
 	}
 	c, err := e.Exhausted.Consent(ctx, w.er, pod, last.Budgets[0], reportOf(w.er).StartedAt, func() {
-		err := e.remove(ctx, target{NamespacedName: client.ObjectKeyFromObject(pod), UID: pod.UID}, deletionGrace(pod, grace))
+		// The question took its time, and a deletion cannot be undone.
+		live, err := e.wishOf(ctx, client.ObjectKeyFromObject(w.er), true)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Could not see whether the pod is still to go, will try again", "pod", pod.Name)
+		}
+		if err != nil || !w.lasts(live) {
+			return
+		}
+		err = e.remove(ctx, target{NamespacedName: client.ObjectKeyFromObject(pod), UID: pod.UID}, deletionGrace(pod, grace))
 		last.Answer = e.classified(ctx, pod, err, 1)
 	})
 	switch {

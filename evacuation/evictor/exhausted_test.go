@@ -124,6 +124,27 @@ func TestASlowAttemptHasANextOne(t *testing.T) {
 	}
 }
 
+// TestACanceledRequestDeletesNothing: not even while the EvictionBudgets are asked.
+func TestACanceledRequestDeletesNothing(t *testing.T) {
+	t.Parallel()
+	b := newExhausted(t, disruption.Consent{Deletes: true, By: "db", Says: "It goes."})
+	b.meanwhile = func() {
+		er := b.request()
+		er.Spec.Requesters = nil
+		if err := b.server.Update(t.Context(), er); err != nil {
+			t.Error(err)
+		}
+	}
+	b.answers = []error{builder.BlockedAnswer()}
+	b.reconcile()
+	if len(b.deleted) > 0 {
+		t.Errorf("deleted: %v", b.deleted)
+	}
+	if diff := cmp.Diff(map[string]float64{"budget-never-allows first": 1}, b.attempts()); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+}
+
 // TestADeletionGivesThePodItsTime: whatever a requester asks for, the pod may end in its own time.
 func TestADeletionGivesThePodItsTime(t *testing.T) {
 	t.Parallel()

@@ -63,6 +63,8 @@ type bench struct {
 	// they were asked; since is the time of the last one. deletions are used up as answers are.
 	consents  []disruption.Consent
 	thinking  time.Duration
+	// meanwhile happens before a pod is deleted.
+	meanwhile func()
 	asked     int
 	since     time.Time
 	deletions []error
@@ -75,7 +77,7 @@ type bench struct {
 func newBench(t *testing.T, objects ...client.Object) *bench {
 	t.Helper()
 	b := &bench{
-		t: t, clock: testingclock.NewFakeClock(at(0)), log: &builder.NoteLog{}, failures: &failureLog{then: func() {}}, registry: prometheus.NewRegistry(),
+		t: t, clock: testingclock.NewFakeClock(at(0)), log: &builder.NoteLog{}, failures: &failureLog{then: func() {}}, registry: prometheus.NewRegistry(), meanwhile: func() {},
 		server: fake.NewClientBuilder().WithScheme(builder.Scheme(t)).
 			WithStatusSubresource(&v1alpha1.EvictionRequest{}).WithObjects(objects...).Build(),
 	}
@@ -115,6 +117,7 @@ func (b *bench) Consent(_ context.Context, _ *v1alpha1.EvictionRequest, _ *corev
 	c := b.consents[0]
 	b.consents = b.consents[1:]
 	if c.Deletes {
+		b.meanwhile()
 		remove()
 	}
 	return c, nil

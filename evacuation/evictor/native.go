@@ -71,6 +71,12 @@ func (w *wish) isTurn() bool {
 	return IsTurnOf(w.er, w.native, w.awaited)
 }
 
+// lasts reports whether it is still the same, and the evictor's turn, as the API server has it now;
+// nil for nothing.
+func (w *wish) lasts(now *wish) bool {
+	return now != nil && now.stored == w.stored && now.er.UID == w.er.UID && now.isTurn()
+}
+
 // IsTurnOf reports whether the evictor may act for our request of a pod and its running
 // Eviction; nil is none. Both have to have reached their last stage. A request that only an
 // Eviction needs goes no further than that: when the Eviction has ended, its name is not taken
