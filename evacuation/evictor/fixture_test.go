@@ -61,8 +61,8 @@ type bench struct {
 	graces  []*int64
 	// consents are what EvictionBudgets say, one by one, each after thinking, and asked is how often
 	// they were asked; since is the time of the last one. deletions are used up as answers are.
-	consents  []disruption.Consent
-	thinking  time.Duration
+	consents []disruption.Consent
+	thinking time.Duration
 	// meanwhile happens before a pod is deleted.
 	meanwhile func()
 	asked     int
