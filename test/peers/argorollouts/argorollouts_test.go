@@ -156,22 +156,6 @@ func (a *app) drain(t *testing.T) *cluster.Program {
 	return program
 }
 
-// done waits until a drain has ended well.
-func done(t *testing.T, drain *cluster.Program) {
-	t.Helper()
-	cluster.Eventually(t, "the drain to end", func(context.Context) error {
-		select {
-		case <-drain.Done():
-			return nil
-		default:
-			return fmt.Errorf("so far %v", drain.Lines())
-		}
-	})
-	if err := cluster.Must(drain.Wait())(t).Err(); err != nil {
-		t.Error(err)
-	}
-}
-
 // said is what the surge said about the pod when it was done.
 func (a *app) said(t *testing.T, text string) {
 	t.Helper()
@@ -218,7 +202,7 @@ func TestRollouts(t *testing.T) {
 			t.Parallel()
 			a := newApp(t, canary)
 			a.addNode(t)
-			done(t, a.drain(t))
+			situations.Ended(t, a.drain(t))
 			cluster.Gone(t, world.Client, a.pod)
 			a.said(t, "has 1 of 1 replicas available without this pod.")
 			never(t, a)
@@ -238,7 +222,7 @@ func TestRollouts(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.addNode(t)
-			done(t, drain)
+			situations.Ended(t, drain)
 			cluster.Gone(t, world.Client, a.pod)
 			never(t, a)
 		})

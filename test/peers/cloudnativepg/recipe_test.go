@@ -26,6 +26,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 	"github.com/drawbridge-dev/drawbridge/test/peers/peer"
+	"github.com/drawbridge-dev/drawbridge/test/peers/situations"
 )
 
 const (
@@ -241,22 +242,6 @@ func drain(t *testing.T, node string) *cluster.Program {
 	return program
 }
 
-// ended waits until a drain has ended well.
-func ended(t *testing.T, drain *cluster.Program) {
-	t.Helper()
-	cluster.Eventually(t, "the drain to end", func(context.Context) error {
-		select {
-		case <-drain.Done():
-			return nil
-		default:
-			return fmt.Errorf("so far %v", drain.Lines())
-		}
-	})
-	if err := cluster.Must(drain.Wait())(t).Err(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // said waits for a line of a drain.
 func said(t *testing.T, drain *cluster.Program, text string) {
 	t.Helper()
@@ -342,7 +327,7 @@ func (d *databases) testDrain(t *testing.T) {
 	mark := world.Kube.RequestLog().Mark()
 	program := drain(t, primary.Spec.NodeName)
 	said(t, program, "Eviction triggered evacuation: ")
-	ended(t, program)
+	situations.Ended(t, program)
 	cluster.Gone(t, world.Client, primary)
 	d.switched(t, primary)
 	if n := d.patches(t, mark, "cnpg-switchover"); n != 0 {
