@@ -170,6 +170,8 @@ type hookWatch struct {
 	began, ended, removed map[string]int64
 	// leaving is when a pod was first seen to be deleted.
 	leaving map[types.UID]int64
+	// containers are those of a Job's last pod, by the Job's name, the init containers first.
+	containers map[string][]string
 	// most is how many Jobs had not ended at a time.
 	most int
 	err  error
@@ -177,7 +179,7 @@ type hookWatch struct {
 
 func watchHooks(t *testing.T, namespace string) *hookWatch {
 	t.Helper()
-	w := &hookWatch{began: map[string]int64{}, ended: map[string]int64{}, removed: map[string]int64{}, leaving: map[types.UID]int64{}}
+	w := &hookWatch{began: map[string]int64{}, ended: map[string]int64{}, removed: map[string]int64{}, leaving: map[types.UID]int64{}, containers: map[string][]string{}}
 	c := must(client.NewWithWatch(kube.Config(), client.Options{Scheme: scheme}))(t)
 	for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.PodList{}} {
 		watched := must(c.Watch(t.Context(), list, client.InNamespace(namespace)))(t)
@@ -216,6 +218,12 @@ func (w *hookWatch) take(event watch.Event) {
 	}
 	switch o := object.(type) {
 	case *corev1.Pod:
+		if job := o.Labels[batchv1.JobNameLabel]; job != "" && event.Type == watch.Added {
+			w.containers[job] = nil
+			for _, c := range slices.Concat(o.Spec.InitContainers, o.Spec.Containers) {
+				w.containers[job] = append(w.containers[job], c.Name)
+			}
+		}
 		if (o.DeletionTimestamp != nil || event.Type == watch.Deleted) && w.leaving[o.UID] == 0 {
 			w.leaving[o.UID] = at
 		}

@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,7 +23,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
@@ -351,15 +352,14 @@ func TestRecipeIstio(t *testing.T) {
 	for name, hook := range hooks {
 		attempt := attemptsOf(hook, er, 1)[0]
 		h.seen.endedBefore(t, attempt, pod)
-		var pods corev1.PodList
-		if err := admin.List(t.Context(), &pods, client.InNamespace(h.namespace), client.MatchingLabels{batchv1.JobNameLabel: attempt}); err != nil {
-			t.Fatal(err)
-		}
-		for i := range pods.Items {
-			for _, c := range slices.Concat(pods.Items[i].Spec.InitContainers, pods.Items[i].Spec.Containers) {
-				containers[name] = append(containers[name], c.Name)
+		// The pod itself may be gone: drains of other tests take those that have ended.
+		eventually(t, "the pod of Job "+attempt+" to be seen", func(context.Context) error {
+			containers[name] = h.seen.containersOf(attempt)
+			if containers[name] == nil {
+				return errors.New("it was not seen")
 			}
-		}
+			return nil
+		})
 	}
 	want := map[string][]string{"announce": {"announce"}, "settle-orders": {sidecar, "settle-orders"}}
 	if diff := cmp.Diff(want, containers); diff != "" {
@@ -369,6 +369,13 @@ func TestRecipeIstio(t *testing.T) {
 	waitHookSays(t, other, plain, "has failed and keeps the pod", "it took longer than 10s")
 	lives(t, other)
 	drainGoesOn(t, drain)
+}
+
+// containersOf are those of the last pod of a Job, nil if none was seen.
+func (w *hookWatch) containersOf(job string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.containers[job]
 }
 
 // createdInOrder are the names of all Jobs there were, the first one first.
