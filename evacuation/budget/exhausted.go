@@ -39,8 +39,8 @@ type Exhausted struct{ *runner }
 const (
 	// consentTimeout limits one answer.
 	consentTimeout = 10 * time.Second
-	// onItsWay is longer than any deletion can be on its way: longer than an answer, and the
-	// deadline of the deletion after it (evictor.DefaultTimeout), take together.
+	// onItsWay is longer than any deletion can be on its way: longer than the evictor's Reconcile, in
+	// which the answer, a last look at the request and the deletion follow each other, may take (30 s).
 	onItsWay = time.Minute
 )
 

@@ -69,27 +69,19 @@ func playInstances(t *testing.T, namespace string) *instances {
 	t.Helper()
 	in := &instances{namespace: namespace, known: map[string]*instance{}, clients: map[string]client.Client{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(200 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
+	var all sync.WaitGroup
+	all.Go(func() {
+		steadily(ctx, func() {
 			if err := in.step(ctx); err != nil && ctx.Err() == nil {
 				in.mu.Lock()
 				in.err = err // Much is not there yet, or has changed meanwhile.
 				in.mu.Unlock()
 			}
-		}
-	}()
+		})
+	})
 	t.Cleanup(func() {
 		cancel()
-		<-done
+		all.Wait()
 		if t.Failed() {
 			t.Logf("the last error of an instance manager: %v", in.err)
 		}
@@ -100,6 +92,20 @@ func playInstances(t *testing.T, namespace string) *instances {
 		}
 	})
 	return in
+}
+
+// steadily plays a program that looks again and again, until the context ends.
+func steadily(ctx context.Context, look func()) {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			look()
+		}
+	}
 }
 
 // step looks at everything once.

@@ -50,24 +50,17 @@ func runScripts(t *testing.T, namespace, container string) *scripts {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var all sync.WaitGroup
 	all.Go(func() {
-		ticker := time.NewTicker(200 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
+		steadily(ctx, func() {
 			pods := &corev1.PodList{}
 			if world.Client.List(ctx, pods, client.InNamespace(namespace), client.HasLabels{batchv1.JobNameLabel}) != nil {
-				continue // The next one will do.
+				return // The next one will do.
 			}
 			for i := range pods.Items {
 				if pod := &pods.Items[i]; pod.Status.Phase == corev1.PodRunning && pod.Spec.Containers[0].Name == container && s.take(pod.UID) {
 					all.Go(func() { s.run(ctx, pod) })
 				}
 			}
-		}
+		})
 	})
 	t.Cleanup(func() {
 		cancel()
