@@ -130,11 +130,17 @@ func (r *Requester) JoinRunning(ctx context.Context, pod client.Object, seen *v1
 	case isFull(er, r.Name):
 		return r.explain("join", pod, ErrTooManyRequesters)
 	}
-	// Conflict: there is another one by now. Invalid: it has been canceled.
-	if _, err = r.apply(ctx, pod, nil, er, true); err != nil && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
-		return r.explain("join", pod, err)
+	_, err = r.apply(ctx, pod, nil, er, true)
+	switch {
+	case err == nil, apierrors.IsConflict(err): // There is another one by now.
+		return nil
+	case apierrors.IsInvalid(err):
+		// It has been canceled meanwhile, or somebody's policy refuses what we write for good.
+		if now, failed := r.get(ctx, pod); failed == nil && (now == nil || now.UID != seen.UID || wishFor(now, r.Name) != wishJoin) {
+			return nil
+		}
 	}
-	return nil
+	return r.explain("join", pod, err)
 }
 
 // Withdraw says that this requester no longer wants the pod evicted. If no other
