@@ -3,7 +3,6 @@ package webhook
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	"github.com/drawbridge-dev/drawbridge/internal/text"
 )
 
 // maxAccountsTold is how many accounts a denial names.
@@ -109,9 +109,5 @@ func ownConditions(lists ...[]metav1.Condition) []string {
 
 // accounts names the first few of them.
 func accounts(usernames []string) string {
-	told := strings.Join(usernames[:min(len(usernames), maxAccountsTold)], ", ")
-	if more := len(usernames) - maxAccountsTold; more > 0 {
-		told += fmt.Sprintf(" and %d more", more)
-	}
-	return told
+	return text.Few(usernames, maxAccountsTold)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
 	"github.com/drawbridge-dev/drawbridge/internal/pods"
+	"github.com/drawbridge-dev/drawbridge/internal/text"
 )
 
 // Input is everything that a decision depends on.
@@ -155,13 +156,7 @@ func (in *Input) message(d *Decision, atMost time.Duration) string {
 const maxNamed = 3
 
 // list names the first few pods.
-func list(names []string) string {
-	named := strings.Join(names[:min(len(names), maxNamed)], ", ")
-	if more := len(names) - maxNamed; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
-	return named
-}
+func list(names []string) string { return text.Few(names, maxNamed) }
 
 // counted is how many pods they are.
 func counted(names []string) string {

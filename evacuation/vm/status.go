@@ -24,6 +24,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/internal/controllers"
 	"github.com/drawbridge-dev/drawbridge/internal/events"
 	"github.com/drawbridge-dev/drawbridge/internal/metrics"
+	"github.com/drawbridge-dev/drawbridge/internal/text"
 )
 
 // statusOwner is the field manager of the conditions.
@@ -208,10 +209,7 @@ func (s *Store) conditions(ctx context.Context, p *policy) []metav1.Condition {
 
 // named lists some of the names and counts the rest.
 func named(names []string) string {
-	if len(names) <= mostNamed {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNamed], ", "), len(names)-mostNamed)
+	return text.Few(names, mostNamed)
 }
 
 // missing is what keeps the policy from working: a kind, or a permission.

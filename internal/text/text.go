@@ -2,6 +2,7 @@
 package text
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,6 +14,15 @@ func Cut(s string, n int) string {
 		return string(slices.Concat(runes[:n-3], []rune("...")))
 	}
 	return s
+}
+
+// Few names at most some of several, at least one, and counts the rest.
+func Few(names []string, most int) string {
+	few := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		few += fmt.Sprintf(" and %d more", more)
+	}
+	return few
 }
 
 // OneLine makes of s one line of at most n characters, n being at least 1. White space

@@ -2,6 +2,16 @@ package text
 
 import "testing"
 
+func TestFew(t *testing.T) {
+	for want, names := range map[string][]string{
+		"": nil, "a": {"a"}, "a, b, c": {"a", "b", "c"}, "a, b, c and 2 more": {"a", "b", "c", "d", "e"},
+	} {
+		if got := Few(names, 3); got != want {
+			t.Errorf("of %v: got %q, want %q", names, got, want)
+		}
+	}
+}
+
 func TestOneLine(t *testing.T) {
 	cases := map[string]struct {
 		text string

@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/drawbridge-dev/drawbridge/internal/text"
 )
 
 // Severity says how serious a finding is.
@@ -262,9 +263,5 @@ func bounded(findings []Finding, plural string) []Finding {
 
 // list names at most three things and counts the rest.
 func list(names []string) string {
-	const told = 3
-	if len(names) <= told {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:told], ", "), len(names)-told)
+	return text.Few(names, 3)
 }

@@ -1,7 +1,6 @@
 package forecast
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/drawbridge-dev/drawbridge/cmd/kubectl-drawbridge/text"
 	"github.com/drawbridge-dev/drawbridge/evacuation/order"
 	"github.com/drawbridge-dev/drawbridge/evacuation/registration"
+	shorten "github.com/drawbridge-dev/drawbridge/internal/text"
 )
 
 // waiter is a pod with a turn of the order: since when, and for which other pods it still waits.
@@ -167,10 +167,4 @@ func (p *Pod) waitsFor() string {
 // maxNamed is how many pods are named in a line.
 const maxNamed = 3
 
-func named(pods []string) string {
-	list := strings.Join(pods[:min(len(pods), maxNamed)], ", ")
-	if more := len(pods) - maxNamed; more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
-	}
-	return list
-}
+func named(pods []string) string { return shorten.Few(pods, maxNamed) }

@@ -4,7 +4,6 @@ package answer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -171,10 +170,7 @@ func (r Answer) Explain(budgets []string) string {
 }
 
 func budgetList(result translate.Result, budgets []string) string {
-	list := strings.Join(budgets[:min(len(budgets), MaxBudgets)], ", ")
-	if more := len(budgets) - MaxBudgets; more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
-	}
+	list := text.Few(budgets, MaxBudgets)
 	switch {
 	case result == translate.ResultSeveralBudgets:
 		return list
