@@ -30,13 +30,8 @@ import (
 	"github.com/drawbridge-dev/drawbridge/translate"
 )
 
-const (
-	// longEnough is more than the pause between two tries of kubectl, so that it
-	// meets an interceptor which works for so long.
-	longEnough = 8 * time.Second
-	// kubectlTTL is how long a silent kubectl still counts.
-	kubectlTTL = 2 * time.Minute
-)
+// kubectlTTL is how long a silent kubectl still counts.
+const kubectlTTL = 2 * time.Minute
 
 // leaseOf reads the lease of a drainer and a node.
 func leaseOf(ctx context.Context, user, node string) (*coordinationv1.Lease, error) {
@@ -99,19 +94,27 @@ func TestADrainWaitsForTwoInterceptors(t *testing.T) {
 	namespace := kube.Namespace(t)
 	node := addNodes(t, namespace, 1)[0]
 	const first, second = "checkpoint.example.com", "handover.example.com"
-	startInterceptor(t, namespace, first, longEnough)
-	startInterceptor(t, namespace, second, longEnough)
+	const work = 8 * time.Second // Long enough to stop one that has just begun.
+	working := []*cluster.Program{startInterceptor(t, namespace, first, work), startInterceptor(t, namespace, second, work)}
 	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Interceptors(first, second).Obj())
 	plain := createPod(t, builder.Pod(namespace, "web-0").Node(node).Obj())
 
 	mark := kube.RequestLog().Mark()
 	const grace = 7
 	drain := startDrain(t, "alice", node, fmt.Sprintf("--grace-period=%d", grace))
-	gone(t, plain)
-	lives(t, pod)
+	for i, name := range []string{first, second} { // Each stands still until kubectl, which asks every five seconds or later, has met it.
+		waitLine(t, working[i], namespace+"/db-0: started")
+		if err := working[i].Pause(); err != nil {
+			t.Fatal(err)
+		}
+		waitLine(t, drain, waitingFor(pod, name, i+1, 3))
+		gone(t, plain)
+		lives(t, pod)
+		if err := working[i].Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	result := finishWell(t, drain)
-
-	saysAll(t, "standard error", result.Stderr, waitingFor(pod, first, 1, 3), waitingFor(pod, second, 2, 3))
 	saysAll(t, "standard output", result.Stdout, "pod/web-0 evicted", "node/"+node+" drained")
 	er := waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
 	if diff := cmp.Diff([]string{first, second, v1alpha1.ImperativeEvictionInterceptor}, er.Status.ProcessedInterceptors); diff != "" {
