@@ -338,7 +338,13 @@ func TestAKilledDrainExpires(t *testing.T) {
 	if diff := cmp.Diff([]string(nil), er.Status.ActiveInterceptors); diff != "" {
 		t.Errorf("active (-want +got):\n%s", diff)
 	}
-	saysAll(t, "the event", waitEvent(t, er, "RequesterExpired").Note, "carol.users.drawbridge.dev (kubectl (carol))", "no call for an eviction was recorded for 2m4")
+	const recorded = "no call for an eviction was recorded for "
+	note := waitEvent(t, er, "RequesterExpired").Note
+	saysAll(t, "the event", note, "carol.users.drawbridge.dev (kubectl (carol))", recorded)
+	_, silence, _ := strings.Cut(strings.TrimSuffix(note, "."), recorded)
+	if got := must(time.ParseDuration(silence))(t); got < translate.Granted(kubectlTTL) { // It is longer by what the test took.
+		t.Errorf("expired after a silence of %s, want at least %s", got, translate.Granted(kubectlTTL))
+	}
 	noLease(t, "carol", node)
 	lives(t, pod)
 
