@@ -258,7 +258,8 @@ func TestThePolicyOfKeysTellsWhoeverWrites(t *testing.T) {
 	namespace := kube.Namespace(t)
 	c := listen(t, kube.Config())
 	manager := listen(t, managersConfig(t))
-	pod := builder.Pod(namespace, "a").Label("drawbridge.dev/surge", "yes").Obj()
+	// On no node: a drain of another test would evict it.
+	pod := builder.Pod(namespace, "a").Label("drawbridge.dev/surge", "yes").Change(func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" }).Obj()
 	create(t, pod)
 	label := func(l listener, labels string) func(*testing.T) error {
 		return func(t *testing.T) error {
