@@ -54,7 +54,7 @@ func postForged(t *testing.T, url string, body []byte) *admissionv1.AdmissionRes
 	// A stranger does not mind whom he talks to.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"?timeout=5s", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"?timeout=30s", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
