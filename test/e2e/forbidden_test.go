@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"testing"
@@ -69,9 +70,14 @@ func TestWhatIsPastThePointOfNoReturnIsNotCanceled(t *testing.T) {
 	goesOnUnwanted(t, pod, interceptor)
 
 	// It cannot be taken back, and takes new requesters.
-	er := must(getRequest(t.Context(), pod))(t)
-	er.Status.Interceptors[0].Cancellation = v1alpha1.CancellationAllowed
-	if err := admin.Status().Update(t.Context(), er); err == nil {
+	if err := answerTo(t, func(ctx context.Context) error {
+		er, err := getRequest(ctx, pod)
+		if err != nil {
+			return err
+		}
+		er.Status.Interceptors[0].Cancellation = v1alpha1.CancellationAllowed
+		return admin.Status().Update(ctx, er)
+	}); err == nil {
 		t.Error("what is forbidden was allowed again")
 	} else {
 		saysAll(t, "the API server", err.Error(), "cancellation cannot be taken back once it is Forbidden")
