@@ -216,6 +216,7 @@ func TestMarksOfAKilledManagerAreTakenAway(t *testing.T) {
 	mover.apply(t, goesOn, true)
 	waitHint(t, over, inProgress, ourHint)
 	waitHint(t, goesOn, inProgress, ourHint)
+	waitGuard(t, goesOn, true) // Or the next one would label it.
 	if err := manager.Kill(); err != nil {
 		t.Fatal(err)
 	}
