@@ -93,8 +93,9 @@ func TestKubeVirtG2AMachineThatMovesMeanwhileIsNotMarked(t *testing.T) {
 	evictUntil(t, "alice", pod, "Eviction triggered evacuation")
 	waitRequest(t, pod, "past the interceptor", says(kubevirtInterceptor, "has left the pod"))
 	waitMark(t, namespace, "vm", "")
-	if refused.Load() != 1 {
-		t.Errorf("want one mark that is refused, got %d", refused.Load())
+	// The second is of a manager that has not yet seen the move. All further ones would have to wait.
+	if n := refused.Load(); n < 1 || n > 2 {
+		t.Errorf("want one mark that is refused, or two, got %d", n)
 	}
 	gone(t, pod)
 }
