@@ -44,7 +44,7 @@ func TestACallerWithoutAPause(t *testing.T) {
 	}
 	waitRequest(t, pod, "in the hands of "+interceptor, activeIs(interceptor))
 	waitGuard(t, pod, true)
-	mark := kube.RequestLog().Mark()
+	mark, began := kube.RequestLog().Mark(), time.Now()
 	for range calls {
 		if err := call(); !apierrors.IsTooManyRequests(err) {
 			t.Fatalf("want 429 without an end, got %v", err)
@@ -54,8 +54,8 @@ func TestACallerWithoutAPause(t *testing.T) {
 	ours := since(t, mark).By(drawbridge()).Where(func(r cluster.Request) bool {
 		return r.Writes() && (r.Namespace == pod.Namespace && r.Resource != "events" || r.Name == lease)
 	})
-	// Its lease is renewed every 30 s at most. On a busy machine the calls may take that long.
-	if len(ours) > 2 {
+	// Its lease is renewed every 30 s at most. On a busy machine the calls take longer than that.
+	if most := 2 + int(time.Since(began)/(30*time.Second)); len(ours) > most {
 		t.Errorf("%d calls cost these writes:\n%s", calls, ours)
 	}
 
