@@ -27,10 +27,11 @@ const (
 // drained, with room on three others.
 type ring struct {
 	namespace string
-	nodes     []string
-	pods      []corev1.Pod
-	budget    *v1alpha1.EvictionBudget
-	watcher   *disruption.Watcher
+	// nodes are to be drained, and room are the others.
+	nodes, room []string
+	pods        []corev1.Pod
+	budget      *v1alpha1.EvictionBudget
+	watcher     *disruption.Watcher
 }
 
 var zones = []string{"a", "b", "c"}
@@ -48,7 +49,7 @@ func newRing(t *testing.T, change func(*builder.EvictionBudgetWrapper)) *ring {
 		create(t, set)
 	}
 	r.pods = readyPods(t, r.namespace, 12, r.nodes...)
-	addNodes(t, r.namespace, 3)
+	r.room = addNodes(t, r.namespace, 3)
 	b := builder.EvictionBudget(r.namespace, "ingester", groupLabel, "ingester").ByPodLabel(zoneLabel, 1).MaxUnavailable("100%")
 	if change != nil {
 		change(b)

@@ -19,11 +19,17 @@ import (
 func TestZonesAreDrainedOneAfterTheOther(t *testing.T) {
 	shareManager(t)
 	r := newRing(t, nil)
+	for _, node := range r.room { // The first zone comes back when the test has seen that the others wait.
+		unschedulable(t, node, true)
+	}
 	drains := make([]*cluster.Program, len(r.nodes))
 	for i, node := range r.nodes {
 		drains[i] = startDrain(t, "alice", node)
 	}
 	waitBudget(t, r.budget, "let zones wait", lets(v1alpha1.ReasonGroupsDisrupted))
+	for _, node := range r.room {
+		unschedulable(t, node, false)
+	}
 	for _, drain := range drains {
 		finishWell(t, drain)
 	}
