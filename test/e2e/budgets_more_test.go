@@ -221,9 +221,12 @@ func TestABudgetCanBeSeen(t *testing.T) {
 	if got := budgetMetric(t, m, "drawbridge_budget_grants_total", ""); got < before+1 {
 		t.Errorf("drawbridge_budget_grants_total: want one more than %v, got %v", before, got)
 	}
-	if got := budgetMetric(t, m, "drawbridge_budget_waiting", p.namespace); got != 1 {
-		t.Errorf("drawbridge_budget_waiting: want 1, got %v", got)
-	}
+	eventually(t, "the metric to follow the status", func(context.Context) error {
+		if got := budgetMetric(t, m, "drawbridge_budget_waiting", p.namespace); got != 1 {
+			return fmt.Errorf("drawbridge_budget_waiting: want 1, got %v", got)
+		}
+		return nil
+	})
 	created := must(getRequest(t.Context(), &p.pods[1]))(t).CreationTimestamp
 	if got := budgetMetric(t, m, "drawbridge_budget_waiting_since_timestamp_seconds", p.namespace); got < float64(created.Unix()) || got > float64(time.Now().Unix()) {
 		t.Errorf("drawbridge_budget_waiting_since_timestamp_seconds: want a time since %d, got %v", created.Unix(), got)
