@@ -23,9 +23,13 @@ import (
 // mayDelete lets the manager delete pods that a PodDisruptionBudget can never let go.
 func mayDelete(o *app.Options) { o.Budgets.Exhausted = true }
 
+// consented is how long the pods stay nevertheless. The clock flows while a test looks at that, and
+// a kubectl that is silent for so long still counts.
+const consented = 2 * time.Minute
+
 // consents is an EvictionBudget that lets all pods go at a time, and consents that they are
-// deleted after a minute.
-func consents(b *builder.EvictionBudgetWrapper) { b.MaxUnavailable("100%").Exhausted(time.Minute) }
+// deleted after that.
+func consents(b *builder.EvictionBudgetWrapper) { b.MaxUnavailable("100%").Exhausted(consented) }
 
 // behind puts the pods of a paced namespace behind a PodDisruptionBudget that needs so many.
 func (p *paced) behind(t *testing.T, minAvailable int) {
@@ -52,7 +56,7 @@ func TestASingletonGoesInSpiteOfItsBudget(t *testing.T) {
 	p := newPaced(t, 1, consents)
 	p.behind(t, 1)
 	p.room(t)
-	waitBudget(t, p.budget, "consent", budgetIs(v1alpha1.ConditionExhausted, metav1.ConditionTrue, v1alpha1.ReasonExhaustedEvicts, "deleted after 1m0s"))
+	waitBudget(t, p.budget, "consent", budgetIs(v1alpha1.ConditionExhausted, metav1.ConditionTrue, v1alpha1.ReasonExhaustedEvicts, "deleted after 2m0s"))
 	pod := &p.pods[0]
 	drain := startDrain(t, "alice", p.node)
 	er := waitRequest(t, pod, "told when it goes", refusedUntil)
@@ -65,7 +69,7 @@ func TestASingletonGoesInSpiteOfItsBudget(t *testing.T) {
 	p.live(t)
 
 	mark := kube.RequestLog().Mark()
-	m.Clock.Advance(time.Minute)
+	m.Clock.Advance(consented)
 	gone(t, pod)
 	waitRequest(t, pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
 	const says = "Pod db-0: The pod is deleted in spite of PodDisruptionBudget quorum, as EvictionBudget pace says."
@@ -115,7 +119,7 @@ func TestASingletonStays(t *testing.T) {
 		waitBudget(t, p.budget, "be read", func(*v1alpha1.EvictionBudgetStatus) bool { return true })
 		retries[name] = lastReport(waitRequest(t, &p.pods[0], "blocked", blocked)).Retries
 	}
-	m.Clock.Advance(2 * time.Minute)
+	m.Clock.Advance(2 * consented)
 	for name, tc := range cases {
 		p := worlds[name]
 		waitRequest(t, &p.pods[0], "refused again: "+name, func(er *v1alpha1.EvictionRequest) bool {
@@ -155,7 +159,7 @@ func TestTwoSingletonsGoOneAfterTheOther(t *testing.T) {
 		waitRequest(t, &p.pods[i], "told when it goes", refusedUntil)
 	}
 	mark := kube.RequestLog().Mark()
-	m.Clock.Advance(time.Minute)
+	m.Clock.Advance(consented)
 	// Whoever is second asks again each minute.
 	cluster.Eventually(t, "both pods to be deleted", func(ctx context.Context) error {
 		left := 0
