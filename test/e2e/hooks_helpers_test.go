@@ -67,6 +67,12 @@ func (h *hooked) job(annotations ...string) *v1alpha1.HookJob {
 	return &v1alpha1.HookJob{Template: runtime.RawExtension{Raw: raw}}
 }
 
+// endJob lets the pod of a Job complete that would run for long.
+func (h *hooked) endJob(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	patch(t, pod, func() { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, cluster.CompleteAfterAnnotation, "1ms") })
+}
+
 // hook creates a hook and waits until it is accepted and covers so many pods.
 func (h *hooked) hook(t *testing.T, name string, covers int32, spec v1alpha1.EvacuationHookSpec) *v1alpha1.EvacuationHook {
 	t.Helper()

@@ -26,7 +26,7 @@ func TestHookADrainWaitsForAJob(t *testing.T) {
 	shareManager(t)
 	h := newHooked(t)
 	pod := h.pod(t, "ledger-0")
-	hook := h.hook(t, "dump", 1, v1alpha1.EvacuationHookSpec{Job: h.job(cluster.CompleteAfterAnnotation, "7s", cluster.SaysAnnotation, "reading\n3 tables dumped")})
+	hook := h.hook(t, "dump", 1, v1alpha1.EvacuationHookSpec{Job: h.job(cluster.CompleteAfterAnnotation, "1h", cluster.SaysAnnotation, "reading\n3 tables dumped")})
 
 	drain := startDrain(t, "alice", h.node)
 	er := waitHookSays(t, pod, hook, "Hook dump, attempt 1 of 3: Job dump-")
@@ -58,11 +58,11 @@ func TestHookADrainWaitsForAJob(t *testing.T) {
 	if diff := cmp.Diff([]string{hook.Name, string(er.UID)}, []string{works.Labels[v1alpha1.HookLabel], works.Labels[v1alpha1.HookRequestLabel]}); diff != "" {
 		t.Errorf("labels of the Job's pod (-want +got):\n%s", diff)
 	}
+	waitLine(t, drain, waitingFor(pod, actsAs(hook), 1, 2))
 	lives(t, pod)
 
-	result := finishWell(t, drain)
+	h.endJob(t, &works)
 	er = evicted(t, drain, pod)
-	saysAll(t, "standard error", result.Stderr, waitingFor(pod, actsAs(hook), 1, 2))
 	saysAll(t, "the report", v1alpha1.ReportOf(er, actsAs(hook)).Message, "it is done: Job "+names[0]+" has completed: 3 tables dumped")
 	if diff := cmp.Diff(names, h.seen.created(t)); diff != "" {
 		t.Errorf("Jobs (-want +got):\n%s", diff)
@@ -204,7 +204,7 @@ func TestHookDoesNotCoverItsOwnJobs(t *testing.T) {
 	shareManager(t)
 	h := newHooked(t)
 	pod := h.pod(t, "ledger-0")
-	job := h.job(cluster.CompleteAfterAnnotation, "8s")
+	job := h.job(cluster.CompleteAfterAnnotation, "1h")
 	job.OnSameNode = true
 	hook := h.hook(t, "dump", 1, v1alpha1.EvacuationHookSpec{PodSelector: &metav1.LabelSelector{}, Job: job})
 
@@ -218,6 +218,7 @@ func TestHookDoesNotCoverItsOwnJobs(t *testing.T) {
 			if got := evict(t, "bob", works, dry); got.code != http.StatusCreated || len(got.header.Values("Warning")) > 0 {
 				t.Errorf("an eviction of the Job's pod: %d, warnings %v, %s", got.code, got.header.Values("Warning"), got.body)
 			}
+			h.endJob(t, works)
 		}
 	}
 	evicted(t, drain, pod)
@@ -237,7 +238,10 @@ func TestHooksOfANamespaceAreLimited(t *testing.T) {
 	}
 	h.hook(t, "dump", n, v1alpha1.EvacuationHookSpec{Job: h.job(cluster.CompleteAfterAnnotation, "1s")})
 
+	unschedulable(t, h.other, true) // No Job ends before there are as many as may be, however slowly they are made.
 	drain := startDrain(t, "alice", h.node)
+	h.seen.waitJobs(t, 5)
+	unschedulable(t, h.other, false)
 	for _, pod := range pods {
 		gone(t, pod)
 	}
