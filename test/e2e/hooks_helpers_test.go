@@ -294,9 +294,23 @@ func (w *hookWatch) waitRemoved(t *testing.T, name string) {
 	})
 }
 
+// waitSeen waits until the watches, which may be late, have seen that of a Job, and a pod go.
+func (w *hookWatch) waitSeen(t *testing.T, of map[string]int64, job string, pod *corev1.Pod) {
+	t.Helper()
+	eventually(t, "the watches to see Job "+job+" and pod "+pod.Name, func(context.Context) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if of[job] == 0 || w.leaving[pod.UID] == 0 {
+			return fmt.Errorf("so far they have seen the Jobs %v and the pods %v", of, w.leaving)
+		}
+		return nil
+	})
+}
+
 // endedBefore fails the test unless a Job had ended before a pod began to go.
 func (w *hookWatch) endedBefore(t *testing.T, job string, pod *corev1.Pod) {
 	t.Helper()
+	w.waitSeen(t, w.ended, job, pod)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ended, left := w.ended[job], w.leaving[pod.UID]; ended == 0 || left == 0 || ended > left {
@@ -307,6 +321,7 @@ func (w *hookWatch) endedBefore(t *testing.T, job string, pod *corev1.Pod) {
 // beganAfter fails the test unless a Job was created after a pod had begun to go.
 func (w *hookWatch) beganAfter(t *testing.T, job string, pod *corev1.Pod) {
 	t.Helper()
+	w.waitSeen(t, w.began, job, pod)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if began, left := w.began[job], w.leaving[pod.UID]; began == 0 || left == 0 || began < left {
