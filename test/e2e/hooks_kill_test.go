@@ -5,6 +5,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -50,20 +52,30 @@ func TestHooksSurviveAKilledManager(t *testing.T) {
 		}
 	}
 	moments := []struct {
-		what    string
+		what string
+		// jobsEnd: the pods of Jobs have a node. Before, no run ends while the test does not look.
+		jobsEnd bool
 		reached func(context.Context) error
 	}{
-		{"a request is there", func(ctx context.Context) error { _, err := getRequest(ctx, pods[0]); return err }},
-		{"a run is recorded", inPhase(v1alpha1.HookRunning, 1)},
-		{"two Jobs are there", func(context.Context) error {
+		{"a request is there", false, func(ctx context.Context) error { _, err := getRequest(ctx, pods[0]); return err }},
+		{"a run is recorded", false, inPhase(v1alpha1.HookRunning, 1)},
+		{"two Jobs are there", false, func(context.Context) error {
 			if got := h.seen.created(t); len(got) < 2 {
 				return fmt.Errorf("there are %v", got)
 			}
 			return nil
 		}},
-		{"a run has succeeded", inPhase(v1alpha1.HookSucceeded, 1)},
+		{"a run has succeeded", true, func(ctx context.Context) error {
+			for _, pod := range pods { // What is reported stays, and the run does not.
+				if er, err := getRequest(ctx, pod); err == nil && v1alpha1.ReportOf(er, actsAs(hook)).CompletionTime != nil {
+					return nil
+				}
+			}
+			return inPhase(v1alpha1.HookSucceeded, 1)(ctx)
+		}},
 	}
 	for _, moment := range moments {
+		unschedulable(t, h.other, !moment.jobsEnd)
 		drain := startDrain(t, "alice", h.node)
 		eventually(t, moment.what, moment.reached)
 		if err := process.Kill(); err != nil {
@@ -116,6 +128,9 @@ func TestHookIsUndoneOnceByTheNextManager(t *testing.T) {
 	create(t, builder.EvictionRequest(h.namespace, pod.Name, pod.UID).Requesters("native.example.com").Obj())
 	er := waitRequest(t, pod, "in progress", activeIs(actsAs(hook)))
 	h.seen.waitJobs(t, 1)
+	for _, node := range []string{h.node, h.other} { // The undo ends when the next manager runs.
+		unschedulable(t, node, true)
+	}
 	eventually(t, "the eviction to be canceled", func(ctx context.Context) error {
 		now, err := getRequest(ctx, pod)
 		if err != nil {
@@ -129,6 +144,7 @@ func TestHookIsUndoneOnceByTheNextManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	process = startProcess(t)
+	unschedulable(t, h.other, false)
 	waitEvent(t, pod, events.ReasonHookUndone)
 	undone(t, h, hook, er, attemptsOf(hook, er, 1)...)
 	lives(t, pod)
@@ -142,13 +158,19 @@ func TestHookRunsACommandAgainThatAManagerDiedIn(t *testing.T) {
 	process := startProcess(t, "--hooks-exec")
 	h := newHooked(t)
 	pod := h.pod(t, "ledger-0")
+	// It runs on this machine, and does not end before its manager has died.
+	dead := filepath.Join(t.TempDir(), "dead")
+	const untilDead = `for i in $(seq 300); do test -e "$0" && break; sleep 1; done; echo flushed`
 	hook := h.hook(t, "flush", 1, v1alpha1.EvacuationHookSpec{
-		Retries: new(int32), Exec: &v1alpha1.HookExec{Command: []string{"sh", "-c", "sleep 3; echo flushed"}},
+		Retries: new(int32), Exec: &v1alpha1.HookExec{Command: []string{"sh", "-c", untilDead, dead}},
 	})
 	create(t, builder.EvictionRequest(h.namespace, pod.Name, pod.UID).Requesters("native.example.com").Obj())
 	er := waitRequest(t, pod, "in progress", activeIs(actsAs(hook)))
 	phaseIs(t, hook, er, v1alpha1.HookRunning)
 	if err := process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dead, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	process = startProcess(t, "--hooks-exec")
