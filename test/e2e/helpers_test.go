@@ -248,14 +248,21 @@ func waitLine(t *testing.T, program *cluster.Program, text string) {
 	must(program.WaitLine(ctx, text))(t)
 }
 
-// finish waits for the end of a program.
+// finish waits for the end of a program, as long as it says something new.
 func finish(t *testing.T, program *cluster.Program) cluster.Result {
 	t.Helper()
-	select {
-	case <-program.Done():
-	case <-time.After(patience):
-		t.Fatal("the program has not ended")
-	}
+	eventually(t, "the program to end", func(context.Context) error {
+		select {
+		case <-program.Done():
+			return nil
+		default:
+		}
+		said := map[string]bool{}
+		for _, line := range program.Lines() {
+			said[line.Text] = true
+		}
+		return fmt.Errorf("it has said %d different things", len(said))
+	})
 	return must(program.Wait())(t)
 }
 
