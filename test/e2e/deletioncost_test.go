@@ -112,12 +112,7 @@ func TestPodsThatLeaveAreTheCheapestToLose(t *testing.T) {
 			lives(t, &pod)
 		}
 	}
-	requests := since(t, mark)
-	for pod, want := range map[*corev1.Pod]int{leaves: 1, canceled: 2, own: 2, edited: 2, untouched: 0, bare: 0} {
-		if got := patchesOf(requests, pod); len(got) != want {
-			t.Errorf("pod %s: want %d patches, got:\n%s", pod.Name, want, got)
-		}
-	}
+	wantPatches(t, since(t, mark), map[*corev1.Pod]int{leaves: 1, canceled: 2, own: 2, edited: 2, untouched: 0, bare: 0})
 }
 
 // What a killed manager leaves on pods, the next one takes back. Without the flag, no pod is

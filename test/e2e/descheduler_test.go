@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,21 @@ func patchesOf(requests cluster.Requests, pod *corev1.Pod) cluster.Requests {
 	})
 }
 
+// wantPatches wants so many of each pod. One that the API server refuses changed nothing: it tests
+// what it saw, and the cache may be behind Drawbridge's own write.
+func wantPatches(t *testing.T, requests cluster.Requests, want map[*corev1.Pod]int) {
+	t.Helper()
+	for pod, n := range want {
+		got := patchesOf(requests, pod)
+		if n > 0 {
+			got = got.Where(func(r cluster.Request) bool { return r.Code != http.StatusUnprocessableEntity })
+		}
+		if len(got) != n {
+			t.Errorf("pod %s: want %d patches, got:\n%s", pod.Name, n, got)
+		}
+	}
+}
+
 // The descheduler asks once, hears that the eviction goes on, and sees by the pod's
 // annotation that it does, until it ends in one way or another. The annotation of
 // somebody else is none of our business.
@@ -168,12 +184,7 @@ func TestTheDeschedulerSeesThatAnEvictionGoesOn(t *testing.T) {
 	lives(t, canceled)
 	lives(t, foreign)
 
-	requests := since(t, mark)
-	for p, want := range map[*corev1.Pod]int{canceled: 2, ended: 2, deleted: 2, moved: 1, foreign: 0, plain: 0} {
-		if got := patchesOf(requests, p); len(got) != want {
-			t.Errorf("pod %s: want %d patches, got:\n%s", p.Name, want, got)
-		}
-	}
+	wantPatches(t, since(t, mark), map[*corev1.Pod]int{canceled: 2, ended: 2, deleted: 2, moved: 1, foreign: 0, plain: 0})
 }
 
 // An eviction that nobody intercepts is over in a moment and costs no mark, unless a
@@ -231,12 +242,7 @@ func TestMarksOfAKilledManagerAreTakenAway(t *testing.T) {
 	waitHint(t, over, inProgress, "")
 	waitHint(t, goesOn, inProgress, ourHint)
 	waitHint(t, foreign, inProgress, "kubevirt")
-	requests := since(t, mark)
-	for _, p := range []*corev1.Pod{goesOn, foreign} {
-		if got := patchesOf(requests, p); len(got) != 0 {
-			t.Errorf("pod %s: want no patch, got:\n%s", p.Name, got)
-		}
-	}
+	wantPatches(t, since(t, mark), map[*corev1.Pod]int{goesOn: 0, foreign: 0})
 	if err := manager.Stop(t.Context()); err != nil {
 		t.Errorf("stop the manager: %v", err)
 	}
@@ -291,10 +297,5 @@ func TestInterceptedPodsAreMarkedForTheDescheduler(t *testing.T) {
 	waitHint(t, running, evictOnly, "")
 	waitHint(t, foreign, evictOnly, "theirs")
 
-	requests := since(t, mark)
-	for p, want := range map[*corev1.Pod]int{named: 1, foreign: 0, plain: 0, selected: 2} {
-		if got := patchesOf(requests, p); len(got) != want {
-			t.Errorf("pod %s: want %d patches, got:\n%s", p.Name, want, got)
-		}
-	}
+	wantPatches(t, since(t, mark), map[*corev1.Pod]int{named: 1, foreign: 0, plain: 0, selected: 2})
 }
