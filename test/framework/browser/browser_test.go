@@ -102,7 +102,6 @@ func TestKeysColoursAndPictures(t *testing.T) {
 	beside.Shows("h1", "Keys")
 }
 
-// The judge must be able to find something.
 // A live page replaces elements between the look for one and the click on it.
 func TestAClickOnWhatThePageReplaces(t *testing.T) {
 	b := ForTest(t)
@@ -126,6 +125,29 @@ func TestAClickOnWhatThePageReplaces(t *testing.T) {
 	}
 }
 
+// It may also do so between the press of the button and its release. Nothing is clicked then.
+func TestAClickOnWhatThePageReplacesWhenItIsPressed(t *testing.T) {
+	b := ForTest(t)
+	tab := b.Tab(t)
+	tab.Open(page(t, `<button>Go</button><p>not yet</p>`))
+	Eval[bool](tab, `(() => {
+		let left = 2;
+		document.addEventListener("mousedown", () => {
+			if (left-- <= 0) return;
+			const old = document.querySelector("button");
+			old.replaceWith(old.cloneNode(true));
+		});
+		document.addEventListener("click", () => { document.querySelector("p").innerText += "!"; });
+		return true;
+	})()`)
+	tab.Click("button")
+	tab.Shows("p", "not yet!")
+	if got := tab.Text("p"); got != "not yet!" {
+		t.Errorf("the page shows %q, want one click", got)
+	}
+}
+
+// The judge must be able to find something.
 func TestAxeFindsWhatIsWrong(t *testing.T) {
 	b := ForTest(t)
 	tab := b.Tab(t)

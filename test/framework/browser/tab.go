@@ -229,7 +229,7 @@ func (t *Tab) touch(what string, step chromedp.Action[chromedp.Void]) {
 	t.tb.Helper()
 	err := waiting.For(t.ctx, what, func(ctx context.Context) error {
 		err := chromedp.Do(ctx, step)
-		if err != nil && !replaced.MatchString(err.Error()) {
+		if err != nil && !errors.Is(err, errNoClick) && !replaced.MatchString(err.Error()) {
 			err = waiting.InVain(err)
 		}
 		return err
@@ -237,13 +237,6 @@ func (t *Tab) touch(what string, step chromedp.Action[chromedp.Void]) {
 	if err != nil {
 		t.tb.Fatalf("browser: %v", err)
 	}
-}
-
-// Click clicks on the middle of the element, when it is visible.
-func (t *Tab) Click(selector string) {
-	t.tb.Helper()
-	t.Visible(selector)
-	t.touch("a click on "+selector, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 
 // Follow clicks, and waits until another page has been loaded.
