@@ -3,6 +3,8 @@
 package dashboard
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -45,14 +47,19 @@ func eventful(nodes, finished int) *crowd {
 	return c
 }
 
-// heard waits until the page was told of a change.
+// heard changes the crowd until the page has shown a message that came meanwhile. A machine may
+// take long for one.
 func heard(t *testing.T, tab *browser.Tab, c *crowd) {
 	t.Helper()
-	before := len(tab.Messages())
-	churn(t, c, time.Second)
-	if len(tab.Messages()) == before {
-		t.Error("the page was told of no change, so this proves nothing")
-	}
+	// htmx says this when it has put into the page what the message brought.
+	browser.Eval[bool](tab, `window.heard = false, document.addEventListener("htmx:sseMessage", () => { window.heard = true; }, {once: true}), true`)
+	eventually(t, "the page to be told of a change", func(context.Context) error {
+		churn(t, c, time.Second)
+		if !browser.Eval[bool](tab, "window.heard") {
+			return errors.New("it was told of none")
+		}
+		return nil
+	})
 }
 
 // choose follows a link by keyboard: it has the focus also when a change replaces it meanwhile,
