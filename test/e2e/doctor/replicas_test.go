@@ -42,12 +42,11 @@ func TestFindingsInTheDeployment(t *testing.T) {
 		}
 		return nil
 	})
-	r := recognised(t, 0, wanted{"replicas", doctor.Fail, "lease/drawbridge-system/drawbridge-leader", "no replica leads"})
+	recognised(t, 0, wanted{"replicas", doctor.Fail, "lease/drawbridge-system/drawbridge-leader", "no replica leads"})
+	// An API server that has not taken up the installation yet calls nobody.
+	r := recognised(t, 0, wanted{"reachable", doctor.Fail, "", "did not reach the manager"})
 	if f := r.find(wanted{"permissions", doctor.Fail, "", ""}); f != nil {
 		t.Errorf("the chart gives all that the doctor asks for, and it finds %+v", *f)
-	}
-	if f := r.find(wanted{"reachable", doctor.Fail, "", "did not reach the manager"}); f == nil {
-		t.Errorf("no replica can be reached, and it finds %v", r.findings())
 	}
 
 	cases := []struct {
