@@ -58,7 +58,7 @@ func startHeldDrain(ctx context.Context, t *testing.T) *heldDrain {
 		h.pod = &pods[0]
 		return nil
 	})
-	if h.drain, err = kube.StartKubectl(ctx, cluster.KubectlOptions{}, "drain", h.node, "--timeout=5m"); err != nil {
+	if h.drain, err = kube.StartKubectl(ctx, cluster.KubectlOptions{}, "drain", h.node); err != nil {
 		t.Fatal(err)
 	}
 	waiting, cancel := context.WithTimeout(ctx, patience)
@@ -159,9 +159,9 @@ func (a *asker) stop(t *testing.T, when string) {
 	}
 }
 
-// paused waits until kubectl has just been refused and pauses. It asks again five seconds later,
-// which is long enough to put another manager in the place of the only one.
-func (h *heldDrain) paused(t *testing.T) {
+// replaceManager puts another manager in the place of the only one while kubectl pauses. kubectl
+// is stopped meanwhile: it asks again five seconds later, and a slow machine takes longer.
+func (h *heldDrain) replaceManager(t *testing.T, replace func()) {
 	t.Helper()
 	refused := func() int { return strings.Count(said(h.drain), "(will retry after 5s)") }
 	before := refused()
@@ -171,6 +171,13 @@ func (h *heldDrain) paused(t *testing.T) {
 		}
 		return nil
 	})
+	if err := h.drain.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	replace()
+	if err := h.drain.Resume(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // finish makes room for the replacement and waits for kubectl.

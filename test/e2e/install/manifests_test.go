@@ -208,9 +208,10 @@ func TestInstallWithoutHelm(t *testing.T) {
 	wantManaged(ctx, t, "after the upgrade")
 	asker.more(t, 50)
 	asker.stop(t, "during the upgrade")
-	held.paused(t)
-	stopManager(t, process)
-	process = startOfFile(ctx, t, inst)
+	held.replaceManager(t, func() {
+		stopManager(t, process)
+		process = startOfFile(ctx, t, inst)
+	})
 	held.finish(ctx, t)
 	out, skew = pluginSays(ctx, t, "version")
 	for _, want := range []string{"Manager:    0.2.0\n", "Chart:      0.2.0\n", "API:        drawbridge.dev/v1alpha1, definitions 0.2.0\n"} {

@@ -59,10 +59,11 @@ func TestUpgradeFromThePreviousReleaseInTheMiddleOfADrain(t *testing.T) {
 	if now := versionOfTheRelease(ctx, t); now == old {
 		t.Errorf("the release is %s, before and after the upgrade", now)
 	}
-	held.paused(t)
-	stopManager(t, process)
-	startManager(t, inst)
-	cluster.Eventually(t, "the API server to reach the manager", func(context.Context) error { return reached(ctx, inst) })
+	held.replaceManager(t, func() {
+		stopManager(t, process)
+		startManager(t, inst)
+		cluster.Eventually(t, "the API server to reach the manager", func(context.Context) error { return reached(ctx, inst) })
+	})
 	held.finish(ctx, t)
 }
 
