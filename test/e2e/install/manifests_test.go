@@ -45,7 +45,8 @@ func manifestsOf(ctx context.Context, t *testing.T, version string) string {
 
 // reachable changes what is not as in a cluster: a Service leads to no pod here, so the
 // webhook's leads to this machine, at a port of ours; and nobody but [runJob] runs the pods
-// of the Job, which waits for less than a minute.
+// of the Job, which waits for less than a minute. The API server waits longer for the webhook,
+// which a busy machine holds up: it would let evictions pass.
 func reachable(t *testing.T, folder string, port int) string {
 	t.Helper()
 	changed := t.TempDir()
@@ -66,7 +67,7 @@ func reachable(t *testing.T, folder string, port int) string {
 					t.Fatal(err)
 				}
 				container := containers[0].(map[string]any)
-				container["args"] = append(container["args"].([]any), "--wait=5s")
+				container["args"] = append(container["args"].([]any), "--wait=45s")
 				set(t, object.Object, containers, "spec", "template", "spec", "containers")
 			case "ValidatingWebhookConfiguration":
 				webhooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
@@ -75,6 +76,7 @@ func reachable(t *testing.T, folder string, port int) string {
 				}
 				for _, webhook := range webhooks {
 					set(t, webhook.(map[string]any), int64(port), "clientConfig", "service", "port")
+					set(t, webhook.(map[string]any), int64(30), "timeoutSeconds")
 				}
 				set(t, object.Object, webhooks, "webhooks")
 			}

@@ -29,8 +29,11 @@ func TestUpgradeFromThePreviousReleaseInTheMiddleOfADrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The longest that an API server waits: a busy machine holds a webhook up.
+	const timeout = 30
 	before := install.Options{Kubeconfig: kubeconfig(t), Chart: previousChart, Values: values{
-		"deployment": values{"nodeSelector": noNode}, "webhook": values{"url": "https://localhost:" + strconv.Itoa(port), "failurePolicy": "Fail"},
+		"deployment": values{"nodeSelector": noNode},
+		"webhook":    values{"url": "https://localhost:" + strconv.Itoa(port), "failurePolicy": "Fail", "timeoutSeconds": timeout},
 	}}
 	if err := install.Run(ctx, before); err != nil {
 		t.Fatal(err)
@@ -44,7 +47,7 @@ func TestUpgradeFromThePreviousReleaseInTheMiddleOfADrain(t *testing.T) {
 	}
 	old := versionOfTheRelease(ctx, t)
 	process := startManager(t, inst)
-	waitTimeout(t, 5)
+	waitTimeout(t, timeout)
 	cluster.Eventually(t, "the API server to reach the manager", func(context.Context) error { return reached(ctx, inst) })
 
 	held := startHeldDrain(ctx, t)
@@ -53,7 +56,7 @@ func TestUpgradeFromThePreviousReleaseInTheMiddleOfADrain(t *testing.T) {
 	if err := shell(ctx, t, commandOfUpgrade(t)); err != nil {
 		t.Fatal(err)
 	}
-	waitTimeout(t, 5)
+	waitTimeout(t, timeout)
 	asker.more(t, 50)
 	asker.stop(t, "during the upgrade from "+old)
 	if now := versionOfTheRelease(ctx, t); now == old {
