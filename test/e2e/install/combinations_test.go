@@ -280,6 +280,7 @@ func chartBefore(t *testing.T) string {
 // the same time, leaves what the new chart has, and nothing of the old one.
 func TestAnUpgradeFromAnOlderChartLeavesNothingOfIt(t *testing.T) {
 	installForeignKinds(t)
+	ownDefinitions(t) // The next test would take over what is still being deleted.
 	before := install.Options{Kubeconfig: kubeconfig(t), Chart: chartBefore(t)}
 	if err := install.Run(t.Context(), before); err != nil {
 		t.Fatal(err)
