@@ -286,7 +286,7 @@ func TestHelmInTheMiddleOfADrain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	chart := values{
-		"deployment": values{"enabled": true, "nodeSelector": noNode}, "uninstall": values{"wait": "20s"}, "certificates": values{"settle": "1s"},
+		"deployment": values{"enabled": true, "nodeSelector": noNode}, "uninstall": values{"wait": "45s"}, "certificates": values{"settle": "1s"},
 		"vm": values{"kubevirt": values{"enabled": true}},
 	}
 	ownDefinitions(t)
