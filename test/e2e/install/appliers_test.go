@@ -82,7 +82,7 @@ func (s byServerSide) apply(ctx context.Context, v values) error {
 	if err := s.kubectl(ctx, definitions, "apply"); err != nil {
 		return err
 	}
-	if _, err := kube.Kubectl(ctx, cluster.KubectlOptions{}, "wait", "--for=condition=Established", "crd", "--all"); err != nil {
+	if _, err := kube.Kubectl(ctx, cluster.KubectlOptions{}, "wait", "--for=condition=Established", "--timeout=3m", "crd", "--all"); err != nil {
 		return err
 	}
 	return s.kubectl(ctx, objects, "apply")
