@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // patience is how long a test waits for what must happen.
@@ -46,7 +47,8 @@ func run(m *testing.M) (code int) {
 	}()
 	return cluster.Main(m, cluster.Options{Nodes: 3, APIServerArgs: []string{"--egress-selector-config-file=" + way.Config}}, func(c *cluster.Cluster) error {
 		kube = c
-		return nil
+		_, err := manager.Build(context.Background()) // No bound of a test is for the compiler.
+		return err
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/drawbridge-dev/drawbridge/test/framework/install"
@@ -71,6 +72,9 @@ func TestTerraformsValuesInstallTheChart(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(document.AsString()), &values); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := unstructured.SetNestedField(values, int64(webhookTimeout), "webhook", "timeoutSeconds"); err != nil {
+		t.Fatal(err)
 	}
 	kubeconfig, err := kube.KubeconfigFile("admin", "system:masters")
 	if err != nil {

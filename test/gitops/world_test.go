@@ -27,6 +27,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"github.com/drawbridge-dev/drawbridge/internal/failurepolicy"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/install"
@@ -75,6 +76,28 @@ func withoutHooks(objects []*unstructured.Unstructured) []*unstructured.Unstruct
 	return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["helm.sh/hook"] != "" })
 }
 
+// webhookTimeout is the longest that an API server waits for a webhook, in seconds: these tests
+// get what others leave of the processors.
+const webhookTimeout = 30
+
+// patient lets the API server wait that long for the webhooks among objects.
+func patient(t *testing.T, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	t.Helper()
+	for _, configuration := range webhooksOf(t, objects) {
+		webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, webhook := range webhooks {
+			webhook.(map[string]any)["timeoutSeconds"] = int64(webhookTimeout)
+		}
+		if err := unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return objects
+}
+
 // definitions are the CustomResourceDefinitions among objects. Argo CD and Flux apply them
 // first, and so do we.
 func definitions(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
@@ -94,7 +117,7 @@ func apply(ctx context.Context, objects []*unstructured.Unstructured, by string)
 		if _, err := kubectl(ctx, cluster.KubectlOptions{Stdin: documents}, "apply", "--server-side", "--field-manager="+by, "-f", "-"); err != nil {
 			return err
 		}
-		if _, err := kubectl(ctx, cluster.KubectlOptions{}, "wait", "--for=condition=Established", "crd", "--all"); err != nil {
+		if _, err := kubectl(ctx, cluster.KubectlOptions{}, "wait", "--for=condition=Established", "--timeout=3m", "crd", "--all"); err != nil {
 			return err
 		}
 	}
@@ -237,7 +260,7 @@ func waitManaged(t *testing.T, when string) *admissionregistrationv1.ValidatingW
 }
 
 // intercepted creates a pod with an interceptor that nobody runs, so every eviction of it
-// gets a 429.
+// gets a 429. It returns when the API server calls the manager as the configuration says.
 func intercepted(t *testing.T) *corev1.Pod {
 	t.Helper()
 	pod := builder.Pod(kube.Namespace(t), "ledger-0").Interceptors("nobody.example.com").Obj()
@@ -251,6 +274,9 @@ func intercepted(t *testing.T) *corev1.Pod {
 			err = fmt.Errorf("it is %s", now.Status.Phase)
 		}
 		return err
+	})
+	cluster.Eventually(t, "the API server to reach the manager", func(ctx context.Context) error {
+		return failurepolicy.Prove(ctx, kube.Client().PolicyV1(), install.DefaultNamespace)
 	})
 	return pod
 }
