@@ -80,8 +80,9 @@ func Install(ctx context.Context, c *cluster.Cluster, o InstallOptions) (*Instal
 	values := merge(map[string]any{
 		"deployment": map[string]any{"enabled": false},
 		// Fail, because with the chart's default nobody could tell when the API server
-		// begins to call us, or notice a call that the webhook missed.
-		"webhook": map[string]any{"url": "https://localhost:" + strconv.Itoa(port), "failurePolicy": "Fail"},
+		// begins to call us, or notice a call that the webhook missed. And the longest timeout there
+		// is: on a busy machine a call may stand still for longer than the chart's five seconds.
+		"webhook": map[string]any{"url": "https://localhost:" + strconv.Itoa(port), "failurePolicy": "Fail", "timeoutSeconds": 30},
 	}, o.Values)
 	i := &Installation{
 		Cluster:        c,
