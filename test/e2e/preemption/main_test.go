@@ -34,6 +34,11 @@ const (
 	schedulerUser = "system:kube-scheduler"
 	// token is what it may send instead of a certificate.
 	token = "0123456789abcdef0123456789abcdef"
+	// answerTimeout is how long the extender may take to answer, and the scheduler waits a little
+	// longer. The defaults are 4 and 5 seconds, for which a busy machine may stand still; the
+	// scheduler then preempts as if there were no extender.
+	answerTimeout = time.Minute
+	httpTimeout   = 90 * time.Second
 )
 
 var (
@@ -111,6 +116,7 @@ func startManager(ctx context.Context, stamped bool) (err error) {
 		o.Preemption.Enabled = true
 		o.Preemption.Port = extenderPort
 		o.Preemption.Stamped = stamped
+		o.Preemption.Timeout = answerTimeout
 		o.Preemption.GuardDeletes = true
 		o.Preemption.TokenFile = tokenFile
 	}})
@@ -125,14 +131,15 @@ extenders:
     preemptVerb: preempt
     nodeCacheCapable: false
     ignorable: true
+    httpTimeout: %s
     enableHTTPS: true
     tlsConfig:
       serverName: localhost
       caData: %s
-`, token, extenderPort, base64.StdEncoding.EncodeToString(authority))
+`, token, extenderPort, httpTimeout, base64.StdEncoding.EncodeToString(authority))
 }
 
-// schedulerConfig is what docs/guides/preemption.md tells administrators to write.
+// schedulerConfig is what docs/guides/preemption.md tells administrators to write, but for the timeout.
 func schedulerConfig() (string, error) {
 	scheduler, err := kube.ConfigFor(schedulerUser)
 	if err != nil {
@@ -145,14 +152,14 @@ extenders:
     preemptVerb: preempt
     nodeCacheCapable: true
     ignorable: true
-    httpTimeout: 5s
+    httpTimeout: %s
     enableHTTPS: true
     tlsConfig:
       serverName: localhost
       caData: %s
       certData: %s
       keyData: %s
-`, extenderPort, encode(authority), encode(scheduler.CertData), encode(scheduler.KeyData)), nil
+`, extenderPort, httpTimeout, encode(authority), encode(scheduler.CertData), encode(scheduler.KeyData)), nil
 }
 
 func extenderURL() string { return "https://127.0.0.1:" + strconv.Itoa(extenderPort) + "/preempt" }

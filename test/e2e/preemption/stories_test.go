@@ -56,7 +56,7 @@ func TestStory1AServiceKeepsThreeOfItsPods(t *testing.T) {
 	s.inTemplate(&deployment.Spec.Template, class.Name)
 	s.create(deployment)
 	s.podsOf("shop", 4)
-	s.budget("shop", "3", 1)
+	pdb := s.budget("shop", "3", 1)
 
 	// One may go, and goes.
 	high := s.class("batch", 5000, "")
@@ -66,6 +66,7 @@ func TestStory1AServiceKeepsThreeOfItsPods(t *testing.T) {
 		left = s.podsOf("shop", 3)
 		return nil
 	})
+	s.allows(pdb, 0) // The budget's controller counts a moment later.
 	// A second one may not.
 	second := s.pod("second-batch", high)
 	s.pending(second)
