@@ -76,8 +76,11 @@ func TestHooksAnswerNatively(t *testing.T) {
 		t.Parallel()
 		namespace, node := placed(t)
 		key := in(namespace, migrate)
-		covering(t, builder.EvacuationHook(namespace, "dump").NativeKey(key).
-			Job(`{"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "registry.k8s.io/pause"}]}}}}`).Obj())
+		// It must not end by itself before it is canceled.
+		covering(t, builder.EvacuationHook(namespace, "dump").NativeKey(key).Job(`{"spec": {"template": {
+			"metadata": {"annotations": {"`+cluster.CompleteAfterAnnotation+`": "1h"}},
+			"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "registry.k8s.io/pause"}]}
+		}}}`).Obj())
 		pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).Responders(key).Obj())
 		r := wants(t, pod)
 		e := waitEviction(t, pod, "in the hands of the hook", turnOf(key))
