@@ -334,16 +334,17 @@ func TestTheExampleServesBothAPIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := func() *cluster.Program {
+	// However long it takes until it is killed, the first has not ended its work.
+	start := func(work string) *cluster.Program {
 		p, err := kube.StartProgram(context.WithoutCancel(t.Context()), cluster.ProgramOptions{}, binary, "--kubeconfig="+kubeconfig,
-			"--namespace="+namespace, "--name="+in(namespace, flush), "--native-key="+in(namespace, failover), "--work=3s")
+			"--namespace="+namespace, "--name="+in(namespace, flush), "--native-key="+in(namespace, failover), "--work="+work)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = p.Kill(); _, _ = p.Wait() })
 		return p
 	}
-	p := start()
+	p := start("1h")
 	ours := createPod(t, builder.Pod(namespace, "ours").Node(node).Interceptors(in(namespace, flush)).Obj())
 	theirs := createPod(t, builder.Pod(namespace, "theirs").Node(node).Responders(in(namespace, failover)).Obj())
 	joins(t, ours)
@@ -363,7 +364,7 @@ func TestTheExampleServesBothAPIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = p.Wait()
-	p = start()
+	p = start("3s")
 	for _, pod := range []*corev1.Pod{ours, theirs} {
 		says(p, pod, "started at ")
 		says(p, pod, "completed")
