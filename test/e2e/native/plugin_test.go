@@ -102,12 +102,13 @@ func TestThePluginTellsOneStory(t *testing.T) {
 	}
 	waitEviction(t, pod, "in the hands of its responder", turnOf(first))
 	responds(t, pod, first, func(r *lifecyclev1alpha1.ResponderStatus) {
-		r.HeartbeatTime, r.Message, r.ExpectedCompletionTime = new(metav1.Now()), new("copying 42 %"), new(metav1.NewTime(time.Now().Add(time.Hour)))
+		// It is told in hours, so it stays the same however long the commands take.
+		r.HeartbeatTime, r.Message, r.ExpectedCompletionTime = new(metav1.Now()), new("copying 42 %"), new(metav1.NewTime(time.Now().Add(11*time.Hour)))
 	})
 	says("pod " + namespace + "/db-0 waits for " + first + " 1/4: copying 42 %\n")
-	prints(t, []string{first, "active", "59m", "copying 42 %", second, third, "waiting"}, "status", node, "-o", "wide")
-	prints(t, []string{first + " 1/4", "59m", "copying 42 %"}, "status", node, "--tree=false", "-o", "wide")
-	prints(t, []string{"- " + first + " has its turn", "done in 59m, \"copying 42 %\"", "- " + second + " waits for its turn", third}, "why", "db-0", "-n", namespace)
+	prints(t, []string{first, "active", "10h", "copying 42 %", second, third, "waiting"}, "status", node, "-o", "wide")
+	prints(t, []string{first + " 1/4", "10h", "copying 42 %"}, "status", node, "--tree=false", "-o", "wide")
+	prints(t, []string{"- " + first + " has its turn", "done in 10h, \"copying 42 %\"", "- " + second + " waits for its turn", third}, "why", "db-0", "-n", namespace)
 	prints(t, []string{fmt.Sprintf("native.drawbridge.dev (%s, %s), %s\n", first, second, third)}, "forecast", node, "--force")
 
 	only := createPod(t, builder.Pod(namespace, "web-0").Responders(second).Obj())
