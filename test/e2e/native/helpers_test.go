@@ -16,6 +16,7 @@ import (
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -316,7 +317,8 @@ func leaves(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// calls asks as kubectl drain does, and wants to be told to wait.
+// calls asks as kubectl drain does, and wants to be told to wait. Like that it goes on asking until
+// the pod is gone: a kubectl that is silent for two minutes counts as gone itself.
 func calls(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	waiting.Eventually(t, "a call to be answered", func(context.Context) error {
@@ -326,6 +328,28 @@ func calls(t *testing.T, pod *corev1.Pod) {
 		}
 		return nil
 	})
+	config := cluster.Must(kube.ConfigFor("alice", drainers))(t)
+	config.UserAgent = "kubectl/v1.37.1"
+	kubectl := cluster.Must(kubernetes.NewForConfig(config))(t).PolicyV1().Evictions(pod.Namespace)
+	call := cluster.Eviction(pod)
+	call.DeleteOptions.Preconditions = metav1.NewUIDPreconditions(string(pod.UID)) // Not its successor of that name.
+	ctx, ended := t.Context(), make(chan struct{})
+	go func() {
+		defer close(ended)
+		again := time.NewTicker(20 * time.Second)
+		defer again.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-again.C:
+			}
+			if err := kubectl.Evict(ctx, call); err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { <-ended })
 }
 
 // wishes are the native requests for a pod.
