@@ -127,6 +127,7 @@ func (c *Controllers) look(ctx context.Context) error {
 	}
 	var failures []error
 	for _, t := range targets {
+		t.now = time.Now() // The API server takes no time that is half a minute old, and there may be many.
 		if t.over() {
 			if c.ended[t.uid].IsZero() {
 				c.ended[t.uid] = t.now
