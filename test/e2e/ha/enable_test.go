@@ -26,7 +26,7 @@ import (
 func TestDisableAndEnableWithRequestsInFlight(t *testing.T) {
 	// 1. and 2. A cluster, and the upgrade.
 	inst := installed(t, nil)
-	args := []string{"--leader-elect=true", "--eviction-backoff-min=1s", "--eviction-backoff-max=1s"}
+	args := slices.Concat(patientLease, []string{"--eviction-backoff-min=1s", "--eviction-backoff-max=1s"})
 	p := start(t, inst, args...)
 	namespace := kube.Namespace(t)
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -107,7 +108,7 @@ func taken(t *testing.T, pod *corev1.Pod, since time.Time) time.Duration {
 func TestTheOtherReplicaTakesOver(t *testing.T) {
 	inst := installed(t, nil)
 	s := inst.NewService(t)
-	replicas := []*manager.Process{s.Replica(t), s.Replica(t)}
+	replicas := []*manager.Process{s.Replica(t, patientLease...), s.Replica(t, patientLease...)}
 	namespace := kube.Namespace(t)
 	held := intercepted(t, namespace, "held")
 	handOver := func(name string, end func(*manager.Process)) (remains *manager.Process) {
@@ -134,7 +135,7 @@ func TestTheOtherReplicaTakesOver(t *testing.T) {
 		return other
 	}
 	other := handOver("stopped", func(p *manager.Process) { stop(t, p) })
-	replicas = []*manager.Process{other, s.Replica(t)}
+	replicas = []*manager.Process{other, s.Replica(t, patientLease...)}
 	handOver("killed", func(p *manager.Process) {
 		if err := p.Kill(); err != nil {
 			t.Error(err)
@@ -147,14 +148,14 @@ func TestTheOtherReplicaTakesOver(t *testing.T) {
 func TestARollingUpdateLosesNoCall(t *testing.T) {
 	inst := installed(t, nil)
 	s := inst.NewService(t)
-	old := []string{"--surge=false", "--feature-gates=Surge=false", "--descheduler-mark-in-progress=false", "--heartbeat-deadline=1h"}
+	old := slices.Concat(patientLease, []string{"--surge=false", "--feature-gates=Surge=false", "--descheduler-mark-in-progress=false", "--heartbeat-deadline=1h"})
 	before := []*manager.Process{s.Replica(t, old...), s.Replica(t, old...)}
 	namespace := kube.Namespace(t)
 	held := intercepted(t, namespace, "held")
 	l := startLoad(t, held)
 	taken(t, held, time.Now())
 	for _, p := range before {
-		s.Replica(t)
+		s.Replica(t, patientLease...)
 		stop(t, p)
 		pod := intercepted(t, namespace, "next-"+fmt.Sprint(l.calls.Load()))
 		if err := evict(t.Context(), pod, false); !apierrors.IsTooManyRequests(err) {

@@ -19,6 +19,7 @@ import (
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,7 +62,14 @@ type values = map[string]any
 func installed(t *testing.T, v values) *manager.Installation {
 	t.Helper()
 	inst := must(manager.Install(t.Context(), kube, manager.InstallOptions{Values: v}))(t)
-	t.Cleanup(func() { uninstall(t) })
+	t.Cleanup(func() {
+		uninstall(t)
+		// A leader that was killed still holds it, and the replicas of the next test would wait.
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: install.DefaultNamespace, Name: leaderLease}}
+		if err := admin.Delete(context.WithoutCancel(t.Context()), lease); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	})
 	return inst
 }
 

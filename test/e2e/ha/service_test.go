@@ -10,12 +10,24 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
-// leader tells which of the replicas leads.
+// leaderLease is the name of the leader's Lease.
+const leaderLease = "drawbridge-leader"
+
+// patientLease is for replicas that lead until they are told to end: one that cannot renew its lease
+// in time ends, too, and 10 seconds, the default, are not long on a slow machine.
+var patientLease = []string{"--leader-elect=true", "--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=25s"}
+
+// leader tells which of the replicas leads. Those that have ended do not.
 func leader(t *testing.T, replicas ...*manager.Process) (leads, other *manager.Process) {
 	t.Helper()
 	eventually(t, "a leader", func(ctx context.Context) error {
 		for i, p := range replicas {
-			value, err := p.Metric(ctx, `leader_election_master_status{name="drawbridge-leader"}`)
+			select {
+			case <-p.Done():
+				continue
+			default:
+			}
+			value, err := p.Metric(ctx, `leader_election_master_status{name="`+leaderLease+`"}`)
 			if err != nil {
 				return err
 			}
@@ -27,4 +39,16 @@ func leader(t *testing.T, replicas ...*manager.Process) (leads, other *manager.P
 		return fmt.Errorf("none of %d leads", len(replicas))
 	})
 	return leads, other
+}
+
+// revive starts those of the replicas anew that have ended, as a kubelet does.
+func revive(t *testing.T, s *manager.Service, replicas []*manager.Process, args ...string) {
+	t.Helper()
+	for i, p := range replicas {
+		select {
+		case <-p.Done():
+			replicas[i] = s.Replica(t, args...)
+		default:
+		}
+	}
 }
