@@ -36,8 +36,9 @@ var componentOrder = []ComponentName{Etcd, APIServer, ControllerManager, Schedul
 var errPortTaken = errors.New("port is taken")
 
 const (
-	// probeTimeout bounds one question for health: a paused component never answers.
-	probeTimeout = 2 * time.Second
+	// probeTimeout bounds one question for health: a paused component never answers, and one on
+	// a busy machine may need a while.
+	probeTimeout = 10 * time.Second
 	// logTail is how much of a log an error shows, in bytes.
 	logTail = 4 << 10
 )

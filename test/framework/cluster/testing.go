@@ -124,8 +124,8 @@ func (c *Cluster) Namespace(tb testing.TB) string {
 		tb.Fatalf("create namespace: %v", err)
 	}
 	tb.Cleanup(func() {
-		// The test's own context has ended by now.
-		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+		// The test's own context has ended by now. On a busy machine each call may take seconds.
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
 		background := &metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)} // Jobs keep their pods otherwise.
 		for _, collection := range emptied {
