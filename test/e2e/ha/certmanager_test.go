@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"slices"
 	"testing"
 	"time"
 
@@ -98,7 +99,7 @@ func TestCertManagerIssuesTheCertificate(t *testing.T) {
 		}
 	})
 	s := inst.NewService(t)
-	args := []string{"--cert-manager-certificate=drawbridge-webhook", "--certificate-settle=" + settle.String()}
+	args := slices.Concat(patientLease, []string{"--cert-manager-certificate=drawbridge-webhook", "--certificate-settle=" + settle.String()})
 	p := s.Replica(t, args...)
 	s.Replica(t, args...)
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,8 +17,9 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
-// settle is what the replicas are told, so that the load need not last for minutes.
-const settle = 2 * time.Second
+// settle is what the replicas are told, so that the load need not last for minutes. The API server
+// has to have heard of an authority by then, also on a slow machine.
+const settle = 10 * time.Second
 
 // Certificate, authority, and everything at once are replaced again and again while
 // evictions are called. With the failure policy Fail a call that does not get through
@@ -26,7 +28,7 @@ func TestCertificatesRotateUnderLoad(t *testing.T) {
 	inst := installed(t, nil)
 	s := inst.NewService(t)
 	for range 2 {
-		s.Replica(t, "--certificate-settle="+settle.String())
+		s.Replica(t, slices.Concat(patientLease, []string{"--certificate-settle=" + settle.String()})...)
 	}
 	namespace := kube.Namespace(t)
 	l := startLoad(t, intercepted(t, namespace, "a"), intercepted(t, namespace, "b"))
@@ -74,7 +76,7 @@ func rotate(t *testing.T, inst *manager.Installation, s *manager.Service, lose [
 // The authority in the webhook configuration is repaired when somebody changes it.
 func TestTheBundleIsRepaired(t *testing.T) {
 	inst := installed(t, nil)
-	start(t, inst, "--leader-elect=true")
+	start(t, inst, patientLease...)
 	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	var good []byte
 	eventually(t, "the bundles to be lost", func(ctx context.Context) error {

@@ -37,7 +37,8 @@ type backend struct {
 
 const (
 	// probeEvery is how often readiness is looked at. A kubelet and the endpoints take
-	// longer, which the shutdown delay of production is for.
+	// longer, which the shutdown delay of production is for. Replicas have one of 10 seconds
+	// here, because this process may stand still for a while.
 	probeEvery  = 100 * time.Millisecond
 	dialTimeout = time.Second
 )
@@ -87,7 +88,7 @@ func (s *Service) Replica(tb testing.TB, args ...string) *Process {
 	s.backends = append(s.backends, b)
 	s.mu.Unlock()
 	p, err := s.inst.StartProcess(tb.Context(), ProcessOptions{HealthAddr: b.health, Args: append([]string{
-		"--webhook-port=" + strconv.Itoa(ports[0]), "--leader-elect=true", "--shutdown-delay=2s",
+		"--webhook-port=" + strconv.Itoa(ports[0]), "--leader-elect=true", "--shutdown-delay=10s",
 	}, args...)})
 	if err != nil {
 		tb.Fatal(err)
