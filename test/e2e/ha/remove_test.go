@@ -208,7 +208,7 @@ func TestCleanup(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			inst := installed(t, nil)
-			p := start(t, inst, "--leader-elect=true")
+			p := start(t, inst, patientLease...)
 			s := newScene(t)
 			if !tc.running {
 				stop(t, p)
@@ -250,7 +250,7 @@ func leftovers(t *testing.T, keep bool) {
 		t.Fatal(err)
 	}
 	for _, lease := range leases.Items {
-		if !keep || lease.Name == "drawbridge-leader" {
+		if !keep || lease.Name == leaderLease {
 			t.Errorf("lease %s is left", lease.Name)
 		}
 	}
@@ -294,8 +294,9 @@ func changesOf(told string) string {
 // the Deployment's run nothing, and the Job's is done at once, so the command is run
 // here, and then helm goes through its hook.
 func TestTheHookStopsTheManager(t *testing.T) {
-	// They take a while to end, as a manager does that finishes what it has begun.
-	slow := values{"deployment": values{"podAnnotations": values{cluster.StopDelayAnnotation: "3s"}}}
+	// They take a while to end, as a manager does that finishes what it has begun, and longer than
+	// the command may need until it looks.
+	slow := values{"deployment": values{"podAnnotations": values{cluster.StopDelayAnnotation: "10s"}}}
 	if err := install.Run(t.Context(), install.Options{Kubeconfig: kubeconfig(t), Values: slow}); err != nil {
 		t.Fatal(err)
 	}
