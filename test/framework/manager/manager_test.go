@@ -183,7 +183,10 @@ func TestManagerInThisProcess(t *testing.T) {
 // Secret or webhook configuration but its own.
 func TestPermissions(t *testing.T) {
 	mark := up.RequestLog().Mark()
-	m := start(t, manager.Options{Change: func(o *app.Options) { o.LeaderElect = true }})
+	// However slow the machine is, it goes on leading.
+	m := start(t, manager.Options{Change: func(o *app.Options) {
+		o.LeaderElect, o.LeaseDuration, o.RenewDeadline = true, 3*time.Minute, 2*time.Minute
+	}})
 	held := pod(t, up.Namespace(t), "a.example.com")
 	if err := evict(t, held); !apierrors.IsTooManyRequests(err) {
 		t.Fatalf("got %v, want 429", err)
