@@ -173,7 +173,7 @@ func TestAPreflightThatHangsCostsTheDeadlineAndOneGoroutine(t *testing.T) {
 	w.handler.Preflights = asks(map[string]preflight.Interceptor{interA: hangs})
 	for range 3 {
 		got := httptest.NewRecorder()
-		w.handler.ServeHTTP(got, httptest.NewRequestWithContext(t.Context(), http.MethodPost, EvictionPath+"?timeout=20ms", strings.NewReader(string(reviewOf()))))
+		w.handler.ServeHTTP(got, httptest.NewRequestWithContext(t.Context(), http.MethodPost, EvictionPath+"?timeout=500ms", strings.NewReader(string(reviewOf()))))
 		if message := answerIn(t, got).Result.Message; message != textNoTime {
 			t.Errorf("answer %q", message)
 		}
@@ -201,7 +201,7 @@ func TestWhatIsSaidOfTheCachedPodIsNotForTheLiveOne(t *testing.T) {
 	live.Pod, live.PodSource, live.Interceptors = db0().Label("migratable", "yes").Obj(), Live, []string{interA}
 	go func() { ended <- w.handler.ask(context.Background(), &cached) }()
 	<-began
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := w.handler.ask(ctx, &live)
 	close(release)

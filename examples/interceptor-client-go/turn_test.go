@@ -97,7 +97,7 @@ func next(t *testing.T, reports <-chan report) report {
 	select {
 	case r := <-reports:
 		return r
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing was reported")
 		return report{}
 	}
