@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
-	"slices"
 	"testing"
 	"time"
 
@@ -99,7 +98,7 @@ func TestCertManagerIssuesTheCertificate(t *testing.T) {
 		}
 	})
 	s := inst.NewService(t)
-	args := slices.Concat(patientLease, []string{"--cert-manager-certificate=drawbridge-webhook", "--certificate-settle=" + settle.String()})
+	args := []string{"--cert-manager-certificate=drawbridge-webhook", "--certificate-settle=" + settle.String()}
 	p := s.Replica(t, args...)
 	s.Replica(t, args...)
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
 	"github.com/drawbridge-dev/drawbridge/test/framework/builder"
+	"github.com/drawbridge-dev/drawbridge/test/framework/manager"
 )
 
 // The test of KEP-4563, section "Were upgrade and rollback tested?", in its eight
@@ -26,7 +27,7 @@ import (
 func TestDisableAndEnableWithRequestsInFlight(t *testing.T) {
 	// 1. and 2. A cluster, and the upgrade.
 	inst := installed(t, nil)
-	args := slices.Concat(patientLease, []string{"--eviction-backoff-min=1s", "--eviction-backoff-max=1s"})
+	args := slices.Concat(manager.PatientLease, []string{"--eviction-backoff-min=1s", "--eviction-backoff-max=1s"})
 	p := start(t, inst, args...)
 	namespace := kube.Namespace(t)
 

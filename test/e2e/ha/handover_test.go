@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -108,7 +107,7 @@ func taken(t *testing.T, pod *corev1.Pod, since time.Time) time.Duration {
 func TestTheOtherReplicaTakesOver(t *testing.T) {
 	inst := installed(t, nil)
 	s := inst.NewService(t)
-	replicas := []*manager.Process{s.Replica(t, patientLease...), s.Replica(t, patientLease...)}
+	replicas := []*manager.Process{s.Replica(t), s.Replica(t)}
 	namespace := kube.Namespace(t)
 	held := intercepted(t, namespace, "held")
 	handOver := func(name string, end func(*manager.Process)) (remains *manager.Process) {
@@ -135,7 +134,7 @@ func TestTheOtherReplicaTakesOver(t *testing.T) {
 		return other
 	}
 	other := handOver("stopped", func(p *manager.Process) { stop(t, p) })
-	replicas = []*manager.Process{other, s.Replica(t, patientLease...)}
+	replicas = []*manager.Process{other, s.Replica(t)}
 	handOver("killed", func(p *manager.Process) {
 		if err := p.Kill(); err != nil {
 			t.Error(err)
@@ -148,14 +147,14 @@ func TestTheOtherReplicaTakesOver(t *testing.T) {
 func TestARollingUpdateLosesNoCall(t *testing.T) {
 	inst := installed(t, nil)
 	s := inst.NewService(t)
-	old := slices.Concat(patientLease, []string{"--surge=false", "--feature-gates=Surge=false", "--descheduler-mark-in-progress=false", "--heartbeat-deadline=1h"})
+	old := []string{"--surge=false", "--feature-gates=Surge=false", "--descheduler-mark-in-progress=false", "--heartbeat-deadline=1h"}
 	before := []*manager.Process{s.Replica(t, old...), s.Replica(t, old...)}
 	namespace := kube.Namespace(t)
 	held := intercepted(t, namespace, "held")
 	l := startLoad(t, held)
 	taken(t, held, time.Now())
 	for _, p := range before {
-		s.Replica(t, patientLease...)
+		s.Replica(t)
 		stop(t, p)
 		pod := intercepted(t, namespace, "next-"+fmt.Sprint(l.calls.Load()))
 		if err := evict(t.Context(), pod, false); !apierrors.IsTooManyRequests(err) {

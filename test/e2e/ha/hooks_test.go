@@ -27,7 +27,7 @@ import (
 func TestTheOtherReplicaGoesOnWithHooks(t *testing.T) {
 	inst := installed(t, nil)
 	s := inst.NewService(t)
-	replicas := []*manager.Process{s.Replica(t, patientLease...), s.Replica(t, patientLease...)}
+	replicas := []*manager.Process{s.Replica(t), s.Replica(t)}
 	namespace := kube.Namespace(t)
 	pods := make([]*corev1.Pod, 7) // More than run at a time.
 	for i := range pods {

@@ -208,7 +208,7 @@ func TestCleanup(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			inst := installed(t, nil)
-			p := start(t, inst, patientLease...)
+			p := start(t, inst, manager.PatientLease...)
 			s := newScene(t)
 			if !tc.running {
 				stop(t, p)

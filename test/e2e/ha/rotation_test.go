@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -28,7 +27,7 @@ func TestCertificatesRotateUnderLoad(t *testing.T) {
 	inst := installed(t, nil)
 	s := inst.NewService(t)
 	for range 2 {
-		s.Replica(t, slices.Concat(patientLease, []string{"--certificate-settle=" + settle.String()})...)
+		s.Replica(t, "--certificate-settle="+settle.String())
 	}
 	namespace := kube.Namespace(t)
 	l := startLoad(t, intercepted(t, namespace, "a"), intercepted(t, namespace, "b"))
@@ -76,7 +75,7 @@ func rotate(t *testing.T, inst *manager.Installation, s *manager.Service, lose [
 // The authority in the webhook configuration is repaired when somebody changes it.
 func TestTheBundleIsRepaired(t *testing.T) {
 	inst := installed(t, nil)
-	start(t, inst, patientLease...)
+	start(t, inst, manager.PatientLease...)
 	conf := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	var good []byte
 	eventually(t, "the bundles to be lost", func(ctx context.Context) error {

@@ -13,10 +13,6 @@ import (
 // leaderLease is the name of the leader's Lease.
 const leaderLease = "drawbridge-leader"
 
-// patientLease is for replicas that lead until they are told to end: one that cannot renew its lease
-// in time ends, too, and 10 seconds, the default, are not long on a slow machine.
-var patientLease = []string{"--leader-elect=true", "--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=25s"}
-
 // leader tells which of the replicas leads. Those that have ended do not.
 func leader(t *testing.T, replicas ...*manager.Process) (leads, other *manager.Process) {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -75,6 +76,10 @@ func (i *Installation) NewService(tb testing.TB) *Service {
 	return s
 }
 
+// PatientLease is for a replica that leads until it is told to end: one that cannot renew its lease in
+// time ends, too, and 10 seconds, the default, are not long on a busy machine.
+var PatientLease = []string{"--leader-elect=true", "--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=25s"}
+
 // Replica starts a replica behind the service, which is killed at the end of the test at
 // the latest.
 func (s *Service) Replica(tb testing.TB, args ...string) *Process {
@@ -87,9 +92,9 @@ func (s *Service) Replica(tb testing.TB, args ...string) *Process {
 	s.mu.Lock()
 	s.backends = append(s.backends, b)
 	s.mu.Unlock()
-	p, err := s.inst.StartProcess(tb.Context(), ProcessOptions{HealthAddr: b.health, Args: append([]string{
-		"--webhook-port=" + strconv.Itoa(ports[0]), "--leader-elect=true", "--shutdown-delay=10s",
-	}, args...)})
+	p, err := s.inst.StartProcess(tb.Context(), ProcessOptions{HealthAddr: b.health, Args: slices.Concat(PatientLease, []string{
+		"--webhook-port=" + strconv.Itoa(ports[0]), "--shutdown-delay=10s",
+	}, args)})
 	if err != nil {
 		tb.Fatal(err)
 	}
