@@ -42,7 +42,9 @@ func TestPoliciesForRespondersWhereTheFeatureIsOff(t *testing.T) {
 	if of != 10 {
 		t.Fatalf("the chart has %d policies and bindings for responders", of)
 	}
-	pod := builder.Pod(namespace, "web").Label("drawbridge.dev/surge", "enabled").Interceptors("a.example.com").Obj()
+	// It comes to no node, or drains of other tests would meet it.
+	pod := builder.Pod(namespace, "web").Label("drawbridge.dev/surge", "enabled").Interceptors("a.example.com").
+		Change(func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" }).Obj()
 	waiting.Eventually(t, "the policies to be in force", func(ctx context.Context) error {
 		tried := pod.DeepCopy()
 		if err := admin.Create(ctx, tried, client.DryRunAll); err != nil {

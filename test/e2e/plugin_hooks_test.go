@@ -21,14 +21,18 @@ import (
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 )
 
+// ofTest stands for the namespace of the test in the spec of a hook: see tried.
+const ofTest = "NAMESPACE"
+
 // jobThat is the action job whose pods end with that exit code; with stays, they run until
-// they are deleted.
+// they are deleted. They stay on the nodes of the test, or a drain of another one takes them.
 func jobThat(exitCode string, more ...string) string {
 	annotations := fmt.Sprintf(`%q:%q`, cluster.ExitCodeAnnotation, exitCode)
 	for _, m := range more {
 		annotations += "," + m
 	}
-	return fmt.Sprintf(`{"template":{"spec":{"template":{"metadata":{"annotations":{%s}},"spec":{"restartPolicy":"Never","containers":[{"name":"dump","image":"dump:1"}]}}}}}`, annotations)
+	return fmt.Sprintf(`{"template":{"spec":{"template":{"metadata":{"annotations":{%s}},"spec":{"restartPolicy":"Never","nodeSelector":{%q:%q},"containers":[{"name":"dump","image":"dump:1"}]}}}}}`,
+		annotations, testLabel, ofTest)
 }
 
 // stays keeps the pod of a Job running.
@@ -38,7 +42,7 @@ const stays = `"test.drawbridge.dev/complete-after":"1h"`
 func tried(t *testing.T, spec string) *corev1.Pod {
 	t.Helper()
 	namespace := kube.Namespace(t)
-	create(t, hookOf(t, namespace, "dump", spec))
+	create(t, hookOf(t, namespace, "dump", strings.ReplaceAll(spec, ofTest, namespace)))
 	pod := createPod(t, builder.Pod(namespace, "db-0").Node(addNodes(t, namespace, 2)[0]).Obj())
 	eventually(t, "the hook to be accepted", func(ctx context.Context) error {
 		hook := &v1alpha1.EvacuationHook{}

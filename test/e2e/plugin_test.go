@@ -96,7 +96,8 @@ func (e textError) Error() string { return string(e) }
 func TestBadInputOfThePlugin(t *testing.T) {
 	shareManager(t)
 	namespace := kube.Namespace(t)
-	lonely := createPod(t, builder.Pod(namespace, "lonely").Obj())
+	// On a node of its own, or a drain of another test may take it.
+	lonely := createPod(t, builder.Pod(namespace, "lonely").Node(addNodes(t, namespace, 1)[0]).Obj())
 	cases := map[string]struct {
 		group string
 		args  []string
