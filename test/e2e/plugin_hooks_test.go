@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -14,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drawbridge-dev/drawbridge/api/v1alpha1"
@@ -185,13 +187,15 @@ func TestHooksTestIsCalledOff(t *testing.T) {
 		want string
 	}{
 		"by ^C":       {nil, 130, "the test is canceled; what runs is stopped, and then the undo runs"},
-		"by its time": {[]string{"--timeout=3s"}, 1, "hook dump has not ended after 3s: the test is canceled"},
+		"by its time": {[]string{"--timeout=1m"}, 1, "hook dump has not ended after 1m0s: the test is canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := tried(t, `{"job":`+jobThat("0", stays)+`,"undo":{"job":`+jobThat("0")+`}}`)
 			ctx, interrupt := context.WithTimeout(t.Context(), patience)
 			defer interrupt()
-			p := operator()
+			// The time does not pass before the hook has begun, however long that takes.
+			p, fake := operator(), testingclock.NewFakeClock(time.Now())
+			p.clock = fake
 			ended := make(chan struct{})
 			var code int
 			var said string
@@ -207,6 +211,8 @@ func TestHooksTestIsCalledOff(t *testing.T) {
 			})
 			if tc.more == nil {
 				interrupt()
+			} else {
+				fake.Step(time.Minute)
 			}
 			<-ended
 			if code != tc.code || !strings.Contains(said, tc.want) {
