@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,10 +23,10 @@ func TestDrainWithThePlugin(t *testing.T) {
 	shareManager(t)
 	namespace := kube.Namespace(t)
 	nodes := addNodes(t, namespace, 2)
+	slices.Sort(nodes) // As they are drained.
 	worker := nameIn(namespace, "worker")
-	startInterceptor(t, namespace, worker, time.Second)
-	plain := createPod(t, builder.Pod(namespace, "plain").NodeSelector(testLabel, namespace).Obj())
-	moved := createPod(t, builder.Pod(namespace, "moved").NodeSelector(testLabel, namespace).Interceptors(worker).Obj())
+	moved := createPod(t, builder.Pod(namespace, "moved").Node(nodes[0]).Interceptors(worker).Obj())
+	plain := createPod(t, builder.Pod(namespace, "plain").Node(nodes[0]).Obj())
 
 	planned := plugin(t, "drain", "-l", testLabel+"="+namespace, "--force", "--dry-run=server")
 	for _, want := range []string{"be evicted after " + worker, "be evicted, after maintenance.evacuationWait, which could not be read", "2 nodes would be cordoned, 2 pods would have to go"} {
@@ -35,16 +36,36 @@ func TestDrainWithThePlugin(t *testing.T) {
 	}
 	lives(t, plain)
 
-	printed := plugin(t, "drain", "-l", testLabel+"="+namespace, "--force", "--reason=test", "--timeout=2m")
+	follow := &pluginCall{user: "olga", group: operators}
+	tells := func(texts ...string) error {
+		printed := follow.printed()
+		for _, want := range texts {
+			if !strings.Contains(printed, want+"\n") && !strings.Contains(printed, want+":") {
+				return fmt.Errorf("want %q in:\n%s", want, printed)
+			}
+		}
+		return nil
+	}
+	var code int
+	var said string
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		code, said = follow.run(t.Context(), t, "drain", "-l", testLabel+"="+namespace, "--force", "--reason=test", "--timeout=3m", "--max-parallel=1")
+	}()
+	// It tells only what it sees, so nothing passes before that is told.
+	eventually(t, "the plugin to tell of the drain", func(context.Context) error {
+		return tells("node/"+nodes[1]+" cordoned", "pod "+namespace+"/moved waits for "+worker+" 1/2", "pod "+namespace+"/plain evicted")
+	})
+	complete(t, moved, worker, time.Now)
+	<-ended
+	if code != 0 {
+		t.Fatalf("exit code %d: %s\n%s", code, said, follow.printed())
+	}
 	gone(t, plain)
 	gone(t, moved)
-	for _, want := range []string{
-		"node/" + nodes[0] + " cordoned", "node/" + nodes[0] + " drained", "node/" + nodes[1] + " drained",
-		"pod " + namespace + "/moved waits for " + worker + " 1/2", "pod " + namespace + "/plain evicted",
-	} {
-		if !strings.Contains(printed, want+"\n") && !strings.Contains(printed, want+":") {
-			t.Errorf("want %q in:\n%s", want, printed)
-		}
+	if err := tells("node/"+nodes[0]+" drained", "node/"+nodes[1]+" drained"); err != nil {
+		t.Error(err)
 	}
 	// The same again follows the same drain, which is over.
 	plugin(t, "drain", "-l", testLabel+"="+namespace)
@@ -63,7 +84,7 @@ func TestDrainWithThePlugin(t *testing.T) {
 	}
 
 	p := &pluginCall{user: "olga", group: operators}
-	if code, said := p.run(t.Context(), t, "uncordon", nodes[0]); code != 1 || !strings.Contains(said, "selects node "+nodes[0]+" by labels, with others") {
+	if code, said = p.run(t.Context(), t, "uncordon", nodes[0]); code != 1 || !strings.Contains(said, "selects node "+nodes[0]+" by labels, with others") {
 		t.Errorf("exit code %d, %q", code, said)
 	}
 	plugin(t, "uncordon", nodes[0], "--whole")
