@@ -107,13 +107,14 @@ func foretellWorlds(silent string) map[string]foretellWorld {
 		evictUntil(t, "carol", pod, "the pod is terminating") // The replica has seen it.
 	}
 	// The budget would allow the eviction, had it not allowed another one that has come to
-	// nothing: it counts that pod as gone for two minutes.
+	// nothing: it counts that pod as gone for two minutes, from a time that is still to come,
+	// because the test may take longer.
 	stale := func(t *testing.T, pod *corev1.Pod) {
 		t.Helper()
 		mate := createPod(t, builder.Pod(pod.Namespace, "mate-of-"+pod.Name).Node(addNodes(t, pod.Namespace, 1)[0]).Label("app", pod.Name).Obj())
 		t.Cleanup(func() { clearPod(t, mate) })
 		budget := createBudget(t, builder.Budget(pod.Namespace, "stale-"+pod.Name).Selects("app", pod.Name).MinAvailable("1").Obj(), 2)
-		budget.Status.DisruptedPods = map[string]metav1.Time{mate.Name: metav1.Now()}
+		budget.Status.DisruptedPods = map[string]metav1.Time{mate.Name: metav1.NewTime(time.Now().Add(time.Hour))}
 		budget.Status.DisruptionsAllowed = 0
 		if err := admin.Status().Update(t.Context(), budget); err != nil {
 			t.Fatal(err)
