@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func TestADrainSparesTheReplacementsOfAStatefulSet(t *testing.T) {
 			for _, pod := range pods {
 				waitLine(t, drain, fmt.Sprintf("error when evicting pods/%q", pod.Name))
 			}
-			// Held up after its first call until others have the names, so that the next
+			// Held up after its first calls until others have the names, so that the next
 			// call does not meet the pods themselves.
 			if err := drain.Pause(); err != nil {
 				t.Fatal(err)
@@ -66,12 +67,11 @@ func TestADrainSparesTheReplacementsOfAStatefulSet(t *testing.T) {
 			log := since(t, mark)
 			for i, pod := range pods {
 				ofPod := func(r cluster.Request) bool { return r.Name == pod.Name }
-				if diff := cmp.Diff([]int{http.StatusTooManyRequests, http.StatusNotFound}, codes(evictionsBy(log, "frank", namespace).Where(ofPod))); diff != "" {
+				// On a busy machine it may have called twice before it was held up.
+				if diff := cmp.Diff([]int{http.StatusTooManyRequests, http.StatusNotFound}, slices.Compact(codes(evictionsBy(log, "frank", namespace).Where(ofPod)))); diff != "" {
 					t.Errorf("answers to kubectl about %s (-want +got):\n%s", pod.Name, diff)
 				}
-				if diff := cmp.Diff([]int{http.StatusCreated}, codes(evictionsBy(log, drawbridge(), namespace).Where(ofPod))); diff != "" {
-					t.Errorf("answers to the evictor about %s (-want +got):\n%s", pod.Name, diff)
-				}
+				evictedOnce(t, "the evictor about "+pod.Name, codes(evictionsBy(log, drawbridge(), namespace).Where(ofPod)))
 				waitRequest(t, &pod, "Evicted", isTrue(v1alpha1.ConditionEvicted))
 				if deleted := log.Where(ofPod).Where(deletedByPeople); len(deleted) > 0 {
 					t.Errorf("somebody has deleted %s or its replacement: %v", pod.Name, deleted)
@@ -128,6 +128,17 @@ func unharmed(t *testing.T, pod *corev1.Pod) {
 	}
 	if now.UID != pod.UID || now.DeletionTimestamp != nil {
 		t.Errorf("pod %s: want UID %s, got %s, deleted %v", pod.Name, pod.UID, now.UID, now.DeletionTimestamp)
+	}
+}
+
+// evictedOnce wants that the last of the answers evicts, and no other one. Those before it met a
+// guard that was closing when the interceptor was done already, as on a busy machine.
+func evictedOnce(t *testing.T, who string, answers []int) {
+	t.Helper()
+	last := len(answers) - 1
+	if last < 0 || answers[last] != http.StatusCreated ||
+		slices.ContainsFunc(answers[:last], func(code int) bool { return code != http.StatusTooManyRequests }) {
+		t.Errorf("answers to %s: want one eviction, got %v", who, answers)
 	}
 }
 
