@@ -17,7 +17,7 @@ import (
 // The replacement is Ready, so the budget allows an eviction, but not available in
 // time. While the ReplicaSet removes one of the two, nobody may evict the other.
 func TestAnUndoLeavesNoGap(t *testing.T) {
-	startManager(t, func(o *app.Options) { o.SurgeProgressDeadline = 15 * time.Second })
+	m := startManager(t, func(o *app.Options) { o.SurgeProgressDeadline = time.Minute })
 	a := newApplication(t, 1, progressDeadline(7200), func(w *builder.DeploymentWrapper) { w.Spec.MinReadySeconds = 3600 })
 	pod := &a.pods[0]
 	// Both are as good, so the ReplicaSet might as well remove this one.
@@ -29,7 +29,8 @@ func TestAnUndoLeavesNoGap(t *testing.T) {
 	startDrain(t, "alice", a.node)
 	a.waitHandedUp(t, pod)
 	a.endpoints.Await(t, 2)
-	waitRequest(t, pod, "given up", surgeSaid("Not replaced beforehand: no replacement became available within 15s"))
+	m.Clock.Advance(time.Minute)
+	waitRequest(t, pod, "given up", surgeSaid("Not replaced beforehand: no replacement became available within 1m0s"))
 	a.endpoints.Await(t, 1)
 	a.untouched(t)
 }
