@@ -91,15 +91,19 @@ func TestATaintThatGoesIsForgotten(t *testing.T) {
 
 // The eviction comes before the deletion, so the interceptors are told when they are cut off.
 func TestATaintCutsOffTheInterceptorsBeforeItDeletes(t *testing.T) {
-	startManager(t, followTaints)
+	m := startManager(t, followTaints)
 	namespace, node := placed(t)
-	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).GracePeriod(15).Interceptors("a.example.com").Change(bears(40)).Obj())
+	// Kubernetes deletes it in ten minutes. The manager's clock comes near that in less.
+	pod := createPod(t, builder.Pod(namespace, "db-0").Node(node).GracePeriod(60).Interceptors("a.example.com").Change(bears(600)).Obj())
 	taintNode(t, node)
-	er := waitRequest(t, pod, "active", activeIs("a.example.com"))
+	er := waitRequest(t, pod, "active with a deadline", func(er *v1alpha1.EvictionRequest) bool {
+		return activeIs("a.example.com")(er) && er.Status.Deadline != nil
+	})
 	until := er.Spec.Requesters[0].Deadline.Time
+	m.Clock.AdvanceTo(until.Add(-reserved))
 	er = waitRequest(t, pod, "cut off", isTrue(v1alpha1.ConditionCutOff))
 	saysAll(t, "the condition", meta.FindStatusCondition(er.Status.Conditions, v1alpha1.ConditionCutOff).Message,
-		"The deadline of requester "+v1alpha1.TaintEvictionRequester+" leaves the interceptors until "+until.Add(-20*time.Second).UTC().Format(time.RFC3339)+": a.example.com was not done.")
+		"The deadline of requester "+v1alpha1.TaintEvictionRequester+" leaves the interceptors until "+until.Add(-reserved).UTC().Format(time.RFC3339)+": a.example.com was not done.")
 	waitEvent(t, er, events.ReasonEvictionAccepted)
 	gone(t, pod)
 	er = waitRequest(t, pod, "evicted", isTrue(v1alpha1.ConditionEvicted))
