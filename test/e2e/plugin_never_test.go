@@ -102,6 +102,9 @@ func TestWhatABudgetCountsIsNotReadFromAnOldStatus(t *testing.T) {
 	}
 	kept, former := primary("kept"), primary("former")
 	budget := createBudget(t, builder.Budget(namespace, "primary").Selects("role", "primary").MinAvailable("1").Obj(), 2)
+	// Kubernetes looks at a budget once more when it has written its status, and has done so when it
+	// has counted a younger one.
+	createBudget(t, builder.Budget(namespace, "younger").Selects("role", "nobody").MinAvailable("1").Obj(), 0)
 	patch(t, former, func() { former.Labels["role"] = "replica" })
 
 	told := storyOf(t, kept, 0)
