@@ -64,11 +64,28 @@ func newSpreadApp(t *testing.T, change ...func(*builder.PodWrapper)) *spreadApp 
 			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{builder.AppLabel: "web"}},
 		}}
 	})...)).Obj())
+	// The ReplicaSet's controller knows by then, which takes those first that are not Ready.
+	a.waitCounted(t, "web", 9)
 	a.pods = readyPods(t, a.namespace, 9, nodes...)
 	if diff := cmp.Diff("3-3-3", a.spread(a.pods)); diff != "" {
 		t.Fatalf("pods in the zones before (-want +got):\n%s", diff)
 	}
 	return a
+}
+
+// waitCounted waits until a Deployment says that so many of its pods are Ready.
+func (a *spreadApp) waitCounted(t *testing.T, name string, n int32) {
+	t.Helper()
+	eventually(t, "the pods of Deployment "+name, func(ctx context.Context) error {
+		d := &appsv1.Deployment{}
+		if err := admin.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: name}, d); err != nil {
+			return err
+		}
+		if d.Status.ReadyReplicas != n {
+			return fmt.Errorf("%d are Ready", d.Status.ReadyReplicas)
+		}
+		return nil
+	})
 }
 
 // spread is how many of the pods are in each zone.
@@ -301,16 +318,7 @@ func TestScaleBalancedRefuses(t *testing.T) {
 	}
 	rollingPods("the second version", 2)
 	create(t, deployment("plain").Replicas(2).Obj())
-	eventually(t, "the pods of the Deployment without constraints", func(ctx context.Context) error {
-		d := &appsv1.Deployment{}
-		if err := admin.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: "plain"}, d); err != nil {
-			return err
-		}
-		if d.Status.ReadyReplicas != 2 {
-			return fmt.Errorf("%d are Ready", d.Status.ReadyReplicas)
-		}
-		return nil
-	})
+	a.waitCounted(t, "plain", 2)
 	set := metav1.GetControllerOf(&a.pods[0]).Name
 	cases := map[string]struct {
 		args []string
