@@ -99,6 +99,9 @@ func TestWavesByPriorityAndNamespace(t *testing.T) {
 			t.Errorf("delete the priority class: %v", err)
 		}
 	})
+	eventually(t, "the API server to know the class", func(ctx context.Context) error {
+		return admin.Create(ctx, ofTier(namespace, "probe", "web", node).Priority(class.Name, class.Value).Obj(), client.DryRunAll)
+	})
 	low := createPod(t, ofTier(namespace, "low", "web", node).Obj())
 	high := createPod(t, ofTier(namespace, "high", "web", node).Priority(class.Name, class.Value).Obj())
 	storage := createPod(t, ofTier(namespace, "storage", "storage", node).Priority(class.Name, class.Value).Obj())
