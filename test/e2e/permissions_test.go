@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/drawbridge-dev/drawbridge/test/framework/cluster"
 	"github.com/drawbridge-dev/drawbridge/test/framework/permissions"
@@ -38,7 +37,7 @@ var rare = map[string]string{
 // auditPermissions compares, after all tests, what the manager may do with what it has
 // done: no permission is unused, and no call was refused for want of one.
 func auditPermissions(c *cluster.Cluster) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	calls, err := c.RequestLog().Since(ctx, 0)
 	if err != nil {

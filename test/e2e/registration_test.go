@@ -156,10 +156,8 @@ func TestRegistrationsSelectNamespacesAndCountTheirPods(t *testing.T) {
 	selected := createPod(t, builder.Pod(inside, "a").Node(node).Obj())
 	other := createPod(t, builder.Pod(outside, "b").Node(node).Obj())
 	name := nameIn(inside, "checkpoint")
-	registration := register(t, builder.EvictionInterceptor(name).Namespaces(testLabel, inside))
-	if !matches(1)(registration) {
-		t.Errorf("want 1 pod, have %+v", registration.Status)
-	}
+	register(t, builder.EvictionInterceptor(name).Namespaces(testLabel, inside))
+	waitRegistration(t, name, "for 1 pod", matches(1))
 
 	drain := startDrain(t, "alice", node)
 	gone(t, other)
