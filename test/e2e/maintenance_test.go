@@ -28,7 +28,7 @@ import (
 func TestAMaintenanceOfThreeNodes(t *testing.T) {
 	namespace, nodes := kubevirtReady(t) // Two nodes, one of which the machines go to.
 	target := nodes[1]
-	label(t, target, testLabel, "spare-of-"+namespace)
+	label(t, target, testLabel, "not-yet-of-"+namespace) // It takes no replicas yet.
 	nodes = append([]string{nodes[0]}, addNodes(t, namespace, 2)...)
 	slices.Sort(nodes)
 	runPlatform(t, &vmcrds.Platform{Namespace: namespace, Target: target, Evacuates: true})
@@ -40,11 +40,9 @@ func TestAMaintenanceOfThreeNodes(t *testing.T) {
 	}).Obj()
 	machine := createMachine(t, namespace, "vm", nodes[0], "LiveMigrate", "True")
 	plain := createPod(t, builder.Pod(namespace, "plain").Node(nodes[1]).Obj())
-	// The spare node takes no replicas yet.
-	unschedulable(t, target, true)
 	create(t, surging)
 	readyPods(t, namespace, 5, nodes...)
-	unschedulable(t, target, false)
+	label(t, target, testLabel, "spare-of-"+namespace)
 	daemons := createDaemons(t, namespace, nodes...)
 
 	m := maintain(t, ofNamespace(namespace, "-m").Drain().Reason("new kernel"))
