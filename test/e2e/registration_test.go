@@ -127,6 +127,10 @@ func TestBadExpressionsNeverBlockAnEviction(t *testing.T) {
 
 	fragile := register(t, builder.EvictionInterceptor(nameIn(namespace, "fragile")).InNamespace(namespace).When("object.metadata.labels['tier'] == 'back'"))
 	condition(t, fragile, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	fragile = waitRegistration(t, fragile.Name, "judged with both pods", func(r *v1alpha1.EvictionInterceptor) bool {
+		c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionEvaluated)
+		return c != nil && strings.Contains(c.Message, "for 2 pods")
+	})
 	message = condition(t, fragile, v1alpha1.ConditionEvaluated, metav1.ConditionFalse, v1alpha1.ReasonEvaluationFailed)
 	saysAll(t, "the message", message, "An expression fails for 2 pods", "for example pod "+namespace+"/bare: matchConditions[0]", "no such key")
 
