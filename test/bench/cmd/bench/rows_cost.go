@@ -46,10 +46,10 @@ func measureHotLoop(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	// The last thing written when an evacuation begins.
-	if err := eventually(ctx, "the pod to be marked for the descheduler", func(ctx context.Context) (bool, error) {
+	// The last things written when an evacuation begins, one before or after the other.
+	if err := eventually(ctx, "the pod to be guarded and marked for the descheduler", func(ctx context.Context) (bool, error) {
 		err := e.crs.Get(ctx, client.ObjectKeyFromObject(pod), pod)
-		return pod.Annotations[inProgressAnnotation] != "", err
+		return pod.Annotations[inProgressAnnotation] != "" && pod.Labels[v1alpha1.GuardLabel] == v1alpha1.GuardClosed, err
 	}); err != nil {
 		return err
 	}
