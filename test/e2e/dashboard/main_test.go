@@ -60,9 +60,7 @@ func setup(c *cluster.Cluster) (err error) {
 	if admin, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	// kubectl drain gives up when the API server did not wait long enough for a busy machine.
-	patient := map[string]any{"webhook": map[string]any{"timeoutSeconds": 30}}
-	if inst, err = manager.Install(ctx, c, manager.InstallOptions{Values: patient}); err != nil {
+	if inst, err = manager.Install(ctx, c, manager.InstallOptions{}); err != nil {
 		return err
 	}
 	return inst.LetOperate(ctx, operators)

@@ -307,7 +307,7 @@ func TestHelmInTheMiddleOfADrain(t *testing.T) {
 	if err := helm.rollback(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	waitTimeout(t, 5)
+	waitTimeout(t, 30)
 	if err := m.goesOn(ctx, inst.Namespace); err != nil {
 		t.Errorf("after upgrade and rollback: %v", err)
 	}
@@ -317,7 +317,7 @@ func TestHelmInTheMiddleOfADrain(t *testing.T) {
 	again := &manager.Installation{
 		Cluster: kube, Release: "drawbridge-again", Namespace: "drawbridge-elsewhere", ServiceAccount: "drawbridge-again", WebhookPort: inst.WebhookPort,
 	}
-	chart["webhook"] = values{"url": fmt.Sprintf("https://localhost:%d", inst.WebhookPort), "failurePolicy": "Fail"}
+	chart["webhook"] = values{"url": fmt.Sprintf("https://localhost:%d", inst.WebhookPort), "failurePolicy": "Fail", "timeoutSeconds": 30}
 	options := install.Options{Kubeconfig: kubeconfig(t), Release: again.Release, Namespace: again.Namespace, Values: chart}
 	if err := install.Run(ctx, options); err == nil || !strings.Contains(err.Error(), "invalid ownership metadata") {
 		t.Fatalf("under another name: want a refusal, got %v", err)
