@@ -16,6 +16,7 @@ import (
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -336,18 +337,10 @@ func calls(t *testing.T, pod *corev1.Pod) {
 	ctx, ended := t.Context(), make(chan struct{})
 	go func() {
 		defer close(ended)
-		again := time.NewTicker(20 * time.Second)
-		defer again.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-again.C:
-			}
-			if err := kubectl.Evict(ctx, call); err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-				return
-			}
-		}
+		_ = wait.PollUntilContextCancel(ctx, 20*time.Second, false, func(ctx context.Context) (gone bool, _ error) {
+			err := kubectl.Evict(ctx, call)
+			return err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err), nil
+		})
 	}()
 	t.Cleanup(func() { <-ended })
 }
